@@ -1,0 +1,46 @@
+"""Every error that a user can cause, in one tree. Each message says what was found, what was expected and what to do.
+
+    PalusError
+      ConfigError      a run file or an override is wrong
+      EnvError         an environment breaks the contract of `palus.envs.protocol`
+      ModelError       a policy file is missing, foreign or corrupt
+      CheckpointError  a run folder or checkpoint is missing or corrupt
+      ReplayError      a replay file is missing or corrupt
+      StorageError     a file could not be written (full disk, read-only folder)
+
+Programming errors stay asserts and built-in exceptions; the command line prints only `PalusError` without a traceback.
+"""
+
+from __future__ import annotations
+
+
+class PalusError(Exception):
+    """Base of everything palus raises for the user's sake."""
+
+
+class ConfigError(PalusError):
+    """A run file, a preset or an override is wrong. `faults` holds one sentence per fault."""
+
+    def __init__(self, faults: str | list[str]) -> None:
+        self.faults = [faults] if isinstance(faults, str) else faults
+        super().__init__("\n".join(self.faults))
+
+
+class EnvError(PalusError):
+    """An environment breaks its contract, or produced NaN."""
+
+
+class ModelError(PalusError):
+    """A policy file cannot be played."""
+
+
+class CheckpointError(PalusError):
+    """A run cannot be resumed from what lies on disk."""
+
+
+class ReplayError(PalusError):
+    """A replay file cannot be read."""
+
+
+class StorageError(PalusError):
+    """A file could not be written; nothing that was there before is lost."""
