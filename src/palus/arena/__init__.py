@@ -1,0 +1,1 @@
+"""Players, matches and leaderboards: policies from anywhere meet under one seeded referee. Imports no torch."""
