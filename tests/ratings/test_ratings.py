@@ -1,0 +1,148 @@
+"""Elo, Bradley-Terry and score intervals against hand values and players of known strength."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from palus.ratings import bradley_terry, elo
+from palus.ratings.bradley_terry import Games
+from palus.ratings.interval import dispersion, score_interval
+
+
+def play(strengths: list[float], pairs: int, seed: int, side: float = 0.0) -> Games:
+    """A round robin of independent games between players of known strength, both sides in every pair."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    unit = 0
+    for i in range(len(strengths)):
+        for j in range(i):
+            for _ in range(pairs):
+                for first, second in ((i, j), (j, i)):
+                    p = elo.expected_score(strengths[first] + side, strengths[second])
+                    rows.append((first, second, float(rng.random() < p), unit))
+                unit += 1
+    first, second, points, units = zip(*rows, strict=True)
+    return Games(np.array(first), np.array(second), np.array(points), np.array(units))
+
+
+def two_players(wins: int, losses: int) -> Games:
+    n = wins + losses
+    points = np.array([1.0] * wins + [0.0] * losses)
+    return Games(np.zeros(n, np.int64), np.ones(n, np.int64), points, np.arange(n))
+
+
+def test_elo_of_ml_agents_moves_by_result_minus_expectation():
+    assert elo.expected_score(1200, 1200) == 0.5
+    assert elo.expected_score(1600, 1200) == pytest.approx(10 / 11)
+    assert elo.rating_change(1200, 1200, 1.0) == 0.5
+    winner, loser = elo.update(1200.0, 1600.0, 1.0)
+    assert winner == pytest.approx(1200 + 10 / 11)
+    assert winner + loser == pytest.approx(2800)
+    assert elo.expected_score(1e9, 0) == pytest.approx(1.0)
+
+
+def test_ten_to_one_odds_are_four_hundred_points_apart():
+    fit = bradley_terry.fit(two_players(10_000, 1_000), 2, prior_sd=1e6)
+    assert fit.strength[0] - fit.strength[1] == pytest.approx(400.0, abs=1e-3)
+    assert fit.strength.sum() == pytest.approx(0.0, abs=1e-6)
+
+
+def test_covariance_of_two_players_matches_the_closed_form():
+    fit = bradley_terry.fit(two_players(3, 1), 2)
+    # MAP of d = t0 - t1 solves L (3 - 4 p(d)) = d / (2 s0^2); its variance is 1 / (L^2 n p (1 - p) + 1 / (2 s0^2)).
+    d = fit.strength[0] - fit.strength[1]
+    scale = np.log(10) / 400
+    p = 1 / (1 + np.exp(-scale * d))
+    assert scale * (3 - 4 * p) == pytest.approx(d / (2 * 350**2))
+    precision_games, precision_prior = scale**2 * 4 * p * (1 - p), 1 / (2 * 350**2)
+    total = precision_games + precision_prior
+    expected = (fit.phi * precision_games + precision_prior) / total**2
+    spread = fit.covariance[0, 0] + fit.covariance[1, 1] - 2 * fit.covariance[0, 1]
+    assert spread == pytest.approx(expected)
+
+
+def test_draws_count_as_half_wins():
+    drawn = Games(np.zeros(4, np.int64), np.ones(4, np.int64), np.full(4, 0.5), np.arange(4))
+    np.testing.assert_allclose(bradley_terry.fit(drawn, 2).strength, [0.0, 0.0], atol=1e-9)
+
+
+def test_players_of_known_strength_come_out_in_order_and_in_scale():
+    strengths = [300.0, 150.0, 0.0, -150.0, -300.0]
+    fit = bradley_terry.fit(play(strengths, pairs=200, seed=1), 5)
+    assert list(np.argsort(-fit.strength)) == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(fit.strength, strengths, atol=50)
+    ranks = bradley_terry.rank_ranges(fit.strength, fit.covariance)
+    assert ranks.tolist() == [[1, 1], [2, 2], [3, 3], [4, 4], [5, 5]]
+
+
+def test_equal_players_share_their_ranks():
+    fit = bradley_terry.fit(play([200.0, 0.0, 0.0, 0.0], pairs=50, seed=2), 4)
+    assert bradley_terry.rank_ranges(fit.strength, fit.covariance).tolist() == [[1, 1], [2, 4], [2, 4], [2, 4]]
+
+
+def test_anchor_is_zero_and_certain():
+    fit = bradley_terry.fit(play([100.0, 0.0, -100.0], pairs=30, seed=3), 3, anchor=1)
+    assert fit.strength[1] == 0.0
+    assert fit.half_width[1] == pytest.approx(0.0, abs=1e-6)
+    assert fit.half_width[0] > 10
+
+
+def test_side_term_finds_the_advantage_and_leaves_strengths_alone():
+    games = play([100.0, 0.0, -100.0], pairs=300, seed=4, side=80.0)
+    fit = bradley_terry.fit(games, 3, side_term=True)
+    assert fit.side is not None
+    value, error = fit.side
+    assert abs(value - 80.0) < 3 * error < 60
+    np.testing.assert_allclose(fit.strength, [100, 0, -100], atol=40)
+
+
+def test_intervals_cover_the_truth_about_as_often_as_they_say():
+    strengths = np.array([200.0, 50.0, -50.0, -200.0])
+    covered = []
+    for seed in range(150):
+        fit = bradley_terry.fit(play(list(strengths), pairs=20, seed=seed), 4)
+        covered.append(np.abs(fit.strength - strengths) <= fit.half_width)
+    assert 0.92 <= np.mean(covered) <= 0.99
+
+
+def test_pairs_whose_games_go_together_widen_the_interval():
+    rng = np.random.default_rng(0)
+    twice = np.repeat((rng.random(200) < 0.5).astype(float), 2)
+    together = Games(np.zeros(400, np.int64), np.ones(400, np.int64), twice, np.repeat(np.arange(200), 2))
+    apart = Games(together.first, together.second, together.points, np.arange(400))
+    ratio = bradley_terry.fit(together, 2).half_width / bradley_terry.fit(apart, 2).half_width
+    np.testing.assert_allclose(ratio, np.sqrt(2), rtol=0.05)
+
+
+def test_bootstrap_agrees_with_the_normal_intervals():
+    games = play([150.0, 0.0, -150.0], pairs=100, seed=5)
+    fit = bradley_terry.fit(games, 3)
+    rows = bradley_terry.bootstrap(games, 3, replicates=200, seed=0)
+    np.testing.assert_allclose(1.96 * rows.std(axis=0), fit.half_width, rtol=0.25)
+
+
+def test_dispersion_is_one_for_independent_games_and_two_for_twins():
+    rng = np.random.default_rng(1)
+    independent = rng.integers(0, 2, (4000, 2)).mean(axis=1)
+    twins = rng.integers(0, 2, 4000).astype(float)
+    assert dispersion([independent]) == pytest.approx(1.0, abs=0.06)
+    assert dispersion([twins]) == pytest.approx(2.0, abs=0.06)
+    assert dispersion([np.ones(50)]) == 1.0
+
+
+def test_score_interval_is_wilson_for_one_sided_results():
+    # Wilson for 20 wins in 20 games: lower end n / (n + z^2).
+    assert score_interval(np.ones(10)) == pytest.approx((20 / (20 + 1.959964**2), 1.0))
+    assert score_interval(np.zeros(10)) == pytest.approx((0.0, 1 - 20 / (20 + 1.959964**2)))
+    assert score_interval(np.array([])) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(("p", "pairs"), [(0.5, 10), (0.9, 20), (0.97, 100)])
+def test_score_interval_covers_the_true_share(p: float, pairs: int):
+    rng = np.random.default_rng(7)
+    hits = 0
+    for _ in range(600):
+        low, high = score_interval((rng.random((pairs, 2)) < p).mean(axis=1))
+        hits += low <= p <= high
+    assert 0.91 <= hits / 600 <= 0.99
