@@ -1,0 +1,38 @@
+"""The games, behind one protocol (`protocol.MultiAgentEnv`), and the one way to make them by name."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import Any, cast
+
+from palus.envs.protocol import MultiAgentEnv
+from palus.errors import EnvError
+
+BUILT_IN = {
+    "SoccerTwos": "palus.envs.soccer.env:SoccerTwos",
+    "RescueToy": "palus.envs.toy:RescueToy",
+    "DuelToy": "palus.envs.toy:DuelToy",
+}
+"""Short names; any other environment is named `module:attribute`."""
+
+
+def make(env_id: str, num_matches: int, **options: Any) -> MultiAgentEnv:
+    """The environment of that name with `num_matches` matches; options go to its constructor.
+
+    env_id: a key of `BUILT_IN` or `module:attribute`. Raises EnvError when there is none, or it refuses the options.
+    """
+    path = BUILT_IN.get(env_id, env_id)
+    module, _, attribute = path.partition(":")
+    if not attribute:
+        near = difflib.get_close_matches(env_id, BUILT_IN, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(BUILT_IN)}, or give module:attribute"
+        raise EnvError(f"unknown environment {env_id!r}; {hint}")
+    try:
+        factory = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise EnvError(f"environment {path!r} cannot be imported ({error}); check module and attribute") from error
+    try:
+        return cast(MultiAgentEnv, factory(num_matches, **options))
+    except TypeError as error:
+        raise EnvError(f"environment {env_id} refuses the options {sorted(options)}: {error}") from error

@@ -1,0 +1,169 @@
+"""Contacts of the five discs of a match with each other and with the walls: finding them, and solving their impulses.
+
+The engine's order is kept (PhysX 4.1, sequential impulses): contacts come from the positions at the *start* of a
+step; sweeps with push-out give the velocities that move the bodies, further sweeps without it the velocities kept.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from palus.envs.soccer.geometry import (
+    AGENTS,
+    BALL,
+    BALL_RADIUS,
+    BALL_RESTITUTION,
+    BODIES,
+    BOUNCE_SPEED,
+    CONTACT_GAP,
+    CORNER_NX,
+    CORNER_NZ,
+    FREE_CORNER,
+    FREE_X,
+    FREE_Z,
+    FRICTION,
+    INVERSE_INERTIA,
+    INVERSE_MASS,
+    NUM_RECTANGLES,
+    PUSH_OUT_MAX_SPEED,
+    PUSH_OUT_SHARE,
+    RADIUS,
+    RECTANGLES,
+    STEP_S,
+)
+
+ZERO = np.float32(0)
+ONE = np.float32(1)
+STATIC = -1
+MAX_CONTACTS = 48
+
+# Columns of a contact's row. The normal points from body b (or the wall) to body a; arms are the distances from the
+# two centres to the contact point, along the normal.
+NX, NZ, ARM_A, ARM_B, NORMAL_MASS, TANGENT_MASS, TARGET_MOVE, TARGET_KEEP, NORMAL_SUM, TANGENT_SUM = range(10)
+CONTACT_COLUMNS = 10
+
+
+@njit(nogil=True, error_model="numpy")
+def disc_rectangle(x, z, k):  # type: ignore[no-untyped-def]
+    """Distance of a point to rectangle k (negative inside) and the unit normal towards the point, world frame."""
+    cos, sin = RECTANGLES[k, 4], RECTANGLES[k, 5]
+    rx, rz = x - RECTANGLES[k, 0], z - RECTANGLES[k, 1]
+    local_x, local_z = rx * cos - rz * sin, rx * sin + rz * cos
+    out_x, out_z = abs(local_x) - RECTANGLES[k, 2], abs(local_z) - RECTANGLES[k, 3]
+    if out_x <= ZERO and out_z <= ZERO:
+        # The centre is inside: the nearest face decides.
+        distance = out_x if out_x > out_z else out_z
+        nx, nz = (ONE, ZERO) if out_x > out_z else (ZERO, ONE)
+    else:
+        dx, dz = max(out_x, ZERO), max(out_z, ZERO)
+        distance = math.sqrt(dx * dx + dz * dz)
+        nx, nz = dx / distance, dz / distance
+    nx, nz = math.copysign(nx, local_x), math.copysign(nz, local_z)
+    return distance, nx * cos + nz * sin, nz * cos - nx * sin
+
+
+@njit(nogil=True, error_model="numpy")
+def away_from_walls(x, z):  # type: ignore[no-untyped-def]
+    """No rectangle is within reach of a disc centred here (see `FREE_X`)."""
+    ax, az = abs(x), abs(z)
+    return ax < FREE_X and az < FREE_Z and CORNER_NX * ax + CORNER_NZ * az < FREE_CORNER
+
+
+@njit(nogil=True, error_model="numpy")
+def _add(rows, bodies, count, velocity, spin, a, b, nx, nz, arm_a, arm_b, gap, restitution):  # type: ignore[no-untyped-def]
+    """Append one contact; returns the new count."""
+    vx, vz = velocity[a, 0], velocity[a, 1]
+    inverse_normal = INVERSE_MASS[a]
+    inverse_tangent = INVERSE_MASS[a] + arm_a * arm_a * INVERSE_INERTIA[a]
+    if b != STATIC:
+        vx, vz = vx - velocity[b, 0], vz - velocity[b, 1]
+        inverse_normal += INVERSE_MASS[b]
+        inverse_tangent += INVERSE_MASS[b] + arm_b * arm_b * INVERSE_INERTIA[b]
+    approach = -(vx * nx + vz * nz)
+    if restitution > ZERO and approach > BOUNCE_SPEED and approach * STEP_S > gap:
+        move = keep = restitution * approach
+    elif gap > ZERO:
+        move = keep = -gap / STEP_S
+    else:
+        move, keep = min(-PUSH_OUT_SHARE * gap / STEP_S, PUSH_OUT_MAX_SPEED), ZERO
+    bodies[count, 0], bodies[count, 1] = a, b
+    row = rows[count]
+    row[NX], row[NZ], row[ARM_A], row[ARM_B] = nx, nz, arm_a, arm_b
+    row[NORMAL_MASS], row[TANGENT_MASS] = ONE / inverse_normal, ONE / inverse_tangent
+    row[TARGET_MOVE], row[TARGET_KEEP] = move, keep
+    row[NORMAL_SUM], row[TANGENT_SUM] = ZERO, ZERO
+    return count + 1
+
+
+@njit(nogil=True, error_model="numpy")
+def find_contacts(position, velocity, spin, kick_on_ball, touch, rows, bodies):  # type: ignore[no-untyped-def]
+    """Fill `rows` and `bodies` with this step's contacts, and `touch[a]` (agent a and the ball); returns their number.
+
+    kick_on_ball: pair contact points lie on the ball's surface, else on the agent's.
+    """
+    count = 0
+    for a in range(AGENTS):
+        touch[a] = False
+    for a in range(1, BODIES):
+        for b in range(a):
+            dx, dz = position[a, 0] - position[b, 0], position[a, 1] - position[b, 1]
+            reach = RADIUS[a] + RADIUS[b] + CONTACT_GAP
+            square = dx * dx + dz * dz
+            if square >= reach * reach:
+                continue
+            distance = math.sqrt(square)
+            # Coinciding centres have no normal; the engine picks an axis as well.
+            nx, nz = (dx / distance, dz / distance) if distance > ZERO else (ONE, ZERO)
+            restitution, arm_a = ZERO, RADIUS[a]
+            if a == BALL:
+                touch[b] = True
+                restitution = BALL_RESTITUTION
+                arm_a = BALL_RADIUS if kick_on_ball else distance - RADIUS[b]
+            gap = distance - RADIUS[a] - RADIUS[b]
+            count = _add(rows, bodies, count, velocity, spin, a, b, nx, nz, arm_a, distance - arm_a, gap, restitution)
+    for a in range(BODIES):
+        x, z = position[a, 0], position[a, 1]
+        if away_from_walls(x, z):
+            continue
+        for k in range(NUM_RECTANGLES):
+            distance, nx, nz = disc_rectangle(x, z, k)
+            gap = distance - RADIUS[a]
+            if gap < CONTACT_GAP:
+                restitution = BALL_RESTITUTION if a == BALL else ZERO
+                arm = max(distance, ZERO)
+                count = _add(rows, bodies, count, velocity, spin, a, STATIC, nx, nz, arm, ZERO, gap, restitution)
+    return count
+
+
+@njit(nogil=True, error_model="numpy")
+def sweep(rows, bodies, count, velocity, spin, target):  # type: ignore[no-untyped-def]
+    """One pass of sequential impulses over all contacts; `target` is the column of the wanted normal velocity.
+
+    velocity: [5, 2] and spin: [5] are changed in place. Tangent = the normal turned by +90 degrees in (x, z).
+    """
+    for i in range(count):
+        a, b = bodies[i, 0], bodies[i, 1]
+        row = rows[i]
+        nx, nz, arm_a, arm_b = row[NX], row[NZ], row[ARM_A], row[ARM_B]
+        vx, vz = velocity[a, 0], velocity[a, 1]
+        slip = -spin[a] * arm_a
+        if b != STATIC:
+            vx, vz = vx - velocity[b, 0], vz - velocity[b, 1]
+            slip -= spin[b] * arm_b
+        normal = max(row[NORMAL_SUM] + (row[target] - (vx * nx + vz * nz)) * row[NORMAL_MASS], ZERO)
+        limit = FRICTION * normal
+        slip += vz * nx - vx * nz
+        tangent = min(max(row[TANGENT_SUM] - slip * row[TANGENT_MASS], -limit), limit)
+        jn, jt = normal - row[NORMAL_SUM], tangent - row[TANGENT_SUM]
+        row[NORMAL_SUM], row[TANGENT_SUM] = normal, tangent
+        jx, jz = jn * nx - jt * nz, jn * nz + jt * nx
+        velocity[a, 0] += jx * INVERSE_MASS[a]
+        velocity[a, 1] += jz * INVERSE_MASS[a]
+        spin[a] -= arm_a * jt * INVERSE_INERTIA[a]
+        if b != STATIC:
+            velocity[b, 0] -= jx * INVERSE_MASS[b]
+            velocity[b, 1] -= jz * INVERSE_MASS[b]
+            spin[b] -= arm_b * jt * INVERSE_INERTIA[b]

@@ -1,0 +1,217 @@
+"""The rules of a match: start, one decision of five fixed steps, goal, time limit, restart. Kernels over match ranges.
+
+Random numbers: each match slot owns one splitmix64 stream, seeded from its seed alone and advanced only by the
+starts of its own matches. So a slot's matches depend neither on the other slots nor on their number.
+
+Not compiled with fastmath: it changed the time of a decision by less than the noise of the measurement, while
+without it the order of every float operation, and so every bit, is given by this text.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from palus.envs.soccer.geometry import (
+    AGENTS,
+    BALL,
+    BALL_START_SPREAD,
+    BODIES,
+    GOAL_FLOOR_X,
+    GOAL_FLOOR_Z,
+    GOAL_REACH,
+    START_X,
+    START_X_SPREAD,
+    START_YAW_MIN_DEG,
+    START_YAW_SPREAD_DEG,
+    START_Z,
+    STEPS_PER_DECISION,
+    TEAM_OF_AGENT,
+)
+from palus.envs.soccer.physics import fixed_step, new_scratch
+from palus.envs.soccer.sensors import SCRATCH, cast_rays, write_observation
+from palus.envs.soccer.state import FRAMES, RAYS
+
+TEAM = np.array(TEAM_OF_AGENT, np.int64)
+START_Z_OF = np.array(START_Z, np.float32)
+ZERO = np.float32(0)
+ONE = np.float32(1)
+TWO = np.float32(2)
+TO_UNIT = np.float32(2.0**-24)
+BLUE_GOAL_SCORER = 1
+PURPLE_GOAL_SCORER = 0
+
+
+@njit(nogil=True)
+def mix(value):  # type: ignore[no-untyped-def]
+    """The output function of splitmix64 (Steele, Lea, Flood 2014)."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+@njit(nogil=True)
+def uniform(random):  # type: ignore[no-untyped-def]
+    """Next float32 in [0, 1) of the stream held by random[0]."""
+    random[0] += np.uint64(0x9E3779B97F4A7C15)
+    return np.float32(mix(random[0]) >> np.uint64(40)) * TO_UNIT
+
+
+@njit(nogil=True)
+def start_match(state, n):  # type: ignore[no-untyped-def]
+    """Place agents and ball of match n at random; everything rests."""
+    random = state.random[n : n + 1]
+    for a in range(AGENTS):
+        side = -ONE if TEAM[a] == 0 else ONE
+        state.position[n, a, 0] = side * START_X + START_X_SPREAD * (TWO * uniform(random) - ONE)
+        state.position[n, a, 1] = START_Z_OF[a]
+        state.yaw[n, a] = -side * (START_YAW_MIN_DEG + START_YAW_SPREAD_DEG * uniform(random))
+        state.touching[n, a] = False
+    state.position[n, BALL, 0] = BALL_START_SPREAD * (TWO * uniform(random) - ONE)
+    state.position[n, BALL, 1] = BALL_START_SPREAD * (TWO * uniform(random) - ONE)
+    state.velocity[n] = ZERO
+    state.spin[n] = ZERO
+    state.push[n] = ZERO
+    state.time[n] = 0
+
+
+@njit(nogil=True)
+def take_frame(state, n, lanes):  # type: ignore[no-untyped-def]
+    """Append a frame to the rays of the four agents of match n and forget the oldest."""
+    for a in range(AGENTS):
+        objects, fractions = state.ray_object[n, a], state.ray_fraction[n, a]
+        for frame in range(FRAMES - 1):
+            for ray in range(RAYS):
+                objects[frame, ray] = objects[frame + 1, ray]
+                fractions[frame, ray] = fractions[frame + 1, ray]
+        cast_rays(state.position[n], state.yaw[n, a], a, lanes, objects[FRAMES - 1], fractions[FRAMES - 1])
+
+
+@njit(nogil=True)
+def first_frame(state, n, lanes):  # type: ignore[no-untyped-def]
+    """Forget all frames of match n, then take one."""
+    state.ray_object[n] = -1
+    take_frame(state, n, lanes)
+
+
+@njit(nogil=True)
+def scored(x, z):  # type: ignore[no-untyped-def]
+    """Team that scores with the ball centre at (x, z), -1 none: the ball touches the floor of a goal box."""
+    out_x, out_z = max(GOAL_FLOOR_X - abs(x), ZERO), max(abs(z) - GOAL_FLOOR_Z, ZERO)
+    if out_x * out_x + out_z * out_z >= GOAL_REACH * GOAL_REACH:
+        return -1
+    return PURPLE_GOAL_SCORER if x > ZERO else BLUE_GOAL_SCORER
+
+
+@njit(nogil=True)
+def record_step(state, outcome, n, i, kicker):  # type: ignore[no-untyped-def]
+    """Write the trace of fixed step i of this decision."""
+    row = outcome.trace[n, i]
+    for a in range(AGENTS):
+        row[3 * a], row[3 * a + 1] = state.position[n, a, 0], state.position[n, a, 1]
+        row[3 * a + 2] = state.yaw[n, a]
+    row[3 * AGENTS], row[3 * AGENTS + 1] = state.position[n, BALL, 0], state.position[n, BALL, 1]
+    outcome.kick[n, i] = kicker
+
+
+@njit(nogil=True)
+def end_match(state, outcome, n, winner, max_steps, lanes):  # type: ignore[no-untyped-def]
+    """Rewards and flags of a match that ended, its final rays, and the start of the next match in its slot."""
+    outcome.match_over[n] = True
+    outcome.winner[n] = winner
+    take_frame(state, n, lanes)
+    outcome.final_object[n] = state.ray_object[n]
+    outcome.final_fraction[n] = state.ray_fraction[n]
+    gain = ONE - np.float32(state.time[n]) / np.float32(max_steps)
+    for a in range(AGENTS):
+        outcome.terminated[n, a] = winner >= 0
+        outcome.truncated[n, a] = winner < 0
+        if winner >= 0:
+            outcome.group_reward[n, a] = gain if TEAM[a] == winner else -ONE
+    start_match(state, n)
+
+
+@njit(nogil=True)
+def play_decision(state, outcome, n, actions, touch_reward, kick_on_ball, max_steps, record, scratch, after):  # type: ignore[no-untyped-def]
+    """Up to five fixed steps of match n. Returns the scoring team, -1 for none, -2 when the time is up."""
+    length = 0
+    result = -1
+    for i in range(STEPS_PER_DECISION):
+        state.time[n] += 1
+        if state.time[n] >= max_steps:
+            # The engine checks the clock before the physics of the step.
+            result = -2
+            break
+        team = scored(state.position[n, BALL, 0], state.position[n, BALL, 1])
+        began, kicker = fixed_step(
+            state.position[n],
+            state.velocity[n],
+            state.spin[n : n + 1],
+            state.yaw[n],
+            state.push[n],
+            state.touching[n],
+            actions,
+            kick_on_ball,
+            scratch,
+            after,
+        )
+        for a in range(AGENTS):
+            if began & (1 << a):
+                outcome.reward[n, a] += touch_reward
+        if record:
+            record_step(state, outcome, n, i, kicker)
+        length += 1
+        if team >= 0:
+            result = team
+            break
+    outcome.trace_length[n] = length
+    return result
+
+
+@njit(nogil=True, cache=True)
+def reset_range(state, seeds, first, last):  # type: ignore[no-untyped-def]
+    """Start new matches in slots first..last-1; seeds: [N] int64."""
+    lanes = np.empty(SCRATCH, np.float32)
+    for n in range(first, last):
+        state.random[n] = mix(np.uint64(seeds[n]) + np.uint64(0x9E3779B97F4A7C15))
+        start_match(state, n)
+        first_frame(state, n, lanes)
+
+
+@njit(nogil=True, cache=True)
+def step_range(state, outcome, actions, touch_reward, kick_on_ball, max_steps, record, first, last):  # type: ignore[no-untyped-def]
+    """Play one decision of matches first..last-1 and take the next frames. actions: [N, 4, 3] int32."""
+    lanes = np.empty(SCRATCH, np.float32)
+    after = np.empty((BODIES, 2), np.float32)
+    scratch = new_scratch()
+    for n in range(first, last):
+        outcome.match_over[n] = False
+        outcome.winner[n] = -1
+        for a in range(AGENTS):
+            outcome.reward[n, a] = outcome.group_reward[n, a] = ZERO
+            outcome.terminated[n, a] = outcome.truncated[n, a] = False
+        if record:
+            outcome.kick[n] = -1
+        result = play_decision(
+            state, outcome, n, actions[n], touch_reward, kick_on_ball, max_steps, record, scratch, after
+        )
+        if result == -1:
+            take_frame(state, n, lanes)
+        else:
+            end_match(state, outcome, n, result if result >= 0 else -1, max_steps, lanes)
+            first_frame(state, n, lanes)
+
+
+@njit(nogil=True, cache=True)
+def refresh_frames(state, n):  # type: ignore[no-untyped-def]
+    """Take the first frame of match n anew, after its bodies were placed by hand."""
+    first_frame(state, n, np.empty(SCRATCH, np.float32))
+
+
+@njit(nogil=True, cache=True)
+def observe_range(objects, fractions, rows, out, first, last):  # type: ignore[no-untyped-def]
+    """Write the stacked observation of agent (n, p) to out[rows[n, p]]; -1 skips."""
+    for n in range(first, last):
+        for a in range(AGENTS):
+            if rows[n, a] >= 0:
+                write_observation(objects[n, a], fractions[n, a], out[rows[n, a]])
