@@ -80,11 +80,14 @@ def fit(
     inverse = np.linalg.inv(information + prior)
     covariance = inverse @ (phi * information + prior) @ inverse
     side = (float(theta[-1]), float(np.sqrt(covariance[-1, -1]))) if side_term else None
-    shift = _shift(num_players, anchor)
-    players = slice(0, num_players)
+    zero = np.full(num_players, 1.0 / num_players)
+    if anchor is not None:
+        zero = np.eye(num_players)[anchor]
+    strength, covariance = theta[:num_players], covariance[:num_players, :num_players]
+    with_zero = covariance @ zero
     return Fit(
-        strength=shift @ theta[players],
-        covariance=shift @ covariance[players, players] @ shift.T,
+        strength=strength - zero @ strength,
+        covariance=covariance - with_zero[:, None] - with_zero[None, :] + zero @ with_zero,
         phi=phi,
         side=side,
     )
@@ -97,12 +100,11 @@ def bootstrap(games: Games, num_players: int, *, replicates: int = 200, seed: in
     """
     rng = np.random.default_rng(seed)
     units, unit = np.unique(games.unit, return_inverse=True)
-    shift = _shift(num_players, None)
     rows = np.empty((replicates, num_players))
     for replicate in range(replicates):
         times_drawn = rng.multinomial(len(units), np.full(len(units), 1.0 / len(units)))
         theta, _, _ = _newton(games, times_drawn[unit].astype(np.float64), num_players, False, PRIOR_SD)
-        rows[replicate] = shift @ theta
+        rows[replicate] = theta - theta.mean()
     return rows
 
 
@@ -133,7 +135,7 @@ def _newton(games: Games, weight: F64, n: int, side_term: bool, prior_sd: float)
         step = np.linalg.solve(information + prior, gradient - prior @ theta)
         # The objective is concave, but a full step from far away can overshoot; 400 points is one decade of odds.
         theta = theta + step * min(1.0, 400.0 / max(float(np.abs(step).max()), 1e-300))
-        if np.abs(step).max() < 1e-9:
+        if np.abs(step).max() < 1e-6:
             break
     _, information = _derivatives(theta, played, won, n)
     return theta, information, prior
@@ -156,15 +158,6 @@ def _derivatives(theta: F64, played: F64, won: F64, n: int) -> tuple[F64, F64]:
         information[n, :n] = information[:n, n] = weight.sum(axis=1) - weight.sum(axis=0)
         information[n, n] = weight.sum()
     return gradient, information
-
-
-def _shift(n: int, anchor: int | None) -> F64:
-    """The linear map that takes away the anchor's strength, or the mean."""
-    if anchor is None:
-        return np.eye(n) - 1.0 / n
-    shift = np.eye(n)
-    shift[:, anchor] -= 1.0
-    return shift
 
 
 def _games_per_unit(games: Games) -> int:
