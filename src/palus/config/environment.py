@@ -1,0 +1,152 @@
+"""`environment_parameters`: numbers that the game reads, constant, drawn at random, or advancing with the learner."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+from palus.config.section import CountOrZero, Float, Int, Section
+
+
+class _Parameters(Section):
+    seed: Int = Field(default=-1, description="Seed of the draws; -1 means derived from the run's seed.")
+
+
+class ConstantParameters(_Parameters):
+    """Parameters of `constant`."""
+
+    value: Float = Field(default=0.0, description="The value.")
+
+
+class UniformParameters(_Parameters):
+    """Parameters of `uniform`."""
+
+    min_value: Float = Field(default=0.0, description="Smallest value.")
+    max_value: Float = Field(default=1.0, description="Largest value.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> UniformParameters:
+        if self.min_value > self.max_value:
+            raise PydanticCustomError(
+                "range",
+                "min_value {low} is greater than max_value {high}; exchange them",
+                {"low": self.min_value, "high": self.max_value},
+            )
+        return self
+
+
+class GaussianParameters(_Parameters):
+    """Parameters of `gaussian`."""
+
+    mean: Float = Field(default=1.0, description="Mean.")
+    st_dev: Float = Field(default=1.0, description="Standard deviation.")
+
+
+def _ordered_interval(interval: tuple[float, float]) -> tuple[float, float]:
+    if interval[0] > interval[1]:
+        raise PydanticCustomError(
+            "range", "{low} is greater than {high}; exchange them", {"low": interval[0], "high": interval[1]}
+        )
+    return interval
+
+
+Interval = Annotated[tuple[Float, Float], AfterValidator(_ordered_interval)]
+
+
+class MultiRangeUniformParameters(_Parameters):
+    """Parameters of `multirangeuniform`."""
+
+    intervals: tuple[Interval, ...] = Field(
+        default=((0.0, 1.0),), min_length=1, description="Intervals [min, max]; drawn in proportion to their length."
+    )
+
+
+class ConstantSampler(Section):
+    """Always the same value."""
+
+    sampler_type: Literal["constant"]
+    sampler_parameters: ConstantParameters
+
+
+class UniformSampler(Section):
+    """Uniform in an interval."""
+
+    sampler_type: Literal["uniform"]
+    sampler_parameters: UniformParameters
+
+
+class GaussianSampler(Section):
+    """Normally distributed."""
+
+    sampler_type: Literal["gaussian"]
+    sampler_parameters: GaussianParameters
+
+
+class MultiRangeUniformSampler(Section):
+    """Uniform in a union of intervals."""
+
+    sampler_type: Literal["multirangeuniform"]
+    sampler_parameters: MultiRangeUniformParameters
+
+
+def _form(value: Any) -> str | None:
+    """Which of the forms a parameter or a lesson's value has."""
+    if isinstance(value, dict):
+        return "curriculum" if "curriculum" in value else "sampler" if "sampler_type" in value else None
+    if isinstance(value, Section):
+        return "curriculum" if isinstance(value, Curriculum) else "sampler"
+    return None if value is None or isinstance(value, list) else "number"
+
+
+Sampler = Annotated[
+    ConstantSampler | UniformSampler | GaussianSampler | MultiRangeUniformSampler, Field(discriminator="sampler_type")
+]
+NumberOrSampler = Annotated[
+    Annotated[Float, Tag("number")] | Annotated[Sampler, Tag("sampler")],
+    Discriminator(
+        _form,
+        custom_error_type="form",
+        custom_error_message="expected a number or {sampler_type, sampler_parameters}",
+    ),
+]
+
+
+class CompletionCriteria(Section):
+    """When a lesson is learned."""
+
+    behavior: str = Field(description="Behavior whose progress counts.")
+    measure: Literal["reward", "progress"] = Field(
+        default="reward", description="Mean episode reward, or share of max_steps done."
+    )
+    min_lesson_length: CountOrZero = Field(default=0, description="Episodes before the first test.")
+    signal_smoothing: bool = Field(default=True, description="Average the measure with its last value (0.75 new).")
+    threshold: Float = Field(default=0.0, description="The lesson is learned when the measure exceeds this.")
+    require_reset: bool = Field(default=False, description="Restart all matches when the lesson changes.")
+
+
+class Lesson(Section):
+    """One value of a parameter, and when to move on."""
+
+    name: str = Field(description="Name shown in logs.")
+    value: NumberOrSampler = Field(description="A number or a sampler.")
+    completion_criteria: CompletionCriteria | None = Field(
+        default=None, description="When to go to the next lesson; required in all but the last."
+    )
+
+
+class Curriculum(Section):
+    """Lessons in order."""
+
+    curriculum: tuple[Lesson, ...] = Field(min_length=1, description="The lessons, in order.")
+
+
+EnvironmentParameter = Annotated[
+    Annotated[Float, Tag("number")] | Annotated[Sampler, Tag("sampler")] | Annotated[Curriculum, Tag("curriculum")],
+    Discriminator(
+        _form,
+        custom_error_type="form",
+        custom_error_message="expected a number, {sampler_type, sampler_parameters} or {curriculum: [lessons]}",
+    ),
+]

@@ -1,0 +1,142 @@
+"""The whole run file: `RunFile`, and its sections besides the behaviors.
+
+Everything outside `palus` is ML-Agents' trainer file, key by key; `palus` holds what ML-Agents has no word for.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from palus.config.environment import ConstantSampler, EnvironmentParameter
+from palus.config.section import Count, CountOrZero, Int, NotNegative, Positive, Section
+from palus.config.trainer import AnyBehavior
+from palus.errors import ConfigError
+
+
+class EnvSettings(Section):
+    """Where the game runs. Built-in games use `seed` alone."""
+
+    env_path: str | None = Field(default=None, description="Unity executable; null means a built-in game.")
+    env_args: tuple[str, ...] | None = Field(default=None, description="Arguments for the executable.")
+    base_port: Annotated[Count, Field(le=65535)] = Field(default=5005, description="Port of worker 0; worker i adds i.")
+    num_envs: Count = Field(default=1, description="Executables side by side.")
+    num_areas: Count = Field(default=1, description="Training areas inside an executable.")
+    timeout_wait: Count = Field(default=60, description="Seconds to wait for an answer of the executable.")
+    seed: Annotated[Int, Field(ge=-1)] = Field(default=-1, description="Seed of the run; -1 draws one.")
+    max_lifetime_restarts: Annotated[Int, Field(ge=-1)] = Field(
+        default=10, description="Restarts of a crashed executable over the run; -1 means no limit."
+    )
+    restarts_rate_limit_n: Annotated[Int, Field(ge=-1)] = Field(
+        default=1, description="Restarts within restarts_rate_limit_period_s; -1 means no limit."
+    )
+    restarts_rate_limit_period_s: Count = Field(default=60, description="Seconds for restarts_rate_limit_n.")
+
+
+class EngineSettings(Section):
+    """How a Unity executable renders and runs. Built-in games ignore it."""
+
+    width: Count = Field(default=84, description="Window width, pixels.")
+    height: Count = Field(default=84, description="Window height, pixels.")
+    quality_level: CountOrZero = Field(default=5, description="Unity's quality level.")
+    time_scale: Positive = Field(default=20.0, description="Speed of the simulation's clock.")
+    target_frame_rate: Annotated[Int, Field(ge=-1)] = Field(default=-1, description="Frames per second; -1: no limit.")
+    capture_frame_rate: CountOrZero = Field(default=60, description="Simulated frames per second.")
+    no_graphics: bool = Field(default=False, description="Run without graphics.")
+    no_graphics_monitor: bool = Field(default=False, description="The same, but worker 0 keeps graphics.")
+
+
+class CheckpointSettings(Section):
+    """The run's folder, and what happens to the one that is there already."""
+
+    run_id: str = Field(default="ppo", min_length=1, description="Name of the run and of its folder.")
+    initialize_from: str | None = Field(default=None, description="Run id to take the first weights from.")
+    load_model: bool = Field(default=False, description="Old word for resume.")
+    resume: bool = Field(default=False, description="Continue the run of this id.")
+    force: bool = Field(default=False, description="Start anew although the folder exists.")
+    train_model: bool = Field(default=False, description="Old word without effect.")
+    inference: bool = Field(default=False, description="Play without learning.")
+    results_dir: str = Field(default="results", min_length=1, description="Folder of all runs.")
+
+
+class TorchSettings(Section):
+    """Where PyTorch computes."""
+
+    device: str | None = Field(default=None, description="`cpu`, `cuda`, `cuda:0`, ...; null means automatic.")
+
+
+class PalusSettings(Section):
+    """palus's own options."""
+
+    env: str | None = Field(
+        default=None,
+        description="Built-in game; null: SoccerTwos where a behavior has that name and there is no env_path.",
+    )
+    num_matches: CountOrZero = Field(default=0, description="Matches simulated side by side; 0 means automatic.")
+    matmul: Literal["auto", "highest", "medium", "bf16"] = Field(
+        default="auto", description="Precision of matrix products; `auto` measures at the start which is fastest."
+    )
+    threads: CountOrZero = Field(default=0, description="Threads; 0 means the number of physical cores.")
+    opponents: Count = Field(default=4, description="Different ghost snapshots in play at once.")
+    baselines: tuple[str, ...] = Field(
+        default=("random", "ball-chaser"), description="Fixed opponents for the win rate."
+    )
+    baseline_interval: CountOrZero = Field(
+        default=500000, description="Trainer steps between win rates against the baselines; 0 means never."
+    )
+    baseline_pairs: Count = Field(default=50, description="Mirrored pairs of matches per win rate.")
+    kick_point: Literal["ball", "agent"] = Field(
+        default="ball",
+        description="SoccerTwos: a kick pushes the ball from its contact point or from the agent's centre.",
+    )
+    max_minutes: NotNegative = Field(default=0.0, description="Stop after this wall time; 0 means no limit.")
+
+
+class RunFile(Section):
+    """A run, fully resolved: every default filled in, every derived value computed."""
+
+    default_settings: AnyBehavior | None = Field(
+        default=None, description="Settings that every behavior starts from; same keys as a behavior."
+    )
+    behaviors: dict[str, AnyBehavior] = Field(default_factory=dict, description="Trainer settings by behavior name.")
+    env_settings: EnvSettings = Field(default_factory=EnvSettings, description="Where the game runs.")
+    engine_settings: EngineSettings = Field(default_factory=EngineSettings, description="How Unity renders and runs.")
+    environment_parameters: dict[str, EnvironmentParameter] | None = Field(
+        default=None, description="Numbers the game reads: constant, sampled, or a curriculum."
+    )
+    checkpoint_settings: CheckpointSettings = Field(default_factory=CheckpointSettings, description="The run's folder.")
+    torch_settings: TorchSettings = Field(default_factory=TorchSettings, description="Where PyTorch computes.")
+    debug: bool = Field(default=False, description="Log in detail.")
+    palus: PalusSettings = Field(default_factory=PalusSettings, description="palus's own options.")
+
+    @property
+    def env_id(self) -> str | None:
+        """The built-in game: `palus.env`, else SoccerTwos where the behaviors say so, else None."""
+        if self.palus.env is not None:
+            return self.palus.env
+        return "SoccerTwos" if "SoccerTwos" in self.behaviors and self.env_settings.env_path is None else None
+
+    @property
+    def constants(self) -> dict[str, float]:
+        """The environment parameters that never change."""
+        found = {}
+        for name, parameter in (self.environment_parameters or {}).items():
+            if isinstance(parameter, float):
+                found[name] = parameter
+            elif isinstance(parameter, ConstantSampler):
+                found[name] = parameter.sampler_parameters.value
+        return found
+
+    def behavior_for(self, name: str) -> AnyBehavior:
+        """The settings of a behavior: its own, else the default settings. Raises ConfigError when there are neither."""
+        found = self.behaviors.get(name, self.default_settings)
+        if found is None:
+            listed = ", ".join(self.behaviors) or "none"
+            raise ConfigError(f"behaviors: no settings for {name}; found {listed}; add {name} or default_settings")
+        return found
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of a run file, for editors."""
+    return RunFile.model_json_schema()

@@ -1,0 +1,48 @@
+"""What every section of a run file has in common: the base model and the number types with ML-Agents' conversions.
+
+YAML 1.1 reads `1e-4` and `5e6` (no dot) as text, so numbers often arrive as text; ML-Agents converts them, and so do
+the types here. What they refuse on top: `true` where a number belongs, fractions where a count belongs.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+
+class Section(BaseModel):
+    """One section of a run file: immutable, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, coerce_numbers_to_str=True)
+
+
+def _no_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise PydanticCustomError("float_type", "expected a number")
+    return value
+
+
+def _whole(value: object) -> object:
+    """Turn `5e6`, `5.0e6` and `'5e6'` into 5000000; leave everything else for pydantic to judge."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("int_type", "expected a whole number")
+    number = value
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError:
+            return value
+    return int(number) if isinstance(number, float) and number.is_integer() else value
+
+
+Int = Annotated[int, BeforeValidator(_whole)]
+Count = Annotated[Int, Field(gt=0)]
+"""A whole number of at least 1."""
+CountOrZero = Annotated[Int, Field(ge=0)]
+Float = Annotated[float, BeforeValidator(_no_bool)]
+Positive = Annotated[Float, Field(gt=0)]
+NotNegative = Annotated[Float, Field(ge=0)]
+Fraction = Annotated[Float, Field(ge=0, le=1)]
+"""A number in [0, 1]."""

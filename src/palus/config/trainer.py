@@ -1,0 +1,240 @@
+"""The trainer settings of one behavior, section by section, in ML-Agents' words, defaults and export order.
+
+Facts: ML-Agents 1.1.0. A default that depends on another key is a `default_factory` of the values before it, so that
+`model_fields_set` still tells a derived value from a written one (`palus.config.advice.notes` prints the reasons).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from palus.config.section import Count, CountOrZero, Float, Fraction, Int, NotNegative, Positive, Section
+
+Schedule = Literal["constant", "linear"]
+TrainerType = Literal["ppo", "poca", "sac"]
+
+
+class Memory(Section):
+    """Recurrent memory of a network."""
+
+    sequence_length: Count = Field(default=64, description="Steps per sequence fed to the memory while training.")
+    memory_size: Annotated[Count, Field(multiple_of=2)] = Field(
+        default=128, description="Floats of memory per agent; half hidden state, half cell state, so it is even."
+    )
+
+
+class NetworkSettings(Section):
+    """Size and form of a network."""
+
+    normalize: bool = Field(default=False, description="Normalise vector observations by running mean and variance.")
+    hidden_units: Count = Field(default=128, description="Width of each hidden layer.")
+    num_layers: Count = Field(default=2, description="Number of hidden layers.")
+    vis_encode_type: Literal["fully_connected", "match3", "simple", "nature_cnn", "resnet"] = Field(
+        default="simple", description="Encoder of visual observations."
+    )
+    memory: Memory | None = Field(default=None, description="Recurrent memory; null means none.")
+    goal_conditioning_type: Literal["hyper", "none"] = Field(
+        default="hyper", description="How a goal observation enters the policy; without one it has no effect."
+    )
+    deterministic: bool = Field(default=False, description="Collect data with the likeliest action, not a sampled one.")
+
+
+class Hyperparameters(Section):
+    """What every trainer has."""
+
+    batch_size: Count = Field(default=1024, description="Rows of one gradient step (a minibatch).")
+    buffer_size: Count = Field(default=10240, description="Rows collected before each update.")
+    learning_rate: Positive = Field(default=3e-4, description="Step size of the optimiser.")
+    learning_rate_schedule: Schedule = Field(
+        default="linear", description="`linear` falls towards 0 at max_steps, `constant` stays."
+    )
+
+
+def _as_learning_rate(values: dict[str, Any]) -> Schedule:
+    schedule: Schedule = values["learning_rate_schedule"]
+    return schedule
+
+
+class OnPolicyHyperparameters(Hyperparameters):
+    """What PPO and MA-POCA share."""
+
+    beta: NotNegative = Field(default=5e-3, description="Weight of the entropy bonus.")
+    epsilon: Positive = Field(default=0.2, description="Clipping range of the probability ratio.")
+    lambd: Fraction = Field(default=0.95, description="Lambda of the advantage estimate (GAE) and the returns.")
+    num_epoch: Count = Field(default=3, description="Passes over the buffer in each update.")
+    beta_schedule: Schedule = Field(
+        default_factory=_as_learning_rate, description="Schedule of beta; default: as learning_rate_schedule."
+    )
+    epsilon_schedule: Schedule = Field(
+        default_factory=_as_learning_rate, description="Schedule of epsilon; default: as learning_rate_schedule."
+    )
+
+
+class PpoHyperparameters(OnPolicyHyperparameters):
+    """PPO."""
+
+    shared_critic: bool = Field(default=False, description="Policy and value share the network body.")
+
+
+class PocaHyperparameters(OnPolicyHyperparameters):
+    """MA-POCA."""
+
+
+class SacHyperparameters(Hyperparameters):
+    """SAC."""
+
+    batch_size: Count = Field(default=128, description="Rows of one gradient step (a minibatch).")
+    buffer_size: Count = Field(default=50000, description="Rows the replay buffer holds.")
+    learning_rate_schedule: Schedule = Field(
+        default="constant", description="`linear` falls towards 0 at max_steps, `constant` stays."
+    )
+    buffer_init_steps: CountOrZero = Field(default=0, description="Steps collected before the first update.")
+    tau: Fraction = Field(
+        default=0.005, description="Share of the online network entering the target network per update."
+    )
+    steps_per_update: Positive = Field(default=1.0, description="Agent steps per gradient step.")
+    save_replay_buffer: bool = Field(default=False, description="Save the replay buffer with the checkpoint.")
+    init_entcoef: Positive = Field(default=1.0, description="Entropy coefficient at the start.")
+    reward_signal_steps_per_update: Positive = Field(
+        default_factory=lambda values: values["steps_per_update"],
+        description="Agent steps per update of the reward signals; default: as steps_per_update.",
+    )
+
+
+class RewardSignal(Section):
+    """What every reward signal has."""
+
+    gamma: Fraction = Field(default=0.99, description="Discount per decision.")
+    strength: Float = Field(default=1.0, description="Factor on this signal's rewards.")
+    network_settings: NetworkSettings = Field(
+        default_factory=NetworkSettings, description="Network of the signal, where it has one."
+    )
+
+
+class Extrinsic(RewardSignal):
+    """The game's own reward."""
+
+
+class Curiosity(RewardSignal):
+    """Reward for surprise: the error of a learned forward model (ICM)."""
+
+    learning_rate: Positive = Field(default=3e-4, description="Step size of the signal's optimiser.")
+    encoding_size: Count | None = Field(default=None, description="Old word for network_settings.hidden_units.")
+
+
+class Gail(RewardSignal):
+    """Reward for looking like the demonstrations."""
+
+    demo_path: str = Field(description="Demonstration file or folder.")
+    learning_rate: Positive = Field(default=3e-4, description="Step size of the discriminator's optimiser.")
+    encoding_size: Count | None = Field(default=None, description="Old word for network_settings.hidden_units.")
+    use_actions: bool = Field(default=False, description="The discriminator sees actions too.")
+    use_vail: bool = Field(default=False, description="Variational bottleneck in the discriminator.")
+
+
+class Rnd(RewardSignal):
+    """Reward for novelty: the error of predicting a random network."""
+
+    learning_rate: Positive = Field(default=1e-4, description="Step size of the predictor's optimiser.")
+    encoding_size: Count | None = Field(default=None, description="Old word for network_settings.hidden_units.")
+
+
+class RewardSignals(Section):
+    """The rewards that are added up. A map without `extrinsic` drops the game's own reward."""
+
+    extrinsic: Extrinsic | None = Field(default=None, description="The game's own reward.")
+    curiosity: Curiosity | None = Field(default=None, description="Reward for surprise (ICM).")
+    gail: Gail | None = Field(default=None, description="Reward for looking like the demonstrations.")
+    rnd: Rnd | None = Field(default=None, description="Reward for novelty (RND).")
+
+
+class BehavioralCloning(Section):
+    """Imitation of demonstrations beside reinforcement learning."""
+
+    demo_path: str = Field(description="Demonstration file or folder.")
+    steps: CountOrZero = Field(default=0, description="Steps over which the weight falls to 0; 0 means constant.")
+    strength: NotNegative = Field(default=1.0, description="Learning rate of imitation relative to the trainer's.")
+    samples_per_update: CountOrZero = Field(default=0, description="Most rows per update; 0 means no limit.")
+    num_epoch: Count | None = Field(default=None, description="Passes per update; null means 3.")
+    batch_size: Count | None = Field(default=None, description="Minibatch rows; null means the trainer's batch_size.")
+
+
+class SelfPlay(Section):
+    """Training against frozen copies of oneself. The section's presence turns it on."""
+
+    save_steps: Count = Field(default=20000, description="Trainer steps between snapshots.")
+    team_change: Count = Field(
+        default_factory=lambda values: 5 * values["save_steps"],
+        description="Trainer steps until another team learns; default: 5 x save_steps.",
+    )
+    swap_steps: CountOrZero = Field(
+        default=2000, description="Steps of the ghost team between changes of its snapshot."
+    )
+    window: Count = Field(default=10, description="Newest snapshots kept to draw opponents from.")
+    play_against_latest_model_ratio: Fraction = Field(
+        default=0.5, description="Probability that the opponent is the policy in training instead of a snapshot."
+    )
+    initial_elo: Float = Field(default=1200.0, description="Rating at the start.")
+
+
+class Behavior(Section):
+    """Everything about training one behavior."""
+
+    trainer_type: TrainerType = Field(description="The algorithm.")
+    hyperparameters: Hyperparameters = Field(description="Its numbers.")
+    checkpoint_interval: Count = Field(default=500000, description="Trainer steps between checkpoints.")
+    network_settings: NetworkSettings = Field(default_factory=NetworkSettings, description="Policy and critic.")
+    reward_signals: RewardSignals = Field(
+        default_factory=lambda: RewardSignals(extrinsic=Extrinsic()), description="Rewards; default: extrinsic alone."
+    )
+    init_path: str | None = Field(default=None, description="Checkpoint (.pt) to take the first weights from.")
+    keep_checkpoints: Int = Field(default=5, description="Checkpoints kept; 0 or less keeps all.")
+    even_checkpoints: bool = Field(
+        default=False, description="Spread keep_checkpoints evenly over max_steps; replaces checkpoint_interval."
+    )
+    max_steps: Count = Field(default=500000, description="Trainer steps of the whole run.")
+    time_horizon: Count = Field(default=64, description="Decisions after which a trajectory is cut and bootstrapped.")
+    summary_freq: Count = Field(default=50000, description="Trainer steps between summaries.")
+    threaded: bool = Field(default=False, description="Train in a thread of its own (ML-Agents only).")
+    self_play: SelfPlay | None = Field(default=None, description="Self-play; null means off.")
+    behavioral_cloning: BehavioralCloning | None = Field(default=None, description="Imitation; null means off.")
+
+    @model_validator(mode="after")
+    def _spread_checkpoints(self) -> Behavior:
+        if self.even_checkpoints and self.keep_checkpoints > 0:
+            interval = max(1, self.max_steps // self.keep_checkpoints)
+            object.__setattr__(self, "checkpoint_interval", interval)
+        return self
+
+
+class OnPolicyBehavior(Behavior):
+    """A behavior trained by PPO or MA-POCA."""
+
+    hyperparameters: OnPolicyHyperparameters = Field(description="Its numbers.")
+
+
+class PpoBehavior(OnPolicyBehavior):
+    """A behavior trained by PPO."""
+
+    trainer_type: Literal["ppo"] = Field(default="ppo", description="The algorithm.")
+    hyperparameters: PpoHyperparameters = Field(default_factory=PpoHyperparameters, description="Its numbers.")
+
+
+class PocaBehavior(OnPolicyBehavior):
+    """A behavior trained by MA-POCA."""
+
+    trainer_type: Literal["poca"] = Field(default="poca", description="The algorithm.")
+    hyperparameters: PocaHyperparameters = Field(default_factory=PocaHyperparameters, description="Its numbers.")
+
+
+class SacBehavior(Behavior):
+    """A behavior trained by SAC."""
+
+    trainer_type: Literal["sac"] = Field(default="sac", description="The algorithm.")
+    hyperparameters: SacHyperparameters = Field(default_factory=SacHyperparameters, description="Its numbers.")
+
+
+AnyBehavior = Annotated[PpoBehavior | PocaBehavior | SacBehavior, Field(discriminator="trainer_type")]
+BEHAVIOR_OF_TRAINER: dict[str, type[Behavior]] = {"ppo": PpoBehavior, "poca": PocaBehavior, "sac": SacBehavior}
