@@ -237,4 +237,8 @@ class SacBehavior(Behavior):
 
 
 AnyBehavior = Annotated[PpoBehavior | PocaBehavior | SacBehavior, Field(discriminator="trainer_type")]
-BEHAVIOR_OF_TRAINER: dict[str, type[Behavior]] = {"ppo": PpoBehavior, "poca": PocaBehavior, "sac": SacBehavior}
+HYPERPARAMETERS: dict[str, type[Hyperparameters]] = {
+    "ppo": PpoHyperparameters,
+    "poca": PocaHyperparameters,
+    "sac": SacHyperparameters,
+}

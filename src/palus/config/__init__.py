@@ -1,0 +1,20 @@
+"""The run file: ML-Agents' trainer YAML, strict, plus palus's own section. Imports nothing of palus but errors."""
+
+from palus.config.load import dump_run, load_run
+from palus.config.run_file import RunFile, json_schema
+from palus.config.source import preset_names
+from palus.config.trainer import Behavior, OnPolicyBehavior, PocaBehavior, PpoBehavior, SacBehavior, SelfPlay
+
+__all__ = [
+    "Behavior",
+    "OnPolicyBehavior",
+    "PocaBehavior",
+    "PpoBehavior",
+    "RunFile",
+    "SacBehavior",
+    "SelfPlay",
+    "dump_run",
+    "json_schema",
+    "load_run",
+    "preset_names",
+]

@@ -1,0 +1,108 @@
+"""Rules between keys, with the arithmetic: what each key allows alone is in the models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from palus.config.environment import CompletionCriteria, Curriculum
+from palus.config.faults import Fault, KeyPath
+from palus.config.run_file import RunFile
+from palus.config.trainer import Behavior, PocaBehavior
+
+POCA_ATTENTION_HEADS = 4
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A broken rule. keys: the values it compares, so that it is left out when one of them is itself a fault."""
+
+    fault: Fault
+    keys: tuple[KeyPath, ...]
+
+
+def check(run: RunFile) -> Iterator[Finding]:
+    """Every broken rule of a run whose single values are all right."""
+    for name, behavior in run.behaviors.items():
+        yield from _behavior(("behaviors", name), behavior)
+    for name, parameter in (run.environment_parameters or {}).items():
+        if isinstance(parameter, Curriculum):
+            yield from _curriculum(run, ("environment_parameters", name, "curriculum"), parameter)
+    settings = run.checkpoint_settings
+    if settings.resume and settings.force:
+        yield _finding(
+            ("checkpoint_settings",), ("resume", "force"), "resume and force exclude each other; keep one of them"
+        )
+
+
+def _finding(section: KeyPath, keys: tuple[str, ...], text: str) -> Finding:
+    return Finding(Fault(section, text), tuple(section + tuple(key.split(".")) for key in keys))
+
+
+def _behavior(at: KeyPath, behavior: Behavior) -> Iterator[Finding]:
+    hyper, network = behavior.hyperparameters, behavior.network_settings
+    if hyper.buffer_size < hyper.batch_size:
+        yield _finding(
+            (*at, "hyperparameters"),
+            ("buffer_size", "batch_size"),
+            f"buffer_size {hyper.buffer_size} is smaller than batch_size {hyper.batch_size}; "
+            "raise buffer_size to a multiple of batch_size",
+        )
+    if network.memory and network.memory.sequence_length > hyper.batch_size:
+        yield _finding(
+            at,
+            ("network_settings.memory.sequence_length", "hyperparameters.batch_size"),
+            f"network_settings.memory.sequence_length {network.memory.sequence_length} is greater than "
+            f"hyperparameters.batch_size {hyper.batch_size}; a minibatch holds whole sequences, so raise batch_size",
+        )
+    if isinstance(behavior, PocaBehavior) and network.hidden_units % POCA_ATTENTION_HEADS:
+        whole = -(-network.hidden_units // POCA_ATTENTION_HEADS) * POCA_ATTENTION_HEADS
+        yield _finding(
+            (*at, "network_settings"),
+            ("hidden_units",),
+            f"hidden_units {network.hidden_units} cannot be split over the {POCA_ATTENTION_HEADS} attention heads of "
+            f"poca's critic; use a multiple of {POCA_ATTENTION_HEADS}, for example {whole}",
+        )
+    if behavior.even_checkpoints and behavior.keep_checkpoints <= 0:
+        yield _finding(
+            at,
+            ("even_checkpoints", "keep_checkpoints"),
+            f"even_checkpoints divides max_steps by keep_checkpoints, which is {behavior.keep_checkpoints}; "
+            "set keep_checkpoints to 1 or more",
+        )
+    signals = behavior.reward_signals
+    if not any(getattr(signals, name) for name in type(signals).model_fields):
+        yield _finding(
+            (*at, "reward_signals"),
+            tuple(type(signals).model_fields),
+            "there is no reward to learn from; add extrinsic: {}",
+        )
+
+
+def _curriculum(run: RunFile, at: KeyPath, parameter: Curriculum) -> Iterator[Finding]:
+    *earlier, _ = parameter.curriculum
+    for index, lesson in enumerate(earlier):
+        if lesson.completion_criteria is None:
+            yield _finding(
+                (*at, index),
+                ("completion_criteria",),
+                f"lesson {lesson.name} has no completion_criteria, so it would never end; all but the last need them",
+            )
+    for index, lesson in enumerate(parameter.curriculum):
+        if lesson.completion_criteria is not None:
+            yield from _criteria(run, (*at, index, "completion_criteria"), lesson.completion_criteria)
+
+
+def _criteria(run: RunFile, at: KeyPath, criteria: CompletionCriteria) -> Iterator[Finding]:
+    if criteria.measure == "progress" and not 0 <= criteria.threshold <= 1:
+        yield _finding(
+            at,
+            ("threshold", "measure"),
+            f"threshold {criteria.threshold:g} is not in [0, 1]; with measure progress it is a share of max_steps",
+        )
+    if run.default_settings is None and criteria.behavior not in run.behaviors:
+        yield _finding(
+            at,
+            ("behavior",),
+            f"behavior {criteria.behavior} is not in the file; it has {', '.join(run.behaviors)}",
+        )

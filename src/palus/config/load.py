@@ -1,0 +1,144 @@
+"""`load_run`: defaults, then the file or preset, then dotted overrides, to a `RunFile`, or all faults at once.
+
+A fault does not hide the next one: a misspelt key goes on under the name it was meant to have, a bad value makes way
+for its default, and the rules that would have looked at that value are skipped.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from palus.config.checks import check
+from palus.config.faults import Fault, KeyPath, faults_of
+from palus.config.prepare import Tree, name_trainer, plain, retire_old_keys, spell_sections, under_defaults
+from palus.config.run_file import RunFile
+from palus.config.source import apply_overrides, parse_tree, read_source
+from palus.config.trainer import AnyBehavior
+from palus.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+
+def load_run(source: str | Path, overrides: Sequence[str] = ()) -> RunFile:
+    """Read a run file.
+
+    source: path of a YAML file, or a name out of `preset_names()`; a file of that name goes first.
+    overrides: `dotted.path=value`, the value in YAML, for example `behaviors.SoccerTwos.max_steps=1e6`.
+    Old keys that are translated or ignored are logged as warnings.
+    Raises ConfigError with one sentence per fault, all faults together.
+    """
+    text = read_source(source)
+    tree, faults = parse_tree(text.text)
+    if faults:
+        raise ConfigError([fault.sentence(text.label) for fault in faults])
+    tree, overridden, faults = apply_overrides(tree, overrides)
+    tree, misspelt = spell_sections(tree)
+    tree, warnings = retire_old_keys(tree)
+    run, more = _resolve(tree)
+    faults += misspelt + more
+    if faults or run is None:
+        raise ConfigError([fault.sentence(_label(fault.path, overridden, text.label)) for fault in faults])
+    for warning in warnings:
+        logger.warning("%s", warning.sentence(text.label))
+    return run
+
+
+def dump_run(run: RunFile) -> str:
+    """The run as the text of a `configuration.yaml`: ML-Agents' key order, every default filled in, `palus` last.
+
+    `load_run` of this text gives an equal `RunFile`.
+    """
+    return yaml.safe_dump(plain(run), sort_keys=False, allow_unicode=True, width=120)
+
+
+def _label(path: KeyPath, overridden: Sequence[tuple[str, ...]], file: str) -> str:
+    """Who gave the value at that path: an override, or the file."""
+    return "override" if any(path[: len(key)] == key for key in overridden) else file
+
+
+def _resolve(tree: Tree) -> tuple[RunFile | None, list[Fault]]:
+    """The run that a tree means, and all faults; None where too little is right to go on."""
+    tree, faults = _fill_behaviors(tree)
+    run, more = _validate(RunFile, tree, ())
+    faults += more
+    if run is not None:
+        findings = list(check(run))
+        faults += [f.fault for f in findings if not any(_related(key, bad.path) for key in f.keys for bad in faults)]
+    return run, faults
+
+
+def _fill_behaviors(tree: Tree) -> tuple[Tree, list[Fault]]:
+    """Name every behavior's trainer and fill it up from `default_settings`."""
+    faults: list[Fault] = []
+    tree = dict(tree)
+    written, defaults = tree.get("default_settings"), None
+    if isinstance(written, dict):
+        at: KeyPath = ("default_settings",)
+        written, faults = name_trainer(at, written)
+        defaults, more = _validate(AnyBehavior, written, at)
+        faults += more
+        tree["default_settings"] = defaults
+    behaviors = tree.get("behaviors")
+    if isinstance(behaviors, dict):
+        tree["behaviors"] = dict(behaviors)
+        for name, behavior in behaviors.items():
+            if isinstance(behavior, dict):
+                behavior = under_defaults(behavior, defaults, written or {})
+                tree["behaviors"][name], more = name_trainer(("behaviors", name), behavior)
+                faults += more
+    elif "behaviors" in tree and behaviors is None:
+        del tree["behaviors"]
+    if not behaviors and written is None:
+        faults.append(Fault(("behaviors",), "there is nothing to train; add a behavior, for example SoccerTwos"))
+    return tree, faults
+
+
+def _validate(kind: Any, tree: Tree, at: KeyPath) -> tuple[Any, list[Fault]]:
+    """`tree` as a model, repaired where it is faulty, and the faults; None where it cannot be repaired."""
+    adapter = TypeAdapter(kind)
+    faults: list[Fault] = []
+    tree = copy.deepcopy(tree)
+    while True:
+        try:
+            return adapter.validate_python(tree), faults
+        except ValidationError as error:
+            now = faults_of(error, kind, at)
+            faults += [fault for fault in now if not any(_related(fault.path, old.path) for old in faults)]
+            repaired = [_repair(tree, fault, fault.path[len(at) :]) for fault in now]
+            if not all(repaired):
+                return None, faults
+
+
+def _related(one: KeyPath, other: KeyPath) -> bool:
+    """Whether the keys are the same or one holds the other."""
+    both = min(len(one), len(other))
+    return one[:both] == other[:both]
+
+
+def _repair(tree: Tree, fault: Fault, path: KeyPath) -> bool:
+    """Take the faulty value out of the tree, in place, or move it to the key it was meant for; False if impossible."""
+    holders: list[Any] = [tree]
+    for part in path[:-1]:
+        if isinstance(holders[-1], dict) and part not in holders[-1]:
+            return True  # it went with an earlier fault of the same section
+        holders.append(holders[-1][part])
+    keys = list(path)
+    if keys and fault.missing:
+        keys.pop()
+        holders.pop()
+    while keys and not isinstance(holders[-1], dict):  # an item cannot leave its list: the others would move up
+        keys.pop()
+        holders.pop()
+    if not keys:
+        return False
+    value = holders[-1].pop(keys[-1], None)
+    if fault.near and fault.near not in holders[-1]:
+        holders[-1][fault.near] = value
+    return True

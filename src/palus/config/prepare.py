@@ -1,0 +1,144 @@
+"""What ML-Agents does to a parsed file before it becomes settings: old keys, trainer names, default settings.
+
+Every function takes and returns plain trees and leaves its input as it was; values that are no maps pass through, the
+models complain about them later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+from palus.config.faults import Fault, KeyPath, found, near_name
+from palus.config.run_file import RunFile
+from palus.config.trainer import HYPERPARAMETERS, Behavior, TrainerType
+
+Tree = dict[str, Any]
+TRAINERS: tuple[str, ...] = get_args(TrainerType)
+
+
+def spell_sections(tree: Tree) -> tuple[Tree, list[Fault]]:
+    """Go on with misspelt top-level keys under the name they were meant to have, so that their content is judged."""
+    faults = []
+    for key in [key for key in tree if key not in RunFile.model_fields]:
+        near = near_name(key, RunFile.model_fields)
+        if near and near not in tree:
+            faults.append(Fault((key,), f"unknown key; did you mean {near}?"))
+            tree = {near if name == key else name: value for name, value in tree.items()}
+    return tree, faults
+
+
+def retire_old_keys(tree: Tree) -> tuple[Tree, list[Fault]]:
+    """Translate or drop the keys of older ML-Agents versions; each one is a warning."""
+    warnings: list[Fault] = []
+    if isinstance(tree.get("default_settings"), dict):
+        at: KeyPath = ("default_settings",)
+        tree = tree | {"default_settings": _retire_in_behavior(at, tree["default_settings"], warnings)}
+    if isinstance(tree.get("behaviors"), dict):
+        behaviors = {
+            name: _retire_in_behavior(("behaviors", name), behavior, warnings)
+            if isinstance(behavior, dict)
+            else behavior
+            for name, behavior in tree["behaviors"].items()
+        }
+        tree = tree | {"behaviors": behaviors}
+    settings = tree.get("checkpoint_settings")
+    if isinstance(settings, dict) and settings.get("load_model") is True:
+        warnings.append(Fault(("checkpoint_settings", "load_model"), "old word for resume; resume is set"))
+        tree = tree | {"checkpoint_settings": settings | {"load_model": False, "resume": True}}
+    return tree, warnings
+
+
+def _retire_in_behavior(at: KeyPath, behavior: Tree, warnings: list[Fault]) -> Tree:
+    if "framework" in behavior:
+        warnings.append(Fault((*at, "framework"), "ignored; ML-Agents has only one framework since 0.27"))
+        behavior = {key: value for key, value in behavior.items() if key != "framework"}
+    signals = behavior.get("reward_signals")
+    if isinstance(signals, dict):
+        path = (*at, "reward_signals")
+        retired = {name: _retire_in_signal((*path, name), signal, warnings) for name, signal in signals.items()}
+        behavior = behavior | {"reward_signals": retired}
+    return behavior
+
+
+def _retire_in_signal(at: KeyPath, signal: object, warnings: list[Fault]) -> object:
+    """`memory` has no place in a signal's network, and `encoding_size` was the old name of its width."""
+    if not isinstance(signal, dict):
+        return signal
+    network = signal.get("network_settings")
+    if isinstance(network, dict) and network.get("memory") is not None:
+        warnings.append(Fault((*at, "network_settings", "memory"), "ignored; the networks of reward signals have none"))
+        signal = signal | {"network_settings": network | {"memory": None}}
+    if signal.get("encoding_size") is not None:
+        taken = "network_settings" in signal
+        outcome = "ignored beside network_settings" if taken else "used as network_settings.hidden_units"
+        warnings.append(Fault((*at, "encoding_size"), f"old word for network_settings.hidden_units; {outcome}"))
+        if not taken:
+            signal = signal | {"network_settings": {"hidden_units": signal["encoding_size"]}, "encoding_size": None}
+    return signal
+
+
+def name_trainer(at: KeyPath, behavior: Tree) -> tuple[Tree, list[Fault]]:
+    """Fill in `trainer_type`: ppo by default, but hyperparameters without a trainer are a fault.
+
+    Whatever is wrong, the returned tree has a valid trainer, the likeliest one, so that the rest can be judged.
+    """
+    if behavior.get("trainer_type") in TRAINERS:
+        return behavior, []
+    path = (*at, "trainer_type")
+    if "trainer_type" not in behavior:
+        slip = [value for key, value in behavior.items() if near_name(key, ["trainer_type"]) and value in TRAINERS]
+        if slip:  # the misspelt key is reported as such
+            return behavior | {"trainer_type": slip[0]}, []
+        if "hyperparameters" not in behavior:
+            return behavior | {"trainer_type": "ppo"}, []
+        likeliest = max(TRAINERS, key=_known_keys(behavior["hyperparameters"]))
+        text = f"missing; hyperparameters need it; expected one of {', '.join(TRAINERS)}"
+        return behavior | {"trainer_type": likeliest}, [Fault(path, text)]
+    given = behavior["trainer_type"]
+    near = near_name(str(given), TRAINERS)
+    hint = f"; did you mean {near}?" if near else ""
+    likeliest = near or max(TRAINERS, key=_known_keys(behavior.get("hyperparameters")))
+    text = f"expected one of {', '.join(TRAINERS)}, found {found(given)}{hint}"
+    return behavior | {"trainer_type": likeliest}, [Fault(path, text)]
+
+
+def _known_keys(hyperparameters: object) -> Callable[[str], int]:
+    given = set(hyperparameters) if isinstance(hyperparameters, dict) else set()
+    return lambda trainer: len(given & set(HYPERPARAMETERS[trainer].model_fields))
+
+
+def under_defaults(behavior: Tree, defaults: Behavior | None, written: Tree) -> Tree:
+    """`behavior` merged over `default_settings`, map by map.
+
+    defaults: the default settings with every value filled in, as ML-Agents merges them. written: as the file has them.
+    A behavior with another trainer takes over only those hyperparameters that were written and that its trainer has;
+    ML-Agents takes all and then stumbles over the ones that the trainer does not know.
+    """
+    if defaults is None:
+        return behavior
+    base = plain(defaults)
+    trainer = behavior.get("trainer_type", defaults.trainer_type)
+    if trainer != defaults.trainer_type and trainer in HYPERPARAMETERS:
+        known = HYPERPARAMETERS[trainer].model_fields
+        chosen = written.get("hyperparameters") or {}
+        base["hyperparameters"] = {key: value for key, value in chosen.items() if key in known}
+    return _merged(base, behavior)
+
+
+def _merged(base: Tree, over: Tree) -> Tree:
+    both = {
+        key: _merged(base[key], value) if isinstance(value, dict) and isinstance(base.get(key), dict) else value
+        for key, value in over.items()
+    }
+    return base | both
+
+
+def plain(settings: Behavior | RunFile) -> Tree:
+    """Settings as a tree of plain values in ML-Agents' key order; reward signals that are off are left out."""
+    tree = settings.model_dump(mode="json")
+    for behavior in [tree, tree.get("default_settings"), *tree.get("behaviors", {}).values()]:
+        if behavior and "reward_signals" in behavior:
+            signals = behavior["reward_signals"].items()
+            behavior["reward_signals"] = {name: signal for name, signal in signals if signal is not None}
+    return tree

@@ -1,0 +1,164 @@
+"""From a YAML file, a preset's name and dotted overrides to one plain tree, not yet judged against the schema."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from palus.config.faults import Fault, found
+from palus.errors import ConfigError
+
+Tree = dict[str, Any]
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+
+
+@dataclass(frozen=True)
+class Source:
+    """label: how faults name it, `SoccerTwos.yaml` or `preset debug`. text: its YAML."""
+
+    label: str
+    text: str
+
+
+def preset_names() -> list[str]:
+    """Names that `load_run` accepts instead of a file, sorted."""
+    folder = resources.files("palus") / "presets"
+    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+
+
+def read_source(source: str | Path) -> Source:
+    """Read a YAML file, or the preset of that name. Raises ConfigError when it cannot be read."""
+    path = Path(source)
+    try:
+        if path.is_file():
+            return Source(path.name, path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not a text file ({error.reason} at byte {error.start}); expected YAML") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    if str(source) in preset_names():
+        preset = resources.files("palus") / "presets" / f"{source}.yaml"
+        return Source(f"preset {source}", preset.read_text(encoding="utf-8"))
+    raise ConfigError(_missing(path))
+
+
+def _missing(path: Path) -> str:
+    """The message for a source that is neither a file nor a preset, with near names of both."""
+    if (path / "configuration.yaml").is_file():
+        return f"{path}: found a run folder, expected a YAML file; use {path / 'configuration.yaml'}"
+    if path.is_dir():
+        return f"{path}: found a folder, expected a YAML file or a preset"
+    files = {p.name: str(p) for p in path.parent.glob("*.y*ml")} if path.parent.is_dir() else {}
+    presets = {name: name for name in preset_names()}
+    near = difflib.get_close_matches(path.name, [*files, *presets], n=3)
+    hint = f"did you mean {' or '.join((files | presets)[name] for name in near)}? " if near else ""
+    return f"{path}: no such file or preset; {hint}presets: {', '.join(presets)}"
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that keeps dates as text and collects repeated and non-text keys instead of accepting them."""
+
+    faults: list[Fault]
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
+    seen: dict[str, int] = {}
+    for key_node, _ in node.value:
+        line = key_node.start_mark.line + 1
+        if not isinstance(key_node, yaml.ScalarNode):
+            loader.faults.append(Fault((), f"line {line}: a key must be text, not a list or a map"))
+        elif key_node.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"):
+            loader.faults.append(Fault((), f"line {line}: the key {key_node.value} is not text; put it in quotes"))
+        elif key_node.value in seen:
+            first = seen[key_node.value]
+            loader.faults.append(
+                Fault((), f"line {line}: {key_node.value} is given twice, first in line {first}; keep one")
+            )
+        seen.setdefault(str(key_node.value), line)
+    if loader.faults:
+        return {}
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def parse_yaml(text: str) -> tuple[Any, list[Fault]]:
+    """The value of a YAML text, and its faults; with faults the value is None."""
+    try:
+        loader = _Loader(text)
+        loader.faults = []
+        value = loader.get_single_data()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        return None, [Fault((), f"{where}not valid YAML: {error.problem or error.context}")]
+    except (yaml.YAMLError, ValueError) as error:
+        return None, [Fault((), f"not valid YAML: {' '.join(str(error).split())}")]
+    return (None, loader.faults) if loader.faults else (value, [])
+
+
+def parse_tree(text: str) -> tuple[Tree, list[Fault]]:
+    """Like `parse_yaml`, for a whole file, which has to be a map."""
+    value, faults = parse_yaml(text)
+    if faults:
+        return {}, faults
+    if value is None:
+        return {}, [Fault((), "the file is empty; expected at least behaviors")]
+    if not isinstance(value, dict):
+        return {}, [Fault((), f"expected a map of sections, found {found(value)}")]
+    return value, []
+
+
+def apply_overrides(tree: Tree, overrides: Sequence[str]) -> tuple[Tree, list[tuple[str, ...]], list[Fault]]:
+    """`tree` with each `dotted.path=value` set, the paths that were set, and the faults. `tree` is not changed."""
+    paths: list[tuple[str, ...]] = []
+    faults: list[Fault] = []
+    for override in overrides:
+        dotted, equals, text = override.partition("=")
+        path = tuple(dotted.strip().split("."))
+        if not equals or not all(path):
+            paths.append((override,))
+            faults.append(Fault((override,), "expected dotted.path=value"))
+            continue
+        value, bad = parse_yaml(text)
+        paths.append(path)
+        problem = bad[0].text if bad else _blocked(tree, path)
+        if problem:
+            faults.append(Fault(path, problem))
+        else:
+            tree = _with_value(tree, path, value)
+    return tree, paths, faults
+
+
+def _blocked(tree: Tree, path: tuple[str, ...]) -> str | None:
+    """Why the path cannot be set, or None. A new behavior beside others is far more often a slip than a wish."""
+    behaviors = tree.get("behaviors")
+    known = list(behaviors) if isinstance(behaviors, dict) else []
+    if known and path[0] == "behaviors" and path[1:] and path[1] not in known:
+        return f"no behavior {path[1]}; the file has {', '.join(known)}"
+    node: Any = tree
+    for depth, part in enumerate(path[:-1], start=1):
+        node = node.get(part)
+        if node is None:
+            return None
+        if not isinstance(node, dict):
+            return f"{'.'.join(path[:depth])} is {found(node)}, not a section; set it as a whole"
+    return None
+
+
+def _with_value(tree: Tree, path: tuple[str, ...], value: Any) -> Tree:
+    head, rest = path[0], path[1:]
+    return tree | {head: _with_value(tree.get(head) or {}, rest, value) if rest else value}
