@@ -35,6 +35,11 @@ class BehaviorSpec:
         """D: all observations of one agent concatenated."""
         return sum(self.observation_sizes)
 
+    @property
+    def branch_offsets(self) -> I64:
+        """First logit of each branch, and the end: branches (3, 3, 3) -> [0, 3, 6, 9]."""
+        return np.concatenate([[0], np.cumsum(self.branches)]).astype(np.int64)
+
 
 @dataclass(frozen=True)
 class AgentSpec:

@@ -1,0 +1,1 @@
+"""Turning trained weights into files that run without palus and without torch."""

@@ -1,0 +1,81 @@
+"""The contract between training and everything that plays: a folder that runs without torch.
+
+    <Behavior>.onnx       the policy        configuration.yaml   the resolved run file
+    README.md             the model card    bundle.json          what a program wants to know (schema below)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from palus import __version__
+from palus.export.onnx import build_onnx
+from palus.files import write_atomically, write_text
+from palus.types import F32, BehaviorSpec
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a policy comes from. results: opponent -> share of points, as last evaluated."""
+
+    env_id: str
+    trainer_type: str
+    steps: int
+    wall_seconds: float
+    elo: float | None = None
+    results: Mapping[str, float] = field(default_factory=dict)
+
+
+def write_onnx(path: Path, arrays: Mapping[str, F32], spec: BehaviorSpec) -> Path:
+    """Write one `.onnx` atomically. Raises StorageError, ModelError."""
+    data = build_onnx(arrays, spec).SerializeToString()
+    write_atomically(path, lambda file: file.write(data) and None)
+    return path
+
+
+def write_bundle(
+    folder: Path, arrays: Mapping[str, F32], spec: BehaviorSpec, configuration: str, provenance: Provenance
+) -> Path:
+    """Write or refresh a bundle; the model comes last, so a folder with a model is complete. Returns its path."""
+    data = build_onnx(arrays, spec).SerializeToString()
+    card = {
+        "schema": SCHEMA,
+        "palus_version": __version__,
+        "behavior": spec.name,
+        "observation_sizes": list(spec.observation_sizes),
+        "branches": list(spec.branches),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        **asdict(provenance),
+    }
+    write_text(folder / "configuration.yaml", configuration)
+    write_text(folder / "bundle.json", json.dumps(card, indent=2) + "\n")
+    write_text(folder / "README.md", _model_card(spec, provenance))
+    model = folder / f"{spec.name}.onnx"
+    write_atomically(model, lambda file: file.write(data) and None)
+    return model
+
+
+def _model_card(spec: BehaviorSpec, p: Provenance) -> str:
+    tags = (p.env_id, "deep-reinforcement-learning", "reinforcement-learning", f"ML-Agents-{p.env_id}")
+    front = "\n".join(["---", "library_name: ml-agents", "tags:", *(f"- {tag}" for tag in tags), "---"])
+    rating = "" if p.elo is None else f" Its self-play rating was {p.elo:.0f}."
+    rows = "".join(f"| {name} | {score:.1%} |\n" for name, score in p.results.items())
+    table = f"\n| opponent | share of points |\n|---|---|\n{rows}" if rows else ""
+    return f"""{front}
+
+# A **{p.trainer_type}** team for **{p.env_id}**
+
+Trained with palus {__version__} for {p.steps:,} steps in {p.wall_seconds / 60:.1f} minutes.{rating}
+{table}
+Watch it play against the house bot:
+
+    palus match . goalie-striker --pairs 20 --replay match.replay && palus watch match.replay
+
+`{spec.name}.onnx` has ML-Agents' inputs and outputs and drops into a Unity scene as it is.
+"""

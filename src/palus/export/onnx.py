@@ -1,0 +1,135 @@
+"""The ONNX file of a policy, written node by node.
+
+Names, order, shapes and the constant version fields are those of ML-Agents, so Unity and every tool made for it load the
+file; one output more, `action_probabilities`, lets an arena draw actions with its own seeded generator. Opset 9 and IR
+version 4, the ones that ML-Agents writes. Source: ML-Agents 1.1.0 model serialisation and its Unity-side model checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from palus import __version__
+from palus.errors import ModelError
+from palus.types import F32, AnyArray, BehaviorSpec
+
+OPSET, IR_VERSION = 9, 4
+MODEL_VERSION = 3.0
+"""`version_number` of ML-Agents 2.x models; Unity rejects files without it."""
+MASK_PENALTY = 1e8
+SMALL_PROBABILITY = 1e-7
+
+
+class _Graph:
+    """Collects nodes and constants; every method returns the name of its result."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def constant(self, name: str, value: AnyArray) -> str:
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def add(self, op: str, inputs: list[str], output: str, **attributes: object) -> str:
+        self.nodes.append(helper.make_node(op, inputs, [output], name=output, **attributes))
+        return output
+
+
+def build_onnx(arrays: Mapping[str, F32], spec: BehaviorSpec) -> onnx.ModelProto:
+    """The model of a policy. arrays: as in `palus.league.snapshot.Snapshot`. Raises ModelError on non-finite weights."""
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ModelError(f"{spec.name}: {name} holds NaN or infinity; the training diverged, export a snapshot.")
+    g = _Graph()
+    hidden = _body(g, arrays, spec)
+    probabilities = _heads(g, arrays, spec, hidden)
+    _actions(g, spec, probabilities)
+    outputs = _outputs(g, spec)
+    inputs = [_floats(f"obs_{i}", ["batch", size]) for i, size in enumerate(spec.observation_sizes)]
+    inputs.append(_floats("action_masks", ["batch", sum(spec.branches)]))
+    graph = helper.make_graph(g.nodes, spec.name, inputs, outputs, g.constants)
+    model = helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="palus",
+        producer_version=__version__,
+    )
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def _floats(name: str, shape: list[int | str]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+def _body(g: _Graph, arrays: Mapping[str, F32], spec: BehaviorSpec) -> str:
+    observations = [f"obs_{i}" for i in range(len(spec.observation_sizes))]
+    x = g.add("Concat", observations, "observations", axis=1) if len(observations) > 1 else observations[0]
+    if "normalizer_mean" in arrays:
+        mean = g.constant("normalizer_mean", arrays["normalizer_mean"])
+        std = g.constant("normalizer_std", arrays["normalizer_std"])
+        x = g.add("Div", [g.add("Sub", [x, mean], "centred"), std], "scaled")
+        x = g.add("Clip", [x], "normalized", min=-5.0, max=5.0)
+    layer = 0
+    while f"layer{layer}_weight" in arrays:
+        weight = g.constant(f"layer{layer}_weight", arrays[f"layer{layer}_weight"])
+        bias = g.constant(f"layer{layer}_bias", arrays[f"layer{layer}_bias"])
+        z = g.add("Gemm", [x, weight, bias], f"layer{layer}_linear", transB=1)
+        x = g.add("Mul", [z, g.add("Sigmoid", [z], f"layer{layer}_gate")], f"layer{layer}")
+        layer += 1
+    return x
+
+
+def _heads(g: _Graph, arrays: Mapping[str, F32], spec: BehaviorSpec, hidden: str) -> list[str]:
+    """One masked softmax per branch: logits * m - 1e8 * (1 - m), m = 1 where the action is allowed."""
+    one = g.constant("one", np.float32([1.0]))
+    penalty = g.constant("mask_penalty", np.float32([MASK_PENALTY]))
+    outputs = []
+    for b in range(len(spec.branches)):
+        low, high = (int(v) for v in spec.branch_offsets[b : b + 2])
+        weight = g.constant(f"branch{b}_weight", arrays[f"branch{b}_weight"])
+        bias = g.constant(f"branch{b}_bias", arrays[f"branch{b}_bias"])
+        logits = g.add("Gemm", [hidden, weight, bias], f"branch{b}_logits", transB=1)
+        mask = g.add("Slice", ["action_masks"], f"branch{b}_mask", axes=[1], starts=[low], ends=[high])
+        forbidden = g.add("Sub", [one, mask], f"branch{b}_forbidden")
+        lowered = g.add("Mul", [forbidden, penalty], f"branch{b}_penalty")
+        allowed = g.add("Mul", [logits, mask], f"branch{b}_allowed")
+        masked = g.add("Sub", [allowed, lowered], f"branch{b}_masked")
+        outputs.append(g.add("Softmax", [masked], f"branch{b}_probabilities", axis=1))
+    return outputs
+
+
+def _actions(g: _Graph, spec: BehaviorSpec, probabilities: list[str]) -> None:
+    small = g.constant("small_probability", np.float32([SMALL_PROBABILITY]))
+    sampled, best = [], []
+    for b, p in enumerate(probabilities):
+        log_p = g.add("Log", [g.add("Add", [p, small], f"branch{b}_positive")], f"branch{b}_log")
+        sampled.append(g.add("Multinomial", [log_p], f"branch{b}_sampled", dtype=TensorProto.INT64, sample_size=1))
+        best.append(g.add("ArgMax", [p], f"branch{b}_best", axis=1, keepdims=1))
+    g.add("Concat", sampled, "discrete_actions", axis=1)
+    g.add("Concat", best, "deterministic_discrete_actions", axis=1)
+    g.add("Concat", probabilities, "action_probabilities", axis=1)
+
+
+def _outputs(g: _Graph, spec: BehaviorSpec) -> list[onnx.ValueInfoProto]:
+    A = len(spec.branches)
+    for name, value in (
+        ("version_number", np.float32([MODEL_VERSION])),
+        ("memory_size", np.float32([0.0])),
+        ("discrete_action_output_shape", np.float32([spec.branches])),
+    ):
+        g.add("Identity", [g.constant(f"{name}_value", value)], name)
+    return [
+        _floats("version_number", [1]),
+        _floats("memory_size", [1]),
+        helper.make_tensor_value_info("discrete_actions", TensorProto.INT64, ["batch", A]),
+        _floats("discrete_action_output_shape", [1, A]),
+        helper.make_tensor_value_info("deterministic_discrete_actions", TensorProto.INT64, ["batch", A]),
+        _floats("action_probabilities", ["batch", sum(spec.branches)]),
+    ]

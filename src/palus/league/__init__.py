@@ -1,0 +1,1 @@
+"""Who plays against whom while training: snapshots on disk, opponents, ratings."""

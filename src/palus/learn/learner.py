@@ -1,0 +1,164 @@
+"""What PPO and MA-POCA share: the seam that `train.py` holds on to, settings by schedule, and the optimiser step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from palus.config import Behavior
+from palus.learn.losses import linear_schedule
+from palus.nn.mlp import MlpShape, Normalizer, actor_logits
+from palus.nn.parameters import FlatParameters
+from palus.rollout.rollout import Rollout
+from palus.types import F32, BehaviorSpec
+
+EVALUATION_ROWS = 4096
+"""Rows per critic call outside the update: large enough for full speed, small enough to stay in the cache."""
+
+
+@dataclass(frozen=True)
+class Schedules:
+    """Learning rate, clip range and entropy weight at one trainer step."""
+
+    learning_rate: float
+    epsilon: float
+    beta: float
+
+    @classmethod
+    def at(cls, behavior: Behavior, step: int) -> Schedules:
+        """Linear ones fall to 1e-10, 0.1 and 1e-5 at max_steps (ML-Agents' minima); constant ones stay."""
+        h = behavior.hyperparameters
+        rows = (
+            (h.learning_rate, h.learning_rate_schedule, 1e-10),
+            (h.epsilon, h.epsilon_schedule, 0.1),
+            (h.beta, h.beta_schedule, 1e-5),
+        )
+        return cls(
+            *(v if s == "constant" else linear_schedule(v, low, step, behavior.max_steps) for v, s, low in rows)
+        )
+
+
+@dataclass(frozen=True)
+class UpdateStats:
+    """Means over the minibatches of one update. baseline_* are None for PPO."""
+
+    policy_loss: float
+    value_loss: float
+    baseline_loss: float | None
+    value_estimate: float
+    baseline_estimate: float | None
+    kl: float
+    clipped: float
+    schedules: Schedules
+
+
+class Learner(Protocol):
+    """An algorithm: owns weights, optimiser and shuffling; turns a rollout into an update."""
+
+    actor: Actor
+    updates: int
+
+    def update(self, rollout: Rollout, step: int) -> UpdateStats:
+        """One update from a rollout; `step` is the trainer step for the schedules."""
+
+    def state_dict(self) -> dict[str, object]:
+        """Everything that the next update depends on."""
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Continue where `state_dict` was taken. KeyError or RuntimeError when it is of another shape."""
+
+
+class Actor:
+    """The acting half of the weights, as a function and as plain arrays."""
+
+    def __init__(self, parameters: FlatParameters, shape: MlpShape, spec: BehaviorSpec, normalize: bool) -> None:
+        self.parameters, self.shape, self.spec = parameters, shape, spec
+        self.normalizer = Normalizer(shape.observation_size) if normalize else None
+
+    def inputs(self, observations: Tensor) -> Tensor:
+        """Observations as the network reads them: normalised, in its number format."""
+        if self.normalizer is not None:
+            observations = self.normalizer(observations)
+        return observations.to(self.parameters.dtype)
+
+    @torch.inference_mode()
+    def __call__(self, observations: Tensor) -> Tensor:
+        """[R, D] float32 -> logits [R, sum of branches] float32, without gradient."""
+        return actor_logits(self.parameters.tensors, self.shape.num_layers, self.inputs(observations)).float()
+
+    def arrays(self) -> dict[str, F32]:
+        """The policy as numpy arrays: the form of snapshots and the input of the ONNX writer.
+
+        `layer<i>_weight` [h, in], `layer<i>_bias` [h], `branch<b>_weight` [size, h], `branch<b>_bias` [size]; with
+        normalisation `normalizer_mean` and `normalizer_std` [D].
+        """
+        tensors = self.parameters.masters("actor_")
+        arrays = {k: v.detach().numpy().copy() for k, v in tensors.items() if not k.startswith("heads")}
+        offsets = self.spec.branch_offsets
+        for b in range(len(self.spec.branches)):
+            part = slice(int(offsets[b]), int(offsets[b + 1]))
+            arrays[f"branch{b}_weight"] = tensors["heads_weight"][part].detach().numpy().copy()
+            arrays[f"branch{b}_bias"] = tensors["heads_bias"][part].detach().numpy().copy()
+        if self.normalizer is not None:
+            arrays["normalizer_mean"] = self.normalizer.mean32.numpy().copy()
+            arrays["normalizer_std"] = self.normalizer.std32.numpy().copy()
+        return arrays
+
+
+def frozen_policy(arrays: Mapping[str, F32], dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    """A snapshot's arrays (`Actor.arrays`) as a function of observations, in the number format of the run."""
+    tensors = {f"actor_{k}": torch.from_numpy(v).to(dtype) for k, v in arrays.items() if k.startswith("layer")}
+    num_layers = len(tensors) // 2
+    branches = len([k for k in arrays if k.startswith("branch") and k.endswith("_weight")])
+    for part in ("weight", "bias"):
+        heads = [torch.from_numpy(arrays[f"branch{b}_{part}"]) for b in range(branches)]
+        tensors[f"actor_heads_{part}"] = torch.cat(heads).to(dtype)
+    normalized = "normalizer_mean" in arrays
+    mean = torch.from_numpy(arrays["normalizer_mean"]) if normalized else None
+    std = torch.from_numpy(arrays["normalizer_std"]) if normalized else None
+
+    @torch.inference_mode()
+    def policy(observations: Tensor) -> Tensor:
+        if mean is not None and std is not None:
+            observations = ((observations - mean) / std).clamp_(-5.0, 5.0)
+        return actor_logits(tensors, num_layers, observations.to(dtype)).float()
+
+    return policy
+
+
+def adam(parameters: FlatParameters, learning_rate: float) -> torch.optim.Adam:
+    """Adam over the whole vector in one fused call. Source: Kingma and Ba 2015; torch's default betas and eps."""
+    return torch.optim.Adam([parameters.master.requires_grad_()], lr=learning_rate, fused=True)
+
+
+def apply_gradient(optimizer: torch.optim.Adam, parameters: FlatParameters, learning_rate: float) -> None:
+    """One optimiser step with the gradient that `FlatParameters.backward` left behind."""
+    optimizer.param_groups[0]["lr"] = learning_rate
+    optimizer.step()
+    parameters.refresh()
+
+
+def learner_state(learner: Any) -> dict[str, object]:
+    """The state of a learner with `parameters`, `optimizer`, `actor`, `generator` and `updates`."""
+    normalizer = learner.actor.normalizer
+    return {
+        "parameters": learner.parameters.master.detach().clone(),
+        "optimizer": learner.optimizer.state_dict(),
+        "normalizer": normalizer.state_dict() if normalizer is not None else None,
+        "generator": learner.generator.get_state(),
+        "updates": learner.updates,
+    }
+
+
+def load_learner_state(learner: Any, state: Mapping[str, Any]) -> None:
+    """Put back what `learner_state` took."""
+    learner.parameters.load(state["parameters"])
+    learner.optimizer.load_state_dict(state["optimizer"])
+    if learner.actor.normalizer is not None:
+        learner.actor.normalizer.load_state_dict(state["normalizer"])
+    learner.generator.set_state(state["generator"])
+    learner.updates = int(state["updates"])

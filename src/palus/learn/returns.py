@@ -1,0 +1,64 @@
+"""Returns and advantages as pure functions of arrays `[T, B]`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from palus.types import F32, Bool
+
+
+@njit(cache=True, nogil=True)
+def gae(
+    rewards: F32, values: F32, next_values: F32, ended: Bool, active: Bool, gamma: float, lambd: float
+) -> tuple[F32, F32]:
+    """Generalised advantage estimates and the value targets A + V; both [T, B] float32, zero on inactive rows.
+
+    next_values: [T, B], V of the state that follows row (t, b): the next row's value inside a segment, the value of
+    the final observation where it was truncated, 0 where it was terminated, the bootstrap value in the last row.
+    ended: [T, B], nothing of the following rows flows back over (t, b). active: rows that hold a decision.
+    Source: Schulman et al. 2016, equation 16: delta_t = r_t + gamma V_{t+1} - V_t; A_t = sum_k (gamma lambda)^k delta.
+    """
+    T, B = rewards.shape
+    advantages = np.zeros((T, B), np.float32)
+    targets = np.zeros((T, B), np.float32)
+    carry = np.zeros(B, np.float32)
+    for t in range(T - 1, -1, -1):
+        for b in range(B):
+            if not active[t, b]:
+                carry[b] = 0.0
+                continue
+            if ended[t, b]:
+                carry[b] = 0.0
+            delta = rewards[t, b] + gamma * next_values[t, b] - values[t, b]
+            carry[b] = delta + gamma * lambd * carry[b]
+            advantages[t, b] = carry[b]
+            targets[t, b] = carry[b] + values[t, b]
+    return advantages, targets
+
+
+@njit(cache=True, nogil=True)
+def td_lambda(
+    rewards: F32, next_values: F32, ended: Bool, gamma: float, lambd: float
+) -> F32:
+    """TD(lambda) returns of groups, [T, B] float32.
+
+    G_t = r_t + gamma [(1 - lambda) V_{t+1} + lambda G_{t+1}]; at an end and in the last row G_{t+1} = V_{t+1}.
+    next_values as in `gae`. Source: Cohen et al. 2021 (MA-POCA, arXiv 2111.05992), section 4.
+    """
+    T, B = rewards.shape
+    returns = np.zeros((T, B), np.float32)
+    for b in range(B):
+        following = next_values[T - 1, b]
+        for t in range(T - 1, -1, -1):
+            if ended[t, b]:
+                following = next_values[t, b]
+            following = rewards[t, b] + gamma * ((1.0 - lambd) * next_values[t, b] + lambd * following)
+            returns[t, b] = following
+    return returns
+
+
+def normalize(advantages: F32) -> F32:
+    """Zero mean, unit population deviation over everything given; constant input gives zeros."""
+    centred = advantages - advantages.mean(dtype=np.float64)
+    return (centred / (centred.std(dtype=np.float64) + 1e-10)).astype(np.float32)

@@ -1,0 +1,99 @@
+"""All weights of a network in one vector, so that copies, norms and optimiser steps are single calls.
+
+`master` is the fp32 vector that the optimiser moves. `tensors` are views of `work`, the vector that the forward pass
+reads: the master itself on the fp32 paths, a bfloat16 copy of it on the bf16 path.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+Init = Callable[[Tensor, torch.Generator], None]
+
+
+def kaiming(gain: float = 1.0) -> Init:
+    """Normal with std gain / sqrt(fan_in): ML-Agents' "Kaiming" initialisation for linear layers."""
+
+    def init(weight: Tensor, generator: torch.Generator) -> None:
+        weight.normal_(0.0, gain / math.sqrt(weight.shape[1]), generator=generator)
+
+    return init
+
+
+def normal(gain: float) -> Init:
+    """Normal with std gain: ML-Agents' "Normal" initialisation."""
+
+    def init(weight: Tensor, generator: torch.Generator) -> None:
+        weight.normal_(0.0, gain, generator=generator)
+
+    return init
+
+
+def xavier_uniform(weight: Tensor, generator: torch.Generator) -> None:
+    """Uniform in +-sqrt(6 / (fan_in + fan_out)). Source: Glorot and Bengio 2010, equation 16."""
+    bound = math.sqrt(6.0 / (weight.shape[0] + weight.shape[1]))
+    weight.uniform_(-bound, bound, generator=generator)
+
+
+class FlatParameters:
+    """Named linear layers in one vector.
+
+    layers: name -> (out, in, initialiser of the weight); each contributes `<name>_weight` [out, in] and
+    `<name>_bias` [out], biases zero.
+    """
+
+    def __init__(
+        self, layers: Mapping[str, tuple[int, int, Init]], *, dtype: torch.dtype, generator: torch.Generator
+    ) -> None:
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        for name, (out, in_, _) in layers.items():
+            self.shapes[f"{name}_weight"] = (out, in_)
+            self.shapes[f"{name}_bias"] = (out,)
+        self.master = torch.zeros(sum(math.prod(s) for s in self.shapes.values()))
+        self.master.grad = torch.zeros_like(self.master)
+        self._master_views = self._views(self.master)
+        for name, (_, _, init) in layers.items():
+            init(self._master_views[f"{name}_weight"], generator)
+        self.work = self.master.to(dtype)
+        self.tensors = {k: v.requires_grad_() for k, v in self._views(self.work.detach()).items()}
+        self._leaves = list(self.tensors.values())
+        self._grad_views = list(self._views(self.master.grad).values())
+
+    def _views(self, flat: Tensor) -> dict[str, Tensor]:
+        views, offset = {}, 0
+        for name, shape in self.shapes.items():
+            size = math.prod(shape)
+            views[name] = flat[offset : offset + size].view(shape)
+            offset += size
+        return views
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type that the forward pass computes in."""
+        return self.work.dtype
+
+    def backward(self, outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
+        """Overwrite `master.grad` with the gradient of sum_i <gradients[i], outputs[i]>."""
+        leaf_grads = torch.autograd.grad(outputs, self._leaves, gradients)
+        for view, grad in zip(self._grad_views, leaf_grads, strict=True):
+            view.copy_(grad)
+
+    def refresh(self) -> None:
+        """Bring `work` up to date after `master` changed."""
+        if self.work.data_ptr() != self.master.data_ptr():
+            with torch.no_grad():
+                self.work.copy_(self.master)
+
+    def load(self, flat: Tensor) -> None:
+        """Replace all weights. flat: same length as `master`."""
+        with torch.no_grad():
+            self.master.copy_(flat)
+        self.refresh()
+
+    def masters(self, prefix: str) -> dict[str, Tensor]:
+        """fp32 views of the tensors whose name starts with `prefix`, without the prefix."""
+        return {k.removeprefix(prefix): v for k, v in self._master_views.items() if k.startswith(prefix)}

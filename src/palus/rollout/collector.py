@@ -1,0 +1,263 @@
+"""In-process batched collection: N matches, one learning team in each, opponents batched by snapshot.
+
+Observations of the learning team are written straight into the rollout's arrays. Opponents' rows are ordered so that
+each snapshot's rows are one contiguous block; the order changes only when a match ends, never within one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from palus.envs.protocol import MultiAgentEnv
+from palus.errors import EnvError
+from palus.rollout.rollout import LATEST, Episode, Matchup, Rollout
+from palus.rollout.sampling import sample
+from palus.types import F32, I32, I64
+
+PolicyFunction = Callable[[Tensor], Tensor]
+"""Observations [R, D] float32 -> logits [R, sum of branches] float32."""
+
+
+@dataclass(frozen=True)
+class Teams:
+    """Which agents of a match learn together. agents: [teams, L] agent indices, the members of a group adjacent."""
+
+    agents: I64
+    group_size: int
+
+    @classmethod
+    def of(cls, env: MultiAgentEnv, self_play: bool) -> Teams:
+        """With self-play one team learns at a time; without it all agents do. EnvError when teams differ in shape."""
+        agents = list(enumerate(env.spec.agents))
+        team_ids = sorted({a.team for _, a in agents}) if self_play else [None]
+        rows = []
+        for team in team_ids:
+            members = [(a.group, i) for i, a in agents if team is None or a.team == team]
+            rows.append([i for _, i in sorted(members)])
+        sizes = {len(row) for row in rows}
+        groups = [a.group for _, a in agents]
+        group_sizes = {groups.count(g) for g in groups}
+        if len(sizes) != 1 or len(group_sizes) != 1:
+            raise EnvError(
+                f"{env.spec.env_id}: symmetric self-play needs teams and groups of equal size; found teams of "
+                f"{sorted(sizes)} agents and groups of {sorted(group_sizes)}."
+            )
+        if self_play and len(rows) < 2:
+            raise EnvError(
+                f"{env.spec.env_id}: self_play needs at least two teams, the game has one; "
+                "remove self_play from the run file."
+            )
+        return cls(np.array(rows, np.int64), group_sizes.pop())
+
+
+class Collector:
+    """Plays N matches and hands out rollouts of T decisions.
+
+    draw: called for each match slot before the first match and after each one; says who learns against whom.
+    """
+
+    def __init__(
+        self, env: MultiAgentEnv, teams: Teams, rollout_steps: int, seed: int, draw: Callable[[int], Matchup]
+    ) -> None:
+        if len(env.spec.behaviors) != 1:
+            names = ", ".join(b.name for b in env.spec.behaviors)
+            raise EnvError(f"{env.spec.env_id}: training handles games with one behavior; this one has {names}.")
+        self.env, self.teams, self.rollout_steps, self.seed, self.draw = env, teams, rollout_steps, seed, draw
+        self.behavior = env.spec.behaviors[0]
+        N, P = env.num_matches, len(env.spec.agents)
+        D, A = self.behavior.observation_size, len(self.behavior.branches)
+        self.rows_per_match = teams.agents.shape[1]
+        B = N * self.rows_per_match
+        self.num_rows = B
+        self._offsets = self.behavior.branch_offsets
+        self._actions = np.zeros((N, P, A), np.int32)
+        self._opponent_observations = np.zeros((N * P - B, D), np.float32)
+        self.tick = 0
+        self.learning_team = np.zeros(N, np.int64)
+        self.opponent = np.full(N, LATEST, np.int64)
+        self._episode = {k: np.zeros(B, np.float64) for k in ("length", "reward", "group_reward")}
+        self.entropy_sum, self.entropy_count = 0.0, 0
+        seeds = np.arange(N, dtype=np.int64) + (np.int64(seed) << 20)
+        env.reset(seeds)
+        self._assign(np.arange(N))
+
+    # -- who plays where ------------------------------------------------------------------------------------------
+
+    def _assign(self, matches: I64) -> None:
+        for n in matches:
+            matchup = self.draw(int(n))
+            self.learning_team[n], self.opponent[n] = matchup.learning_team, matchup.opponent
+        self._map_rows()
+
+    def _map_rows(self) -> None:
+        """Row numbers of all agents, from `learning_team` and `opponent`."""
+        N, P = self.env.num_matches, len(self.env.spec.agents)
+        L = self.rows_per_match
+        learners = self.teams.agents[self.learning_team]
+        matches = np.arange(N)[:, None]
+        self._learner_rows = np.full((N, P), -1, np.int32)
+        self._learner_rows[matches, learners] = np.arange(N * L, dtype=np.int32).reshape(N, L)
+        self._agent_of_row = (matches * P + learners).ravel()
+        self._opponent_rows = np.full((N, P), -1, np.int32)
+        self._blocks: list[tuple[int, int, int]] = []
+        if P > L:
+            order = np.argsort(self.opponent, kind="stable")
+            others = np.nonzero(self._learner_rows[order] < 0)[1].reshape(N, P - L)
+            self._opponent_rows[order[:, None], others] = np.arange(N * (P - L), dtype=np.int32).reshape(N, P - L)
+            self._agent_of_opponent = (order[:, None] * P + others).ravel()
+            ids, first = np.unique(self.opponent[order], return_index=True)
+            ends = np.append(first[1:], N)
+            self._blocks = [
+                (int(i), int(a) * (P - L), int(b) * (P - L)) for i, a, b in zip(ids, first, ends, strict=True)
+            ]
+
+    @property
+    def opponents_in_play(self) -> set[int]:
+        """Ids of the snapshots that a running match needs."""
+        return {i for i, _, _ in self._blocks} - {LATEST}
+
+    # -- playing --------------------------------------------------------------------------------------------------
+
+    def collect(
+        self, policy: PolicyFunction, opponents: Callable[[int], PolicyFunction], policy_version: int = 0
+    ) -> tuple[Rollout, list[Episode]]:
+        """Play T decisions with frozen weights. opponents: snapshot id -> its policy."""
+        T, B = self.rollout_steps, self.num_rows
+        D, A = self.behavior.observation_size, len(self.behavior.branches)
+        observations = np.empty((T, B, D), np.float32)
+        actions = np.zeros((T, B, A), np.int32)
+        log_probs = np.zeros((T, B, A), np.float32)
+        rewards, group_rewards = np.zeros((T, B), np.float32), np.zeros((T, B), np.float32)
+        terminated, truncated, active = (np.zeros((T, B), np.bool_) for _ in range(3))
+        finals: list[F32] = []
+        episodes: list[Episode] = []
+        for t in range(T):
+            if not self.env.active.all():
+                observations[t] = 0.0  # rows of absent agents are not written by the environment
+            self.env.observe(self.behavior.name, self._learner_rows, observations[t])
+            np.take(self.env.active.ravel(), self._agent_of_row, out=active[t])
+            logits = policy(torch.from_numpy(observations[t]))
+            entropy = sample(logits.numpy(), self._offsets, self.seed, 2 * self.tick, actions[t], log_probs[t])
+            self.entropy_sum += entropy
+            self.entropy_count += B
+            flat_actions = self._actions.reshape(-1, A)
+            flat_actions[self._agent_of_row] = actions[t]
+            if self._blocks:
+                flat_actions[self._agent_of_opponent] = self._opponent_actions(policy, opponents)
+            step = self.env.step([self._actions])
+            self.tick += 1
+            for source, target in (
+                (step.reward, rewards[t]),
+                (step.group_reward, group_rewards[t]),
+                (step.terminated, terminated[t]),
+                (step.truncated, truncated[t]),
+            ):
+                np.take(source.ravel(), self._agent_of_row, out=target)
+            if truncated[t].any():
+                finals.append(self._final_observations(truncated[t]))
+            self._account(rewards[t], group_rewards[t], terminated[t], truncated[t], active[t], episodes)
+            if step.match_over.any():
+                self._assign(np.nonzero(step.match_over)[0])
+        last = np.zeros((B, D), np.float32)
+        self.env.observe(self.behavior.name, self._learner_rows, last)
+        if not np.isfinite(rewards).all() or not np.isfinite(last).all():
+            raise EnvError(f"{self.env.spec.env_id} returned a reward or observation that is not finite.")
+        rollout = Rollout(
+            observations,
+            actions,
+            log_probs,
+            rewards,
+            group_rewards,
+            terminated,
+            truncated,
+            active,
+            last,
+            self.env.active.ravel()[self._agent_of_row],
+            np.concatenate(finals) if finals else np.zeros((0, D), np.float32),
+            self.teams.group_size,
+            policy_version,
+        )
+        return rollout, episodes
+
+    def _opponent_actions(self, policy: PolicyFunction, opponents: Callable[[int], PolicyFunction]) -> I32:
+        observations = self._opponent_observations
+        self.env.observe(self.behavior.name, self._opponent_rows, observations)
+        logits = np.empty((len(observations), int(self._offsets[-1])), np.float32)
+        for snapshot, first, end in self._blocks:
+            function = policy if snapshot == LATEST else opponents(snapshot)
+            logits[first:end] = function(torch.from_numpy(observations[first:end])).numpy()
+        actions = np.zeros((len(observations), len(self.behavior.branches)), np.int32)
+        sample(logits, self._offsets, self.seed, 2 * self.tick + 1, actions, np.empty(actions.shape, np.float32))
+        return actions
+
+    def _final_observations(self, truncated: np.ndarray) -> F32:
+        rows = np.full(self._learner_rows.size, -1, np.int32)
+        ended = self._agent_of_row[truncated]
+        rows[ended] = np.arange(len(ended), dtype=np.int32)
+        out = np.zeros((len(ended), self.behavior.observation_size), np.float32)
+        self.env.observe_final(self.behavior.name, rows.reshape(self._learner_rows.shape), out)
+        return out
+
+    def _account(
+        self,
+        reward: F32,
+        group_reward: F32,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        active: np.ndarray,
+        episodes: list[Episode],
+    ) -> None:
+        """Add one decision to the running episodes and close those that ended."""
+        self._episode["length"] += active
+        self._episode["reward"] += reward
+        self._episode["group_reward"] += group_reward
+        for row in np.nonzero(terminated | truncated)[0]:
+            match = row // self.rows_per_match
+            outcome = float(reward[row] + group_reward[row])
+            episodes.append(
+                Episode(
+                    team=int(self.learning_team[match]),
+                    opponent=int(self.opponent[match]),
+                    result=None if truncated[row] else int(np.sign(outcome)),
+                    length=int(self._episode["length"][row]),
+                    reward=float(self._episode["reward"][row]),
+                    group_reward=float(self._episode["group_reward"][row]),
+                )
+            )
+            for sums in self._episode.values():
+                sums[row] = 0.0
+
+    def take_entropy(self) -> float:
+        """Mean policy entropy (nats, summed over branches) of the learning rows since the last call."""
+        mean = self.entropy_sum / max(self.entropy_count, 1)
+        self.entropy_sum, self.entropy_count = 0.0, 0
+        return mean
+
+    # -- resume ---------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, object]:
+        """Everything that the next decision depends on, the environment included."""
+        return {
+            "env": self.env.get_state(),
+            "tick": self.tick,
+            "learning_team": self.learning_team.copy(),
+            "opponent": self.opponent.copy(),
+            "episode": {k: v.copy() for k, v in self._episode.items()},
+            "entropy": (self.entropy_sum, self.entropy_count),
+        }
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Continue where `state_dict` was taken."""
+        self.env.set_state(state["env"])  # type: ignore[arg-type]
+        self.tick = int(state["tick"])  # type: ignore[call-overload]
+        self.learning_team[:] = state["learning_team"]
+        self.opponent[:] = state["opponent"]
+        for key, value in state["episode"].items():  # type: ignore[attr-defined]
+            self._episode[key][:] = value
+        self.entropy_sum, self.entropy_count = state["entropy"]  # type: ignore[misc]
+        self._map_rows()

@@ -1,0 +1,187 @@
+"""What a person sees of a run: a progress bar, one line per summary, TensorBoard with ML-Agents' tags."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from tensorboardX import SummaryWriter
+
+from palus.config import RunFile
+from palus.learn.learner import UpdateStats
+from palus.rollout.rollout import Episode
+from palus.run.folder import RunFolder
+
+RECENT_UPDATES = 20
+"""Updates that the shown speed is averaged over."""
+
+
+class Report:
+    """Collects what happened since the last summary; a summary is due at every multiple of `summary_freq`."""
+
+    def __init__(self, run: RunFile, name: str, folder: RunFolder, console: Console | None = None) -> None:
+        self.name, self.folder, self.behavior = name, folder, run.behaviors[name]
+        self.console = console or Console(stderr=True)
+        self.uses_groups = self.behavior.trainer_type == "poca"
+        self.mean_reward: float | None = None
+        self.last_scores: dict[str, float] = {}
+        self._episodes: list[Episode] = []
+        self._updates: list[tuple[UpdateStats, float]] = []
+        self._elo: float | None = None
+        self._pace: list[tuple[float, int]] = [(time.perf_counter(), 0)]
+        self._summary_step = 0
+        self._writer: SummaryWriter | None = None
+        self._progress: Progress | None = None
+
+    def __enter__(self) -> Report:
+        self._writer = SummaryWriter(str(self.folder.behavior_folder), flush_secs=10)
+        settings = json.dumps(self.behavior.model_dump(mode="json"), indent=2)
+        self._writer.add_text("Hyperparameters", f"```\n{settings}\n```")
+        if self.console.is_terminal:
+            columns = ("[bold]{task.description}", BarColumn(None), "{task.percentage:>3.0f}%", "{task.fields[state]}")
+            texts = [c if not isinstance(c, str) else TextColumn(c) for c in columns]
+            self._progress = Progress(*texts, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console)
+            self._task = self._progress.add_task(
+                self.name, total=self.behavior.max_steps, completed=self._summary_step, state=""
+            )
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+        if self._writer is not None:
+            self._writer.close()
+
+    def add(
+        self,
+        step: int,
+        seconds: float,
+        episodes: Sequence[Episode],
+        stats: UpdateStats,
+        entropy: float,
+        elo: float | None,
+    ) -> None:
+        """Take in one iteration; write a summary when a multiple of summary_freq was passed."""
+        self._episodes.extend(episodes)
+        self._updates.append((stats, entropy))
+        self._elo = elo
+        self._pace = [*self._pace, (time.perf_counter(), step)][-RECENT_UPDATES:]
+        if self._progress is not None:
+            self._progress.update(self._task, completed=step, state=self._state(step))
+        due = step - step % self.behavior.summary_freq
+        if due > self._summary_step:
+            self._summary_step = due
+            self._summarize(due, seconds)
+
+    def _state(self, step: int) -> str:
+        (t0, s0), (t1, s1) = self._pace[0], self._pace[-1]
+        parts = [f"{step:,} steps", f"{(s1 - s0) / max(t1 - t0, 1e-9):,.0f}/s"]
+        if self._elo is not None:
+            parts.append(f"Elo {self._elo:.0f}")
+        parts += [f"{name} {score:.0%}" for name, score in self.last_scores.items()]
+        return " · ".join(parts)
+
+    def _summarize(self, step: int, seconds: float) -> None:
+        values = self._values()
+        assert self._writer is not None
+        for tag, value in values.items():
+            self._writer.add_scalar(tag, value, step)
+        if self._episodes:
+            rewards = np.array([e.reward for e in self._episodes])
+            self._writer.add_histogram("Environment/Cumulative Reward_hist", rewards, step)
+            if self.uses_groups:
+                grouped = np.array([e.group_reward for e in self._episodes])
+                self._writer.add_histogram("Environment/Group Cumulative Reward_hist", grouped, step)
+        self.console.print(self._line(step, seconds, values), highlight=False, soft_wrap=True)
+        self._episodes.clear()
+        self._updates.clear()
+
+    def _values(self) -> dict[str, float]:
+        """ML-Agents' tag -> mean since the last summary."""
+        stats = [s for s, _ in self._updates]
+        last = stats[-1].schedules
+        values = {
+            "Policy/Entropy": float(np.mean([e for _, e in self._updates])),
+            "Policy/Extrinsic Value Estimate": float(np.mean([s.value_estimate for s in stats])),
+            "Policy/Learning Rate": last.learning_rate,
+            "Policy/Epsilon": last.epsilon,
+            "Policy/Beta": last.beta,
+            "Losses/Policy Loss": float(np.mean([s.policy_loss for s in stats])),
+            "Losses/Value Loss": float(np.mean([s.value_loss for s in stats])),
+        }
+        baseline_losses = [s.baseline_loss for s in stats if s.baseline_loss is not None]
+        if baseline_losses:
+            estimates = [s.baseline_estimate for s in stats if s.baseline_estimate is not None]
+            values["Losses/Baseline Loss"] = float(np.mean(baseline_losses))
+            values["Policy/Extrinsic Baseline Estimate"] = float(np.mean(estimates))
+        if self._episodes:
+            own = float(np.mean([e.reward for e in self._episodes]))
+            grouped = float(np.mean([e.group_reward for e in self._episodes]))
+            self.mean_reward = own if self.uses_groups else own + grouped
+            values["Environment/Cumulative Reward"] = self.mean_reward
+            values["Environment/Episode Length"] = float(np.mean([e.length - 1 for e in self._episodes]))
+            values["Policy/Extrinsic Reward"] = own + grouped
+            if self.uses_groups:
+                values["Environment/Group Cumulative Reward"] = grouped
+        if self._elo is not None:
+            values["Self-play/ELO"] = self._elo
+        return values
+
+    def _line(self, step: int, seconds: float, values: Mapping[str, float]) -> str:
+        """The console line of ML-Agents, so that people's log readers keep working."""
+        parts = [self.name, f"Step: {step}", f"Time Elapsed: {seconds:.3f} s"]
+        if self._episodes:
+            parts.append(f"Mean Reward: {values['Environment/Cumulative Reward']:.3f}")
+            if self.uses_groups:
+                parts.append(f"Mean Group Reward: {values['Environment/Group Cumulative Reward']:.3f}")
+            else:
+                own = [e.reward + e.group_reward for e in self._episodes]
+                parts.append(f"Std of Reward: {np.std(own):.3f}")
+        else:
+            parts.append("No episode was completed since last summary")
+        parts.append("Training")
+        if self._elo is not None:
+            parts.append(f"ELO: {self._elo:.3f}")
+        return ". ".join(parts) + "."
+
+    def scores(self, step: int, scores: Mapping[str, float]) -> None:
+        """Shares of points against the baselines, when they were just played."""
+        if not scores:
+            return
+        self.last_scores = dict(scores)
+        for name, score in scores.items():
+            if self._writer is not None:
+                self._writer.add_scalar(f"Baselines/{name}", score, step)
+        text = ", ".join(f"{score:.1%} against {name}" for name, score in scores.items())
+        self.console.print(f"{self.name}. Step: {step}. Share of points: {text}.", highlight=False, soft_wrap=True)
+
+    def checkpoint(self, step: int, model: Path) -> None:
+        """A checkpoint was written."""
+        self.console.print(f"Exported {model} at step {step}.", highlight=False, soft_wrap=True)
+
+    def warn(self, message: str) -> None:
+        """Something went wrong that does not stop the run."""
+        self.console.print(f"[yellow]warning:[/] {message}", highlight=False, soft_wrap=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The open summary, so that a resumed run writes the same one."""
+        return {
+            "summary_step": self._summary_step,
+            "mean_reward": self.mean_reward,
+            "scores": dict(self.last_scores),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+        self._summary_step, self.mean_reward = state["summary_step"], state["mean_reward"]
+        self.last_scores = dict(state["scores"])

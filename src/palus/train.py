@@ -1,0 +1,245 @@
+"""The training loop. Read this file first: collect, learn, advance the league, report, checkpoint; nothing else acts.
+
+Phases alternate and each uses all cores: measured on two cores, that beats overlapping them by half.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from palus import envs
+from palus.config import RunFile, dump_run
+from palus.errors import CheckpointError, ConfigError, StorageError
+from palus.export.bundle import Provenance, write_bundle, write_onnx
+from palus.learn.learner import Learner, frozen_policy
+from palus.learn.poca import POCA
+from palus.learn.ppo import PPO
+from palus.league.ghosts import GhostLeague
+from palus.nn.matmul import MatmulPath, choose, keep_freed_memory
+from palus.rollout.collector import Collector, PolicyFunction, Teams
+from palus.rollout.rollout import LATEST, Matchup
+from palus.run.baselines import Baselines
+from palus.run.folder import RunFolder
+from palus.run.report import Report
+
+ALGORITHMS = {"ppo": PPO, "poca": POCA}
+TARGET_ROLLOUT_STEPS = 80
+"""Decisions per rollout when the number of matches is automatic: several times GAE's reach, 1 / (1 - gamma lambda)."""
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What a run left behind. model: the exported policy; finished: max_steps was reached."""
+
+    model: Path
+    steps: int
+    wall_seconds: float
+    finished: bool
+
+
+class Run:
+    """All parts of one run, wired together; `train` drives them."""
+
+    def __init__(self, run: RunFile, *, resume: bool = False, force: bool = False) -> None:
+        self.run = run
+        self.name, self.behavior = next(iter(run.behaviors.items()))
+        self.folder = RunFolder(Path(run.checkpoint_settings.results_dir) / run.checkpoint_settings.run_id, self.name)
+        self.folder.prepare(resume=resume, force=force)
+        self.threads = run.palus.threads or torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        keep_freed_memory()
+        self.matmul, self.measured = choose(run.palus.matmul)
+        self.matmul.activate()
+        seed = max(run.env_settings.seed, 0)
+        env_id, self_play = run.env_id, self.behavior.self_play
+        assert env_id is not None, "checked by palus.config.unsupported"
+        probe = envs.make(env_id, 1)
+        teams = Teams.of(probe, self_play is not None)
+        self.spec = probe.spec.behavior(self.name)
+        matches, steps = _sizes(run, self.name, teams)
+        options = _env_options(run, self.threads) if env_id == "SoccerTwos" else {}
+        env = envs.make(env_id, matches, **options)
+        self.league = None
+        if self_play is not None:
+            self.league = GhostLeague(self_play, self.name, len(teams.agents), self.folder.snapshots, seed)
+        draw = self.league.draw if self.league is not None else lambda slot: Matchup(0, LATEST)
+        self.learner: Learner = ALGORITHMS[self.behavior.trainer_type](
+            self.behavior, self.spec, self.matmul.dtype, seed
+        )
+        self.collector = Collector(env, teams, steps, seed, draw)
+        self.step, self.previous_seconds, self.started = 0, 0.0, time.perf_counter()
+        self.baselines = Baselines(run, env_id, self.spec, self.learner.actor)
+        self.report = Report(run, self.name, self.folder)
+        self._opponent = lru_cache(maxsize=256)(self._load_opponent)
+        if resume:
+            self._load()
+
+    @property
+    def wall_seconds(self) -> float:
+        """Seconds of training, earlier parts of a resumed run included."""
+        return self.previous_seconds + time.perf_counter() - self.started
+
+    def _load_opponent(self, snapshot: int) -> PolicyFunction:
+        assert self.league is not None
+        return frozen_policy(self.league.arrays(snapshot), self.matmul.dtype)
+
+    def iterate(self) -> None:
+        """Collect one rollout, learn from it, advance the league, report."""
+        rollout, episodes = self.collector.collect(self.learner.actor, self._opponent, self.learner.updates)
+        stats = self.learner.update(rollout, self.step)
+        self.step += rollout.agent_steps
+        if self.league is not None:
+            for episode in episodes:
+                self.league.rate(episode)
+            ghost_steps = rollout.agent_steps * (len(self.collector.teams.agents) - 1)
+            self.league.advance(self.step, ghost_steps, self.learner.actor.arrays())
+            self.league.forget(self.collector.opponents_in_play)
+        elo = self.league.elo if self.league is not None else None
+        self.report.add(self.step, self.wall_seconds, episodes, stats, self.collector.take_entropy(), elo)
+        self.report.scores(self.step, self.baselines.evaluate_if_due(self.step))
+
+    def save(self) -> Path:
+        """Write checkpoint, snapshot list, policy and bundle. Raises StorageError; older files stay."""
+        elo = self.league.elo if self.league is not None else None
+        arrays = self.learner.actor.arrays()
+        self.folder.save(self._state())
+        if self.league is not None:
+            self.league.prune(self.collector.opponents_in_play)
+        write_onnx(self.folder.behavior_folder / f"{self.name}-{self.step}.onnx", arrays, self.spec)
+        env_id, trainer = self.run.env_id or "", self.behavior.trainer_type
+        provenance = Provenance(env_id, trainer, self.step, self.wall_seconds, elo, self.baselines.latest)
+        model = write_bundle(self.folder.root, arrays, self.spec, dump_run(self.run), provenance)
+        self.folder.record_checkpoint(self.step, self.report.mean_reward, self.behavior.keep_checkpoints, elo)
+        self.report.checkpoint(self.step, model)
+        return model
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "wall_seconds": self.wall_seconds,
+            "matmul": self.matmul.name,
+            "learner": self.learner.state_dict(),
+            "collector": self.collector.state_dict(),
+            "league": self.league.state_dict() if self.league is not None else None,
+            "report": self.report.state_dict(),
+            "baselines": self.baselines.state_dict(),
+        }
+
+    def _load(self) -> None:
+        state = self.folder.load()
+        try:
+            self.learner.load_state_dict(state["learner"])
+            if self.league is not None:
+                self.league.load_state_dict(state["league"])
+            self.collector.load_state_dict(state["collector"])
+            self.report.load_state_dict(state["report"])
+            self.baselines.load_state_dict(state["baselines"])
+            self.step, self.previous_seconds = state["step"], state["wall_seconds"]
+        except (KeyError, RuntimeError, ValueError, TypeError) as error:
+            raise CheckpointError(
+                f"{self.folder.checkpoint}: does not fit this run file ({error}); resume with the run's own "
+                f"{self.folder.root / 'configuration.yaml'}, or start anew with --force."
+            ) from error
+
+
+def train(
+    run: RunFile, *, resume: bool = False, force: bool = False, on_start: Callable[[Run], None] | None = None
+) -> TrainingResult:
+    """Run to max_steps (or `palus.max_minutes`, or Ctrl-C), save, export.
+
+    Ctrl-C once ends after the current iteration with everything saved; twice aborts at once, the last checkpoint stays.
+    Raises CheckpointError, ConfigError, EnvError, StorageError.
+    """
+    parts = Run(run, resume=resume, force=force)
+    if on_start is not None:
+        on_start(parts)
+    behavior, limit = parts.behavior, run.palus.max_minutes * 60
+    session_start = time.perf_counter()
+    next_save = _next_multiple(parts.step, behavior.checkpoint_interval)
+    with parts.report, _interruptible() as interrupted:
+        if parts.league is not None and not resume:
+            parts.league.advance(0, 0, parts.learner.actor.arrays())  # the pool starts with the untrained policy
+        while parts.step < behavior.max_steps and not interrupted():
+            parts.iterate()
+            if limit and time.perf_counter() - session_start > limit:
+                break
+            if parts.step >= next_save:
+                next_save = _next_multiple(parts.step, behavior.checkpoint_interval)
+                try:
+                    parts.save()
+                except StorageError as error:
+                    parts.report.warn(f"{error} Training goes on; the next checkpoint tries again.")
+        parts.report.scores(parts.step, parts.baselines.evaluate(parts.step))
+        model = parts.save()
+    return TrainingResult(model, parts.step, parts.wall_seconds, parts.step >= behavior.max_steps)
+
+
+def _next_multiple(step: int, interval: int) -> int:
+    return step - step % interval + interval
+
+
+def _sizes(run: RunFile, name: str, teams: Teams) -> tuple[int, int]:
+    """Matches N and decisions T, so that N x learning agents x T covers buffer_size."""
+    behavior = run.behaviors[name]
+    rows_per_match = teams.agents.shape[1]
+    buffer_size = behavior.hyperparameters.buffer_size
+    target = min(behavior.time_horizon, TARGET_ROLLOUT_STEPS)
+    matches = run.palus.num_matches or max(1, buffer_size // (rows_per_match * target))
+    return matches, -(-buffer_size // (matches * rows_per_match))
+
+
+def _env_options(run: RunFile, threads: int) -> dict[str, Any]:
+    constants = run.constants
+    unknown = sorted(set(constants) - {"ball_touch"})
+    if unknown:
+        raise ConfigError([f"environment_parameters.{k}: SoccerTwos has ball_touch only; remove it." for k in unknown])
+    ball_touch = constants.get("ball_touch", 0.0)
+    return {"ball_touch": ball_touch, "kick_point": run.palus.kick_point, "threads": threads}
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """First Ctrl-C or SIGTERM: finish the iteration and save. Second: the default, at once."""
+    pressed = False
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.signal(signum, previous[signum])
+
+    previous = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for s in previous:
+            signal.signal(s, handle)
+    except ValueError:  # not in the main thread: the caller handles signals
+        previous = {}
+    try:
+        yield lambda: pressed
+    finally:
+        for s, handler in previous.items():
+            signal.signal(s, handler)
+
+
+def describe(parts: Run) -> list[str]:
+    """Derived values of a run with their reasons, for the start of the log."""
+    collector, path = parts.collector, parts.matmul
+    others = ", ".join(f"{p.name} {p.gflops:.0f}" for p in parts.measured)
+    L = collector.rows_per_match
+    return [
+        f"matmul {path.name}: fastest of the paths measured on {parts.threads} threads (GFLOP/s: {others})",
+        f"{collector.env.num_matches} matches x {L} learning agents x {collector.rollout_steps} decisions "
+        f"= {collector.env.num_matches * L * collector.rollout_steps} steps per update",
+    ]
+
+
+__all__ = ["MatmulPath", "Run", "TrainingResult", "describe", "train"]
