@@ -1,5 +1,6 @@
 """The run file: ML-Agents' trainer YAML, strict, plus palus's own section. Imports nothing of palus but errors."""
 
+from palus.config.advice import notes, unsupported
 from palus.config.load import dump_run, load_run
 from palus.config.run_file import RunFile, json_schema
 from palus.config.source import preset_names
@@ -16,5 +17,7 @@ __all__ = [
     "dump_run",
     "json_schema",
     "load_run",
+    "notes",
     "preset_names",
+    "unsupported",
 ]

@@ -1,0 +1,93 @@
+"""What a valid run file is worth saying about: derived values with their reasons, and what palus cannot train yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from palus.config.environment import ConstantSampler, Curriculum
+from palus.config.run_file import RunFile
+from palus.config.trainer import Behavior, OnPolicyHyperparameters, SacBehavior
+
+
+def notes(run: RunFile) -> list[str]:
+    """Values that the file did not write but implies, each with its reason, and keys that have no effect."""
+    lines = [line for name, behavior in run.behaviors.items() for line in _behavior_notes(name, behavior)]
+    if run.palus.env is None and run.env_id is not None:
+        lines.append(f"palus.env {run.env_id}: there is a behavior of that name and no env_settings.env_path")
+    if run.env_settings.env_path is None and run.env_settings.num_envs > 1:
+        lines.append("env_settings.num_envs has no effect on a built-in game; palus.num_matches has")
+    for name, parameter in (run.environment_parameters or {}).items():
+        if isinstance(parameter, Curriculum) and parameter.curriculum[-1].completion_criteria is not None:
+            last = parameter.curriculum[-1].name
+            lines.append(f"environment_parameters.{name}: completion_criteria of the last lesson {last} have no effect")
+    return lines
+
+
+def _behavior_notes(name: str, behavior: Behavior) -> Iterator[str]:
+    hyper, play = behavior.hyperparameters, behavior.self_play
+    if isinstance(hyper, OnPolicyHyperparameters):
+        for key in ("beta_schedule", "epsilon_schedule"):
+            if key not in hyper.model_fields_set:
+                yield f"{name}: {key} {getattr(hyper, key)} follows learning_rate_schedule"
+        batches, left = divmod(hyper.buffer_size, hyper.batch_size)
+        if left:
+            yield (
+                f"{name}: buffer_size {hyper.buffer_size} is not a multiple of batch_size {hyper.batch_size}: "
+                f"{batches} full minibatches and {left} rows over"
+            )
+    if behavior.even_checkpoints:
+        yield (
+            f"{name}: checkpoint_interval {behavior.checkpoint_interval} = max_steps {behavior.max_steps} / "
+            f"keep_checkpoints {behavior.keep_checkpoints} (even_checkpoints)"
+        )
+    if play is not None and "team_change" not in play.model_fields_set:
+        yield f"{name}: team_change {play.team_change} = 5 x save_steps"
+    if behavior.reward_signals.extrinsic is None:
+        yield f"{name}: reward_signals has no extrinsic, so the game's own reward is left out"
+    if behavior.threaded:
+        yield f"{name}: threaded has no effect; palus uses all threads anyway"
+
+
+def unsupported(run: RunFile) -> list[str]:
+    """Valid ML-Agents settings that palus does not train yet, one sentence each; empty when the run can start."""
+    lines = [line for name, behavior in run.behaviors.items() for line in _unsupported_in(name, behavior)]
+    if len(run.behaviors) > 1:
+        lines.append(f"behaviors: {', '.join(run.behaviors)}: palus trains one behavior per run; keep one")
+    if run.env_settings.env_path is not None:
+        lines.append(
+            f"env_settings.env_path {run.env_settings.env_path}: Unity executables cannot be trained in yet; "
+            "remove it to use a built-in game"
+        )
+    elif run.env_id is None:
+        lines.append("palus.env: no game; set palus.env to a built-in game, for example SoccerTwos")
+    for name, parameter in (run.environment_parameters or {}).items():
+        if not isinstance(parameter, float | ConstantSampler):
+            kind = "curricula" if isinstance(parameter, Curriculum) else "random values"
+            lines.append(f"environment_parameters.{name}: {kind} are not supported yet; use a plain number")
+    if run.checkpoint_settings.initialize_from is not None:
+        lines.append("checkpoint_settings.initialize_from: starting from another run is not supported yet; remove it")
+    if run.checkpoint_settings.inference:
+        lines.append("checkpoint_settings.inference: training only; use `palus match` to play a trained policy")
+    return lines
+
+
+def _unsupported_in(name: str, behavior: Behavior) -> Iterator[str]:
+    at = f"behaviors.{name}"
+    hyper, network = behavior.hyperparameters, behavior.network_settings
+    if isinstance(behavior, SacBehavior):
+        yield f"{at}.trainer_type sac: not supported yet; use poca or ppo"
+    if getattr(hyper, "shared_critic", False):
+        yield f"{at}.hyperparameters.shared_critic: not supported yet; policy and critic are separate networks"
+    if network.memory is not None:
+        yield f"{at}.network_settings.memory: recurrent networks are not supported yet; remove it"
+    if network.deterministic:
+        yield f"{at}.network_settings.deterministic: data is always collected with sampled actions; remove it"
+    for signal in ("curiosity", "gail", "rnd"):
+        if getattr(behavior.reward_signals, signal) is not None:
+            yield f"{at}.reward_signals.{signal}: not supported yet; keep extrinsic alone"
+    if behavior.reward_signals.extrinsic is None:
+        yield f"{at}.reward_signals: training without extrinsic is not supported yet; add extrinsic: {{}}"
+    if behavior.behavioral_cloning is not None:
+        yield f"{at}.behavioral_cloning: imitation is not supported yet; remove it"
+    if behavior.init_path is not None:
+        yield f"{at}.init_path: starting from another checkpoint is not supported yet; remove it"
