@@ -1,0 +1,183 @@
+"""Policies that the arena can run without torch: ONNX files, league snapshots and the uniform random one.
+
+All turn observation rows into action probabilities and never sample: drawing actions is the referee's business
+(`palus.arena.sampling`). A row's probabilities do not depend on the other rows of the batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from palus.arena.policy_file import MASK_INPUT, PROBABILITY_OUTPUT, read_policy
+from palus.errors import ModelError
+from palus.types import F32, AnyArray, BehaviorSpec
+
+_PROBE_ROWS = 16
+_BLOCK_ROWS = 32
+
+
+class RandomPolicy:
+    """Every choice of every branch is equally likely."""
+
+    def __init__(self, behavior: BehaviorSpec) -> None:
+        self.name = "random"
+        self.sha256: str | None = None
+        self._row = np.concatenate([np.full(size, 1.0 / size, np.float32) for size in behavior.branches])
+
+    def probabilities(self, observations: F32) -> F32:
+        """[rows, D] -> [rows, sum(branches)]."""
+        return np.tile(self._row, (len(observations), 1))
+
+
+class OnnxPolicy:
+    """An ONNX file, run by onnxruntime on one thread.
+
+    Raises ModelError when the file cannot be read, is made for another game, or fails a probe with random inputs.
+    """
+
+    def __init__(self, path: Path, behavior: BehaviorSpec, name: str | None = None) -> None:
+        data = _read(path)
+        self.name = name or path.stem
+        self.sha256: str | None = hashlib.sha256(data).hexdigest()
+        self._graph = read_policy(data, str(path), behavior)
+        self._masks = np.ones((1, sum(behavior.branches)), np.float32)
+        self._session = _open_session(self._graph.model, str(path))
+        _probe(self, behavior, str(path))
+
+    def probabilities(self, observations: F32) -> F32:
+        """[rows, D] -> [rows, sum(branches)], as the file computes them with every action allowed."""
+        rows = len(observations)
+        feed = {
+            name: np.ascontiguousarray(observations[:, start:stop])
+            for name, start, stop in self._graph.observation_inputs
+        }
+        if self._graph.takes_masks:
+            if len(self._masks) < rows:
+                self._masks = np.ones((rows, self._masks.shape[1]), np.float32)
+            feed[MASK_INPUT] = self._masks[:rows]
+        result: F32 = self._session.run([PROBABILITY_OUTPUT], feed)[0]
+        return result
+
+
+class SnapshotPolicy:
+    """A league snapshot (`.npz`): a multilayer perceptron with SiLU, in numpy.
+
+    Arrays: layer<i>_weight [h, D], layer<i>_bias [h]; branch<k>_weight [n, h], branch<k>_bias [n]; optional
+    normalizer_mean [D] and normalizer_std [D], the input then being clip((x - mean) / std, -5, 5).
+    Raises ModelError when arrays are missing, do not fit together or are not finite.
+    """
+
+    def __init__(self, path: Path, behavior: BehaviorSpec, name: str | None = None) -> None:
+        data = _read(path)
+        self.name = name or path.stem
+        self.sha256: str | None = hashlib.sha256(data).hexdigest()
+        arrays = _load_arrays(data, path)
+        layers = sum(key.startswith("layer") and key.endswith("_weight") for key in arrays)
+        names = [f"layer{i}" for i in range(layers)] + [f"branch{k}" for k in range(len(behavior.branches))]
+        missing = [f"{n}_{part}" for n in names for part in ("weight", "bias") if f"{n}_{part}" not in arrays]
+        if missing:
+            raise ModelError(f"{path}: not a snapshot of a {behavior.name} policy, it lacks {', '.join(missing[:4])}")
+        self._layers = [(arrays[f"layer{i}_weight"].T, arrays[f"layer{i}_bias"]) for i in range(layers)]
+        self._heads = [
+            (arrays[f"branch{k}_weight"].T, arrays[f"branch{k}_bias"]) for k in range(len(behavior.branches))
+        ]
+        self._normalizer: tuple[F32, F32] | None = None
+        if "normalizer_mean" in arrays:
+            self._normalizer = (arrays["normalizer_mean"], arrays["normalizer_std"])
+        try:
+            _probe(self, behavior, str(path))
+        except ValueError as error:  # numpy's word for shapes that do not multiply
+            raise ModelError(f"{path}: its layers do not fit together or not {behavior.name} ({error})") from error
+
+    def probabilities(self, observations: F32) -> F32:
+        """[rows, D] -> [rows, sum(branches)], the softmax of each branch."""
+        rows = len(observations)
+        # A matrix product may round differently for another number of rows; blocks of one size keep a row's bits.
+        blocks = -(-rows // _BLOCK_ROWS)
+        x = np.zeros((blocks, _BLOCK_ROWS, observations.shape[1]), np.float32)
+        x.reshape(-1, observations.shape[1])[:rows] = observations
+        if self._normalizer is not None:
+            mean, std = self._normalizer
+            x = np.clip((x - mean) / std, -5.0, 5.0)
+        for weight, bias in self._layers:
+            x = _silu(x @ weight + bias)
+        joined: F32 = np.concatenate([_softmax(x @ weight + bias) for weight, bias in self._heads], axis=-1)
+        return joined.reshape(-1, joined.shape[-1])[:rows]
+
+
+def _silu(x: F32) -> F32:
+    # tanh form: no overflow for large negative x.
+    result: F32 = x * (np.float32(0.5) * (np.tanh(np.float32(0.5) * x) + np.float32(1.0)))
+    return result
+
+
+def _softmax(logits: F32) -> F32:
+    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    result: F32 = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return result
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from error
+
+
+def _load_arrays(data: bytes, path: Path) -> dict[str, AnyArray]:
+    """Float32 arrays of an .npz; pickled objects are refused."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            arrays = {key: np.asarray(file[key]) for key in file.files}
+    except (ValueError, OSError, EOFError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+        raise ModelError(f"{path}: not a readable snapshot ({error}); a snapshot is an .npz of plain arrays") from error
+    floats = {key: a.astype(np.float32) for key, a in arrays.items() if a.dtype.kind == "f"}
+    broken = [key for key, a in floats.items() if not np.isfinite(a).all()]
+    if broken:
+        raise ModelError(f"{path}: {broken[0]} holds NaN or infinity; the training run that wrote it broke")
+    return floats
+
+
+def _open_session(model: bytes, origin: str) -> Any:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises its own untyped exceptions
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"{origin}: onnxruntime {ort.__version__} cannot run it ({reason})") from error
+
+
+def _probe(policy: OnnxPolicy | SnapshotPolicy, behavior: BehaviorSpec, origin: str) -> None:
+    """One pass over random inputs: the output must be a distribution over each branch."""
+    rng = np.random.default_rng(0)
+    observations = rng.random((_PROBE_ROWS, behavior.observation_size), dtype=np.float32)
+    try:
+        rows = policy.probabilities(observations)
+    except (ValueError, ModelError):
+        raise
+    except Exception as error:  # onnxruntime raises its own untyped exceptions
+        raise ModelError(f"{origin}: fails when it is run ({str(error).splitlines()[0]})") from error
+    if rows.shape != (_PROBE_ROWS, sum(behavior.branches)):
+        raise ModelError(
+            f"{origin}: gives probabilities of shape {rows.shape}, expected {(_PROBE_ROWS, sum(behavior.branches))}: "
+            f"the branches of {behavior.name} have {behavior.branches} choices"
+        )
+    if not np.isfinite(rows).all():
+        raise ModelError(f"{origin}: answers NaN or infinity; the training run that wrote it broke")
+    ends = np.cumsum(behavior.branches)[:-1]
+    sums = np.stack([part.sum(axis=1) for part in np.split(rows, ends, axis=1)], axis=1)
+    if rows.min() < 0 or np.abs(sums - 1).max() > 1e-3:
+        raise ModelError(
+            f"{origin}: its outputs are not probabilities over branches of {behavior.branches} choices "
+            f"(a branch sums to {sums.flat[np.abs(sums - 1).argmax()]:.3f})"
+        )
