@@ -1,0 +1,78 @@
+"""What the documents, the Makefile and the packaging say about each other is true."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+import palus
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks" / "README.md"])
+
+
+def commands_of(document: Path) -> list[list[str]]:
+    """Words of each command line: indented lines, fenced lines and `inline code`, comments cut off."""
+    text = document.read_text()
+    fenced = "\n".join(re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    lines = re.findall(r"^ {4}(\S.*)$", text, re.MULTILINE) + fenced.splitlines() + re.findall(r"`([^`\n]+)`", text)
+    return [line.removeprefix("$ ").split(" #")[0].split() for line in lines if line.strip()]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_in_the_documents_exist(document: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    subcommands = palus_subcommands()
+    for words in commands_of(document):
+        name = Path(words[0]).name
+        if name == "make" and len(words) > 1:
+            assert words[1] in targets, f"{document.name}: {' '.join(words)}"
+        if name == "palus" and len(words) > 1 and words[1].isalpha() and words[1].islower():
+            assert words[1] in subcommands, f"{document.name}: {' '.join(words)}"
+
+
+def palus_subcommands() -> set[str]:
+    from typer.main import get_command
+
+    from palus.cli import app
+
+    return set(getattr(get_command(app), "commands", {}))
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    versions = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert versions[0] == palus.__version__
+
+
+def test_every_entry_point_can_be_called() -> None:
+    scripts = distribution("palus").entry_points.select(group="console_scripts")
+    assert "palus" in scripts.names
+    assert all(callable(script.load()) for script in scripts)
+
+
+def test_every_direct_dependency_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    requirements = sum(project["optional-dependencies"].values(), project["dependencies"])
+    wanted = {re.split(r"[^\w-]", requirement)[0].lower() for requirement in requirements} - {"palus"}
+    pins = re.findall(r"^([\w-]+)==", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert wanted - {pin.lower() for pin in pins} == set()
+
+
+def test_no_tracked_file_names_a_folder_of_one_machine() -> None:
+    # Put together here so that this file does not name them either.
+    folders = re.compile("|".join(rf"(?<![\w.~-])/{folder}/" for folder in ("work", "root", "home/[a-z]+", "tmp/venv")))
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout: which files are tracked is unknown")
+    naming = []
+    for name in filter(None, listed.stdout.split("\0")):
+        path = ROOT / name
+        content = path.read_bytes() if path.is_file() else b""
+        if b"\0" not in content and folders.search(content.decode(errors="replace")):
+            naming.append(name)
+    assert naming == []
