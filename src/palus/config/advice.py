@@ -66,6 +66,8 @@ def unsupported(run: RunFile) -> list[str]:
             lines.append(f"environment_parameters.{name}: {kind} are not supported yet; use a plain number")
     if run.checkpoint_settings.initialize_from is not None:
         lines.append("checkpoint_settings.initialize_from: starting from another run is not supported yet; remove it")
+    if run.torch_settings.device not in (None, "cpu"):
+        lines.append(f"torch_settings.device {run.torch_settings.device}: palus trains on the CPU; remove it")
     if run.checkpoint_settings.inference:
         lines.append("checkpoint_settings.inference: training only; use `palus match` to play a trained policy")
     return lines
@@ -73,11 +75,9 @@ def unsupported(run: RunFile) -> list[str]:
 
 def _unsupported_in(name: str, behavior: Behavior) -> Iterator[str]:
     at = f"behaviors.{name}"
-    hyper, network = behavior.hyperparameters, behavior.network_settings
+    network = behavior.network_settings
     if isinstance(behavior, SacBehavior):
         yield f"{at}.trainer_type sac: not supported yet; use poca or ppo"
-    if getattr(hyper, "shared_critic", False):
-        yield f"{at}.hyperparameters.shared_critic: not supported yet; policy and critic are separate networks"
     if network.memory is not None:
         yield f"{at}.network_settings.memory: recurrent networks are not supported yet; remove it"
     if network.deterministic:

@@ -28,11 +28,6 @@ def check(run: RunFile) -> Iterator[Finding]:
     for name, parameter in (run.environment_parameters or {}).items():
         if isinstance(parameter, Curriculum):
             yield from _curriculum(run, ("environment_parameters", name, "curriculum"), parameter)
-    settings = run.checkpoint_settings
-    if settings.resume and settings.force:
-        yield _finding(
-            ("checkpoint_settings",), ("resume", "force"), "resume and force exclude each other; keep one of them"
-        )
 
 
 def _finding(section: KeyPath, keys: tuple[str, ...], text: str) -> Finding:

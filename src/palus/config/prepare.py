@@ -51,7 +51,7 @@ def retire_old_keys(tree: Tree) -> tuple[Tree, list[Fault]]:
 
 def _retire_in_behavior(at: KeyPath, behavior: Tree, warnings: list[Fault]) -> Tree:
     if "framework" in behavior:
-        warnings.append(Fault((*at, "framework"), "ignored; ML-Agents has only one framework since 0.27"))
+        warnings.append(Fault((*at, "framework"), "ignored; PyTorch is the only framework"))
         behavior = {key: value for key, value in behavior.items() if key != "framework"}
     signals = behavior.get("reward_signals")
     if isinstance(signals, dict):

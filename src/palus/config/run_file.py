@@ -5,12 +5,12 @@ Everything outside `palus` is ML-Agents' trainer file, key by key; `palus` holds
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from palus.config.environment import ConstantSampler, EnvironmentParameter
-from palus.config.section import Count, CountOrZero, Int, NotNegative, Positive, Section
+from palus.config.section import Count, CountOrMinusOne, CountOrZero, NotNegative, Port, Positive, Section
 from palus.config.trainer import AnyBehavior
 from palus.errors import ConfigError
 
@@ -20,15 +20,15 @@ class EnvSettings(Section):
 
     env_path: str | None = Field(default=None, description="Unity executable; null means a built-in game.")
     env_args: tuple[str, ...] | None = Field(default=None, description="Arguments for the executable.")
-    base_port: Annotated[Count, Field(le=65535)] = Field(default=5005, description="Port of worker 0; worker i adds i.")
+    base_port: Port = Field(default=5005, description="Port of worker 0; worker i adds i.")
     num_envs: Count = Field(default=1, description="Executables side by side.")
     num_areas: Count = Field(default=1, description="Training areas inside an executable.")
     timeout_wait: Count = Field(default=60, description="Seconds to wait for an answer of the executable.")
-    seed: Annotated[Int, Field(ge=-1)] = Field(default=-1, description="Seed of the run; -1 draws one.")
-    max_lifetime_restarts: Annotated[Int, Field(ge=-1)] = Field(
+    seed: CountOrMinusOne = Field(default=-1, description="Seed of the run; -1 draws one.")
+    max_lifetime_restarts: CountOrMinusOne = Field(
         default=10, description="Restarts of a crashed executable over the run; -1 means no limit."
     )
-    restarts_rate_limit_n: Annotated[Int, Field(ge=-1)] = Field(
+    restarts_rate_limit_n: CountOrMinusOne = Field(
         default=1, description="Restarts within restarts_rate_limit_period_s; -1 means no limit."
     )
     restarts_rate_limit_period_s: Count = Field(default=60, description="Seconds for restarts_rate_limit_n.")
@@ -41,7 +41,7 @@ class EngineSettings(Section):
     height: Count = Field(default=84, description="Window height, pixels.")
     quality_level: CountOrZero = Field(default=5, description="Unity's quality level.")
     time_scale: Positive = Field(default=20.0, description="Speed of the simulation's clock.")
-    target_frame_rate: Annotated[Int, Field(ge=-1)] = Field(default=-1, description="Frames per second; -1: no limit.")
+    target_frame_rate: CountOrMinusOne = Field(default=-1, description="Frames per second; -1: no limit.")
     capture_frame_rate: CountOrZero = Field(default=60, description="Simulated frames per second.")
     no_graphics: bool = Field(default=False, description="Run without graphics.")
     no_graphics_monitor: bool = Field(default=False, description="The same, but worker 0 keeps graphics.")

@@ -29,7 +29,7 @@ def _whole(value: object) -> object:
     if isinstance(value, bool):
         raise PydanticCustomError("int_type", "expected a whole number")
     number = value
-    if isinstance(value, str):
+    if isinstance(value, str) and not value.isdecimal():  # digits alone are exact without the detour
         try:
             number = float(value)
         except ValueError:
@@ -37,12 +37,16 @@ def _whole(value: object) -> object:
     return int(number) if isinstance(number, float) and number.is_integer() else value
 
 
-Int = Annotated[int, BeforeValidator(_whole)]
-Count = Annotated[Int, Field(gt=0)]
-"""A whole number of at least 1."""
-CountOrZero = Annotated[Int, Field(ge=0)]
-Float = Annotated[float, BeforeValidator(_no_bool)]
-Positive = Annotated[Float, Field(gt=0)]
-NotNegative = Annotated[Float, Field(ge=0)]
-Fraction = Annotated[Float, Field(ge=0, le=1)]
-"""A number in [0, 1]."""
+# The limit stands before the conversion, so that it shows in the JSON Schema; it still judges the converted value.
+_WHOLE = BeforeValidator(_whole)
+_NUMBER = BeforeValidator(_no_bool)
+Int = Annotated[int, _WHOLE]
+Count = Annotated[int, Field(gt=0), _WHOLE]
+CountOrZero = Annotated[int, Field(ge=0), _WHOLE]
+CountOrMinusOne = Annotated[int, Field(ge=-1), _WHOLE]
+EvenCount = Annotated[int, Field(gt=0, multiple_of=2), _WHOLE]
+Port = Annotated[int, Field(gt=0, le=65535), _WHOLE]
+Float = Annotated[float, _NUMBER]
+Positive = Annotated[float, Field(gt=0), _NUMBER]
+NotNegative = Annotated[float, Field(ge=0), _NUMBER]
+Fraction = Annotated[float, Field(ge=0, le=1), _NUMBER]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -15,6 +15,8 @@ from palus.config.faults import Fault, found
 from palus.errors import ConfigError
 
 Tree = dict[str, Any]
+_TEXT = "tag:yaml.org,2002:str"
+_MERGE = "tag:yaml.org,2002:merge"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
@@ -62,9 +64,7 @@ def _missing(path: Path) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that keeps dates as text and collects repeated and non-text keys instead of accepting them."""
-
-    faults: list[Fault]
+    """SafeLoader that leaves dates as text: a run may be called 2024-05-01."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -73,41 +73,41 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
-    seen: dict[str, int] = {}
-    for key_node, _ in node.value:
-        line = key_node.start_mark.line + 1
-        if not isinstance(key_node, yaml.ScalarNode):
-            loader.faults.append(Fault((), f"line {line}: a key must be text, not a list or a map"))
-        elif key_node.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"):
-            loader.faults.append(Fault((), f"line {line}: the key {key_node.value} is not text; put it in quotes"))
-        elif key_node.value in seen:
-            first = seen[key_node.value]
-            loader.faults.append(
-                Fault((), f"line {line}: {key_node.value} is given twice, first in line {first}; keep one")
-            )
-        seen.setdefault(str(key_node.value), line)
-    if loader.faults:
-        return {}
-    return loader.construct_mapping(node, deep=True)
-
-
-_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
-
-
 def parse_yaml(text: str) -> tuple[Any, list[Fault]]:
     """The value of a YAML text, and its faults; with faults the value is None."""
     try:
         loader = _Loader(text)
-        loader.faults = []
-        value = loader.get_single_data()
+        root = loader.get_single_node()
+        faults = [Fault((), text) for text in _key_faults(root, ())] if root else []
+        return (None, faults) if faults or root is None else (loader.construct_document(root), [])
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         return None, [Fault((), f"{where}not valid YAML: {error.problem or error.context}")]
     except (yaml.YAMLError, ValueError) as error:
         return None, [Fault((), f"not valid YAML: {' '.join(str(error).split())}")]
-    return (None, loader.faults) if loader.faults else (value, [])
+
+
+def _key_faults(node: yaml.Node, above: tuple[yaml.Node, ...]) -> Iterator[str]:
+    """Repeated keys, keys that are not text, and aliases inside themselves: YAML allows all three, a run file none."""
+    if any(node is other for other in above):
+        yield f"line {node.start_mark.line + 1}: the alias of this value is used inside it; write the value out"
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _key_faults(item, (*above, node))
+    elif isinstance(node, yaml.MappingNode):
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                yield f"line {line}: a key must be text, not a list or a map"
+            elif key.tag not in (_TEXT, _MERGE):
+                yield f"line {line}: the key {key.value} is not text; put it in quotes"
+            elif key.value in lines:
+                yield f"line {line}: {key.value} is given twice, first in line {lines[key.value]}; keep one"
+            else:
+                lines[key.value] = line
+            yield from _key_faults(value, (*above, node))
 
 
 def parse_tree(text: str) -> tuple[Tree, list[Fault]]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from palus.config.section import Count, CountOrZero, Float, Fraction, Int, NotNegative, Positive, Section
+from palus.config.section import Count, CountOrZero, EvenCount, Float, Fraction, Int, NotNegative, Positive, Section
 
 Schedule = Literal["constant", "linear"]
 TrainerType = Literal["ppo", "poca", "sac"]
@@ -20,7 +20,7 @@ class Memory(Section):
     """Recurrent memory of a network."""
 
     sequence_length: Count = Field(default=64, description="Steps per sequence fed to the memory while training.")
-    memory_size: Annotated[Count, Field(multiple_of=2)] = Field(
+    memory_size: EvenCount = Field(
         default=128, description="Floats of memory per agent; half hidden state, half cell state, so it is even."
     )
 
@@ -200,6 +200,11 @@ class Behavior(Section):
     threaded: bool = Field(default=False, description="Train in a thread of its own (ML-Agents only).")
     self_play: SelfPlay | None = Field(default=None, description="Self-play; null means off.")
     behavioral_cloning: BehavioralCloning | None = Field(default=None, description="Imitation; null means off.")
+
+    @property
+    def extrinsic(self) -> Extrinsic:
+        """The game's own reward; strength 0 when `reward_signals` leaves it out."""
+        return self.reward_signals.extrinsic or Extrinsic(strength=0.0)
 
     @model_validator(mode="after")
     def _spread_checkpoints(self) -> Behavior:

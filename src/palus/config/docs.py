@@ -1,0 +1,165 @@
+"""Writes docs/run-file.md from the models: `python -m palus.config.docs > docs/run-file.md`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from palus.config.run_file import json_schema
+from palus.config.source import preset_names, read_source
+
+Schema = dict[str, Any]
+
+INTRO = """\
+# The run file
+
+For everyone who trains. This page is generated from the models in `src/palus/config` by
+`python -m palus.config.docs > docs/run-file.md`; a test keeps it current.
+
+A run file is ML-Agents' trainer YAML: files written for `mlagents-learn` load unchanged and mean the same. palus adds
+one section, `palus`, for what ML-Agents has no word for. Files are read strictly: an unknown key is an error, and all
+faults of a file are reported together before anything starts. `palus train FILE --check` does only that. A setting that
+is right but that palus cannot train with yet is refused by name.
+
+The values of a run are, later ones first: overrides from the command line (`behaviors.SoccerTwos.max_steps=1e6`), the
+file or the preset, `default_settings`, the defaults below. The resolved values are saved as `configuration.yaml` in the
+run's folder, which is itself a run file.
+
+A smallest file:
+
+```yaml
+behaviors:
+  SoccerTwos:
+    trainer_type: poca
+    self_play: {}
+```
+"""
+
+DIFFERENCES = """\
+## Where palus reads a file differently from ML-Agents
+
+| ML-Agents 1.1.0 | palus | why |
+|---|---|---|
+| ignores unknown keys in `network_settings`, `memory`, `self_play`, `behavioral_cloning`, `completion_criteria` and \
+`torch_settings` | an error everywhere | a slip there is as costly as elsewhere |
+| cuts fractions off whole numbers | an error | `batch_size: 2048.5` is a slip |
+| takes any non-empty text for true, even `'false'` | reads it as `true` or `false` | it says so |
+| `default_settings` of one trainer and a behavior of another: all hyperparameters are merged, and those that the \
+second does not know are an error | only written hyperparameters that both have are merged | a default `max_steps` \
+should not need a default trainer |
+"""
+
+# Models and their headings, in the order of the page. The three trainers share one table of hyperparameters.
+SECTIONS = {
+    "RunFile": "Top level",
+    "PpoBehavior": "behaviors.NAME, and default_settings",
+    "PpoHyperparameters": "behaviors.NAME.hyperparameters",
+    "NetworkSettings": "behaviors.NAME.network_settings",
+    "Memory": "behaviors.NAME.network_settings.memory",
+    "RewardSignals": "behaviors.NAME.reward_signals",
+    "Extrinsic": "behaviors.NAME.reward_signals.extrinsic",
+    "Curiosity": "behaviors.NAME.reward_signals.curiosity",
+    "Gail": "behaviors.NAME.reward_signals.gail",
+    "Rnd": "behaviors.NAME.reward_signals.rnd",
+    "SelfPlay": "behaviors.NAME.self_play",
+    "BehavioralCloning": "behaviors.NAME.behavioral_cloning",
+    "EnvSettings": "env_settings",
+    "EngineSettings": "engine_settings",
+    "Curriculum": "environment_parameters.NAME, a curriculum",
+    "Lesson": "A lesson",
+    "CompletionCriteria": "A lesson's completion_criteria",
+    "ConstantParameters": "sampler_parameters of sampler_type constant",
+    "UniformParameters": "sampler_parameters of sampler_type uniform",
+    "GaussianParameters": "sampler_parameters of sampler_type gaussian",
+    "MultiRangeUniformParameters": "sampler_parameters of sampler_type multirangeuniform",
+    "CheckpointSettings": "checkpoint_settings",
+    "TorchSettings": "torch_settings",
+    "PalusSettings": "palus",
+}
+OPENINGS = {
+    "RunFile": "The sections of a file.",
+    "PpoBehavior": "How one behavior is trained.",
+    "PpoHyperparameters": "The numbers of the algorithm, with the default of each trainer; `-` where it lacks the key.",
+    "Curriculum": "A parameter is a number, a sampler `{sampler_type, sampler_parameters}`, or a curriculum.",
+}
+TRAINERS = {"ppo": "PpoHyperparameters", "poca": "PocaHyperparameters", "sac": "SacHyperparameters"}
+
+
+def render() -> str:
+    """The page."""
+    schema = json_schema()
+    models: dict[str, Schema] = {"RunFile": schema} | schema["$defs"]
+    models["PpoBehavior"]["properties"]["trainer_type"]["enum"] = list(TRAINERS)
+    parts = [INTRO, _presets()]
+    for name, heading in SECTIONS.items():
+        opening = OPENINGS.get(name, models[name]["description"])
+        table = _trainer_table(models) if name == "PpoHyperparameters" else _table(models[name], models)
+        parts.append(f"## {heading}\n\n{opening}\n\n{table}")
+    return "\n".join([*parts, DIFFERENCES])
+
+
+def _presets() -> str:
+    """The presets with the comment that opens each."""
+    lines = ["## Presets\n", "| name | what for |", "|---|---|"]
+    for name in preset_names():
+        comment = [line.lstrip("# ") for line in read_source(name).text.splitlines() if line.startswith("#")]
+        lines.append(f"| `{name}` | {' '.join(comment)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _table(model: Schema, models: dict[str, Schema]) -> str:
+    lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    for key, value in model["properties"].items():
+        default = "required" if key in model.get("required", []) else _default(value)
+        section = models.get(value.get("$ref", "").rpartition("/")[2], {})  # its description when the key adds none
+        lines.append(f"| `{key}` | {_type(value)} | {default} | {(section | value)['description']} |")
+    return "\n".join(lines) + "\n"
+
+
+def _trainer_table(models: dict[str, Schema]) -> str:
+    """All trainers' hyperparameters with a column of defaults for each."""
+    keys: dict[str, Schema] = {}
+    for model in TRAINERS.values():
+        keys = models[model]["properties"] | keys
+    order = list(dict.fromkeys(key for model in TRAINERS.values() for key in models[model]["properties"]))
+    lines = [f"| key | type | {' | '.join(TRAINERS)} | meaning |", "|---|---|---|---|---|---|"]
+    for key in order:
+        columns = [models[model]["properties"].get(key) for model in TRAINERS.values()]
+        defaults = " | ".join("-" if column is None else _default(column) for column in columns)
+        lines.append(f"| `{key}` | {_type(keys[key])} | {defaults} | {keys[key]['description']} |")
+    return "\n".join(lines) + "\n"
+
+
+def _default(value: Schema) -> str:
+    if "default" in value:
+        return f"`{json.dumps(value['default'])}`"
+    return "" if _type(value).startswith("section") else "derived"
+
+
+_TYPES = {"integer": "whole number", "number": "number", "boolean": "true, false", "string": "text", "null": "null"}
+
+
+def _type(value: Schema) -> str:
+    """A JSON Schema type in words."""
+    if "const" in value or "enum" in value:
+        return ", ".join(f"`{word}`" for word in value.get("enum", [value.get("const")]))
+    if "anyOf" in value or "oneOf" in value:
+        members = value.get("anyOf") or value.get("oneOf") or []
+        return " or ".join(dict.fromkeys(_type(member) for member in members))
+    if "$ref" in value:
+        return "section"
+    if value["type"] == "array":
+        return f"list of {_type(value['items'])}" if "items" in value else "[number, number]"
+    if value["type"] == "object":
+        return f"{_type(value['additionalProperties'])} by name"
+    return _TYPES[value["type"]] + _limits(value)
+
+
+def _limits(value: Schema) -> str:
+    words = {"exclusiveMinimum": "> {}", "minimum": ">= {}", "maximum": "<= {}", "multipleOf": "multiple of {}"}
+    limits = [text.format(f"{value[key]:g}") for key, text in words.items() if key in value]
+    return f" {', '.join(limits)}" if limits else ""
+
+
+if __name__ == "__main__":
+    print(render(), end="")

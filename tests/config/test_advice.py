@@ -1,0 +1,72 @@
+"""Derived values are explained; what cannot be trained yet is refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from palus.config import load_run, notes, preset_names, unsupported
+
+
+def test_derived_values_come_with_their_reason(load) -> None:
+    run = load("""
+        behaviors:
+          SoccerTwos:
+            trainer_type: poca
+            hyperparameters: {learning_rate_schedule: constant, epsilon_schedule: linear, buffer_size: 5000}
+            max_steps: 900
+            keep_checkpoints: 4
+            even_checkpoints: true
+            threaded: true
+            self_play: {save_steps: 50000}
+        env_settings: {num_envs: 4}
+    """)
+    assert notes(run) == [
+        "SoccerTwos: beta_schedule constant follows learning_rate_schedule",
+        "SoccerTwos: buffer_size 5000 is not a multiple of batch_size 1024: 4 full minibatches and 904 rows over",
+        "SoccerTwos: checkpoint_interval 225 = max_steps 900 / keep_checkpoints 4 (even_checkpoints)",
+        "SoccerTwos: team_change 250000 = 5 x save_steps",
+        "SoccerTwos: threaded has no effect; palus uses all threads anyway",
+        "palus.env SoccerTwos: there is a behavior of that name and no env_settings.env_path",
+        "env_settings.num_envs has no effect on a built-in game; palus.num_matches has",
+    ]
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_can_be_trained(name: str) -> None:
+    assert unsupported(load_run(name)) == []
+
+
+def test_a_plain_constant_and_signal_strength_are_supported() -> None:
+    overrides = ["environment_parameters.ball_touch=0.2", "behaviors.SoccerTwos.reward_signals.extrinsic.strength=2"]
+    assert unsupported(load_run("debug", overrides)) == []
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("behaviors.SoccerTwos={trainer_type: sac}", "behaviors.SoccerTwos.trainer_type sac: not supported yet; "),
+        ("behaviors.SoccerTwos.network_settings.memory={}", "behaviors.SoccerTwos.network_settings.memory: "),
+        ("behaviors.SoccerTwos.network_settings.deterministic=true", "behaviors.SoccerTwos.network_settings.determ"),
+        ("behaviors.SoccerTwos.reward_signals={extrinsic: {}, rnd: {}}", "behaviors.SoccerTwos.reward_signals.rnd: "),
+        ("behaviors.SoccerTwos.behavioral_cloning.demo_path=x", "behaviors.SoccerTwos.behavioral_cloning: "),
+        ("behaviors.SoccerTwos.init_path=x.pt", "behaviors.SoccerTwos.init_path: "),
+        ("env_settings.env_path=Soccer.x86_64", "env_settings.env_path Soccer.x86_64: Unity executables cannot"),
+        (
+            "environment_parameters.a={sampler_type: uniform, sampler_parameters: {}}",
+            "environment_parameters.a: random",
+        ),
+        ("environment_parameters.a={curriculum: [{name: x, value: 1}]}", "environment_parameters.a: curricula"),
+        ("checkpoint_settings.initialize_from=other", "checkpoint_settings.initialize_from: "),
+        ("checkpoint_settings.inference=true", "checkpoint_settings.inference: "),
+        ("torch_settings.device=cuda", "torch_settings.device cuda: palus trains on the CPU"),
+    ],
+)
+def test_what_cannot_be_trained_yet_is_refused_by_name(override: str, message: str) -> None:
+    sentences = unsupported(load_run("debug", [override]))
+    assert len(sentences) == 1 and sentences[0].startswith(message)
+
+
+def test_a_behavior_without_a_game_is_refused(load) -> None:
+    run = load("behaviors: {Walker: {}}")
+    assert unsupported(run) == ["palus.env: no game; set palus.env to a built-in game, for example SoccerTwos"]
+    assert load("{behaviors: {Walker: {}}, palus: {env: SoccerTwos}}").env_id == "SoccerTwos"
