@@ -47,7 +47,7 @@ CONTACT_COLUMNS = 10
 
 
 @njit(nogil=True, error_model="numpy")
-def disc_rectangle(x, z, k):  # type: ignore[no-untyped-def]
+def disc_rectangle(x, z, k):
     """Distance of a point to rectangle k (negative inside) and the unit normal towards the point, world frame."""
     cos, sin = RECTANGLES[k, 4], RECTANGLES[k, 5]
     rx, rz = x - RECTANGLES[k, 0], z - RECTANGLES[k, 1]
@@ -66,14 +66,14 @@ def disc_rectangle(x, z, k):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, error_model="numpy")
-def away_from_walls(x, z):  # type: ignore[no-untyped-def]
+def away_from_walls(x, z):
     """No rectangle is within reach of a disc centred here (see `FREE_X`)."""
     ax, az = abs(x), abs(z)
     return ax < FREE_X and az < FREE_Z and CORNER_NX * ax + CORNER_NZ * az < FREE_CORNER
 
 
 @njit(nogil=True, error_model="numpy")
-def _add(rows, bodies, count, velocity, spin, a, b, nx, nz, arm_a, arm_b, gap, restitution):  # type: ignore[no-untyped-def]
+def _add(rows, bodies, count, velocity, spin, a, b, nx, nz, arm_a, arm_b, gap, restitution):
     """Append one contact; returns the new count."""
     vx, vz = velocity[a, 0], velocity[a, 1]
     inverse_normal = INVERSE_MASS[a]
@@ -99,7 +99,7 @@ def _add(rows, bodies, count, velocity, spin, a, b, nx, nz, arm_a, arm_b, gap, r
 
 
 @njit(nogil=True, error_model="numpy")
-def find_contacts(position, velocity, spin, kick_on_ball, touch, rows, bodies):  # type: ignore[no-untyped-def]
+def find_contacts(position, velocity, spin, kick_on_ball, touch, rows, bodies):
     """Fill `rows` and `bodies` with this step's contacts, and `touch[a]` (agent a and the ball); returns their number.
 
     kick_on_ball: pair contact points lie on the ball's surface, else on the agent's.
@@ -139,7 +139,7 @@ def find_contacts(position, velocity, spin, kick_on_ball, touch, rows, bodies): 
 
 
 @njit(nogil=True, error_model="numpy")
-def sweep(rows, bodies, count, velocity, spin, target):  # type: ignore[no-untyped-def]
+def sweep(rows, bodies, count, velocity, spin, target):
     """One pass of sequential impulses over all contacts; `target` is the column of the wanted normal velocity.
 
     velocity: [5, 2] and spin: [5] are changed in place. Tangent = the normal turned by +90 degrees in (x, z).

@@ -1,7 +1,8 @@
-"""`SoccerTwos`: N matches of the 2v2 game behind the `MultiAgentEnv` protocol. Rules and physics live in the kernels."""
+"""`SoccerTwos`: N matches of the 2v2 game behind the `MultiAgentEnv` protocol. The game itself lives in the kernels."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
@@ -83,7 +84,7 @@ class SoccerTwos:
         self.trace_length: I32 = outcome.trace_length
         self.kick: NDArray[np.int8] = outcome.kick
         bounds = np.linspace(0, num_matches, min(threads, num_matches) + 1).astype(int).tolist()
-        self._ranges = list(zip(bounds[:-1], bounds[1:], strict=True))
+        self._ranges = list(itertools.pairwise(bounds))
         self._pool = ThreadPoolExecutor(len(self._ranges) - 1) if len(self._ranges) > 1 else None
 
     def reset(self, seeds: I64) -> None:
@@ -105,7 +106,7 @@ class SoccerTwos:
         observe_range(self._outcome.final_object, self._outcome.final_fraction, ended, out, 0, self.num_matches)
 
     def step(self, actions: Sequence[I32]) -> Step:
-        """Play one decision; actions: one array [N, 4, 3] of branch indices 0-2. The result lives until the next step."""
+        """Play one decision; actions: one array [N, 4, 3] of branch indices. The result lives until the next step."""
         played = np.ascontiguousarray(actions[0], np.int32)
         if played.shape != (self.num_matches, AGENTS, 3):
             raise EnvError(

@@ -43,7 +43,7 @@ PURPLE_GOAL_SCORER = 0
 
 
 @njit(nogil=True)
-def mix(value):  # type: ignore[no-untyped-def]
+def mix(value):
     """The output function of splitmix64 (Steele, Lea, Flood 2014)."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -51,14 +51,14 @@ def mix(value):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def uniform(random):  # type: ignore[no-untyped-def]
+def uniform(random):
     """Next float32 in [0, 1) of the stream held by random[0]."""
     random[0] += np.uint64(0x9E3779B97F4A7C15)
     return np.float32(mix(random[0]) >> np.uint64(40)) * TO_UNIT
 
 
 @njit(nogil=True)
-def start_match(state, n):  # type: ignore[no-untyped-def]
+def start_match(state, n):
     """Place agents and ball of match n at random; everything rests."""
     random = state.random[n : n + 1]
     for a in range(AGENTS):
@@ -76,7 +76,7 @@ def start_match(state, n):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def take_frame(state, n, lanes):  # type: ignore[no-untyped-def]
+def take_frame(state, n, lanes):
     """Append a frame to the rays of the four agents of match n and forget the oldest."""
     for a in range(AGENTS):
         objects, fractions = state.ray_object[n, a], state.ray_fraction[n, a]
@@ -88,14 +88,14 @@ def take_frame(state, n, lanes):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def first_frame(state, n, lanes):  # type: ignore[no-untyped-def]
+def first_frame(state, n, lanes):
     """Forget all frames of match n, then take one."""
     state.ray_object[n] = -1
     take_frame(state, n, lanes)
 
 
 @njit(nogil=True)
-def scored(x, z):  # type: ignore[no-untyped-def]
+def scored(x, z):
     """Team that scores with the ball centre at (x, z), -1 none: the ball touches the floor of a goal box."""
     out_x, out_z = max(GOAL_FLOOR_X - abs(x), ZERO), max(abs(z) - GOAL_FLOOR_Z, ZERO)
     if out_x * out_x + out_z * out_z >= GOAL_REACH * GOAL_REACH:
@@ -104,7 +104,7 @@ def scored(x, z):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def record_step(state, outcome, n, i, kicker):  # type: ignore[no-untyped-def]
+def record_step(state, outcome, n, i, kicker):
     """Write the trace of fixed step i of this decision."""
     row = outcome.trace[n, i]
     for a in range(AGENTS):
@@ -115,7 +115,7 @@ def record_step(state, outcome, n, i, kicker):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def end_match(state, outcome, n, winner, max_steps, lanes):  # type: ignore[no-untyped-def]
+def end_match(state, outcome, n, winner, max_steps, lanes):
     """Rewards and flags of a match that ended, its final rays, and the start of the next match in its slot."""
     outcome.match_over[n] = True
     outcome.winner[n] = winner
@@ -132,7 +132,7 @@ def end_match(state, outcome, n, winner, max_steps, lanes):  # type: ignore[no-u
 
 
 @njit(nogil=True)
-def play_decision(state, outcome, n, actions, touch_reward, kick_on_ball, max_steps, record, scratch, after):  # type: ignore[no-untyped-def]
+def play_decision(state, outcome, n, actions, touch_reward, kick_on_ball, max_steps, record, scratch, after):
     """Up to five fixed steps of match n. Returns the scoring team, -1 for none, -2 when the time is up."""
     length = 0
     result = -1
@@ -169,7 +169,7 @@ def play_decision(state, outcome, n, actions, touch_reward, kick_on_ball, max_st
 
 
 @njit(nogil=True, cache=True)
-def reset_range(state, seeds, first, last):  # type: ignore[no-untyped-def]
+def reset_range(state, seeds, first, last):
     """Start new matches in slots first..last-1; seeds: [N] int64."""
     lanes = np.empty(SCRATCH, np.float32)
     for n in range(first, last):
@@ -179,7 +179,7 @@ def reset_range(state, seeds, first, last):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def step_range(state, outcome, actions, touch_reward, kick_on_ball, max_steps, record, first, last):  # type: ignore[no-untyped-def]
+def step_range(state, outcome, actions, touch_reward, kick_on_ball, max_steps, record, first, last):
     """Play one decision of matches first..last-1 and take the next frames. actions: [N, 4, 3] int32."""
     lanes = np.empty(SCRATCH, np.float32)
     after = np.empty((BODIES, 2), np.float32)
@@ -203,13 +203,13 @@ def step_range(state, outcome, actions, touch_reward, kick_on_ball, max_steps, r
 
 
 @njit(nogil=True, cache=True)
-def refresh_frames(state, n):  # type: ignore[no-untyped-def]
+def refresh_frames(state, n):
     """Take the first frame of match n anew, after its bodies were placed by hand."""
     first_frame(state, n, np.empty(SCRATCH, np.float32))
 
 
 @njit(nogil=True, cache=True)
-def observe_range(objects, fractions, rows, out, first, last):  # type: ignore[no-untyped-def]
+def observe_range(objects, fractions, rows, out, first, last):
     """Write the stacked observation of agent (n, p) to out[rows[n, p]]; -1 skips."""
     for n in range(first, last):
         for a in range(AGENTS):

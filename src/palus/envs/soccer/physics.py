@@ -55,7 +55,7 @@ NEVER = np.float32(2)
 
 
 @njit(nogil=True)
-def new_scratch():  # type: ignore[no-untyped-def]
+def new_scratch():
     """Working memory of `fixed_step`, reused over steps: contacts, moving velocities, spins, touches."""
     return (
         np.empty((MAX_CONTACTS, CONTACT_COLUMNS), np.float32),
@@ -67,7 +67,7 @@ def new_scratch():  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, error_model="numpy")
-def drive(velocity, yaw, actions):  # type: ignore[no-untyped-def]
+def drive(velocity, yaw, actions):
     """Apply one fixed step of actions [4, 3] to velocities (drag included) and yaws.
 
     The heading before this step's turn drives; a lateral action replaces the forward one.
@@ -95,7 +95,7 @@ def drive(velocity, yaw, actions):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, error_model="numpy")
-def sweep_time(x, z, dx, dz, radius, k):  # type: ignore[no-untyped-def]
+def sweep_time(x, z, dx, dz, radius, k):
     """Share of the displacement (dx, dz) after which a disc meets rectangle k from outside, > 1 when it does not.
 
     Also the unit normal there.
@@ -141,7 +141,7 @@ def sweep_time(x, z, dx, dz, radius, k):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, error_model="numpy")
-def stop_at_wall(body, position, velocity, x, z):  # type: ignore[no-untyped-def]
+def stop_at_wall(body, position, velocity, x, z):
     """Where a body that moves to (x, z) really ends: at the first wall that its fast path meets.
 
     Only displacements that could jump a wall are tested (thresholds of the engine); the rest of such a step is lost
@@ -173,7 +173,7 @@ def stop_at_wall(body, position, velocity, x, z):  # type: ignore[no-untyped-def
 
 
 @njit(nogil=True, error_model="numpy")
-def kick_push(before, after, agent, kick_on_ball, push):  # type: ignore[no-untyped-def]
+def kick_push(before, after, agent, kick_on_ball, push):
     """Add the kick of an agent to `push`: from its centre after the step to the contact point found before it."""
     dx, dz = before[BALL, 0] - before[agent, 0], before[BALL, 1] - before[agent, 1]
     distance = math.sqrt(dx * dx + dz * dz)
@@ -190,7 +190,7 @@ def kick_push(before, after, agent, kick_on_ball, push):  # type: ignore[no-unty
 
 
 @njit(nogil=True, error_model="numpy")
-def fixed_step(position, velocity, spin, yaw, push, touching, actions, kick_on_ball, scratch, after):  # type: ignore[no-untyped-def]
+def fixed_step(position, velocity, spin, yaw, push, touching, actions, kick_on_ball, scratch, after):
     """Advance one match by one fixed step, in place. Returns (bit set of agents that began to touch the ball, kicker).
 
     position, velocity: [5, 2].  spin: scalar view [1].  yaw: [4].  push: [2].  touching: [4].  actions: [4, 3].

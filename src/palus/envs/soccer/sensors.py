@@ -36,7 +36,7 @@ LANES = 16
 # Angles from the agent's right, counter-clockwise: straight ahead first, then alternating right and left; the reverse
 # sensor is the same idea, turned by 180 degrees.
 RAY_ANGLES_DEG = (90, 78, 102, 66, 114, 54, 126, 42, 138, 30, 150, 270, 225, 315)
-_PADDED = np.radians(np.array(RAY_ANGLES_DEG + (90, 90), np.float64))
+_PADDED = np.radians(np.array((*RAY_ANGLES_DEG, 90, 90), np.float64))
 RAY_RIGHT = np.cos(_PADDED).astype(np.float32)
 RAY_FORWARD = np.sin(_PADDED).astype(np.float32)
 
@@ -65,13 +65,13 @@ DEG = np.float32(math.pi / 180)
 
 
 @njit(nogil=True, error_model="numpy")
-def _inverse(d):  # type: ignore[no-untyped-def]
+def _inverse(d):
     """1/d, huge instead of infinite for d = 0: infinity times zero would be NaN."""
     return ONE / (d if abs(d) > TINY else TINY)
 
 
 @njit(nogil=True, error_model="numpy")
-def _aim(lanes, yaw):  # type: ignore[no-untyped-def]
+def _aim(lanes, yaw):
     """Ray directions of an agent in the three frames, and no hit yet."""
     sin, cos = math.sin(yaw * DEG), math.cos(yaw * DEG)
     for i in range(LANES):
@@ -89,7 +89,7 @@ def _aim(lanes, yaw):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, error_model="numpy")
-def _cast_disc(lanes, cx, cz, radius, slot):  # type: ignore[no-untyped-def]
+def _cast_disc(lanes, cx, cz, radius, slot):
     """Meet a disc whose centre is (cx, cz) from the ray start."""
     square = radius * radius
     if cx * cx + cz * cz <= square:
@@ -105,7 +105,7 @@ def _cast_disc(lanes, cx, cz, radius, slot):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, error_model="numpy")
-def _cast_box(lanes, frame, ox, oz, half_x, half_z, slot):  # type: ignore[no-untyped-def]
+def _cast_box(lanes, frame, ox, oz, half_x, half_z, slot):
     """Meet a box grown by the cast radius, corners rounded; (ox, oz) is the ray start in the box's frame.
 
     A ray that enters the sharp grown box within a corner square hits the rounded box only in that corner's disc.
@@ -135,7 +135,7 @@ def _cast_box(lanes, frame, ox, oz, half_x, half_z, slot):  # type: ignore[no-un
 
 
 @njit(nogil=True, error_model="numpy")
-def cast_rays(position, yaw, agent, lanes, objects, fractions):  # type: ignore[no-untyped-def]
+def cast_rays(position, yaw, agent, lanes, objects, fractions):
     """Take one frame of an agent: the slot hit by each of its 14 rays and the distance as a share of 20 m.
 
     position: [5, 2].  yaw: degrees.  lanes: [SCRATCH] float32.  objects: [14] int8 out.  fractions: [14] out.
@@ -168,7 +168,7 @@ def cast_rays(position, yaw, agent, lanes, objects, fractions):  # type: ignore[
 
 
 @njit(nogil=True, error_model="numpy")
-def write_observation(objects, fractions, out):  # type: ignore[no-untyped-def]
+def write_observation(objects, fractions, out):
     """Unfold three frames of rays [3, 14] into `out` [336]: obs_0 (264), then obs_1 (72), oldest frame first."""
     out[:] = ZERO
     for frame in range(FRAMES):

@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
     """What the latest decision brought, in the terms of `palus.types.Step`, plus rays at the end and the trace.
 
     winner: [N] team that scored, -1 none.   final_object, final_fraction: like the rays of `State`, before the reset.
-    trace: [N, 5, 14] after each fixed step (x, z, yaw) of four agents, (x, z) of the ball; [0, 5, 14] when not recording.
+    trace: [N, 5, 14] after each fixed step (x, z, yaw) of four agents, (x, z) of the ball; N = 0 if not recording.
     trace_length: [N] fixed steps played.   kick: [N, 5] agent that kicked in that fixed step, -1 none.
     """
 

@@ -1,0 +1,240 @@
+"""`check_env`: does an environment keep the contract of `palus.envs.protocol`? Run it on your own games.
+
+It plays random matches and compares bits; it judges the contract, not whether a game is interesting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from palus.envs.protocol import MultiAgentEnv
+from palus.errors import EnvError
+from palus.types import F32, I32, I64, AnyArray, Bool, EnvSpec, Step
+
+Order = np.typing.NDArray[np.intp]
+STEP_DTYPES = {
+    "reward": np.float32,
+    "group_reward": np.float32,
+    "terminated": np.bool_,
+    "truncated": np.bool_,
+    "match_over": np.bool_,
+}
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One decision of a played record: what was seen before it, and what it brought. Lists are per behavior."""
+
+    active: Bool
+    observations: list[F32]
+    step: Step
+    finals: list[F32]
+
+
+def check_env(
+    env: MultiAgentEnv, *, make: Callable[[int], MultiAgentEnv] | None = None, decisions: int = 40, seed: int = 7
+) -> None:
+    """Raise EnvError, naming the fault, unless `env` keeps the contract. Leaves `env` in the middle of some match.
+
+    make: builds the same game with another number of matches; then independence of that number is tested too.
+    decisions: random decisions per record played; let it cover a few matches.   seed: of matches and actions.
+    """
+    _check_spec(env)
+    n = env.num_matches
+    seeds = np.arange(n, dtype=np.int64) * 1_000_003 + seed
+    env.reset(seeds)
+    first = _play(env, seeds, decisions)
+    _check_lengths(env.spec, first)
+
+    env.reset(seeds)
+    played = _play(env, seeds, decisions, idle=1)
+    _compare(env.spec, first, played, np.arange(n), "the same seeds and actions (inactive agents' actions aside)")
+    if n > 1:
+        order = np.roll(np.arange(n), 1)
+        env.reset(seeds[order])
+        played = _play(env, seeds[order], decisions)
+        _compare(env.spec, first, played, order, "the same seeds in other slots (a slot must depend on its own seed)")
+    if make is not None:
+        single = make(1)
+        single.reset(seeds[:1])
+        played = _play(single, seeds[:1], decisions)
+        _compare(env.spec, first, played, np.zeros(1, np.intp), "the same match with num_matches 1")
+    _check_state(env, seeds, decisions)
+
+
+def _fail(env_id: str, message: str) -> EnvError:
+    return EnvError(f"{env_id}: {message}")
+
+
+def _check_spec(env: MultiAgentEnv) -> None:
+    spec = env.spec
+    names = [b.name for b in spec.behaviors]
+    if env.num_matches < 1:
+        raise _fail(spec.env_id, f"num_matches is {env.num_matches}; expected at least 1")
+    if len(set(names)) != len(names) or not names:
+        raise _fail(spec.env_id, f"behaviors are named {names}; expected distinct names, at least one")
+    if spec.max_decisions < 0:
+        raise _fail(spec.env_id, f"max_decisions is {spec.max_decisions}; expected 0 (no limit) or more")
+    for b in spec.behaviors:
+        if not b.observation_sizes or min(b.observation_sizes) < 1:
+            raise _fail(spec.env_id, f"behavior {b.name}: observation_sizes {b.observation_sizes} must be positive")
+        if not b.branches or min(b.branches) < 1:
+            raise _fail(spec.env_id, f"behavior {b.name}: branches {b.branches} must be positive")
+        if not spec.agents_of(b.name):
+            raise _fail(spec.env_id, f"behavior {b.name} drives no agent; remove it or give an agent that behavior")
+    teams: dict[int, int] = {}
+    for agent in spec.agents:
+        if agent.behavior not in names:
+            raise _fail(spec.env_id, f"agent {agent.name} has behavior {agent.behavior!r}; expected one of {names}")
+        if teams.setdefault(agent.group, agent.team) != agent.team:
+            raise _fail(spec.env_id, f"group {agent.group} spans several teams; give each team its own group number")
+
+
+def _random_actions(env: MultiAgentEnv, seeds: I64, t: int, idle: int) -> list[I32]:
+    """Actions that depend on slot seed and time only; inactive agents get `idle`, which must not matter."""
+    actions = []
+    for b in env.spec.behaviors:
+        agents = env.spec.agents_of(b.name)
+        shape = (len(agents), len(b.branches))
+        rows = [np.random.default_rng((int(s), t)).integers(0, b.branches, shape) for s in seeds]
+        active = env.active[:, agents, None]
+        actions.append(np.where(active, np.array(rows, np.int32), np.int32(idle)).astype(np.int32))
+    return actions
+
+
+def _observe(env: MultiAgentEnv, call: Callable[[str, I32, F32], None], wanted: Bool, what: str) -> list[F32]:
+    """Observations [N, P_b, D] per behavior, zeros where none; tests that exactly the wanted rows are written."""
+    result = []
+    n = env.num_matches
+    for b in env.spec.behaviors:
+        agents = env.spec.agents_of(b.name)
+        mask = wanted[:, agents]
+        # Even rows are asked for, in reverse order; odd rows and the unwanted agents' must stay as they are.
+        rows = (2 * np.arange(mask.size, dtype=np.int32)[::-1]).reshape(mask.shape)
+        out = np.full((2 * mask.size, b.observation_size), np.inf, np.float32)
+        call(b.name, np.where(mask, rows, np.int32(-1)).astype(np.int32), out)
+        touched = ~np.isinf(out).all(axis=1)
+        expected = np.zeros(2 * mask.size, np.bool_)
+        expected[rows[mask]] = True
+        if (touched & ~expected).any():
+            raise _fail(env.spec.env_id, f"{what}({b.name!r}) wrote rows it was not given; write out[rows[n, p]] only")
+        missing = np.argwhere(mask & ~np.isfinite(out[rows]).all(axis=2))
+        if len(missing):
+            where = f"match {missing[0][0]}, agent {env.spec.agents[agents[missing[0][1]]].name}"
+            raise _fail(env.spec.env_id, f"{what}({b.name!r}) left or wrote non-finite numbers for {where}")
+        result.append(np.where(mask[:, :, None], out[rows], np.float32(0)).reshape(n, len(agents), -1))
+    return result
+
+
+def _play_decision(env: MultiAgentEnv, seeds: I64, t: int, idle: int = 0) -> Moment:
+    """Observe twice, act, observe the ends; raises on every broken rule that one decision can show."""
+    spec, shape = env.spec, (env.num_matches, len(env.spec.agents))
+    if env.active.shape != shape or env.active.dtype != np.bool_:
+        raise _fail(spec.env_id, f"active is {env.active.dtype} {env.active.shape}; expected bool {shape}")
+    active = env.active.copy()
+    if not active.any(axis=1).all():
+        raise _fail(spec.env_id, f"match {int(np.argmin(active.any(axis=1)))} goes on without an active agent")
+    observations = _observe(env, env.observe, active, "observe")
+    _check_half(env, active, observations, t)
+    live = env.step(_random_actions(env, seeds, t, idle))
+    step = Step(**{f.name: getattr(live, f.name).copy() for f in fields(Step)})
+    _check_step(spec, step, active, env.active)
+    ended = step.terminated | step.truncated
+    return Moment(active, observations, step, _observe_finals(env, ended))
+
+
+def _check_half(env: MultiAgentEnv, active: Bool, observations: list[F32], t: int) -> None:
+    """Observing every second agent again gives the same numbers and leaves the others' rows alone."""
+    n, p = active.shape
+    half = active & ((np.arange(n)[:, None] + np.arange(p) + t) % 2 == 0)
+    again = _observe(env, env.observe, half, "observe")
+    for b, before, after in zip(env.spec.behaviors, observations, again, strict=True):
+        mask = half[:, env.spec.agents_of(b.name)]
+        if not np.array_equal(before[mask], after[mask]):
+            raise _fail(
+                env.spec.env_id, f"observe({b.name!r}) changed its numbers when called again; it must only read"
+            )
+
+
+def _observe_finals(env: MultiAgentEnv, ended: Bool) -> list[F32]:
+    """Final observations of agents that ended; the environment is given every row and must write only theirs."""
+    for b in env.spec.behaviors:
+        mask = ended[:, env.spec.agents_of(b.name)]
+        rows = np.arange(mask.size, dtype=np.int32).reshape(mask.shape)
+        out = np.full((mask.size, b.observation_size), np.inf, np.float32)
+        env.observe_final(b.name, rows, out)
+        if (~np.isinf(out).all(axis=1) & ~mask.ravel()).any():
+            raise _fail(env.spec.env_id, f"observe_final({b.name!r}) wrote rows of agents that did not end")
+    return _observe(env, env.observe_final, ended, "observe_final")
+
+
+def _check_step(spec: EnvSpec, step: Step, active: Bool, active_after: Bool) -> None:
+    n, p = active.shape
+    for name, dtype in STEP_DTYPES.items():
+        array, shape = getattr(step, name), (n,) if name == "match_over" else (n, p)
+        if array.shape != shape or array.dtype != dtype:
+            raise _fail(spec.env_id, f"step.{name} is {array.dtype} {array.shape}; expected {np.dtype(dtype)} {shape}")
+    if not (np.isfinite(step.reward).all() and np.isfinite(step.group_reward).all()):
+        raise _fail(spec.env_id, "step brought a reward that is NaN or infinite")
+    ended = step.terminated | step.truncated
+    for fault, message in (
+        (step.terminated & step.truncated, "is terminated and truncated at once; an end is one or the other"),
+        (ended & ~active, "ended without being active"),
+        (~active & (step.reward != 0), "got a reward without being active"),
+        (~active & (step.group_reward != 0), "got a group reward without being active"),
+        (step.match_over[:, None] & active & ~ended, "neither terminated nor truncated although its match is over"),
+        (~step.match_over[:, None] & ended & active_after, "ended but is still active in the same match"),
+        (~step.match_over[:, None] & active & ~ended & ~active_after, "became inactive without having ended"),
+    ):
+        if fault.any():
+            match, agent = np.argwhere(fault)[0]
+            raise _fail(spec.env_id, f"match {match}: agent {spec.agents[agent].name} {message}")
+    for group in {a.group for a in spec.agents}:
+        members = [i for i, a in enumerate(spec.agents) if a.group == group]
+        share = np.where(active[:, members], step.group_reward[:, members], np.nan)
+        for match in np.flatnonzero(active[:, members].any(axis=1)):
+            if np.nanmax(share[match]) != np.nanmin(share[match]):
+                raise _fail(spec.env_id, f"match {match}: members of group {group} got different group rewards")
+
+
+def _check_lengths(spec: EnvSpec, record: list[Moment]) -> None:
+    """No match lasts longer than `max_decisions`."""
+    played = np.zeros(len(record[0].step.match_over), np.int64)
+    for moment in record:
+        played += 1
+        if spec.max_decisions and (played > spec.max_decisions).any():
+            raise _fail(spec.env_id, f"a match lasts longer than max_decisions = {spec.max_decisions}")
+        played[moment.step.match_over] = 0
+
+
+def _play(env: MultiAgentEnv, seeds: I64, decisions: int, idle: int = 0) -> list[Moment]:
+    return [_play_decision(env, seeds, t, idle) for t in range(decisions)]
+
+
+def _compare(spec: EnvSpec, first: list[Moment], second: list[Moment], order: Order, what: str) -> None:
+    """Raise unless slot i of `second` equals slot order[i] of `first` bit for bit."""
+    for t, (a, b) in enumerate(zip(first, second, strict=True)):
+        pairs: list[tuple[str, AnyArray, AnyArray]] = [("active", a.active, b.active)]
+        pairs += [("an observation", x, y) for x, y in zip(a.observations, b.observations, strict=True)]
+        pairs += [(f"step.{name}", getattr(a.step, name), getattr(b.step, name)) for name in STEP_DTYPES]
+        pairs += [("a final observation", x, y) for x, y in zip(a.finals, b.finals, strict=True)]
+        for name, x, y in pairs:
+            if not np.array_equal(x[order], y):
+                raise _fail(spec.env_id, f"{name} of decision {t} differs between runs with {what}")
+
+
+def _check_state(env: MultiAgentEnv, seeds: I64, decisions: int) -> None:
+    """Continuing from a restored state equals having continued; two moments, so that one lies within a match."""
+    half = max(decisions // 2, 1)
+    for moment in (half, half + 1):
+        env.reset(seeds)
+        _play(env, seeds, moment)
+        state = env.get_state()
+        expected = _play(env, seeds + 1, half)
+        env.reset(seeds + 2)
+        env.set_state(state)
+        played = _play(env, seeds + 1, half)
+        _compare(env.spec, expected, played, np.arange(env.num_matches), "get_state, then set_state")

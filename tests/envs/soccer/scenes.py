@@ -1,0 +1,52 @@
+"""Hand-made scenes for the SoccerTwos tests: one match, bodies parked where they do not disturb."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from palus.envs.soccer.env import SoccerTwos
+
+FAR = [(-12.0, 6.0, 90.0), (-12.0, -6.0, 90.0), (-9.0, 6.0, 90.0), (-9.0, -6.0, 90.0)]
+FAR_BALL = (12.0, 0.0)
+S1 = [(0, 0, 90), (8, -3, -90), (-5, 5, 90), (-8, -6, -90)]
+S1_BALL = (5, 0)
+
+
+def scene(agents: dict[int, tuple[float, float, float]] | None = None, ball=FAR_BALL, **options: Any) -> SoccerTwos:
+    """One recorded match; `agents` places some agents, the others are parked. options: see `SoccerTwos.set_scene`.
+
+    `agent_vel` is a dict as well.
+    """
+    env = SoccerTwos(1, record=True, kick_point=options.pop("kick_point", "ball"))
+    env.reset(np.array([1]))
+    placed = [(agents or {}).get(a, FAR[a]) for a in range(4)]
+    moving = options.pop("agent_vel", {})
+    env.set_scene(0, placed, ball, agent_vel=[moving.get(a, (0.0, 0.0)) for a in range(4)], **options)
+    return env
+
+
+def act(env: SoccerTwos, **actions: tuple[int, int, int]):
+    """One decision of match 0; act(env, a0=(1, 0, 0)) presses forward on agent 0, the others stand still."""
+    chosen = np.zeros((1, 4, 3), np.int32)
+    for name, action in actions.items():
+        chosen[0, int(name[1:])] = action
+    return env.step([chosen])
+
+
+def observation(env: SoccerTwos, agent: int) -> np.ndarray:
+    """The 336 floats of one agent of match 0."""
+    rows = np.full((1, 4), -1, np.int32)
+    rows[0, agent] = 0
+    out = np.zeros((1, 336), np.float32)
+    env.observe("SoccerTwos", rows, out)
+    return out[0]
+
+
+def rays(env: SoccerTwos, agent: int) -> list[tuple[int, float]]:
+    """(slot, fraction) of the newest frame: 11 forward rays, then 3 reverse rays; slot 6 means nothing hit."""
+    seen = observation(env, agent)
+    frame = np.concatenate([seen[176:264], seen[312:336]]).reshape(14, 8)
+    assert (frame[:, :7].sum(axis=1) == 1).all()
+    return [(int(np.argmax(row[:7])), float(row[7])) for row in frame]
