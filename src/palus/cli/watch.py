@@ -1,0 +1,38 @@
+"""`palus watch`: show a replay in the browser, or write it as one HTML file."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from palus.arena.replay import read_replay_bytes
+from palus.web.page import page_html, write_html
+from palus.web.server import ADDRESS, make_server
+
+
+def watch(
+    replay: Annotated[Path, typer.Argument(help="Replay file (*.match) to show.")],
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write one self-contained HTML file here instead of serving it.")
+    ] = None,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
+    port: Annotated[int, typer.Option(help="Port to serve on; 0 takes a free one.", min=0, max=65535)] = 0,
+) -> None:
+    """Watch a recorded match: a page with the pitch, the score, every player's sensors and choices."""
+    data, contents = read_replay_bytes(replay)
+    if html is not None:
+        write_html(html, data, contents.title)
+        typer.echo(f"Wrote {html} ({html.stat().st_size / 1000:.0f} kB); open it in any browser.")
+        return
+    with make_server(page_html(data, contents.title), port) as server:
+        address = f"http://{ADDRESS}:{server.server_port}/"
+        typer.echo(f"{contents.title}\nWatch at {address} (Ctrl-C ends)")
+        if browser:
+            webbrowser.open(address)
+        try:
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            typer.echo("Ended.")

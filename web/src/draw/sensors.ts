@@ -1,0 +1,73 @@
+// An agent's rays over the pitch: a line per ray in the colour of what it hit, and the cast sphere where it came to rest.
+import { CAST_RADIUS_M, NOTHING_SLOT, RAY_LENGTH_M, type Ray } from "../game/rays";
+import type { Pose } from "../game/scene";
+import type { Camera } from "./camera";
+import { SLOT_COLOURS, withAlpha } from "./palette";
+
+export function drawRays(context: CanvasRenderingContext2D, camera: Camera, pose: Pose, rays: readonly Ray[]): void {
+  const thin = 1.6 / camera.scale;
+  drawFieldOfView(context, pose, rays);
+  for (const ray of rays) {
+    const colour = SLOT_COLOURS[ray.slot];
+    const length = ray.fraction * RAY_LENGTH_M;
+    const [x, z] = [pose.x + ray.x * length, pose.z + ray.z * length];
+    const missed = ray.slot === NOTHING_SLOT;
+    context.lineCap = "round";
+    context.beginPath();
+    context.moveTo(pose.x, pose.z);
+    context.lineTo(x, z);
+    context.lineWidth = 2.6 * thin;
+    context.strokeStyle = `rgba(2, 14, 10, ${missed ? 0.1 : 0.3})`;
+    context.stroke();
+    const fade = context.createLinearGradient(pose.x, pose.z, x, z);
+    fade.addColorStop(0, withAlpha(colour, 0.25));
+    fade.addColorStop(1, withAlpha(colour, missed ? 0.8 : 1));
+    context.lineWidth = thin;
+    context.strokeStyle = fade;
+    context.setLineDash(missed ? [6 * thin, 5 * thin] : []);
+    context.stroke();
+    context.setLineDash([]);
+    if (missed) continue;
+    context.beginPath();
+    context.arc(x, z, CAST_RADIUS_M, 0, 2 * Math.PI);
+    context.fillStyle = withAlpha(colour, 0.16);
+    context.fill();
+    context.lineWidth = thin * 0.8;
+    context.strokeStyle = withAlpha(colour, 0.7);
+    context.stroke();
+    context.beginPath();
+    context.arc(x, z, 0.13, 0, 2 * Math.PI);
+    context.fillStyle = colour;
+    context.fill();
+  }
+}
+
+/** The fan that the forward rays sweep, from the rightmost to the leftmost. */
+function drawFieldOfView(context: CanvasRenderingContext2D, pose: Pose, rays: readonly Ray[]): void {
+  const forward = rays.filter((ray) => ray.sensor === "forward");
+  // Alternating order, right first: even positions after 0 lie to the left, odd ones to the right.
+  const fromRight = [9, 7, 5, 3, 1, 0, 2, 4, 6, 8, 10].map((i) => forward[i]);
+  context.beginPath();
+  context.moveTo(pose.x, pose.z);
+  for (const ray of fromRight) {
+    const length = ray.fraction * RAY_LENGTH_M;
+    context.lineTo(pose.x + ray.x * length, pose.z + ray.z * length);
+  }
+  context.closePath();
+  const glow = context.createRadialGradient(pose.x, pose.z, 0.5, pose.x, pose.z, 15);
+  glow.addColorStop(0, "rgba(255, 255, 255, 0.2)");
+  glow.addColorStop(1, "rgba(255, 255, 255, 0.02)");
+  context.fillStyle = glow;
+  context.fill();
+}
+
+/** Marks the agent whose sensors are shown. */
+export function drawSelection(context: CanvasRenderingContext2D, camera: Camera, pose: Pose): void {
+  context.beginPath();
+  context.arc(pose.x, pose.z, 0.98, 0, 2 * Math.PI);
+  context.lineWidth = 2 / camera.scale;
+  context.strokeStyle = "rgba(255, 255, 255, 0.95)";
+  context.setLineDash([0.42, 0.35]);
+  context.stroke();
+  context.setLineDash([]);
+}
