@@ -232,8 +232,17 @@ def test_no_rule_judges_a_value_that_is_itself_a_fault(faults) -> None:
 
 
 def test_a_fault_of_the_default_settings_is_not_repeated_for_every_behavior(faults) -> None:
-    text = "{default_settings: {trainer_type: poca, max_step: 3}, behaviors: {A: {}, B: {}}}"
-    assert faults(text) == ["run.yaml, default_settings.max_step: unknown key; did you mean max_steps?"]
+    text = """
+        default_settings: {trainer_type: ppo, max_step: 3, hyperparameters: {epsilon: no}}
+        behaviors: {A: {}, B: {trainer_type: poca}}
+    """
+    assert faults(text) == [
+        "run.yaml, default_settings.hyperparameters.epsilon: expected a number, found false",
+        "run.yaml, default_settings.max_step: unknown key; did you mean max_steps?",
+    ]
+    assert faults(
+        "{default_settings: {trainer_type: ppo, hyperparameters: 5}, behaviors: {B: {trainer_type: poca}}}"
+    ) == ["run.yaml, default_settings.hyperparameters: expected a map of keys, found 5"]
 
 
 def test_overrides_that_hit_nothing_are_refused() -> None:

@@ -104,8 +104,11 @@ def name_trainer(at: KeyPath, behavior: Tree) -> tuple[Tree, list[Fault]]:
 
 
 def _known_keys(hyperparameters: object) -> Callable[[str], int]:
-    given = set(hyperparameters) if isinstance(hyperparameters, dict) else set()
-    return lambda trainer: len(given & set(HYPERPARAMETERS[trainer].model_fields))
+    return lambda trainer: len(_keys(hyperparameters) & set(HYPERPARAMETERS[trainer].model_fields))
+
+
+def _keys(value: object) -> set[str]:
+    return set(value) if isinstance(value, dict) else set()
 
 
 def under_defaults(behavior: Tree, defaults: Behavior | None, written: Tree) -> Tree:
@@ -119,10 +122,10 @@ def under_defaults(behavior: Tree, defaults: Behavior | None, written: Tree) -> 
         return behavior
     base = plain(defaults)
     trainer = behavior.get("trainer_type", defaults.trainer_type)
-    if trainer != defaults.trainer_type and trainer in HYPERPARAMETERS:
-        known = HYPERPARAMETERS[trainer].model_fields
-        chosen = written.get("hyperparameters") or {}
-        base["hyperparameters"] = {key: value for key, value in chosen.items() if key in known}
+    if trainer != defaults.trainer_type and trainer in TRAINERS:
+        shared = _keys(written.get("hyperparameters")) & set(HYPERPARAMETERS[trainer].model_fields)
+        values = base["hyperparameters"].items()
+        base["hyperparameters"] = {key: value for key, value in values if key in shared}
     return _merged(base, behavior)
 
 
