@@ -8,7 +8,7 @@ slots are independent, the players' rows too, and actions are drawn from counter
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,6 +39,7 @@ def play_pairs(
     *,
     mode: Mode = "stochastic",
     env_id: str = "SoccerTwos",
+    legs: Sequence[int] = (1, 2),
     num_parallel: int = MATCHES_SIDE_BY_SIDE,
     recorder: Recorder | None = None,
     progress: Callable[[int], None] | None = None,
@@ -46,14 +47,15 @@ def play_pairs(
     """Play `pairs` mirrored pairs; two results each, in order: A blue (leg 1), then A purple (leg 2).
 
     mode: "stochastic" draws from the players' probabilities, "greedy" takes the most probable choice.
+    legs: which games of every pair to play; (1,) for a player against itself, where the second repeats the first.
     num_parallel: matches stepped at the same time; speed and memory, never results.
     recorder: keeps what it takes to draw chosen matches. progress: called with the number of matches just finished.
     """
     seeds = sampling.pair_seeds(seed, pairs)
     results: list[MatchResult] = []
-    pairs_at_once = max(1, num_parallel // TEAMS)
-    for first in range(0, pairs, pairs_at_once):
-        wave = _Wave(a, b, seeds[first : first + pairs_at_once], TEAMS * first, mode, env_id, recorder, progress)
+    games = [(pair, leg) for pair in range(pairs) for leg in legs]
+    for first in range(0, len(games), num_parallel):
+        wave = _Wave(a, b, games[first : first + num_parallel], seeds, mode, env_id, recorder, progress)
         results += wave.play()
     return tuple(results)
 
@@ -79,23 +81,24 @@ class _Wave:
         self,
         a: Player,
         b: Player,
+        games: Sequence[tuple[int, int]],
         pair_seeds: I64,
-        first_index: int,
         mode: Mode,
         env_id: str,
         recorder: Recorder | None,
         progress: Callable[[int], None] | None,
     ) -> None:
         self.started, self.clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
-        matches = TEAMS * len(pair_seeds)
+        matches = len(games)
+        pair, leg = np.array(games).T
         self.players = (a, b)
         self.mode = mode
         self.env_id = env_id
         self.recorder = recorder
         self.progress = progress
-        self.first_index = first_index
-        self.seeds = np.repeat(pair_seeds, TEAMS)
-        self.leg = np.tile(np.array([0, 1]), len(pair_seeds))
+        self.number = TEAMS * pair + leg - 1
+        self.seeds = pair_seeds[pair]
+        self.leg = leg - 1
         self.match_of = np.arange(matches)
         self.playing = np.ones(matches, np.bool_)
         self.decision = 0
@@ -131,12 +134,12 @@ class _Wave:
             self._give_verdict(n, healthy[n])
         self.playing &= ~sick
         if self.recorder is not None:
-            self.recorder.decision(self.env, self.first_index + self.match_of, self.playing, actions, probabilities)
+            self.recorder.decision(self.env, self.number[self.match_of], self.playing, actions, probabilities)
         step = self.env.step([actions])
         running = self.match_of[self.playing]
         self.tally.ticks[running] += self.env.trace_length[self.playing]
         if self.recorder is not None:
-            self.recorder.steps(self.env, self.first_index + self.match_of, self.playing)
+            self.recorder.steps(self.env, self.number[self.match_of], self.playing)
         over = self.playing & step.match_over
         for n in np.flatnonzero(over).tolist():
             self._give_verdict(n, healthy[n])
@@ -229,7 +232,7 @@ class _Wave:
         )
         self.tally.results[match] = result
         if self.recorder is not None:
-            self.recorder.finish(self.first_index + match, result)
+            self.recorder.finish(int(self.number[match]), result)
 
     def _side(self, match: int, team: int) -> Side:
         player = self.players[team if self.leg[match] == 0 else 1 - team]

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto, checker, helper, numpy_helper
 
 from palus.errors import ModelError
@@ -76,7 +75,7 @@ def _parse(data: bytes, origin: str) -> ModelProto:
     try:
         model = onnx.load_model_from_string(data)
         checker.check_model(model)
-    except (DecodeError, checker.ValidationError) as error:
+    except Exception as error:  # besides onnx's own: protobuf's errors, from a package that onnx brings along
         reason = (str(error).strip() or "not an ONNX file").splitlines()[0]
         raise ModelError(f"{origin}: corrupt or not an ONNX model ({reason}); export or download it again") from error
     return model
