@@ -1,0 +1,89 @@
+"""The command line `palus`. Commands are thin: parse, call one library function, print. One module per command."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from typer.core import TyperGroup
+
+from palus import __version__
+from palus.cli.fidelity import fidelity
+from palus.cli.match import match
+from palus.cli.rank import rank
+from palus.cli.train import train
+from palus.cli.watch import watch
+from palus.errors import PalusError
+
+EPILOG = """
+From nothing to a watched match:
+
+  palus train soccertwos --run-id mine            train a team by self-play
+
+  palus match results/mine ball-chaser            let it play; a folder, an .onnx file or a house bot
+
+  palus match results/mine random --pairs 1 --replay goal.match     record, then watch:
+
+  palus watch goal.match
+
+  palus rank results/mine                         a leaderboard of everything in a folder
+
+`palus demo` does all of this in minutes. `palus COMMAND --help` has examples for each command.
+"""
+
+EXIT_USER_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+
+class _Group(TyperGroup):
+    """Turns our errors into one red line and an exit code; typer asks for a subclass here."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; exit 2 on a `PalusError`, 130 on Ctrl-C."""
+        console = Console(stderr=True)
+        try:
+            return super().invoke(ctx)
+        except PalusError as error:
+            console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+            sys.exit(EXIT_USER_ERROR)
+        except KeyboardInterrupt:
+            console.print("Interrupted.")
+            sys.exit(EXIT_INTERRUPTED)
+
+
+app = typer.Typer(
+    cls=_Group,
+    help="Train game agents by self-play on a laptop, export them, rank them, watch them.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"palus {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+for _command in (train, match, rank, watch, fidelity):
+    app.command(epilog=getattr(sys.modules[_command.__module__], "EPILOG", None))(_command)
+
+if find_spec("palus.cli.demo"):
+    from palus.cli.demo import demo
+
+    app.command(epilog=getattr(sys.modules[demo.__module__], "EPILOG", None))(demo)

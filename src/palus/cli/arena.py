@@ -1,0 +1,39 @@
+"""What the commands that play matches do with players and files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from palus import envs
+from palus.arena.players import Player, load_player
+from palus.arena.recorder import Recorder
+from palus.arena.replay import write_replay
+from palus.arena.result import MatchResult
+from palus.errors import StorageError
+from palus.types import EnvSpec
+
+
+def soccer_twos() -> EnvSpec:
+    """The game that all commands play."""
+    return envs.make("SoccerTwos", 1).spec
+
+
+def load(*specs: str) -> list[Player]:
+    """The players that these words mean. Raises ModelError."""
+    spec = soccer_twos()
+    return [load_player(word, spec) for word in specs]
+
+
+def append_log(path: Path, results: Sequence[MatchResult]) -> None:
+    """Add one line per match to a match log. Raises StorageError."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(f"{result.to_json()}\n" for result in results)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written ({error.strerror}); choose another place for --log") from error
+
+
+def save_replay(path: Path, recorder: Recorder, title: str) -> None:
+    """Write the recorded matches in the order in which they were numbered. Raises StorageError."""
+    write_replay(path, [recorder.recordings[number] for number in sorted(recorder.recordings)], title=title)

@@ -1,0 +1,76 @@
+"""`palus match`: two players, mirrored pairs, the score with its interval."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.markup import escape
+
+from palus.cli.output import matches_progress, nats, percent, percent_range, print_json, stdout
+
+EPILOG = """
+Players: an .onnx file from ML-Agents or palus, a bundle folder (a run's folder is one), a league snapshot (.npz), or
+random, ball-chaser, goalie-striker.
+
+Examples:
+
+  palus match results/mine random                       200 pairs: each kick-off is played twice, sides swapped
+
+  palus match results/mine stranger.onnx --pairs 500    narrower interval
+
+  palus match results/mine goalie-striker --pairs 5 --replay best.match     then: palus watch best.match
+
+  palus match a.onnx b.onnx --json                      score, interval, wins, draws, losses and more
+"""
+
+
+def match(
+    a: Annotated[str, typer.Argument(help="Player A: file, folder or house bot.", metavar="A")],
+    b: Annotated[str, typer.Argument(help="Player B.", metavar="B")],
+    pairs: Annotated[int, typer.Option(min=1, help="Mirrored pairs; two matches each.")] = 200,
+    seed: Annotated[int, typer.Option(help="The same seed and players give the same matches.")] = 0,
+    mode: Annotated[
+        Literal["stochastic", "greedy"],
+        typer.Option(help="Draw actions from the policies' probabilities, or take the most probable."),
+    ] = "stochastic",
+    replay: Annotated[Path | None, typer.Option(help="Write a replay of the first matches here.")] = None,
+    replay_matches: Annotated[int, typer.Option(min=1, help="How many matches the replay holds.")] = 10,
+    log: Annotated[Path | None, typer.Option(help="Append one JSON line per match to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Play two teams against each other and say who is better, and how sure that is."""
+    from palus.arena.match import play_pairs
+    from palus.arena.recorder import Recorder
+    from palus.arena.result import summarize
+    from palus.cli.arena import append_log, load, save_replay
+
+    first, second = load(a, b)
+    recorder = None if replay is None else Recorder(range(min(replay_matches, 2 * pairs)))
+    with matches_progress(f"{first.name} - {second.name}", 2 * pairs) as tick:
+        results = play_pairs(first, second, pairs, seed, mode=mode, recorder=recorder, progress=tick)
+    summary = summarize(results)
+    if log is not None:
+        append_log(log, results)
+    if replay is not None and recorder is not None:
+        save_replay(replay, recorder, f"{first.name} - {second.name}")
+    if as_json:
+        print_json({"a": first.name, "b": second.name, "seed": seed, "mode": mode, **asdict(summary)})
+        return
+    low, high = summary.interval
+    verdict = "A is better" if low > 0.5 else "B is better" if high < 0.5 else "too close to call"
+    stdout.print(
+        f"[bold]{escape(first.name)}[/] - [bold]{escape(second.name)}[/]   "
+        f"[bold]{percent(summary.score)}[/] of the points ({percent_range(summary.interval)}, 95 %): {verdict}",
+        soft_wrap=True,
+    )
+    stdout.print(
+        f"{summary.wins} won, {summary.draws} drawn, {summary.losses} lost in {summary.pairs} mirrored pairs; "
+        f"{summary.mean_steps * 0.02:.1f} s per match; policy entropy {nats(summary.entropy_a)} and "
+        f"{nats(summary.entropy_b)} nats",
+        soft_wrap=True,
+    )
+    if replay is not None:
+        stdout.print(f"Replay: palus watch {escape(str(replay))}", soft_wrap=True)

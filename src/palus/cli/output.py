@@ -1,0 +1,67 @@
+"""What the commands share: numbers as people and programs want to read them, and a progress bar."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+stdout = Console(highlight=False)
+
+
+class Tick(Protocol):
+    """Call it with the number of matches just finished, and with a title when it changes."""
+
+    def __call__(self, finished: int, title: str | None = None) -> None:
+        """Advance the bar."""
+
+
+@contextmanager
+def matches_progress(title: str, total: int) -> Iterator[Tick]:
+    """A bar over matches on stderr, gone when done and absent when stderr is not a terminal."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("matches"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(title, total=total)
+
+        def tick(finished: int, title: str | None = None) -> None:
+            progress.update(task, advance=finished, description=title)
+
+        yield tick
+
+
+def print_json(content: Any) -> None:
+    """One JSON document on stdout; dataclasses become objects."""
+    print(json.dumps(content, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise TypeError(f"no JSON form for {type(value).__name__}")
+
+
+def percent(share: float) -> str:
+    """0.634 -> "63.4 %"."""
+    return f"{100 * share:.1f} %"
+
+
+def percent_range(interval: tuple[float, float]) -> str:
+    """(0.58, 0.68) -> "58.0 - 68.0 %"."""
+    return f"{100 * interval[0]:.1f} - {100 * interval[1]:.1f} %"
+
+
+def nats(entropy: float | None) -> str:
+    """Entropy of a policy; bots have none."""
+    return "-" if entropy is None else f"{entropy:.3f}"

@@ -1,0 +1,124 @@
+"""`palus rank`: a round robin of a whole folder and its leaderboard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from palus.cli.output import matches_progress, percent, print_json, stdout
+
+if TYPE_CHECKING:
+    from palus.arena.tournament import Leaderboard
+
+EPILOG = """
+Ratings are Bradley-Terry strengths around 1200, fitted to all matches together; 400 points mean 10:1 odds. The range of
+ranks is what the matches leave open: players whose ranges overlap may well be equally strong.
+
+Examples:
+
+  palus rank models/                                   every .onnx, bundle and snapshot in it, and the house bots
+
+  palus rank results/mine/snapshots --pairs 20         did self-play get better?
+
+  palus rank models/ --with results/mine --without goalie-striker
+
+  palus rank models/ --json --log matches.jsonl
+"""
+
+
+def rank(
+    folder: Annotated[Path, typer.Argument(help="Folder with .onnx files, bundles or snapshots.")],
+    pairs: Annotated[int, typer.Option(min=1, help="Mirrored pairs per pairing of players.")] = 50,
+    also: Annotated[list[str] | None, typer.Option("--with", help="One more player; may be repeated.")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="Leave out a player of this name.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed and players give the same leaderboard.")] = 0,
+    output: Annotated[Path | None, typer.Option(help="Also write the leaderboard as Markdown here.")] = None,
+    log: Annotated[Path | None, typer.Option(help="Append one JSON line per match to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the leaderboard as JSON.")] = False,
+) -> None:
+    """Let everybody in a folder play everybody and print the leaderboard, with intervals.
+
+    The random policy and the two house bots take part unless left out. A file that cannot be played is named and
+    skipped.
+    """
+    from palus.arena.players import HOUSE_PLAYERS, find_players
+    from palus.arena.tournament import rank_players
+    from palus.cli.arena import append_log, load, soccer_twos
+    from palus.errors import ModelError
+
+    found, rejected = find_players(folder, soccer_twos())
+    for reason in rejected:
+        Console(stderr=True).print(f"[yellow]skipped:[/] {escape(reason)}", highlight=False, soft_wrap=True)
+    entrants = {player.name: player for player in [*load(*HOUSE_PLAYERS, *(also or [])), *found]}
+    for name in without or []:
+        if entrants.pop(name, None) is None:
+            raise ModelError(f"--without {name}: no such player here; there are {', '.join(sorted(entrants))}")
+    if len(entrants) < 2:
+        raise ModelError(f"{folder}: a leaderboard needs two players, found {len(entrants)}; add some --with")
+    matches = pairs * len(entrants) * (len(entrants) - 1)
+    with matches_progress("", matches) as tick:
+        board = rank_players(
+            list(entrants.values()), pairs, seed, progress=lambda title, finished: tick(finished, title)
+        )
+    if log is not None:
+        append_log(log, board.results)
+    if output is not None:
+        _write_markdown(output, board)
+    if as_json:
+        print_json(
+            {
+                "standings": board.standings,
+                "pairs": pairs,
+                "seed": seed,
+                "blue_advantage": board.blue_advantage,
+                "skipped": rejected,
+            }
+        )
+        return
+    stdout.print(_table(board))
+    low, high = (board.blue_advantage[0] + sign * board.blue_advantage[1] for sign in (-1, 1))
+    stdout.print(f"{matches} matches. Playing blue is worth {low:+.0f} to {high:+.0f} points (0 = a fair field).")
+
+
+_COLUMNS = ("rank", "of", "player", "rating", "±", "points", "matches")
+
+
+def _rows(board: Leaderboard) -> list[tuple[str, ...]]:
+    return [
+        (
+            str(s.rank),
+            str(s.rank_range[0]) if s.rank_range[0] == s.rank_range[1] else f"{s.rank_range[0]}-{s.rank_range[1]}",
+            s.name,
+            f"{s.rating:.0f}",
+            f"{s.half_width:.0f}{' ?' if s.provisional else ''}",
+            percent(s.score),
+            str(s.games),
+        )
+        for s in board.standings
+    ]
+
+
+def _table(board: Leaderboard) -> Table:
+    table = Table(caption="± : 95 % interval over mirrored pairs; ? : provisional", caption_justify="left")
+    for column in _COLUMNS:
+        table.add_column(column, justify="left" if column == "player" else "right")
+    for row in _rows(board):
+        table.add_row(*(escape(cell) for cell in row))
+    return table
+
+
+def _write_markdown(path: Path, board: Leaderboard) -> None:
+    from palus.errors import StorageError
+
+    lines = [_COLUMNS, tuple("---" if c == "player" else "--:" for c in _COLUMNS), *_rows(board)]
+    try:
+        path.write_text("".join(f"| {' | '.join(line)} |\n" for line in lines), encoding="utf-8")
+    except OSError as error:
+        raise StorageError(
+            f"{path}: cannot be written ({error.strerror}); choose another place for --output"
+        ) from error

@@ -1,0 +1,99 @@
+"""Each command that plays runs, prints what programs need, and explains the user's mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from palus import __version__
+from palus.arena.replay import read_replay
+from palus.arena.result import MatchResult
+from palus.cli import app
+from palus.export.onnx import build_onnx
+from palus.types import BehaviorSpec
+
+MODELS = Path(__file__).parents[3] / "shared" / "models" / "soccertwos"
+
+
+def run(*words: str | Path, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return result.stdout if code == 0 else result.stderr
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """A folder with one playable policy and one that is not ONNX."""
+    rng = np.random.default_rng(0)
+    shapes = {"layer0": (8, 336), "branch0": (3, 8), "branch1": (3, 8), "branch2": (3, 8)}
+    arrays = {f"{n}_weight": rng.normal(0, 0.3, s).astype(np.float32) for n, s in shapes.items()}
+    arrays |= {f"{n}_bias": np.zeros(s[0], np.float32) for n, s in shapes.items()}
+    folder = tmp_path / "models"
+    folder.mkdir()
+    spec = BehaviorSpec("SoccerTwos", (264, 72), (3, 3, 3))
+    (folder / "mine.onnx").write_bytes(build_onnx(arrays, spec).SerializeToString())
+    (folder / "broken.onnx").write_bytes(b"broken")
+    return folder
+
+
+def test_version_and_help():
+    assert run("--version") == f"palus {__version__}\n"
+    assert "palus train soccertwos" in run("--help")
+    for command in ("match", "rank", "fidelity"):
+        assert f"palus {command} " in run(command, "--help")
+
+
+def test_match_prints_json_writes_a_log_and_a_replay(models: Path, tmp_path: Path):
+    log, replay = tmp_path / "matches.jsonl", tmp_path / "best.match"
+    words = ("match", models / "mine.onnx", "random", "--pairs", 3, "--seed", 1, "--json")
+    report = json.loads(run(*words, "--log", log, "--replay", replay, "--replay-matches", 2))
+    assert {"score", "interval", "wins", "draws", "losses"} <= report.keys()
+    assert report["wins"] + report["draws"] + report["losses"] == 6
+    assert report["interval"][0] <= report["score"] <= report["interval"][1]
+    assert json.loads(run(*words)) == report
+    records = [MatchResult.from_json(line) for line in log.read_text().splitlines()]
+    assert [r.leg for r in records] == [1, 2] * 3
+    recordings = read_replay(replay).recordings
+    assert [r.names for r in recordings] == [("mine", "random"), ("random", "mine")]
+
+
+def test_match_tells_people_who_is_better():
+    text = run("match", "goalie-striker", "random", "--pairs", 4)
+    assert "goalie-striker - random" in text
+    assert "in 4 mirrored pairs" in text
+
+
+def test_mistakes_are_explained_with_exit_code_2(models: Path):
+    assert "did you mean random?" in run("match", "randon", "random", code=2)
+    assert "corrupt or not an ONNX model" in run("match", models / "broken.onnx", "random", code=2)
+    assert "no such folder" in run("rank", models / "nowhere", code=2)
+    assert "no policy unity-official-soccertwos" in run("fidelity", models, "--conventions", code=2)
+    log = models / "no" / "such" / "folder.jsonl"
+    assert "cannot be written" in run("match", "random", "random", "--pairs", 1, "--log", log, code=2)
+
+
+def test_rank_makes_a_leaderboard_and_names_what_it_skipped(models: Path, tmp_path: Path):
+    table = tmp_path / "board.md"
+    words = ("rank", models, "--pairs", 2, "--without", "goalie-striker")
+    board = json.loads(run(*words, "--json", "--output", table))
+    assert {s["name"] for s in board["standings"]} == {"mine", "random", "ball-chaser"}
+    assert board["standings"][0]["rating"] >= board["standings"][-1]["rating"]
+    assert board["standings"][0]["rank_range"][0] == 1
+    assert "broken.onnx" in board["skipped"][0]
+    assert table.read_text().count("\n") == 5
+    assert "ball-chaser" in run(*words)
+
+
+@pytest.mark.skipif(not MODELS.is_dir(), reason="the Unity-trained policies of ../shared are not here")
+def test_fidelity_reports_every_unity_policy_beside_its_log(tmp_path: Path):
+    for name in ("lmn8r-5.0M", "unity-official-soccertwos"):
+        (tmp_path / f"{name}.onnx").write_bytes((MODELS / f"{name}.onnx").read_bytes())
+    report = json.loads(run("fidelity", tmp_path, "--pairs", 4, "--episodes", 8, "--cross", "--json"))
+    lmn8r, official = report["policies"]
+    assert lmn8r["unity"]["entropy"] == 1.763
+    assert official["unity"] is None
+    assert [(row["a"], row["b"]) for row in report["cross"]] == [("lmn8r-5.0M", "unity-official-soccertwos")]
