@@ -21,7 +21,10 @@ function hashSources(): string {
   ].sort();
   const hash = createHash("sha256");
   for (const file of files) {
-    hash.update(`${file}\0`).update(readFileSync(join(root, file))).update("\0");
+    hash
+      .update(`${file}\0`)
+      .update(readFileSync(join(root, file)))
+      .update("\0");
   }
   return hash.digest("hex");
 }
@@ -32,7 +35,9 @@ function buildRecord(): Plugin {
     apply: "build",
     closeBundle() {
       const fileHash = (name: string) =>
-        createHash("sha256").update(readFileSync(join(assets, name))).digest("hex");
+        createHash("sha256")
+          .update(readFileSync(join(assets, name)))
+          .digest("hex");
       const record = {
         sources_sha256: hashSources(),
         assets_sha256: { "viewer.css": fileHash("viewer.css"), "viewer.js": fileHash("viewer.js") },

@@ -123,7 +123,7 @@ def test_a_minute_of_play_takes_less_than_plain_deltas_would() -> None:
         (GOLDEN[:-1], "instead of"),
         (GOLDEN + b"\0", "instead of"),
         (GOLDEN[:-4] + b"\xff" + GOLDEN[-3:], "checksum"),
-        (GOLDEN[:8] + b"\x02\x00" + GOLDEN[10:], "format 2, this palus reads up to 1; upgrade"),
+        (GOLDEN[:8] + b"\x02\x00" + GOLDEN[10:], "format 2, this palus reads 1 to 1; upgrade"),
         (with_header(GOLDEN, b'"soccer-twos/1"', b'"ice-hockey/1"'), "pitch 'ice-hockey/1'"),
         (with_header(GOLDEN, b'"decisions":1', b'"decisions":9'), "bytes that its header says"),
         (with_header(GOLDEN, b'"ticks":1', b'"ticks":2'), "match 1 is corrupt"),

@@ -259,9 +259,9 @@ def _split(data: bytes, source: str) -> tuple[bytes, bytes]:
     if len(data) < _PREFIX.size:
         raise ReplayError(f"{source}: is cut short after {len(data)} bytes; copy or record it again")
     _, version, header_bytes, body_bytes, checksum = _PREFIX.unpack_from(data)
-    if version > SCHEMA_VERSION:
+    if not 1 <= version <= SCHEMA_VERSION:
         raise ReplayError(
-            f"{source}: has replay format {version}, this palus reads up to {SCHEMA_VERSION}; upgrade palus to watch it"
+            f"{source}: has replay format {version}, this palus reads 1 to {SCHEMA_VERSION}; upgrade palus to watch it"
         )
     expected = _PREFIX.size + header_bytes + body_bytes
     if len(data) != expected:

@@ -11,7 +11,13 @@ const SHADOW_OFFSET = { right: 0.14, down: 0.2 };
 const SQUARE_HALF_M = 0.45;
 const SQUARE_CORNER_M = 0.15;
 
-export function drawShadow(context: CanvasRenderingContext2D, camera: Camera, x: number, z: number, radius: number): void {
+export function drawShadow(
+  context: CanvasRenderingContext2D,
+  camera: Camera,
+  x: number,
+  z: number,
+  radius: number,
+): void {
   const offset = camera.screenDirection(SHADOW_OFFSET.right, SHADOW_OFFSET.down);
   const [cx, cz] = [x + offset.x, z + offset.z];
   const blur = context.createRadialGradient(cx, cz, radius * 0.55, cx, cz, radius * 1.35);
@@ -88,7 +94,13 @@ function drawEmblem(context: CanvasRenderingContext2D, team: Team): void {
     context.arc(0, 0, 0.4, 0, 2 * Math.PI);
   } else {
     context.beginPath();
-    for (const [x, y] of [[0, 0.39], [0.39, 0], [0, -0.39], [-0.39, 0]] as const) context.lineTo(x, y);
+    for (const [x, y] of [
+      [0, 0.39],
+      [0.39, 0],
+      [0, -0.39],
+      [-0.39, 0],
+    ] as const)
+      context.lineTo(x, y);
     context.closePath();
   }
   context.lineJoin = "round";

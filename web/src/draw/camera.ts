@@ -57,7 +57,9 @@ export class Camera {
   }
 
   get isMoving(): boolean {
-    return Math.abs(this.zoom - (this.follow ? FOLLOW_ZOOM : 1)) > 1e-3 || (!this.follow && Math.abs(this.centreX) > 1e-2);
+    return (
+      Math.abs(this.zoom - (this.follow ? FOLLOW_ZOOM : 1)) > 1e-3 || (!this.follow && Math.abs(this.centreX) > 1e-2)
+    );
   }
 
   /** Drawing in metres, z up (landscape) or x up (portrait). */

@@ -19,7 +19,8 @@ export function drawTrails(context: CanvasRenderingContext2D, match: Match, tick
     drawTrail(context, match, tick, { body: agent, ticks: AGENT_TRAIL_TICKS, width: 0.12, colour: light, alpha: 0.6 });
   }
   const kicker = lastKicker(match, tick);
-  const [outer, core] = kicker === null ? ["#ffffff", "#ffffff"] : [palette.teams[kicker].base, palette.teams[kicker].light];
+  const [outer, core] =
+    kicker === null ? ["#ffffff", "#ffffff"] : [palette.teams[kicker].base, palette.teams[kicker].light];
   const ball = { body: NUM_AGENTS, ticks: BALL_TRAIL_TICKS };
   drawTrail(context, match, tick, { ...ball, width: 1.6 * BALL_RADIUS, colour: outer, alpha: 0.55 });
   drawTrail(context, match, tick, { ...ball, width: 0.8 * BALL_RADIUS, colour: core, alpha: 0.6 });
@@ -44,7 +45,10 @@ function drawTrail(context: CanvasRenderingContext2D, match: Match, tick: number
     if (far <= 0 || jumpsAfter(match, i - 1)) return;
     const length = Math.hypot(x[i] - x[i - 1], z[i] - z[i - 1]);
     if (length < 1e-4) continue;
-    const [nx, nz] = [((z[i] - z[i - 1]) / length) * (trail.width / 2), ((x[i - 1] - x[i]) / length) * (trail.width / 2)];
+    const [nx, nz] = [
+      ((z[i] - z[i - 1]) / length) * (trail.width / 2),
+      ((x[i - 1] - x[i]) / length) * (trail.width / 2),
+    ];
     context.beginPath();
     context.moveTo(x[i] + nx * near, z[i] + nz * near);
     context.lineTo(x[i] - nx * near, z[i] - nz * near);

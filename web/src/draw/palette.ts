@@ -1,6 +1,4 @@
 // Colours of the teams and of what the sensors report. Shapes tell the teams apart too, so no colour carries a meaning alone.
-import type { Team } from "../replay/replay";
-
 export interface TeamColours {
   readonly name: string;
   /** Body colour, its lit and its shaded side. */
@@ -42,8 +40,4 @@ export const SLOT_COLOURS = ["#fff3a3", "#7fe3ff", "#ff8fc7", "#c9d6e4", "#6ff0c
 export function withAlpha(hex: string, alpha: number): string {
   const part = (at: number) => parseInt(hex.slice(at, at + 2), 16);
   return `rgba(${part(1)}, ${part(3)}, ${part(5)}, ${alpha})`;
-}
-
-export function teamColours(palette: Palette, team: Team): TeamColours {
-  return palette.teams[team];
 }

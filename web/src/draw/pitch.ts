@@ -1,6 +1,7 @@
 // The unmoving picture: grass, lines, boards, goals. Drawn once per size into canvases of their own.
 import {
   CORNER_DISTANCE,
+  CORNER_NORMAL,
   GOAL_BACK_X,
   GOAL_HALF_WIDTH,
   GOAL_LINE_X,
@@ -21,6 +22,8 @@ const LINE_COLOUR = "rgba(244, 252, 246, 0.82)";
 /** Lines run this far inside the walls. */
 const LINE_INSET_M = 0.34;
 const NET_MESH_M = 0.34;
+/** The corner boards end beside the posts, square to their length. */
+const BOARD_END_X = 15.86;
 
 /** What lies under the bodies and what lies over them. */
 export interface PitchLayers {
@@ -93,7 +96,11 @@ function drawLines(context: CanvasRenderingContext2D): void {
   context.fillStyle = LINE_COLOUR;
   context.stroke();
   context.clip();
-  strokePath(context, (c) => c.moveTo(0, -8), (c) => c.lineTo(0, 8));
+  strokePath(
+    context,
+    (c) => c.moveTo(0, -8),
+    (c) => c.lineTo(0, 8),
+  );
   strokePath(context, (c) => c.arc(0, 0, 2.6, 0, 2 * Math.PI));
   spot(context, 0, 0);
   for (const side of [-1, 1]) {
@@ -197,8 +204,9 @@ function drawBoards(context: CanvasRenderingContext2D, palette: Palette): void {
 /** Upper (flip 1) or lower (-1) boards from goal post to goal post: four inner points, then the outer ones back. */
 function boardFace(inner: readonly Point[], outer: readonly Point[], flip: number): Point[] {
   const half = (points: readonly Point[]): Point[] => [points[7], points[0], points[1], points[2]];
+  const boardEndZ = (CORNER_DISTANCE + WALL_THICKNESS - CORNER_NORMAL.x * BOARD_END_X) / CORNER_NORMAL.z;
   const back: Point[] = half(outer).map(([x, z]) =>
-    Math.abs(x) > 15 ? [Math.sign(x) * 15.86, (CORNER_DISTANCE + WALL_THICKNESS - 0.8660254 * 15.86) * 2] : [x, z],
+    Math.abs(x) > 15 ? [Math.sign(x) * BOARD_END_X, boardEndZ] : [x, z],
   );
   return [...half(inner), ...back.reverse()].map(([x, z]) => [x, flip * z]);
 }

@@ -80,7 +80,14 @@ export class Renderer {
     const { context, camera } = this;
     context.setTransform(1, 0, 0, 1, 0, 0);
     const { width, height } = context.canvas;
-    const glow = context.createRadialGradient(width / 2, height / 2, 0, width / 2, height / 2, Math.max(width, height) * 0.62);
+    const glow = context.createRadialGradient(
+      width / 2,
+      height / 2,
+      0,
+      width / 2,
+      height / 2,
+      Math.max(width, height) * 0.62,
+    );
     glow.addColorStop(0, "#16212e");
     glow.addColorStop(0.75, "#0d141d");
     glow.addColorStop(1, "#090e15");

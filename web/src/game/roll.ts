@@ -60,7 +60,9 @@ export class BallRoll {
   private recorded(tick: number): Quaternion {
     const before = Math.max(0, Math.min(this.orientations.length - 1, Math.floor(tick)));
     const orientation = this.orientations[before];
-    return before + 1 < this.orientations.length ? multiply(this.turn(before, tick - before), orientation) : orientation;
+    return before + 1 < this.orientations.length
+      ? multiply(this.turn(before, tick - before), orientation)
+      : orientation;
   }
 
   private turn(tick: number, fraction: number): Quaternion {

@@ -7,9 +7,15 @@ import type { Viewer } from "./viewer";
 
 /** By branch and choice; forward also arms the kick. */
 const CHOICES: readonly (readonly [glyph: string, words: string])[] = [
-  ["·", "no drive"], ["↑", "forward"], ["↓", "backward"],
-  ["·", "no side step"], ["→", "to the right"], ["←", "to the left"],
-  ["·", "no turn"], ["↺", "turn left"], ["↻", "turn right"],
+  ["·", "no drive"],
+  ["↑", "forward"],
+  ["↓", "backward"],
+  ["·", "no side step"],
+  ["→", "to the right"],
+  ["←", "to the left"],
+  ["·", "no turn"],
+  ["↺", "turn left"],
+  ["↻", "turn right"],
 ];
 const BRANCHES = ["Drive", "Side", "Turn"];
 
@@ -56,7 +62,9 @@ function chosen(view: View, agent: number, decision: number): number[] {
 }
 
 function actionWords(view: View, agent: number, decision: number): string {
-  return chosen(view, agent, decision).map((choice) => CHOICES[choice][1]).join(", ");
+  return chosen(view, agent, decision)
+    .map((choice) => CHOICES[choice][1])
+    .join(", ");
 }
 
 function showDecision(view: View, agent: number, decision: number, cells: readonly HTMLElement[]): void {

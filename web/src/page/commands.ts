@@ -29,7 +29,9 @@ export const COMMANDS: readonly Command[] = [
   command(["n"], "N", "Next match", (v) => v.selectMatch(v.matchIndex + 1)),
   command(["p"], "P", "Previous match", (v) => v.selectMatch(v.matchIndex - 1)),
   ...[0, 1, 2, 3].map((agent) =>
-    command([String(agent + 1)], String(agent + 1), `Sensors of player ${agent + 1} on or off`, (v) => v.toggleRays(agent)),
+    command([String(agent + 1)], String(agent + 1), `Sensors of player ${agent + 1} on or off`, (v) =>
+      v.toggleRays(agent),
+    ),
   ),
   command(["r"], "R", "Sensors on or off", (v) => v.toggleRays(v.raysOf ?? v.lastRaysOf)),
   command(["s"], "S", "Swap sides", (v) => v.toggleSwap()),

@@ -25,13 +25,22 @@ export function controls(viewer: Viewer): Part {
   const colours = button("palette", "Other colours", "C", () => viewer.togglePalette());
   const root = element("div", { class: "controls", role: "group", "aria-label": "Playback" });
   root.append(
-    element("div", { class: "group" }, button("back", "One frame back", ",", () => viewer.step(-1)), play,
-      button("forward", "One frame forward", ".", () => viewer.step(1)), speed),
+    element(
+      "div",
+      { class: "group" },
+      button("back", "One frame back", ",", () => viewer.step(-1)),
+      play,
+      button("forward", "One frame forward", ".", () => viewer.step(1)),
+      speed,
+    ),
     element("div", { class: "group" }, ...Object.values(toggles), colours),
-    element("div", { class: "group" },
+    element(
+      "div",
+      { class: "group" },
       button("link", "Copy a link to this moment", "L", () => void viewer.copyLink()),
       button("fullscreen", "Full screen", "X", () => void viewer.toggleFullscreen()),
-      button("help", "Keys and help", "?", () => viewer.showHelp())),
+      button("help", "Keys and help", "?", () => viewer.showHelp()),
+    ),
   );
   let shownIcon: IconName | null = null;
   return {

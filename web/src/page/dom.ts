@@ -55,7 +55,11 @@ const STROKED: ReadonlySet<IconName> = new Set(["link", "help", "fullscreen"]);
 
 export function icon(name: IconName): SVGElement {
   const style = STROKED.has(name) ? "stroked" : "filled";
-  return svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true", class: `icon ${style}` }, svg("path", { d: ICONS[name] }));
+  return svg(
+    "svg",
+    { viewBox: "0 0 24 24", "aria-hidden": "true", class: `icon ${style}` },
+    svg("path", { d: ICONS[name] }),
+  );
 }
 
 /** The teams' marks, the same shapes as on the pitch. */

@@ -1,6 +1,6 @@
 // The side column: matches of the file, legend of the sensors, and the events as text.
 import { SLOT_COLOURS } from "../draw/palette";
-import { SLOTS } from "../game/rays";
+import { NOTHING_SLOT, SLOTS } from "../game/rays";
 import { scoreAt } from "../game/scene";
 import type { Match } from "../replay/replay";
 import { element, formatTime, setText, teamMark } from "./dom";
@@ -12,7 +12,9 @@ const LEAD_IN_S = { goal: 2, kick: 0.4 };
 
 export function matchList(viewer: Viewer): Part {
   const buttons = viewer.replay.matches.map((match, i) => {
-    const made = element("button", { type: "button" },
+    const made = element(
+      "button",
+      { type: "button" },
       element("span", { class: "match-number" }, String(i + 1)),
       element("span", { class: "match-names" }, match.names[0], element("small", {}, " vs "), match.names[1]),
       element("b", {}, `${match.score[0]}:${match.score[1]}`),
@@ -35,8 +37,8 @@ export function matchList(viewer: Viewer): Part {
 export function legend(): Part {
   const heading = element("h2", {});
   const items = SLOTS.map((name, slot) => {
-    const swatch = element("i", { class: "swatch" });
-    swatch.style.background = SLOT_COLOURS[slot];
+    const swatch = element("i", { class: slot === NOTHING_SLOT ? "swatch hollow" : "swatch" });
+    swatch.style.color = SLOT_COLOURS[slot];
     return element("li", {}, swatch, name);
   });
   const root = element("section", { class: "panel legend" }, heading, element("ul", {}, ...items));
@@ -75,7 +77,9 @@ export function eventList(viewer: Viewer): Part {
 function eventItem(viewer: Viewer, view: View, index: number): HTMLButtonElement {
   const event = view.match.events[index];
   const at = event.tick / view.match.frameHz;
-  const made = element("button", { type: "button", class: event.kind },
+  const made = element(
+    "button",
+    { type: "button", class: event.kind },
     element("time", {}, formatTime(at)),
     teamMark(event.team),
     element("span", {}, describeEvent(view, event)),
@@ -96,10 +100,10 @@ function markCurrent(item: HTMLElement, current: boolean): boolean {
   return true;
 }
 
-/** Scrolls the list alone, never the page. */
+/** Scrolls the list alone, never the page; the style sheet makes it the offset parent of its rows. */
 function keepInSight(list: HTMLElement, item: HTMLElement): void {
   const row = item.parentElement!;
-  const top = row.offsetTop - list.offsetTop;
+  const top = row.offsetTop;
   if (top < list.scrollTop || top + row.offsetHeight > list.scrollTop + list.clientHeight) {
     list.scrollTop = top - list.clientHeight / 2;
   }

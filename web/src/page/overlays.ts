@@ -17,7 +17,10 @@ export function goalBanner(): Part {
       if (!celebration) return;
       root.classList.toggle("team-0", celebration.goal.team === 0);
       root.classList.toggle("team-1", celebration.goal.team === 1);
-      setText(team, `${palette.teams[celebration.goal.team].name} · ${match.names[celebration.goal.team]} · ${score.join(":")}`);
+      setText(
+        team,
+        `${palette.teams[celebration.goal.team].name} · ${match.names[celebration.goal.team]} · ${score.join(":")}`,
+      );
     },
   };
 }
@@ -51,7 +54,14 @@ export function helpDialog(): HTMLDialogElement {
     element("li", {}, element("kbd", {}, command.shown), element("span", {}, command.does)),
   );
   const close = element("button", { class: "close" }, "Close");
-  const marks = element("p", {}, teamMark(0), " round with a ring: players 1 and 3.  ", teamMark(1), " square with a diamond: players 2 and 4.");
+  const marks = element(
+    "p",
+    {},
+    teamMark(0),
+    " round with a ring: players 1 and 3.  ",
+    teamMark(1),
+    " square with a diamond: players 2 and 4.",
+  );
   const text = element(
     "p",
     {},
@@ -59,6 +69,14 @@ export function helpDialog(): HTMLDialogElement {
       "Choices on the cards are filled as high as their probability. After a goal the ball is shown running on into the net; " +
       "everything else is as it was played.",
   );
-  const form = element("form", { method: "dialog" }, element("h2", {}, "Keys"), element("ul", {}, ...rows), marks, text, close);
+  const form = element(
+    "form",
+    { method: "dialog" },
+    element("h2", {}, "Keys"),
+    element("ul", {}, ...rows),
+    marks,
+    text,
+    close,
+  );
   return element("dialog", { class: "help", "aria-label": "Keys and help" }, form);
 }

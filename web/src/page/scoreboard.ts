@@ -6,7 +6,16 @@ export function scoreboard(): Part {
   const teams = ([0, 1] as const).map((team) => {
     const name = element("span", { class: "name" });
     const side = element("span", { class: "side" });
-    return { name, side, root: element("div", { class: `team team-${team}` }, teamMark(team), element("div", { class: "names" }, name, side)) };
+    return {
+      name,
+      side,
+      root: element(
+        "div",
+        { class: `team team-${team}` },
+        teamMark(team),
+        element("div", { class: "names" }, name, side),
+      ),
+    };
   });
   const points = [element("b"), element("b")];
   const clock = element("span", { class: "clock" });

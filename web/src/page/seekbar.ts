@@ -37,13 +37,18 @@ function ballGraph(match: Match): SVGElement {
     return Math.max(-1, Math.min(1, x[tick] / GOAL_LINE_X));
   });
   const area = (team: 0 | 1): SVGElement => {
-    const points = heights.map((height, i) => `${i},${(20 - 14 * (team === 0 ? Math.max(0, height) : Math.min(0, height))).toFixed(1)}`);
+    const points = heights.map(
+      (height, i) => `${i},${(20 - 14 * (team === 0 ? Math.max(0, height) : Math.min(0, height))).toFixed(1)}`,
+    );
     return svg("path", { d: `M0,20 L${points.join(" L")} L${GRAPH_POINTS},20 Z`, class: `area team-${team}` });
   };
   const kicks = (team: 0 | 1): SVGElement => {
     const marks = match.events
       .filter((event) => event.kind === "kick" && event.team === team)
-      .map((event) => `M${((event.tick / Math.max(1, match.ticks)) * GRAPH_POINTS).toFixed(1)},${team === 0 ? "1v4" : "35v4"}`);
+      .map(
+        (event) =>
+          `M${((event.tick / Math.max(1, match.ticks)) * GRAPH_POINTS).toFixed(1)},${team === 0 ? "1v4" : "35v4"}`,
+      );
     return svg("path", { d: marks.join(""), class: `kicks team-${team}` });
   };
   const graph = svg("svg", { viewBox: `0 0 ${GRAPH_POINTS} 40`, preserveAspectRatio: "none" });

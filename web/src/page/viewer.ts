@@ -35,7 +35,10 @@ export class Viewer {
   private lastFrameMs = 0;
   private readonly calm = window.matchMedia("(prefers-reduced-motion: reduce)");
   private readonly camera = new Camera();
-  private readonly canvas = element("canvas", { role: "img", "aria-label": "The pitch from above; the event list tells what happens" });
+  private readonly canvas = element("canvas", {
+    role: "img",
+    "aria-label": "The pitch from above; the event list tells what happens",
+  });
   private readonly stage = element("div", { class: "stage" }, this.canvas);
   private readonly announcer = element("div", { class: "visually-hidden", "aria-live": "polite" });
   private readonly notice = new Notice();
@@ -65,7 +68,18 @@ export class Viewer {
     const { replay, matchIndex, match, player, trails, raysOf, follow } = this;
     const { swapped } = this.camera;
     const palette = PALETTES[this.contrast ? 1 : 0];
-    return { replay, matchIndex, match, player, palette, swapped, follow, trails, raysOf, score: scoreAt(match, player.tick) };
+    return {
+      replay,
+      matchIndex,
+      match,
+      player,
+      palette,
+      swapped,
+      follow,
+      trails,
+      raysOf,
+      score: scoreAt(match, player.tick),
+    };
   }
 
   togglePlay(): void {

@@ -36,8 +36,10 @@ export async function decodeReplay(file: Uint8Array<ArrayBuffer>): Promise<Repla
   }
   const prefix = new DataView(file.buffer, file.byteOffset, PREFIX_BYTES);
   const version = prefix.getUint16(8, true);
-  if (version > SCHEMA_VERSION) {
-    throw new ReplayError(`This replay has format ${version}; this viewer reads up to ${SCHEMA_VERSION}. Upgrade palus.`);
+  if (version < 1 || version > SCHEMA_VERSION) {
+    throw new ReplayError(
+      `This replay has format ${version}; this viewer reads 1 to ${SCHEMA_VERSION}. Upgrade palus.`,
+    );
   }
   const headerBytes = prefix.getUint32(10, true);
   const bodyBytes = prefix.getUint32(14, true);
@@ -84,7 +86,9 @@ function isMatchHeader(match: MatchHeader): boolean {
     counts.every((count) => Number.isInteger(count) && count >= 0) &&
     match.names.length === 2 &&
     match.names.every((name) => typeof name === "string") &&
-    match.events.every(([tick, , team, agent]) => tick <= match.ticks && (team === 0 || team === 1) && agent < NUM_AGENTS)
+    match.events.every(
+      ([tick, , team, agent]) => tick <= match.ticks && (team === 0 || team === 1) && agent < NUM_AGENTS,
+    )
   );
 }
 
