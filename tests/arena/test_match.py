@@ -10,7 +10,7 @@ from palus.arena.match import play_pairs
 from palus.arena.policies import OnnxPolicy, RandomPolicy
 from palus.arena.recorder import Recorder
 from palus.arena.result import MatchResult, points_of_a, summarize
-from palus.errors import ReplayError
+from palus.errors import EnvError, ReplayError
 
 RANDOM = RandomPolicy(SOCCER)
 BROKEN = Constant("broken", [np.nan] * 9)
@@ -102,6 +102,11 @@ def test_recording_shows_the_match_and_does_not_change_it():
             assert recording.events[-1].tick == result.duration_ticks
             side = 1 if recording.result == "blue" else -1
             assert side * recording.frames[-1, 12] > 14.5  # the ball ends at the other side's goal
+
+
+def test_games_without_a_winner_are_refused():
+    with pytest.raises(EnvError, match="does not say who wins"):
+        play_pairs(idle("a"), idle("b"), 1, seed=0, env_id="RescueToy")
 
 
 @needs_models

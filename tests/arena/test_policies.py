@@ -107,3 +107,14 @@ def test_folder_gives_files_bundles_and_snapshots_once_and_names_what_it_skips(t
     assert [p.name for p in players] == ["alpha", "snapshot-00002", "bundle"]
     assert len(rejected) == 1
     assert "broken.onnx: corrupt" in rejected[0]
+
+
+def test_run_folder_gives_its_policy_and_its_checkpoints(tmp_path: Path, env_spec: EnvSpec):
+    run = tmp_path / "mine"
+    (run / "SoccerTwos").mkdir(parents=True)
+    for step, bias in (("-1000", 1.0), ("-2000", 2.0), ("", 2.0)):
+        arrays = snapshot_arrays() | {"branch0_bias": np.float32([bias, 0, 0])}
+        path = run / "SoccerTwos" / f"SoccerTwos{step}.onnx" if step else run / "SoccerTwos.onnx"
+        path.write_bytes(build_onnx(arrays, SOCCER).SerializeToString())
+    players, _ = find_players(run, env_spec)
+    assert [p.name for p in players] == ["mine", "SoccerTwos-1000"]  # the last checkpoint is the policy itself

@@ -76,6 +76,14 @@ def test_mistakes_are_explained_with_exit_code_2(models: Path):
     assert "cannot be written" in run("match", "random", "random", "--pairs", 1, "--log", log, code=2)
 
 
+def test_ctrl_c_ends_quietly_with_exit_code_130(monkeypatch: pytest.MonkeyPatch):
+    def interrupted(*_args: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("palus.arena.match.play_pairs", interrupted)
+    assert run("match", "random", "random", code=130) == "Interrupted.\n"
+
+
 def test_rank_makes_a_leaderboard_and_names_what_it_skipped(models: Path, tmp_path: Path):
     table = tmp_path / "board.md"
     words = ("rank", models, "--pairs", 2, "--without", "goalie-striker")

@@ -5,8 +5,9 @@ Entropy hardly depends on physics and strongly on observations; the length of ep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from palus.arena.match import play_pairs
 from palus.arena.players import Player, Policy
@@ -67,13 +68,19 @@ def measure(
     pairs: int,
     self_play_games: int,
     seed: int,
+    *,
+    env_options: Mapping[str, object] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[FidelityRow]:
-    """A row per policy. pairs: mirrored pairs against `random`. self_play_games: episodes against itself."""
+    """A row per policy. pairs: mirrored pairs against `random`. self_play_games: episodes against itself.
+
+    env_options: rules that the specification leaves open, such as `kick_point`.
+    """
+    play = partial(play_pairs, env_options=env_options, progress=progress)
     rows = []
     for policy in policies:
-        against_random = summarize(play_pairs(policy, random, pairs, seed, progress=progress))
-        alone = summarize(play_pairs(policy, policy, self_play_games, seed + 1, legs=(1,), progress=progress))
+        against_random = summarize(play(policy, random, pairs, seed))
+        alone = summarize(play(policy, policy, self_play_games, seed + 1, legs=(1,)))
         rows.append(_row(policy.name, against_random, alone))
     return rows
 

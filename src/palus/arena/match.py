@@ -8,7 +8,7 @@ slots are independent, the players' rows too, and actions are drawn from counter
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +23,7 @@ from palus.arena.players import Bot, Player
 from palus.arena.recorder import Recorder
 from palus.arena.recording import RecordedEvent
 from palus.arena.result import Cause, MatchResult, Mode, Side, Verdict, match_ids
+from palus.errors import EnvError
 from palus.types import F32, I32, I64
 
 TEAMS = 2
@@ -39,6 +40,7 @@ def play_pairs(
     *,
     mode: Mode = "stochastic",
     env_id: str = "SoccerTwos",
+    env_options: Mapping[str, object] | None = None,
     legs: Sequence[int] = (1, 2),
     num_parallel: int = MATCHES_SIDE_BY_SIDE,
     recorder: Recorder | None = None,
@@ -47,6 +49,7 @@ def play_pairs(
     """Play `pairs` mirrored pairs; two results each, in order: A blue (leg 1), then A purple (leg 2).
 
     mode: "stochastic" draws from the players' probabilities, "greedy" takes the most probable choice.
+    env_options: to the environment's constructor, for experiments with its rules; not part of the results' ids.
     legs: which games of every pair to play; (1,) for a player against itself, where the second repeats the first.
     num_parallel: matches stepped at the same time; speed and memory, never results.
     recorder: keeps what it takes to draw chosen matches. progress: called with the number of matches just finished.
@@ -55,7 +58,9 @@ def play_pairs(
     results: list[MatchResult] = []
     games = [(pair, leg) for pair in range(pairs) for leg in legs]
     for first in range(0, len(games), num_parallel):
-        wave = _Wave(a, b, games[first : first + num_parallel], seeds, mode, env_id, recorder, progress)
+        wave = _Wave(
+            a, b, games[first : first + num_parallel], seeds, mode, env_id, env_options or {}, recorder, progress
+        )
         results += wave.play()
     return tuple(results)
 
@@ -85,6 +90,7 @@ class _Wave:
         pair_seeds: I64,
         mode: Mode,
         env_id: str,
+        env_options: Mapping[str, object],
         recorder: Recorder | None,
         progress: Callable[[int], None] | None,
     ) -> None:
@@ -94,6 +100,7 @@ class _Wave:
         self.players = (a, b)
         self.mode = mode
         self.env_id = env_id
+        self.env_options = dict(env_options) | ({"record": True} if recorder is not None else {})
         self.recorder = recorder
         self.progress = progress
         self.number = TEAMS * pair + leg - 1
@@ -110,6 +117,8 @@ class _Wave:
         )
         # Fields of a built-in game beyond the protocol: winner, trace_length, trace, kick.
         self.env: Any = self._make_env(matches)
+        if not hasattr(self.env, "winner"):
+            raise EnvError(f"{env_id} does not say who wins a match; matches are played in SoccerTwos")
         self.env.reset(self.seeds)
         self.team_of = np.array([agent.team for agent in self.env.spec.agents])
         self.behavior = self.env.spec.behaviors[0]
@@ -253,7 +262,7 @@ class _Wave:
         self.playing = self.playing[keep]
 
     def _make_env(self, num_matches: int) -> Any:
-        return envs.make(self.env_id, num_matches, **({"record": True} if self.recorder is not None else {}))
+        return envs.make(self.env_id, num_matches, **self.env_options)
 
 
 def _verdict(winner: int, healthy: NDArray[np.bool_]) -> tuple[Verdict, Cause]:

@@ -68,7 +68,7 @@ def load_player(spec: str, env_spec: EnvSpec, name: str | None = None) -> Player
 
 
 def find_players(folder: Path, env_spec: EnvSpec) -> tuple[list[Player], list[str]]:
-    """All players in a folder: its `.onnx` files, snapshots, and bundles among it and its direct subfolders.
+    """All players in a folder: its `.onnx` files and snapshots, bundles in its direct subfolders, a run's checkpoints.
 
     Returns players in the order of their names, the same file only once, and one sentence per file that cannot be
     played. Raises ModelError when the folder does not exist.
@@ -76,7 +76,10 @@ def find_players(folder: Path, env_spec: EnvSpec) -> tuple[list[Player], list[st
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder; give one that holds .onnx files, bundles or snapshots")
     behavior = env_spec.behaviors[0]
-    candidates = {p.stem: p for p in sorted(folder.iterdir()) if p.suffix in (".onnx", ".npz") and p.is_file()}
+    files = [p for p in sorted(folder.iterdir()) if p.suffix in (".onnx", ".npz")]
+    files += sorted((folder / behavior.name).glob("*.onnx"))  # a run keeps its checkpoints there
+    # The model of a bundle is called like its folder: all of them have the same file name.
+    candidates = {folder.resolve().name if p.stem == behavior.name else p.stem: p for p in files if p.is_file()}
     for bundle in sorted(folder.iterdir()):
         if (bundle / f"{behavior.name}.onnx").is_file():
             candidates[f"{bundle.name}/" if bundle.name in candidates else bundle.name] = bundle

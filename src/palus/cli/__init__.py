@@ -30,7 +30,7 @@ From nothing to a watched match:
 
   palus watch goal.match
 
-  palus rank results/mine                         a leaderboard of everything in a folder
+  palus rank results/mine                         a leaderboard of a run, or of any folder of models
 
 `palus demo` does all of this in minutes. `palus COMMAND --help` has examples for each command.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -44,6 +44,10 @@ def fidelity(
     policy: Annotated[str, typer.Option(help="Policy of the folder that --conventions plays.")] = (
         "unity-official-soccertwos"
     ),
+    kick_point: Annotated[
+        Literal["ball", "agent"],
+        typer.Option(help="Where a kick's contact point lies; Unity's builds and its editor differ."),
+    ] = "ball",
     cross: Annotated[bool, typer.Option("--cross", help="Also play each against each other.")] = False,
     seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
@@ -67,7 +71,9 @@ def fidelity(
     entrants = list(policies.values())
     report: dict[str, Any] = {"skipped": rejected}
     with matches_progress("against random and itself", len(entrants) * (2 * pairs + episodes)) as tick:
-        rows = report["policies"] = measure(entrants, random, pairs, episodes, seed, tick)
+        rows = report["policies"] = measure(
+            entrants, random, pairs, episodes, seed, env_options={"kick_point": kick_point}, progress=tick
+        )
     if conventions:
         with matches_progress("broken conventions", 128 * len(CONVENTIONS)) as tick:
             report["conventions"] = check_conventions(policies[policy], random, 64, seed, tick)

@@ -23,7 +23,9 @@ Examples:
 
   palus rank models/                                   every .onnx, bundle and snapshot in it, and the house bots
 
-  palus rank results/mine/snapshots --pairs 20         did self-play get better?
+  palus rank results/mine                              a run: its policy and its last checkpoints
+
+  palus rank results/mine/SoccerTwos/snapshots --pairs 20     did self-play get better?
 
   palus rank models/ --with results/mine --without goalie-striker
 
