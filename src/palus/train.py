@@ -19,7 +19,7 @@ import torch
 
 from palus import envs
 from palus.config import RunFile, dump_run
-from palus.errors import CheckpointError, ConfigError, StorageError
+from palus.errors import CheckpointError, StorageError
 from palus.export.bundle import Provenance, write_bundle, write_onnx
 from palus.learn.learner import Learner, frozen_policy
 from palus.learn.poca import POCA
@@ -67,7 +67,7 @@ class Run:
         teams = Teams.of(probe, self_play is not None)
         self.spec = probe.spec.behavior(self.name)
         matches, steps = _sizes(run, self.name, teams)
-        options = _env_options(run, self.threads) if env_id == "SoccerTwos" else {}
+        options = {"kick_point": run.palus.kick_point, "threads": self.threads} if env_id == "SoccerTwos" else {}
         env = envs.make(env_id, matches, **options)
         self.league = None
         if self_play is not None:
@@ -78,7 +78,7 @@ class Run:
         )
         self.collector = Collector(env, teams, steps, seed, draw)
         self.step, self.previous_seconds, self.started = 0, 0.0, time.perf_counter()
-        self.baselines = Baselines(run, env_id, self.spec, self.learner.actor)
+        self.baselines = Baselines(run, probe.spec, self.learner.actor)
         self.report = Report(run, self.name, self.folder)
         self._opponent = lru_cache(maxsize=256)(self._load_opponent)
         if resume:
@@ -95,6 +95,7 @@ class Run:
 
     def iterate(self) -> None:
         """Collect one rollout, learn from it, advance the league, report."""
+        self.collector.env.set_parameters(self.run.parameters_at(self.step / self.behavior.max_steps))
         rollout, episodes = self.collector.collect(self.learner.actor, self._opponent, self.learner.updates)
         stats = self.learner.update(rollout, self.step)
         self.step += rollout.agent_steps
@@ -196,15 +197,6 @@ def _sizes(run: RunFile, name: str, teams: Teams) -> tuple[int, int]:
     target = min(behavior.time_horizon, TARGET_ROLLOUT_STEPS)
     matches = run.palus.num_matches or max(1, buffer_size // (rows_per_match * target))
     return matches, -(-buffer_size // (matches * rows_per_match))
-
-
-def _env_options(run: RunFile, threads: int) -> dict[str, Any]:
-    constants = run.constants
-    unknown = sorted(set(constants) - {"ball_touch"})
-    if unknown:
-        raise ConfigError([f"environment_parameters.{k}: SoccerTwos has ball_touch only; remove it." for k in unknown])
-    ball_touch = constants.get("ball_touch", 0.0)
-    return {"ball_touch": ball_touch, "kick_point": run.palus.kick_point, "threads": threads}
 
 
 @contextmanager

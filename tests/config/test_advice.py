@@ -55,7 +55,11 @@ def test_a_plain_constant_and_signal_strength_are_supported() -> None:
             "environment_parameters.a={sampler_type: uniform, sampler_parameters: {}}",
             "environment_parameters.a: random",
         ),
-        ("environment_parameters.a={curriculum: [{name: x, value: 1}]}", "environment_parameters.a: curricula"),
+        (
+            "environment_parameters.a={curriculum: [{name: x, value: 1, completion_criteria: {behavior: SoccerTwos}}, "
+            "{name: y, value: 2}]}",
+            "environment_parameters.a: lessons by reward",
+        ),
         ("checkpoint_settings.initialize_from=other", "checkpoint_settings.initialize_from: "),
         ("checkpoint_settings.inference=true", "checkpoint_settings.inference: "),
         ("torch_settings.device=cuda", "torch_settings.device cuda: palus trains on the CPU"),

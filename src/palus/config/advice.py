@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from palus.config.environment import ConstantSampler, Curriculum
+from palus.config.environment import ConstantSampler, Curriculum, EnvironmentParameter
 from palus.config.run_file import RunFile
 from palus.config.trainer import Behavior, OnPolicyHyperparameters, SacBehavior
 
@@ -61,9 +61,7 @@ def unsupported(run: RunFile) -> list[str]:
     elif run.env_id is None:
         lines.append("palus.env: no game; set palus.env to a built-in game, for example SoccerTwos")
     for name, parameter in (run.environment_parameters or {}).items():
-        if not isinstance(parameter, float | ConstantSampler):
-            kind = "curricula" if isinstance(parameter, Curriculum) else "random values"
-            lines.append(f"environment_parameters.{name}: {kind} are not supported yet; use a plain number")
+        lines += _unsupported_parameter(f"environment_parameters.{name}", parameter)
     if run.checkpoint_settings.initialize_from is not None:
         lines.append("checkpoint_settings.initialize_from: starting from another run is not supported yet; remove it")
     if run.torch_settings.device not in (None, "cpu"):
@@ -71,6 +69,16 @@ def unsupported(run: RunFile) -> list[str]:
     if run.checkpoint_settings.inference:
         lines.append("checkpoint_settings.inference: training only; use `palus match` to play a trained policy")
     return lines
+
+
+def _unsupported_parameter(at: str, parameter: EnvironmentParameter) -> Iterator[str]:
+    lessons = parameter.curriculum if isinstance(parameter, Curriculum) else ()
+    values = [lesson.value for lesson in lessons] if lessons else [parameter]
+    if not all(isinstance(value, float | ConstantSampler) for value in values):
+        yield f"{at}: random values are not supported yet; use plain numbers"
+    criteria = [lesson.completion_criteria for lesson in lessons[:-1]]
+    if any(c is not None and c.measure == "reward" for c in criteria):
+        yield f"{at}: lessons by reward are not supported yet; use measure: progress"
 
 
 def _unsupported_in(name: str, behavior: Behavior) -> Iterator[str]:

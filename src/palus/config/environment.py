@@ -141,6 +141,13 @@ class Curriculum(Section):
 
     curriculum: tuple[Lesson, ...] = Field(min_length=1, description="The lessons, in order.")
 
+    def lesson_at(self, progress: float) -> Lesson:
+        """The first lesson whose threshold `progress` does not exceed, for lessons measured by progress."""
+        for lesson in self.curriculum[:-1]:
+            if lesson.completion_criteria is None or progress <= lesson.completion_criteria.threshold:
+                return lesson
+        return self.curriculum[-1]
+
 
 EnvironmentParameter = Annotated[
     Annotated[Float, Tag("number")] | Annotated[Sampler, Tag("sampler")] | Annotated[Curriculum, Tag("curriculum")],

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from palus.config.environment import ConstantSampler, EnvironmentParameter
+from palus.config.environment import ConstantSampler, Curriculum, EnvironmentParameter
 from palus.config.section import Count, CountOrMinusOne, CountOrZero, NotNegative, Port, Positive, Section
 from palus.config.trainer import AnyBehavior
 from palus.errors import ConfigError
@@ -117,15 +117,21 @@ class RunFile(Section):
             return self.palus.env
         return "SoccerTwos" if "SoccerTwos" in self.behaviors and self.env_settings.env_path is None else None
 
-    @property
-    def constants(self) -> dict[str, float]:
-        """The environment parameters that never change."""
+    def parameters_at(self, progress: float) -> dict[str, float]:
+        """Environment parameters when `progress`, trainer step / max_steps, of the run is done.
+
+        A curriculum is in its first lesson whose threshold has not been exceeded. Parameters that `unsupported` names
+        are left out.
+        """
         found = {}
         for name, parameter in (self.environment_parameters or {}).items():
-            if isinstance(parameter, float):
-                found[name] = parameter
-            elif isinstance(parameter, ConstantSampler):
-                found[name] = parameter.sampler_parameters.value
+            value: object = parameter
+            if isinstance(parameter, Curriculum):
+                value = parameter.lesson_at(progress).value
+            if isinstance(value, ConstantSampler):
+                value = value.sampler_parameters.value
+            if isinstance(value, float):
+                found[name] = value
         return found
 
     def behavior_for(self, name: str) -> AnyBehavior:

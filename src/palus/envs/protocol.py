@@ -5,7 +5,7 @@ Anything with these members can be trained on, matched and recorded; `palus.envs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from palus.types import F32, I32, I64, Bool, EnvSpec, Step
@@ -39,6 +39,9 @@ class MultiAgentEnv(Protocol):
 
     def step(self, actions: Sequence[I32]) -> Step:
         """Play one decision. actions: per behavior, in the order of `spec.behaviors`, [N, P_b, A] branch indices."""
+
+    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+        """Change numbers of the game from the next decision on. Raises EnvError for names that it does not have."""
 
     def get_state(self) -> dict[str, object]:
         """Everything that `set_state` needs to continue bit for bit; values are arrays and plain numbers."""

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -110,6 +110,11 @@ class RescueToy:
         self.active[:, 0] = self._round == 0
         return result
 
+    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+        """There are none. Raises EnvError for any."""
+        if parameters:
+            raise EnvError(f"{self.spec.env_id} has no environment parameters; found {', '.join(parameters)}")
+
     def get_state(self) -> dict[str, object]:
         """Copies of the five arrays."""
         return {"seeds": self._seeds.copy(), "match": self._match.copy(), "round": self._round.copy(),
@@ -187,6 +192,11 @@ class DuelToy:
         self._round[self._over] = 0
         self._hits[self._over] = 0
         return result
+
+    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+        """There are none. Raises EnvError for any."""
+        if parameters:
+            raise EnvError(f"{self.spec.env_id} has no environment parameters; found {', '.join(parameters)}")
 
     def get_state(self) -> dict[str, object]:
         """Copies of the four arrays."""

@@ -90,7 +90,7 @@ def clipped_value_loss(
         error = values[r] - targets[r]
         moved = values[r] - old_values[r]
         clip_error = old_values[r] + min(max(moved, -epsilon), epsilon) - targets[r]
-        if error * error >= clip_error * clip_error:
+        if abs(moved) <= epsilon or error * error >= clip_error * clip_error:
             loss += error * error
             gradient[r] = scale * 2.0 * error / R
         else:

@@ -48,7 +48,8 @@ def _sets(group_size: int) -> Tensor:
     """[1 + G, G] indices into the 2 G embeddings: row 0 the value's set, row 1 + j the baseline's of agent j."""
     rows = [list(range(group_size))]
     rows += [[i if i == j else group_size + i for i in range(group_size)] for j in range(group_size)]
-    return torch.tensor(rows)
+    with torch.inference_mode(False):  # the first caller may be in inference mode, later ones need gradients
+        return torch.tensor(rows)
 
 
 def value_and_baselines(

@@ -75,6 +75,13 @@ class Collector:
         B = N * self.rows_per_match
         self.num_rows = B
         self._offsets = self.behavior.branch_offsets
+        # Allocated once: tens of MB that would be faulted in anew for every rollout.
+        T = rollout_steps
+        self._observations = np.zeros((T, B, D), np.float32)
+        self._last_observations = np.zeros((B, D), np.float32)
+        self._chosen, self._log_probs = np.zeros((T, B, A), np.int32), np.zeros((T, B, A), np.float32)
+        floats, flags = ((T, B), np.float32), ((T, B), np.bool_)
+        self._outcomes = tuple(np.zeros(*kind) for kind in (floats, floats, flags, flags, flags))
         self._actions = np.zeros((N, P, A), np.int32)
         self._opponent_observations = np.zeros((N * P - B, D), np.float32)
         self.tick = 0
@@ -126,14 +133,13 @@ class Collector:
     def collect(
         self, policy: PolicyFunction, opponents: Callable[[int], PolicyFunction], policy_version: int = 0
     ) -> tuple[Rollout, list[Episode]]:
-        """Play T decisions with frozen weights. opponents: snapshot id -> its policy."""
-        T, B = self.rollout_steps, self.num_rows
-        D, A = self.behavior.observation_size, len(self.behavior.branches)
-        observations = np.empty((T, B, D), np.float32)
-        actions = np.zeros((T, B, A), np.int32)
-        log_probs = np.zeros((T, B, A), np.float32)
-        rewards, group_rewards = np.zeros((T, B), np.float32), np.zeros((T, B), np.float32)
-        terminated, truncated, active = (np.zeros((T, B), np.bool_) for _ in range(3))
+        """Play T decisions with frozen weights. opponents: snapshot id -> its policy.
+
+        The rollout's arrays are reused: they hold until the next call.
+        """
+        T, A, D = self.rollout_steps, len(self.behavior.branches), self.behavior.observation_size
+        observations, actions, log_probs = self._observations, self._chosen, self._log_probs
+        rewards, group_rewards, terminated, truncated, active = self._outcomes
         finals: list[F32] = []
         episodes: list[Episode] = []
         for t in range(T):
@@ -144,7 +150,7 @@ class Collector:
             logits = policy(torch.from_numpy(observations[t]))
             entropy = sample(logits.numpy(), self._offsets, self.seed, 2 * self.tick, actions[t], log_probs[t])
             self.entropy_sum += entropy
-            self.entropy_count += B
+            self.entropy_count += self.num_rows
             flat_actions = self._actions.reshape(-1, A)
             flat_actions[self._agent_of_row] = actions[t]
             if self._blocks:
@@ -163,7 +169,7 @@ class Collector:
             self._account(rewards[t], group_rewards[t], terminated[t], truncated[t], active[t], episodes)
             if step.match_over.any():
                 self._assign(np.nonzero(step.match_over)[0])
-        last = np.zeros((B, D), np.float32)
+        last = self._last_observations
         self.env.observe(self.behavior.name, self._learner_rows, last)
         if not np.isfinite(rewards).all() or not np.isfinite(last).all():
             raise EnvError(f"{self.env.spec.env_id} returned a reward or observation that is not finite.")

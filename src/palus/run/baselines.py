@@ -5,18 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import torch
+
+from palus.arena.match import play_pairs
+from palus.arena.players import load_player
+from palus.arena.result import summarize
 from palus.config import RunFile
-from palus.export.onnx import build_onnx
 from palus.learn.learner import Actor
-from palus.types import BehaviorSpec
+from palus.types import F32, EnvSpec
+
+
+class ActingPolicy:
+    """The policy being trained, as a player of the arena."""
+
+    name, sha256 = "current", None
+
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor
+
+    def probabilities(self, observations: F32) -> F32:
+        """[rows, D] -> [rows, sum(branches)]."""
+        if not len(observations):
+            return np.zeros((0, sum(self.actor.spec.branches)), np.float32)
+        logits = self.actor(torch.from_numpy(observations))
+        branches = logits.split(self.actor.spec.branches, dim=1)
+        joined: F32 = torch.cat([b.softmax(1) for b in branches], 1).numpy()
+        return joined
 
 
 class Baselines:
-    """Plays the current policy against the run file's `palus.baselines` every `baseline_interval` trainer steps."""
+    """Plays the current policy against the run file's `palus.baselines` every `baseline_interval` trainer steps.
 
-    def __init__(self, run: RunFile, env_id: str, spec: BehaviorSpec, actor: Actor) -> None:
-        self.settings, self.spec, self.actor = run.palus, spec, actor
-        self.enabled = run.palus.baseline_interval > 0 and env_id == "SoccerTwos"
+    Raises ModelError at the start when a baseline does not exist or cannot play this game.
+    """
+
+    def __init__(self, run: RunFile, env_spec: EnvSpec, actor: Actor) -> None:
+        self.settings, self.env_id = run.palus, env_spec.env_id
+        self.enabled = run.palus.baseline_interval > 0 and env_spec.env_id == "SoccerTwos"
+        self.player = ActingPolicy(actor)
+        self.opponents = [load_player(name, env_spec) for name in run.palus.baselines] if self.enabled else []
         self.latest: dict[str, float] = {}
         self._next = run.palus.baseline_interval
         self._evaluated_at = -1
@@ -32,14 +60,10 @@ class Baselines:
         """Opponent -> share of points over `baseline_pairs` mirrored pairs; once per step."""
         if not self.enabled or step == self._evaluated_at:
             return {}
-        from palus.arena.match import play_pairs, summarize
-        from palus.arena.players import load_player, player_from_model
-
         self._evaluated_at = step
-        current = player_from_model("current", build_onnx(self.actor.arrays(), self.spec), self.spec)
-        for name in self.settings.baselines:
-            results = play_pairs(current, load_player(name), self.settings.baseline_pairs, seed=step)
-            self.latest[name] = summarize(results).score
+        for opponent in self.opponents:
+            results = play_pairs(self.player, opponent, self.settings.baseline_pairs, seed=step, env_id=self.env_id)
+            self.latest[opponent.name] = summarize(results).score
         return dict(self.latest)
 
     def state_dict(self) -> dict[str, Any]:

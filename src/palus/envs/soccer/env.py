@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
@@ -171,6 +171,14 @@ class SoccerTwos:
         state.touching[match] = False
         state.time[match] = time
         refresh_frames(state, match)
+
+    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+        """Change ML-Agents' environment parameters from the next decision on. EnvError for any but `ball_touch`."""
+        unknown = sorted(set(parameters) - {"ball_touch"})
+        if unknown:
+            raise EnvError(f"SoccerTwos: no environment parameter {unknown[0]!r}; its only one is 'ball_touch'")
+        if "ball_touch" in parameters:
+            self._touch_reward = np.float32(TOUCH_REWARD * parameters["ball_touch"])
 
     def _in_ranges(self, work: Callable[[int, int], None]) -> None:
         """Run `work(first, last)` over all matches, one thread per range; the caller's thread takes the last one."""

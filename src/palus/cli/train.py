@@ -1,0 +1,104 @@
+"""`palus train`: validate a run file, train, export."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from palus.config import RunFile, dump_run, load_run, notes, preset_names, unsupported
+from palus.errors import ConfigError
+
+EPILOG = f"""
+Examples:
+
+  palus train debug                                  a run of seconds, to see that everything works
+
+  palus train soccertwos --run-id mine               the course's configuration, MA-POCA
+
+  palus train SoccerTwos.yaml behaviors.SoccerTwos.max_steps=1e6 palus.threads=1
+
+  palus train results/mine/configuration.yaml --resume     continue; nothing is lost
+
+Presets: {", ".join(preset_names())}. All keys: docs/run-file.md.
+"""
+
+
+def train(
+    file: Annotated[str, typer.Argument(help="Run file (ML-Agents' trainer YAML) or the name of a preset.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Changes by dotted path: behaviors.SoccerTwos.max_steps=1e6")
+    ] = None,
+    run_id: Annotated[str | None, typer.Option(help="Name of the run and of its folder.")] = None,
+    results_dir: Annotated[str | None, typer.Option(help="Folder of all runs (default: results).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random in the run.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run of this id.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run of this id.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only validate the run file and show what it means.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train a team by self-play, watch it improve, export it as ONNX.
+
+    Progress goes to the terminal and to TensorBoard (`tensorboard --logdir results`). Ctrl-C once ends cleanly with
+    everything saved and exported; `--resume` continues as if nothing had happened.
+    """
+    console = Console(stderr=True)
+    flags = {
+        "checkpoint_settings.run_id": run_id,
+        "checkpoint_settings.results_dir": results_dir,
+        "env_settings.seed": seed,
+    }
+    given = [f"{key}={json.dumps(value)}" for key, value in flags.items() if value is not None]
+    if run_id is None and not Path(file).is_file():
+        given.append(f"checkpoint_settings.run_id={json.dumps(file)}")  # a preset's run is called like the preset
+    run = load_run(file, [*given, *(overrides or [])])
+    faults = unsupported(run)
+    if faults:
+        raise ConfigError(faults)
+    if check:
+        _show(run, as_json)
+        return
+    _train(run, console, resume, force, as_json)
+
+
+def _show(run: RunFile, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"valid": True, "notes": notes(run), "configuration": run.model_dump(mode="json")}))
+        return
+    print(dump_run(run))
+    for note in notes(run):
+        print(f"# {note}")
+    print("# The run file is valid.")
+
+
+def _train(run: RunFile, console: Console, resume: bool, force: bool, as_json: bool) -> None:
+    with console.status("Loading PyTorch and compiling the game (once per version, a few seconds) ..."):
+        from palus.train import Run, describe
+        from palus.train import train as run_training
+
+    def announce(parts: Run) -> None:
+        for line in [*notes(run), *describe(parts)]:
+            console.print(f"[dim]{escape(line)}[/]", highlight=False, soft_wrap=True)
+        if parts.step:
+            console.print(f"Resuming training from step {parts.step}.", highlight=False)
+
+    resume = resume or run.checkpoint_settings.resume or run.checkpoint_settings.load_model
+    result = run_training(run, resume=resume, force=force or run.checkpoint_settings.force, on_start=announce)
+    if as_json:
+        print(json.dumps({**result.__dict__, "model": str(result.model)}))
+        return
+    folder, rate = result.model.parent, result.steps / max(result.wall_seconds, 1e-9)
+    console.print(
+        f"{'Finished' if result.finished else 'Stopped'} at step {result.steps:,} after "
+        f"{result.wall_seconds / 60:.1f} min ({rate:,.0f} steps/s). Model: {result.model}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if not result.finished:
+        console.print(f"Continue:  palus train {folder / 'configuration.yaml'} --resume", highlight=False)
+    console.print(f"Next:      palus match {folder} goalie-striker --pairs 20 --replay match.replay", highlight=False)
+    console.print("           palus watch match.replay", highlight=False)

@@ -1,0 +1,69 @@
+"""Returns and advantages against numbers worked out by hand."""
+
+import numpy as np
+import pytest
+
+from palus.learn.returns import gae, normalize, td_lambda
+
+
+def column(*values, dtype=np.float32):
+    return np.array(values, dtype)[:, None]
+
+
+def test_gae_equals_hand_computation():
+    # gamma 0.5, lambda 0.5, V = 1, 2, 3, bootstrap 4, r = 1, 0, 2:
+    # delta_2 = 2 + 0.5 * 4 - 3 = 1;  delta_1 = 0 + 0.5 * 3 - 2 = -0.5;  delta_0 = 1 + 0.5 * 2 - 1 = 1
+    # A_2 = 1;  A_1 = -0.5 + 0.25 * 1 = -0.25;  A_0 = 1 + 0.25 * -0.25 = 0.9375
+    no = np.zeros((3, 1), np.bool_)
+    advantages, targets = gae(column(1, 0, 2), column(1, 2, 3), column(2, 3, 4), no, ~no, 0.5, 0.5)
+    assert advantages[:, 0].tolist() == [0.9375, -0.25, 1.0]
+    assert targets[:, 0].tolist() == [1.9375, 1.75, 4.0]
+
+
+def test_truncation_bootstraps_termination_does_not():
+    values, rewards = column(1.0, 1.0), column(0.0, 1.0)
+    ended = column(False, True, dtype=np.bool_)
+    active = np.ones((2, 1), np.bool_)
+    terminated, _ = gae(rewards, values, column(1.0, 0.0), ended, active, 0.9, 1.0)
+    truncated, _ = gae(rewards, values, column(1.0, 10.0), ended, active, 0.9, 1.0)
+    assert terminated[1, 0] == pytest.approx(1 - 1)
+    assert truncated[1, 0] == pytest.approx(1 + 9 - 1)
+    assert truncated[0, 0] == pytest.approx(0.9 * 1 - 1 + 0.9 * 9)
+
+
+def test_nothing_flows_back_over_an_episode_end():
+    ended = column(True, False, dtype=np.bool_)
+    advantages, _ = gae(
+        column(0, 100), column(0, 0), column(0, 0), ended, np.ones((2, 1), np.bool_), 1.0, 1.0
+    )
+    assert advantages[:, 0].tolist() == [0.0, 100.0]
+
+
+def test_inactive_rows_have_no_advantage():
+    active = column(True, False, dtype=np.bool_)
+    ended = column(True, False, dtype=np.bool_)
+    advantages, targets = gae(column(1, 5), column(0, 5), column(0, 5), ended, active, 1.0, 1.0)
+    assert advantages[:, 0].tolist() == [1.0, 0.0]
+    assert targets[:, 0].tolist() == [1.0, 0.0]
+
+
+def test_td_lambda_equals_hand_computation():
+    # gamma 0.5, lambda 0.5, r = 1, 2, V_next = 4, 6: G_1 = 2 + 0.5 * 6 = 5; G_0 = 1 + 0.5 (0.5 * 4 + 0.5 * 5) = 3.25
+    returns = td_lambda(column(1, 2), column(4, 6), np.zeros((2, 1), np.bool_), 0.5, 0.5)
+    assert returns[:, 0].tolist() == [3.25, 5.0]
+
+
+def test_td_lambda_is_gae_plus_value():
+    random = np.random.default_rng(0)
+    T, B = 7, 5
+    rewards, values = random.normal(size=(2, T, B)).astype(np.float32)
+    ended = random.random((T, B)) < 0.2
+    following = np.vstack([values[1:], random.normal(size=(1, B))]).astype(np.float32)
+    following[ended] = 0.0
+    _, targets = gae(rewards, values, following, ended, np.ones((T, B), np.bool_), 0.9, 0.7)
+    np.testing.assert_allclose(td_lambda(rewards, following, ended, 0.9, 0.7), targets, rtol=1e-5, atol=1e-6)
+
+
+def test_normalize_gives_zero_mean_and_unit_population_deviation():
+    assert normalize(np.float32([1, 3])).tolist() == [-1.0, 1.0]
+    assert normalize(np.float32([2, 2, 2])).tolist() == [0.0, 0.0, 0.0]

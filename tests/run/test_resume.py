@@ -1,0 +1,147 @@
+"""Stopping and continuing equals never stopping; crashes and full disks lose nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import palus.files
+from palus.config import load_run
+from palus.errors import CheckpointError, StorageError
+from palus.run.folder import RunFolder
+from palus.train import Run, train
+
+FAST = ["palus.matmul=highest", "palus.threads=1", "env_settings.seed=7", "palus.baseline_interval=0"]
+
+
+def debug_run(folder, *overrides):
+    return load_run("debug", [*FAST, f"checkpoint_settings.results_dir={folder}", *overrides])
+
+
+def state_of(folder):
+    return RunFolder(folder, "SoccerTwos").load()
+
+
+def assert_same(a, b, path="state"):
+    if isinstance(a, dict):
+        assert a.keys() == b.keys(), path
+        for key in a:
+            if key != "wall_seconds":
+                assert_same(a[key], b[key], f"{path}.{key}")
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b), path
+        for i, (x, y) in enumerate(zip(a, b, strict=True)):
+            assert_same(x, y, f"{path}[{i}]")
+    elif isinstance(a, np.ndarray | torch.Tensor):
+        assert bool((a == b).all()), path
+    else:
+        assert a == b, path
+
+
+@pytest.mark.parametrize("trainer", ["ppo", "poca"])
+def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path, trainer):
+    kind = f"behaviors.SoccerTwos.trainer_type={trainer}"
+    normalize = "behaviors.SoccerTwos.network_settings.normalize=true"
+    whole = debug_run(tmp_path / "whole", kind, normalize)
+    train(whole)
+    # The same run, cut in the middle: a process of its own would read the same file.
+    first = debug_run(tmp_path / "cut", kind, normalize)
+    parts = Run(first)
+    parts.league.advance(0, 0, parts.learner.actor.arrays())
+    with parts.report:
+        while parts.step < first.behaviors["SoccerTwos"].max_steps // 2:
+            parts.iterate()
+        parts.save()
+    train(first, resume=True)
+    assert_same(state_of(tmp_path / "whole" / "debug"), state_of(tmp_path / "cut" / "debug"))
+
+
+def test_an_existing_run_is_neither_overwritten_nor_invented(tmp_path):
+    run = debug_run(tmp_path)
+    with pytest.raises(CheckpointError, match="nothing to resume"):
+        train(run, resume=True)
+    Run(run).save()
+    with pytest.raises(CheckpointError, match="--resume, replace it with --force"):
+        Run(run)
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"not a checkpoint", lambda b: b""])
+def test_a_corrupt_checkpoint_says_so(tmp_path, damage):
+    run = debug_run(tmp_path)
+    Run(run).save()
+    checkpoint = tmp_path / "debug" / "SoccerTwos" / "checkpoint.pt"
+    checkpoint.write_bytes(damage(checkpoint.read_bytes()))
+    with pytest.raises(CheckpointError, match="not a readable checkpoint"):
+        Run(run, resume=True)
+
+
+def test_a_checkpoint_of_another_network_says_so(tmp_path):
+    Run(debug_run(tmp_path)).save()
+    other = debug_run(tmp_path, "behaviors.SoccerTwos.network_settings.hidden_units=48")
+    with pytest.raises(CheckpointError, match="does not fit this run file"):
+        Run(other, resume=True)
+
+
+def test_a_full_disk_keeps_the_old_checkpoint(tmp_path, monkeypatch):
+    parts = Run(debug_run(tmp_path))
+    parts.save()
+    checkpoint = parts.folder.checkpoint
+    before = checkpoint.read_bytes()
+
+    def no_space(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(palus.files.os, "fsync", no_space)
+    with pytest.raises(StorageError, match="No space left on device"):
+        parts.save()
+    assert checkpoint.read_bytes() == before
+    assert [p.name for p in checkpoint.parent.glob(".*")] == []
+
+
+def start_training(folder):
+    command = [sys.executable, "-m", "palus", "train", "debug", *FAST, "--results-dir", str(folder)]
+    endless = ["behaviors.SoccerTwos.max_steps=1e8", "behaviors.SoccerTwos.checkpoint_interval=2000"]
+    return subprocess.Popen([*command, *endless], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def wait_for(path, process, seconds=90):
+    until = time.monotonic() + seconds
+    while not path.exists():
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < until, f"{path} did not appear"
+        time.sleep(0.02)
+
+
+def test_killed_at_any_moment_the_run_continues_from_a_whole_checkpoint(tmp_path):
+    run = debug_run(tmp_path, "behaviors.SoccerTwos.max_steps=1e8")
+    checkpoint = tmp_path / "debug" / "SoccerTwos" / "checkpoint.pt"
+    process = start_training(tmp_path)
+    wait_for(checkpoint, process)
+    time.sleep(float(os.urandom(1)[0]) / 256)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    parts = Run(run, resume=True)
+    reached = parts.step
+    assert reached > 0
+    with parts.report:
+        parts.iterate()
+    assert parts.step > reached
+
+
+def test_ctrl_c_saves_and_exports(tmp_path):
+    process = start_training(tmp_path)
+    wait_for(tmp_path / "debug" / "SoccerTwos" / "checkpoint.pt", process)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    assert "Stopped at step" in output
+    assert "--resume" in output
+    state = state_of(tmp_path / "debug")
+    assert (tmp_path / "debug" / "SoccerTwos" / f"SoccerTwos-{state['step']}.onnx").is_file()
+    assert (tmp_path / "debug" / "SoccerTwos.onnx").is_file()
