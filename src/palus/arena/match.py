@@ -56,13 +56,24 @@ def play_pairs(
     """
     seeds = sampling.pair_seeds(seed, pairs)
     results: list[MatchResult] = []
+    terms = _Terms((a, b), seeds, mode, env_id, dict(env_options or {}), recorder, progress)
     games = [(pair, leg) for pair in range(pairs) for leg in legs]
     for first in range(0, len(games), num_parallel):
-        wave = _Wave(
-            a, b, games[first : first + num_parallel], seeds, mode, env_id, env_options or {}, recorder, progress
-        )
-        results += wave.play()
+        results += _Wave(terms, games[first : first + num_parallel]).play()
     return tuple(results)
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """What all waves of a call share: the arguments of `play_pairs`, with one match seed per pair."""
+
+    players: tuple[Player, Player]
+    pair_seeds: I64
+    mode: Mode
+    env_id: str
+    env_options: dict[str, object]
+    recorder: Recorder | None
+    progress: Callable[[int], None] | None
 
 
 @dataclass
@@ -82,29 +93,15 @@ class _Wave:
     until so many are finished that moving the others into a smaller environment pays.
     """
 
-    def __init__(
-        self,
-        a: Player,
-        b: Player,
-        games: Sequence[tuple[int, int]],
-        pair_seeds: I64,
-        mode: Mode,
-        env_id: str,
-        env_options: Mapping[str, object],
-        recorder: Recorder | None,
-        progress: Callable[[int], None] | None,
-    ) -> None:
+    def __init__(self, terms: _Terms, games: Sequence[tuple[int, int]]) -> None:
+        """games: (pair, leg 1 or 2) of each match."""
         self.started, self.clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
         matches = len(games)
         pair, leg = np.array(games).T
-        self.players = (a, b)
-        self.mode = mode
-        self.env_id = env_id
-        self.env_options = dict(env_options) | ({"record": True} if recorder is not None else {})
-        self.recorder = recorder
-        self.progress = progress
+        self.terms = terms
+        self.recorder = terms.recorder
         self.number = TEAMS * pair + leg - 1
-        self.seeds = pair_seeds[pair]
+        self.seeds = terms.pair_seeds[pair]
         self.leg = leg - 1
         self.match_of = np.arange(matches)
         self.playing = np.ones(matches, np.bool_)
@@ -118,7 +115,7 @@ class _Wave:
         # Fields of a built-in game beyond the protocol: winner, trace_length, trace, kick.
         self.env: Any = self._make_env(matches)
         if not hasattr(self.env, "winner"):
-            raise EnvError(f"{env_id} does not say who wins a match; matches are played in SoccerTwos")
+            raise EnvError(f"{terms.env_id} does not say who wins a match; matches are played in SoccerTwos")
         self.env.reset(self.seeds)
         self.team_of = np.array([agent.team for agent in self.env.spec.agents])
         self.behavior = self.env.spec.behaviors[0]
@@ -128,8 +125,8 @@ class _Wave:
         with ThreadPoolExecutor(1) as helper:
             while self.playing.any():
                 finished = self._play_decision(helper)
-                if self.progress is not None and finished:
-                    self.progress(finished)
+                if self.terms.progress is not None and finished:
+                    self.terms.progress(finished)
                 if 2 * self.playing.sum() <= len(self.playing):
                     self._compact()
         return [result for result in self.tally.results if result is not None]
@@ -169,7 +166,7 @@ class _Wave:
         player_of = (self.team_of[None, :] != self.leg[self.match_of][:, None]).astype(np.int64)
         asked = self.playing[:, None] & self.env.active
         work = []
-        for index, player in enumerate(self.players):
+        for index, player in enumerate(self.terms.players):
             slots = asked & (player_of == index)
             if isinstance(player, Bot):
                 self._ask_bot(player, slots, actions)
@@ -207,7 +204,7 @@ class _Wave:
         probabilities[n, agent] = answer
         good = sampling.is_distribution(answer, sizes)
         healthy[n[~good], self.team_of[agent[~good]]] = False
-        if self.mode == "greedy":
+        if self.terms.mode == "greedy":
             actions[n, agent] = sampling.best(answer, sizes)
         else:
             uniform = sampling.uniforms(self.seeds[self.match_of[n]], self.decision, agent, len(sizes))
@@ -223,11 +220,11 @@ class _Wave:
         seed, leg = int(self.seeds[match]), int(self.leg[match])
         sides = (self._side(match, 0), self._side(match, 1))
         ticks = int(self.tally.ticks[match])
-        own_id, unit_id = match_ids(self.env_id, seed, leg + 1, [(s.name, s.sha256, s.mode) for s in sides])
+        own_id, unit_id = match_ids(self.terms.env_id, seed, leg + 1, [(s.name, s.sha256, s.mode) for s in sides])
         result = MatchResult(
             id=own_id,
             unit_id=unit_id,
-            env=self.env_id,
+            env=self.terms.env_id,
             seed=seed,
             leg=leg + 1,
             sides=sides,
@@ -244,11 +241,11 @@ class _Wave:
             self.recorder.finish(int(self.number[match]), result)
 
     def _side(self, match: int, team: int) -> Side:
-        player = self.players[team if self.leg[match] == 0 else 1 - team]
+        player = self.terms.players[team if self.leg[match] == 0 else 1 - team]
         rows = int(self.tally.entropy_rows[match, team])
         entropy = float(self.tally.entropy_sum[match, team]) / rows if rows else None
         finite = entropy is not None and np.isfinite(entropy)
-        return Side(player.name, player.sha256, self.mode, entropy if finite else None)
+        return Side(player.name, player.sha256, self.terms.mode, entropy if finite else None)
 
     def _compact(self) -> None:
         """Move the running matches into an environment of their number."""
@@ -262,7 +259,8 @@ class _Wave:
         self.playing = self.playing[keep]
 
     def _make_env(self, num_matches: int) -> Any:
-        return envs.make(self.env_id, num_matches, **self.env_options)
+        record = {"record": True} if self.recorder is not None else {}
+        return envs.make(self.terms.env_id, num_matches, **self.terms.env_options, **record)
 
 
 def _verdict(winner: int, healthy: NDArray[np.bool_]) -> tuple[Verdict, Cause]:

@@ -13,6 +13,7 @@ from rich.table import Table
 from palus.cli.output import matches_progress, percent, print_json, stdout
 
 if TYPE_CHECKING:
+    from palus.arena.players import Player
     from palus.arena.tournament import Leaderboard
 
 EPILOG = """
@@ -48,43 +49,42 @@ def rank(
     The random policy and the two house bots take part unless left out. A file that cannot be played is named and
     skipped.
     """
-    from palus.arena.players import HOUSE_PLAYERS, find_players
     from palus.arena.tournament import rank_players
-    from palus.cli.arena import append_log, load, soccer_twos
-    from palus.errors import ModelError
+    from palus.cli.arena import append_log
 
-    found, rejected = find_players(folder, soccer_twos())
-    for reason in rejected:
-        Console(stderr=True).print(f"[yellow]skipped:[/] {escape(reason)}", highlight=False, soft_wrap=True)
-    entrants = {player.name: player for player in [*load(*HOUSE_PLAYERS, *(also or [])), *found]}
-    for name in without or []:
-        if entrants.pop(name, None) is None:
-            raise ModelError(f"--without {name}: no such player here; there are {', '.join(sorted(entrants))}")
-    if len(entrants) < 2:
-        raise ModelError(f"{folder}: a leaderboard needs two players, found {len(entrants)}; add some --with")
+    entrants, rejected = _entrants(folder, also or [], without or [])
     matches = pairs * len(entrants) * (len(entrants) - 1)
     with matches_progress("", matches) as tick:
-        board = rank_players(
-            list(entrants.values()), pairs, seed, progress=lambda title, finished: tick(finished, title)
-        )
+        board = rank_players(entrants, pairs, seed, progress=lambda title, finished: tick(finished, title))
     if log is not None:
         append_log(log, board.results)
     if output is not None:
         _write_markdown(output, board)
     if as_json:
-        print_json(
-            {
-                "standings": board.standings,
-                "pairs": pairs,
-                "seed": seed,
-                "blue_advantage": board.blue_advantage,
-                "skipped": rejected,
-            }
-        )
+        report = {"standings": board.standings, "blue_advantage": board.blue_advantage, "skipped": rejected}
+        print_json({**report, "pairs": pairs, "seed": seed})
         return
     stdout.print(_table(board))
     low, high = (board.blue_advantage[0] + sign * board.blue_advantage[1] for sign in (-1, 1))
     stdout.print(f"{matches} matches. Playing blue is worth {low:+.0f} to {high:+.0f} points (0 = a fair field).")
+
+
+def _entrants(folder: Path, also: list[str], without: list[str]) -> tuple[list[Player], list[str]]:
+    """Who takes part, each name once, and why files of the folder do not (which is also told on stderr)."""
+    from palus.arena.players import HOUSE_PLAYERS, find_players
+    from palus.cli.arena import load, soccer_twos
+    from palus.errors import ModelError
+
+    found, rejected = find_players(folder, soccer_twos())
+    for reason in rejected:
+        Console(stderr=True).print(f"[yellow]skipped:[/] {escape(reason)}", highlight=False, soft_wrap=True)
+    entrants = {player.name: player for player in [*load(*HOUSE_PLAYERS, *also), *found]}
+    for name in without:
+        if entrants.pop(name, None) is None:
+            raise ModelError(f"--without {name}: no such player here; there are {', '.join(sorted(entrants))}")
+    if len(entrants) < 2:
+        raise ModelError(f"{folder}: a leaderboard needs two players, found {len(entrants)}; add some --with")
+    return list(entrants.values()), rejected
 
 
 _COLUMNS = ("rank", "of", "player", "rating", "±", "points", "matches")
