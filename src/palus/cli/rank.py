@@ -87,7 +87,7 @@ def _entrants(folder: Path, also: list[str], without: list[str]) -> tuple[list[P
     return list(entrants.values()), rejected
 
 
-_COLUMNS = ("rank", "of", "player", "rating", "±", "points", "matches")
+_COLUMNS = ("rank", "range", "player", "rating", "±", "points", "matches")
 
 
 def _rows(board: Leaderboard) -> list[tuple[str, ...]]:
