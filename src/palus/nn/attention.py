@@ -21,6 +21,7 @@ from torch import Tensor
 
 from palus.nn.mlp import MlpShape, body, body_layers
 from palus.nn.parameters import Init, normal, xavier_uniform
+from palus.nn.small_attention import attend
 
 HEADS = 4
 _SMALL = 0.125
@@ -85,8 +86,8 @@ def _evaluate(
     S, G = sets.shape
     x = F.layer_norm(embeddings, (h,), eps=1e-5)
     query, key, mix = (_linear(tensors, f"critic_{n}", x) for n in ("query", "key", "mix"))
-    mixed = _attend(query, key, mix, sets, present)
-    residual = _linear(tensors, "critic_out", mixed) + x[:, sets]
+    mixed = attend(query, key, mix, sets, present, HEADS)
+    residual = _linear(tensors, "critic_out", mixed) + x.index_select(1, sets.flatten()).view(M, S, G, h)
     pooled = _masked_mean(F.layer_norm(residual, (h,), eps=1e-5), present)
     hidden = body(tensors, "critic_", num_layers, pooled)
     count = 2.0 * present.sum(1, keepdim=True).to(x.dtype) / G - 1.0
@@ -94,24 +95,9 @@ def _evaluate(
     return _linear(tensors, "critic_head", features).squeeze(-1)
 
 
-def _attend(query: Tensor, key: Tensor, mix: Tensor, sets: Tensor, present: Tensor) -> Tensor:
-    """Scaled dot-product attention inside each set: [M, E, h] -> [M, S, G, h].
-
-    Scores are divided by sqrt(h), not sqrt(head size), as in ML-Agents. Teams are small, so the products are written
-    elementwise: batched products of 2 x 2 matrices are several times slower.
-    """
-    M, _, h = query.shape
-    S, G = sets.shape
-    q = query[:, sets].view(M, S, G, 1, HEADS, h // HEADS)
-    k = key[:, sets].view(M, S, 1, G, HEADS, h // HEADS)
-    v = mix[:, sets].view(M, S, 1, G, HEADS, h // HEADS)
-    scores = (q * k).sum(-1).float() / math.sqrt(h)
-    scores = scores.masked_fill(~present[:, None, None, :, None], -1e6)
-    weights = scores.softmax(3).to(mix.dtype)
-    return (weights[..., None] * v).sum(3).reshape(M, S, G, h)
-
-
 def _masked_mean(x: Tensor, present: Tensor) -> Tensor:
     """x: [M, S, G, h] -> [M, S, h], mean over the agents present."""
+    if present.all():
+        return x.mean(2)
     weight = present.to(x.dtype)
     return (x * weight[:, None, :, None]).sum(2) / (weight.sum(1)[:, None, None] + 1e-7)
