@@ -7,7 +7,7 @@ import pytest
 from scenes import FAR
 
 from palus.envs.soccer.geometry import BALL
-from palus.envs.soccer.physics import fixed_step, new_scratch
+from palus.envs.soccer.physics import HEADING, face, fixed_step, new_scratch
 
 FORWARD = (1, 0, 0)
 INNER_FACE = 7.508072
@@ -29,10 +29,11 @@ class World:
         """One fixed step with this action of agent 0; returns (bit set of new touches, kicker)."""
         actions = np.zeros((4, 3), np.int32)
         actions[0] = action or (0, 0, 0)
+        scratch = new_scratch()
+        face(self.yaw, scratch[HEADING])
         return fixed_step(
-            self.position, self.velocity, self.spin, self.yaw, self.push, self.touching, actions, on_ball,
-            new_scratch(), np.empty((5, 2), np.float32),
-        )  # fmt: skip
+            self.position, self.velocity, self.spin, self.yaw, self.push, self.touching, actions, on_ball, scratch
+        )
 
 
 def test_forward_drive_from_rest():

@@ -11,6 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
+from palus.envs.soccer.compile import kernel
 from palus.envs.soccer.env import SoccerTwos
 from palus.envs.soccer.geometry import TEAM_OF_AGENT
 from palus.types import I32, I64
@@ -94,7 +95,7 @@ def _drive(yaw, ex, ez, out):
         out[1] = 1 if right > 0 else 2
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _ball_chaser(agent_pos, agent_yaw, ball_pos, team, matches, out):
     for m in range(len(matches)):
         n = matches[m]
@@ -156,7 +157,7 @@ def _keep(x, z, vx, vz, yaw, bx, bz, bvx, bvz, out):
     _drive(yaw, line - x - vx * COAST_S, tz - z - vz * COAST_S, out)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _goalie_striker(agent_pos, agent_vel, agent_yaw, ball_pos, ball_vel, team, matches, out):
     side = F(1) if team == 0 else F(-1)
     for m in range(len(matches)):

@@ -38,6 +38,8 @@ from palus.envs.soccer.geometry import (
 ZERO = np.float32(0)
 ONE = np.float32(1)
 STATIC = -1
+# N s: 0.03 mm/s of the ball.
+SETTLED = np.float32(1e-4)
 MAX_CONTACTS = 48
 
 # Columns of a contact's row. The normal points from body b (or the wall) to body a; arms are the distances from the
@@ -65,7 +67,7 @@ def disc_rectangle(x, z, k):
     return distance, nx * cos + nz * sin, nz * cos - nx * sin
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", forceinline=True)
 def away_from_walls(x, z):
     """No rectangle is within reach of a disc centred here (see `FREE_X`)."""
     ax, az = abs(x), abs(z)
@@ -73,7 +75,7 @@ def away_from_walls(x, z):
 
 
 @njit(nogil=True, error_model="numpy")
-def _add(rows, bodies, count, velocity, spin, a, b, nx, nz, arm_a, arm_b, gap, restitution):
+def _add(rows, bodies, count, velocity, a, b, nx, nz, arm_a, arm_b, gap, restitution):
     """Append one contact; returns the new count."""
     vx, vz = velocity[a, 0], velocity[a, 1]
     inverse_normal = INVERSE_MASS[a]
@@ -90,16 +92,15 @@ def _add(rows, bodies, count, velocity, spin, a, b, nx, nz, arm_a, arm_b, gap, r
     else:
         move, keep = min(-PUSH_OUT_SHARE * gap / STEP_S, PUSH_OUT_MAX_SPEED), ZERO
     bodies[count, 0], bodies[count, 1] = a, b
-    row = rows[count]
-    row[NX], row[NZ], row[ARM_A], row[ARM_B] = nx, nz, arm_a, arm_b
-    row[NORMAL_MASS], row[TANGENT_MASS] = ONE / inverse_normal, ONE / inverse_tangent
-    row[TARGET_MOVE], row[TARGET_KEEP] = move, keep
-    row[NORMAL_SUM], row[TANGENT_SUM] = ZERO, ZERO
+    rows[count, NX], rows[count, NZ], rows[count, ARM_A], rows[count, ARM_B] = nx, nz, arm_a, arm_b
+    rows[count, NORMAL_MASS], rows[count, TANGENT_MASS] = ONE / inverse_normal, ONE / inverse_tangent
+    rows[count, TARGET_MOVE], rows[count, TARGET_KEEP] = move, keep
+    rows[count, NORMAL_SUM] = rows[count, TANGENT_SUM] = ZERO
     return count + 1
 
 
-@njit(nogil=True, error_model="numpy")
-def find_contacts(position, velocity, spin, kick_on_ball, touch, rows, bodies):
+@njit(nogil=True, error_model="numpy", forceinline=True)
+def find_contacts(position, velocity, kick_on_ball, touch, rows, bodies):
     """Fill `rows` and `bodies` with this step's contacts, and `touch[a]` (agent a and the ball); returns their number.
 
     kick_on_ball: pair contact points lie on the ball's surface, else on the agent's.
@@ -123,7 +124,7 @@ def find_contacts(position, velocity, spin, kick_on_ball, touch, rows, bodies):
                 restitution = BALL_RESTITUTION
                 arm_a = BALL_RADIUS if kick_on_ball else distance - RADIUS[b]
             gap = distance - RADIUS[a] - RADIUS[b]
-            count = _add(rows, bodies, count, velocity, spin, a, b, nx, nz, arm_a, distance - arm_a, gap, restitution)
+            count = _add(rows, bodies, count, velocity, a, b, nx, nz, arm_a, distance - arm_a, gap, restitution)
     for a in range(BODIES):
         x, z = position[a, 0], position[a, 1]
         if away_from_walls(x, z):
@@ -134,31 +135,32 @@ def find_contacts(position, velocity, spin, kick_on_ball, touch, rows, bodies):
             if gap < CONTACT_GAP:
                 restitution = BALL_RESTITUTION if a == BALL else ZERO
                 arm = max(distance, ZERO)
-                count = _add(rows, bodies, count, velocity, spin, a, STATIC, nx, nz, arm, ZERO, gap, restitution)
+                count = _add(rows, bodies, count, velocity, a, STATIC, nx, nz, arm, ZERO, gap, restitution)
     return count
 
 
 @njit(nogil=True, error_model="numpy")
 def sweep(rows, bodies, count, velocity, spin, target):
-    """One pass of sequential impulses over all contacts; `target` is the column of the wanted normal velocity.
+    """One pass of sequential impulses over all contacts; returns the largest change of an impulse, N s.
 
-    velocity: [5, 2] and spin: [5] are changed in place. Tangent = the normal turned by +90 degrees in (x, z).
+    target: column of the wanted normal velocity.   velocity: [5, 2] and spin: [5] are changed in place.
+    Tangent = the normal turned by +90 degrees in (x, z).
     """
+    largest = ZERO
     for i in range(count):
         a, b = bodies[i, 0], bodies[i, 1]
-        row = rows[i]
-        nx, nz, arm_a, arm_b = row[NX], row[NZ], row[ARM_A], row[ARM_B]
+        nx, nz, arm_a, arm_b = rows[i, NX], rows[i, NZ], rows[i, ARM_A], rows[i, ARM_B]
         vx, vz = velocity[a, 0], velocity[a, 1]
         slip = -spin[a] * arm_a
         if b != STATIC:
             vx, vz = vx - velocity[b, 0], vz - velocity[b, 1]
             slip -= spin[b] * arm_b
-        normal = max(row[NORMAL_SUM] + (row[target] - (vx * nx + vz * nz)) * row[NORMAL_MASS], ZERO)
+        normal = max(rows[i, NORMAL_SUM] + (rows[i, target] - (vx * nx + vz * nz)) * rows[i, NORMAL_MASS], ZERO)
         limit = FRICTION * normal
         slip += vz * nx - vx * nz
-        tangent = min(max(row[TANGENT_SUM] - slip * row[TANGENT_MASS], -limit), limit)
-        jn, jt = normal - row[NORMAL_SUM], tangent - row[TANGENT_SUM]
-        row[NORMAL_SUM], row[TANGENT_SUM] = normal, tangent
+        tangent = min(max(rows[i, TANGENT_SUM] - slip * rows[i, TANGENT_MASS], -limit), limit)
+        jn, jt = normal - rows[i, NORMAL_SUM], tangent - rows[i, TANGENT_SUM]
+        rows[i, NORMAL_SUM], rows[i, TANGENT_SUM] = normal, tangent
         jx, jz = jn * nx - jt * nz, jn * nz + jt * nx
         velocity[a, 0] += jx * INVERSE_MASS[a]
         velocity[a, 1] += jz * INVERSE_MASS[a]
@@ -167,3 +169,13 @@ def sweep(rows, bodies, count, velocity, spin, target):
             velocity[b, 0] -= jx * INVERSE_MASS[b]
             velocity[b, 1] -= jz * INVERSE_MASS[b]
             spin[b] -= arm_b * jt * INVERSE_INERTIA[b]
+        largest = max(largest, abs(jn), abs(jt))
+    return largest
+
+
+@njit(nogil=True, error_model="numpy")
+def solve(rows, bodies, count, velocity, spin, target, sweeps):
+    """Up to `sweeps` passes, fewer once the impulses stand still: most steps have a single contact, solved by one."""
+    for _ in range(sweeps):
+        if sweep(rows, bodies, count, velocity, spin, target) < SETTLED:
+            break

@@ -21,7 +21,7 @@ from palus.envs.soccer.contacts import (
     away_from_walls,
     disc_rectangle,
     find_contacts,
-    sweep,
+    solve,
 )
 from palus.envs.soccer.geometry import (
     AGENT_DRAG_FACTOR,
@@ -48,50 +48,64 @@ from palus.envs.soccer.geometry import (
 MOVE_SWEEPS = 6
 KEEP_SWEEPS = 4
 SWEPT_SHARE = np.float32(0.75)
+# Shorter displacements are not swept (threshold of the engine).
+SWEPT_FROM_SQUARE = (SWEPT_SHARE * RADIUS) ** 2
 DEG = np.float32(math.pi / 180)
 HALF_TURN = np.float32(180)
 FULL_TURN = np.float32(360)
 NEVER = np.float32(2)
+HEADING = 5
+"""Index of the headings [4, 2] in the scratch of `new_scratch`."""
+SIGN = np.array([0, 1, -1], np.float32)
+TURN_SIN = np.float32(math.sin(math.radians(2)))
+TURN_COS = np.float32(math.cos(math.radians(2)))
 
 
 @njit(nogil=True)
 def new_scratch():
-    """Working memory of `fixed_step`, reused over steps: contacts, moving velocities, spins, touches."""
+    """Working memory of `fixed_step`: contacts, moving velocities, spins, touches, headings, positions afterwards."""
     return (
         np.empty((MAX_CONTACTS, CONTACT_COLUMNS), np.float32),
         np.empty((MAX_CONTACTS, 2), np.int64),
         np.empty((BODIES, 2), np.float32),
         np.empty(BODIES, np.float32),
         np.empty(AGENTS, np.bool_),
+        np.empty((AGENTS, 2), np.float32),
+        np.empty((BODIES, 2), np.float32),
     )
 
 
-@njit(nogil=True, error_model="numpy")
-def drive(velocity, yaw, actions):
-    """Apply one fixed step of actions [4, 3] to velocities (drag included) and yaws.
+@njit(nogil=True, error_model="numpy", forceinline=True)
+def face(yaw, heading):
+    """Write the forward direction (x, z) of every agent; fixed steps then turn it along with the yaw."""
+    for a in range(AGENTS):
+        heading[a, 0], heading[a, 1] = math.sin(yaw[a] * DEG), math.cos(yaw[a] * DEG)
+
+
+@njit(nogil=True, error_model="numpy", forceinline=True)
+def drive(velocity, yaw, heading, actions):
+    """Apply one fixed step of actions [4, 3] to velocities (drag included), yaws and headings.
 
     The heading before this step's turn drives; a lateral action replaces the forward one.
     """
     for a in range(AGENTS):
         forward, lateral, turn = actions[a, 0], actions[a, 1], actions[a, 2]
-        speed = ZERO
-        dx, dz = ZERO, ZERO
-        if forward != 0 or lateral != 0:
-            dx, dz = math.sin(yaw[a] * DEG), math.cos(yaw[a] * DEG)
+        sin, cos = heading[a, 0], heading[a, 1]
+        ahead, right = SIGN[forward] * DRIVE_SPEED, SIGN[lateral] * DRIVE_SPEED * LATERAL_SHARE
         if lateral != 0:
-            dx, dz = dz, -dx
-            speed = DRIVE_SPEED * LATERAL_SHARE * (ONE if lateral == 1 else -ONE)
-        elif forward != 0:
-            speed = DRIVE_SPEED * (ONE if forward == 1 else -ONE)
-        velocity[a, 0] = (velocity[a, 0] + dx * speed) * AGENT_DRAG_FACTOR
-        velocity[a, 1] = (velocity[a, 1] + dz * speed) * AGENT_DRAG_FACTOR
+            ahead = ZERO
+        velocity[a, 0] = (velocity[a, 0] + ahead * sin + right * cos) * AGENT_DRAG_FACTOR
+        velocity[a, 1] = (velocity[a, 1] + ahead * cos - right * sin) * AGENT_DRAG_FACTOR
         if turn != 0:
-            turned = yaw[a] + (-TURN_DEG if turn == 1 else TURN_DEG)
+            # Rotate 1 is left (-), 2 is right (+): the opposite signs of the drive branches.
+            turned = yaw[a] - SIGN[turn] * TURN_DEG
             if turned > HALF_TURN:
                 turned -= FULL_TURN
             elif turned < -HALF_TURN:
                 turned += FULL_TURN
             yaw[a] = turned
+            step_sin = -SIGN[turn] * TURN_SIN
+            heading[a, 0], heading[a, 1] = sin * TURN_COS + cos * step_sin, cos * TURN_COS - sin * step_sin
 
 
 @njit(nogil=True, error_model="numpy")
@@ -144,15 +158,12 @@ def sweep_time(x, z, dx, dz, radius, k):
 def stop_at_wall(body, position, velocity, x, z):
     """Where a body that moves to (x, z) really ends: at the first wall that its fast path meets.
 
-    Only displacements that could jump a wall are tested (thresholds of the engine); the rest of such a step is lost
-    and the normal velocity is reflected without friction.
+    The rest of such a step is lost and the normal velocity is reflected without friction. A wall that the body touches
+    already, or that it meets too slowly to jump, is left to the contacts.
     """
     start_x, start_z = position[body, 0], position[body, 1]
     dx, dz = x - start_x, z - start_z
     radius = RADIUS[body]
-    threshold = SWEPT_SHARE * radius
-    if dx * dx + dz * dz < threshold * threshold or (away_from_walls(x, z) and away_from_walls(start_x, start_z)):
-        return x, z
     first, nx, nz = NEVER, ZERO, ZERO
     for k in range(NUM_RECTANGLES):
         distance, _, _ = disc_rectangle(start_x, start_z, k)
@@ -189,15 +200,47 @@ def kick_push(before, after, agent, kick_on_ball, push):
         push[1] += KICK_SPEED * kz / length
 
 
-@njit(nogil=True, error_model="numpy")
-def fixed_step(position, velocity, spin, yaw, push, touching, actions, kick_on_ball, scratch, after):
-    """Advance one match by one fixed step, in place. Returns (bit set of agents that began to touch the ball, kicker).
+@njit(nogil=True, error_model="numpy", forceinline=True)
+def integrate(position, velocity, moving, after):
+    """Write to `after` where the bodies go: the ball loses way to the floor, walls stop what would jump them."""
+    speed = math.sqrt(moving[BALL, 0] * moving[BALL, 0] + moving[BALL, 1] * moving[BALL, 1])
+    if speed > ZERO:
+        rest = ONE - min(BALL_LOSS_MAX_SPEED / speed, BALL_LOSS_SHARE)
+        moving[BALL, 0] *= rest
+        moving[BALL, 1] *= rest
+    for b in range(BODIES):
+        dx, dz = moving[b, 0] * STEP_S, moving[b, 1] * STEP_S
+        x, z = position[b, 0] + dx, position[b, 1] + dz
+        if dx * dx + dz * dz >= SWEPT_FROM_SQUARE[b] and not (
+            away_from_walls(x, z) and away_from_walls(position[b, 0], position[b, 1])
+        ):
+            x, z = stop_at_wall(b, position, velocity, x, z)
+        after[b, 0], after[b, 1] = x, z
 
-    position, velocity: [5, 2].  spin: scalar view [1].  yaw: [4].  push: [2].  touching: [4].  actions: [4, 3].
-    after: [5, 2] scratch.  kicker: the last agent that kicked, -1 none.
+
+@njit(nogil=True, error_model="numpy", forceinline=True)
+def begin_touches(before, after, touch, touching, actions, kick_on_ball, push):
+    """Kicks of the agents whose contact with the ball is new. Returns (bit set of those agents, last kicker or -1)."""
+    began, kicker = 0, -1
+    for a in range(AGENTS):
+        if touch[a] and not touching[a]:
+            began |= 1 << a
+            if actions[a, 0] == 1:
+                kicker = a
+                kick_push(before, after, a, kick_on_ball, push)
+        touching[a] = touch[a]
+    return began, kicker
+
+
+@njit(nogil=True, error_model="numpy", forceinline=True)
+def fixed_step(position, velocity, spin, yaw, push, touching, actions, kick_on_ball, scratch):
+    """Advance one match by one fixed step, in place. Returns what `begin_touches` returns.
+
+    position, velocity: [5, 2].  spin: [1], the ball's.  yaw: [4].  push: [2].  touching: [4].  actions: [4, 3].
+    scratch: of `new_scratch`, its headings those of `face` before the first step and left alone since.
     """
-    rows, bodies, moving, spins, touch = scratch
-    drive(velocity, yaw, actions)
+    rows, bodies, moving, spins, touch, heading, after = scratch
+    drive(velocity, yaw, heading, actions)
     velocity[BALL, 0] = (velocity[BALL, 0] + push[0]) * BALL_DRAG_FACTOR
     velocity[BALL, 1] = (velocity[BALL, 1] + push[1]) * BALL_DRAG_FACTOR
     push[0] = push[1] = ZERO
@@ -205,32 +248,17 @@ def fixed_step(position, velocity, spin, yaw, push, touching, actions, kick_on_b
         spins[a] = ZERO
     spins[BALL] = min(max(spin[0] * BALL_DRAG_FACTOR, -BALL_MAX_SPIN), BALL_MAX_SPIN)
 
-    count = find_contacts(position, velocity, spins, kick_on_ball, touch, rows, bodies)
-    for _ in range(MOVE_SWEEPS if count else 0):
-        sweep(rows, bodies, count, velocity, spins, TARGET_MOVE)
+    count = find_contacts(position, velocity, kick_on_ball, touch, rows, bodies)
+    if count:
+        solve(rows, bodies, count, velocity, spins, TARGET_MOVE, MOVE_SWEEPS)
     for b in range(BODIES):
         moving[b, 0], moving[b, 1] = velocity[b, 0], velocity[b, 1]
-    for _ in range(KEEP_SWEEPS if count else 0):
-        sweep(rows, bodies, count, velocity, spins, TARGET_KEEP)
+    if count:
+        solve(rows, bodies, count, velocity, spins, TARGET_KEEP, KEEP_SWEEPS)
     spin[0] = spins[BALL]
 
-    speed = math.sqrt(moving[BALL, 0] * moving[BALL, 0] + moving[BALL, 1] * moving[BALL, 1])
-    if speed > ZERO:
-        rest = ONE - min(BALL_LOSS_MAX_SPEED / speed, BALL_LOSS_SHARE)
-        moving[BALL, 0] *= rest
-        moving[BALL, 1] *= rest
-    for b in range(BODIES):
-        x, z = position[b, 0] + moving[b, 0] * STEP_S, position[b, 1] + moving[b, 1] * STEP_S
-        after[b, 0], after[b, 1] = stop_at_wall(b, position, velocity, x, z)
-
-    began, kicker = 0, -1
-    for a in range(AGENTS):
-        if touch[a] and not touching[a]:
-            began |= 1 << a
-            if actions[a, 0] == 1:
-                kicker = a
-                kick_push(position, after, a, kick_on_ball, push)
-        touching[a] = touch[a]
+    integrate(position, velocity, moving, after)
+    began, kicker = begin_touches(position, after, touch, touching, actions, kick_on_ball, push)
     for b in range(BODIES):
         position[b, 0], position[b, 1] = after[b, 0], after[b, 1]
     return began, kicker
