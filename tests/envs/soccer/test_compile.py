@@ -28,4 +28,4 @@ def test_an_edit_anywhere_in_the_folder_moves_the_cache(tmp_path, monkeypatch):
 def test_the_users_own_cache_setting_is_left_alone():
     setting = numba.config.CACHE_DIR
     assert compiled.kernel(double)(4) == 8
-    assert numba.config.CACHE_DIR == setting
+    assert setting == numba.config.CACHE_DIR

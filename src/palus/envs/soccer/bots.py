@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-from palus.envs.soccer.compile import kernel
+from palus.envs.soccer.compile import inner, kernel
 from palus.envs.soccer.env import SoccerTwos
 from palus.envs.soccer.geometry import TEAM_OF_AGENT
 from palus.types import I32, I64
@@ -59,19 +58,19 @@ def act_goalie_striker(env: SoccerTwos, team: int, matches: I64) -> I32:
     return out
 
 
-@njit(nogil=True)
+@inner
 def _wrapped(degrees):
     """The same angle in [-180, 180)."""
     return (degrees + F(180)) % F(360) - F(180)
 
 
-@njit(nogil=True)
+@inner
 def _heading(dx, dz):
     """Yaw in degrees that looks along (dx, dz)."""
     return math.atan2(dx, dz) * DEGREES
 
 
-@njit(nogil=True)
+@inner
 def _turn(yaw, wanted):
     """Action of the rotation branch that brings `yaw` nearer to `wanted`."""
     error = _wrapped(wanted - yaw)
@@ -80,7 +79,7 @@ def _turn(yaw, wanted):
     return 2 if error > 0 else 1
 
 
-@njit(nogil=True)
+@inner
 def _drive(yaw, ex, ez, out):
     """Set the two drive branches so that the resting point moves by (ex, ez): along the axis that needs more time."""
     sin, cos = math.sin(yaw / DEGREES), math.cos(yaw / DEGREES)
@@ -107,7 +106,7 @@ def _ball_chaser(agent_pos, agent_yaw, ball_pos, team, matches, out):
                 out[m, i, 0] = 1
 
 
-@njit(nogil=True)
+@inner
 def _strike(x, z, vx, vz, yaw, bx, bz, bvx, bvz, out):
     """Get to the own side of the ball, then through it towards the goal at +x."""
     lead = min(math.sqrt((bx - x) ** 2 + (bz - z) ** 2) / F(25), F(0.5))
@@ -142,7 +141,7 @@ def _strike(x, z, vx, vz, yaw, bx, bz, bvx, bvz, out):
     _drive(yaw, qx - vx * COAST_S, qz - vz * COAST_S, out)
 
 
-@njit(nogil=True)
+@inner
 def _keep(x, z, vx, vz, yaw, bx, bz, bvx, bvz, out):
     """Stand between ball and goal, facing sideways; meet shots where they will cross the own line."""
     line = F(-14.0)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from palus.envs.soccer.compile import inlined, inner
 from palus.envs.soccer.geometry import (
     AGENTS,
     BALL,
@@ -48,7 +48,7 @@ NX, NZ, ARM_A, ARM_B, NORMAL_MASS, TANGENT_MASS, TARGET_MOVE, TARGET_KEEP, NORMA
 CONTACT_COLUMNS = 10
 
 
-@njit(nogil=True, error_model="numpy")
+@inner
 def disc_rectangle(x, z, k):
     """Distance of a point to rectangle k (negative inside) and the unit normal towards the point, world frame."""
     cos, sin = RECTANGLES[k, 4], RECTANGLES[k, 5]
@@ -67,14 +67,14 @@ def disc_rectangle(x, z, k):
     return distance, nx * cos + nz * sin, nz * cos - nx * sin
 
 
-@njit(nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def away_from_walls(x, z):
     """No rectangle is within reach of a disc centred here (see `FREE_X`)."""
     ax, az = abs(x), abs(z)
     return ax < FREE_X and az < FREE_Z and CORNER_NX * ax + CORNER_NZ * az < FREE_CORNER
 
 
-@njit(nogil=True, error_model="numpy")
+@inner
 def _add(rows, bodies, count, velocity, a, b, nx, nz, arm_a, arm_b, gap, restitution):
     """Append one contact; returns the new count."""
     vx, vz = velocity[a, 0], velocity[a, 1]
@@ -99,7 +99,7 @@ def _add(rows, bodies, count, velocity, a, b, nx, nz, arm_a, arm_b, gap, restitu
     return count + 1
 
 
-@njit(nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def find_contacts(position, velocity, kick_on_ball, touch, rows, bodies):
     """Fill `rows` and `bodies` with this step's contacts, and `touch[a]` (agent a and the ball); returns their number.
 
@@ -139,7 +139,7 @@ def find_contacts(position, velocity, kick_on_ball, touch, rows, bodies):
     return count
 
 
-@njit(nogil=True, error_model="numpy")
+@inner
 def sweep(rows, bodies, count, velocity, spin, target):
     """One pass of sequential impulses over all contacts; returns the largest change of an impulse, N s.
 
@@ -173,7 +173,7 @@ def sweep(rows, bodies, count, velocity, spin, target):
     return largest
 
 
-@njit(nogil=True, error_model="numpy")
+@inner
 def solve(rows, bodies, count, velocity, spin, target, sweeps):
     """Up to `sweeps` passes, fewer once the impulses stand still: most steps have a single contact, solved by one."""
     for _ in range(sweeps):

@@ -10,9 +10,8 @@ operation, and so every bit, is given by this text.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from palus.envs.soccer.compile import kernel
+from palus.envs.soccer.compile import inlined, inner, kernel
 from palus.envs.soccer.geometry import (
     AGENTS,
     BALL,
@@ -42,7 +41,7 @@ BLUE_GOAL_SCORER = 1
 PURPLE_GOAL_SCORER = 0
 
 
-@njit(nogil=True, forceinline=True)
+@inlined
 def mix(value):
     """The output function of splitmix64 (Steele, Lea, Flood 2014)."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -50,14 +49,14 @@ def mix(value):
     return value ^ (value >> np.uint64(31))
 
 
-@njit(nogil=True, forceinline=True)
+@inlined
 def uniform(random):
     """Next float32 in [0, 1) of the stream held by random[0]."""
     random[0] += np.uint64(0x9E3779B97F4A7C15)
     return np.float32(mix(random[0]) >> np.uint64(40)) * TO_UNIT
 
 
-@njit(nogil=True)
+@inner
 def start_match(state, n):
     """Place agents and ball of match n at random; everything rests."""
     random = state.random[n : n + 1]
@@ -75,7 +74,7 @@ def start_match(state, n):
     state.time[n] = 0
 
 
-@njit(nogil=True, forceinline=True)
+@inlined
 def take_frame(state, n, lanes):
     """Append a frame to the rays of the four agents of match n and forget the oldest."""
     for a in range(AGENTS):
@@ -87,14 +86,14 @@ def take_frame(state, n, lanes):
         cast_rays(state.position[n], state.yaw[n, a], a, lanes, objects[FRAMES - 1], fractions[FRAMES - 1])
 
 
-@njit(nogil=True)
+@inner
 def first_frame(state, n, lanes):
     """Forget all frames of match n, then take one."""
     state.ray_object[n] = -1
     take_frame(state, n, lanes)
 
 
-@njit(nogil=True, forceinline=True)
+@inlined
 def scored(x, z):
     """Team that scores with the ball centre at (x, z), -1 none: the ball touches the floor of a goal box."""
     out_x, out_z = max(GOAL_FLOOR_X - abs(x), ZERO), max(abs(z) - GOAL_FLOOR_Z, ZERO)
@@ -103,7 +102,7 @@ def scored(x, z):
     return PURPLE_GOAL_SCORER if x > ZERO else BLUE_GOAL_SCORER
 
 
-@njit(nogil=True)
+@inner
 def record_step(state, outcome, n, i, kicker):
     """Write the trace of fixed step i of this decision."""
     row = outcome.trace[n, i]
@@ -114,14 +113,17 @@ def record_step(state, outcome, n, i, kicker):
     outcome.kick[n, i] = kicker
 
 
-@njit(nogil=True)
+@inner
 def end_match(state, outcome, n, winner, max_steps, lanes):
     """Rewards and flags of a match that ended, its final rays, and the start of the next match in its slot."""
     outcome.match_over[n] = True
     outcome.winner[n] = winner
     take_frame(state, n, lanes)
-    outcome.final_object[n] = state.ray_object[n]
-    outcome.final_fraction[n] = state.ray_fraction[n]
+    for a in range(AGENTS):
+        for frame in range(FRAMES):
+            for ray in range(RAYS):
+                outcome.final_object[n, a, frame, ray] = state.ray_object[n, a, frame, ray]
+                outcome.final_fraction[n, a, frame, ray] = state.ray_fraction[n, a, frame, ray]
     gain = ONE - np.float32(state.time[n]) / np.float32(max_steps)
     for a in range(AGENTS):
         outcome.terminated[n, a] = winner >= 0
@@ -131,7 +133,7 @@ def end_match(state, outcome, n, winner, max_steps, lanes):
     start_match(state, n)
 
 
-@njit(nogil=True, forceinline=True)
+@inlined
 def play_decision(state, outcome, n, actions, touch_reward, kick_on_ball, max_steps, record, scratch):
     """Up to five fixed steps of match n. Returns the scoring team, -1 for none, -2 when the time is up."""
     position, velocity, spin, yaw = state.position[n], state.velocity[n], state.spin[n : n + 1], state.yaw[n]

@@ -11,6 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
+from palus.envs.soccer.compile import inlined, inner
 from palus.envs.soccer.contacts import (
     CONTACT_COLUMNS,
     MAX_CONTACTS,
@@ -75,14 +76,14 @@ def new_scratch():
     )
 
 
-@njit(nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def face(yaw, heading):
     """Write the forward direction (x, z) of every agent; fixed steps then turn it along with the yaw."""
     for a in range(AGENTS):
         heading[a, 0], heading[a, 1] = math.sin(yaw[a] * DEG), math.cos(yaw[a] * DEG)
 
 
-@njit(nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def drive(velocity, yaw, heading, actions):
     """Apply one fixed step of actions [4, 3] to velocities (drag included), yaws and headings.
 
@@ -108,7 +109,7 @@ def drive(velocity, yaw, heading, actions):
             heading[a, 0], heading[a, 1] = sin * TURN_COS + cos * step_sin, cos * TURN_COS - sin * step_sin
 
 
-@njit(nogil=True, error_model="numpy")
+@inner
 def sweep_time(x, z, dx, dz, radius, k):
     """Share of the displacement (dx, dz) after which a disc meets rectangle k from outside, > 1 when it does not.
 
@@ -154,7 +155,7 @@ def sweep_time(x, z, dx, dz, radius, k):
     return enter, nx * cos + nz * sin, nz * cos - nx * sin
 
 
-@njit(nogil=True, error_model="numpy")
+@inner
 def stop_at_wall(body, position, velocity, x, z):
     """Where a body that moves to (x, z) really ends: at the first wall that its fast path meets.
 
@@ -183,7 +184,7 @@ def stop_at_wall(body, position, velocity, x, z):
     return start_x + first * dx, start_z + first * dz
 
 
-@njit(nogil=True, error_model="numpy")
+@inner
 def kick_push(before, after, agent, kick_on_ball, push):
     """Add the kick of an agent to `push`: from its centre after the step to the contact point found before it."""
     dx, dz = before[BALL, 0] - before[agent, 0], before[BALL, 1] - before[agent, 1]
@@ -200,7 +201,7 @@ def kick_push(before, after, agent, kick_on_ball, push):
         push[1] += KICK_SPEED * kz / length
 
 
-@njit(nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def integrate(position, velocity, moving, after):
     """Write to `after` where the bodies go: the ball loses way to the floor, walls stop what would jump them."""
     speed = math.sqrt(moving[BALL, 0] * moving[BALL, 0] + moving[BALL, 1] * moving[BALL, 1])
@@ -218,7 +219,7 @@ def integrate(position, velocity, moving, after):
         after[b, 0], after[b, 1] = x, z
 
 
-@njit(nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def begin_touches(before, after, touch, touching, actions, kick_on_ball, push):
     """Kicks of the agents whose contact with the ball is new. Returns (bit set of those agents, last kicker or -1)."""
     began, kicker = 0, -1
@@ -232,7 +233,7 @@ def begin_touches(before, after, touch, touching, actions, kick_on_ball, push):
     return began, kicker
 
 
-@njit(nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def fixed_step(position, velocity, spin, yaw, push, touching, actions, kick_on_ball, scratch):
     """Advance one match by one fixed step, in place. Returns what `begin_touches` returns.
 

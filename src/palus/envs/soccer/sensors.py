@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from palus.envs.soccer.compile import inner
 from palus.envs.soccer.geometry import AGENTS, BALL, NUM_RECTANGLES, RECTANGLE_TAG, RECTANGLES, TEAM_OF_AGENT, WALL
 from palus.envs.soccer.state import FRAMES, RAYS
 
@@ -64,13 +64,13 @@ SIN60 = np.float32(math.sin(math.radians(60)))
 DEG = np.float32(math.pi / 180)
 
 
-@njit(nogil=True, error_model="numpy")
+@inner
 def _inverse(d):
     """1/d, huge instead of infinite for d = 0: infinity times zero would be NaN."""
     return ONE / (d if abs(d) > TINY else TINY)
 
 
-@njit(nogil=True, error_model="numpy")
+@inner
 def _aim(lanes, yaw):
     """Ray directions of an agent in the three frames, and no hit yet."""
     sin, cos = math.sin(yaw * DEG), math.cos(yaw * DEG)
@@ -88,7 +88,7 @@ def _aim(lanes, yaw):
         lanes[BEST + i], lanes[OBJECT + i] = RAY_LENGTH, np.float32(NOTHING)
 
 
-@njit(nogil=True, error_model="numpy")
+@inner
 def _cast_disc(lanes, cx, cz, radius, slot):
     """Meet a disc whose centre is (cx, cz) from the ray start."""
     square = radius * radius
@@ -104,7 +104,7 @@ def _cast_disc(lanes, cx, cz, radius, slot):
         lanes[OBJECT + i] = slot if hit else lanes[OBJECT + i]
 
 
-@njit(nogil=True, error_model="numpy")
+@inner
 def _cast_box(lanes, frame, ox, oz, half_x, half_z, slot):
     """Meet a box grown by the cast radius, corners rounded; (ox, oz) is the ray start in the box's frame.
 
@@ -134,7 +134,7 @@ def _cast_box(lanes, frame, ox, oz, half_x, half_z, slot):
         lanes[OBJECT + i] = slot if hit else lanes[OBJECT + i]
 
 
-@njit(nogil=True, error_model="numpy")
+@inner
 def cast_rays(position, yaw, agent, lanes, objects, fractions):
     """Take one frame of an agent: the slot hit by each of its 14 rays and the distance as a share of 20 m.
 
@@ -167,7 +167,7 @@ def cast_rays(position, yaw, agent, lanes, objects, fractions):
         fractions[i] = lanes[BEST + i] / RAY_LENGTH
 
 
-@njit(nogil=True, error_model="numpy")
+@inner
 def write_observation(objects, fractions, out):
     """Unfold three frames of rays [3, 14] into `out` [336]: obs_0 (264), then obs_1 (72), oldest frame first."""
     out[:] = ZERO
