@@ -1,4 +1,4 @@
-"""Writing files so that a crash, a kill or a full disk leaves the old content or the new one, never half. Leaf module."""
+"""Writing files so that a crash, a kill or a full disk leaves the old content or the new, never half. Leaf module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import BinaryIO
 from palus.errors import StorageError
 
 
-def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
+def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let `write` fill a temporary file beside `path`, force it to disk, then put it in place in one step.
 
     Raises StorageError with the reason and the path; whatever was at `path` before is then still there.
@@ -37,4 +37,4 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """`write_atomically` for UTF-8 text."""
-    write_atomically(path, lambda file: file.write(text.encode()) and None)
+    write_atomically(path, lambda file: file.write(text.encode()))

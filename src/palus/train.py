@@ -5,6 +5,7 @@ Phases alternate and each uses all cores: measured on two cores, that beats over
 
 from __future__ import annotations
 
+import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -21,10 +22,10 @@ from palus import envs
 from palus.config import RunFile, dump_run
 from palus.errors import CheckpointError, StorageError
 from palus.export.bundle import Provenance, write_bundle, write_onnx
+from palus.league.ghosts import GhostLeague
 from palus.learn.learner import Learner, frozen_policy
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
-from palus.league.ghosts import GhostLeague
 from palus.nn.matmul import MatmulPath, choose, keep_freed_memory
 from palus.rollout.collector import Collector, PolicyFunction, Teams
 from palus.rollout.rollout import LATEST, Matchup
@@ -32,7 +33,7 @@ from palus.run.baselines import Baselines
 from palus.run.folder import RunFolder
 from palus.run.report import Report
 
-ALGORITHMS = {"ppo": PPO, "poca": POCA}
+ALGORITHMS: dict[str, Callable[..., Learner]] = {"ppo": PPO, "poca": POCA}
 TARGET_ROLLOUT_STEPS = 80
 """Decisions per rollout when the number of matches is automatic: several times GAE's reach, 1 / (1 - gamma lambda)."""
 
@@ -60,7 +61,12 @@ class Run:
         keep_freed_memory()
         self.matmul, self.measured = choose(run.palus.matmul)
         self.matmul.activate()
-        seed = max(run.env_settings.seed, 0)
+        self.saved = self.folder.load() if resume else None
+        seed = run.env_settings.seed if run.env_settings.seed >= 0 else secrets.randbelow(2**31)
+        if self.saved is not None:
+            seed = self.saved["seed"]
+        self.seed = seed
+        self.run = run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
         env_id, self_play = run.env_id, self.behavior.self_play
         assert env_id is not None, "checked by palus.config.unsupported"
         probe = envs.make(env_id, 1)
@@ -81,8 +87,9 @@ class Run:
         self.baselines = Baselines(run, probe.spec, self.learner.actor)
         self.report = Report(run, self.name, self.folder)
         self._opponent = lru_cache(maxsize=256)(self._load_opponent)
-        if resume:
-            self._load()
+        if self.saved is not None:
+            self._load(self.saved)
+            self.saved = None
 
     @property
     def wall_seconds(self) -> float:
@@ -126,6 +133,7 @@ class Run:
 
     def _state(self) -> dict[str, Any]:
         return {
+            "seed": self.seed,
             "step": self.step,
             "wall_seconds": self.wall_seconds,
             "matmul": self.matmul.name,
@@ -136,8 +144,7 @@ class Run:
             "baselines": self.baselines.state_dict(),
         }
 
-    def _load(self) -> None:
-        state = self.folder.load()
+    def _load(self, state: dict[str, Any]) -> None:
         try:
             self.learner.load_state_dict(state["learner"])
             if self.league is not None:
@@ -209,7 +216,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
         pressed = True
         signal.signal(signum, previous[signum])
 
-    previous = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    previous: dict[int, Any] = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         for s in previous:
             signal.signal(s, handle)

@@ -16,7 +16,8 @@ SPEC = BehaviorSpec("SoccerTwos", (264, 72), (3, 3, 3))
 
 
 def make_actor(normalize=False):
-    run = load_run("debug", ["behaviors.SoccerTwos.trainer_type=ppo", f"behaviors.SoccerTwos.network_settings.normalize={str(normalize).lower()}"])
+    settings = ("trainer_type=ppo", f"network_settings.normalize={str(normalize).lower()}")
+    run = load_run("debug", [f"behaviors.SoccerTwos.{s}" for s in settings])
     actor = PPO(run.behaviors["SoccerTwos"], SPEC, torch.float32, 0).actor
     if normalize:
         actor.normalizer.update(torch.randn(500, 336, generator=torch.Generator().manual_seed(5)) * 3 + 1)
@@ -57,7 +58,8 @@ def test_file_has_the_reference_interface():
     ]
     assert model.ir_version == 4
     assert [o.version for o in model.opset_import] == [9]
-    fixed = session(model).run(["version_number", "memory_size", "discrete_action_output_shape"], feed(np.zeros((1, 336), np.float32)))
+    names = ["version_number", "memory_size", "discrete_action_output_shape"]
+    fixed = session(model).run(names, feed(np.zeros((1, 336), np.float32)))
     assert [x.tolist() for x in fixed] == [[3.0], [0.0], [[3.0, 3.0, 3.0]]]
 
 

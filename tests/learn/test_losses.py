@@ -1,5 +1,6 @@
 """The compiled losses against hand values, and their gradients against autograd on the formulas as printed."""
 
+import itertools
 import math
 
 import numpy as np
@@ -13,7 +14,7 @@ OFFSETS = np.array([0, 3, 5])
 
 def surrogate_as_printed(logits, actions, old, advantages, epsilon, beta):
     terms, entropy = [], 0.0
-    for a, (low, high) in enumerate(zip(OFFSETS[:-1], OFFSETS[1:], strict=True)):
+    for a, (low, high) in enumerate(itertools.pairwise(OFFSETS)):
         log_p = torch.log_softmax(logits[:, low:high], -1)
         ratio = torch.exp(log_p.gather(1, actions[:, a : a + 1]).squeeze(1) - old[:, a])
         terms.append(torch.minimum(ratio * advantages, ratio.clip(1 - epsilon, 1 + epsilon) * advantages))

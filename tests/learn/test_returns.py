@@ -33,9 +33,7 @@ def test_truncation_bootstraps_termination_does_not():
 
 def test_nothing_flows_back_over_an_episode_end():
     ended = column(True, False, dtype=np.bool_)
-    advantages, _ = gae(
-        column(0, 100), column(0, 0), column(0, 0), ended, np.ones((2, 1), np.bool_), 1.0, 1.0
-    )
+    advantages, _ = gae(column(0, 100), column(0, 0), column(0, 0), ended, np.ones((2, 1), np.bool_), 1.0, 1.0)
     assert advantages[:, 0].tolist() == [0.0, 100.0]
 
 

@@ -17,7 +17,9 @@ MAX_BYTES = 5
 def encode_varints(values: I64) -> bytes:
     """values: [n] int64 of magnitude below 2**34. Returns their zig-zag varints, one after the other."""
     unsigned = (values << 1) ^ (values >> 63)
-    lengths = sum(((unsigned >> (7 * i)) > 0).astype(np.int64) for i in range(1, MAX_BYTES)) + np.int64(1)
+    lengths = np.ones(len(unsigned), np.int64)
+    for i in range(1, MAX_BYTES):
+        lengths += (unsigned >> (7 * i)) > 0
     ends = np.cumsum(lengths)
     starts = ends - lengths
     out = np.empty(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)

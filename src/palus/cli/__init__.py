@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from palus import __version__
+from palus.cli.demo import demo
 from palus.cli.fidelity import fidelity
 from palus.cli.match import match
 from palus.cli.rank import rank
@@ -80,10 +80,5 @@ def _main(
     pass
 
 
-for _command in (train, match, rank, watch, fidelity):
+for _command in (demo, train, match, rank, watch, fidelity):
     app.command(epilog=getattr(sys.modules[_command.__module__], "EPILOG", None))(_command)
-
-if find_spec("palus.cli.demo"):
-    from palus.cli.demo import demo
-
-    app.command(epilog=getattr(sys.modules[demo.__module__], "EPILOG", None))(demo)

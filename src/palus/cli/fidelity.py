@@ -47,7 +47,7 @@ def fidelity(
     kick_point: Annotated[
         Literal["ball", "agent"],
         typer.Option(help="Where a kick's contact point lies; Unity's builds and its editor differ."),
-    ] = "ball",
+    ] = "agent",
     cross: Annotated[bool, typer.Option("--cross", help="Also play each against each other.")] = False,
     seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,

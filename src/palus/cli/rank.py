@@ -64,7 +64,7 @@ def rank(
         report = {"standings": board.standings, "blue_advantage": board.blue_advantage, "skipped": rejected}
         print_json({**report, "pairs": pairs, "seed": seed})
         return
-    stdout.print(_table(board))
+    stdout.print(leaderboard_table(board))
     low, high = (board.blue_advantage[0] + sign * board.blue_advantage[1] for sign in (-1, 1))
     stdout.print(f"{matches} matches. Playing blue is worth {low:+.0f} to {high:+.0f} points (0 = a fair field).")
 
@@ -105,7 +105,8 @@ def _rows(board: Leaderboard) -> list[tuple[str, ...]]:
     ]
 
 
-def _table(board: Leaderboard) -> Table:
+def leaderboard_table(board: Leaderboard) -> Table:
+    """A leaderboard as people read it."""
     table = Table(caption="± : 95 % interval over mirrored pairs; ? : provisional", caption_justify="left")
     for column in _COLUMNS:
         table.add_column(column, justify="left" if column == "player" else "right")

@@ -78,7 +78,6 @@ class PalusSettings(Section):
         default="auto", description="Precision of matrix products; `auto` measures at the start which is fastest."
     )
     threads: CountOrZero = Field(default=0, description="Threads; 0 means the number of physical cores.")
-    opponents: Count = Field(default=4, description="Different ghost snapshots in play at once.")
     baselines: tuple[str, ...] = Field(
         default=("random", "ball-chaser"), description="Fixed opponents for the win rate."
     )
@@ -87,8 +86,8 @@ class PalusSettings(Section):
     )
     baseline_pairs: Count = Field(default=50, description="Mirrored pairs of matches per win rate.")
     kick_point: Literal["ball", "agent"] = Field(
-        default="ball",
-        description="SoccerTwos: a kick pushes the ball from its contact point or from the agent's centre.",
+        default="agent",
+        description="SoccerTwos: whose surface the contact point of a kick lies on, the ball's or the agent's.",
     )
     max_minutes: NotNegative = Field(default=0.0, description="Stop after this wall time; 0 means no limit.")
 

@@ -1,7 +1,7 @@
 """The contract between training and everything that plays: a folder that runs without torch.
 
-    <Behavior>.onnx       the policy        configuration.yaml   the resolved run file
-    README.md             the model card    bundle.json          what a program wants to know (schema below)
+<Behavior>.onnx       the policy        configuration.yaml   the resolved run file
+README.md             the model card    bundle.json          what a program wants to know (schema below)
 """
 
 from __future__ import annotations

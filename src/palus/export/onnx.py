@@ -1,13 +1,15 @@
 """The ONNX file of a policy, written node by node.
 
-Names, order, shapes and the constant version fields are those of ML-Agents, so Unity and every tool made for it load the
-file; one output more, `action_probabilities`, lets an arena draw actions with its own seeded generator. Opset 9 and IR
-version 4, the ones that ML-Agents writes. Source: ML-Agents 1.1.0 model serialisation and its Unity-side model checks.
+Names, order, shapes and the constant version fields are those of ML-Agents, so Unity and every tool made for it load
+the file; one output more, `action_probabilities`, lets an arena draw actions with its own seeded generator. Opset 9 and
+IR version 4, the ones that ML-Agents writes.
+Source: ML-Agents 1.1.0 model serialisation and its Unity-side model checks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -35,13 +37,13 @@ class _Graph:
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
-    def add(self, op: str, inputs: list[str], output: str, **attributes: object) -> str:
+    def add(self, op: str, inputs: list[str], output: str, **attributes: Any) -> str:
         self.nodes.append(helper.make_node(op, inputs, [output], name=output, **attributes))
         return output
 
 
 def build_onnx(arrays: Mapping[str, F32], spec: BehaviorSpec) -> onnx.ModelProto:
-    """The model of a policy. arrays: as in `palus.league.snapshot.Snapshot`. Raises ModelError on non-finite weights."""
+    """The model of a policy. arrays: as in `league.snapshot.Snapshot`. Raises ModelError on non-finite weights."""
     for name, array in arrays.items():
         if not np.isfinite(array).all():
             raise ModelError(f"{spec.name}: {name} holds NaN or infinity; the training diverged, export a snapshot.")
@@ -88,8 +90,8 @@ def _body(g: _Graph, arrays: Mapping[str, F32], spec: BehaviorSpec) -> str:
 
 def _heads(g: _Graph, arrays: Mapping[str, F32], spec: BehaviorSpec, hidden: str) -> list[str]:
     """One masked softmax per branch: logits * m - 1e8 * (1 - m), m = 1 where the action is allowed."""
-    one = g.constant("one", np.float32([1.0]))
-    penalty = g.constant("mask_penalty", np.float32([MASK_PENALTY]))
+    one = g.constant("one", np.array([1.0], np.float32))
+    penalty = g.constant("mask_penalty", np.array([MASK_PENALTY], np.float32))
     outputs = []
     for b in range(len(spec.branches)):
         low, high = (int(v) for v in spec.branch_offsets[b : b + 2])
@@ -106,7 +108,7 @@ def _heads(g: _Graph, arrays: Mapping[str, F32], spec: BehaviorSpec, hidden: str
 
 
 def _actions(g: _Graph, spec: BehaviorSpec, probabilities: list[str]) -> None:
-    small = g.constant("small_probability", np.float32([SMALL_PROBABILITY]))
+    small = g.constant("small_probability", np.array([SMALL_PROBABILITY], np.float32))
     sampled, best = [], []
     for b, p in enumerate(probabilities):
         log_p = g.add("Log", [g.add("Add", [p, small], f"branch{b}_positive")], f"branch{b}_log")
@@ -120,9 +122,9 @@ def _actions(g: _Graph, spec: BehaviorSpec, probabilities: list[str]) -> None:
 def _outputs(g: _Graph, spec: BehaviorSpec) -> list[onnx.ValueInfoProto]:
     A = len(spec.branches)
     for name, value in (
-        ("version_number", np.float32([MODEL_VERSION])),
-        ("memory_size", np.float32([0.0])),
-        ("discrete_action_output_shape", np.float32([spec.branches])),
+        ("version_number", np.array([MODEL_VERSION], np.float32)),
+        ("memory_size", np.array([0.0], np.float32)),
+        ("discrete_action_output_shape", np.array([spec.branches], np.float32)),
     ):
         g.add("Identity", [g.constant(f"{name}_value", value)], name)
     return [

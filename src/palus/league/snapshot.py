@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,8 @@ def save_snapshot(folder: Path, snapshot: Snapshot) -> Path:
     """Write one `.npz`: the arrays plus a JSON header under the key `snapshot`. Raises StorageError."""
     header = {k: getattr(snapshot, k) for k in ("id", "parent", "behavior", "steps")}
     path = snapshot_path(folder, snapshot.id)
-    write_atomically(path, lambda f: np.savez(f, snapshot=np.array(json.dumps(header)), **snapshot.arrays))
+    content: dict[str, Any] = {"snapshot": np.array(json.dumps(header)), **snapshot.arrays}
+    write_atomically(path, lambda f: np.savez(f, **content))
     return path
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from palus.config import Behavior
+from palus.config import OnPolicyBehavior
 from palus.learn.losses import linear_schedule
 from palus.nn.mlp import MlpShape, Normalizer, actor_logits
 from palus.nn.parameters import FlatParameters
@@ -29,7 +29,7 @@ class Schedules:
     beta: float
 
     @classmethod
-    def at(cls, behavior: Behavior, step: int) -> Schedules:
+    def at(cls, behavior: OnPolicyBehavior, step: int) -> Schedules:
         """Linear ones fall to 1e-10, 0.1 and 1e-5 at max_steps (ML-Agents' minima); constant ones stay."""
         h = behavior.hyperparameters
         rows = (
@@ -37,9 +37,7 @@ class Schedules:
             (h.epsilon, h.epsilon_schedule, 0.1),
             (h.beta, h.beta_schedule, 1e-5),
         )
-        return cls(
-            *(v if s == "constant" else linear_schedule(v, low, step, behavior.max_steps) for v, s, low in rows)
-        )
+        return cls(*(v if s == "constant" else linear_schedule(v, low, step, behavior.max_steps) for v, s, low in rows))
 
 
 @dataclass(frozen=True)

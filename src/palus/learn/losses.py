@@ -85,7 +85,7 @@ def clipped_value_loss(
     switches the clipping off; here the old value is the critic's own estimate at collection time.
     """
     R = values.shape[0]
-    loss = 0.0
+    loss: float = 0.0
     for r in range(R):
         error = values[r] - targets[r]
         moved = values[r] - old_values[r]
@@ -96,7 +96,8 @@ def clipped_value_loss(
         else:
             loss += clip_error * clip_error
             gradient[r] = 0.0
-    return loss / R
+    mean: float = loss / R
+    return mean
 
 
 def linear_schedule(initial: float, minimum: float, step: int, max_steps: int) -> float:
@@ -107,4 +108,3 @@ def linear_schedule(initial: float, minimum: float, step: int, max_steps: int) -
     if initial <= minimum:
         return initial
     return (initial - minimum) * (1.0 - min(step, max_steps) / max_steps) + minimum
-

@@ -1,11 +1,11 @@
 """MA-POCA: multi-agent posthumous credit assignment.
 
-Source: Cohen et al. 2021 (arXiv 2111.05992): a centralised value over the agents present, a counterfactual baseline that
-leaves out only the agent's own action, TD(lambda) targets for both, PPO's surrogate for the policy.
+Source: Cohen et al. 2021 (arXiv 2111.05992): a centralised value over the agents present, a counterfactual baseline
+that leaves out only the agent's own action, TD(lambda) targets for both, PPO's surrogate for the policy.
 
-A group shares one return: r_t is the sum of the members' own rewards plus the group reward, and the return runs on after
-a member has left. So its last action is credited with what the group achieves later, without absorbing states. (ML-Agents
-stops the lambda-return where a member leaves and bootstraps there; docs/differences.md.)
+A group shares one return: r_t is the sum of the members' own rewards plus the group reward, and the return runs on
+after a member has left. So its last action is credited with what the group achieves later, without absorbing states.
+(ML-Agents stops the lambda-return where a member leaves and bootstraps there; docs/differences.md.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from palus.config import Behavior
+from palus.config import PocaBehavior
 from palus.learn.learner import (
     EVALUATION_ROWS,
     Actor,
@@ -57,7 +57,7 @@ class GroupBatch:
 class POCA:
     """Learner of one behavior whose agents belong to groups."""
 
-    def __init__(self, behavior: Behavior, spec: BehaviorSpec, dtype: torch.dtype, seed: int) -> None:
+    def __init__(self, behavior: PocaBehavior, spec: BehaviorSpec, dtype: torch.dtype, seed: int) -> None:
         self.behavior, self.spec = behavior, spec
         network = behavior.network_settings
         self.shape = MlpShape(spec.observation_size, network.hidden_units, network.num_layers)
@@ -102,7 +102,7 @@ class POCA:
         observations, actions, present = groups(rollout.observations), groups(rollout.actions), groups(rollout.active)
         values, baselines = self.estimate(observations, actions, present)
         next_values, ended = self._next_values(rollout, values.reshape(T, B // G))
-        extrinsic = self.behavior.reward_signals.extrinsic
+        extrinsic = self.behavior.extrinsic
         own = (rollout.rewards * rollout.active).reshape(T, B // G, G).sum(2)
         of_group = (rollout.group_rewards * rollout.active).reshape(T, B // G, G)
         shared = of_group.sum(2) / np.maximum(rollout.active.reshape(T, B // G, G).sum(2), 1)
@@ -121,7 +121,7 @@ class POCA:
         ended_now = (rollout.terminated | rollout.truncated).reshape(T, B // G, G)
         active = rollout.active.reshape(T, B // G, G)
         # A group ends when nobody who took part in this step goes on.
-        ended = ~(active & ~ended_now).any(2)
+        ended: Bool = np.logical_not((active & ~ended_now).any(2))
         following = np.empty_like(values)
         following[:-1] = values[1:]
         last = rollout.last_observations.reshape(B // G, G, D)

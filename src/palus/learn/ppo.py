@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from palus.config import Behavior
+from palus.config import PpoBehavior
 from palus.learn.learner import (
     EVALUATION_ROWS,
     Actor,
@@ -29,7 +29,7 @@ from palus.learn.learner import (
 )
 from palus.learn.losses import clipped_surrogate, clipped_value_loss
 from palus.learn.returns import gae, normalize
-from palus.nn.mlp import MlpShape, actor_logits, actor_layers, body, critic_layers, critic_value
+from palus.nn.mlp import MlpShape, actor_layers, actor_logits, body, critic_layers, critic_value
 from palus.nn.parameters import FlatParameters, xavier_uniform
 from palus.rollout.rollout import Rollout
 from palus.types import F32, BehaviorSpec
@@ -38,7 +38,7 @@ from palus.types import F32, BehaviorSpec
 class PPO:
     """Learner of one behavior; every agent learns from its own reward plus its group's."""
 
-    def __init__(self, behavior: Behavior, spec: BehaviorSpec, dtype: torch.dtype, seed: int) -> None:
+    def __init__(self, behavior: PpoBehavior, spec: BehaviorSpec, dtype: torch.dtype, seed: int) -> None:
         self.behavior, self.spec = behavior, spec
         network = behavior.network_settings
         self.shape = MlpShape(spec.observation_size, network.hidden_units, network.num_layers)
@@ -82,11 +82,13 @@ class PPO:
         next_values[rollout.terminated] = 0.0
         if len(rollout.final_observations):
             next_values[rollout.truncated] = self.values(rollout.final_observations)
-        extrinsic = self.behavior.reward_signals.extrinsic
-        rewards = (rollout.rewards + rollout.group_rewards) * np.float32(extrinsic.strength)
+        extrinsic = self.behavior.extrinsic
+        rewards = (rollout.rewards + rollout.group_rewards) * extrinsic.strength
         ended = rollout.terminated | rollout.truncated
         lambd = self.behavior.hyperparameters.lambd
-        advantages, targets = gae(rewards, values, next_values, ended, rollout.active, extrinsic.gamma, lambd)
+        advantages, targets = gae(
+            rewards.astype(np.float32), values, next_values, ended, rollout.active, extrinsic.gamma, lambd
+        )
         return values, advantages, targets
 
     def update(self, rollout: Rollout, step: int) -> UpdateStats:
@@ -126,9 +128,7 @@ class PPO:
                 count += 1
         self.updates += 1
         means = (sums / max(count, 1)).tolist()
-        return UpdateStats(
-            means[0], means[1], None, float(old_values[rows].mean()), None, means[2], means[3], now
-        )
+        return UpdateStats(means[0], means[1], None, float(old_values[rows].mean()), None, means[2], means[3], now)
 
     def state_dict(self) -> dict[str, object]:
         """Weights, optimiser, normaliser, shuffling state."""

@@ -38,16 +38,14 @@ def gae(
 
 
 @njit(cache=True, nogil=True)
-def td_lambda(
-    rewards: F32, next_values: F32, ended: Bool, gamma: float, lambd: float
-) -> F32:
+def td_lambda(rewards: F32, next_values: F32, ended: Bool, gamma: float, lambd: float) -> F32:
     """TD(lambda) returns of groups, [T, B] float32.
 
     G_t = r_t + gamma [(1 - lambda) V_{t+1} + lambda G_{t+1}]; at an end and in the last row G_{t+1} = V_{t+1}.
     next_values as in `gae`. Source: Cohen et al. 2021 (MA-POCA, arXiv 2111.05992), section 4.
     """
     T, B = rewards.shape
-    returns = np.zeros((T, B), np.float32)
+    returns: F32 = np.zeros((T, B), np.float32)
     for b in range(B):
         following = next_values[T - 1, b]
         for t in range(T - 1, -1, -1):
@@ -61,4 +59,5 @@ def td_lambda(
 def normalize(advantages: F32) -> F32:
     """Zero mean, unit population deviation over everything given; constant input gives zeros."""
     centred = advantages - advantages.mean(dtype=np.float64)
-    return (centred / (centred.std(dtype=np.float64) + 1e-10)).astype(np.float32)
+    result: F32 = (centred / (centred.std(dtype=np.float64) + 1e-10)).astype(np.float32)
+    return result

@@ -61,7 +61,7 @@ def value_and_baselines(
     observations: [M, G, D]; actions: [M, G, K] one-hot; present: [M, G] bool, at least one agent in each row.
     Baselines of absent agents are meaningless numbers.
     """
-    M, G, _ = observations.shape
+    _M, G, _ = observations.shape
     seen = F.silu(_linear(tensors, "critic_observation", observations))
     acted = F.silu(_linear(tensors, "critic_action", torch.cat([observations, actions], -1)))
     heads = _evaluate(tensors, num_layers, torch.cat([seen, acted], 1), _sets(G), present)

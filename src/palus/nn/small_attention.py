@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,7 @@ def _backward(
 ) -> None:  # fmt: skip
     """Rows first..last of the gradients. grad: [M, S, G, h]; dq, dk, dv: [M, E, h], zero on entry.
 
-    dv_j += w_ij g_i;  dw_ij = g_i v_j;  ds_ij = w_ij (dw_ij - sum_l w_il dw_il);  dq_i += ds_ij k_j / sqrt(h), dk alike.
+    dv_j += w_ij g_i;  dw_ij = g_i v_j;  ds_ij = w_ij (dw_ij - sum_l w_il dw_il);  dq_i += ds_ij k_j / sqrt(h).
     """
     h = q.shape[2]
     size = h // heads
@@ -110,10 +111,8 @@ def _in_ranges(rows: int, kernel: Any, before: tuple[Any, ...], after: tuple[Any
         kernel(*before, 0, rows, *after)
         return
     bounds = [rows * t // threads for t in range(threads + 1)]
-    work = [
-        _pool(threads).submit(kernel, *before, low, high, *after)
-        for low, high in zip(bounds[:-1], bounds[1:], strict=True)
-    ]
+    submit: Any = _pool(threads).submit
+    work = [submit(kernel, *before, low, high, *after) for low, high in pairwise(bounds)]
     for item in work:
         item.result()
 
@@ -132,7 +131,7 @@ class _SmallAttention(torch.autograd.Function):
         return torch.from_numpy(out).to(q.dtype)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Any:
         gradients = [np.zeros_like(x) for x in ctx.arrays]
         g = grad.float().contiguous().numpy()
         _in_ranges(len(g), _backward, (*ctx.arrays, ctx.members, ctx.heads), (ctx.weights, g, *gradients))

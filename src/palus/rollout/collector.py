@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -246,7 +247,7 @@ class Collector:
 
     # -- resume ---------------------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, object]:
+    def state_dict(self) -> dict[str, Any]:
         """Everything that the next decision depends on, the environment included."""
         return {
             "env": self.env.get_state(),
@@ -257,13 +258,13 @@ class Collector:
             "entropy": (self.entropy_sum, self.entropy_count),
         }
 
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
-        self.env.set_state(state["env"])  # type: ignore[arg-type]
-        self.tick = int(state["tick"])  # type: ignore[call-overload]
+        self.env.set_state(state["env"])
+        self.tick = int(state["tick"])
         self.learning_team[:] = state["learning_team"]
         self.opponent[:] = state["opponent"]
-        for key, value in state["episode"].items():  # type: ignore[attr-defined]
+        for key, value in state["episode"].items():
             self._episode[key][:] = value
-        self.entropy_sum, self.entropy_count = state["entropy"]  # type: ignore[misc]
+        self.entropy_sum, self.entropy_count = state["entropy"]
         self._map_rows()

@@ -27,9 +27,7 @@ def uniform(seed: int, tick: int, row: int, branch: int) -> float:
 
 
 @njit(cache=True, nogil=True)
-def sample(
-    logits: F32, offsets: I64, seed: int, tick: int, actions: I32, log_probs: F32
-) -> float:
+def sample(logits: F32, offsets: I64, seed: int, tick: int, actions: I32, log_probs: F32) -> float:
     """Draw one choice for each row and branch; returns the sum of the entropies (nats) over rows and branches.
 
     logits: [R, sum of branches]; offsets: [A + 1]; actions, log_probs: [R, A], overwritten.

@@ -19,17 +19,16 @@ from palus.types import F32, EnvSpec
 class ActingPolicy:
     """The policy being trained, as a player of the arena."""
 
-    name, sha256 = "current", None
-
     def __init__(self, actor: Actor) -> None:
-        self.actor = actor
+        self.actor, self.name = actor, "current"
+        self.sha256: str | None = None
 
     def probabilities(self, observations: F32) -> F32:
         """[rows, D] -> [rows, sum(branches)]."""
         if not len(observations):
             return np.zeros((0, sum(self.actor.spec.branches)), np.float32)
         logits = self.actor(torch.from_numpy(observations))
-        branches = logits.split(self.actor.spec.branches, dim=1)
+        branches = torch.split(logits, list(self.actor.spec.branches), dim=1)
         joined: F32 = torch.cat([b.softmax(1) for b in branches], 1).numpy()
         return joined
 

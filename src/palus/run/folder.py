@@ -1,12 +1,12 @@
 """A run's folder: checkpoints that survive anything, and ML-Agents' layout around them.
 
-    <results_dir>/<run_id>/
-      configuration.yaml  <Behavior>.onnx  README.md  bundle.json     the bundle, written at checkpoints
-      <Behavior>/checkpoint.pt                                        everything needed to continue
-      <Behavior>/<Behavior>-<step>.onnx                               the last `keep_checkpoints` policies
-      <Behavior>/snapshots/                                           opponents of self-play
-      <Behavior>/events.out.tfevents.*                                TensorBoard
-      run_logs/training_status.json                                   checkpoints and rating, as ML-Agents writes it
+<results_dir>/<run_id>/
+  configuration.yaml  <Behavior>.onnx  README.md  bundle.json     the bundle, written at checkpoints
+  <Behavior>/checkpoint.pt                                        everything needed to continue
+  <Behavior>/<Behavior>-<step>.onnx                               the last `keep_checkpoints` policies
+  <Behavior>/snapshots/                                           opponents of self-play
+  <Behavior>/events.out.tfevents.*                                TensorBoard
+  run_logs/training_status.json                                   checkpoints and rating, as ML-Agents writes it
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RunFolder:
         self.status = root / "run_logs" / "training_status.json"
 
     def prepare(self, *, resume: bool, force: bool) -> None:
-        """Make the folder, or refuse: CheckpointError when a run lies there and neither flag is given, or the reverse."""
+        """Make the folder. CheckpointError when a run lies there and neither flag is given, or none to resume."""
         exists = self.checkpoint.exists()
         if resume and not exists:
             raise CheckpointError(
@@ -66,7 +66,7 @@ class RunFolder:
             state = torch.load(self.checkpoint, weights_only=True, map_location="cpu")
         except Exception as error:  # zip, pickle and value errors, all of them corruption here
             raise CheckpointError(
-                f"{self.checkpoint}: not a readable checkpoint ({type(error).__name__}); the run's policies are still in "
+                f"{self.checkpoint}: not a readable checkpoint ({type(error).__name__}); the policies are still in "
                 f"{self.behavior_folder}/*.onnx. Start anew with --force, or restore the file from a backup."
             ) from error
         if not isinstance(state, dict) or state.get("format") != FORMAT:
