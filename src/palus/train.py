@@ -183,6 +183,8 @@ def train(
                 break
             if parts.step >= next_save:
                 next_save = _next_multiple(parts.step, behavior.checkpoint_interval)
+                if parts.step >= behavior.max_steps:
+                    break  # saved below, with the last scores
                 try:
                     parts.save()
                 except StorageError as error:

@@ -99,6 +99,11 @@ def _train(run: RunFile, console: Console, resume: bool, force: bool, as_json: b
         soft_wrap=True,
     )
     if not result.finished:
-        console.print(f"Continue:  palus train {folder / 'configuration.yaml'} --resume", highlight=False)
-    console.print(f"Next:      palus match {folder} goalie-striker --pairs 20 --replay match.replay", highlight=False)
-    console.print("           palus watch match.replay", highlight=False)
+        _hint(console, "Continue:", f"palus train {folder / 'configuration.yaml'} --resume")
+    if run.env_id == "SoccerTwos":
+        _hint(console, "Next:", f"palus match {folder} goalie-striker --pairs 20 --replay match.match")
+        _hint(console, "", "palus watch match.match")
+
+
+def _hint(console: Console, why: str, command: str) -> None:
+    console.print(f"{why:<10} {command}", highlight=False, soft_wrap=True)

@@ -128,18 +128,6 @@ def frozen_policy(arrays: Mapping[str, F32], dtype: torch.dtype) -> Callable[[Te
     return policy
 
 
-def adam(parameters: FlatParameters, learning_rate: float) -> torch.optim.Adam:
-    """Adam over the whole vector in one fused call. Source: Kingma and Ba 2015; torch's default betas and eps."""
-    return torch.optim.Adam([parameters.master.requires_grad_()], lr=learning_rate, fused=True)
-
-
-def apply_gradient(optimizer: torch.optim.Adam, parameters: FlatParameters, learning_rate: float) -> None:
-    """One optimiser step with the gradient that `FlatParameters.backward` left behind."""
-    optimizer.param_groups[0]["lr"] = learning_rate
-    optimizer.step()
-    parameters.refresh()
-
-
 def learner_state(learner: Any) -> dict[str, object]:
     """The state of a learner with `parameters`, `optimizer`, `actor`, `generator` and `updates`."""
     normalizer = learner.actor.normalizer

@@ -17,13 +17,12 @@ import numpy as np
 import torch
 
 from palus.config import PocaBehavior
+from palus.learn.adam import Adam
 from palus.learn.learner import (
     EVALUATION_ROWS,
     Actor,
     Schedules,
     UpdateStats,
-    adam,
-    apply_gradient,
     learner_state,
     load_learner_state,
 )
@@ -65,7 +64,7 @@ class POCA:
         layers = actor_layers(self.shape, spec.branches) | poca_critic_layers(self.shape, sum(spec.branches))
         self.parameters = FlatParameters(layers, dtype=dtype, generator=self.generator)
         self.actor = Actor(self.parameters, self.shape, spec, network.normalize)
-        self.optimizer = adam(self.parameters, behavior.hyperparameters.learning_rate)
+        self.optimizer = Adam(self.parameters)
         self.updates = 0
         self._identity = [torch.eye(n, dtype=dtype) for n in spec.branches]
 
@@ -186,7 +185,7 @@ class POCA:
         baseline_gradient[present] = own_gradient
         gradients = [torch.from_numpy(g).to(x.dtype) for g in (logit_gradient, value_gradient, baseline_gradient)]
         self.parameters.backward([logits, values, baselines], gradients)
-        apply_gradient(self.optimizer, self.parameters, now.learning_rate)
+        self.optimizer.step(now.learning_rate)
         return abs(policy_loss), value_loss, baseline_loss, kl, clipped
 
     def state_dict(self) -> dict[str, object]:

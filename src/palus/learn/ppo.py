@@ -17,13 +17,12 @@ import torch
 from torch import Tensor
 
 from palus.config import PpoBehavior
+from palus.learn.adam import Adam
 from palus.learn.learner import (
     EVALUATION_ROWS,
     Actor,
     Schedules,
     UpdateStats,
-    adam,
-    apply_gradient,
     learner_state,
     load_learner_state,
 )
@@ -48,7 +47,7 @@ class PPO:
         layers = actor_layers(self.shape, spec.branches) | (critic if self.shared_critic else critic_layers(self.shape))
         self.parameters = FlatParameters(layers, dtype=dtype, generator=self.generator)
         self.actor = Actor(self.parameters, self.shape, spec, network.normalize)
-        self.optimizer = adam(self.parameters, behavior.hyperparameters.learning_rate)
+        self.optimizer = Adam(self.parameters)
         self.updates = 0
 
     def _forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -123,7 +122,7 @@ class PPO:
                 )
                 gradients = [torch.from_numpy(g).to(x.dtype) for g in (logit_gradient, value_gradient)]
                 self.parameters.backward([logits, values], gradients)
-                apply_gradient(self.optimizer, self.parameters, now.learning_rate)
+                self.optimizer.step(now.learning_rate)
                 sums += (abs(policy_loss), value_loss, kl, clipped)
                 count += 1
         self.updates += 1

@@ -54,14 +54,14 @@ class FlatParameters:
             self.shapes[f"{name}_weight"] = (out, in_)
             self.shapes[f"{name}_bias"] = (out,)
         self.master = torch.zeros(sum(math.prod(s) for s in self.shapes.values()))
-        self.master.grad = torch.zeros_like(self.master)
+        self.gradient = torch.zeros_like(self.master)
         self._master_views = self._views(self.master)
         for name, (_, _, init) in layers.items():
             init(self._master_views[f"{name}_weight"], generator)
         self.work = self.master.to(dtype)
         self.tensors = {k: v.requires_grad_() for k, v in self._views(self.work.detach()).items()}
         self._leaves = list(self.tensors.values())
-        self._grad_views = list(self._views(self.master.grad).values())
+        self._grad_views = list(self._views(self.gradient).values())
 
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
         views, offset = {}, 0
@@ -77,7 +77,7 @@ class FlatParameters:
         return self.work.dtype
 
     def backward(self, outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
-        """Overwrite `master.grad` with the gradient of sum_i <gradients[i], outputs[i]>."""
+        """Overwrite `gradient` with the gradient of sum_i <gradients[i], outputs[i]>."""
         leaf_grads = torch.autograd.grad(outputs, self._leaves, gradients)
         for view, grad in zip(self._grad_views, leaf_grads, strict=True):
             view.copy_(grad)
