@@ -1,0 +1,276 @@
+"""The measuring half of throughput.py: one measurement of palus in a process of its own; prints one line of JSON.
+
+    python benchmarks/cycles.py paths                              matrix paths and their rates
+    python benchmarks/cycles.py cycles --trainer poca --path bf16  whole collect + learn cycles, after one warm-up
+    python benchmarks/cycles.py start --trainer ppo                seconds from the start of the process to milestones
+    python benchmarks/cycles.py extras --trainer poca              what a whole run does besides its cycles
+
+The parent sets the number of threads, in the environment and with `--threads`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+import flops
+import palus
+from palus.config import RunFile, load_run
+from palus.learn.poca import POCA
+from palus.learn.ppo import PPO
+from palus.nn.attention import value_and_baselines
+from palus.nn.matmul import EXACT_ERROR, PATHS, MatmulPath, choose, measure
+from palus.nn.mlp import actor_logits, critic_value
+from palus.rollout.rollout import Rollout
+from palus.train import Run
+
+BEHAVIOR = "SoccerTwos"
+PRESETS = {"ppo": "soccertwos-ppo", "poca": "soccertwos"}
+SEED = 1
+GEMM_SECONDS = 0.3
+CHECKED_GROUP_STEPS = 256
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """One rollout and one update. *_flop: counted operations; gemm_gflops: rate of a matrix product right before."""
+
+    trained_agent_steps: int
+    env_agent_steps: int
+    wall_s: float
+    cpu_s: float
+    collect_cpu_s: float
+    learn_cpu_s: float
+    simulation_cpu_s: float
+    collect_flop: float
+    update_flop: float
+    gemm_gflops: float
+
+
+class Meter:
+    """Adds up the CPU time of the calls of a function, and keeps what the latest one returned."""
+
+    def __init__(self) -> None:
+        self.cpu_s, self.latest = 0.0, None
+
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, metered."""
+
+        def metered(*args: Any, **kwargs: Any) -> Any:
+            started = time.process_time()
+            self.latest = function(*args, **kwargs)
+            self.cpu_s += time.process_time() - started
+            return self.latest
+
+        return metered
+
+
+def stock_run(trainer: str, folder: str, path: str, threads: int, *overrides: str) -> RunFile:
+    """The stock configuration, in a folder of its own."""
+    fixed = (f"palus.matmul={path}", f"palus.threads={threads}", f"env_settings.seed={SEED}")
+    return load_run(PRESETS[trainer], [*fixed, f"checkpoint_settings.results_dir={json.dumps(folder)}", *overrides])
+
+
+def fill_league(parts: Run) -> None:
+    """Bring self-play to where it is for most of a run: a full window of snapshots, drawn by every match.
+
+    A rollout against many snapshots is slower than against one: their forward passes have fewer rows each.
+    """
+    league, collector = parts.league, parts.collector
+    assert league is not None
+    for _ in range(league.settings.window):
+        parts.step += league.settings.save_steps + 1
+        league.advance(parts.step, league.settings.swap_steps + 1, parts.learner.actor.arrays())
+    state = collector.state_dict()
+    drawn = [league.draw(slot) for slot in range(collector.env.num_matches)]
+    state["opponent"] = np.array([d.opponent for d in drawn])
+    state["learning_team"] = np.array([d.learning_team for d in drawn])
+    collector.load_state_dict(state)
+
+
+def measure_cycles(trainer: str, path: str, threads: int, cycles: int) -> dict[str, object]:
+    """`cycles` whole cycles after one that compiles, allocates and warms caches."""
+    with tempfile.TemporaryDirectory() as folder:
+        parts = Run(stock_run(trainer, folder, path, threads, "palus.baseline_interval=0"))
+        fill_league(parts)
+        collect, learn, simulation = Meter(), Meter(), Meter()
+        env: Any = parts.collector.env
+        env.step, env.observe = simulation.around(env.step), simulation.around(env.observe)
+        env.observe_final = simulation.around(env.observe_final)
+        parts.collector.collect = collect.around(parts.collector.collect)  # type: ignore[method-assign]
+        parts.learner.update = learn.around(parts.learner.update)  # type: ignore[method-assign]
+        with parts.report:
+            parts.iterate()
+            measured = [one_cycle(parts, collect, learn, simulation) for _ in range(cycles)]
+    error = gradient_error(trainer, parts.matmul)
+    return {
+        "trainer": trainer,
+        "path": parts.matmul.name,
+        "gemm_error": parts.matmul.error,
+        "gradient_error": error,
+        "threads": torch.get_num_threads(),
+        "matches": parts.collector.env.num_matches,
+        "decisions": parts.collector.rollout_steps,
+        "opponents": len(parts.collector.opponents_in_play) + 1,
+        "teams_trained": 1,
+        "cycles": [asdict(cycle) for cycle in measured],
+    }
+
+
+def one_cycle(parts: Run, collect: Meter, learn: Meter, simulation: Meter) -> Cycle:
+    """The meters over one iteration of the training loop, league and report included."""
+    # One thread: CPU time, so that another program on the core does not make the product look slow.
+    clock = time.process_time if parts.threads == 1 else time.perf_counter
+    gemm = measure(parts.matmul.name, GEMM_SECONDS, clock)
+    before = collect.cpu_s, learn.cpu_s, simulation.cpu_s
+    wall, cpu = time.perf_counter(), time.process_time()
+    parts.iterate()
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    rollout: Any = collect.latest[0]  # type: ignore[index]
+    agents = parts.collector.env.num_matches * len(parts.collector.env.spec.agents)
+    learner: Any = parts.learner
+    shapes = learner.parameters.shapes
+    return Cycle(
+        trained_agent_steps=rollout.agent_steps,
+        env_agent_steps=agents * parts.collector.rollout_steps,
+        wall_s=wall,
+        cpu_s=cpu,
+        collect_cpu_s=collect.cpu_s - before[0],
+        learn_cpu_s=learn.cpu_s - before[1],
+        simulation_cpu_s=simulation.cpu_s - before[2],
+        collect_flop=agents * parts.collector.rollout_steps * flops.acting_flop(shapes),
+        update_flop=update_flop(parts, shapes, rollout),
+        gemm_gflops=gemm.gflops,
+    )
+
+
+def update_flop(parts: Run, shapes: flops.Shapes, rollout: Rollout) -> float:
+    """Counted operations of the update that this rollout led to."""
+    trainer, h = parts.behavior.trainer_type, parts.behavior.hyperparameters
+    group = rollout.group_size if trainer == "poca" else 1
+    steps, rows = rollout.active.shape
+    decided = int(rollout.active.reshape(steps, rows // group, group).any(2).sum())
+    cut_off = int(rollout.truncated.reshape(steps, rows // group, group).any(2).sum())
+    size = h.batch_size // group
+    work = flops.Work(h.num_epoch * (decided // size) * size, steps * rows // group, rows // group + cut_off)
+    return flops.update_flop(trainer, shapes, group, work)
+
+
+def gradient_error(trainer: str, path: MatmulPath) -> float:
+    """Relative difference between the gradient on this path and the one in fp32, at the same weights and inputs."""
+    behavior = load_run(PRESETS[trainer]).behaviors[BEHAVIOR]
+    spec = palus.envs.make(BEHAVIOR, 1).spec.behavior(BEHAVIOR)
+    flat = []
+    for each in (MatmulPath("highest", 0.0, 0.0), path):
+        each.activate()
+        learner = {"ppo": PPO, "poca": POCA}[trainer](behavior, spec, each.dtype, SEED)
+        flat.append(gradient(learner).double())
+    path.activate()
+    return float((flat[1] - flat[0]).norm() / flat[0].norm())
+
+
+def gradient(learner: PPO | POCA) -> torch.Tensor:
+    """d(sum of weighted outputs) / d(parameters) of actor and critic, random inputs and weights of the outputs."""
+    random = np.random.default_rng(SEED)
+    G, layers, tensors = 2, learner.shape.num_layers, learner.parameters.tensors
+    seen = random.standard_normal((CHECKED_GROUP_STEPS, G, learner.shape.observation_size), np.float32)
+    x = learner.actor.inputs(torch.from_numpy(seen))
+    outputs = [actor_logits(tensors, layers, x.flatten(0, 1))]
+    if isinstance(learner, POCA):
+        actions = learner.one_hot(random.integers(0, 3, (CHECKED_GROUP_STEPS, G, 3)).astype(np.int32))
+        present = torch.ones(CHECKED_GROUP_STEPS, G, dtype=torch.bool)
+        outputs += value_and_baselines(tensors, layers, x, actions, present)
+    else:
+        outputs.append(critic_value(tensors, layers, x.flatten(0, 1)))
+    weights = [torch.from_numpy(random.standard_normal(tuple(o.shape), np.float32)).to(o.dtype) for o in outputs]
+    return torch.cat([g.flatten() for g in torch.autograd.grad(outputs, list(tensors.values()), weights)])
+
+
+def measure_start(trainer: str, threads: int, started: float) -> dict[str, object]:
+    """Seconds from `started`, the wall clock when the process was launched, to milestones of the stock run."""
+    marks = {"imported": time.time() - started}
+
+    def mark_first(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def marking(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            marks.setdefault(name, time.time() - started)
+            return result
+
+        return marking
+
+    with tempfile.TemporaryDirectory() as folder:
+        parts = Run(stock_run(trainer, folder, "auto", threads))
+        marks["built"] = time.time() - started
+        env: Any = parts.collector.env
+        learner: Any = parts.learner
+        env.step = mark_first("first_decision", env.step)
+        learner.optimizer.step = mark_first("first_gradient_step", learner.optimizer.step)
+        assert parts.league is not None
+        parts.league.advance(0, 0, parts.learner.actor.arrays())
+        with parts.report:
+            parts.iterate()
+        marks["first_update"] = time.time() - started
+    return {"trainer": trainer, "threads": threads, "package": palus.__file__, "seconds": marks}
+
+
+def measure_extras(trainer: str, threads: int) -> dict[str, object]:
+    """Seconds of one checkpoint and of one evaluation against the baselines, and how many of them a run has.
+
+    The untrained policy plays the longest matches, so the evaluation is the dearest of the run.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        run = stock_run(trainer, folder, "auto", threads)
+        parts = Run(run)
+        fill_league(parts)
+        started = time.perf_counter()
+        parts.baselines.evaluate(0)
+        evaluated = time.perf_counter()
+        parts.save()
+        saved = time.perf_counter()
+    steps = parts.behavior.max_steps
+    return {
+        "trainer": trainer,
+        "max_steps": steps,
+        "evaluation_s": evaluated - started,
+        "evaluations": steps // run.palus.baseline_interval,
+        "checkpoint_s": saved - evaluated,
+        "checkpoints": steps // parts.behavior.checkpoint_interval,
+    }
+
+
+def measure_paths() -> dict[str, object]:
+    """All matrix paths on the current threads, and the one that `auto` takes."""
+    torch.set_num_threads(1)
+    rates = [measure(name, GEMM_SECONDS, time.process_time) for name in PATHS]
+    shown = [asdict(path) | {"fp32": path.error < EXACT_ERROR} for path in rates]
+    return {"paths": shown, "auto": choose("auto")[0].name}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="One measurement of palus; prints one line of JSON.")
+    parser.add_argument("what", choices=["paths", "cycles", "start", "extras"])
+    parser.add_argument("--trainer", choices=sorted(PRESETS), default="poca")
+    parser.add_argument("--path", choices=["auto", *PATHS], default="auto")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--cycles", type=int, default=2)
+    parser.add_argument("--started", type=float, default=time.time(), help="time.time() at the launch, for `start`")
+    a = parser.parse_args()
+    results = {
+        "paths": measure_paths,
+        "cycles": lambda: measure_cycles(a.trainer, a.path, a.threads, a.cycles),
+        "start": lambda: measure_start(a.trainer, a.threads, a.started),
+        "extras": lambda: measure_extras(a.trainer, a.threads),
+    }
+    print(json.dumps(results[a.what]()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Floating-point operations of training, counted from the shapes of the layers. Pure functions.
+
+Counted are the products of linear layers, 2 per weight and row: one pass forward, one for the weights' gradient, and
+one for the input's gradient unless the input is an observation. Attention's products between agents, activations,
+normalisation, losses, sampling and Adam are not counted: their time lowers the efficiency, nothing makes up for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""`FlatParameters.shapes`: `<layer>_weight` -> (out, in), `<layer>_bias` -> (out,)."""
+
+FED_BY_OBSERVATIONS = {
+    "ppo": ("actor_layer0", "critic_layer0"),
+    "poca": ("actor_layer0", "critic_observation", "critic_action"),
+}
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an update did, in group steps: one decision of a whole group. PPO's groups have one agent.
+
+    trained: group steps in all minibatches of all epochs. estimated: those whose values (and baselines) were computed
+    before. bootstrapped: what rollouts and matches that were cut off left behind; of these only the value is computed.
+    """
+
+    trained: int
+    estimated: int
+    bootstrapped: int
+
+
+def acting_flop(shapes: Shapes) -> float:
+    """The policy's forward pass for one agent."""
+    return sum(2.0 * out * in_ for name, (out, in_) in _weights(shapes).items() if name.startswith("actor_"))
+
+
+def estimate_flop(trainer: str, shapes: Shapes, group_size: int, *, value_only: bool = False) -> float:
+    """The critic's forward pass for one group step: the value and, with MA-POCA, a baseline per agent."""
+    return sum(
+        2.0 * out * in_ * _rows(trainer, name, group_size, value_only)
+        for name, (out, in_) in _weights(shapes).items()
+        if name.startswith("critic_")
+    )
+
+
+def training_flop(trainer: str, shapes: Shapes, group_size: int) -> float:
+    """Forward and backward pass of actor and critic for one group step of a minibatch."""
+    return sum(
+        2.0 * out * in_ * _rows(trainer, name, group_size) * (2 if name in FED_BY_OBSERVATIONS[trainer] else 3)
+        for name, (out, in_) in _weights(shapes).items()
+    )
+
+
+def update_flop(trainer: str, shapes: Shapes, group_size: int, work: Work) -> float:
+    """A whole update. group_size: 1 for PPO."""
+    return (
+        work.trained * training_flop(trainer, shapes, group_size)
+        + work.estimated * estimate_flop(trainer, shapes, group_size)
+        + work.bootstrapped * estimate_flop(trainer, shapes, group_size, value_only=True)
+    )
+
+
+def _weights(shapes: Shapes) -> dict[str, tuple[int, int]]:
+    """Layer -> (out, in)."""
+    return {k.removesuffix("_weight"): (v[0], v[1]) for k, v in shapes.items() if k.endswith("_weight")}
+
+
+def _rows(trainer: str, layer: str, group_size: int, value_only: bool = False) -> int:
+    """Rows that go through a layer for one group step of G agents. KeyError for a layer that nobody has counted yet.
+
+    MA-POCA's critic embeds G observations and, for the baselines, G observations with actions; attention is computed in
+    1 + G sets of G embeddings, each of which becomes one row of the body.
+    """
+    if trainer == "ppo":
+        return 1
+    if layer.startswith("actor_"):
+        return group_size
+    sets, embeddings = (1, group_size) if value_only else (1 + group_size, 2 * group_size)
+    return {
+        "observation": group_size,
+        "action": 0 if value_only else group_size,
+        "query": embeddings,
+        "key": embeddings,
+        "mix": embeddings,
+        "out": sets * group_size,
+        "layer": sets,
+        "head": sets,
+    }[layer.removeprefix("critic_").rstrip("0123456789")]
