@@ -1,0 +1,115 @@
+"""A game that writes down what is done to it, and policies that say who they are: each always plays its own action."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from palus.types import AgentSpec, BehaviorSpec, EnvSpec, Step
+
+ACTIONS = 8
+TEAMS = (0, 1, 0, 1)
+
+
+class Pitch:
+    """Two teams of two by default, taking turns in the list of agents. An observation names its moment and its agent.
+
+    Observation, 4 floats: slot, agent, number of the match in the slot, decisions played in it.
+    lengths: decisions per match of each slot. cut_off: slots whose matches are truncated instead of terminated.
+    leaves: agents that leave after the first decision of every match.
+    rewards: agent p gets p + 1 for every decision; at the end team 0's group gets +1 and team 1's -1.
+    played: the actions [N, P] of each step, a copy. matches: the number of each slot's match in that step.
+    """
+
+    def __init__(self, lengths, *, cut_off=(), leaves=(), teams=TEAMS, groups=None) -> None:
+        agents = tuple(
+            AgentSpec(f"agent {i}", team, group, "Pitch")
+            for i, (team, group) in enumerate(zip(teams, groups or teams, strict=True))
+        )
+        self.spec = EnvSpec("Pitch", (BehaviorSpec("Pitch", (4,), (ACTIONS,)),), agents, max(lengths))
+        self.num_matches = len(lengths)
+        self.lengths, self.cut_off, self.leaves = np.array(lengths), list(cut_off), list(leaves)
+        self.active = np.ones((len(lengths), len(agents)), np.bool_)
+        self.poison = 0.0  # added to every reward
+        self.played: list[np.ndarray] = []
+        self.matches: list[np.ndarray] = []
+
+    def reset(self, seeds) -> None:
+        self.match, self.decision = np.zeros((2, self.num_matches), np.int64)
+
+    def _view(self) -> np.ndarray:
+        N, P = self.active.shape
+        slots, agents = np.meshgrid(np.arange(N), np.arange(P), indexing="ij")
+        moment = [np.broadcast_to(x[:, None], (N, P)) for x in (self.match, self.decision)]
+        return np.stack([slots, agents, *moment], -1).astype(np.float32)
+
+    def observe(self, behavior, rows, out) -> None:
+        wanted = self.active & (rows >= 0)
+        out[rows[wanted]] = self._view()[wanted]
+
+    def observe_final(self, behavior, rows, out) -> None:
+        wanted = self.ended & (rows >= 0)
+        out[rows[wanted]] = self.last[wanted]
+
+    def step(self, actions) -> Step:
+        self.played.append(actions[0][:, :, 0].copy())
+        self.matches.append(self.match.copy())
+        acted = self.active.copy()
+        self.decision += 1
+        over = self.decision == self.lengths
+        cut = np.zeros(self.num_matches, np.bool_)
+        cut[self.cut_off] = True
+        gone = np.zeros_like(acted)
+        gone[:, self.leaves] = self.decision[:, None] == 1
+        self.last = self._view()
+        self.ended = acted & (gone | over[:, None])
+        truncated = self.ended & ~gone & cut[:, None]
+        goal = np.where(np.array([a.team for a in self.spec.agents]) == 0, 1.0, -1.0)
+        step = Step(
+            ((np.arange(acted.shape[1]) + 1) * acted + self.poison).astype(np.float32),
+            (goal * (acted & over[:, None])).astype(np.float32),
+            self.ended & ~truncated,
+            truncated,
+            over,
+        )
+        self.active &= ~self.ended
+        self.active[over] = True
+        self.match += over
+        self.decision[over] = 0
+        return step
+
+
+class Always:
+    """A policy that plays one action with near certainty and remembers what it was shown."""
+
+    def __init__(self, action: int) -> None:
+        self.action = action
+        self.seen: list[np.ndarray] = []
+
+    def __call__(self, observations: torch.Tensor) -> torch.Tensor:
+        self.seen.append(observations.numpy().copy())
+        logits = torch.zeros(len(observations), ACTIONS)
+        logits[:, self.action] = 60.0
+        return logits
+
+    def who(self, call: int = -1) -> list[tuple[int, int]]:
+        """(slot, agent) of each row of a call."""
+        return [(int(slot), int(agent)) for slot, agent in self.seen[call][:, :2]]
+
+
+class Book:
+    """Opponents by snapshot id: snapshot k always plays action k + 1, so that action 0 is the learner's."""
+
+    def __init__(self) -> None:
+        self.policies: dict[int, Always] = {}
+
+    def __call__(self, snapshot: int) -> Always:
+        return self.policies.setdefault(snapshot, Always(snapshot + 1))
+
+
+def listed(matchups) -> Callable[[int], object]:
+    """A draw that hands out matchups per slot, in order, the last one again and again."""
+    left = [list(m) for m in matchups]
+    return lambda slot: left[slot].pop(0) if len(left[slot]) > 1 else left[slot][0]
