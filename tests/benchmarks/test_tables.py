@@ -1,11 +1,17 @@
-"""Tables are functions of stored results."""
+"""Tables are functions of stored results, and both sides of a comparison are configured alike."""
 
 import json
+from pathlib import Path
+
+import pytest
 
 import learning_curves
 import strength
 import throughput_table
 from learning_curves import Checkpoint, checkpoints, thinned
+from palus.config import load_run
+
+STOCK = Path(throughput_table.__file__).parent / "peer" / "stock.yaml"
 
 MACHINE = {
     "recipe": "throughput",
@@ -137,3 +143,10 @@ def test_learning_curves_are_drawn(tmp_path):
     ]
     learning_curves.draw({"points": points}, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("trainer", "preset"), [("poca", "soccertwos"), ("ppo", "soccertwos-ppo")])
+def test_the_peer_is_measured_with_the_values_of_the_presets(trainer, preset):
+    peer = load_run(STOCK, [f"behaviors.SoccerTwos.trainer_type={trainer}"]).behaviors["SoccerTwos"]
+    ours = load_run(preset).behaviors["SoccerTwos"]
+    assert ours.model_copy(update={"max_steps": peer.max_steps}) == peer
