@@ -1,0 +1,92 @@
+"""The choice of a matrix path: by measurement, never a slower one, and bfloat16 only where it pays for its rounding."""
+
+import pytest
+import torch
+
+from palus.nn import matmul
+from palus.nn.matmul import PATHS, MatmulPath, choose, measure
+
+FP32, ROUNDED = 3e-7, 3e-3
+
+
+@pytest.fixture(autouse=True)
+def precision():
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+def measured(monkeypatch, medium, bf16, medium_error=FP32):
+    """Let the paths have these rates; `highest` has 100."""
+    paths = {
+        "highest": MatmulPath("highest", 100.0, FP32),
+        "medium": MatmulPath("medium", medium, medium_error),
+        "bf16": MatmulPath("bf16", bf16, ROUNDED),
+    }
+    monkeypatch.setattr(matmul, "measure", lambda name, seconds: paths[name])
+
+
+def test_errors_are_those_of_the_number_formats():
+    highest, medium, bf16 = (measure(name, seconds=0.0) for name in PATHS)
+    assert highest.error < 2e-6
+    assert medium.error < 2e-6 or 1e-3 < medium.error < 1e-2  # rounded where the CPU multiplies in bfloat16
+    assert 1e-3 < bf16.error < 1e-2
+    assert min(p.gflops for p in (highest, medium, bf16)) > 0
+
+
+def test_measuring_leaves_the_precision_as_it_was():
+    torch.set_float32_matmul_precision("high")
+    measure("medium", seconds=0.0)
+    assert torch.get_float32_matmul_precision() == "high"
+
+
+def test_the_rate_counts_two_products_by_the_given_clock():
+    seconds = iter([0.0, 0.5] + [1.0] * 9)  # one repetition of half a second
+    assert measure("highest", seconds=0.0, clock=lambda: next(seconds)).gflops == pytest.approx(
+        4 * 2048 * 512 * 512 / 0.5 / 1e9
+    )
+
+
+def test_a_path_that_was_asked_for_is_taken_unseen():
+    path, seen = choose("highest")
+    assert (path.name, [p.name for p in seen]) == ("highest", ["highest"])
+    assert path.dtype == torch.float32
+    assert path.error < 2e-6
+
+
+@pytest.mark.parametrize(
+    ("medium", "bf16", "medium_error", "chosen"),
+    [
+        (80.0, 10.0, FP32, "highest"),
+        (104.0, 10.0, FP32, "highest"),  # within the noise of a measurement
+        (110.0, 10.0, FP32, "medium"),
+        (110.0, 10.0, ROUNDED, "highest"),  # rounding has to pay by a fifth
+        (130.0, 10.0, ROUNDED, "medium"),
+        (100.0, 119.0, FP32, "highest"),
+        (100.0, 121.0, FP32, "bf16"),
+        (200.0, 230.0, FP32, "medium"),  # measured against the best before it
+        (200.0, 250.0, FP32, "bf16"),
+        (1.0, 1.0, FP32, "highest"),
+    ],
+)
+def test_auto_takes_the_fastest_that_is_worth_its_error(monkeypatch, medium, bf16, medium_error, chosen):
+    measured(monkeypatch, medium, bf16, medium_error)
+    path, seen = choose("auto")
+    assert path.name == chosen
+    assert path.gflops >= 100.0
+    assert [p.name for p in seen] == list(PATHS)
+
+
+def test_another_program_that_runs_for_a_moment_does_not_change_the_choice(monkeypatch):
+    rates = {"highest": [90, 100, 40], "medium": [30, 20, 200], "bf16": [10, 110, 10]}
+    monkeypatch.setattr(matmul, "measure", lambda name, seconds: MatmulPath(name, rates[name].pop(0), FP32))
+    path, seen = choose("auto")
+    assert path.name == "medium"
+    assert [p.gflops for p in seen] == [100, 200, 110]
+
+
+@pytest.mark.parametrize(("name", "setting"), [("highest", "highest"), ("medium", "medium"), ("bf16", "highest")])
+def test_activating_a_path_sets_how_torch_multiplies_fp32(name, setting):
+    torch.set_float32_matmul_precision("high")
+    MatmulPath(name, 1.0, 0.0).activate()
+    assert torch.get_float32_matmul_precision() == setting
