@@ -27,9 +27,9 @@ def behavior_of(trainer, *more):
     return load_run("debug", overrides).behaviors["SoccerTwos"]
 
 
-def learn(algorithm, env_id, trainer, updates, *, self_play, draw=None, opponents=None, seed=0):
+def learn(algorithm, env_id, trainer, updates, *, self_play, draw=None, opponents=None, seed=0, **options):
     """Train for a number of updates; returns learner, collector and each update's mean reward per group episode."""
-    env = envs.make(env_id, 64)
+    env = envs.make(env_id, 64, **options)
     teams = Teams.of(env, self_play)
     learner = algorithm(behavior_of(trainer), env.spec.behaviors[0], torch.float32, seed)
     collector = Collector(env, teams, 16, seed, draw or (lambda slot: Matchup(0, LATEST)))
@@ -57,6 +57,14 @@ def test_a_competitive_game_is_solved_by_self_play(algorithm, trainer):
     assert len(against_first) > 50
     assert np.mean([r == 1 for r in against_first]) > 0.9
     assert np.mean([r == -1 for r in against_first]) < 0.02
+
+
+@pytest.mark.parametrize(("algorithm", "trainer"), [(PPO, "ppo"), (POCA, "poca")])
+def test_a_cooperative_game_is_solved(algorithm, trainer):
+    _, _, curve = learn(algorithm, "DuelToy", trainer, 40, self_play=False, cooperative=True)
+    per_agent = np.array(curve) / 2  # both members are paid the share of cues that the group matched
+    assert per_agent[0] < 0.5  # a third by chance
+    assert per_agent[-5:].mean() > 0.97
 
 
 def test_poca_credits_an_agent_that_left_before_the_reward_came():

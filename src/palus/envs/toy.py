@@ -145,15 +145,16 @@ class DuelToy:
 
     ROUNDS = 4
 
-    def __init__(self, num_matches: int) -> None:
-        """num_matches: N, at least 1."""
+    def __init__(self, num_matches: int, *, cooperative: bool = False) -> None:
+        """num_matches: N, at least 1. cooperative: both are one group and are paid their share of cues matched."""
+        right = 0 if cooperative else 1
         self.spec = EnvSpec(
             "DuelToy",
             (BehaviorSpec("DuelToy", (CUES + 1,), (CUES,)),),
-            (AgentSpec("left", 0, 0, "DuelToy"), AgentSpec("right", 1, 1, "DuelToy")),
+            (AgentSpec("left", 0, 0, "DuelToy"), AgentSpec("right", right, right, "DuelToy")),
             max_decisions=self.ROUNDS,
         )
-        self.num_matches = num_matches
+        self.num_matches, self._cooperative = num_matches, cooperative
         self.active: Bool = np.ones((num_matches, 2), np.bool_)
         self._seeds: I64 = np.zeros(num_matches, np.int64)
         self._drawn: I64 = np.zeros(num_matches, np.int64)
@@ -186,8 +187,11 @@ class DuelToy:
         self._round += 1
         result.match_over[:] = self._over = self._round == self.ROUNDS
         result.terminated[:] = self._over[:, None]
-        lead = np.sign(self._hits[:, 0] - self._hits[:, 1]) * self._over
-        result.group_reward[:, 0], result.group_reward[:, 1] = lead, -lead
+        if self._cooperative:
+            result.group_reward[:] = (self._hits.sum(1) / (2 * self.ROUNDS) * self._over)[:, None]
+        else:
+            lead = np.sign(self._hits[:, 0] - self._hits[:, 1]) * self._over
+            result.group_reward[:, 0], result.group_reward[:, 1] = lead, -lead
         self._last = self._view()
         self._round[self._over] = 0
         self._hits[self._over] = 0
