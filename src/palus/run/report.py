@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from tensorboardX import SummaryWriter
+from tensorboardX import SummaryWriter, summary
 
 from palus.config import RunFile
 from palus.learn.learner import UpdateStats
@@ -93,18 +93,23 @@ class Report:
 
     def _summarize(self, step: int, seconds: float) -> None:
         values = self._values()
-        assert self._writer is not None
         for tag, value in values.items():
-            self._writer.add_scalar(tag, value, step)
+            self._write(tag, summary.scalar("value", value), step)
         if self._episodes:
             rewards = np.array([e.reward for e in self._episodes])
-            self._writer.add_histogram("Environment/Cumulative Reward_hist", rewards, step)
+            self._write("Environment/Cumulative Reward_hist", _histogram(rewards), step)
             if self.uses_groups:
                 grouped = np.array([e.group_reward for e in self._episodes])
-                self._writer.add_histogram("Environment/Group Cumulative Reward_hist", grouped, step)
+                self._write("Environment/Group Cumulative Reward_hist", _histogram(grouped), step)
         self.console.print(self._line(step, seconds, values), highlight=False, soft_wrap=True)
         self._episodes.clear()
         self._updates.clear()
+
+    def _write(self, tag: str, content: Any, step: int) -> None:
+        """One value under exactly that tag; tensorboardX's own calls would turn ML-Agents' blanks into underscores."""
+        if self._writer is not None:
+            content.value[0].tag = tag
+            self._writer.file_writer.add_summary(content, step)
 
     def _values(self) -> dict[str, float]:
         """ML-Agents' tag -> mean since the last summary."""
@@ -160,8 +165,7 @@ class Report:
             return
         self.last_scores = dict(scores)
         for name, score in scores.items():
-            if self._writer is not None:
-                self._writer.add_scalar(f"Baselines/{name}", score, step)
+            self._write(f"Baselines/{name}", summary.scalar("value", score), step)
         text = ", ".join(f"{score:.1%} against {name}" for name, score in scores.items())
         self.console.print(f"{self.name}. Step: {step}. Share of points: {text}.", highlight=False, soft_wrap=True)
 
@@ -185,3 +189,7 @@ class Report:
         """Continue where `state_dict` was taken."""
         self._summary_step, self.mean_reward = state["summary_step"], state["mean_reward"]
         self.last_scores = dict(state["scores"])
+
+
+def _histogram(values: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
+    return summary.histogram("values", values, bins=np.linspace(values.min(), values.max() + 1e-9, 31))
