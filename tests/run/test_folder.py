@@ -1,0 +1,149 @@
+"""The files of a run: what is kept, what is refused, and how a checkpoint comes back."""
+
+import json
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from palus.errors import CheckpointError
+from palus.run.folder import RunFolder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = RunFolder(tmp_path / "results" / "mine", "Game")
+    made.prepare(resume=False, force=False)
+    return made
+
+
+def record(folder, *steps, keep=5, elo=None, reward=0.5):
+    for step in steps:
+        (folder.behavior_folder / f"Game-{step}.onnx").write_bytes(b"model")
+        folder.record_checkpoint(step, reward, keep, elo)
+
+
+def status(folder):
+    return json.loads(folder.status.read_text())
+
+
+def models(folder):
+    return sorted(p.name for p in folder.behavior_folder.glob("*.onnx"))
+
+
+def test_a_state_comes_back_as_it_was(folder):
+    state = {
+        "arrays": {"f": np.float32([[1, 2]]), "flags": np.array([True, False]), "i": np.arange(3, dtype=np.int64)},
+        "tensor": torch.tensor([1.5]),
+        "generator": np.random.default_rng(5).bit_generator.state,  # holds integers of 128 bits
+        "slots": {3: (1, -1)},
+        "numbers": [1, 2.5, None, "text", np.float64(0.1), np.int64(7)],
+    }
+    folder.save(state)
+    back = folder.load()
+    assert {k: (v.dtype, v.tolist()) for k, v in back["arrays"].items()} == {
+        k: (v.dtype, v.tolist()) for k, v in state["arrays"].items()
+    }
+    assert back["tensor"].tolist() == [1.5]
+    assert back["generator"] == state["generator"]
+    assert back["slots"] == {3: (1, -1)}
+    assert back["numbers"] == [1, 2.5, None, "text", 0.1, 7]
+
+
+def test_a_checkpoint_that_would_execute_code_is_refused_unexecuted(folder, tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "executed"), "w"))
+
+    folder.checkpoint.write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(CheckpointError, match=r"checkpoint\.pt: not a readable checkpoint"):
+        folder.load()
+    torch.save({"format": 1, "trap": Trap()}, folder.checkpoint)
+    with pytest.raises(CheckpointError, match="not a readable checkpoint"):
+        folder.load()
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_checkpoint_of_another_format_names_both(folder):
+    torch.save({"format": 99}, folder.checkpoint)
+    with pytest.raises(CheckpointError, match=r"format 99; this palus .* reads format 1"):
+        folder.load()
+    torch.save([1, 2], folder.checkpoint)
+    with pytest.raises(CheckpointError, match="checkpoint format list"):
+        folder.load()
+
+
+def test_saving_twice_leaves_one_whole_file(folder):
+    folder.save({"step": 1})
+    folder.save({"step": 2})
+    assert folder.load()["step"] == 2
+    assert [p.name for p in folder.behavior_folder.iterdir()] == ["checkpoint.pt"]
+    assert zipfile.is_zipfile(folder.checkpoint)
+
+
+def test_a_run_is_replaced_only_by_force_and_resumed_only_where_one_is(folder):
+    with pytest.raises(CheckpointError, match="nothing to resume"):
+        folder.prepare(resume=True, force=False)
+    folder.save({"step": 1})
+    record(folder, 10)
+    with pytest.raises(CheckpointError, match="continue it with --resume, replace it with --force"):
+        folder.prepare(resume=False, force=False)
+    folder.prepare(resume=True, force=False)
+    assert folder.load()["step"] == 1
+    folder.prepare(resume=False, force=True)
+    assert list(folder.behavior_folder.iterdir()) == []
+    assert not folder.status.exists()
+
+
+def test_force_leaves_files_that_are_not_the_runs(folder):
+    folder.save({})
+    (folder.root / "notes.txt").write_text("mine")
+    folder.prepare(resume=False, force=True)
+    assert (folder.root / "notes.txt").read_text() == "mine"
+
+
+def test_the_oldest_policies_beyond_keep_checkpoints_go(folder):
+    record(folder, 100, 200, 300, 400, keep=2)
+    assert models(folder) == ["Game-300.onnx", "Game-400.onnx"]
+    assert [c["steps"] for c in status(folder)["Game"]["checkpoints"]] == [300, 400]
+
+
+@pytest.mark.parametrize("keep", [0, -1])
+def test_no_limit_keeps_all(folder, keep):
+    record(folder, *range(1, 9), keep=keep)
+    assert len(models(folder)) == 8
+
+
+def test_the_same_step_is_entered_once(folder):
+    record(folder, 100, 200, 200, keep=2)
+    assert [c["steps"] for c in status(folder)["Game"]["checkpoints"]] == [100, 200]
+    assert models(folder) == ["Game-100.onnx", "Game-200.onnx"]
+
+
+def test_the_status_has_the_reference_form(folder):
+    record(folder, 100, elo=1203.5, reward=None)
+    written = status(folder)
+    (checkpoint,) = written["Game"]["checkpoints"]
+    assert checkpoint.pop("creation_time") > 1.6e9
+    path = str(folder.behavior_folder / "Game-100.onnx")
+    assert checkpoint == {"steps": 100, "file_path": path, "reward": None, "auxillary_file_paths": []}
+    final = written["Game"]["final_checkpoint"]
+    assert (final["steps"], final["file_path"]) == (100, str(folder.root / "Game.onnx"))
+    assert written["Game"]["elo"] == 1203.5
+    assert written["metadata"]["stats_format_version"] == "0.3.0"
+    assert written["metadata"]["torch_version"] == torch.__version__
+    assert folder.status.read_text().startswith('{\n    "Game": {\n        "checkpoints"')
+
+
+def test_without_self_play_there_is_no_rating(folder):
+    record(folder, 100)
+    assert "elo" not in status(folder)["Game"]
+
+
+def test_a_damaged_status_is_begun_anew(folder):
+    record(folder, 100)
+    folder.status.write_text("{")
+    record(folder, 200)
+    assert [c["steps"] for c in status(folder)["Game"]["checkpoints"]] == [200]
