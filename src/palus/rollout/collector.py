@@ -82,6 +82,8 @@ class Collector:
         self._last_observations = np.zeros((B, D), np.float32)
         self._chosen, self._log_probs = np.zeros((T, B, A), np.int32), np.zeros((T, B, A), np.float32)
         floats, flags = ((T, B), np.float32), ((T, B), np.bool_)
+        self._no_observations = np.zeros((0, D), np.float32)
+        # rewards, group rewards, terminated, truncated, active: the order of Rollout
         self._outcomes = tuple(np.zeros(*kind) for kind in (floats, floats, flags, flags, flags))
         self._actions = np.zeros((N, P, A), np.int32)
         self._opponent_observations = np.zeros((N * P - B, D), np.float32)
@@ -138,58 +140,64 @@ class Collector:
 
         The rollout's arrays are reused: they hold until the next call.
         """
-        T, A, D = self.rollout_steps, len(self.behavior.branches), self.behavior.observation_size
-        observations, actions, log_probs = self._observations, self._chosen, self._log_probs
         rewards, group_rewards, terminated, truncated, active = self._outcomes
         finals: list[F32] = []
         episodes: list[Episode] = []
-        for t in range(T):
-            if not self.env.active.all():
-                observations[t] = 0.0  # rows of absent agents are not written by the environment
-            self.env.observe(self.behavior.name, self._learner_rows, observations[t])
-            np.take(self.env.active.ravel(), self._agent_of_row, out=active[t])
-            logits = policy(torch.from_numpy(observations[t]))
-            entropy = sample(logits.numpy(), self._offsets, self.seed, 2 * self.tick, actions[t], log_probs[t])
-            self.entropy_sum += entropy
-            self.entropy_count += self.num_rows
-            flat_actions = self._actions.reshape(-1, A)
-            flat_actions[self._agent_of_row] = actions[t]
-            if self._blocks:
-                flat_actions[self._agent_of_opponent] = self._opponent_actions(policy, opponents)
+        for t in range(self.rollout_steps):
+            self._act(t, policy, opponents)
             step = self.env.step([self._actions])
             self.tick += 1
-            for source, target in (
-                (step.reward, rewards[t]),
-                (step.group_reward, group_rewards[t]),
-                (step.terminated, terminated[t]),
-                (step.truncated, truncated[t]),
-            ):
-                np.take(source.ravel(), self._agent_of_row, out=target)
+            sources = (step.reward, step.group_reward, step.terminated, step.truncated)
+            for source, target in zip(sources, (rewards, group_rewards, terminated, truncated), strict=True):
+                np.take(source.ravel(), self._agent_of_row, out=target[t])
             if truncated[t].any():
                 finals.append(self._final_observations(truncated[t]))
             self._account(rewards[t], group_rewards[t], terminated[t], truncated[t], active[t], episodes)
             if step.match_over.any():
                 self._assign(np.nonzero(step.match_over)[0])
-        last = self._last_observations
-        self.env.observe(self.behavior.name, self._learner_rows, last)
-        if not np.isfinite(rewards).all() or not np.isfinite(last).all():
-            raise EnvError(f"{self.env.spec.env_id} returned a reward or observation that is not finite.")
+        self.env.observe(self.behavior.name, self._learner_rows, self._last_observations)
+        self._check_finite()
+        final_observations = np.concatenate([self._no_observations, *finals])
+        last_active = self.env.active.ravel()[self._agent_of_row]
         rollout = Rollout(
-            observations,
-            actions,
-            log_probs,
+            self._observations,
+            self._chosen,
+            self._log_probs,
             rewards,
             group_rewards,
             terminated,
             truncated,
             active,
-            last,
-            self.env.active.ravel()[self._agent_of_row],
-            np.concatenate(finals) if finals else np.zeros((0, D), np.float32),
+            self._last_observations,
+            last_active,
+            final_observations,
             self.teams.group_size,
             policy_version,
         )
         return rollout, episodes
+
+    def _act(self, t: int, policy: PolicyFunction, opponents: Callable[[int], PolicyFunction]) -> None:
+        """Fill row t of the rollout with what the learning agents see and choose, and `_actions` with all choices."""
+        observations, active = self._observations[t], self._outcomes[-1][t]
+        np.take(self.env.active.ravel(), self._agent_of_row, out=active)
+        if not active.all():
+            observations[:] = 0.0  # the environment does not write the rows of absent agents
+        self.env.observe(self.behavior.name, self._learner_rows, observations)
+        logits = policy(torch.from_numpy(observations)).numpy()
+        entropies = sample(logits, self._offsets, self.seed, 2 * self.tick, self._chosen[t], self._log_probs[t])
+        self.entropy_sum += float(entropies[active].sum())
+        self.entropy_count += int(active.sum())
+        flat_actions = self._actions.reshape(-1, self._actions.shape[-1])
+        flat_actions[self._agent_of_row] = self._chosen[t]
+        if self._blocks:
+            flat_actions[self._agent_of_opponent] = self._opponent_actions(policy, opponents)
+
+    def _check_finite(self) -> None:
+        """A game that produces NaN would silently ruin the weights."""
+        seen = (("observation", self._observations), ("reward", self._outcomes[0]), ("group reward", self._outcomes[1]))
+        for name, values in seen:
+            if not np.isfinite(values.sum(dtype=np.float64)):
+                raise EnvError(f"{self.env.spec.env_id} returned a {name} that is not finite; check_env finds where.")
 
     def _opponent_actions(self, policy: PolicyFunction, opponents: Callable[[int], PolicyFunction]) -> I32:
         observations = self._opponent_observations

@@ -27,13 +27,13 @@ def uniform(seed: int, tick: int, row: int, branch: int) -> float:
 
 
 @njit(cache=True, nogil=True)
-def sample(logits: F32, offsets: I64, seed: int, tick: int, actions: I32, log_probs: F32) -> float:
-    """Draw one choice for each row and branch; returns the sum of the entropies (nats) over rows and branches.
+def sample(logits: F32, offsets: I64, seed: int, tick: int, actions: I32, log_probs: F32) -> F32:
+    """Draw one choice for each row and branch; returns the entropy of each row [R], nats, summed over its branches.
 
     logits: [R, sum of branches]; offsets: [A + 1]; actions, log_probs: [R, A], overwritten.
     """
     R, A = actions.shape
-    entropy = 0.0
+    entropies = np.zeros(R, np.float32)
     for r in range(R):
         for a in range(A):
             low, high = offsets[a], offsets[a + 1]
@@ -53,7 +53,7 @@ def sample(logits: F32, offsets: I64, seed: int, tick: int, actions: I32, log_pr
             log_total = math.log(total) + top
             for j in range(low, high):
                 log_p = logits[r, j] - log_total
-                entropy -= math.exp(log_p) * log_p
+                entropies[r] -= math.exp(log_p) * log_p
             actions[r, a] = chosen - low
             log_probs[r, a] = np.float32(logits[r, chosen] - log_total)
-    return entropy
+    return entropies
