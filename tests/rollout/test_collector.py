@@ -215,5 +215,5 @@ def test_a_reward_that_is_not_finite_stops_the_run(poison):
     env = Pitch([9])
     rows = collector(env, 2)
     env.poison = poison
-    with pytest.raises(EnvError, match="Pitch returned a reward or observation that is not finite"):
+    with pytest.raises(EnvError, match="Pitch returned a reward that is not finite"):
         rows.collect(Always(0), Book())
