@@ -1,7 +1,7 @@
 """Remakes docs/images/leaderboard.png: `python benchmarks/leaderboard_picture.py FOLDER [--with PLAYER] [--pairs 50]`.
 
-Plays the round robin of `palus rank FOLDER`, prints it as the command does and photographs the terminal. Needs the extras
-of `palus[dev]` and a chromium on PATH.
+Plays the round robin of `palus rank FOLDER`, prints it as the command does and photographs the terminal. Needs the
+extras of `palus[dev]` and a chromium on PATH.
 """
 
 from __future__ import annotations
