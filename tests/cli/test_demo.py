@@ -1,0 +1,114 @@
+"""`palus demo` from end to end, with seconds instead of minutes of training and without the network."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from palus.arena import highlights, match
+from palus.arena.highlights import goal_beauty
+from palus.arena.replay import read_replay
+from palus.arena.tournament import rank_players
+from palus.cli import app
+from palus.cli.arena import load
+from palus.export.onnx import build_onnx
+from palus.types import BehaviorSpec
+
+write_goals = import_module("palus.cli.demo")._goals
+
+
+@pytest.fixture
+def stranger(tmp_path):
+    """A folder with one policy from elsewhere and one file that cannot be played."""
+    rng = np.random.default_rng(0)
+    shapes = {"layer0": (8, 336), "branch0": (3, 8), "branch1": (3, 8), "branch2": (3, 8)}
+    arrays = {f"{n}_weight": rng.normal(0, 0.3, s).astype(np.float32) for n, s in shapes.items()}
+    arrays |= {f"{n}_bias": np.zeros(s[0], np.float32) for n, s in shapes.items()}
+    folder = tmp_path / "models"
+    folder.mkdir()
+    spec = BehaviorSpec("SoccerTwos", (264, 72), (3, 3, 3))
+    (folder / "stranger.onnx").write_bytes(build_onnx(arrays, spec).SerializeToString())
+    (folder / "broken.onnx").write_bytes(b"broken")
+    return folder
+
+
+@pytest.fixture
+def few_matches(monkeypatch):
+    """A tenth of the matches that the demo plays where nobody watches; the policy trains on a tenth of a rollout."""
+    train = import_module("palus.cli.train")  # the package's attribute of that name is the command
+    play, load_run, record = match.play_pairs, train.load_run, highlights.record_goals
+
+    def small_run(source, overrides):
+        settings = ("hyperparameters.buffer_size=4096", "network_settings.hidden_units=32")
+        quick = ["palus.baseline_pairs=2", "palus.threads=1", "palus.matmul=highest", "palus.num_matches=32"]
+        return load_run(source, [*(f"behaviors.SoccerTwos.{s}" for s in settings), *quick, *overrides])
+
+    monkeypatch.setattr(train, "load_run", small_run)
+    monkeypatch.setattr(match, "play_pairs", lambda a, b, pairs, **more: play(a, b, min(pairs, 4), **more))
+    monkeypatch.setattr(highlights, "record_goals", lambda *who, pairs, **more: record(*who, pairs=2, **more))
+
+
+def test_the_demo_trains_ranks_and_shows(tmp_path, stranger, few_matches, monkeypatch):
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    words = ["demo", "--minutes", "0.02", "--pairs", "1", "--no-browser"]
+    result = CliRunner().invoke(app, [*words, "--results-dir", str(tmp_path), "--models", str(stranger)])
+    assert result.exit_code == 0, result.output
+    folder, text = tmp_path / "demo", result.stdout
+    for player in ("demo", "random", "ball-chaser", "goalie-striker", "stranger"):
+        assert f"│ {player} " in text
+    assert "1 models found in" in text
+    assert "minutes from random weights to" in text
+    assert "against random" in text
+    assert "palus train soccertwos-strong" in text
+    assert (folder / "SoccerTwos.onnx").is_file()
+    assert json.loads((folder / "bundle.json").read_text())["steps"] >= 4096
+    page = folder / "goals.html"
+    if "It scored no goal worth showing yet" in text:
+        assert not page.exists()
+    else:
+        assert f"Your best goals:      {page}" in text.replace("\n", "")
+        assert page.stat().st_size > 10_000
+        goals = read_replay(folder / "goals.match").recordings
+        assert goals and all(goal_beauty(goal, "demo") > 0 for goal in goals)
+    assert opened == []
+
+
+def test_the_page_shows_the_best_goals_against_the_best_others(tmp_path, monkeypatch):
+    """With a player that does score; the board decides who is recorded."""
+    chaser, random, goalie = load("ball-chaser", "random", "goalie-striker")
+    asked: list[list[str]] = []
+    record = highlights.record_goals
+
+    def fewer(player, opponents, **more):
+        asked.append([o.name for o in opponents])
+        return record(player, opponents[-1:], **{**more, "pairs": 3})
+
+    monkeypatch.setattr(highlights, "record_goals", fewer)
+    board = rank_players([chaser, random, goalie], 1, seed=0)
+    folder = tmp_path / "ball-chaser"
+    folder.mkdir()
+    page = write_goals(folder, [chaser, random, goalie], board, seed=0)
+    assert asked == [[s.name for s in board.standings if s.name != "ball-chaser"]]
+    assert page == folder / "goals.html"
+    goals = read_replay(folder / "goals.match").recordings
+    assert 1 <= len(goals) <= 3
+    beauty = [goal_beauty(goal, "ball-chaser") for goal in goals]
+    assert beauty == sorted(beauty, reverse=True)
+    assert all(b > 0 for b in beauty)
+    assert Path(page).read_text().startswith("<!doctype html>")
+
+
+def test_without_goals_there_is_a_sentence_and_no_page(tmp_path, monkeypatch, capsys):
+    players = load("random", "ball-chaser")
+    monkeypatch.setattr(highlights, "record_goals", lambda *who, **more: [])
+    folder = tmp_path / "random"
+    folder.mkdir()
+    assert write_goals(folder, players, rank_players(players, 1, seed=0), seed=0) is None
+    assert "It scored no goal worth showing yet; train longer with --minutes." in capsys.readouterr().out
+    assert list(folder.iterdir()) == []

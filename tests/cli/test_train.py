@@ -1,0 +1,262 @@
+"""`palus train`: what it validates, prints and leaves behind, and that a continued run is the same run."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from events import read_values, readable
+from typer.testing import CliRunner
+
+from palus.cli import app
+from palus.config import load_run
+from palus.run.folder import RunFolder
+
+FAST = ("palus.threads=1", "palus.matmul=highest")
+SETTINGS = "behaviors.SoccerTwos."
+EXTRINSIC = {"Policy/Extrinsic Value Estimate", "Policy/Extrinsic Reward"}
+TAGS = EXTRINSIC | {
+    "Environment/Cumulative Reward",
+    "Environment/Cumulative Reward_hist",
+    "Environment/Episode Length",
+    "Policy/Entropy",
+    "Policy/Learning Rate",
+    "Policy/Epsilon",
+    "Policy/Beta",
+    "Losses/Policy Loss",
+    "Losses/Value Loss",
+    "Self-play/ELO",
+    "Hyperparameters",
+}
+POCA_TAGS = TAGS | {
+    "Environment/Group Cumulative Reward",
+    "Environment/Group Cumulative Reward_hist",
+    "Policy/Extrinsic Baseline Estimate",
+    "Losses/Baseline Loss",
+}
+
+
+def palus(*words: str | Path, code: int = 0):
+    result = CliRunner().invoke(app, ["train", *(str(word) for word in words)])
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def poca(tmp_path_factory):
+    """A finished run, long enough for some goals: the folder and what it printed."""
+    results = tmp_path_factory.mktemp("poca")
+    settings = ("max_steps=24000", "checkpoint_interval=3000", "keep_checkpoints=2")
+    more = (*(SETTINGS + s for s in settings), "--seed", "1")
+    return results / "debug", palus("debug", *FAST, *more, "--results-dir", results)
+
+
+@pytest.fixture(scope="module")
+def ppo(tmp_path_factory):
+    """The same with PPO, its result as JSON."""
+    results = tmp_path_factory.mktemp("ppo")
+    more = (f"{SETTINGS}trainer_type=ppo", f"{SETTINGS}max_steps=24000", "--seed", "3", "--run-id", "mine")
+    return results / "mine", palus("debug", *FAST, *more, "--results-dir", results, "--json")
+
+
+def tags(folder: Path) -> set[str]:
+    return {readable(tag) for _, tag, _ in read_values(folder / "SoccerTwos")}
+
+
+# -- validation ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", ["debug", "soccertwos", "soccertwos-demo"])
+def test_check_prints_a_configuration_that_loads_to_the_same_run(preset, tmp_path):
+    words = (preset, "--check", "--seed", "5", f"{SETTINGS}max_steps=2e6", "palus.threads=1")
+    text = palus(*words, "--run-id", "mine", "--results-dir", tmp_path / "r").stdout
+    (tmp_path / "printed.yaml").write_text(text)
+    given = ["checkpoint_settings.run_id=mine", f"checkpoint_settings.results_dir={tmp_path / 'r'}"]
+    meant = load_run(preset, [*given, "env_settings.seed=5", f"{SETTINGS}max_steps=2e6", "palus.threads=1"])
+    assert load_run(tmp_path / "printed.yaml") == meant
+    assert text.endswith("# The run file is valid.\n")
+    assert list((tmp_path).iterdir()) == [tmp_path / "printed.yaml"], "nothing was trained"
+
+
+def test_check_as_json_holds_the_configuration_and_what_it_implies(tmp_path):
+    report = json.loads(palus("debug", "--check", "--json").stdout)
+    assert report["valid"] is True
+    assert "SoccerTwos: beta_schedule constant follows learning_rate_schedule" in report["notes"]
+    (tmp_path / "back.yaml").write_text(yaml.safe_dump(report["configuration"]))
+    assert load_run(tmp_path / "back.yaml") == load_run("debug")
+
+
+def test_a_preset_names_its_run_and_a_file_keeps_its_own_name(tmp_path):
+    (tmp_path / "mine.yaml").write_text("behaviors: {SoccerTwos: {trainer_type: ppo}}\n")
+    named = {}
+    for source in ("soccertwos-fast", tmp_path / "mine.yaml"):
+        report = json.loads(palus(source, "--check", "--json").stdout)
+        named[str(source)] = report["configuration"]["checkpoint_settings"]["run_id"]
+    assert list(named.values()) == ["soccertwos-fast", "ppo"]
+
+
+def test_all_faults_of_a_file_are_told_at_once(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text(
+        """
+behaviors:
+  SoccerTwos:
+    trainer_type: poca
+    hyperparameters:
+      batch_sise: 512
+      learning_rate: fast
+    network_settings: {hidden_units: 30}
+    max_steps: -1
+  Goalie:
+    trainer_type: ppo
+    hyperparameters: {batch_size: 20480, buffer_size: 2048}
+chekpoint_settings: {}
+"""
+    )
+    message = palus(path, "palus.threads=many", code=2).stderr
+    at = "bad.yaml, behaviors.SoccerTwos"
+    for sentence in (
+        "bad.yaml, chekpoint_settings: unknown key; did you mean checkpoint_settings?",
+        f"{at}.hyperparameters.batch_sise: unknown key; did you mean batch_size?",
+        f"{at}.hyperparameters.learning_rate: expected a number, found 'fast'",
+        f"{at}.network_settings: hidden_units 30 cannot be split over the 4 attention heads",
+        f"{at}.max_steps: expected more than 0, found -1",
+        "bad.yaml, behaviors.Goalie.hyperparameters: buffer_size 2048 is smaller than batch_size 20480; "
+        "raise buffer_size to a multiple of batch_size",
+        "override, palus.threads: expected a whole number, found 'many'",
+    ):
+        assert sentence in message
+    assert message.startswith("error: ")
+    assert message.count("\n") == 7
+
+
+def test_settings_that_palus_cannot_train_with_are_refused_together(tmp_path):
+    path = tmp_path / "later.yaml"
+    path.write_text(
+        "behaviors: {SoccerTwos: {trainer_type: sac, network_settings: {memory: {}}, reward_signals: {curiosity: {}}}}"
+    )
+    message = palus(path, "--check", code=2).stderr
+    for sentence in (
+        "behaviors.SoccerTwos.trainer_type sac: not supported yet; use poca or ppo",
+        "behaviors.SoccerTwos.network_settings.memory: recurrent networks are not supported yet",
+        "behaviors.SoccerTwos.reward_signals.curiosity: not supported yet",
+        "behaviors.SoccerTwos.reward_signals: training without extrinsic is not supported yet",
+    ):
+        assert sentence in message
+
+
+def test_a_source_that_does_not_exist_is_named(tmp_path):
+    assert "soccertows" in palus("soccertows", "--check", code=2).stderr
+    message = palus("debug", "--resume", "--results-dir", tmp_path, code=2).stderr
+    assert "nothing to resume" in message
+
+
+# -- a finished run -----------------------------------------------------------------------------------------------
+
+
+def test_a_run_leaves_the_documented_folder(poca):
+    folder, _ = poca
+    files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    events = {f for f in files if f.startswith("SoccerTwos/events.out.tfevents.")}
+    snapshots = {f for f in files if f.startswith("SoccerTwos/snapshots/")}
+    assert len(events) == 1
+    assert files - events - snapshots == {
+        "configuration.yaml",
+        "SoccerTwos.onnx",
+        "README.md",
+        "bundle.json",
+        "SoccerTwos/checkpoint.pt",
+        "SoccerTwos/SoccerTwos-22528.onnx",
+        "SoccerTwos/SoccerTwos-24576.onnx",
+        "run_logs/training_status.json",
+    }
+    # the window of three, and at most the older ones that a match was still being played against
+    assert snapshots >= {f"SoccerTwos/snapshots/snapshot-0000{k}.npz" for k in (4, 5, 6)}
+    assert snapshots <= {f"SoccerTwos/snapshots/snapshot-0000{k}.npz" for k in range(7)}
+
+
+def test_the_status_lists_the_checkpoints_that_are_kept(poca):
+    folder, _ = poca
+    status = json.loads((folder / "run_logs" / "training_status.json").read_text())
+    checkpoints = status["SoccerTwos"]["checkpoints"]
+    assert [c["steps"] for c in checkpoints] == [22528, 24576]
+    assert [c["file_path"] for c in checkpoints] == [
+        str(folder / "SoccerTwos" / f"SoccerTwos-{n}.onnx") for n in (22528, 24576)
+    ]
+    assert status["SoccerTwos"]["final_checkpoint"]["file_path"] == str(folder / "SoccerTwos.onnx")
+    assert status["SoccerTwos"]["elo"] == pytest.approx(1200, abs=50)
+    assert (folder / "SoccerTwos.onnx").read_bytes() == (folder / "SoccerTwos" / "SoccerTwos-24576.onnx").read_bytes()
+
+
+def test_tensorboard_has_the_reference_tags_of_each_trainer(poca, ppo):
+    assert tags(poca[0]) == POCA_TAGS
+    assert tags(ppo[0]) == TAGS
+
+
+def test_summaries_stand_at_round_steps(poca):
+    values = read_values(poca[0] / "SoccerTwos")
+    assert [step for step, tag, _ in values if tag == "Policy/Entropy"] == list(range(4000, 24001, 4000))
+    entropy = [value for _, tag, value in values if tag == "Policy/Entropy"]
+    assert all(3.0 < e <= 3.296 for e in entropy)  # of 3 x 3 actions, at most 3 ln 3
+
+
+def test_the_console_speaks_as_the_reference_does(poca):
+    lines = [line for line in poca[1].stderr.splitlines() if line.startswith("SoccerTwos. Step")]
+    body = r"(Mean Reward: -?\d+\.\d{3}\. Mean Group Reward: -?\d+\.\d{3}|No episode was completed since last summary)"
+    form = re.compile(
+        rf"SoccerTwos\. Step: \d+000\. Time Elapsed: \d+\.\d{{3}} s\. {body}\. Training\. ELO: \d+\.\d{{3}}\."
+    )
+    assert len(lines) == 6
+    assert all(form.fullmatch(line) for line in lines), lines
+    assert "Finished at step 24,576" in poca[1].stderr
+
+
+def test_the_result_as_json_is_all_that_stands_on_stdout(ppo):
+    folder, result = ppo
+    report = json.loads(result.stdout)
+    assert report.keys() == {"model", "steps", "wall_seconds", "finished"}
+    assert (report["model"], report["steps"], report["finished"]) == (str(folder / "SoccerTwos.onnx"), 24576, True)
+    assert report["wall_seconds"] > 0
+
+
+def test_the_bundle_says_where_the_policy_comes_from(ppo):
+    card = json.loads((ppo[0] / "bundle.json").read_text())
+    assert (card["env_id"], card["trainer_type"], card["steps"]) == ("SoccerTwos", "ppo", 24576)
+    assert "ML-Agents-SoccerTwos" in (ppo[0] / "README.md").read_text()
+
+
+def test_the_configuration_keeps_what_was_given(poca, ppo):
+    assert load_run(poca[0] / "configuration.yaml").behaviors["SoccerTwos"].keep_checkpoints == 2
+    kept = load_run(ppo[0] / "configuration.yaml")
+    assert (kept.env_settings.seed, kept.checkpoint_settings.run_id) == (3, "mine")
+
+
+def test_a_run_is_not_overwritten_by_accident(ppo):
+    words = ("debug", *FAST, f"{SETTINGS}trainer_type=ppo", "--run-id", "mine", "--results-dir", ppo[0].parent)
+    assert "continue it with --resume, replace it with --force" in palus(*words, code=2).stderr
+
+
+# -- continuing ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_with_a_drawn_seed_continues_as_the_same_run(tmp_path):
+    length, keep = f"{SETTINGS}max_steps=", f"{SETTINGS}checkpoint_interval=1e9"
+    palus("debug", *FAST, keep, f"{length}4096", "--run-id", "cut", "--results-dir", tmp_path)
+    configuration = tmp_path / "cut" / "configuration.yaml"
+    resumed = palus(configuration, f"{length}8192", "--resume")
+    assert "Resuming training from step 4096." in resumed.stderr
+    seed = load_run(configuration).env_settings.seed
+    assert seed >= 0
+    words = ("--run-id", "whole", "--results-dir", tmp_path, "--seed", seed)
+    palus("debug", *FAST, keep, f"{length}8192", *words)
+    cut, whole = (RunFolder(tmp_path / run_id, "SoccerTwos").load() for run_id in ("cut", "whole"))
+    assert cut["step"] == whole["step"] == 8192
+    assert cut["seed"] == whole["seed"] == seed
+    assert torch.equal(cut["learner"]["parameters"], whole["learner"]["parameters"])
+    assert cut["league"] == whole["league"]
+    for name in ("cut", "whole"):
+        assert load_run(tmp_path / name / "configuration.yaml").env_settings.seed == seed
