@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from events import read_values, readable
+from events import read_values
 from typer.testing import CliRunner
 
 from palus.cli import app
@@ -30,7 +30,7 @@ TAGS = EXTRINSIC | {
     "Losses/Policy Loss",
     "Losses/Value Loss",
     "Self-play/ELO",
-    "Hyperparameters",
+    "Hyperparameters/text_summary",
 }
 POCA_TAGS = TAGS | {
     "Environment/Group Cumulative Reward",
@@ -64,7 +64,7 @@ def ppo(tmp_path_factory):
 
 
 def tags(folder: Path) -> set[str]:
-    return {readable(tag) for _, tag, _ in read_values(folder / "SoccerTwos")}
+    return {tag for _, tag, _ in read_values(folder / "SoccerTwos")}
 
 
 # -- validation ---------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ class Pitch:
         self.num_matches = len(lengths)
         self.lengths, self.cut_off, self.leaves = np.array(lengths), list(cut_off), list(leaves)
         self.active = np.ones((len(lengths), len(agents)), np.bool_)
-        self.poison = 0.0  # added to every reward
+        self.poison = dict.fromkeys(("reward", "group reward", "observation"), 0.0)  # added to every such number
         self.played: list[np.ndarray] = []
         self.matches: list[np.ndarray] = []
 
@@ -43,7 +43,7 @@ class Pitch:
         N, P = self.active.shape
         slots, agents = np.meshgrid(np.arange(N), np.arange(P), indexing="ij")
         moment = [np.broadcast_to(x[:, None], (N, P)) for x in (self.match, self.decision)]
-        return np.stack([slots, agents, *moment], -1).astype(np.float32)
+        return np.stack([slots, agents, *moment], -1).astype(np.float32) + np.float32(self.poison["observation"])
 
     def observe(self, behavior, rows, out) -> None:
         wanted = self.active & (rows >= 0)
@@ -68,8 +68,8 @@ class Pitch:
         truncated = self.ended & ~gone & cut[:, None]
         goal = np.where(np.array([a.team for a in self.spec.agents]) == 0, 1.0, -1.0)
         step = Step(
-            ((np.arange(acted.shape[1]) + 1) * acted + self.poison).astype(np.float32),
-            (goal * (acted & over[:, None])).astype(np.float32),
+            ((np.arange(acted.shape[1]) + 1) * acted + self.poison["reward"]).astype(np.float32),
+            (goal * (acted & over[:, None]) + self.poison["group reward"]).astype(np.float32),
             self.ended & ~truncated,
             truncated,
             over,

@@ -148,6 +148,13 @@ def test_entropy_is_the_mean_since_it_was_last_taken():
     assert rows.take_entropy() == 0.0
 
 
+def test_entropy_counts_present_agents_only():
+    rows = collector(Pitch([5], leaves=[2]), 5)
+    # undecided in the first decision of the match; so it would be on the empty row of an absent agent
+    rows.collect(lambda x: 60.0 * torch.eye(ACTIONS)[0] * (x[:, 3:] > 0), Book())
+    assert rows.take_entropy() == pytest.approx(math.log(ACTIONS) * 2 / 6, rel=1e-6)
+
+
 def test_without_self_play_all_agents_learn():
     env, learner = Pitch([9, 9]), Always(0)
     rollout, _ = collector(env, 1, self_play=False).collect(learner, Book())
@@ -179,7 +186,7 @@ def test_a_restored_collector_continues_bit_for_bit():
     for (arrays, episodes, entropy), (again, same, alike) in zip(expected, play(other, 3), strict=True):
         assert all((a == b).all() for a, b in zip(arrays, again, strict=True))
         assert (episodes, entropy) == (same, alike)
-    assert any(len(episodes) for _, episodes, _ in expected)
+    assert any(episodes for _, episodes, _ in expected)
 
 
 def test_another_seed_draws_other_actions():
@@ -210,10 +217,11 @@ def test_a_game_with_two_behaviors_is_refused_by_name():
         collector(env, 1)
 
 
-@pytest.mark.parametrize("poison", [math.nan, math.inf])
-def test_a_reward_that_is_not_finite_stops_the_run(poison):
+@pytest.mark.parametrize("fault", [math.nan, math.inf])
+@pytest.mark.parametrize("name", ["reward", "group reward", "observation"])
+def test_a_number_that_is_not_finite_stops_the_run(name, fault):
     env = Pitch([9])
     rows = collector(env, 2)
-    env.poison = poison
-    with pytest.raises(EnvError, match="Pitch returned a reward that is not finite"):
+    env.poison[name] = fault
+    with pytest.raises(EnvError, match=f"Pitch returned a {name} that is not finite; check_env finds where"):
         rows.collect(Always(0), Book())

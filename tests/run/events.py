@@ -29,8 +29,3 @@ def _value(v: object) -> object:
     if kind == "histo":
         return v.histo.num
     return v.simple_value if kind == "simple_value" else v.tensor.string_val[0].decode()
-
-
-def readable(tag: str) -> str:
-    """The tag as ML-Agents spells it, where a writer turned its blanks into underscores; only `_hist` has its own."""
-    return tag.replace("_", " ").replace(" hist", "_hist").replace("/text summary", "")

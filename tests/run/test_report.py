@@ -3,7 +3,7 @@
 import io
 
 import pytest
-from events import read_values, readable
+from events import read_values
 from rich.console import Console
 
 from palus.config import load_run
@@ -26,7 +26,7 @@ class Told:
 
     def values(self, step):
         """tag -> value of the scalars and histograms of one summary."""
-        return {readable(tag): v for at, tag, v in read_values(self.folder.behavior_folder) if at == step}
+        return {tag: v for at, tag, v in read_values(self.folder.behavior_folder) if at == step}
 
 
 def stats(policy_loss=0.1, value_loss=0.2, baseline_loss=None, learning_rate=3e-4):
@@ -110,7 +110,7 @@ def test_the_settings_are_written_once_at_the_start(tmp_path):
     told = Told(tmp_path)
     with told.report:
         pass
-    assert '"buffer_size": 2048' in told.values(0)["Hyperparameters"]
+    assert '"buffer_size": 2048' in told.values(0)["Hyperparameters/text_summary"]
 
 
 def test_shares_of_points_have_a_line_and_a_tag_each(tmp_path):
