@@ -139,7 +139,7 @@ def test_a_restored_league_draws_rates_and_counts_on_as_if_it_had_never_stopped(
     def go_on(pool):
         told = []
         for step in (56, 57, 200, 202):
-            snapshot = pool.advance(step, 6, weights(step))
+            snapshot = pool.advance(step, 2, weights(step))
             pool.rate(episode(pool.window[-1], -1))
             draws = [pool.draw(slot) for slot in range(60)]
             told.append((draws, pool.elo, dict(pool.ratings), list(pool.window), snapshot and snapshot.id))
