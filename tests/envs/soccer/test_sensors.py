@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from scenes import S1, S1_BALL, act, observation, rays, scene
-
-from palus.envs.soccer.geometry import RECTANGLES
 
 BALL, OWN_GOAL, GOAL, WALL, MATE, OPPONENT, NOTHING = range(7)
 
@@ -85,13 +81,13 @@ def test_frames_are_stacked_oldest_first_and_start_as_zeros():
 
 def test_rays_agree_with_marching_a_point_through_the_grown_rectangles():
     """Independent of the closed forms: step along each ray until an obstacle is closer than its reach."""
+    from palus.envs.soccer.geometry import RECTANGLES
+
     rng = np.random.default_rng(3)
     angles = np.radians([90, 78, 102, 66, 114, 54, 126, 42, 138, 30, 150, 270, 225, 315])
     steps = np.arange(0.0, 20.0, 0.004)[:, None]
-    for i in range(18):
+    for _ in range(12):
         x, z, yaw = rng.uniform(-13, 13), rng.uniform(-6.5, 6.5), rng.uniform(-180, 180)
-        if i % 3 == 0:  # in the goal mouth
-            x, z = math.copysign(rng.uniform(14.5, 16.5), x), rng.uniform(-3.5, 3.5)
         ball = (rng.uniform(-10, 10), rng.uniform(-6, 6))
         env = scene({0: (x, z, yaw)}, ball)
         others = env.agent_pos[0, 1:].astype(float)

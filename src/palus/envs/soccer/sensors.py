@@ -14,7 +14,6 @@ import math
 import numpy as np
 
 from palus.envs.soccer.compile import inner
-from palus.envs.soccer.contacts import away_from_walls
 from palus.envs.soccer.geometry import AGENTS, BALL, NUM_RECTANGLES, RECTANGLE_TAG, RECTANGLES, TEAM_OF_AGENT, WALL
 from palus.envs.soccer.state import FRAMES, RAYS
 
@@ -48,14 +47,6 @@ RECTANGLE_SLOT = np.array(
 )
 AGENT_SLOT = np.array([[4.0 if other == team else 5.0 for other in TEAM_OF_AGENT] for team in (0, 1)], np.float32)
 TEAM = np.array(TEAM_OF_AGENT, np.int64)
-
-# The rectangles of which an agent inside the pitch can meet the inner face only, and where its centre would stop.
-BLUE_BACK, PURPLE_BACK = 8, 11
-IS_FACE = np.array([k in (0, 1, BLUE_BACK, PURPLE_BACK) for k in range(NUM_RECTANGLES)])
-SIDE_FACE_Z = RECTANGLES[0, 1] - RECTANGLES[0, 3] - CAST_RADIUS
-BLUE_FACE_X = RECTANGLES[BLUE_BACK, 0] + RECTANGLES[BLUE_BACK, 2] + CAST_RADIUS
-PURPLE_FACE_X = RECTANGLES[PURPLE_BACK, 0] - RECTANGLES[PURPLE_BACK, 2] - CAST_RADIUS
-WALL_SLOT = np.float32(3)
 
 # Frame of each rectangle: 0 axis-parallel, 1 turned by +60, 2 by -60 degrees; offsets of its ray directions in the
 # scratch array: (x, z, 1/x, 1/z), 16 lanes each.
@@ -144,23 +135,6 @@ def _cast_box(lanes, frame, ox, oz, half_x, half_z, slot):
 
 
 @inner
-def _cast_faces(lanes, x, z, blue_slot, purple_slot):
-    """Meet the side walls and the back nets from inside the pitch, where only their inner faces can be met.
-
-    Whatever would miss a face there and meet an edge meets a corner wall or a side net before.
-    """
-    for i in range(LANES):
-        dx, dz = lanes[DIRECTIONS + i], lanes[DIRECTIONS + LANES + i]
-        to_wall = (math.copysign(SIDE_FACE_Z, dz) - z) * lanes[DIRECTIONS + 3 * LANES + i]
-        to_net = ((PURPLE_FACE_X if dx > ZERO else BLUE_FACE_X) - x) * lanes[DIRECTIONS + 2 * LANES + i]
-        distance = to_wall if to_wall < to_net else to_net
-        slot = WALL_SLOT if to_wall < to_net else (purple_slot if dx > ZERO else blue_slot)
-        hit = distance <= lanes[BEST + i]
-        lanes[BEST + i] = distance if hit else lanes[BEST + i]
-        lanes[OBJECT + i] = slot if hit else lanes[OBJECT + i]
-
-
-@inner
 def cast_rays(position, yaw, agent, lanes, objects, fractions):
     """Take one frame of an agent: the slot hit by each of its 14 rays and the distance as a share of 20 m.
 
@@ -168,12 +142,7 @@ def cast_rays(position, yaw, agent, lanes, objects, fractions):
     """
     x, z, team = position[agent, 0], position[agent, 1], TEAM[agent]
     _aim(lanes, yaw)
-    inside = away_from_walls(x, z)
-    if inside:
-        _cast_faces(lanes, x, z, RECTANGLE_SLOT[team, BLUE_BACK], RECTANGLE_SLOT[team, PURPLE_BACK])
     for k in range(NUM_RECTANGLES):
-        if inside and IS_FACE[k]:
-            continue
         cos, sin = RECTANGLES[k, 4], RECTANGLES[k, 5]
         rx, rz = x - RECTANGLES[k, 0], z - RECTANGLES[k, 1]
         ox, oz = rx * cos - rz * sin, rx * sin + rz * cos
