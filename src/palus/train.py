@@ -20,7 +20,7 @@ import torch
 
 from palus import envs
 from palus.config import RunFile, dump_run
-from palus.errors import CheckpointError, StorageError
+from palus.errors import CheckpointError, EnvError, StorageError
 from palus.export.bundle import Provenance, write_bundle, write_onnx
 from palus.league.ghosts import GhostLeague
 from palus.learn.learner import Learner, frozen_policy
@@ -55,13 +55,16 @@ class Run:
         self.run = run
         self.name, self.behavior = next(iter(run.behaviors.items()))
         self.folder = RunFolder(Path(run.checkpoint_settings.results_dir) / run.checkpoint_settings.run_id, self.name)
-        self.folder.prepare(resume=resume, force=force)
+        self.saved = self.folder.load() if resume else None
+        if self.saved is None:
+            self.folder.refuse_existing(force=force)
         self.threads = run.palus.threads or torch.get_num_threads()
         torch.set_num_threads(self.threads)
         keep_freed_memory()
-        self.matmul, self.measured = choose(run.palus.matmul)
+        # A resumed run goes on with the path that it began with: another one would give other bits.
+        automatic = run.palus.matmul == "auto" and self.saved is not None
+        self.matmul, self.measured = choose(self.saved["matmul"] if automatic and self.saved else run.palus.matmul)
         self.matmul.activate()
-        self.saved = self.folder.load() if resume else None
         seed = run.env_settings.seed if run.env_settings.seed >= 0 else secrets.randbelow(2**31)
         if self.saved is not None:
             seed = self.saved["seed"]
@@ -78,13 +81,17 @@ class Run:
         self.league = None
         if self_play is not None:
             self.league = GhostLeague(self_play, self.name, len(teams.agents), self.folder.snapshots, seed)
-        draw = self.league.draw if self.league is not None else lambda slot: Matchup(0, LATEST)
         self.learner: Learner = ALGORITHMS[self.behavior.trainer_type](
             self.behavior, self.spec, self.matmul.dtype, seed
         )
+        self.baselines = Baselines(run, probe.spec, self.learner.actor)
+        if self.saved is None:
+            self.folder.clear()  # only now, when nothing can be wrong with the run file any more
+            if self.league is not None:
+                self.league.advance(0, 0, self.learner.actor.arrays())  # the pool starts with the untrained policy
+        draw = self.league.draw if self.league is not None else lambda slot: Matchup(0, LATEST)
         self.collector = Collector(env, teams, steps, seed, draw)
         self.step, self.previous_seconds, self.started = 0, 0.0, time.perf_counter()
-        self.baselines = Baselines(run, probe.spec, self.learner.actor)
         self.report = Report(run, self.name, self.folder)
         self._opponent = lru_cache(maxsize=256)(self._load_opponent)
         if self.saved is not None:
@@ -120,10 +127,11 @@ class Run:
         """Write checkpoint, snapshot list, policy and bundle. Raises StorageError; older files stay."""
         elo = self.league.elo if self.league is not None else None
         arrays = self.learner.actor.arrays()
+        # The export refuses weights that diverged, so it comes before the checkpoint that it would replace.
+        write_onnx(self.folder.behavior_folder / f"{self.name}-{self.step}.onnx", arrays, self.spec)
         self.folder.save(self._state())
         if self.league is not None:
             self.league.prune(self.collector.opponents_in_play)
-        write_onnx(self.folder.behavior_folder / f"{self.name}-{self.step}.onnx", arrays, self.spec)
         env_id, trainer = self.run.env_id or "", self.behavior.trainer_type
         provenance = Provenance(env_id, trainer, self.step, self.wall_seconds, elo, self.baselines.latest)
         model = write_bundle(self.folder.root, arrays, self.spec, dump_run(self.run), provenance)
@@ -153,7 +161,7 @@ class Run:
             self.report.load_state_dict(state["report"])
             self.baselines.load_state_dict(state["baselines"])
             self.step, self.previous_seconds = state["step"], state["wall_seconds"]
-        except (KeyError, RuntimeError, ValueError, TypeError) as error:
+        except (KeyError, RuntimeError, ValueError, TypeError, EnvError) as error:
             raise CheckpointError(
                 f"{self.folder.checkpoint}: does not fit this run file ({error}); resume with the run's own "
                 f"{self.folder.root / 'configuration.yaml'}, or start anew with --force."
@@ -175,8 +183,6 @@ def train(
     session_start = time.perf_counter()
     next_save = _next_multiple(parts.step, behavior.checkpoint_interval)
     with parts.report, _interruptible() as interrupted:
-        if parts.league is not None and not resume:
-            parts.league.advance(0, 0, parts.learner.actor.arrays())  # the pool starts with the untrained policy
         while parts.step < behavior.max_steps and not interrupted():
             parts.iterate()
             if limit and time.perf_counter() - session_start > limit:
@@ -234,10 +240,11 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
 def describe(parts: Run) -> list[str]:
     """Derived values of a run with their reasons, for the start of the log."""
     collector, path = parts.collector, parts.matmul
-    others = ", ".join(f"{p.name} {p.gflops:.0f}" for p in parts.measured)
+    rates = ", ".join(f"{p.name} {p.gflops:.0f}" for p in parts.measured)
+    reason = "fastest of the paths measured" if len(parts.measured) > 1 else "as the run file says, measured"
     L = collector.rows_per_match
     return [
-        f"matmul {path.name}: fastest of the paths measured on {parts.threads} threads (GFLOP/s: {others})",
+        f"matmul {path.name}: {reason} on {parts.threads} threads (GFLOP/s: {rates})",
         f"{collector.env.num_matches} matches x {L} learning agents x {collector.rollout_steps} decisions "
         f"= {collector.env.num_matches * L * collector.rollout_steps} steps per update",
     ]

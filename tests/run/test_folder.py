@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from palus.errors import CheckpointError
+from palus.errors import CheckpointError, StorageError
 from palus.run.folder import RunFolder
 
 
 @pytest.fixture
 def folder(tmp_path):
     made = RunFolder(tmp_path / "results" / "mine", "Game")
-    made.prepare(resume=False, force=False)
+    made.clear()
     return made
 
 
@@ -85,14 +85,15 @@ def test_saving_twice_leaves_one_whole_file(folder):
 
 def test_a_run_is_replaced_only_by_force_and_resumed_only_where_one_is(folder):
     with pytest.raises(CheckpointError, match="nothing to resume"):
-        folder.prepare(resume=True, force=False)
+        folder.load()
+    folder.refuse_existing(force=False)
     folder.save({"step": 1})
     record(folder, 10)
     with pytest.raises(CheckpointError, match="continue it with --resume, replace it with --force"):
-        folder.prepare(resume=False, force=False)
-    folder.prepare(resume=True, force=False)
+        folder.refuse_existing(force=False)
     assert folder.load()["step"] == 1
-    folder.prepare(resume=False, force=True)
+    folder.refuse_existing(force=True)
+    folder.clear()
     assert list(folder.behavior_folder.iterdir()) == []
     assert not folder.status.exists()
 
@@ -100,7 +101,7 @@ def test_a_run_is_replaced_only_by_force_and_resumed_only_where_one_is(folder):
 def test_force_leaves_files_that_are_not_the_runs(folder):
     folder.save({})
     (folder.root / "notes.txt").write_text("mine")
-    folder.prepare(resume=False, force=True)
+    folder.clear()
     assert (folder.root / "notes.txt").read_text() == "mine"
 
 
@@ -147,3 +148,17 @@ def test_a_damaged_status_is_begun_anew(folder):
     folder.status.write_text("{")
     record(folder, 200)
     assert [c["steps"] for c in status(folder)["Game"]["checkpoints"]] == [200]
+
+
+def test_a_folder_that_cannot_be_made_says_so(tmp_path):
+    (tmp_path / "results").write_text("a file")
+    with pytest.raises(StorageError, match="choose another --results-dir"):
+        RunFolder(tmp_path / "results" / "mine", "Game").clear()
+
+
+def test_a_table_of_contents_of_another_shape_is_begun_anew(folder):
+    folder.status.parent.mkdir(parents=True)
+    for text in ("[]", '{"Game": 3}', '{"Game": {"checkpoints": [7]}}'):
+        folder.status.write_text(text)
+        record(folder, 10)
+        assert [c["steps"] for c in status(folder)["Game"]["checkpoints"]] == [10]

@@ -12,7 +12,7 @@ import torch
 
 import palus.files
 from palus.config import load_run
-from palus.errors import CheckpointError, StorageError
+from palus.errors import CheckpointError, ModelError, StorageError
 from palus.run.folder import RunFolder
 from palus.train import Run, train
 
@@ -52,7 +52,6 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path, traine
     # The same run, cut in the middle: a process of its own would read the same file.
     first = debug_run(tmp_path / "cut", kind, normalize)
     parts = Run(first)
-    parts.league.advance(0, 0, parts.learner.actor.arrays())
     with parts.report:
         while parts.step < first.behaviors["SoccerTwos"].max_steps // 2:
             parts.iterate()
@@ -145,3 +144,22 @@ def test_ctrl_c_saves_and_exports(tmp_path):
     state = state_of(tmp_path / "debug")
     assert (tmp_path / "debug" / "SoccerTwos" / f"SoccerTwos-{state['step']}.onnx").is_file()
     assert (tmp_path / "debug" / "SoccerTwos.onnx").is_file()
+
+
+def test_a_faulty_baseline_does_not_cost_the_old_run(tmp_path):
+    run = debug_run(tmp_path)
+    Run(run).save()
+    faulty = debug_run(tmp_path, "palus.baseline_interval=1000", "palus.baselines=[nobody]")
+    with pytest.raises(ModelError, match="nobody"):
+        Run(faulty, force=True)
+    assert Run(run, resume=True).step == 0
+
+
+def test_diverged_weights_do_not_replace_the_checkpoint(tmp_path):
+    parts = Run(debug_run(tmp_path))
+    parts.save()
+    before = parts.folder.checkpoint.read_bytes()
+    parts.learner.parameters.master.fill_(float("nan"))
+    with pytest.raises(ModelError, match="NaN"):
+        parts.save()
+    assert parts.folder.checkpoint.read_bytes() == before

@@ -111,7 +111,7 @@ def _goals(folder: Path, entrants: list[Player], board: Leaderboard, seed: int) 
     replay = write_replay(folder / "goals.match", goals, title=f"The best goals of {folder.name}")
     data, contents = read_replay_bytes(replay)
     page = write_html(folder / "goals.html", data, contents.title)
-    stdout.print(f"{len(goals)} goals against {', '.join(rival.name for rival in rivals)}.")
+    stdout.print(f"The {len(goals)} finest, against {', '.join(rival.name for rival in rivals)}.", soft_wrap=True)
     return page
 
 
@@ -124,15 +124,18 @@ def _what_next(folder: Path, page: Path | None, seconds: float) -> None:
     scores = {p.name: summarize(play_pairs(team, p, 100, seed=0)).score for p in (random, chaser)}
     stdout.print(Rule("Done"))
     summary = ", ".join(f"{percent(score)} against {name}" for name, score in scores.items())
-    stdout.print(f"{seconds / 60:.1f} minutes from random weights to {summary} (share of points, 100 mirrored pairs).")
+    stdout.print(
+        f"{seconds / 60:.1f} minutes from random weights to {summary} (share of points, 100 mirrored pairs).",
+        soft_wrap=True,
+    )
     if page is not None:
         stdout.print(f"\nYour best goals:      {page}   (open it in any browser)")
     stdout.print(f"Your model for Unity: {folder / 'SoccerTwos.onnx'}")
     stdout.print("\nWhat to type next:")
     for line, meaning in (
-        ("palus train soccertwos-strong", "an hour, and it beats the team that Unity ships"),
+        ("palus train soccertwos-strong", "within an hour it beats the team that Unity ships"),
         (f"palus match {folder} goalie-striker --replay match.match", "one more test, recorded"),
         ("palus watch match.match", "and watched"),
         ("palus rank FOLDER", "a leaderboard of any folder of .onnx files"),
     ):
-        stdout.print(f"  {line:<58} {meaning}", highlight=False)
+        stdout.print(f"  {line:<64}  # {meaning}", highlight=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ def save_snapshot(folder: Path, snapshot: Snapshot) -> Path:
 def load_snapshot(path: Path) -> Snapshot:
     """Read one snapshot; nothing in it is executed. Raises CheckpointError when it is missing or corrupt."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
             header = json.loads(str(file["snapshot"]))
             arrays = {k: file[k] for k in file.files if k != "snapshot"}
         return Snapshot(header["id"], header["parent"], header["behavior"], header["steps"], arrays)

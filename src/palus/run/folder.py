@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from palus import __version__
-from palus.errors import CheckpointError
+from palus.errors import CheckpointError, StorageError
 from palus.files import write_atomically, write_text
 
 FORMAT = 1
@@ -39,22 +39,24 @@ class RunFolder:
         self.checkpoint = self.behavior_folder / "checkpoint.pt"
         self.status = root / "run_logs" / "training_status.json"
 
-    def prepare(self, *, resume: bool, force: bool) -> None:
-        """Make the folder. CheckpointError when a run lies there and neither flag is given, or none to resume."""
-        exists = self.checkpoint.exists()
-        if resume and not exists:
-            raise CheckpointError(
-                f"{self.root}: nothing to resume, {self.checkpoint.name} is not there; start without --resume."
-            )
-        if exists and not resume and not force:
+    def refuse_existing(self, *, force: bool) -> None:
+        """Raises CheckpointError when a run of this id lies there and `force` is not given."""
+        if self.checkpoint.exists() and not force:
             raise CheckpointError(
                 f"{self.root}: a run of this id exists; continue it with --resume, replace it with --force, "
                 "or choose another --run-id."
             )
-        if force and not resume and self.root.exists():
-            for path in (self.behavior_folder, self.root / "run_logs"):
-                shutil.rmtree(path, ignore_errors=True)
-        self.behavior_folder.mkdir(parents=True, exist_ok=True)
+
+    def clear(self) -> None:
+        """Remove what a former run of this id left and make the folder. Raises StorageError."""
+        for path in (self.behavior_folder, self.root / "run_logs"):
+            shutil.rmtree(path, ignore_errors=True)
+        try:
+            self.behavior_folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"{self.behavior_folder}: the folder cannot be made ({error.strerror}); choose another --results-dir."
+            ) from error
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Replace checkpoint.pt atomically. Raises StorageError; the old checkpoint is then still there."""
@@ -62,6 +64,10 @@ class RunFolder:
 
     def load(self) -> dict[str, Any]:
         """Read checkpoint.pt without executing anything in it. Raises CheckpointError with what to do."""
+        if not self.checkpoint.exists():
+            raise CheckpointError(
+                f"{self.root}: nothing to resume, {self.checkpoint.name} is not there; start without --resume."
+            )
         try:
             state = torch.load(self.checkpoint, weights_only=True, map_location="cpu")
         except Exception as error:  # zip, pickle and value errors, all of them corruption here
@@ -104,10 +110,16 @@ class RunFolder:
         write_text(self.status, json.dumps(status, indent=4) + "\n")
 
     def _read_status(self) -> dict[str, Any]:
+        """A table of contents on which nothing depends: one that cannot be read is begun anew."""
         try:
-            return dict(json.loads(self.status.read_text()))
-        except (OSError, ValueError):
-            return {}  # a table of contents: it is rebuilt from here on, nothing else depends on it
+            status = json.loads(self.status.read_text())
+            known = all(
+                isinstance(c["steps"], int) and isinstance(c["file_path"], str)
+                for c in status.get(self.behavior, {}).get("checkpoints", [])
+            )
+        except (OSError, ValueError, AttributeError, TypeError, KeyError):
+            return {}
+        return status if known else {}
 
 
 def _pack(tree: Any) -> Any:

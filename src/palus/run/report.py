@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from tensorboardX import SummaryWriter, summary
 
 from palus.config import RunFile
-from palus.learn.learner import UpdateStats
+from palus.learn.learner import Schedules, UpdateStats
 from palus.rollout.rollout import Episode
 from palus.run.folder import RunFolder
 
@@ -35,7 +37,7 @@ class Report:
         self._episodes: list[Episode] = []
         self._updates: list[tuple[UpdateStats, float]] = []
         self._elo: float | None = None
-        self._pace: list[tuple[float, int]] = [(time.perf_counter(), 0)]
+        self._pace: list[tuple[float, int]] = []
         self._summary_step = 0
         self._writer: SummaryWriter | None = None
         self._progress: Progress | None = None
@@ -96,7 +98,7 @@ class Report:
         for tag, value in values.items():
             self._write(tag, summary.scalar("value", value), step)
         if self._episodes:
-            rewards = np.array([e.reward for e in self._episodes])
+            rewards = np.array([e.reward if self.uses_groups else e.reward + e.group_reward for e in self._episodes])
             self._write("Environment/Cumulative Reward_hist", _histogram(rewards), step)
             if self.uses_groups:
                 grouped = np.array([e.group_reward for e in self._episodes])
@@ -171,11 +173,11 @@ class Report:
 
     def checkpoint(self, step: int, model: Path) -> None:
         """A checkpoint was written."""
-        self.console.print(f"Exported {model} at step {step}.", highlight=False, soft_wrap=True)
+        self.console.print(f"Exported {model} at step {step}.", highlight=False, soft_wrap=True, markup=False)
 
     def warn(self, message: str) -> None:
         """Something went wrong that does not stop the run."""
-        self.console.print(f"[yellow]warning:[/] {message}", highlight=False, soft_wrap=True)
+        self.console.print(f"[yellow]warning:[/] {escape(message)}", highlight=False, soft_wrap=True)
 
     def state_dict(self) -> dict[str, Any]:
         """The open summary, so that a resumed run writes the same one."""
@@ -183,12 +185,19 @@ class Report:
             "summary_step": self._summary_step,
             "mean_reward": self.mean_reward,
             "scores": dict(self.last_scores),
+            "episodes": [astuple(episode) for episode in self._episodes],
+            "updates": [(asdict(stats), entropy) for stats, entropy in self._updates],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
         self._summary_step, self.mean_reward = state["summary_step"], state["mean_reward"]
         self.last_scores = dict(state["scores"])
+        self._episodes = [Episode(*values) for values in state["episodes"]]
+        self._updates = [
+            (UpdateStats(**{**stats, "schedules": Schedules(**stats["schedules"])}), entropy)
+            for stats, entropy in state["updates"]
+        ]
 
 
 def _histogram(values: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
