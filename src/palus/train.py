@@ -34,6 +34,8 @@ from palus.run.folder import RunFolder
 from palus.run.report import Report
 
 ALGORITHMS: dict[str, Callable[..., Learner]] = {"ppo": PPO, "poca": POCA}
+PHYSICAL_CORES = torch.get_num_threads()
+"""What torch counts when it is imported, before anybody changes it."""
 TARGET_ROLLOUT_STEPS = 80
 """Decisions per rollout when the number of matches is automatic: several times GAE's reach, 1 / (1 - gamma lambda)."""
 
@@ -58,8 +60,8 @@ class Run:
         self.saved = self.folder.load() if resume else None
         if self.saved is None:
             self.folder.refuse_existing(force=force)
-        self.threads = run.palus.threads or torch.get_num_threads()
-        torch.set_num_threads(self.threads)
+        self.threads = run.palus.threads or PHYSICAL_CORES
+        torch.set_num_threads(1)  # the learner splits minibatches over its own threads, the game its matches
         keep_freed_memory()
         # A resumed run goes on with the path that it began with: another one would give other bits.
         automatic = run.palus.matmul == "auto" and self.saved is not None
@@ -82,7 +84,7 @@ class Run:
         if self_play is not None:
             self.league = GhostLeague(self_play, self.name, len(teams.agents), self.folder.snapshots, seed)
         self.learner: Learner = ALGORITHMS[self.behavior.trainer_type](
-            self.behavior, self.spec, self.matmul.dtype, seed
+            self.behavior, self.spec, self.matmul.dtype, seed, self.threads
         )
         self.baselines = Baselines(run, probe.spec, self.learner.actor)
         if self.saved is None:
@@ -244,7 +246,7 @@ def describe(parts: Run) -> list[str]:
     reason = "fastest of the paths measured" if len(parts.measured) > 1 else "as the run file says, measured"
     L = collector.rows_per_match
     return [
-        f"matmul {path.name}: {reason} on {parts.threads} threads (GFLOP/s: {rates})",
+        f"matmul {path.name}: {reason} on one thread (GFLOP/s: {rates})",
         f"{collector.env.num_matches} matches x {L} learning agents x {collector.rollout_steps} decisions "
         f"= {collector.env.num_matches * L * collector.rollout_steps} steps per update",
     ]

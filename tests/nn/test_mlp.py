@@ -78,7 +78,7 @@ def test_backward_fills_the_gradient_of_every_layer_in_order():
     p.load(torch.tensor([1.0, -1.0, 0.5, 3.0, 0.0]))
     a = torch.nn.functional.linear(torch.tensor([[2.0, 5.0]]), p.tensors["a_weight"], p.tensors["a_bias"])
     b = torch.nn.functional.linear(a, p.tensors["b_weight"], p.tensors["b_bias"])
-    p.backward([b], [torch.tensor([[10.0]])])
+    p.set_gradient([p.backward([b], [torch.tensor([[10.0]])])])
     # a = -2.5; d b / d (a_weight, a_bias, b_weight, b_bias) = 3 * (2, 5), 3, -2.5, 1
     assert p.gradient.tolist() == [60.0, 150.0, 30.0, -25.0, 10.0]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +16,7 @@ from palus.learn.losses import linear_schedule
 from palus.nn.mlp import MlpShape, Normalizer, actor_logits
 from palus.nn.parameters import FlatParameters
 from palus.rollout.rollout import Rollout
-from palus.types import F32, BehaviorSpec
+from palus.types import F32, I64, BehaviorSpec
 
 EVALUATION_ROWS = 4096
 """Rows per critic call outside the update: large enough for full speed, small enough to stay in the cache."""
@@ -126,6 +128,44 @@ def frozen_policy(arrays: Mapping[str, F32], dtype: torch.dtype) -> Callable[[Te
         return actor_logits(tensors, num_layers, observations.to(dtype)).float()
 
     return policy
+
+
+class DataParallel:
+    """Splits a minibatch over threads, one part each; gradients are summed in a fixed order.
+
+    Each part runs its operators on one thread: for networks of this size that scales where threads inside the
+    operators do not (measured on 2 cores: 0.9 x for PPO). torch's own thread count has to be 1.
+    """
+
+    def __init__(self, parameters: FlatParameters, threads: int) -> None:
+        self.parameters, self.threads = parameters, threads
+        self._pool = ThreadPoolExecutor(threads - 1, "learner") if threads > 1 else None
+
+    def gradient(self, index: I64, work: Callable[[I64, float], Part]) -> tuple[float, ...]:
+        """Set the gradient of a minibatch; returns its mean statistics.
+
+        index: rows of the minibatch. work: (rows of a part, their share of the minibatch) -> Part, whose gradient is
+        already weighted by that share; called from several threads at once.
+        """
+        pieces = [piece for piece in np.array_split(index, self.threads) if len(piece)]
+        shares = [len(piece) / len(index) for piece in pieces]
+        if self._pool is None or len(pieces) == 1:
+            parts = [work(index, 1.0)]
+            shares = [1.0]
+        else:
+            waiting = [self._pool.submit(work, p, s) for p, s in zip(pieces[1:], shares[1:], strict=True)]
+            parts = [work(pieces[0], shares[0]), *(w.result() for w in waiting)]
+        self.parameters.set_gradient([part.gradient for part in parts])
+        columns = zip(*(part.statistics for part in parts), strict=True)
+        return tuple(sum(s * v for s, v in zip(shares, column, strict=True)) for column in columns)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one thread found for its rows: gradients per tensor, and means over its rows."""
+
+    gradient: tuple[Tensor, ...]
+    statistics: tuple[float, ...]
 
 
 def learner_state(learner: Any) -> dict[str, object]:

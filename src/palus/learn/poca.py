@@ -21,6 +21,8 @@ from palus.learn.adam import Adam
 from palus.learn.learner import (
     EVALUATION_ROWS,
     Actor,
+    DataParallel,
+    Part,
     Schedules,
     UpdateStats,
     learner_state,
@@ -32,7 +34,7 @@ from palus.nn.attention import poca_critic_layers, value, value_and_baselines
 from palus.nn.mlp import MlpShape, actor_layers, actor_logits
 from palus.nn.parameters import FlatParameters
 from palus.rollout.rollout import Rollout
-from palus.types import F32, I32, AnyArray, BehaviorSpec, Bool
+from palus.types import F32, I32, I64, AnyArray, BehaviorSpec, Bool
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ class GroupBatch:
 class POCA:
     """Learner of one behavior whose agents belong to groups."""
 
-    def __init__(self, behavior: PocaBehavior, spec: BehaviorSpec, dtype: torch.dtype, seed: int) -> None:
+    def __init__(
+        self, behavior: PocaBehavior, spec: BehaviorSpec, dtype: torch.dtype, seed: int, threads: int = 1
+    ) -> None:
         self.behavior, self.spec = behavior, spec
         network = behavior.network_settings
         self.shape = MlpShape(spec.observation_size, network.hidden_units, network.num_layers)
@@ -65,6 +69,7 @@ class POCA:
         self.parameters = FlatParameters(layers, dtype=dtype, generator=self.generator)
         self.actor = Actor(self.parameters, self.shape, spec, network.normalize)
         self.optimizer = Adam(self.parameters)
+        self.parallel = DataParallel(self.parameters, threads)
         self.updates = 0
         self._identity = [torch.eye(n, dtype=dtype) for n in spec.branches]
 
@@ -143,20 +148,26 @@ class POCA:
         batch = self.batch(rollout)
         batch.advantages[batch.present] = normalize(batch.advantages[batch.present])
         rows = np.flatnonzero(batch.present.any(1))
+
+        def part(index: I64, share: float) -> Part:
+            return self._part(batch, index, share, now)
+
         size = max(1, min(h.batch_size // rollout.group_size, len(rows)))
         sums, count = np.zeros(5), 0
         for _ in range(h.num_epoch):
             order = rows[torch.randperm(len(rows), generator=self.generator).numpy()]
             for first in range(0, len(rows) - size + 1, size):
-                sums += self._minibatch(batch, order[first : first + size], now)
+                policy_loss, *others = self.parallel.gradient(order[first : first + size], part)
+                self.optimizer.step(now.learning_rate)
+                sums += (abs(policy_loss), *others)
                 count += 1
         self.updates += 1
         policy, value_loss, baseline, kl, clipped = (sums / max(count, 1)).tolist()
         estimates = float(batch.values[rows].mean()), float(batch.baselines[batch.present].mean())
         return UpdateStats(policy, value_loss, baseline, estimates[0], estimates[1], kl, clipped, now)
 
-    def _minibatch(self, batch: GroupBatch, index: AnyArray, now: Schedules) -> tuple[float, ...]:
-        """One gradient step: L_pi + 0.5 (L_V + 0.5 L_b) - beta entropy."""
+    def _part(self, batch: GroupBatch, index: I64, share: float, now: Schedules) -> Part:
+        """Gradient of L_pi + 0.5 (L_V + 0.5 L_b) - beta entropy over some group steps, times their share."""
         tensors, num_layers = self.parameters.tensors, self.shape.num_layers
         present, actions = batch.present[index], batch.actions[index]
         x = self.actor.inputs(torch.from_numpy(batch.observations)[torch.from_numpy(index)])
@@ -183,10 +194,10 @@ class POCA:
         )  # fmt: skip
         baseline_gradient = np.zeros(present.shape, np.float32)
         baseline_gradient[present] = own_gradient
-        gradients = [torch.from_numpy(g).to(x.dtype) for g in (logit_gradient, value_gradient, baseline_gradient)]
-        self.parameters.backward([logits, values, baselines], gradients)
-        self.optimizer.step(now.learning_rate)
-        return abs(policy_loss), value_loss, baseline_loss, kl, clipped
+        parts = (logit_gradient, value_gradient, baseline_gradient)
+        gradients = [torch.from_numpy(g * np.float32(share)).to(x.dtype) for g in parts]
+        found = self.parameters.backward([logits, values, baselines], gradients)
+        return Part(found, (policy_loss, value_loss, baseline_loss, kl, clipped))
 
     def state_dict(self) -> dict[str, object]:
         """Weights, optimiser, normaliser, shuffling state."""

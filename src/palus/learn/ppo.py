@@ -21,6 +21,8 @@ from palus.learn.adam import Adam
 from palus.learn.learner import (
     EVALUATION_ROWS,
     Actor,
+    DataParallel,
+    Part,
     Schedules,
     UpdateStats,
     learner_state,
@@ -31,13 +33,15 @@ from palus.learn.returns import gae, normalize
 from palus.nn.mlp import MlpShape, actor_layers, actor_logits, body, critic_layers, critic_value
 from palus.nn.parameters import FlatParameters, xavier_uniform
 from palus.rollout.rollout import Rollout
-from palus.types import F32, BehaviorSpec
+from palus.types import F32, I64, BehaviorSpec
 
 
 class PPO:
     """Learner of one behavior; every agent learns from its own reward plus its group's."""
 
-    def __init__(self, behavior: PpoBehavior, spec: BehaviorSpec, dtype: torch.dtype, seed: int) -> None:
+    def __init__(
+        self, behavior: PpoBehavior, spec: BehaviorSpec, dtype: torch.dtype, seed: int, threads: int = 1
+    ) -> None:
         self.behavior, self.spec = behavior, spec
         network = behavior.network_settings
         self.shape = MlpShape(spec.observation_size, network.hidden_units, network.num_layers)
@@ -48,6 +52,7 @@ class PPO:
         self.parameters = FlatParameters(layers, dtype=dtype, generator=self.generator)
         self.actor = Actor(self.parameters, self.shape, spec, network.normalize)
         self.optimizer = Adam(self.parameters)
+        self.parallel = DataParallel(self.parameters, threads)
         self.updates = 0
 
     def _forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,27 +108,30 @@ class PPO:
         observations = torch.from_numpy(rollout.observations.reshape(T * B, D))
         actions = rollout.actions.reshape(T * B, -1)
         log_probs = rollout.log_probs.reshape(T * B, -1)
-        offsets = self.spec.branch_offsets
+
+        def part(index: I64, share: float) -> Part:
+            """Gradient of L_pi + 0.5 L_V - beta entropy over some rows, times their share of the minibatch."""
+            x = self.actor.inputs(observations[torch.from_numpy(index)])
+            logits, values = self._forward(x)
+            logit_gradient, value_gradient = np.empty(logits.shape, np.float32), np.empty(len(index), np.float32)
+            policy_loss, _, kl, clipped = clipped_surrogate(
+                logits.detach().float().numpy(), actions[index], log_probs[index], advantages[index],
+                self.spec.branch_offsets, now.epsilon, now.beta, logit_gradient,
+            )  # fmt: skip
+            value_loss = clipped_value_loss(
+                values.detach().float().numpy(), old_values[index], targets[index], now.epsilon, 0.5, value_gradient
+            )
+            gradients = [torch.from_numpy(g * np.float32(share)).to(x.dtype) for g in (logit_gradient, value_gradient)]
+            return Part(self.parameters.backward([logits, values], gradients), (policy_loss, value_loss, kl, clipped))
+
         size = min(h.batch_size, len(rows))
         sums, count = np.zeros(4), 0
         for _ in range(h.num_epoch):
             order = rows[torch.randperm(len(rows), generator=self.generator).numpy()]
             for first in range(0, len(rows) - size + 1, size):
-                index = order[first : first + size]
-                x = self.actor.inputs(observations[torch.from_numpy(index)])
-                logits, values = self._forward(x)
-                logit_gradient, value_gradient = np.empty(logits.shape, np.float32), np.empty(size, np.float32)
-                policy_loss, _, kl, clipped = clipped_surrogate(
-                    logits.detach().float().numpy(), actions[index], log_probs[index], advantages[index],
-                    offsets, now.epsilon, now.beta, logit_gradient,
-                )  # fmt: skip
-                value_loss = clipped_value_loss(
-                    values.detach().float().numpy(), old_values[index], targets[index], now.epsilon, 0.5, value_gradient
-                )
-                gradients = [torch.from_numpy(g).to(x.dtype) for g in (logit_gradient, value_gradient)]
-                self.parameters.backward([logits, values], gradients)
+                policy_loss, *others = self.parallel.gradient(order[first : first + size], part)
                 self.optimizer.step(now.learning_rate)
-                sums += (abs(policy_loss), value_loss, kl, clipped)
+                sums += (abs(policy_loss), *others)
                 count += 1
         self.updates += 1
         means = (sums / max(count, 1)).tolist()

@@ -76,11 +76,16 @@ class FlatParameters:
         """The type that the forward pass computes in."""
         return self.work.dtype
 
-    def backward(self, outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
-        """Overwrite `gradient` with the gradient of sum_i <gradients[i], outputs[i]>."""
-        leaf_grads = torch.autograd.grad(outputs, self._leaves, gradients)
-        for view, grad in zip(self._grad_views, leaf_grads, strict=True):
-            view.copy_(grad)
+    def backward(self, outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The gradient of sum_i <gradients[i], outputs[i]> with respect to every tensor; several threads may ask."""
+        return torch.autograd.grad(outputs, self._leaves, gradients)
+
+    def set_gradient(self, parts: Sequence[tuple[Tensor, ...]]) -> None:
+        """Overwrite `gradient` with the sum of what `backward` returned for the parts of a minibatch."""
+        for view, first, *others in zip(self._grad_views, *parts, strict=True):
+            view.copy_(first)
+            for other in others:
+                view.add_(other)
 
     def refresh(self) -> None:
         """Bring `work` up to date after `master` changed."""
