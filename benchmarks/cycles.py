@@ -116,7 +116,7 @@ def measure_cycles(trainer: str, path: str, threads: int, cycles: int) -> dict[s
         "path": parts.matmul.name,
         "gemm_error": parts.matmul.error,
         "gradient_error": error,
-        "threads": torch.get_num_threads(),
+        "threads": threads,
         "matches": parts.collector.env.num_matches,
         "decisions": parts.collector.rollout_steps,
         "opponents": len(parts.collector.opponents_in_play) + 1,
