@@ -7,9 +7,6 @@ In MA-POCA's critic a team of G agents forms 1 + G sets of G entities out of 2 G
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,10 +18,8 @@ from palus.types import F32, I64, Bool
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _forward(
-    q: F32, k: F32, v: F32, sets: I64, present: Bool, heads: int, first: int, last: int, weights: F32, out: F32
-) -> None:
-    """Rows first..last of: weights = softmax_j(q_i k_j / sqrt(h)) over the present j of a set; out_i = sum_j w_ij v_j.
+def _forward(q: F32, k: F32, v: F32, sets: I64, present: Bool, heads: int, weights: F32, out: F32) -> None:
+    """weights = softmax_j(q_i k_j / sqrt(h)) over the present j of a set; out_i = sum_j w_ij v_j.
 
     q, k, v: [M, E, h]; sets: [S, G]; present: [M, G]; weights: [M, S, heads, G, G]; out: [M, S, G, h].
     """
@@ -32,7 +27,7 @@ def _forward(
     size = h // heads
     S, G = sets.shape
     scale = np.float32(1.0 / math.sqrt(h))
-    for m in range(first, last):
+    for m in range(q.shape[0]):
         for s in range(S):
             for head in range(heads):
                 low = head * size
@@ -63,10 +58,10 @@ def _forward(
 
 @njit(cache=True, nogil=True, fastmath=True)
 def _backward(
-    q: F32, k: F32, v: F32, sets: I64, heads: int, first: int, last: int,
+    q: F32, k: F32, v: F32, sets: I64, heads: int,
     weights: F32, grad: F32, dq: F32, dk: F32, dv: F32,
 ) -> None:  # fmt: skip
-    """Rows first..last of the gradients. grad: [M, S, G, h]; dq, dk, dv: [M, E, h], zero on entry.
+    """The gradients. grad: [M, S, G, h]; dq, dk, dv: [M, E, h], zero on entry.
 
     dv_j += w_ij g_i;  dw_ij = g_i v_j;  ds_ij = w_ij (dw_ij - sum_l w_il dw_il);  dq_i += ds_ij k_j / sqrt(h).
     """
@@ -75,7 +70,7 @@ def _backward(
     S, G = sets.shape
     scale = np.float32(1.0 / math.sqrt(h))
     dw = np.empty(G, np.float32)
-    for m in range(first, last):
+    for m in range(q.shape[0]):
         for s in range(S):
             for head in range(heads):
                 low = head * size
@@ -99,24 +94,6 @@ def _backward(
                             dk[m, b, c] += ds * q[m, a, c]
 
 
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "attention")
-
-
-def _in_ranges(rows: int, kernel: Any, before: tuple[Any, ...], after: tuple[Any, ...]) -> None:
-    """Split the rows over as many threads as torch uses; rows are independent, so results do not depend on it."""
-    threads = min(torch.get_num_threads(), max(1, rows // 64))
-    if threads == 1:
-        kernel(*before, 0, rows, *after)
-        return
-    bounds = [rows * t // threads for t in range(threads + 1)]
-    submit: Any = _pool(threads).submit
-    work = [submit(kernel, *before, low, high, *after) for low, high in pairwise(bounds)]
-    for item in work:
-        item.result()
-
-
 class _SmallAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, sets: Tensor, present: Tensor, heads: int) -> Tensor:
@@ -126,7 +103,7 @@ class _SmallAttention(torch.autograd.Function):
         members = sets.numpy()
         weights = np.empty((M, S, heads, G, G), np.float32)
         out = np.empty((M, S, G, h), np.float32)
-        _in_ranges(M, _forward, (*arrays, members, present.numpy(), heads), (weights, out))
+        _forward(arrays[0], arrays[1], arrays[2], members, present.numpy(), heads, weights, out)
         ctx.arrays, ctx.members, ctx.weights, ctx.heads, ctx.dtype = arrays, members, weights, heads, q.dtype
         return torch.from_numpy(out).to(q.dtype)
 
@@ -134,7 +111,9 @@ class _SmallAttention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         gradients = [np.zeros_like(x) for x in ctx.arrays]
         g = grad.float().contiguous().numpy()
-        _in_ranges(len(g), _backward, (*ctx.arrays, ctx.members, ctx.heads), (ctx.weights, g, *gradients))
+        dq, dk, dv = gradients
+        q, k, v = ctx.arrays
+        _backward(q, k, v, ctx.members, ctx.heads, ctx.weights, g, dq, dk, dv)
         return (*(torch.from_numpy(x).to(ctx.dtype) for x in gradients), None, None, None)
 
 
