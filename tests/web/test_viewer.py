@@ -123,6 +123,11 @@ class OpenPage:
     def press(self, *keys: str) -> None:
         for key in keys:
             self.page.keyboard.press(key)
+        self.settle()
+
+    def settle(self) -> None:
+        """Until the page has drawn what it was told: it draws once per frame of the screen."""
+        self.page.evaluate("new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
 
     def wait_for(self, expression: str) -> None:
         """Until an expression over `view` holds; polled, because the page's content policy forbids `eval`."""
@@ -143,6 +148,7 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
     def open_one(*recordings: Recording, link: str = "", title: str = "test") -> OpenPage:
         opened.append(OpenPage(browser, tmp_path, encode_replay(recordings, title=title), link, title))
         opened[-1].wait_for("true")
+        opened[-1].settle()
         return opened[-1]
 
     yield open_one
@@ -222,6 +228,7 @@ def test_buttons_and_slider_do_what_keys_do(open_page: Any) -> None:
     shown.page.get_by_label("Moment of the match").fill("2.5")
     assert shown.view("view.player.tick") == 125
     shown.page.get_by_role("button", name="Sensors").click()
+    shown.settle()
     assert shown.view("view.raysOf") == 0
     assert shown.page.locator(".legend h2").text_content() == "What Blue A senses"
     shown.page.get_by_role("button", name="Play", exact=True).first.click()
@@ -238,9 +245,11 @@ def test_a_goal_is_scored_announced_and_listed(open_page: Any) -> None:
     assert shown.view("view.score") == [0, 0]
     shown.press("End", "ArrowLeft", "ArrowUp", "ArrowUp", "ArrowUp", "Space")
     shown.wait_for("view.score[0] === 1")
+    shown.settle()
     assert shown.page.locator(".banner.shown").inner_text().splitlines() == ["GOAL!", "Blue · Ada · 1:0"]
     assert shown.page.locator("[aria-live=polite]").inner_text() == "Goal for Blue, Ada. 1 to 0."
     shown.wait_for("!view.player.playing")
+    shown.settle()
     assert shown.page.get_by_role("button", name="Play again").is_visible()
 
 
