@@ -22,7 +22,7 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target does; do \
 	  printf '  %-16s %s\n' "$$target" "$$does"; done
 
-demo: .venv/train.stamp  ## train a team from nothing, rank it, write a page with its best goals
+demo: .venv/train,arena.stamp  ## train a team from nothing, rank it, write a page with its best goals
 	@.venv/bin/palus demo
 
 test: .venv/dev.stamp  ## the tests, without the slow ones

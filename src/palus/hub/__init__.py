@@ -1,0 +1,1 @@
+"""Model repositories: a server that the unmodified `huggingface_hub` speaks to, and pushing and pulling with it."""

@@ -1,0 +1,99 @@
+"""Opens the database of a data folder, or the one that a URL names.
+
+SQLite (write-ahead log) needs no server and is the default; a public arena names PostgreSQL by URL. The blobs lie in
+the data folder in both cases.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import SQLAlchemyError
+
+from palus.errors import StorageError
+from palus.store.blobs import BlobStore
+
+DATABASE_FILE = "palus.db"
+BUSY_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True)
+class Store:
+    """An open database and its blobs. folder: the data folder."""
+
+    engine: Engine
+    blobs: BlobStore
+    folder: Path
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection that sees one consistent state and changes nothing."""
+        with self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction: all of it is stored when the block ends, nothing of it when the block raises.
+
+        On SQLite writers queue up from the first statement on, so that what a block reads is still true when it writes.
+        """
+        with self.engine.connect().execution_options(palus_write=True) as connection, connection.begin():
+            yield connection
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970 UTC, the unit of every stored time."""
+    return time.time_ns() // 1_000_000
+
+
+def open_store(folder: Path, url: str | None = None) -> Store:
+    """Open the store of a data folder, make it where there is none, and bring its tables up to date.
+
+    url: an SQLAlchemy URL such as postgresql+psycopg://user@host/name; None is SQLite in the folder.
+    Raises StorageError when it cannot be opened, or was written by a newer palus.
+    """
+    from palus.store.migrate import migrate
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        engine = _open_engine(url or f"sqlite:///{folder / DATABASE_FILE}")
+        migrate(engine)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be used ({error.strerror}); choose another data folder") from error
+    except SQLAlchemyError as error:
+        where = engine.url.render_as_string(hide_password=True) if "engine" in locals() else url
+        raise StorageError(
+            f"{where}: the database cannot be opened ({str(error).splitlines()[0]}); check the address and that it runs"
+        ) from error
+    return Store(engine, BlobStore(folder / "blobs"), folder)
+
+
+def _open_engine(url: str) -> Engine:
+    engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # sqlite3 would open transactions late and on its own terms
+    cursor = connection.cursor()
+    for pragma in (f"busy_timeout={BUSY_TIMEOUT_S * 1000}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("palus_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,260 @@
+"""Every table of hub and arena, for SQLite and PostgreSQL alike (SQLAlchemy Core).
+
+Times are integers, milliseconds since 1970 UTC. JSON is text, written with sorted keys and no spaces, so that equal
+content is equal bytes. Three kinds of tables: the hub's and the arena's facts; the match log, to which rows are only
+ever added; and derived ones (`DERIVED`), functions of the log that may be emptied and computed again to the same bytes.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_N_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+_Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only for INTEGER
+SHA256 = String(64)
+COMMIT = String(40)
+
+# ---------------------------------------------------------------------------------------------------------------- hub
+
+accounts = Table(
+    "accounts",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("name", String(96), nullable=False),
+    Column("key", String(96), nullable=False, unique=True, comment="name in lower case: names differ ignoring case"),
+    Column("kind", String(8), nullable=False, comment="user or org"),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("account_id", ForeignKey("accounts.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("label", String(96), nullable=False),
+    Column("sha256", SHA256, nullable=False, unique=True, comment="of the token; the token itself is never stored"),
+    Column("scopes", String(96), nullable=False, comment="of read, write, runner, admin; separated by commas"),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("revoked_ms", BigInteger),
+)
+
+blobs = Table(
+    "blobs",
+    metadata,
+    Column("sha256", SHA256, primary_key=True, comment="name of the bytes in the blob folder"),
+    Column("size", BigInteger, nullable=False),
+    Column("git_sha1", COMMIT, nullable=False, comment="id that git gives a blob of these bytes"),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+repos = Table(
+    "repos",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("kind", String(8), nullable=False, comment="model or dataset"),
+    Column("owner_id", ForeignKey("accounts.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("name", String(200), nullable=False, comment="owner/name"),
+    Column("key", String(200), nullable=False, comment="name in lower case"),
+    Column("private", Boolean, nullable=False),
+    Column("head", COMMIT, comment="newest commit"),
+    Column("card", Text, nullable=False, comment="JSON of README.md's front matter at head"),
+    Column("library_name", String(96)),
+    Column("downloads", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("modified_ms", BigInteger, nullable=False, comment="when head last moved"),
+    UniqueConstraint("kind", "key"),
+)
+
+repo_tags = Table(
+    "repo_tags",
+    metadata,
+    Column("repo_id", ForeignKey("repos.id", ondelete="CASCADE"), primary_key=True),
+    Column("tag", String(200), primary_key=True),
+    Index("ix_repo_tags_tag", "tag"),
+)
+
+commits = Table(
+    "commits",
+    metadata,
+    Column("id", COMMIT, primary_key=True),
+    Column("repo_id", ForeignKey("repos.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("number", Integer, nullable=False, comment="0 for the first of its repository"),
+    Column("parent", COMMIT),
+    Column("title", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("author", String(96), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    UniqueConstraint("repo_id", "number"),
+)
+
+commit_files = Table(
+    "commit_files",
+    metadata,
+    Column("commit_id", ForeignKey("commits.id", ondelete="CASCADE"), primary_key=True),
+    Column("path", Text, primary_key=True),
+    Column("sha256", ForeignKey("blobs.sha256"), nullable=False, index=True),
+    Column("size", BigInteger, nullable=False),
+    Column("lfs", Boolean, nullable=False, comment="came by LFS; decides the id that clients see"),
+)
+
+# -------------------------------------------------------------------------------------------------------------- arena
+
+entries = Table(
+    "entries",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("source", String(8), nullable=False, comment="hub, hf, folder or house"),
+    Column("repo", String(200), nullable=False, comment="owner/name"),
+    Column("owner", String(96), nullable=False),
+    Column("revision", COMMIT, nullable=False, comment="commit; for folders and house players derived from the bytes"),
+    Column("env", String(64), nullable=False),
+    Column("file", Text, nullable=False, comment="path in the repository; empty for house players"),
+    Column("sha256", SHA256, comment="of the file: the rated entity; equal files are one entity"),
+    Column("state", String(10), nullable=False, comment="pending, accepted, refused or withdrawn"),
+    Column("code", String(40), comment="of the refusal"),
+    Column("sentence", Text),
+    Column("remedy", Text),
+    Column("details", Text, nullable=False, comment="JSON: what validation measured"),
+    Column("pushed_ms", BigInteger, nullable=False),
+    Column("checked_ms", BigInteger),
+    UniqueConstraint("repo", "revision", "env"),
+    Index("ix_entries_sha256", "sha256"),
+    Index("ix_entries_state", "state"),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("kind", String(10), nullable=False, comment="validate or pair"),
+    Column("key", String(200), nullable=False, unique=True, comment="the same work is queued once"),
+    Column("payload", Text, nullable=False, comment="JSON"),
+    Column("state", String(8), nullable=False, comment="ready, leased, done or failed"),
+    Column("priority", Integer, nullable=False, comment="larger first"),
+    Column("attempts", Integer, nullable=False),
+    Column("worker", String(96)),
+    Column("lease", String(32), comment="secret of the present lease; a result must show it"),
+    Column("lease_until_ms", BigInteger),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("done_ms", BigInteger),
+    Index("ix_jobs_state_priority", "state", "priority"),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("name", String(96), primary_key=True),
+    Column("isolation", String(40), nullable=False),
+    Column("platform", Text, nullable=False, comment="JSON: system, Python, runtime versions"),
+    Column("first_seen_ms", BigInteger, nullable=False),
+    Column("last_seen_ms", BigInteger, nullable=False),
+    Column("matches", BigInteger, nullable=False),
+    Column("suspended", Text, comment="why its results no longer count"),
+)
+
+# The log. `seq` gives the order, `hash` = sha256(prev_hash + "\n" + record) chains it.
+matches = Table(
+    "matches",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("id", String(32), nullable=False, unique=True),
+    Column("unit_id", String(32), nullable=False, index=True),
+    Column("leg", Integer, nullable=False),
+    Column("env", String(64), nullable=False),
+    Column("season", Integer, nullable=False),
+    Column("blue", SHA256, nullable=False, comment="rated entity"),
+    Column("purple", SHA256, nullable=False),
+    Column("result", String(10), nullable=False),
+    Column("rated", Boolean, nullable=False, comment="false: exhibition, same owner, entry test, void"),
+    Column("worker", String(96), nullable=False),
+    Column("finished_ms", BigInteger, nullable=False),
+    Column("record", Text, nullable=False, comment="the whole record, canonical JSON"),
+    Column("prev_hash", SHA256, nullable=False),
+    Column("hash", SHA256, nullable=False),
+    Index("ix_matches_blue", "blue"),
+    Index("ix_matches_purple", "purple"),
+)
+
+# Matches that an audit or an administrator struck out. Added to, never changed: the log itself keeps the match.
+annulments = Table(
+    "annulments",
+    metadata,
+    Column("match_id", String(32), primary_key=True),
+    Column("reason", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+# ------------------------------------------------------------------------------------------------------------ derived
+
+ratings = Table(
+    "ratings",
+    metadata,
+    Column("env", String(64), primary_key=True),
+    Column("sha256", SHA256, primary_key=True),
+    Column("rank", Integer, nullable=False),
+    Column("rank_best", Integer, nullable=False),
+    Column("rank_worst", Integer, nullable=False),
+    Column("rating", Float, nullable=False, comment="1200 + joint Bradley-Terry strength"),
+    Column("half_width", Float, nullable=False, comment="of the 95 % interval"),
+    Column("games", Integer, nullable=False),
+    Column("wins", Integer, nullable=False),
+    Column("draws", Integer, nullable=False),
+    Column("losses", Integer, nullable=False),
+    Column("elo", Float, nullable=False, comment="the reference's formula over the same log"),
+    Column("openskill_mu", Float, nullable=False),
+    Column("openskill_sigma", Float, nullable=False),
+    Column("upto_seq", BigInteger, nullable=False, comment="last match that went in"),
+)
+
+rating_points = Table(
+    "rating_points",
+    metadata,
+    Column("env", String(64), primary_key=True),
+    Column("sha256", SHA256, primary_key=True),
+    Column("seq", BigInteger, primary_key=True, comment="after this match of the log"),
+    Column("at_ms", BigInteger, nullable=False, comment="when that match ended"),
+    Column("rating", Float, nullable=False),
+    Column("half_width", Float, nullable=False),
+    Column("games", Integer, nullable=False),
+)
+
+fields = Table(
+    "fields",
+    metadata,
+    Column("env", String(64), primary_key=True),
+    Column("upto_seq", BigInteger, nullable=False),
+    Column("side_advantage", Float, nullable=False, comment="worth of the blue side, rating points"),
+    Column("side_half_width", Float, nullable=False),
+    Column("summary", Text, nullable=False, comment="JSON: Nash support, skill, unexplained share, cycles"),
+)
+
+play_stats = Table(
+    "play_stats",
+    metadata,
+    Column("match_id", String(32), primary_key=True),
+    Column("stats", Text, nullable=False, comment="JSON per side, from the replay: possession, shots, distance, heat"),
+)
+
+DERIVED = (ratings, rating_points, fields, play_stats)
+"""Tables that `recompute` may empty: functions of the log, the entries and the stored replays."""
