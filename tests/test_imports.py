@@ -113,7 +113,8 @@ def test_the_picture_means_left_and_leaves(importer: str, imported: str, allowed
 
 def test_every_package_that_is_imported_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    requirements = [*project["dependencies"], *project["optional-dependencies"]["train"]]
+    extras = project["optional-dependencies"]
+    requirements = [*project["dependencies"], *extras["train"], *extras["arena"], *extras["postgres"]]
     declared = {normal(requirement) for requirement in requirements}
     declared.add("pydantic-core")  # pydantic's documentation imports its error types from there, at a version it pins
     distributions = packages_distributions()
