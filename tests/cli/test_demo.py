@@ -15,7 +15,7 @@ from palus.arena.highlights import goal_beauty
 from palus.arena.replay import read_replay
 from palus.arena.tournament import rank_players
 from palus.cli import app
-from palus.cli.arena import load
+from palus.cli.players import load
 from palus.export.onnx import build_onnx
 from palus.types import BehaviorSpec
 

@@ -72,7 +72,7 @@ def _train(folder: Path, minutes: float, seed: int) -> None:
 def _entrants(folder: Path, model_folders: list[Path]) -> list[Player]:
     """The team, some of its earlier selves, the house players and the strangers found; each name once."""
     from palus.arena.players import HOUSE_PLAYERS, find_players
-    from palus.cli.arena import load, soccer_twos
+    from palus.cli.players import load, soccer_twos
 
     spec = soccer_twos()
     own, _ = find_players(folder, spec)
@@ -118,7 +118,7 @@ def _goals(folder: Path, entrants: list[Player], board: Leaderboard, seed: int) 
 def _what_next(folder: Path, page: Path | None, seconds: float) -> None:
     from palus.arena.match import play_pairs
     from palus.arena.result import summarize
-    from palus.cli.arena import load
+    from palus.cli.players import load
 
     team, chaser, random = load(str(folder), "ball-chaser", "random")
     scores = {p.name: summarize(play_pairs(team, p, 100, seed=0)).score for p in (random, chaser)}

@@ -57,7 +57,7 @@ def fidelity(
     from palus.arena.fidelity import cross_table, measure
     from palus.arena.players import find_players, load_player
     from palus.arena.policies import OnnxPolicy
-    from palus.cli.arena import soccer_twos
+    from palus.cli.players import soccer_twos
     from palus.errors import ModelError
 
     spec = soccer_twos()

@@ -45,7 +45,7 @@ def match(
     from palus.arena.match import play_pairs
     from palus.arena.recorder import Recorder
     from palus.arena.result import summarize
-    from palus.cli.arena import append_log, load, save_replay
+    from palus.cli.players import append_log, load, save_replay
 
     first, second = load(a, b)
     recorder = None if replay is None else Recorder(range(min(replay_matches, 2 * pairs)))

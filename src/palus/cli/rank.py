@@ -50,7 +50,7 @@ def rank(
     skipped.
     """
     from palus.arena.tournament import rank_players
-    from palus.cli.arena import append_log
+    from palus.cli.players import append_log
 
     entrants, rejected = _entrants(folder, also or [], without or [])
     matches = pairs * len(entrants) * (len(entrants) - 1)
@@ -72,7 +72,7 @@ def rank(
 def _entrants(folder: Path, also: list[str], without: list[str]) -> tuple[list[Player], list[str]]:
     """Who takes part, each name once, and why files of the folder do not (which is also told on stderr)."""
     from palus.arena.players import HOUSE_PLAYERS, find_players
-    from palus.cli.arena import load, soccer_twos
+    from palus.cli.players import load, soccer_twos
     from palus.errors import ModelError
 
     found, rejected = find_players(folder, soccer_twos())
