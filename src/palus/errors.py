@@ -7,6 +7,7 @@
       CheckpointError  a run folder or checkpoint is missing or corrupt
       ReplayError      a replay file is missing or corrupt
       StorageError     a file could not be written (full disk, read-only folder)
+      HubError         a model repository is missing, out of reach, or refuses what it was asked
 
 Programming errors stay asserts and built-in exceptions; the command line prints only `PalusError` without a traceback.
 """
@@ -44,3 +45,7 @@ class ReplayError(PalusError):
 
 class StorageError(PalusError):
     """A file could not be written; nothing that was there before is lost."""
+
+
+class HubError(PalusError):
+    """A hub, a repository or a token is missing, out of reach, or not good for what was asked."""
