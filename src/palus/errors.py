@@ -8,6 +8,7 @@
       ReplayError      a replay file is missing or corrupt
       StorageError     a file could not be written (full disk, read-only folder)
       HubError         a model repository is missing, out of reach, or refuses what it was asked
+      ArenaError       the match log, a job or a result is not what the arena needs
 
 Programming errors stay asserts and built-in exceptions; the command line prints only `PalusError` without a traceback.
 """
@@ -49,3 +50,7 @@ class StorageError(PalusError):
 
 class HubError(PalusError):
     """A hub, a repository or a token is missing, out of reach, or not good for what was asked."""
+
+
+class ArenaError(PalusError):
+    """The match log, a job or a result is not what the arena needs."""

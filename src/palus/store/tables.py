@@ -158,6 +158,7 @@ jobs = Table(
     Column("lease_until_ms", BigInteger),
     Column("created_ms", BigInteger, nullable=False),
     Column("done_ms", BigInteger),
+    Column("fault", Text, comment="why it failed"),
     Index("ix_jobs_state_priority", "state", "priority"),
 )
 

@@ -1,0 +1,54 @@
+"""Made-up match records for tests of the log and of what is derived from it."""
+
+from __future__ import annotations
+
+import hashlib
+
+from palus.arena.log import LOG_SCHEMA, EnvBuild, LogRecord, LogSide, RunnerInfo
+
+
+def sha(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+def side(repo: str) -> LogSide:
+    return LogSide(repo, sha(repo)[:40], "SoccerTwos.onnx", sha(repo), repo.split("/")[0], "stochastic")
+
+
+def record(
+    number: int,
+    *,
+    blue: str = "ann/striker",
+    purple: str = "bob/keeper",
+    unit: int | None = None,
+    leg: int = 1,
+    result: str = "win1",
+    rated: bool = True,
+    worker: str = "w1",
+) -> LogRecord:
+    """The match of that number. unit: number of its mirrored pair; by default a pair of its own."""
+    unit_id = sha(f"unit {number if unit is None else unit}")[:16]
+    score = {"win1": (1, 0), "win2": (0, 1)}.get(result, (0, 0))
+    return LogRecord(
+        id=sha(f"match {number}")[:16],
+        schema=LOG_SCHEMA,
+        env=EnvBuild("SoccerTwos", "1", "0" * 64, {}),
+        seed=number,
+        unit_id=unit_id,
+        leg=leg,
+        season=1,
+        round=None,
+        rated=rated,
+        sides=(side(blue), side(purple)),
+        runner=RunnerInfo("0", "test", {}, "none", worker),
+        result=result,
+        cause="goal" if sum(score) else "time_limit",
+        score=score,
+        duration_ticks=100,
+        events=(),
+        started="2024-01-01T00:00:00+00:00",
+        wall_ms=1.0,
+        replay=None,
+        actions=None,
+        state=None,
+    )
