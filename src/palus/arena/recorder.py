@@ -36,7 +36,7 @@ class Recorder:
     def decision(self, env: Any, matches: I64, playing: NDArray[np.bool_], actions: I32, probabilities: F32) -> None:
         """Note what the agents are about to do. matches: [N] number of the match in each slot of the environment."""
         for n in self._slots(matches, playing):
-            tape = self._open.setdefault(int(matches[n]), _Tape(_still(env, n)))
+            tape = self._open.setdefault(int(matches[n]), _Tape(still_frame(env, n)))
             tape.actions.append(actions[n].astype(np.int8))
             tape.probabilities.append(probabilities[n].copy())
 
@@ -86,7 +86,7 @@ class _Tape:
         self.ticks = 0
 
 
-def _still(env: Any, n: int) -> F32:
+def still_frame(env: Any, n: int) -> F32:
     """The present moment of match n as a frame: (x, z, yaw) of four agents, (x, z) of the ball."""
     agents = np.concatenate([env.agent_pos[n], env.agent_yaw[n][:, None]], axis=1)
     return np.concatenate([agents.ravel(), env.ball_pos[n]]).astype(np.float32)

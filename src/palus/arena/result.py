@@ -17,11 +17,12 @@ from palus.arena.recording import RecordedEvent
 from palus.errors import ReplayError
 from palus.ratings.interval import score_interval
 
-SCHEMA = 1
+SCHEMA = 2
+"""2 added `final_state` and the causes of a process that failed; records of schema 1 are read as they are."""
 
 Mode = Literal["stochastic", "greedy"]
 Verdict = Literal["win1", "win2", "draw", "forfeit1", "forfeit2", "void"]
-Cause = Literal["goal", "time_limit", "non_finite"]
+Cause = Literal["goal", "time_limit", "non_finite", "timeout", "crash", "engine", "invalid"]
 
 _POINTS_OF_SIDE_1 = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1.0}
 
@@ -43,7 +44,10 @@ class MatchResult:
 
     id, unit_id: same players, seed and modes give the same ids; the two games of a mirrored pair share `unit_id`.
     leg: 1 or 2, the game of the pair.   sides: (blue, purple).   result: by side, `forfeit1` = blue forfeited.
+    cause: "goal" and "time_limit" by the rules of the game; a side answered no distribution ("non_finite"), not in
+    time ("timeout"), died ("crash") or never became a policy ("invalid"); "engine": our own fault, always void.
     score: goals of (blue, purple).   duration_ticks: fixed steps of 0.02 s played.
+    final_state: SHA-256 of the match as played (`palus.arena.runner.actions.state_hash`); None when not recorded.
     started: UTC, ISO 8601; wall_ms: from then to the verdict, shared with the matches played beside it. Both are left
     out of comparisons: everything else of a match is repeatable.
     """
@@ -61,6 +65,7 @@ class MatchResult:
     events: tuple[RecordedEvent, ...]
     started: str = field(compare=False)
     wall_ms: float = field(compare=False)
+    final_state: str | None = None
     schema: int = SCHEMA
 
     @property
@@ -77,8 +82,10 @@ class MatchResult:
         """The record of one line. Raises ReplayError when it is not one, or of a newer schema."""
         try:
             record: dict[str, Any] = json.loads(line)
-            if record["schema"] != SCHEMA:
-                raise ReplayError(f"match record of schema {record['schema']}; this palus reads {SCHEMA}: update it")
+            if not 1 <= record["schema"] <= SCHEMA:
+                raise ReplayError(
+                    f"match record of schema {record['schema']}; this palus reads 1 to {SCHEMA}: update it"
+                )
             first, second = record["sides"]
             record |= {
                 "sides": (Side(**first), Side(**second)),

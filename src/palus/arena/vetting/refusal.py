@@ -1,0 +1,29 @@
+"""Why a model file is not played: a stable code, a sentence, a remedy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from palus.errors import ModelError
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """code: stable, for programs, listed in docs/model-rules.md.   sentence: what was found and what is allowed.
+    remedy: what its author can do."""
+
+    code: str
+    sentence: str
+    remedy: str
+
+
+class RefusedError(ModelError):
+    """A model file breaks a rule. `refusal` says which one."""
+
+    def __init__(self, code: str, sentence: str, remedy: str, origin: str = "") -> None:
+        self.refusal = Refusal(code, sentence, remedy)
+        super().__init__(f"{origin}: {sentence}; {remedy}" if origin else f"{sentence}; {remedy}")
+
+    def at(self, origin: str) -> RefusedError:
+        """The same error, saying which file it is about."""
+        return RefusedError(self.refusal.code, self.refusal.sentence, self.refusal.remedy, origin)
