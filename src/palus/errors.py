@@ -9,6 +9,7 @@
       StorageError     a file could not be written (full disk, read-only folder)
       HubError         a model repository is missing, out of reach, or refuses what it was asked
       ArenaError       the match log, a job or a result is not what the arena needs
+        LeaseError     a job is no longer the sender's
 
 Programming errors stay asserts and built-in exceptions; the command line prints only `PalusError` without a traceback.
 """
@@ -54,3 +55,7 @@ class HubError(PalusError):
 
 class ArenaError(PalusError):
     """The match log, a job or a result is not what the arena needs."""
+
+
+class LeaseError(ArenaError):
+    """The lease that came with a result is void: it ran out and the job went to another worker."""

@@ -1,0 +1,56 @@
+"""How one arena is run: every number that decides who is matched, for how long and how often. Plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from palus.arena.result import Mode
+
+ArenaMode = Literal["continuous", "rounds"]
+
+
+@dataclass(frozen=True)
+class ArenaSettings:
+    """Defaults suit a laptop with a class of thirty.
+
+    envs: games that are ranked.
+    mode: "continuous" hands out pairs by information gain and never pauses; "rounds" copies the reference competition.
+    sampling: how policies act in rated games.   season: meetings are counted and matches are marked by it.
+
+    quiet_s: a repository's head must have rested this long, because a push may arrive as several commits.
+    repos_per_owner: at most so many of an owner's repositories are ranked, the newest; 0 is no limit.
+    entry_pairs: mirrored pairs of a newcomer against spread-out anchors.
+
+    meetings: of a pairing per season, before every open pairing had one.   uniform_share: of pairs drawn without regard
+    to gain, so that the win matrix stays connected.   target_half_width: points; a player this sure is not played for
+    its own sake.
+
+    round_interval_s, round_neighbours: schedule and the unpublished `n` of the reference.
+
+    lease_s: a job whose worker has not been heard of for so long goes to another.   max_attempts: after so many it is
+    called poisonous.   refresh_share: of the scheduler's time that refitting the ratings may take.
+    audit_share, audit_interval_s: share of the matches that are played again, and how often that happens.
+    """
+
+    envs: tuple[str, ...] = ("SoccerTwos",)
+    mode: ArenaMode = "continuous"
+    sampling: Mode = "stochastic"
+    season: int = 1
+
+    quiet_s: float = 5.0
+    repos_per_owner: int = 10
+    entry_pairs: int = 10
+
+    meetings: int = 20
+    uniform_share: float = 0.1
+    target_half_width: float = 25.0
+
+    round_interval_s: float = 4 * 3600.0
+    round_neighbours: int = 10
+
+    lease_s: float = 60.0
+    max_attempts: int = 4
+    refresh_share: float = 0.2
+    audit_share: float = 0.01
+    audit_interval_s: float = 24 * 3600.0

@@ -1,0 +1,102 @@
+"""Jobs and leases: what is taken is done once, by somebody, whatever becomes of the workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from palus.arena import queue
+from palus.errors import LeaseError
+from palus.store import Store, open_store
+
+LEASE_S = 10.0
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = open_store(tmp_path)
+    with store.write() as connection:
+        assert queue.enqueue(connection, "pair", "a", {"n": 1}, priority=0, now_ms=0)
+        assert queue.enqueue(connection, "pair", "b", {"n": 2}, priority=10, now_ms=0)
+        assert queue.enqueue(connection, "validate", "c", {"n": 3}, priority=0, now_ms=0)
+    return store
+
+
+def take(store: Store, worker: str = "w", now_ms: int = 0) -> queue.Lease:
+    with store.write() as connection:
+        lease = queue.take(connection, worker, lease_s=LEASE_S, now_ms=now_ms)
+    assert lease is not None
+    return lease
+
+
+def reap(store: Store, now_ms: int, dead: tuple[str, ...] = (), max_attempts: int = 3) -> list[int]:
+    with store.write() as connection:
+        return [row.id for row in queue.reap(connection, max_attempts=max_attempts, now_ms=now_ms, dead_workers=dead)]
+
+
+def close(store: Store, lease: queue.Lease) -> bool:
+    with store.write() as connection:
+        return queue.close(connection, lease.job_id, lease.secret, now_ms=1)
+
+
+def counts(store: Store) -> dict[tuple[str, str], int]:
+    with store.read() as connection:
+        return queue.count_jobs(connection)
+
+
+def test_urgent_jobs_go_first_and_nothing_is_handed_out_twice(store: Store) -> None:
+    assert [take(store).payload["n"] for _ in range(3)] == [2, 1, 3]
+    with store.write() as connection:
+        assert queue.take(connection, "w", lease_s=LEASE_S, now_ms=0) is None
+        assert queue.open_jobs(connection, "pair") == [{"n": 1}, {"n": 2}]
+
+
+def test_the_same_work_is_queued_once_even_after_it_was_done(store: Store) -> None:
+    lease = take(store)
+    assert close(store, lease)
+    with store.write() as connection:
+        assert not queue.enqueue(connection, "pair", "b", {}, priority=0, now_ms=0)
+
+
+def test_a_worker_that_vanishes_costs_one_lease_and_its_late_result_is_refused(store: Store) -> None:
+    late = take(store, "vanishing")
+    assert reap(store, now_ms=9_999) == []
+    assert counts(store)[("pair", "leased")] == 1
+    reap(store, now_ms=10_001)
+    again = take(store, "other", now_ms=10_001)
+    assert (again.job_id, again.attempts) == (late.job_id, 2)
+    with pytest.raises(LeaseError, match="went to another worker"):
+        close(store, late)
+    assert close(store, again)
+    with pytest.raises(LeaseError):
+        close(store, late)
+
+
+def test_a_result_sent_twice_is_stored_once(store: Store) -> None:
+    lease = take(store)
+    assert close(store, lease) is True
+    assert close(store, lease) is False
+
+
+def test_renewing_keeps_a_slow_job_and_a_known_death_frees_it_at_once(store: Store) -> None:
+    lease = take(store, "slow")
+    with store.write() as connection:
+        assert queue.renew(connection, lease.job_id, lease.secret, lease_s=LEASE_S, now_ms=8_000)
+    reap(store, now_ms=12_000)
+    assert close(store, lease)
+    held = take(store, "dying")
+    reap(store, now_ms=1, dead=("dying",))
+    assert take(store).job_id == held.job_id
+    with store.write() as connection:
+        assert not queue.renew(connection, held.job_id, held.secret, lease_s=LEASE_S, now_ms=0)
+
+
+def test_a_job_that_no_worker_survives_fails_with_its_reason_and_the_queue_goes_on(store: Store) -> None:
+    poison = take(store)
+    with store.write() as connection:
+        assert queue.give_back(connection, poison.job_id, poison.secret, "boom", max_attempts=2, now_ms=0)
+    assert take(store).job_id == poison.job_id
+    assert reap(store, now_ms=99_999, max_attempts=2) == [poison.job_id]
+    assert counts(store) == {("pair", "failed"): 1, ("pair", "ready"): 1, ("validate", "ready"): 1}
+    assert take(store).payload == {"n": 1}
