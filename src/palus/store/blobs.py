@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from palus.errors import StorageError
 
+_UNFINISHED = ".incoming-"
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 
@@ -62,37 +66,98 @@ class BlobStore:
         Raises ValueError when more or fewer bytes come than declared, StorageError when the disk refuses them;
         nothing is left behind then.
         """
-        sha256, sha1 = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-        received = 0
-        temporary = None
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.folder, prefix=".incoming-", delete=False) as file:
-                temporary = Path(file.name)
-                for chunk in chunks:
-                    received += len(chunk)
-                    if received > size:
-                        raise ValueError(f"more bytes than the {size} that were declared")
-                    sha256.update(chunk)
-                    sha1.update(chunk)
-                    file.write(chunk)
-                if received != size:
-                    raise ValueError(f"{received} bytes came, {size} were declared")
-                file.flush()
-                os.fsync(file.fileno())
-            target = self.path(sha256.hexdigest())
-            target.parent.mkdir(exist_ok=True)
-            temporary.chmod(0o644)
-            temporary.replace(target)
-        except OSError as error:
-            raise StorageError(
-                f"{self.folder}: could not be written ({error.strerror or error}); free space and try again"
-            ) from error
-        finally:
-            if temporary is not None:
-                temporary.unlink(missing_ok=True)
-        return Blob(sha256.hexdigest(), size, sha1.hexdigest())
+        with self.open_writer() as writer:
+            for chunk in chunks:
+                if writer.size + len(chunk) > size:
+                    raise ValueError(f"more bytes than the {size} that were declared")
+                writer.write(chunk)
+            if writer.size != size:
+                raise ValueError(f"{writer.size} bytes came, {size} were declared")
+            return writer.keep()
+
+    def open_writer(self) -> BlobWriter:
+        """A writer for bytes whose number is not known yet. Raises StorageError."""
+        return BlobWriter(self)
+
+    def sweep_unfinished(self, older_than_s: float) -> int:
+        """Remove what killed writers left, if nothing was added to it for this long. Returns how many."""
+        oldest, removed = time.time() - older_than_s, 0
+        for file in self.folder.glob(f"{_UNFINISHED}*"):
+            with contextlib.suppress(FileNotFoundError):  # its writer was alive and has just finished
+                if file.stat().st_mtime < oldest:
+                    file.unlink()
+                    removed += 1
+        return removed
 
     def remove(self, sha256: str) -> None:
         """Forget these bytes; nothing happens when they are not there."""
         self.path(sha256).unlink(missing_ok=True)
+
+
+class BlobWriter:
+    """Takes bytes as they come and hashes them; a context manager that leaves nothing behind unless `keep` was called.
+
+    The steps that can fail raise StorageError. size: bytes taken so far.
+    """
+
+    def __init__(self, store: BlobStore) -> None:
+        self.size = 0
+        self._store, self._sha256 = store, hashlib.sha256()
+        self._sealed: Blob | None = None
+        with self._reporting():
+            store.folder.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=store.folder, prefix=_UNFINISHED)
+        self._file, self._path = os.fdopen(descriptor, "w+b"), Path(name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.discard()
+
+    def write(self, chunk: bytes) -> None:
+        """Take some more bytes."""
+        with self._reporting():
+            self._file.write(chunk)
+        self._sha256.update(chunk)
+        self.size += len(chunk)
+
+    def seal(self) -> Blob:
+        """Bring the bytes to the disk and say what they are, without making them visible yet."""
+        if self._sealed is None:
+            # git hashes the size before the bytes, so its id takes a second look at them.
+            sha1 = hashlib.sha1(b"blob %d\0" % self.size, usedforsecurity=False)
+            with self._reporting():
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._file.seek(0)
+                while chunk := self._file.read(1 << 20):
+                    sha1.update(chunk)
+            self._sealed = Blob(self._sha256.hexdigest(), self.size, sha1.hexdigest())
+        return self._sealed
+
+    def keep(self) -> Blob:
+        """Make the bytes visible under their name."""
+        blob = self.seal()
+        with self._reporting():
+            self._file.close()
+            target = self._store.path(blob.sha256)
+            target.parent.mkdir(exist_ok=True)
+            self._path.chmod(0o644)
+            self._path.replace(target)
+        return blob
+
+    def discard(self) -> None:
+        """Drop what was not kept."""
+        with contextlib.suppress(OSError):  # what a full disk did not take is dropped here anyway
+            self._file.close()
+        self._path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _reporting(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(
+                f"{self._store.folder}: could not be written ({error.strerror or error}); free space and try again"
+            ) from error

@@ -68,6 +68,16 @@ blobs = Table(
     Column("created_ms", BigInteger, nullable=False),
 )
 
+# Who brought bytes to the hub: whoever did may commit them by their hash alone, and they count against a daily quota.
+blob_claims = Table(
+    "blob_claims",
+    metadata,
+    Column("sha256", ForeignKey("blobs.sha256", ondelete="CASCADE"), primary_key=True),
+    Column("account_id", ForeignKey("accounts.id", ondelete="CASCADE"), primary_key=True),
+    Column("created_ms", BigInteger, nullable=False),
+    Index("ix_blob_claims_account_id_created_ms", "account_id", "created_ms"),
+)
+
 repos = Table(
     "repos",
     metadata,
