@@ -130,7 +130,7 @@ def count_jobs(connection: Connection) -> dict[tuple[str, str], int]:
 
 def _put_back(connection: Connection, row: Row[Any], fault: str, max_attempts: int, now_ms: int) -> bool:
     """Whether the job failed for good."""
-    failed = row.attempts >= max_attempts
+    failed = bool(row.attempts >= max_attempts)
     change: dict[str, Any] = {"state": "ready", "lease": None, "lease_until_ms": None, "fault": fault}
     if failed:
         change |= {"state": "failed", "done_ms": now_ms, "fault": f"{fault}; given up after {row.attempts} attempts"}
