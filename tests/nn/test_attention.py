@@ -24,10 +24,8 @@ def one_agent_at_a_time(p, entities, count):
     """Residual self-attention over a list of embeddings [h] of one group step; a scalar."""
     x = F.layer_norm(torch.stack(entities), (16,), eps=1e-5)
     n, h = x.shape
-    split = [
-        F.linear(x, p[f"critic_{k}_weight"], p[f"critic_{k}_bias"]).view(n, HEADS, h // HEADS).transpose(0, 1)
-        for k in ("query", "key", "mix")
-    ]
+    projected = F.linear(x, p["critic_query_key_value_weight"], p["critic_query_key_value_bias"])
+    split = [part.view(n, HEADS, h // HEADS).transpose(0, 1) for part in projected.split(h, 1)]
     weights = (split[0] @ split[1].transpose(1, 2) / math.sqrt(h)).softmax(-1)
     mixed = (weights @ split[2]).transpose(0, 1).reshape(n, h)
     out = F.layer_norm(F.linear(mixed, p["critic_out_weight"], p["critic_out_bias"]) + x, (16,), eps=1e-5).mean(0)

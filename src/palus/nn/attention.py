@@ -21,7 +21,7 @@ from torch import Tensor
 
 from palus.nn.mlp import MlpShape, body, body_layers
 from palus.nn.parameters import Init, normal, xavier_uniform
-from palus.nn.small_attention import attend
+from palus.nn.small_attention import LAYER_NORM_EPSILON, attend, pool
 
 HEADS = 4
 _SMALL = 0.125
@@ -35,9 +35,7 @@ def poca_critic_layers(shape: MlpShape, action_size: int) -> dict[str, tuple[int
     return {
         "critic_observation": (h, shape.observation_size, attention),
         "critic_action": (h, shape.observation_size + action_size, attention),
-        "critic_query": (h, h, attention),
-        "critic_key": (h, h, attention),
-        "critic_mix": (h, h, attention),
+        "critic_query_key_value": (3 * h, h, attention),
         "critic_out": (h, h, attention),
         **body_layers("critic_", encoder, gain=math.sqrt(_SMALL / h)),
         "critic_head": (1, h + 1, xavier_uniform),
@@ -83,21 +81,11 @@ def _evaluate(
 ) -> Tensor:
     """embeddings: [M, E, h]; sets: [S, G] indices into E; present: [M, G]. Returns [M, S]."""
     M, _, h = embeddings.shape
-    S, G = sets.shape
-    x = F.layer_norm(embeddings, (h,), eps=1e-5)
-    query, key, mix = (_linear(tensors, f"critic_{n}", x) for n in ("query", "key", "mix"))
-    mixed = attend(query, key, mix, sets, present, HEADS)
-    residual = _linear(tensors, "critic_out", mixed) + x.index_select(1, sets.flatten()).view(M, S, G, h)
-    pooled = _masked_mean(F.layer_norm(residual, (h,), eps=1e-5), present)
+    G = sets.shape[1]
+    x = F.layer_norm(embeddings, (h,), eps=LAYER_NORM_EPSILON)
+    mixed = attend(_linear(tensors, "critic_query_key_value", x), sets, present, HEADS)
+    pooled = pool(_linear(tensors, "critic_out", mixed), x, sets, present)
     hidden = body(tensors, "critic_", num_layers, pooled)
     count = 2.0 * present.sum(1, keepdim=True).to(x.dtype) / G - 1.0
-    features = torch.cat([hidden, count[:, None].expand(M, S, 1)], -1)
+    features = torch.cat([hidden, count[:, None].expand(M, len(sets), 1)], -1)
     return _linear(tensors, "critic_head", features).squeeze(-1)
-
-
-def _masked_mean(x: Tensor, present: Tensor) -> Tensor:
-    """x: [M, S, G, h] -> [M, S, h], mean over the agents present."""
-    if present.all():
-        return x.mean(2)
-    weight = present.to(x.dtype)
-    return (x * weight[:, None, :, None]).sum(2) / (weight.sum(1)[:, None, None] + 1e-7)

@@ -1,7 +1,8 @@
-"""Dot-product attention inside very small sets that share their members, as one compiled pass forward and backward.
+"""Attention inside very small sets that share their members, as compiled passes forward and backward.
 
 In MA-POCA's critic a team of G agents forms 1 + G sets of G entities out of 2 G embeddings. Batched matrix products of
-2 x 2 are slow, and elementwise tensor code writes hundreds of MB per minibatch; these loops touch every number once.
+2 x 2 are slow, and elementwise tensor code writes hundreds of MB per minibatch; these loops read every number once and
+keep what they work on in the first-level cache.
 """
 
 from __future__ import annotations
@@ -14,113 +15,226 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from palus.types import F32, I64, Bool
+from palus.nn.bfloat16 import kernel_view, load_row, store_row
+from palus.types import F32, I64, AnyArray, Bool
+
+LAYER_NORM_EPSILON = 1e-5
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _forward(q: F32, k: F32, v: F32, sets: I64, present: Bool, heads: int, weights: F32, out: F32) -> None:
+def _attend(qkv: AnyArray, sets: I64, present: Bool, heads: int, weights: F32, out: AnyArray) -> None:
     """weights = softmax_j(q_i k_j / sqrt(h)) over the present j of a set; out_i = sum_j w_ij v_j.
 
-    q, k, v: [M, E, h]; sets: [S, G]; present: [M, G]; weights: [M, S, heads, G, G]; out: [M, S, G, h].
+    qkv: [M, E, 3 h]; sets: [S, G]; present: [M, G]; weights: [M, S, heads, G, G]; out: [M, S, G, h].
     """
-    h = q.shape[2]
-    size = h // heads
+    M, E, _ = qkv.shape
     S, G = sets.shape
+    h = out.shape[3]
+    size = h // heads
     scale = np.float32(1.0 / math.sqrt(h))
-    for m in range(q.shape[0]):
+    rows, mixed = np.empty((E, 3, heads, size), np.float32), np.empty((heads, size), np.float32)
+    for m in range(M):
+        for e in range(E):
+            load_row(qkv[m, e], rows[e].reshape(3 * h))
         for s in range(S):
-            for head in range(heads):
-                low = head * size
-                for i in range(G):
-                    a = sets[s, i]
+            for i in range(G):
+                mixed[:] = 0.0
+                for head in range(heads):
+                    # Parts of rows, indexed from 0: an index that could be negative is checked and never vectorised.
+                    q, part = rows[sets[s, i], 0, head], mixed[head]
+                    w = weights[m, s, head, i]
                     top = np.float32(-1e30)
                     for j in range(G):
-                        b = sets[s, j]
+                        k = rows[sets[s, j], 1, head]
                         dot = np.float32(0.0)
-                        for c in range(low, low + size):
-                            dot += q[m, a, c] * k[m, b, c]
-                        dot = dot * scale if present[m, j] else np.float32(-1e6)
-                        weights[m, s, head, i, j] = dot
-                        top = max(top, dot)
+                        for c in range(size):
+                            dot += q[c] * k[c]
+                        w[j] = dot * scale if present[m, j] else np.float32(-1e6)
+                        top = max(top, w[j])
                     total = np.float32(0.0)
                     for j in range(G):
-                        weights[m, s, head, i, j] = math.exp(weights[m, s, head, i, j] - top)
-                        total += weights[m, s, head, i, j]
-                    for c in range(low, low + size):
-                        out[m, s, i, c] = 0.0
+                        w[j] = math.exp(w[j] - top)
+                        total += w[j]
                     for j in range(G):
-                        b = sets[s, j]
-                        w = weights[m, s, head, i, j] / total
-                        weights[m, s, head, i, j] = w
-                        for c in range(low, low + size):
-                            out[m, s, i, c] += w * v[m, b, c]
+                        w[j] /= total
+                        share = w[j]
+                        v = rows[sets[s, j], 2, head]
+                        for c in range(size):
+                            part[c] += share * v[c]
+                store_row(mixed.reshape(h), out[m, s, i])
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _backward(
-    q: F32, k: F32, v: F32, sets: I64, heads: int,
-    weights: F32, grad: F32, dq: F32, dk: F32, dv: F32,
-) -> None:  # fmt: skip
-    """The gradients. grad: [M, S, G, h]; dq, dk, dv: [M, E, h], zero on entry.
+def _attend_backward(qkv: AnyArray, sets: I64, weights: F32, grad: AnyArray, dqkv: AnyArray) -> None:
+    """The gradient dqkv [M, E, 3 h] from grad [M, S, G, h].
 
     dv_j += w_ij g_i;  dw_ij = g_i v_j;  ds_ij = w_ij (dw_ij - sum_l w_il dw_il);  dq_i += ds_ij k_j / sqrt(h).
     """
-    h = q.shape[2]
-    size = h // heads
+    M, E, _ = qkv.shape
     S, G = sets.shape
+    h, heads = grad.shape[3], weights.shape[2]
+    size = h // heads
     scale = np.float32(1.0 / math.sqrt(h))
-    dw = np.empty(G, np.float32)
-    for m in range(q.shape[0]):
+    rows, drows = np.empty((E, 3, heads, size), np.float32), np.empty((E, 3, heads, size), np.float32)
+    grads, dw = np.empty((heads, size), np.float32), np.empty(G, np.float32)
+    for m in range(M):
+        for e in range(E):
+            load_row(qkv[m, e], rows[e].reshape(3 * h))
+        drows[:] = 0.0
         for s in range(S):
-            for head in range(heads):
-                low = head * size
-                for i in range(G):
-                    a = sets[s, i]
+            for i in range(G):
+                load_row(grad[m, s, i], grads.reshape(h))
+                for head in range(heads):
+                    g, w = grads[head], weights[m, s, head, i]
+                    q, dq = rows[sets[s, i], 0, head], drows[sets[s, i], 0, head]
                     mean = np.float32(0.0)
                     for j in range(G):
-                        b = sets[s, j]
-                        w = weights[m, s, head, i, j]
+                        v, dv = rows[sets[s, j], 2, head], drows[sets[s, j], 2, head]
+                        share = w[j]
                         dot = np.float32(0.0)
-                        for c in range(low, low + size):
-                            dv[m, b, c] += w * grad[m, s, i, c]
-                            dot += grad[m, s, i, c] * v[m, b, c]
+                        for c in range(size):
+                            dot += g[c] * v[c]
+                        for c in range(size):
+                            dv[c] += share * g[c]
                         dw[j] = dot
-                        mean += w * dot
+                        mean += share * dot
                     for j in range(G):
-                        b = sets[s, j]
-                        ds = weights[m, s, head, i, j] * (dw[j] - mean) * scale
-                        for c in range(low, low + size):
-                            dq[m, a, c] += ds * k[m, b, c]
-                            dk[m, b, c] += ds * q[m, a, c]
+                        k, dk = rows[sets[s, j], 1, head], drows[sets[s, j], 1, head]
+                        ds = w[j] * (dw[j] - mean) * scale
+                        for c in range(size):
+                            dq[c] += ds * k[c]
+                        for c in range(size):
+                            dk[c] += ds * q[c]
+        for e in range(E):
+            store_row(drows[e].reshape(3 * h), dqkv[m, e])
 
 
-class _SmallAttention(torch.autograd.Function):
+@njit(cache=True, nogil=True, fastmath=True)
+def _normalized(mixed: AnyArray, residual: F32, row: F32) -> float:
+    """row = layer norm of mixed + residual, all [h]; returns 1 / standard deviation."""
+    h = row.shape[0]
+    load_row(mixed, row)
+    mean = np.float32(0.0)
+    for c in range(h):
+        row[c] += residual[c]
+        mean += row[c]
+    mean /= np.float32(h)
+    variance = np.float32(0.0)
+    for c in range(h):
+        row[c] -= mean
+        variance += row[c] * row[c]
+    inverse = np.float32(1.0 / math.sqrt(variance / h + LAYER_NORM_EPSILON))
+    for c in range(h):
+        row[c] *= inverse
+    return inverse
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _pool(mixed: AnyArray, x: AnyArray, sets: I64, present: Bool, out: AnyArray) -> None:
+    """out_s = mean over the present i of layer_norm(mixed_si + x_member). mixed: [M, S, G, h]; x: [M, E, h]."""
+    M, E, h = x.shape
+    S, G = sets.shape
+    rows, row, pooled = np.empty((E, h), np.float32), np.empty(h, np.float32), np.empty(h, np.float32)
+    for m in range(M):
+        for e in range(E):
+            load_row(x[m, e], rows[e])
+        share = np.float32(1.0 / present[m].sum())
+        for s in range(S):
+            pooled[:] = 0.0
+            for i in range(G):
+                if present[m, i]:
+                    _normalized(mixed[m, s, i], rows[sets[s, i]], row)
+                    for c in range(h):
+                        pooled[c] += share * row[c]
+            store_row(pooled, out[m, s])
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _pool_backward(
+    mixed: AnyArray, x: AnyArray, sets: I64, present: Bool, grad: AnyArray, dmixed: AnyArray, dx: AnyArray
+) -> None:
+    """grad: [M, S, h]. With n the normalised row and g its gradient: d = (g - mean(g) - n mean(g n)) / std."""
+    M, E, h = x.shape
+    S, G = sets.shape
+    rows, drows = np.empty((E, h), np.float32), np.empty((E, h), np.float32)
+    row, g, d = np.empty(h, np.float32), np.empty(h, np.float32), np.empty(h, np.float32)
+    for m in range(M):
+        for e in range(E):
+            load_row(x[m, e], rows[e])
+        drows[:] = 0.0
+        share = np.float32(1.0 / present[m].sum())
+        for s in range(S):
+            load_row(grad[m, s], g)
+            for i in range(G):
+                if not present[m, i]:
+                    d[:] = 0.0
+                    store_row(d, dmixed[m, s, i])
+                    continue
+                inverse = _normalized(mixed[m, s, i], rows[sets[s, i]], row)
+                mean, along = np.float32(0.0), np.float32(0.0)
+                for c in range(h):
+                    mean += g[c]
+                    along += g[c] * row[c]
+                mean /= np.float32(h)
+                along /= np.float32(h)
+                total = drows[sets[s, i]]
+                for c in range(h):
+                    d[c] = share * inverse * (g[c] - mean - row[c] * along)
+                    total[c] += d[c]
+                store_row(d, dmixed[m, s, i])
+        for e in range(E):
+            store_row(drows[e], dx[m, e])
+
+
+class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, sets: Tensor, present: Tensor, heads: int) -> Tensor:
-        M, _, h = q.shape
-        S, G = sets.shape
-        arrays = [x.detach().float().contiguous().numpy() for x in (q, k, v)]
-        members = sets.numpy()
+    def forward(ctx: Any, qkv: Tensor, sets: Tensor, present: Tensor, heads: int) -> Tensor:
+        (M, _, width), (S, G) = qkv.shape, sets.shape
         weights = np.empty((M, S, heads, G, G), np.float32)
-        out = np.empty((M, S, G, h), np.float32)
-        _forward(arrays[0], arrays[1], arrays[2], members, present.numpy(), heads, weights, out)
-        ctx.arrays, ctx.members, ctx.weights, ctx.heads, ctx.dtype = arrays, members, weights, heads, q.dtype
-        return torch.from_numpy(out).to(q.dtype)
+        out = qkv.new_empty(M, S, G, width // 3)
+        ctx.arrays = kernel_view(qkv), sets.numpy(), weights
+        _attend(ctx.arrays[0], ctx.arrays[1], present.numpy(), heads, weights, kernel_view(out))
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        gradients = [np.zeros_like(x) for x in ctx.arrays]
-        g = grad.float().contiguous().numpy()
-        dq, dk, dv = gradients
-        q, k, v = ctx.arrays
-        _backward(q, k, v, ctx.members, ctx.heads, ctx.weights, g, dq, dk, dv)
-        return (*(torch.from_numpy(x).to(ctx.dtype) for x in gradients), None, None, None)
+        qkv, sets, weights = ctx.arrays
+        gradient = grad.new_empty(qkv.shape)
+        _attend_backward(qkv, sets, weights, kernel_view(grad), kernel_view(gradient))
+        return gradient, None, None, None
 
 
-def attend(query: Tensor, key: Tensor, mix: Tensor, sets: Tensor, present: Tensor, heads: int) -> Tensor:
-    """query, key, mix: [M, E, h]; sets: [S, G] indices into E; present: [M, G] bool. Returns [M, S, G, h].
+class _Pool(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, mixed: Tensor, x: Tensor, sets: Tensor, present: Tensor) -> Tensor:
+        out = mixed.new_empty(mixed.shape[0], mixed.shape[1], mixed.shape[3])
+        ctx.arrays = kernel_view(mixed), kernel_view(x), sets.numpy(), present.numpy()
+        _pool(*ctx.arrays, kernel_view(out))
+        return out
 
-    Scores are divided by sqrt(h), not sqrt(head size), and absent members get -1e6: both as in ML-Agents.
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        mixed, x, _, _ = ctx.arrays
+        dmixed, dx = grad.new_empty(mixed.shape), grad.new_empty(x.shape)
+        _pool_backward(*ctx.arrays, kernel_view(grad), kernel_view(dmixed), kernel_view(dx))
+        return dmixed, dx, None, None
+
+
+def attend(qkv: Tensor, sets: Tensor, present: Tensor, heads: int) -> Tensor:
+    """qkv: [M, E, 3 h], query, key and value side by side; sets: [S, G] indices into E; present: [M, G] bool.
+
+    Returns [M, S, G, h]. Scores are divided by sqrt(h), not sqrt(head size), and absent members get -1e6: both as in
+    ML-Agents.
     """
-    result: Tensor = _SmallAttention.apply(query, key, mix, sets, present, heads)  # type: ignore[no-untyped-call]
+    result: Tensor = _Attention.apply(qkv, sets, present, heads)  # type: ignore[no-untyped-call]
+    return result
+
+
+def pool(mixed: Tensor, x: Tensor, sets: Tensor, present: Tensor) -> Tensor:
+    """Residual connection, layer norm without weights, mean over the members present: [M, S, h].
+
+    mixed: [M, S, G, h], what attention adds to the members; x: [M, E, h], the members; sets, present: as in `attend`.
+    Each row of `present` needs at least one member.
+    """
+    result: Tensor = _Pool.apply(mixed, x, sets, present)  # type: ignore[no-untyped-call]
     return result
