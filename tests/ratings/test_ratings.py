@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from palus.ratings import bradley_terry, elo
-from palus.ratings.bradley_terry import Games
+from palus.ratings.games import Games
 from palus.ratings.interval import dispersion, score_interval
 
 

@@ -16,7 +16,8 @@ from palus.arena.match import play_pairs
 from palus.arena.players import Player
 from palus.arena.result import MatchResult, Mode
 from palus.ratings import bradley_terry
-from palus.ratings.bradley_terry import DISPLAY_BASE, Games
+from palus.ratings.bradley_terry import DISPLAY_BASE
+from palus.ratings.games import Games
 from palus.ratings.interval import Z_95, score_interval
 
 PROVISIONAL_GAMES = 20

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
 
 Z_95 = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
@@ -30,17 +31,25 @@ def dispersion(scores_by_pairing: Sequence[F64], games_per_unit: int = 2) -> flo
     phi, unlike Pearson's residuals, which would call it certainty. Four imaginary units of even, independent games
     hold phi near 1 while there is little evidence.
     """
-    scatter = expected = 0.25 * _PRIOR_UNITS
-    for scores in scores_by_pairing:
-        units = len(scores)
-        if units < 2:
-            continue
-        mean = float(np.mean(scores))
-        variance = float(np.var(scores, ddof=1))
-        scatter += games_per_unit * units * variance
-        # mean (1 - mean) underestimates p (1 - p) by the variance of the mean.
-        expected += units * mean * (1.0 - mean) + variance
-    return scatter / expected
+    played = [scores for scores in scores_by_pairing if len(scores)]
+    starts = np.cumsum([0, *(len(scores) for scores in played[:-1])])
+    return pooled_dispersion(np.concatenate([np.empty(0), *played]), starts[: len(played)], games_per_unit)
+
+
+def pooled_dispersion(share: F64, starts: I64, games_per_unit: int = 2) -> float:
+    """`dispersion` of all pairings in one array. share: [U]. starts: index of the first unit of every pairing."""
+    units = np.diff(starts, append=len(share))
+    mean = np.add.reduceat(share, starts) / units if len(starts) else np.empty(0)
+    deviation = share - np.repeat(mean, units)
+    squares = np.add.reduceat(deviation * deviation, starts) if len(starts) else np.empty(0)
+    # A pairing that met once has no scatter to show.
+    units, mean, squares = (values[units > 1] for values in (units, mean, squares))
+    variance = squares / (units - 1)
+    scatter = games_per_unit * units * variance
+    # mean (1 - mean) underestimates p (1 - p) by the variance of the mean.
+    expected = units * mean * (1.0 - mean) + variance
+    prior = 0.25 * _PRIOR_UNITS
+    return (prior + float(scatter.sum())) / (prior + float(expected.sum()))
 
 
 def score_interval(unit_scores: F64, games_per_unit: int = 2, z: float = Z_95) -> tuple[float, float]:

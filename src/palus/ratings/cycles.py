@@ -1,0 +1,107 @@
+"""Cycles a > b > c > a that the results really show, not those that chance draws into every table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from palus.ratings.games import Games, units_of
+
+F64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A pairing with a winner that chance does not explain.
+
+    winner, loser: player indices. share: of the winner, over mirrored pairs. pairs: how many. p_value: two-sided,
+    corrected for the number of pairings looked at.
+    """
+
+    winner: int
+    loser: int
+    share: float
+    pairs: int
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """Three players, each surely beating the next, the last the first. The lowest index stands first."""
+
+    edges: tuple[Edge, Edge, Edge]
+
+    @property
+    def players(self) -> tuple[int, int, int]:
+        """Indices in the order of beating."""
+        first, second, third = self.edges
+        return first.winner, second.winner, third.winner
+
+    @property
+    def strength(self) -> float:
+        """Share of the weakest of the three winners."""
+        return min(edge.share for edge in self.edges)
+
+
+def sure_edges(games: Games, level: float = 0.05) -> tuple[Edge, ...]:
+    """Pairings whose winner is certain at this family-wise error level, by (winner, loser).
+
+    Sign test on mirrored pairs, so draws and games of a pair that go together do no harm: among the pairs that one of
+    both won, each is a coin toss when they are equal. Holm's correction over all pairings that met.
+
+    Source: Holm, A simple sequentially rejective multiple test procedure, 1979.
+    """
+    from scipy.special import bdtr  # slow to import, needed by few
+
+    units = units_of(games)
+    starts = units.starts
+    if len(starts) == 0:
+        return ()
+    pairs = np.diff(starts, append=len(units.share))
+    won = np.add.reduceat((units.share > 0.5).astype(np.int64), starts)
+    lost = np.add.reduceat((units.share < 0.5).astype(np.int64), starts)
+    share = np.add.reduceat(units.share, starts) / pairs
+    p_value = np.minimum(1.0, 2.0 * bdtr(np.minimum(won, lost).astype(np.float64), won + lost, 0.5))
+    corrected = _holm(p_value)
+    edges = []
+    for k in np.flatnonzero(corrected < level).tolist():
+        low, high = int(units.low[starts[k]]), int(units.high[starts[k]])
+        better = won[k] > lost[k]
+        edges.append(
+            Edge(
+                winner=low if better else high,
+                loser=high if better else low,
+                share=float(share[k] if better else 1.0 - share[k]),
+                pairs=int(pairs[k]),
+                p_value=float(corrected[k]),
+            )
+        )
+    return tuple(sorted(edges, key=lambda edge: (edge.winner, edge.loser)))
+
+
+def cycles(games: Games, *, level: float = 0.05, limit: int = 50) -> tuple[Cycle, ...]:
+    """Three-cycles of sure edges, the clearest first (by their weakest edge), at most `limit`."""
+    edges = {(edge.winner, edge.loser): edge for edge in sure_edges(games, level)}
+    beaten: dict[int, set[int]] = {}
+    for winner, loser in edges:
+        beaten.setdefault(winner, set()).add(loser)
+    found = [
+        Cycle((edges[a, b], edges[b, c], edges[c, a]))
+        for a, losers in beaten.items()
+        for b in losers
+        if b > a
+        for c in beaten.get(b, ())
+        if c > a and a in beaten.get(c, ())
+    ]
+    return tuple(sorted(found, key=lambda cycle: (-cycle.strength, cycle.players))[:limit])
+
+
+def _holm(p_value: F64) -> F64:
+    """Adjusted p-values."""
+    order = np.argsort(p_value, kind="stable")
+    steps = np.maximum.accumulate(p_value[order] * np.arange(len(p_value), 0, -1))
+    adjusted = np.empty(len(p_value))
+    adjusted[order] = np.minimum(steps, 1.0)
+    return adjusted

@@ -1,0 +1,144 @@
+"""Games as arrays: what the joint fits, the win matrix and the tests read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from palus.ratings.history import Played
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Games:
+    """Results, one row per game.
+
+    first, second: [G] player indices; the first player has the first side (blue).
+    points: [G] of the first player: 1 won, 0.5 drawn, 0 lost. A draw counts as half a win and half a loss.
+    unit: [G] games with the same number form one mirrored pair, which is never torn apart.
+    """
+
+    first: I64
+    second: I64
+    points: F64
+    unit: I64
+
+
+@dataclass(frozen=True)
+class Field:
+    """Who played, and what. names: [N] sorted; index i of `games` is names[i]."""
+
+    names: tuple[str, ...]
+    games: Games
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Games added up per ordered pairing, only those that met; sorted by (first, second).
+
+    first, second: [C] player indices, the first one on the first side. played: [C] games. points: [C] of the first
+    player. draws: [C].
+    """
+
+    first: I64
+    second: I64
+    played: F64
+    points: F64
+    draws: F64
+
+
+@dataclass(frozen=True)
+class Units:
+    """Mirrored pairs, sorted by (low, high, share).
+
+    low, high: [U] player indices, low < high. share: [U] of the points that `low` took in the unit, in [0, 1].
+    """
+
+    low: I64
+    high: I64
+    share: F64
+
+    @property
+    def starts(self) -> I64:
+        """Index of the first unit of every pairing."""
+        changes = (np.diff(self.low) != 0) | (np.diff(self.high) != 0)
+        return np.flatnonzero(np.concatenate([np.ones(min(1, len(self.low)), np.bool_), changes]))
+
+
+def arrange(history: Iterable[Played]) -> Field:
+    """A history as arrays, in one order whatever order the rows come in: names sorted, games by (unit, id).
+
+    Games of a player against itself say nothing about strength and are left out.
+    """
+    rows = sorted((g.unit, g.id, g.first, g.second, g.points) for g in history if g.first != g.second)
+    names = tuple(sorted({row[2] for row in rows} | {row[3] for row in rows}))
+    index = {name: i for i, name in enumerate(names)}
+    count = len(rows)
+    units: dict[str, int] = {}
+    return Field(
+        names,
+        Games(
+            first=np.fromiter((index[row[2]] for row in rows), np.int64, count),
+            second=np.fromiter((index[row[3]] for row in rows), np.int64, count),
+            points=np.fromiter((row[4] for row in rows), np.float64, count),
+            unit=np.fromiter((units.setdefault(row[0], len(units)) for row in rows), np.int64, count),
+        ),
+    )
+
+
+def add_up(games: Games, num_players: int, weight: F64 | None = None) -> Cells:
+    """Sufficient statistics of the joint fits. weight: [G] how often each game counts; None is once.
+
+    Points are multiples of one half, so the sums are exact and the order of the games leaves no trace in them.
+    """
+    keys, cell = np.unique(games.first * num_players + games.second, return_inverse=True)
+    times = np.ones(len(games.points)) if weight is None else weight
+
+    def total(values: F64) -> F64:
+        return np.bincount(cell, values, len(keys)).astype(np.float64)
+
+    return Cells(
+        first=keys // max(num_players, 1),
+        second=keys % max(num_players, 1),
+        played=total(times),
+        points=total(times * games.points),
+        draws=total(times * (games.points == 0.5)),
+    )
+
+
+def units_of(games: Games) -> Units:
+    """One row per mirrored pair. Units are recognised by number and players, so that a number used twice by mistake
+    never mixes two pairings."""
+    low = np.minimum(games.first, games.second)
+    high = np.maximum(games.first, games.second)
+    points_of_low = np.where(games.first == low, games.points, 1.0 - games.points)
+    order = np.lexsort((games.unit, high, low))
+    low, high, unit, points = low[order], high[order], games.unit[order], points_of_low[order]
+    changes = (np.diff(low) != 0) | (np.diff(high) != 0) | (np.diff(unit) != 0)
+    number = np.concatenate([np.zeros(min(1, len(low)), np.int64), np.cumsum(changes)])
+    share = np.bincount(number, points) / np.maximum(np.bincount(number), 1)
+    first_game = np.flatnonzero(np.concatenate([np.ones(min(1, len(low)), np.bool_), changes]))
+    low, high = low[first_game], high[first_game]
+    canonical = np.lexsort((share, high, low))
+    return Units(low[canonical], high[canonical], share[canonical])
+
+
+def games_per_unit(games: Games) -> int:
+    """Typical number of games in a unit: 2 for mirrored pairs, 1 where every game stands alone."""
+    return max(1, round(len(games.unit) / max(len(np.unique(games.unit)), 1)))
+
+
+def tally(games: Games, num_players: int) -> I64:
+    """[N, 3] games won, drawn and lost by each player."""
+    outcome_of_first = np.select([games.points == 1.0, games.points == 0.0], [0, 2], 1)
+    counts = np.bincount(games.first * 3 + outcome_of_first, minlength=3 * num_players)
+    counts = counts + np.bincount(games.second * 3 + 2 - outcome_of_first, minlength=3 * num_players)
+    return counts.reshape(num_players, 3).astype(np.int64)

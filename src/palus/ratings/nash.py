@@ -1,0 +1,181 @@
+"""The view that knows no single order: the win matrix as a zero-sum game.
+
+Rock, paper and scissors get the same Bradley-Terry rating, which hides how they differ. Here a player is judged against
+the mixture p* of players that nobody beats: the Nash equilibrium of the win matrix, and among several the one of
+largest entropy, so that copies of a player share its weight and gain nothing.
+
+Source: Balduzzi et al., Re-evaluating evaluation, 2018 (maximum-entropy Nash); Jiang et al., Statistical ranking and
+combinatorial Hodge theory, 2011 (gradient and rotation).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from palus.ratings.bradley_terry import POINTS_TO_LOGIT
+from palus.ratings.games import Games, add_up
+
+F64 = NDArray[np.float64]
+
+IN_SUPPORT = 1e-6
+"""Weight below which a player counts as absent from the equilibrium."""
+
+
+@dataclass(frozen=True)
+class WinMatrix:
+    """Both sides together. played: [N, N] games, symmetric. points: [N, N] of the row player against the column's."""
+
+    played: F64
+    points: F64
+
+    @property
+    def regularised(self) -> F64:
+        """[N, N] share of the row player, pulled towards 1/2 by one imaginary point for each: (w + 1) / (n + 2)."""
+        return (self.points + 1.0) / (self.played + 2.0)
+
+    @property
+    def advantage(self) -> F64:
+        """[N, N] antisymmetric: log odds of `regularised`; 0 where two players never met."""
+        share = self.regularised
+        odds = np.log(share) - np.log1p(-share)
+        antisymmetric: F64 = 0.5 * (odds - odds.T)
+        return antisymmetric
+
+
+@dataclass(frozen=True)
+class Equilibrium:
+    """weights: [N] the maximum-entropy Nash mixture p*. skill: [N] log odds against it, A p*: 0 in the support, at most
+    0 outside."""
+
+    weights: F64
+    skill: F64
+
+    @property
+    def support(self) -> NDArray[np.int64]:
+        """Players who take part in p*, ascending."""
+        return np.flatnonzero(self.weights > IN_SUPPORT)
+
+    @property
+    def points(self) -> F64:
+        """[N] the skill on the Elo scale: 400 points = 10:1 odds against p*."""
+        return self.skill / POINTS_TO_LOGIT
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """How much of the win matrix no single order can explain.
+
+    share: of the weighted variance of the log odds, in [0, 1]; 0 = one order explains everything. by_chance: the share
+    that sampling noise alone would leave if one order were the truth. Only a share well above it means cycles.
+    """
+
+    share: float
+    by_chance: float
+
+
+def win_matrix(games: Games, num_players: int) -> WinMatrix:
+    """Counts of everybody against everybody."""
+    cells = add_up(games, num_players)
+    played, points = (np.zeros((num_players, num_players)) for _ in range(2))
+    played[cells.first, cells.second] = cells.played
+    points[cells.first, cells.second] = cells.points
+    return WinMatrix(played + played.T, points + played.T - points.T)
+
+
+def equilibrium(advantage: F64) -> Equilibrium:
+    """Maximum-entropy Nash equilibrium of an antisymmetric [N, N] matrix; it always exists and is unique."""
+    n = len(advantage)
+    weights = np.zeros(n)
+    if n:
+        mixture = _largest_support(advantage)
+        inside = np.flatnonzero(mixture > 0.0)
+        weights[inside] = _spread(advantage, inside, mixture[inside])
+    return Equilibrium(weights, advantage @ weights)
+
+
+def unexplained(matrix: WinMatrix, phi: float = 1.0) -> Unexplained:
+    """Split the log odds A into the part of a single order, r_i - r_j, and the rest; weigh by 1 / variance.
+
+    phi: dispersion of the mirrored pairs (`bradley_terry.Fit.phi`), the factor on the variance of independent games.
+    """
+    i, j = np.nonzero(np.triu(matrix.played, 1))
+    if len(i) == 0:
+        return Unexplained(0.0, 0.0)
+    n = len(matrix.played)
+    odds = matrix.advantage[i, j]
+    variance = phi * (1.0 / (matrix.points[i, j] + 1.0) + 1.0 / (matrix.points[j, i] + 1.0))
+    laplacian, pull = np.zeros((n, n)), np.zeros(n)
+    for row, column, sign in ((i, i, 1.0), (j, j, 1.0), (i, j, -1.0), (j, i, -1.0)):
+        np.add.at(laplacian, (row, column), sign / variance)
+    np.add.at(pull, i, odds / variance)
+    np.add.at(pull, j, -odds / variance)
+    # Least squares: groups that never met leave the matrix singular, each with a level of its own.
+    order, _, rank, _ = np.linalg.lstsq(laplacian, pull, rcond=1e-10)
+    total = float((odds**2 / variance).sum())
+    rest = float(((odds - order[i] + order[j]) ** 2 / variance).sum())
+    if total == 0.0:
+        return Unexplained(0.0, 0.0)
+    return Unexplained(min(1.0, rest / total), min(1.0, (len(i) - int(rank)) / total))
+
+
+def _largest_support(advantage: F64) -> F64:
+    """An equilibrium in which everybody takes part who does in any: one linear program.
+
+    Equilibria are the q >= 0 with A q <= 0, up to scale. Maximising sum s with s <= q and s <= 1 over this cone makes
+    s_i = 1 exactly for those who can be positive.
+    """
+    from scipy.optimize import linprog  # slow to import, needed by few
+
+    n = len(advantage)
+    eye, none = np.eye(n), np.zeros((n, n))
+    found = linprog(
+        c=np.append(np.zeros(n), -np.ones(n)),
+        A_ub=np.block([[advantage, none], [-eye, eye]]),
+        b_ub=np.zeros(2 * n),
+        bounds=[(0.0, None)] * n + [(0.0, 1.0)] * n,
+        method="highs",
+    )
+    assert found.success, f"every antisymmetric game has an equilibrium; the solver says {found.message}"
+    mixture: F64 = np.where(found.x[n:] > 0.5, found.x[:n], 0.0)
+    return np.asarray(mixture / mixture.sum())
+
+
+def _spread(advantage: F64, inside: NDArray[np.int64], mixture: F64) -> F64:
+    """Weights of largest entropy on the support. mixture: a positive equilibrium on it, to the solver's accuracy.
+
+    All equilibria solve M p = (0, ..., 0, 1) there, M = A_SS with a row of ones below it: they are p_0 + Z y with Z a
+    basis of the null space of M. Usually Z is empty and the equilibrium unique.
+    """
+    from scipy.linalg import lstsq, null_space
+    from scipy.optimize import minimize
+
+    rows = np.vstack([advantage[np.ix_(inside, inside)], np.ones(len(inside))])
+    goal = np.append(np.zeros(len(inside)), 1.0)
+    start = mixture + lstsq(rows, goal - rows @ mixture, cond=1e-9)[0]
+    free = null_space(rows, rcond=1e-9)
+    if free.shape[1] == 0:
+        return np.asarray(start)
+    # Nobody outside may beat the mixture.
+    outside = np.delete(advantage, inside, axis=0)[:, inside]
+
+    def negative_entropy(y: F64) -> tuple[float, F64]:
+        p = np.maximum(start + free @ y, 1e-12)
+        return float(p @ np.log(p)), free.T @ (np.log(p) + 1.0)
+
+    limits = [{"type": "ineq", "fun": lambda y: start + free @ y, "jac": lambda _: free}]
+    if len(outside):
+        slack = np.maximum(-outside @ start, 0.0)
+        limits.append({"type": "ineq", "fun": lambda y: slack - outside @ free @ y, "jac": lambda _: -outside @ free})
+    found = minimize(
+        negative_entropy,
+        np.zeros(free.shape[1]),
+        jac=True,
+        method="SLSQP",
+        constraints=limits,
+        options={"maxiter": 500, "ftol": 1e-14},
+    )
+    spread = np.maximum(start + free @ found.x, 0.0)
+    return np.asarray(spread / spread.sum())
