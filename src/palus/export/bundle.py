@@ -19,6 +19,9 @@ from palus.types import F32, BehaviorSpec
 
 SCHEMA = 1
 
+CARD_MARK = "# Written by palus at every checkpoint and push. Delete this line and palus keeps your text."
+"""A comment in the front matter of every README.md that palus may write anew."""
+
 
 @dataclass(frozen=True)
 class Provenance:
@@ -42,7 +45,10 @@ def write_onnx(path: Path, arrays: Mapping[str, F32], spec: BehaviorSpec) -> Pat
 def write_bundle(
     folder: Path, arrays: Mapping[str, F32], spec: BehaviorSpec, configuration: str, provenance: Provenance
 ) -> Path:
-    """Write or refresh a bundle; the model comes last, so a folder with a model is complete. Returns its path."""
+    """Write or refresh a bundle; the model comes last, so a folder with a model is complete. Returns its path.
+
+    A README.md without `CARD_MARK` belongs to the user and stays.
+    """
     data = build_onnx(arrays, spec).SerializeToString()
     card = {
         "schema": SCHEMA,
@@ -55,7 +61,9 @@ def write_bundle(
     }
     write_text(folder / "configuration.yaml", configuration)
     write_text(folder / "bundle.json", json.dumps(card, indent=2) + "\n")
-    write_text(folder / "README.md", _model_card(spec, provenance))
+    readme = folder / "README.md"
+    if not readme.exists() or CARD_MARK in readme.read_text("utf-8", errors="replace"):
+        write_text(readme, _model_card(spec, provenance))
     model = folder / f"{spec.name}.onnx"
     write_atomically(model, lambda file: file.write(data) and None)
     return model
@@ -63,7 +71,7 @@ def write_bundle(
 
 def _model_card(spec: BehaviorSpec, p: Provenance) -> str:
     tags = (p.env_id, "deep-reinforcement-learning", "reinforcement-learning", f"ML-Agents-{p.env_id}")
-    front = "\n".join(["---", "library_name: ml-agents", "tags:", *(f"- {tag}" for tag in tags), "---"])
+    front = "\n".join(["---", CARD_MARK, "library_name: ml-agents", "tags:", *(f"- {tag}" for tag in tags), "---"])
     rating = "" if p.elo is None else f" Its self-play rating was {p.elo:.0f}."
     rows = "".join(f"| {name} | {score:.1%} |\n" for name, score in p.results.items())
     table = f"\n| opponent | share of points |\n|---|---|\n{rows}" if rows else ""
