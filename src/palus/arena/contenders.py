@@ -1,0 +1,101 @@
+"""What the payload of a job says about who plays whom, and back again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from palus.arena.discovery import HOUSE_OWNER
+from palus.arena.result import Mode
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A rated entity that takes part. repo, owner, revision, file: of the entry that is credited with it.
+
+    owners: everybody who pushed these bytes; none of them is rated against another model of their own.
+    house: name of the built-in player, None for models.
+    """
+
+    sha256: str
+    repo: str
+    owner: str
+    revision: str
+    file: str
+    owners: frozenset[str]
+
+    @property
+    def house(self) -> str | None:
+        """Name of the built-in player; None for a model."""
+        return self.repo.partition("/")[2] if self.owner == HOUSE_OWNER and not self.file else None
+
+    def to_payload(self) -> dict[str, Any]:
+        """For a job; bytes travel by their SHA-256."""
+        return {
+            "sha256": self.sha256,
+            "repo": self.repo,
+            "owner": self.owner,
+            "revision": self.revision,
+            "file": self.file,
+            "house": self.house,
+        }
+
+
+@dataclass(frozen=True)
+class PairOrder:
+    """A unit of play as the scheduler orders it. a: blue in leg 1. legs: (1, 2), or (1,) in `rounds` mode."""
+
+    env: str
+    seed: int
+    season: int
+    sampling: Mode
+    rated: bool
+    a: dict[str, Any]
+    b: dict[str, Any]
+    legs: tuple[int, ...] = (1, 2)
+    round: int | None = None
+
+    @property
+    def unit_id(self) -> str:
+        """The same players, seed and rules give the same id, whoever of them is called first."""
+        players = sorted((side["sha256"], side["repo"]) for side in (self.a, self.b))
+        return _digest([self.env, self.seed, self.season, self.sampling, players])
+
+    def match_id(self, leg: int) -> str:
+        """Id of one of the unit's games."""
+        return _digest([self.unit_id, leg])
+
+    def to_payload(self) -> dict[str, Any]:
+        """For a job."""
+        return {
+            "env": self.env,
+            "seed": self.seed,
+            "season": self.season,
+            "sampling": self.sampling,
+            "rated": self.rated,
+            "contenders": [self.a, self.b],
+            "legs": list(self.legs),
+            "round": self.round,
+        }
+
+    @staticmethod
+    def from_payload(payload: dict[str, Any]) -> PairOrder:
+        """The inverse of `to_payload`."""
+        first, second = payload["contenders"]
+        return PairOrder(
+            env=payload["env"],
+            seed=payload["seed"],
+            season=payload["season"],
+            sampling=payload["sampling"],
+            rated=payload["rated"],
+            a=first,
+            b=second,
+            legs=tuple(payload["legs"]),
+            round=payload["round"],
+        )
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
