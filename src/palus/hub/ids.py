@@ -16,9 +16,8 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 _DEVICES = {"con", "prn", "aux", "nul"} | {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
 # First segments of the addresses that hub, arena and pages serve; an owner of that name would shadow them.
 RESERVED_OWNERS = frozenset(
-    "analytics api assets compare data datasets docs match matrix models openapi.json redoc room spaces static status"
-    " palus".split()  # the house players' owner
-)
+    ("analytics", "api", "assets", "compare", "data", "datasets", "docs", "match", "matrix", "models", "openapi.json")
+) | {"palus", "redoc", "room", "spaces", "static", "status"}  # palus: owner of the house players
 
 
 def check_name(name: str, what: str = "name") -> str:

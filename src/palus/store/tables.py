@@ -66,6 +66,7 @@ blobs = Table(
     Column("size", BigInteger, nullable=False),
     Column("git_sha1", COMMIT, nullable=False, comment="id that git gives a blob of these bytes"),
     Column("created_ms", BigInteger, nullable=False),
+    Column("pinned", Boolean, nullable=False, comment="the arena had them before the hub: never swept"),
 )
 
 # Who brought bytes to the hub: whoever did may commit them by their hash alone, and they count against a daily quota.

@@ -1,0 +1,141 @@
+"""Accounts and their tokens. A token is shown once, when it is issued; only its hash is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, insert, select, update
+
+from palus.hub.ids import check_owner
+from palus.hub.refusals import AlreadyExistsError, InvalidInputError
+from palus.store import Store
+from palus.store.engine import now_ms
+from palus.store.tables import accounts, tokens
+
+SCOPES = ("read", "write", "runner", "admin")
+"""read: private repositories of one's own. write: also push. runner: claim work, post results, nothing else.
+admin: everything, for everybody's repositories."""
+TOKEN_BYTES = 32
+_MAX_LABEL = 96
+
+
+@dataclass(frozen=True)
+class Account:
+    """Somebody who owns repositories. key: the name in lower case; names differ ignoring case."""
+
+    id: int
+    name: str
+    created_ms: int
+
+
+@dataclass(frozen=True)
+class Token:
+    """What is known of a token after it was issued."""
+
+    id: int
+    account: str
+    label: str
+    scopes: frozenset[str]
+    created_ms: int
+    revoked_ms: int | None
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who makes a request, and what the token at hand allows."""
+
+    account_id: int
+    name: str
+    token_id: int
+    label: str
+    scopes: frozenset[str]
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether this may act for everybody."""
+        return "admin" in self.scopes
+
+    def can_read_as(self, owner: str) -> bool:
+        """Whether this may see the private repositories of an owner."""
+        return self.is_admin or (owner.lower() == self.name.lower() and bool(self.scopes & {"read", "write"}))
+
+    def can_write_as(self, owner: str) -> bool:
+        """Whether this may change the repositories of an owner."""
+        return self.is_admin or (owner.lower() == self.name.lower() and "write" in self.scopes)
+
+
+def create_account(connection: Connection, name: str) -> Account:
+    """Raises InvalidInputError for a name that breaks the rules, AlreadyExistsError for one that is taken."""
+    check_owner(name)
+    if find_account(connection, name) is not None:
+        raise AlreadyExistsError(f"account {name} exists already; choose another name")
+    created_ms = now_ms()
+    row = {"name": name, "key": name.lower(), "kind": "user", "created_ms": created_ms}
+    account_id = connection.execute(insert(accounts).values(row).returning(accounts.c.id)).scalar_one()
+    return Account(account_id, name, created_ms)
+
+
+def find_account(connection: Connection, name: str) -> Account | None:
+    """The account of this name in any case."""
+    row = connection.execute(
+        select(accounts.c.id, accounts.c.name, accounts.c.created_ms).where(accounts.c.key == name.lower())
+    ).first()
+    return Account(*row) if row else None
+
+
+def list_accounts(connection: Connection) -> list[Account]:
+    """All, by name."""
+    columns = (accounts.c.id, accounts.c.name, accounts.c.created_ms)
+    return [Account(*row) for row in connection.execute(select(*columns).order_by(accounts.c.key))]
+
+
+def issue_token(connection: Connection, name: str, label: str, scopes: Iterable[str] = ("read", "write")) -> str:
+    """A new token of an account; the only time it is seen. Raises InvalidInputError."""
+    wanted = [scope for scope in SCOPES if scope in set(scopes)]
+    if unknown := sorted(set(scopes) - set(SCOPES)):
+        raise InvalidInputError(f"scope {', '.join(unknown)} is unknown; there are {', '.join(SCOPES)}")
+    if not wanted or not 1 <= len(label) <= _MAX_LABEL:
+        raise InvalidInputError(f"a token needs a scope and a label of 1 to {_MAX_LABEL} characters")
+    account = find_account(connection, name)
+    if account is None:
+        raise InvalidInputError(f"there is no account {name}; add it first")
+    token = f"palus_{secrets.token_urlsafe(TOKEN_BYTES)}"
+    row = {"account_id": account.id, "label": label, "sha256": _hash(token), "scopes": ",".join(wanted)}
+    connection.execute(insert(tokens).values({**row, "created_ms": now_ms()}))
+    return token
+
+
+def revoke_tokens(connection: Connection, name: str, label: str | None = None) -> int:
+    """Make the tokens of an account, or those with one label, worthless at once. Returns how many were valid."""
+    account = find_account(connection, name)
+    if account is None:
+        raise InvalidInputError(f"there is no account {name}; see which there are")
+    statement = update(tokens).where(tokens.c.account_id == account.id, tokens.c.revoked_ms.is_(None))
+    if label is not None:
+        statement = statement.where(tokens.c.label == label)
+    return connection.execute(statement.values(revoked_ms=now_ms())).rowcount
+
+
+def list_tokens(connection: Connection) -> list[Token]:
+    """All, revoked ones too, by account and age."""
+    columns = (tokens.c.id, accounts.c.name, tokens.c.label, tokens.c.scopes, tokens.c.created_ms, tokens.c.revoked_ms)
+    query = select(*columns).join(accounts, accounts.c.id == tokens.c.account_id)
+    rows = connection.execute(query.order_by(accounts.c.key, tokens.c.id))
+    return [Token(i, name, label, frozenset(s.split(",")), made, gone) for i, name, label, s, made, gone in rows]
+
+
+def authenticate(store: Store, token: str) -> Caller | None:
+    """Whose token this is; None when nobody's or revoked."""
+    columns = (accounts.c.id, accounts.c.name, tokens.c.id, tokens.c.label, tokens.c.scopes)
+    query = select(*columns).join(accounts, accounts.c.id == tokens.c.account_id)
+    with store.read() as connection:
+        row = connection.execute(query.where(tokens.c.sha256 == _hash(token), tokens.c.revoked_ms.is_(None))).first()
+    return Caller(row[0], row[1], row[2], row[3], frozenset(row[4].split(","))) if row else None
+
+
+def _hash(token: str) -> str:
+    # 32 random bytes cannot be guessed, so a fast hash keeps them as well as a slow one.
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,265 @@
+"""Commits: complete lists of files under ids that never change their meaning, each written in one transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from palus.hub.card import MAX_BYTES as MAX_CARD_BYTES
+from palus.hub.card import Card, dump_card, read_card
+from palus.hub.limits import HubLimits, show_bytes
+from palus.hub.refusals import (
+    InvalidInputError,
+    RepoNotFoundError,
+    RevisionNotFoundError,
+    StaleParentError,
+    TooLargeError,
+    TooManyError,
+)
+from palus.store import BlobStore
+from palus.store.engine import now_ms
+from palus.store.tables import blobs, commit_files, commits, repo_tags, repos
+
+if TYPE_CHECKING:
+    from palus.hub.repos import Repo
+
+MAIN = "main"
+DAY_MS = 24 * 3600 * 1000
+_REVISION = re.compile(r"[0-9a-f]{40}\Z")
+_README = "README.md"
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a commit. lfs: it came by LFS, and clients know it by its SHA-256 instead of git's SHA-1."""
+
+    path: str
+    sha256: str
+    size: int
+    lfs: bool
+    git_sha1: str
+
+    @property
+    def etag(self) -> str:
+        """The id by which clients tell whether they have these bytes."""
+        return self.sha256 if self.lfs else self.git_sha1
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit. number: 0 for the first of its repository."""
+
+    id: str
+    number: int
+    parent: str | None
+    title: str
+    message: str
+    author: str
+    created_ms: int
+
+
+@dataclass(frozen=True)
+class Put:
+    """Puts a file in place of whatever has its path. The bytes are stored already."""
+
+    path: str
+    sha256: str
+    lfs: bool = False
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Takes away a file, or everything in a folder. The folder "" is the whole repository."""
+
+    path: str
+    folder: bool = False
+
+
+@dataclass(frozen=True)
+class Message:
+    """What the author says about a commit. parent: the head that was seen; None does not care."""
+
+    title: str
+    description: str = ""
+    parent: str | None = None
+
+
+def resolve_revision(connection: Connection, repo: Repo, revision: str) -> str:
+    """The commit that `main` or a commit id means. Raises RevisionNotFoundError."""
+    if revision == MAIN:
+        return repo.head
+    if _REVISION.match(revision):
+        known = select(commits.c.id).where(commits.c.id == revision, commits.c.repo_id == repo.id)
+        if connection.execute(known).first():
+            return revision
+    raise RevisionNotFoundError(
+        f"{repo.name} has no revision {revision[:60]!a}; it has the branch main and its commits"
+    )
+
+
+def list_files(connection: Connection, commit_id: str) -> tuple[File, ...]:
+    """The files of a commit, by path."""
+    rows = connection.execute(_select_files().where(commit_files.c.commit_id == commit_id))
+    return tuple(sorted((File(*row) for row in rows), key=lambda file: file.path.encode()))
+
+
+def find_file(connection: Connection, commit_id: str, path: str) -> File | None:
+    """One file of a commit."""
+    query = _select_files().where(commit_files.c.commit_id == commit_id, commit_files.c.path == path)
+    row = connection.execute(query).first()
+    return File(*row) if row else None
+
+
+def list_commits(connection: Connection, commit_id: str, skip: int = 0, limit: int = 50) -> list[Commit]:
+    """A commit and those before it, newest first."""
+    newest = select(commits.c.repo_id, commits.c.number).where(commits.c.id == commit_id).subquery()
+    columns = [commits.c[name] for name in ("id", "number", "parent", "title", "message", "author", "created_ms")]
+    query = select(*columns).join(newest, commits.c.repo_id == newest.c.repo_id)
+    query = query.where(commits.c.number <= newest.c.number).order_by(commits.c.number.desc())
+    return [Commit(*row) for row in connection.execute(query.offset(skip).limit(limit))]
+
+
+def add_first_commit(connection: Connection, repo_id: int, repo_name: str, author: str) -> str:
+    """The empty commit that a repository begins with, so that it always has a head. Returns its id."""
+    return _add(connection, repo_id, repo_name, None, Message("initial commit"), author, [])
+
+
+def add_commit(
+    connection: Connection,
+    store: BlobStore,
+    repo: Repo,
+    changes: Iterable[Put | Remove],
+    message: Message,
+    author: str,
+    limits: HubLimits,
+) -> str:
+    """Apply changes to the head; returns the new head, or the old one when nothing changes.
+
+    Call inside `store.write()`. Raises StaleParentError, InvalidInputError, TooLargeError, TooManyError and, when the
+    repository is gone, RepoNotFoundError.
+    """
+    head = _lock_head(connection, repo)
+    if message.parent and not head.startswith(message.parent):
+        raise StaleParentError(f"{repo.name} is at {head[:12]}, not at {message.parent[:12]}; fetch it and try again")
+    before = {file.path: file for file in list_files(connection, head)}
+    after = _apply(connection, store, before, changes)
+    if after == before:
+        return head
+    _check_tree(after, limits)
+    _check_history(connection, repo, limits)
+    commit_id = _add(connection, repo.id, f"{repo.kind}/{repo.name}", head, message, author, list(after.values()))
+    _check_quotas(connection, repo, limits)
+    _publish_card(connection, store, repo.id, after)
+    return commit_id
+
+
+def _lock_head(connection: Connection, repo: Repo) -> str:
+    head = connection.execute(select(repos.c.head).where(repos.c.id == repo.id).with_for_update()).scalar_one_or_none()
+    if head is None:
+        raise RepoNotFoundError(f"{repo.name} was deleted meanwhile")
+    return str(head)
+
+
+def _apply(
+    connection: Connection, store: BlobStore, before: dict[str, File], changes: Iterable[Put | Remove]
+) -> dict[str, File]:
+    after = dict(before)
+    for change in changes:
+        if isinstance(change, Put):
+            after[change.path] = _stored_file(connection, store, change)
+        elif change.folder:
+            prefix = f"{change.path}/" if change.path else ""
+            after = {path: file for path, file in after.items() if not path.startswith(prefix)}
+        elif after.pop(change.path, None) is None:
+            raise InvalidInputError(f"there is no file {change.path} to delete; see the repository's list of files")
+    return after
+
+
+def _stored_file(connection: Connection, store: BlobStore, put: Put) -> File:
+    row = connection.execute(select(blobs.c.size, blobs.c.git_sha1).where(blobs.c.sha256 == put.sha256)).first()
+    if row is None or not store.has(put.sha256):
+        raise InvalidInputError(f"the bytes of {put.path} ({put.sha256[:12]}) are not here; upload them again")
+    return File(put.path, put.sha256, row.size, put.lfs, row.git_sha1)
+
+
+def _check_tree(files: dict[str, File], limits: HubLimits) -> None:
+    if len(files) > limits.repo_files:
+        raise TooLargeError(f"the repository would have {len(files)} files; at most {limits.repo_files} are allowed")
+    for path in files:
+        parents = path.split("/")[:-1]
+        for depth in range(1, len(parents) + 1):
+            if (folder := "/".join(parents[:depth])) in files:
+                raise InvalidInputError(f"{folder} would be a file and a folder at once (of {path}); rename one")
+
+
+def _check_history(connection: Connection, repo: Repo, limits: HubLimits) -> None:
+    recent = select(func.count()).where(commits.c.repo_id == repo.id, commits.c.created_ms > now_ms() - DAY_MS)
+    if connection.execute(recent).scalar_one() >= limits.commits_per_day:
+        raise TooManyError(f"{repo.name} got {limits.commits_per_day} commits within a day; go on tomorrow")
+
+
+def _check_quotas(connection: Connection, repo: Repo, limits: HubLimits) -> None:
+    """Refuse, after the fact but inside the transaction, what would fill the repository or the owner's share."""
+    owner_id = connection.execute(select(repos.c.owner_id).where(repos.c.id == repo.id)).scalar_one()
+    joined = commit_files.join(commits).join(repos)
+    for what, limit, chosen in (
+        (repo.name, limits.repo_bytes, commits.c.repo_id == repo.id),
+        (f"all of {repo.owner}", limits.account_bytes, repos.c.owner_id == owner_id),
+    ):
+        used = select(commit_files.c.sha256).select_from(joined).where(chosen)
+        size = connection.execute(select(func.sum(blobs.c.size)).where(blobs.c.sha256.in_(used))).scalar_one() or 0
+        if size > limit:
+            raise TooLargeError(
+                f"{what} would take {show_bytes(int(size))} with its history; {show_bytes(limit)} are allowed. "
+                "Leave checkpoints out, or delete a repository"
+            )
+
+
+def _add(
+    connection: Connection,
+    repo_id: int,
+    repo_name: str,
+    parent: str | None,
+    message: Message,
+    author: str,
+    files: Sequence[File],
+) -> str:
+    number, created_ms = 0, now_ms()
+    if parent is not None:
+        number = 1 + connection.execute(select(commits.c.number).where(commits.c.id == parent)).scalar_one()
+    row: dict[str, Any] = {"parent": parent, "title": message.title, "message": message.description, "author": author}
+    row |= {"number": number, "created_ms": created_ms}
+    # The id covers everything, so that one id can never mean two trees: clients keep a commit's tree for ever.
+    tree = [[file.path, file.sha256, file.lfs] for file in files]
+    covered = json.dumps([repo_name, row, tree], sort_keys=True).encode()
+    commit_id = hashlib.sha1(covered, usedforsecurity=False).hexdigest()
+    connection.execute(insert(commits).values({**row, "id": commit_id, "repo_id": repo_id}))
+    if files:
+        listed = [{"path": f.path, "sha256": f.sha256, "size": f.size, "lfs": f.lfs} for f in files]
+        connection.execute(insert(commit_files), [{**file, "commit_id": commit_id} for file in listed])
+    connection.execute(update(repos).where(repos.c.id == repo_id).values(head=commit_id, modified_ms=created_ms))
+    return commit_id
+
+
+def _publish_card(connection: Connection, store: BlobStore, repo_id: int, files: dict[str, File]) -> None:
+    """Make tags and card those of the new head."""
+    card = Card()
+    if readme := files.get(_README):
+        card = read_card(store.read_start(readme.sha256, MAX_CARD_BYTES + 1))
+    tags = dict.fromkeys([*card.tags, *(["onnx"] if any(path.endswith(".onnx") for path in files) else [])])
+    values: dict[str, Any] = {"card": dump_card(card.data), "library_name": card.library_name}
+    connection.execute(update(repos).where(repos.c.id == repo_id).values(values))
+    connection.execute(delete(repo_tags).where(repo_tags.c.repo_id == repo_id))
+    if tags:
+        connection.execute(insert(repo_tags), [{"repo_id": repo_id, "tag": tag} for tag in tags])
+
+
+def _select_files() -> Any:
+    columns = (commit_files.c.path, commit_files.c.sha256, commit_files.c.size, commit_files.c.lfs, blobs.c.git_sha1)
+    return select(*columns).join(blobs, blobs.c.sha256 == commit_files.c.sha256)

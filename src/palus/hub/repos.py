@@ -1,0 +1,183 @@
+"""Repositories in the store: made, found, listed by tag, read. What the endpoints and the arena share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sqlalchemy import Connection, Row, Select, delete, exists, func, insert, literal, or_, select, tuple_, update
+from sqlalchemy.exc import IntegrityError
+
+from palus.hub.accounts import Account
+from palus.hub.commits import File, add_first_commit, find_file, list_files, resolve_revision
+from palus.hub.ids import check_repo_id
+from palus.hub.limits import HubLimits
+from palus.hub.refusals import AlreadyExistsError, EntryNotFoundError, RepoNotFoundError, TooLargeError
+from palus.store import Store
+from palus.store.engine import now_ms
+from palus.store.tables import accounts, repo_tags, repos
+
+Kind = Literal["model", "dataset"]
+Sort = Literal["modified_ms", "created_ms", "downloads"]
+
+MAX_PAGE = 1000
+
+
+@dataclass(frozen=True)
+class Repo:
+    """A repository at its head. name: owner/name. modified_ms: when the head last moved."""
+
+    id: int
+    kind: Kind
+    name: str
+    owner: str
+    private: bool
+    head: str
+    library_name: str | None
+    downloads: int
+    created_ms: int
+    modified_ms: int
+    card: dict[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+
+    def quiet_ms(self) -> int:
+        """How long ago the head last moved. A push arrives in several commits; wait until some seconds are over."""
+        return max(0, now_ms() - self.modified_ms)
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a list was left: the sort value and id of its last repository."""
+
+    value: int
+    repo_id: int
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which repositories to list. Tags mean AND. search: part of the name, any case. reader: may see their own private
+    ones too; sees_all: all of them."""
+
+    kind: Kind = "model"
+    tags: Sequence[str] = ()
+    author: str | None = None
+    search: str | None = None
+    reader: str | None = None
+    sees_all: bool = False
+
+
+def create_repo(
+    connection: Connection, kind: Kind, owner: Account, name: str, private: bool, limits: HubLimits
+) -> Repo:
+    """A new repository with a first, empty commit. Raises InvalidInputError, AlreadyExistsError, TooLargeError."""
+    full = check_repo_id(owner.name, name)
+    if find_repo(connection, kind, full) is not None:
+        raise AlreadyExistsError(f"{kind} {full} exists already; choose another name, or push to it")
+    owned = connection.execute(select(func.count()).where(repos.c.owner_id == owner.id)).scalar_one()
+    if owned >= limits.account_repos:
+        raise TooLargeError(f"{owner.name} owns {owned} repositories, the most that are allowed; delete one first")
+    created_ms = now_ms()
+    row = {"kind": kind, "owner_id": owner.id, "name": full, "key": full.lower(), "private": private, "card": "{}"}
+    times = {"downloads": 0, "created_ms": created_ms, "modified_ms": created_ms}
+    try:
+        repo_id = connection.execute(insert(repos).values({**row, **times}).returning(repos.c.id)).scalar_one()
+    except IntegrityError as error:  # a database with several writers: somebody was faster
+        raise AlreadyExistsError(f"{kind} {full} exists already; choose another name, or push to it") from error
+    head = add_first_commit(connection, repo_id, f"{kind}/{full}", owner.name)
+    return Repo(repo_id, kind, full, owner.name, private, head, None, 0, created_ms, created_ms)
+
+
+def find_repo(connection: Connection, kind: Kind, name: str) -> Repo | None:
+    """The repository `owner/name`, in any case."""
+    row = connection.execute(_select().where(repos.c.kind == kind, repos.c.key == name.lower())).first()
+    return _with_tags(connection, [row])[0] if row else None
+
+
+def get_repo(connection: Connection, kind: Kind, name: str) -> Repo:
+    """The repository `owner/name`. Raises RepoNotFoundError."""
+    repo = find_repo(connection, kind, name)
+    if repo is None:
+        raise RepoNotFoundError(f"there is no {kind} {name} here, or it is private; check the name and your token")
+    return repo
+
+
+def delete_repo(connection: Connection, repo: Repo) -> None:
+    """Forget a repository and its commits; bytes that nothing else needs go a day later (`garbage`)."""
+    connection.execute(delete(repos).where(repos.c.id == repo.id))
+
+
+def set_private(connection: Connection, repo: Repo, private: bool) -> None:
+    """Hide a repository from everybody but its owner, or show it."""
+    connection.execute(update(repos).where(repos.c.id == repo.id).values(private=private))
+
+
+def count_download(connection: Connection, repo: Repo) -> None:
+    """One more download of its model."""
+    connection.execute(update(repos).where(repos.c.id == repo.id).values(downloads=repos.c.downloads + 1))
+
+
+def list_repos(
+    connection: Connection,
+    wanted: Filter | None = None,
+    sort: Sort = "modified_ms",
+    after: Position | None = None,
+    limit: int = MAX_PAGE,
+) -> list[Repo]:
+    """Up to `limit` repositories, largest sort value (newest) first, from a position on."""
+    wanted = wanted or Filter()
+    column = repos.c[sort]
+    query = _select().where(repos.c.kind == wanted.kind).order_by(column.desc(), repos.c.id.desc()).limit(limit)
+    for tag in wanted.tags:
+        query = query.where(exists().where(repo_tags.c.repo_id == repos.c.id, repo_tags.c.tag == tag))
+    if wanted.author is not None:
+        query = query.where(accounts.c.key == wanted.author.lower())
+    if wanted.search is not None:
+        query = query.where(repos.c.key.contains(wanted.search.lower(), autoescape=True))
+    if not wanted.sees_all:
+        own = accounts.c.key == wanted.reader.lower() if wanted.reader else literal(False)
+        query = query.where(or_(repos.c.private.is_(False), own))
+    if after is not None:
+        query = query.where(tuple_(column, repos.c.id) < tuple_(literal(after.value), literal(after.repo_id)))
+    return _with_tags(connection, connection.execute(query).all())
+
+
+def read_file(store: Store, repo: str, revision: str, path: str, kind: Kind = "model") -> bytes:
+    """The bytes of one file. revision: `main` or a commit.
+
+    Raises RepoNotFoundError, RevisionNotFoundError, EntryNotFoundError; StorageError for a damaged blob folder.
+    """
+    return store.blobs.read(file_at(store, repo, revision, path, kind).sha256)
+
+
+def file_at(store: Store, repo: str, revision: str, path: str, kind: Kind = "model") -> File:
+    """What is known of one file without reading it. Raises as `read_file` does."""
+    with store.read() as connection:
+        commit = resolve_revision(connection, get_repo(connection, kind, repo), revision)
+        file = find_file(connection, commit, path)
+    if file is None:
+        raise EntryNotFoundError(f"{repo} has no {path} at {revision}; see its list of files")
+    return file
+
+
+def files_at(store: Store, repo: str, revision: str, kind: Kind = "model") -> tuple[File, ...]:
+    """Every file at a revision, by path. Raises RepoNotFoundError, RevisionNotFoundError."""
+    with store.read() as connection:
+        return list_files(connection, resolve_revision(connection, get_repo(connection, kind, repo), revision))
+
+
+def _select() -> Select[Any]:
+    columns = [repos.c[name] for name in ("id", "kind", "name", "private", "head", "library_name", "downloads")]
+    times = (repos.c.created_ms, repos.c.modified_ms, repos.c.card)
+    owner = accounts.c.name.label("owner")
+    return select(*columns, *times, owner).join(accounts, accounts.c.id == repos.c.owner_id)
+
+
+def _with_tags(connection: Connection, rows: Sequence[Row[Any]]) -> list[Repo]:
+    """Repositories of rows, their tags fetched in one query."""
+    tags: dict[int, list[str]] = {row.id: [] for row in rows}
+    query = select(repo_tags.c.repo_id, repo_tags.c.tag).where(repo_tags.c.repo_id.in_(tags))
+    for repo_id, tag in connection.execute(query.order_by(repo_tags.c.tag)):
+        tags[repo_id].append(tag)
+    return [Repo(**{**row._mapping, "card": json.loads(row.card)}, tags=tuple(tags[row.id])) for row in rows]

@@ -1,0 +1,99 @@
+"""Bytes that come in before a commit names them: written, counted against the day, claimed; swept when nobody did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, delete, exists, func, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
+
+from palus.hub.accounts import Caller
+from palus.hub.commits import DAY_MS
+from palus.hub.limits import HubLimits
+from palus.store import Store
+from palus.store.blobs import Blob, BlobWriter
+from palus.store.engine import now_ms
+from palus.store.tables import blob_claims, blobs, commit_files, commits, entries, matches, repos
+
+SWEEP_BLOBS = 200
+"""Orphans per sweep: writers wait while one runs."""
+
+
+def keep_upload(store: Store, writer: BlobWriter, account_id: int) -> Blob:
+    """Store finished bytes as those of an account.
+
+    The database learns of them before the folder shows them: whatever a kill leaves behind can be swept.
+    """
+    blob = writer.seal()
+    now = now_ms()
+    with store.write() as connection:
+        pinned = store.blobs.has(blob.sha256)  # counts only where the hub has no row of it yet
+        row = {"sha256": blob.sha256, "size": blob.size, "git_sha1": blob.git_sha1}
+        insert = _insert_for(connection)
+        connection.execute(insert(blobs).values(**row, created_ms=now, pinned=pinned).on_conflict_do_nothing())
+        claim = insert(blob_claims).values(sha256=blob.sha256, account_id=account_id, created_ms=now)
+        key = (blob_claims.c.sha256, blob_claims.c.account_id)
+        connection.execute(claim.on_conflict_do_update(index_elements=key, set_={"created_ms": now}))
+        return writer.keep()
+
+
+def _insert_for(connection: Connection) -> Any:
+    """`insert` with ON CONFLICT, which SQLAlchemy has per dialect."""
+    return postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+
+
+def day_bytes_left(connection: Connection, account_id: int, limits: HubLimits) -> int:
+    """How much an account may still bring today."""
+    claimed = select(func.sum(blobs.c.size)).join(blob_claims, blob_claims.c.sha256 == blobs.c.sha256)
+    recent = claimed.where(blob_claims.c.account_id == account_id, blob_claims.c.created_ms > now_ms() - DAY_MS)
+    return limits.day_bytes - int(connection.execute(recent).scalar_one() or 0)
+
+
+def may_reuse(connection: Connection, caller: Caller, sha256: str) -> bool:
+    """Whether a caller may commit stored bytes by their hash: they brought them, or can read them in a repository.
+
+    Otherwise a hash alone, which is no secret, would open private files.
+    """
+    claimed = select(blob_claims.c.sha256).where(
+        blob_claims.c.sha256 == sha256, blob_claims.c.account_id == caller.account_id
+    )
+    readable = select(commit_files.c.sha256).select_from(commit_files.join(commits).join(repos))
+    readable = readable.where(commit_files.c.sha256 == sha256)
+    if not caller.is_admin:
+        readable = readable.where(or_(repos.c.private.is_(False), repos.c.owner_id == caller.account_id))
+    return any(connection.execute(query.limit(1)).first() for query in (claimed, readable))
+
+
+def collect_garbage(store: Store, older_than_ms: int = DAY_MS) -> int:
+    """Remove uploaded bytes that no commit, entry or match has named for a day. Returns how many blobs went.
+
+    Call it from time to time; each call handles a limited number. Bytes that the arena stored itself have no row among
+    the hub's blobs and are never touched.
+    """
+    store.blobs.sweep_unfinished(older_than_ms / 1000)
+    try:
+        with store.write() as connection:
+            orphans = _find_orphans(connection, now_ms() - older_than_ms)
+            connection.execute(delete(blobs).where(blobs.c.sha256.in_(orphans)))
+            for sha256 in orphans:
+                store.blobs.remove(sha256)
+    except IntegrityError:  # a commit took one of them between the two statements; the next call sees that
+        return 0
+    return len(orphans)
+
+
+def _find_orphans(connection: Connection, before_ms: int) -> list[str]:
+    def unused(column: Any, *more: Any) -> Any:
+        return ~exists().where(column == blobs.c.sha256, *more)
+
+    query = select(blobs.c.sha256).where(
+        blobs.c.created_ms < before_ms,
+        blobs.c.pinned.is_(False),
+        unused(commit_files.c.sha256),
+        unused(blob_claims.c.sha256, blob_claims.c.created_ms >= before_ms),
+        unused(entries.c.sha256),
+        unused(matches.c.blue),  # needed to verify a match after its model's repository is gone
+        unused(matches.c.purple),
+    )
+    return list(connection.execute(query.limit(SWEEP_BLOBS).with_for_update(skip_locked=True)).scalars())
