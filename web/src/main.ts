@@ -1,10 +1,11 @@
-// Entry: finds the replay in the page, or waits for one to be dropped, and starts the viewer.
-import "./style.css";
+// Entry of the page that holds its replay: finds it there, or waits for one to be dropped, and starts the viewer.
+import "./page/base.css";
 import { castRays } from "./game/rays";
 import { sceneAt } from "./game/scene";
 import { element } from "./page/dom";
-import { Viewer } from "./page/viewer";
-import { decodeReplay, ReplayError } from "./replay/decode";
+import { hashLink } from "./page/link";
+import { mountReplay, showMessage } from "./page/mount";
+import type { Viewer } from "./page/viewer";
 
 declare global {
   interface Window {
@@ -16,29 +17,22 @@ declare global {
 const root = element("div", { class: "palus" });
 document.body.append(root);
 
-function showMessage(text: string, role: "status" | "alert"): void {
-  root.replaceChildren(element("p", { class: "message", role }, text));
-}
-
 async function open(file: Uint8Array<ArrayBuffer>): Promise<void> {
-  showMessage("Opening the replay …", "status");
-  try {
-    const viewer = new Viewer(root, await decodeReplay(file));
-    document.title = viewer.replay.title;
-    const rays = (agent: number) => castRays(sceneAt(viewer.view.match, viewer.view.player.tick), agent);
-    window.palus = { viewer, rays };
-    if (new URLSearchParams(location.search).has("autoplay")) viewer.togglePlay();
-  } catch (error) {
-    if (!(error instanceof ReplayError)) throw error;
-    showMessage(error.message, "alert");
-  }
+  const solid = window.palusSolid;
+  const loadSolid = solid ? () => Promise.resolve(solid) : null;
+  const viewer = await mountReplay(root, file, { link: hashLink(), loadSolid, embedded: false });
+  if (viewer === null) return;
+  document.title = viewer.replay.title;
+  const rays = (agent: number) => castRays(sceneAt(viewer.view.match, viewer.view.player.tick), agent);
+  window.palus = { viewer, rays };
+  if (new URLSearchParams(location.search).has("autoplay")) viewer.togglePlay();
 }
 
 const inlined = document.getElementById("replay")?.textContent?.trim();
 if (inlined) {
   void open(Uint8Array.from(atob(inlined), (character) => character.charCodeAt(0)));
 } else {
-  showMessage("Drop a *.match file here to watch it.", "status");
+  showMessage(root, "Drop a *.match file here to watch it.", "status");
   document.addEventListener("dragover", (event) => event.preventDefault());
   document.addEventListener("drop", (event) => {
     event.preventDefault();

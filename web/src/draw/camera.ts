@@ -18,6 +18,7 @@ export class Camera {
   private centreX = 0;
   private centreZ = 0;
   private zoom = 1;
+  private moving = false;
 
   resize(width: number, height: number, pixelRatio: number): void {
     this.width = width;
@@ -50,16 +51,16 @@ export class Camera {
     const [along, across] = this.portrait ? [this.height, this.width] : [this.width, this.height];
     const limitX = Math.max(0, WORLD_HALF_X - along / 2 / this.scale);
     const limitZ = Math.max(0, WORLD_HALF_Z - across / 2 / this.scale);
-    this.centreX += (clamp(target.x, limitX) - this.centreX) * share;
-    this.centreZ += (clamp(target.z, limitZ) - this.centreZ) * share;
-    this.centreX = clamp(this.centreX, limitX);
-    this.centreZ = clamp(this.centreZ, limitZ);
+    const [goX, goZ] = [clamp(target.x, limitX), clamp(target.z, limitZ)];
+    this.centreX = clamp(this.centreX + (goX - this.centreX) * share, limitX);
+    this.centreZ = clamp(this.centreZ + (goZ - this.centreZ) * share, limitZ);
+    const away = Math.hypot(this.centreX - goX, this.centreZ - goZ);
+    this.moving = Math.abs(this.zoom - target.zoom) > 1e-3 || away > 1e-2;
   }
 
+  /** Whether the latest `track` left it on its way: a picture at rest is the same for everybody who opens its link. */
   get isMoving(): boolean {
-    return (
-      Math.abs(this.zoom - (this.follow ? FOLLOW_ZOOM : 1)) > 1e-3 || (!this.follow && Math.abs(this.centreX) > 1e-2)
-    );
+    return this.moving;
   }
 
   /** Drawing in metres, z up (landscape) or x up (portrait). */

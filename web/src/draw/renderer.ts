@@ -8,6 +8,7 @@ import { sceneAt, type Scene } from "../game/scene";
 import { teamOf, type Match } from "../replay/replay";
 import { drawAgent, drawBall, drawLabel, drawShadow } from "./bodies";
 import { WORLD_HALF_X, WORLD_HALF_Z, type Camera } from "./camera";
+import { choicesAt, drawChoiceLabels, drawChoices } from "./choices";
 import { drawConfetti, drawKickFlashes, drawTrails } from "./effects";
 import type { Palette } from "./palette";
 import { drawPitch, type PitchLayers } from "./pitch";
@@ -62,13 +63,19 @@ export class Renderer {
     if (celebration && !moment.calm) drawConfetti(context, celebration, palette, BANNER_S);
     context.setTransform(camera.pixelRatio, 0, 0, camera.pixelRatio, 0, 0);
     scene.agents.forEach((pose, i) => drawLabel(context, camera, pose, String(i + 1)));
+    if (moment.raysOf !== null) {
+      drawChoiceLabels(context, camera, scene.agents[moment.raysOf], choicesAt(match, moment.raysOf, tick));
+    }
   }
 
   private drawBodies(moment: Moment, scene: Scene, ball: { x: number; z: number }): void {
     const { context, camera } = this;
     for (const pose of scene.agents) drawShadow(context, camera, pose.x, pose.z, AGENT_RADIUS);
     drawShadow(context, camera, ball.x, ball.z, BALL_RADIUS);
-    if (moment.raysOf !== null) drawSelection(context, camera, scene.agents[moment.raysOf]);
+    if (moment.raysOf !== null) {
+      drawSelection(context, camera, scene.agents[moment.raysOf]);
+      drawChoices(context, scene.agents[moment.raysOf], choicesAt(moment.match, moment.raysOf, moment.tick));
+    }
     scene.agents.forEach((pose, i) => {
       drawAgent(context, camera, pose, teamOf(i), moment.palette.teams[teamOf(i)]);
     });

@@ -77,6 +77,12 @@ export class Player {
     this.celebration = goal ? { goal, elapsed: 0.6 } : null;
   }
 
+  /** Show the goal at which the clock stands `elapsed` seconds later, as play shows it. */
+  celebrate(elapsed: number): void {
+    if (this.celebration === null) return;
+    this.celebration = { goal: this.celebration.goal, elapsed: Math.max(0, Math.min(CELEBRATION_S, elapsed)) };
+  }
+
   /** Move by whole frames; pauses. */
   step(frames: number): void {
     this.playing = false;

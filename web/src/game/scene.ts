@@ -69,3 +69,9 @@ export function scoreAt(match: Match, tick: number): [number, number] {
 export function decisionAt(match: Match, tick: number): number {
   return Math.max(0, Math.min(match.decisions - 1, Math.floor((tick + 1e-6) / match.ticksPerDecision)));
 }
+
+/** What an agent did at a decision: the drive (0-2), side (3-5) and turn (6-8) among its choices. */
+export function chosenChoices(match: Match, agent: number, decision: number): [number, number, number] {
+  const code = match.actions[agent][decision] ?? 0;
+  return [Math.floor(code / 9), 3 + (Math.floor(code / 3) % 3), 6 + (code % 3)];
+}

@@ -1,9 +1,8 @@
 // One card per agent: what it does at this decision and, when recorded, how likely each choice was.
-import { decisionAt } from "../game/scene";
+import { chosenChoices, decisionAt } from "../game/scene";
 import { NUM_AGENTS, NUM_CHOICES, teamOf } from "../replay/replay";
 import { element, setText, teamMark } from "./dom";
 import { agentName, type Part, type View } from "./view";
-import type { Viewer } from "./viewer";
 
 /** By branch and choice; forward also arms the kick. */
 const CHOICES: readonly (readonly [glyph: string, words: string])[] = [
@@ -19,13 +18,18 @@ const CHOICES: readonly (readonly [glyph: string, words: string])[] = [
 ];
 const BRANCHES = ["Drive", "Side", "Turn"];
 
-export function agentCards(viewer: Viewer): Part {
+/** Who can show and hide an agent's sensors. */
+export interface SensorSwitch {
+  toggleRays(agent: number): void;
+}
+
+export function agentCards(viewer: SensorSwitch): Part {
   const cards = Array.from({ length: NUM_AGENTS }, (_, agent) => agentCard(viewer, agent));
   const root = element("section", { class: "agents", "aria-label": "Players" }, ...cards.map((card) => card.root));
   return { root, update: (view) => cards.forEach((card) => card.update(view)) };
 }
 
-function agentCard(viewer: Viewer, agent: number): Part {
+function agentCard(viewer: SensorSwitch, agent: number): Part {
   const name = element("span", { class: "agent-name" });
   const state = element("span", { class: "state" });
   const root = element("button", { type: "button", class: `card team-${teamOf(agent)}` });
@@ -56,19 +60,14 @@ function agentCard(viewer: Viewer, agent: number): Part {
   };
 }
 
-function chosen(view: View, agent: number, decision: number): number[] {
-  const code = view.match.actions[agent][decision] ?? 0;
-  return [Math.floor(code / 9), 3 + (Math.floor(code / 3) % 3), 6 + (code % 3)];
-}
-
 function actionWords(view: View, agent: number, decision: number): string {
-  return chosen(view, agent, decision)
+  return chosenChoices(view.match, agent, decision)
     .map((choice) => CHOICES[choice][1])
     .join(", ");
 }
 
 function showDecision(view: View, agent: number, decision: number, cells: readonly HTMLElement[]): void {
-  const choices = chosen(view, agent, decision);
+  const choices = chosenChoices(view.match, agent, decision);
   cells.forEach((cell, choice) => {
     cell.classList.toggle("chosen", choices.includes(choice));
     const level = view.match.probabilities?.[NUM_CHOICES * agent + choice][decision] ?? 0;

@@ -6,8 +6,13 @@ export interface Command {
   /** How the help shows the keys. */
   readonly shown: string;
   readonly does: string;
+  /** Only where the page has the 3-D view. */
+  readonly solid?: true;
   run(viewer: Viewer): void;
 }
+
+const TURN_DEGREES = 10;
+const ZOOM_STEP = 1.15;
 
 function command(keys: readonly string[], shown: string, does: string, run: (viewer: Viewer) => void): Command {
   return { keys, shown, does, run };
@@ -40,6 +45,16 @@ export const COMMANDS: readonly Command[] = [
   command(["c"], "C", "Other colours", (v) => v.togglePalette()),
   command(["l"], "L", "Copy a link to this moment", (v) => void v.copyLink()),
   command(["x"], "X", "Full screen", (v) => void v.toggleFullscreen()),
+  command(["v"], "V", "Record a video, or finish it", (v) => v.toggleFilm()),
+  ...[
+    command(["d"], "D", "3-D view", (v) => void v.toggleSolid()),
+    command(["["], "[", "3-D: turn to the left", (v) => v.turn(-TURN_DEGREES, 0)),
+    command(["]"], "]", "3-D: turn to the right", (v) => v.turn(TURN_DEGREES, 0)),
+    command(["PageUp"], "Page ↑", "3-D: look from higher up", (v) => v.turn(0, TURN_DEGREES)),
+    command(["PageDown"], "Page ↓", "3-D: look from lower down", (v) => v.turn(0, -TURN_DEGREES)),
+    command(["i"], "I", "3-D: closer", (v) => v.turn(0, 0, 1 / ZOOM_STEP)),
+    command(["o"], "O", "3-D: farther away", (v) => v.turn(0, 0, ZOOM_STEP)),
+  ].map((made): Command => ({ ...made, solid: true })),
   command(["?", "h"], "?", "This help", (v) => v.showHelp()),
 ];
 
@@ -48,12 +63,12 @@ export function handleKeys(viewer: Viewer): void {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     const target = event.target as Element;
-    const pressesButton = target instanceof HTMLButtonElement && event.key === " ";
-    if (target instanceof HTMLSelectElement || pressesButton) return;
+    const pressesButton = target.matches("button, a, summary") && event.key === " ";
+    if (pressesButton || target.matches("select, textarea, input:not([type=range])")) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     const name = event.shiftKey && key.startsWith("Arrow") ? `Shift+${key}` : key;
     const found = COMMANDS.find((candidate) => candidate.keys.includes(name));
-    if (!found) return;
+    if (!found || (found.solid && !viewer.canBeSolid)) return;
     event.preventDefault();
     found.run(viewer);
   });

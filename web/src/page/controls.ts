@@ -22,6 +22,9 @@ export function controls(viewer: Viewer): Part {
     follow: button("follow", "Follow the ball", "F", () => viewer.toggleFollow()),
     swapped: button("swap", "Swap sides", "S", () => viewer.toggleSwap()),
   };
+  const solid = button("solid", "3-D view", "D", () => void viewer.toggleSolid());
+  solid.hidden = !viewer.canBeSolid;
+  const film = button("film", "Record a video", "V", () => viewer.toggleFilm());
   const colours = button("palette", "Other colours", "C", () => viewer.togglePalette());
   const root = element("div", { class: "controls", role: "group", "aria-label": "Playback" });
   root.append(
@@ -33,10 +36,11 @@ export function controls(viewer: Viewer): Part {
       button("forward", "One frame forward", ".", () => viewer.step(1)),
       speed,
     ),
-    element("div", { class: "group" }, ...Object.values(toggles), colours),
+    element("div", { class: "group" }, ...Object.values(toggles), solid, colours),
     element(
       "div",
       { class: "group" },
+      film,
       button("link", "Copy a link to this moment", "L", () => void viewer.copyLink()),
       button("fullscreen", "Full screen", "X", () => void viewer.toggleFullscreen()),
       button("help", "Keys and help", "?", () => viewer.showHelp()),
@@ -56,6 +60,8 @@ export function controls(viewer: Viewer): Part {
       }
       if (speed.value !== String(view.player.speed)) speed.value = String(view.player.speed);
       toggles.raysOf.setAttribute("aria-pressed", String(view.raysOf !== null));
+      solid.setAttribute("aria-pressed", String(view.solid));
+      film.setAttribute("aria-pressed", String(view.filming));
       toggles.trails.setAttribute("aria-pressed", String(view.trails));
       toggles.follow.setAttribute("aria-pressed", String(view.follow));
       toggles.swapped.setAttribute("aria-pressed", String(view.swapped));

@@ -46,12 +46,14 @@ const ICONS = {
     "M12 3a9 9 0 1 0 0 18c1.5 0 2-1 1.6-2-.5-1.4.3-2.6 1.8-2.6H18a3 3 0 0 0 3-3C21 7.5 17 3 12 3zM7.5 13a1.5 1.5 0 1 1 0-3 1.5 1.5 0 0 1 0 3zM11 8.5a1.5 1.5 0 1 1 0-3 1.5 1.5 0 0 1 0 3zM16 10.5a1.5 1.5 0 1 1 0-3 1.5 1.5 0 0 1 0 3z",
   link: "M9.5 14.5l5-5M10.5 6.5l1.8-1.8a4.2 4.2 0 0 1 6 6L16.5 12.5M13.5 17.5l-1.8 1.8a4.2 4.2 0 0 1-6-6L7.5 11.5",
   help: "M9 9.2a3 3 0 1 1 4.3 2.7c-.9.5-1.3 1-1.3 2.1M12 17.6v.2",
+  solid: "M12 2.8 20 7.2v9.6l-8 4.4-8-4.4V7.2zM4 7.2l8 4.5 8-4.5M12 11.7v9.5",
+  film: "M3.5 6.5h11v11h-11zM14.5 10.4l6-3.4v10l-6-3.4",
   fullscreen: "M4 9V4h5M15 4h5v5M20 15v5h-5M9 20H4v-5",
 } as const;
 
 export type IconName = keyof typeof ICONS;
 
-const STROKED: ReadonlySet<IconName> = new Set(["link", "help", "fullscreen"]);
+const STROKED: ReadonlySet<IconName> = new Set(["link", "help", "fullscreen", "solid", "film"]);
 
 export function icon(name: IconName): SVGElement {
   const style = STROKED.has(name) ? "stroked" : "filled";

@@ -49,8 +49,8 @@ export class Notice {
   }
 }
 
-export function helpDialog(): HTMLDialogElement {
-  const rows = COMMANDS.map((command) =>
+export function helpDialog(withSolid: boolean): HTMLDialogElement {
+  const rows = COMMANDS.filter((command) => withSolid || !command.solid).map((command) =>
     element("li", {}, element("kbd", {}, command.shown), element("span", {}, command.does)),
   );
   const close = element("button", { class: "close" }, "Close");
@@ -66,7 +66,8 @@ export function helpDialog(): HTMLDialogElement {
     "p",
     {},
     "Sensors: each player casts 11 spheres ahead and 3 behind, up to 20 m; the colour says what stopped them. " +
-      "Choices on the cards are filled as high as their probability. After a goal the ball is shown running on into the net; " +
+      "Around that player arrows show its choices, filled as far as they were probable, the one it took outlined; " +
+      "so do the cards. After a goal the ball is shown running on into the net; " +
       "everything else is as it was played.",
   );
   const form = element(

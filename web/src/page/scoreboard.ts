@@ -34,7 +34,8 @@ export function scoreboard(): Part {
         setText(team.side, palette.teams[i].name);
         setText(points[i], String(view.score[i]));
       });
-      setText(clock, `${formatTime(player.time)} / ${formatTime(player.duration)}`);
+      const whole = player.duration === null ? "" : ` / ${formatTime(player.duration)}`;
+      setText(clock, `${formatTime(player.time)}${whole}`);
     },
   };
 }

@@ -16,14 +16,15 @@ export function seekbar(onSeek: (seconds: number) => void): Part {
   return {
     root,
     update({ match, player }: View): void {
+      const duration = player.duration ?? player.time;
       if (match !== shownMatch) {
         shownMatch = match;
-        slider.max = String(player.duration);
+        slider.max = String(duration);
         track.replaceChildren(ballGraph(match), ...goalMarks(match));
       }
       slider.value = String(player.time);
-      slider.setAttribute("aria-valuetext", `${formatTime(player.time)} of ${formatTime(player.duration)}`);
-      const share = player.duration > 0 ? player.time / player.duration : 0;
+      slider.setAttribute("aria-valuetext", `${formatTime(player.time)} of ${formatTime(duration)}`);
+      const share = duration > 0 ? player.time / duration : 0;
       played.style.setProperty("--share", share.toFixed(5));
     },
   };

@@ -1,18 +1,32 @@
-// What the page's parts need to know to show themselves. Filled in by viewer.ts, read by everything beside it.
+// What the page's parts need to know to show themselves. Filled in by the viewer or the demo room, read by the parts.
 import type { Palette } from "../draw/palette";
-import type { Player } from "../game/player";
-import type { Match, MatchEvent, Replay } from "../replay/replay";
+import type { Celebration } from "../game/player";
+import type { Match, MatchEvent } from "../replay/replay";
 import { teamOf } from "../replay/replay";
 
+/** Which moment is shown: the playback clock of a replay, or the clock of a match that is still being played. */
+export interface Clock {
+  readonly playing: boolean;
+  readonly finished: boolean;
+  readonly speed: number;
+  /** Seconds since kick-off, and of the whole match; null while nobody knows how long it will be. */
+  readonly time: number;
+  readonly duration: number | null;
+  /** The frame shown, between two recorded ones. */
+  readonly tick: number;
+  readonly celebration: Celebration | null;
+}
+
 export interface View {
-  readonly replay: Replay;
   readonly matchIndex: number;
   readonly match: Match;
-  readonly player: Player;
+  readonly player: Clock;
   readonly palette: Palette;
   readonly swapped: boolean;
   readonly follow: boolean;
   readonly trails: boolean;
+  readonly solid: boolean;
+  readonly filming: boolean;
   readonly raysOf: number | null;
   readonly score: readonly [number, number];
 }

@@ -1,24 +1,32 @@
 // The viewer: holds what is shown, changes it on request, and draws when something changed.
-import { Camera } from "../draw/camera";
 import { PALETTES } from "../draw/palette";
-import { Renderer } from "../draw/renderer";
 import { Player, SPEEDS } from "../game/player";
 import { BallRoll } from "../game/roll";
-import { scoreAt } from "../game/scene";
+import { sceneAt, scoreAt } from "../game/scene";
 import type { Match, MatchEvent, Replay } from "../replay/replay";
+import type { SolidModule } from "../three/contract";
 import { agentCards } from "./agents";
 import { handleKeys } from "./commands";
 import { controls } from "./controls";
 import { element, setText } from "./dom";
-import { formatLink, parseLink } from "./link";
+import { Film } from "./film";
+import { everyFrame } from "./frames";
+import { formatLink, parseLink, type LinkPlace } from "./link";
 import { eventList, legend, matchList } from "./lists";
 import { bigPlayButton, goalBanner, helpDialog, Notice } from "./overlays";
 import { scoreboard } from "./scoreboard";
 import { seekbar } from "./seekbar";
+import { FIRST_ORBIT, Stage } from "./stage";
+import { showColours } from "./colours";
 import { describeEvent, type Part, type View } from "./view";
 
-/** Longer pauses between two pictures (another tab was in front) do not make play leap. */
-const MAX_FRAME_S = 0.1;
+export interface ViewerOptions {
+  readonly link: LinkPlace;
+  /** How to get the 3-D view; null where there is none. */
+  readonly loadSolid: (() => Promise<SolidModule>) | null;
+  /** Part of a page that has its own heading and main region. */
+  readonly embedded: boolean;
+}
 
 export class Viewer {
   matchIndex = 0;
@@ -31,55 +39,59 @@ export class Viewer {
   private follow = false;
   private contrast = false;
   private dirty = true;
+  /** The moment shown is not the one after the last: the camera goes there at once. */
+  private jumped = true;
   private shownLink = "";
-  private lastFrameMs = 0;
   private readonly calm = window.matchMedia("(prefers-reduced-motion: reduce)");
-  private readonly camera = new Camera();
-  private readonly canvas = element("canvas", {
-    role: "img",
-    "aria-label": "The pitch from above; the event list tells what happens",
+  private readonly stage = new Stage({
+    onChange: () => this.changed(),
+    onResize: () => this.draw(Infinity),
+    onClick: () => this.togglePlay(),
   });
-  private readonly stage = element("div", { class: "stage" }, this.canvas);
+  private readonly film = new Film();
   private readonly announcer = element("div", { class: "visually-hidden", "aria-live": "polite" });
   private readonly notice = new Notice();
-  private readonly help = helpDialog();
-  private readonly renderer = new Renderer(this.canvas, this.camera);
+  private readonly help: HTMLDialogElement;
   private readonly parts: readonly Part[];
 
   constructor(
     private readonly root: HTMLElement,
     readonly replay: Replay,
+    private readonly options: ViewerOptions,
   ) {
     this.match = replay.matches[0];
     this.player = this.newPlayer(this.match);
     this.roll = new BallRoll(this.match);
+    this.help = helpDialog(this.canBeSolid);
     this.parts = this.build();
     handleKeys(this);
-    new ResizeObserver(() => this.resize()).observe(this.stage);
-    window.addEventListener("hashchange", () => this.openLink(location.hash));
+    options.link.onOpened(() => this.openLink());
     this.calm.addEventListener("change", () => this.changed());
-    this.resize();
-    this.openLink(location.hash);
-    requestAnimationFrame((now) => this.frame(now));
+    this.openLink();
+    this.stage.fit();
+    everyFrame((seconds) => this.frame(seconds));
   }
 
-  /** What is on screen, for scripts that look at the page. */
+  /** What is on screen, for the page's parts and for scripts that look at the page. */
   get view(): View {
-    const { replay, matchIndex, match, player, trails, raysOf, follow } = this;
-    const { swapped } = this.camera;
-    const palette = PALETTES[this.contrast ? 1 : 0];
+    const { matchIndex, match, player, trails, raysOf, follow } = this;
     return {
-      replay,
       matchIndex,
       match,
       player,
-      palette,
-      swapped,
+      palette: PALETTES[this.contrast ? 1 : 0],
+      swapped: this.stage.camera.swapped,
       follow,
       trails,
+      solid: this.stage.orbit !== null,
+      filming: this.film.running,
       raysOf,
       score: scoreAt(match, player.tick),
     };
+  }
+
+  get canBeSolid(): boolean {
+    return this.options.loadSolid !== null;
   }
 
   togglePlay(): void {
@@ -89,7 +101,7 @@ export class Viewer {
 
   seek(seconds: number): void {
     this.player.seek(seconds);
-    this.camera.track(this.ballAt(this.player.tick), Infinity);
+    this.jumped = true;
     this.changed();
   }
 
@@ -129,7 +141,7 @@ export class Viewer {
     this.player.playing = playing;
     this.player.speed = speed;
     this.roll = new BallRoll(this.match);
-    this.camera.track(this.ballAt(0), Infinity);
+    this.jumped = true;
     this.changed();
   }
 
@@ -140,7 +152,7 @@ export class Viewer {
   }
 
   toggleSwap(): void {
-    this.camera.swapped = !this.camera.swapped;
+    this.stage.camera.swapped = !this.stage.camera.swapped;
     this.changed();
   }
 
@@ -156,7 +168,31 @@ export class Viewer {
 
   togglePalette(): void {
     this.contrast = !this.contrast;
-    this.notice.show(PALETTES[this.contrast ? 1 : 0].label);
+    this.notice.show(this.view.palette.label);
+    this.changed();
+  }
+
+  async toggleSolid(orbit = FIRST_ORBIT): Promise<void> {
+    const load = this.options.loadSolid;
+    if (this.stage.orbit !== null) this.stage.showFlat();
+    else if (load === null) this.notice.show("This file was written without the 3-D view");
+    else
+      await this.stage
+        .showSolid(load, orbit)
+        .catch((error: Error) => this.notice.show(`No 3-D view: ${error.message}`));
+    this.changed();
+  }
+
+  /** Move the eye of the 3-D view; degrees and a factor of the distance. */
+  turn(azimuth: number, elevation: number, zoom = 1): void {
+    this.stage.turn(azimuth, elevation, zoom);
+  }
+
+  /** Start a video of what is shown from now on, or finish it and save it. */
+  toggleFilm(): void {
+    if (this.film.running) this.film.stop();
+    else if (!this.film.start(this.stage.canvas, this.view)) this.notice.show("This browser cannot record videos");
+    else if (!this.player.playing) this.player.toggle();
     this.changed();
   }
 
@@ -184,18 +220,16 @@ export class Viewer {
     const board = scoreboard();
     const under = [seekbar((seconds) => this.seek(seconds)), controls(this), agentCards(this)];
     const side = [matchList(this), legend(), eventList(this)];
-    this.stage.append(...over.map((part) => part.root), this.notice.root);
-    const title = element("h1", {}, this.replay.title);
+    this.stage.root.append(...over.map((part) => part.root), this.notice.root);
+    const { embedded } = this.options;
+    const title = element(embedded ? "h2" : "h1", { class: "replay-title" }, this.replay.title);
     this.root.replaceChildren(
-      element("header", { class: "top" }, title, board.root),
-      element("main", {}, this.stage, ...under.map((part) => part.root)),
-      element("aside", { "aria-label": "Details" }, ...side.map((part) => part.root)),
+      element(embedded ? "div" : "header", { class: "top" }, title, board.root),
+      element(embedded ? "div" : "main", { class: "watch" }, this.stage.root, ...under.map((part) => part.root)),
+      element("section", { class: "details", "aria-label": "Details" }, ...side.map((part) => part.root)),
       this.announcer,
       this.help,
     );
-    this.stage.addEventListener("click", (event) => {
-      if (event.target === this.canvas) this.togglePlay();
-    });
     return [...over, board, ...under, ...side];
   }
 
@@ -208,93 +242,85 @@ export class Viewer {
     setText(this.announcer, `${text}. ${scoreAt(this.match, goal.tick).join(" to ")}.`);
   }
 
-  private openLink(hash: string): void {
-    if (hash === this.shownLink) return;
-    const state = parseLink(hash);
+  private openLink(): void {
+    const { link } = this.options;
+    const state = parseLink(link.read(), link.key);
+    if (String(formatLink(state, link.key)) === this.shownLink) return;
     this.selectMatch(Math.max(0, Math.min(this.replay.matches.length, state.match) - 1));
     this.raysOf = state.rays === null ? null : state.rays - 1;
     this.lastRaysOf = this.raysOf ?? this.lastRaysOf;
-    this.camera.swapped = state.swapped;
+    this.stage.camera.swapped = state.swapped;
     this.follow = state.follow;
-    this.camera.follow = state.follow && !this.calm.matches;
+    this.trails = state.trails;
     this.contrast = state.contrast;
+    if (state.orbit === null) this.stage.showFlat();
+    else if (this.stage.orbit === null) void this.toggleSolid(state.orbit);
     this.seek(state.seconds);
+    if (state.celebrated !== null) this.player.celebrate(state.celebrated);
   }
 
   private writeLink(): void {
-    this.shownLink = formatLink({
-      match: this.matchIndex + 1,
-      seconds: this.player.time,
-      rays: this.raysOf === null ? null : this.raysOf + 1,
-      swapped: this.camera.swapped,
-      follow: this.follow,
-      contrast: this.contrast,
-    });
-    if (location.hash !== this.shownLink) history.replaceState(null, "", this.shownLink);
-  }
-
-  private ballAt(tick: number): { x: number; z: number } {
-    const at = Math.round(tick);
-    return { x: this.match.channels[12][at], z: this.match.channels[13][at] };
-  }
-
-  private resize(): void {
-    const { clientWidth, clientHeight } = this.stage;
-    const ratio = Math.min(3, window.devicePixelRatio || 1);
-    this.camera.resize(Math.max(1, clientWidth), Math.max(1, clientHeight), ratio);
-    this.canvas.width = Math.round(this.camera.width * ratio);
-    this.canvas.height = Math.round(this.camera.height * ratio);
-    this.draw(Infinity);
+    const { link } = this.options;
+    const { celebration } = this.player;
+    const values = formatLink(
+      {
+        match: this.matchIndex + 1,
+        seconds: this.player.time,
+        celebrated: celebration?.elapsed ?? null,
+        rays: this.raysOf === null ? null : this.raysOf + 1,
+        swapped: this.stage.camera.swapped,
+        follow: this.follow,
+        trails: this.trails,
+        contrast: this.contrast,
+        orbit: this.stage.orbit,
+      },
+      link.key,
+    );
+    if (String(values) === this.shownLink) return;
+    this.shownLink = String(values);
+    link.write(values);
   }
 
   private changed(): void {
     this.dirty = true;
   }
 
-  private frame(nowMs: number): void {
-    const seconds = Math.min(MAX_FRAME_S, (nowMs - this.lastFrameMs) / 1000);
-    this.lastFrameMs = nowMs;
+  private frame(seconds: number): boolean {
     if (this.player.playing) {
       this.player.advance(seconds);
       this.dirty = true;
       if (this.player.finished) this.playNext();
     }
-    if (this.dirty || this.camera.isMoving) {
-      this.dirty = false;
-      this.draw(this.calm.matches ? Infinity : seconds);
-      if (!this.player.playing) this.writeLink();
+    if (this.dirty || this.stage.isMoving) {
+      this.draw(this.jumped || this.calm.matches ? Infinity : seconds);
+      if (!this.player.playing && !this.stage.isMoving) this.writeLink();
     }
-    requestAnimationFrame((now) => this.frame(now));
+    return this.root.isConnected;
   }
 
-  /** A reel plays on; the last match stays at its end. */
+  /** A reel plays on; the last match stays at its end, and so does a video of it. */
   private playNext(): void {
-    if (this.matchIndex + 1 >= this.replay.matches.length) return;
-    this.selectMatch(this.matchIndex + 1);
-    this.player.playing = true;
+    if (this.matchIndex + 1 < this.replay.matches.length) {
+      this.selectMatch(this.matchIndex + 1);
+      this.player.playing = true;
+      return;
+    }
+    setText(this.announcer, `The match is over, ${this.match.score.join(" to ")}.`);
+    this.film.stop();
   }
 
   private draw(seconds: number): void {
+    this.dirty = this.jumped = false;
     const view = this.view;
     const { match, player, palette, trails, raysOf } = view;
+    const calm = this.calm.matches;
     // Reduced motion: the camera stays where the whole pitch is in sight.
-    this.camera.follow = this.follow && !this.calm.matches;
-    this.camera.track(this.ballAt(player.tick), seconds);
-    this.renderer.draw({
-      match,
-      roll: this.roll,
-      tick: player.tick,
-      celebration: player.celebration,
-      palette,
-      trails,
-      raysOf,
-      calm: this.calm.matches,
-    });
-    this.root.dataset["colours"] = palette.id;
-    palette.teams.forEach((team, i) => {
-      this.root.style.setProperty(`--team-${i}`, team.base);
-      this.root.style.setProperty(`--team-${i}-text`, team.text);
-    });
+    this.stage.camera.follow = this.follow && !calm;
+    const { tick, celebration } = player;
+    const moment = { match, roll: this.roll, tick, celebration, palette, trails, raysOf, calm };
+    this.stage.draw(moment, sceneAt(match, tick).ball, seconds);
+    this.film.draw(view);
+    showColours(this.root, palette);
     for (const part of this.parts) part.update(view);
   }
 }
