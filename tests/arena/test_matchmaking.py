@@ -1,0 +1,114 @@
+"""Who is paired with whom: information first, within the rules of fairness."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from palus.arena.matchmaking import Picture, choose, entry_pairings, ladder_pairings
+from palus.arena.settings import ArenaSettings
+
+GREEDY = ArenaSettings(uniform_share=0.0)
+
+
+def picture(strength: list[float], sd: float | list[float] = 100.0, **changes: object) -> Picture:
+    n = len(strength)
+    sds = np.broadcast_to(np.array(sd, float), n)
+    made = Picture(
+        strength=np.array(strength, float),
+        covariance=np.diag(sds**2),
+        idle=np.arange(n, dtype=float),
+        barred=np.eye(n, dtype=bool),
+        meetings=np.zeros((n, n), np.int64),
+        queued=np.zeros(n, np.int64),
+        entry_left=np.zeros(n, np.int64),
+    )
+    return replace(made, **changes)
+
+
+def ladder(seen: Picture, count: int, settings: ArenaSettings = GREEDY, seed: int = 0) -> list[set[int]]:
+    return [set(pair) for pair in ladder_pairings(seen, count, settings, np.random.default_rng(seed))]
+
+
+def test_unsure_players_of_like_strength_teach_most_and_nobody_plays_twice_in_a_batch() -> None:
+    seen = picture([0, 10, 1000, 1010], sd=[200, 200, 100, 100])
+    assert ladder(seen, 2) == [{0, 1}, {2, 3}]
+
+
+def test_more_hands_than_players_let_them_play_several_units_at_once() -> None:
+    assert len(ladder(picture([0, 0, 0]), 3)) == 3
+    assert len({frozenset(pair) for pair in ladder(picture([0, 0, 0]), 3)}) == 3
+
+
+def test_models_of_one_owner_never_meet() -> None:
+    barred = np.eye(3, dtype=bool)
+    barred[0, 1] = barred[1, 0] = True
+    seen = picture([0, 0, 300], barred=barred)
+    for seed in range(20):
+        assert all({0, 1} != pair for pair in ladder(seen, 3, ArenaSettings(uniform_share=0.5), seed))
+
+
+def test_players_that_are_known_well_enough_are_left_alone_until_a_newcomer_arrives() -> None:
+    known = picture([0, 50, 100], sd=10.0)
+    assert ladder(known, 5) == []
+    newcomer = picture([0, 50, 100, 50], sd=[10, 10, 10, 300])
+    assert all(3 in pair for pair in ladder(newcomer, 3))
+
+
+def test_a_pairing_at_the_seasons_limit_waits_until_every_open_pairing_had_a_meeting() -> None:
+    meetings = np.zeros((3, 3), np.int64)
+    meetings[0, 1] = meetings[1, 0] = 20
+    seen = picture([0, 0, 2000], meetings=meetings)
+    assert ladder(seen, 1) != [{0, 1}]
+    meetings = meetings + 1
+    assert ladder(replace(seen, meetings=meetings), 1) == [{0, 1}]
+
+
+def test_among_equals_the_one_idle_longest_goes_first() -> None:
+    assert 4 in ladder(picture([0] * 5), 1)[0]
+
+
+def test_a_tenth_of_the_pairs_is_drawn_uniformly() -> None:
+    seen = picture([0, 0, 3000, 6000])
+    distant = sum(ladder(seen, 1, ArenaSettings(), seed) != [{0, 1}] for seed in range(600))
+    assert distant / 600 == pytest.approx(0.1 * 5 / 6, abs=0.035)
+
+
+def test_without_a_covariance_the_idle_meet_mostly_near_players() -> None:
+    seen = replace(picture([10.0 * i for i in range(40)]), covariance=None)
+    gaps = Counter(abs(j - i) for seed in range(300) for i, j in ladder_pairs(seen, seed))
+    assert all(i == 39 for seed in range(5) for i, _ in ladder_pairs(seen, seed))
+    assert sum(count for gap, count in gaps.items() if gap <= 8) > 150
+    assert max(gaps) > 20
+
+
+def ladder_pairs(seen: Picture, seed: int) -> list[tuple[int, int]]:
+    return ladder_pairings(seen, 1, GREEDY, np.random.default_rng(seed))
+
+
+def test_a_newcomer_meets_ten_anchors_from_the_top_to_the_bottom() -> None:
+    strengths = [100.0 * i for i in range(20)] + [0.0]
+    left = np.zeros(21, np.int64)
+    left[20] = 10
+    pairs = entry_pairings(picture(strengths, entry_left=left), 50)
+    assert [first for first, _ in pairs] == [20] * 10
+    assert sorted(anchor for _, anchor in pairs) == [0, 2, 4, 6, 8, 11, 13, 15, 17, 19]
+
+
+def test_few_anchors_are_met_in_turn_and_the_owners_own_are_none() -> None:
+    barred = np.eye(4, dtype=bool)
+    barred[3, 2] = barred[2, 3] = True
+    seen = picture([0, 10, 20, 0], barred=barred, entry_left=np.array([0, 0, 0, 10]))
+    assert Counter(anchor for _, anchor in entry_pairings(seen, 50)) == {0: 5, 1: 5}
+
+
+def test_newcomers_go_before_the_ladder_and_play_each_other_where_nobody_is_settled() -> None:
+    seen = picture([0, 10, 20, 0], entry_left=np.array([0, 0, 0, 1]))
+    first, *rest = choose(seen, 2, GREEDY, np.random.default_rng(0))
+    assert first.entry and first.first == 3
+    assert [pairing.entry for pairing in rest] == [False]
+    everybody = choose(picture([0, 0], entry_left=np.array([3, 3])), 10, GREEDY, np.random.default_rng(0))
+    assert [pairing.entry for pairing in everybody] == [True, True, True, False]
