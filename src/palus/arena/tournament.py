@@ -19,9 +19,7 @@ from palus.ratings import bradley_terry
 from palus.ratings.bradley_terry import DISPLAY_BASE
 from palus.ratings.games import Games
 from palus.ratings.interval import Z_95, score_interval
-
-PROVISIONAL_GAMES = 20
-PROVISIONAL_HALF_WIDTH = 100.0
+from palus.ratings.standings import is_provisional
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ def leaderboard(results: Sequence[MatchResult]) -> Leaderboard:
                 score=float(shares.mean()) if len(shares) else 0.5,
                 interval=score_interval(shares),
                 games=played,
-                provisional=played < PROVISIONAL_GAMES or float(half_width[i]) > PROVISIONAL_HALF_WIDTH,
+                provisional=is_provisional(played, float(half_width[i])),
             )
         )
     return Leaderboard(tuple(standings), tuple(results), (side[0], Z_95 * side[1]))

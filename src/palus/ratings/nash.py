@@ -22,6 +22,10 @@ F64 = NDArray[np.float64]
 
 IN_SUPPORT = 1e-6
 """Weight below which a player counts as absent from the equilibrium."""
+_TOLERANCE = 1e-6
+"""Log odds; ten times what the solver leaves."""
+_ROUNDING = 1e-9
+"""Weight that a solver leaves where it means none."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,11 @@ def win_matrix(games: Games, num_players: int) -> WinMatrix:
 
 
 def equilibrium(advantage: F64) -> Equilibrium:
-    """Maximum-entropy Nash equilibrium of an antisymmetric [N, N] matrix; it always exists and is unique."""
+    """Maximum-entropy Nash equilibrium of an antisymmetric [N, N] matrix; it always exists and is unique.
+
+    Pairings that never met count as even, so ask for it where most have met. Raises LinAlgError when rounding defeats
+    the solver.
+    """
     n = len(advantage)
     weights = np.zeros(n)
     if n:
@@ -122,24 +130,35 @@ def unexplained(matrix: WinMatrix, phi: float = 1.0) -> Unexplained:
 
 
 def _largest_support(advantage: F64) -> F64:
-    """An equilibrium in which everybody takes part who does in any: one linear program.
+    """An equilibrium in which everybody takes part who does in any.
 
-    Equilibria are the q >= 0 with A q <= 0, up to scale. Maximising sum s with s <= q and s <= 1 over this cone makes
-    s_i = 1 exactly for those who can be positive.
+    A first linear program finds one, p. Who loses to p takes part in none; when somebody else is missing from p, a
+    second one looks among the remaining for the q >= 0 with A q <= 0, up to scale: with q = s + r and 0 <= s <= 1,
+    maximising sum s makes s_i = 1 for all who can be positive.
     """
     from scipy.optimize import linprog  # slow to import, needed by few
 
     n = len(advantage)
-    eye, none = np.eye(n), np.zeros((n, n))
-    found = linprog(
-        c=np.append(np.zeros(n), -np.ones(n)),
-        A_ub=np.block([[advantage, none], [-eye, eye]]),
-        b_ub=np.zeros(2 * n),
-        bounds=[(0.0, None)] * n + [(0.0, 1.0)] * n,
+    one = linprog(np.zeros(n), A_ub=advantage, b_ub=np.zeros(n), A_eq=np.ones((1, n)), b_eq=[1.0], method="highs")
+    if not one.success:
+        raise np.linalg.LinAlgError(f"no equilibrium of {n} players found: {one.message}")
+    mixture: F64 = np.where(one.x > _ROUNDING, one.x, 0.0)
+    possible = np.flatnonzero(advantage @ mixture > -_TOLERANCE)
+    if np.all(mixture[possible] > 0.0):
+        return np.asarray(mixture / mixture.sum())
+    size, columns = len(possible), advantage[:, possible]
+    whole = linprog(
+        c=np.append(-np.ones(size), np.zeros(size)),
+        A_ub=np.hstack([columns, columns]),
+        b_ub=np.zeros(n),
+        # Weights more than a factor 1 / IN_SUPPORT apart would not be told from absence.
+        bounds=[(0.0, 1.0)] * size + [(0.0, 1.0 / IN_SUPPORT)] * size,
         method="highs",
     )
-    assert found.success, f"every antisymmetric game has an equilibrium; the solver says {found.message}"
-    mixture: F64 = np.where(found.x[n:] > 0.5, found.x[:n], 0.0)
+    if whole.success:
+        part, rest = whole.x[:size], whole.x[size:]
+        mixture = np.zeros(n)
+        mixture[possible] = np.where(part > 0.5, part + rest, 0.0)
     return np.asarray(mixture / mixture.sum())
 
 

@@ -19,6 +19,7 @@ def information_gain(strength: F64, covariance: F64, *, games: int = 2) -> F64:
     Source: expected reduction of entropy in a linearised model; Lindley, On a measure of the information provided by
     an experiment, 1956.
     """
-    p = win_probability(strength[:, None] - strength[None, :])
+    # The sign of the gap does not matter; without it both halves of the matrix are the same bits.
+    p = win_probability(np.abs(strength[:, None] - strength[None, :]))
     gain: F64 = 0.5 * np.log1p(games * POINTS_TO_LOGIT**2 * p * (1.0 - p) * variance_of_gaps(covariance))
     return gain

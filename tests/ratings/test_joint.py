@@ -1,0 +1,194 @@
+"""The joint fits from a history: order, clones, draws, an independent implementation, the size of the reference."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import choix
+import numpy as np
+import pytest
+
+from palus.ratings import bradley_terry, davidson
+from palus.ratings.games import arrange, tally, units_of
+from palus.ratings.history import Played
+from palus.ratings.pairing import information_gain
+from palus.ratings.standings import is_provisional, standings
+
+
+def play(strength: dict[str, float], pairs: int, seed: int, nu: float = 0.4) -> list[Played]:
+    """Mirrored pairs between random players of known Davidson strength."""
+    rng = np.random.default_rng(seed)
+    history = []
+    for k in range(pairs):
+        a, b = rng.choice(sorted(strength), 2, replace=False).tolist()
+        for leg, (blue, purple) in enumerate(((a, b), (b, a))):
+            outcome = davidson.predict(strength[blue] - strength[purple], nu)
+            luck = rng.random()
+            points = 1.0 if luck < outcome.win else 0.5 if luck < outcome.win + outcome.draw else 0.0
+            history.append(Played(2 * k + leg, f"{k}-{leg}", f"u{k}", blue, purple, points))
+    return history
+
+
+STRENGTH = {f"p{k}": 60.0 * k for k in range(7)}
+
+
+@pytest.fixture(scope="module")
+def history() -> list[Played]:
+    return play(STRENGTH, pairs=400, seed=0)
+
+
+def test_shuffled_rows_change_no_bit(history: list[Played]) -> None:
+    def everything(rows: list[Played]) -> tuple[object, ...]:
+        field = arrange(rows)
+        fit = bradley_terry.fit(field.games, len(field), side_term=True)
+        rows_of_bootstrap = bradley_terry.bootstrap(field.games, len(field), replicates=3)
+        draws = davidson.fit(field.games, len(field))
+        return standings(field, fit), fit.covariance.tobytes(), fit.side, rows_of_bootstrap.tobytes(), draws.nu
+
+    assert everything(random.Random(1).sample(history, len(history))) == everything(history)
+
+
+def test_an_independent_implementation_finds_the_same_strengths() -> None:
+    decided = [game for game in play(STRENGTH, pairs=150, seed=1) if game.points != 0.5]
+    field = arrange(decided)
+    fit = bradley_terry.fit(field.games, len(field))
+    names = list(field.names)
+    wins = [
+        (names.index(g.first), names.index(g.second)) if g.points else (names.index(g.second), names.index(g.first))
+        for g in decided
+    ]
+    # choix penalises with alpha * theta^2 on the logistic scale.
+    alpha = 0.5 / (bradley_terry.POINTS_TO_LOGIT * bradley_terry.PRIOR_SD) ** 2
+    theirs = choix.opt_pairwise(len(names), wins, alpha=alpha, method="Newton-CG")
+    np.testing.assert_allclose(fit.strength * bradley_terry.POINTS_TO_LOGIT, theirs - theirs.mean(), atol=1e-4)
+    loose = bradley_terry.fit(field.games, len(field), prior_sd=1e5).strength * bradley_terry.POINTS_TO_LOGIT
+    theirs = choix.ilsr_pairwise(len(names), wins)
+    np.testing.assert_allclose(loose, theirs - theirs.mean(), atol=1e-4)
+
+
+def test_swapping_all_sides_flips_the_side_term_only(history: list[Played]) -> None:
+    # One game of some pairs only, so that the sides are not balanced.
+    uneven = [game for game in history if game.id.endswith("0") or game.points == 1.0]
+    swapped = [game._replace(first=game.second, second=game.first, points=1.0 - game.points) for game in uneven]
+    fits = [bradley_terry.fit(arrange(rows).games, 7, side_term=True) for rows in (uneven, swapped)]
+    np.testing.assert_allclose(fits[0].strength, fits[1].strength, atol=1e-9)
+    np.testing.assert_allclose(fits[0].covariance, fits[1].covariance, rtol=1e-9, atol=1e-9)
+    assert fits[0].side is not None and fits[1].side is not None
+    assert fits[0].side[0] == pytest.approx(-fits[1].side[0])
+    assert abs(fits[0].side[0]) > 10
+
+
+def test_two_copies_of_one_file_get_overlapping_intervals() -> None:
+    overlap = 0
+    for seed in range(40):
+        field = arrange(play({**STRENGTH, "copy of p3": STRENGTH["p3"]}, pairs=200, seed=seed))
+        fit = bradley_terry.fit(field.games, len(field))
+        board = {line.name: line for line in standings(field, fit)}
+        one, other = board["p3"], board["copy of p3"]
+        overlap += abs(one.rating - other.rating) <= one.half_width + other.half_width
+        assert one.rank_best <= one.rank <= one.rank_worst
+    assert overlap >= 39
+
+
+def test_rock_paper_scissors_share_one_rating_and_all_ranks() -> None:
+    beats = [("rock", "scissors"), ("scissors", "paper"), ("paper", "rock")]
+    history = [Played(k, f"{a}{b}{k}", f"{a}{b}{k}", a, b, 1.0 if k % 10 else 0.0) for a, b in beats for k in range(60)]
+    field = arrange(history)
+    board = standings(field, bradley_terry.fit(field.games, 3))
+    assert [line.rating for line in board] == pytest.approx([1200.0] * 3)
+    assert {(line.rank_best, line.rank_worst) for line in board} == {(1, 3)}
+    assert [line.name for line in board] == ["paper", "rock", "scissors"]
+    assert [(line.games, line.wins, line.draws, line.losses) for line in board] == [(120, 60, 0, 60)] * 3
+    assert not any(line.provisional for line in board)
+
+
+def test_young_ratings_are_provisional() -> None:
+    assert is_provisional(19, 50.0)
+    assert is_provisional(20, 100.1)
+    assert not is_provisional(20, 100.0)
+
+
+def test_pairs_are_found_whatever_their_sides() -> None:
+    history = [
+        Played(0, "1", "u", "a", "b", 1.0),
+        Played(1, "2", "u", "b", "a", 0.5),
+        Played(2, "3", "v", "b", "a", 1.0),
+        Played(3, "4", "w", "a", "a", 1.0),
+    ]
+    field = arrange(history)
+    units = units_of(field.games)
+    assert field.names == ("a", "b")
+    assert units.share.tolist() == [0.0, 0.75]
+    assert (units.low.tolist(), units.high.tolist(), units.starts.tolist()) == ([0, 0], [1, 1], [0])
+    assert tally(field.games, 2).tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
+def test_nothing_played_is_an_empty_board() -> None:
+    field = arrange([])
+    assert standings(field, bradley_terry.fit(field.games, len(field))) == ()
+
+
+def test_both_kinds_of_interval_cover_known_strengths() -> None:
+    covered, bootstrapped = [], []
+    strength = {f"p{k}": 80.0 * k for k in range(4)}
+    truth = np.array(list(strength.values())) - 120.0
+    for seed in range(60):
+        field = arrange(play(strength, pairs=120, seed=seed, nu=1e-9))
+        fit = bradley_terry.fit(field.games, 4)
+        covered.append(np.abs(fit.strength - truth) <= fit.half_width)
+        if seed < 25:
+            low, high = bradley_terry.bootstrap_interval(bradley_terry.bootstrap(field.games, 4, seed=seed)).T
+            bootstrapped.append((low <= truth) & (truth <= high))
+    assert 0.90 <= np.mean(covered) <= 0.99
+    assert 0.87 <= np.mean(bootstrapped) <= 1.0
+
+
+def test_davidson_finds_strengths_and_the_weight_of_draws() -> None:
+    field = arrange(play(STRENGTH, pairs=3000, seed=5))
+    fit = davidson.fit(field.games, len(field))
+    low, high = fit.nu_interval
+    assert low < 0.4 < high and high - low < 0.15
+    np.testing.assert_allclose(fit.strength, np.array(list(STRENGTH.values())) - 180.0, atol=30)
+    decided = arrange(play(STRENGTH, 200, 6, nu=1e-9))
+    assert davidson.fit(decided.games, len(decided)).nu < 0.02
+
+
+def test_davidson_predictions_by_hand() -> None:
+    even = davidson.predict(np.array(0.0), 0.4)
+    assert (even.win, even.draw, even.loss) == pytest.approx((1 / 2.4, 0.4 / 2.4, 1 / 2.4))
+    # 400 points are a factor 10 between win and loss.
+    far = davidson.predict(np.array([400.0, 1e6]), 0.4)
+    assert far.win[0] / far.loss[0] == pytest.approx(10.0)
+    assert far.score.tolist()[1] == 1.0
+    # Near equality a gap g shows as 2 g / (2 + nu) points of score Elo: 0.83 g.
+    assert float(davidson.score_gap(np.array(6.0), 0.4)) == pytest.approx(6.0 * 2 / 2.4, rel=1e-3)
+
+
+def test_information_gain_prefers_open_and_unsure_pairings() -> None:
+    covariance = np.diag([100.0, 100.0, 2500.0])
+    gain = information_gain(np.array([0.0, 400.0, 0.0]), covariance)
+    # By hand: p = 1/2, variance 2600, two games.
+    assert gain[0, 2] == pytest.approx(0.5 * np.log(1 + 2 * (np.log(10) / 400) ** 2 * 0.25 * 2600.0))
+    assert gain[0, 2] > gain[1, 2] > gain[0, 1] > 0
+    assert np.array_equal(gain, gain.T) and not gain.diagonal().any()
+
+
+@pytest.mark.slow
+def test_a_refit_at_the_size_of_the_reference_takes_less_than_three_seconds() -> None:
+    rng = np.random.default_rng(0)
+    strength = rng.normal(0.0, 200.0, 911)
+    history = []
+    for k in range(120_000):
+        a = int(rng.integers(911))
+        b = (a + int(rng.integers(1, 911))) % 911
+        for leg, (blue, purple) in enumerate(((a, b), (b, a))):
+            p = bradley_terry.win_probability(strength[blue] - strength[purple])
+            history.append(Played(k, f"{k}-{leg}", str(k), f"m{blue:03d}", f"m{purple:03d}", float(rng.random() < p)))
+    field = arrange(history)
+    started = time.process_time()
+    fit = bradley_terry.fit(field.games, len(field))
+    ranges = bradley_terry.rank_ranges(fit.strength, fit.covariance)
+    assert time.process_time() - started < 3.0
+    assert np.all(ranges[:, 0] <= ranges[:, 1])
+    assert np.mean(np.abs(fit.strength - (strength - strength.mean())) <= fit.half_width) > 0.9

@@ -1,0 +1,127 @@
+"""The win matrix as a game: equilibria with known answers, clones, cycles that are real and cycles that are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from palus.ratings import bradley_terry, nash
+from palus.ratings.cycles import cycles, sure_edges
+from palus.ratings.games import Field, arrange
+from palus.ratings.history import Played
+
+ROCK_PAPER_SCISSORS = np.array([[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]])
+
+
+def duel(first: str, second: str, scores: list[float]) -> list[Played]:
+    """Mirrored pairs; scores: share of the first player in each, a multiple of 1/2."""
+    games = []
+    for k, share in enumerate(scores):
+        unit = f"{first}-{second}-{k}"
+        points = {0.0: (0.0, 0.0), 0.5: (1.0, 0.0), 1.0: (1.0, 1.0)}[share]
+        games.append(Played(k, f"{unit}-1", unit, first, second, points[0]))
+        games.append(Played(k, f"{unit}-2", unit, second, first, 1.0 - points[1]))
+    return games
+
+
+def rock_paper_scissors(pairs: int, extra: list[Played] | None = None) -> Field:
+    beats = [("rock", "scissors"), ("scissors", "paper"), ("paper", "rock")]
+    wins = [1.0 if k % 8 else 0.5 for k in range(pairs)]
+    return arrange([game for a, b in beats for game in duel(a, b, wins)] + (extra or []))
+
+
+def test_rock_paper_scissors_is_played_evenly() -> None:
+    found = nash.equilibrium(ROCK_PAPER_SCISSORS)
+    np.testing.assert_allclose(found.weights, [1 / 3] * 3, atol=1e-9)
+    np.testing.assert_allclose(found.skill, 0.0, atol=1e-9)
+
+
+def test_uneven_cycle_has_the_known_mixture() -> None:
+    # A p = 0 by hand: the weight of each is the edge between the other two.
+    a = np.array([[0.0, 1.0, -2.0], [-1.0, 0.0, 3.0], [2.0, -3.0, 0.0]])
+    np.testing.assert_allclose(nash.equilibrium(a).weights, [3 / 6, 2 / 6, 1 / 6], atol=1e-9)
+
+
+def test_copies_share_the_weight_of_the_one_and_gain_nothing() -> None:
+    of = [0, 0, 0, 1, 2]
+    found = nash.equilibrium(ROCK_PAPER_SCISSORS[np.ix_(of, of)])
+    np.testing.assert_allclose(found.weights, [1 / 9, 1 / 9, 1 / 9, 1 / 3, 1 / 3], atol=1e-6)
+    np.testing.assert_allclose(found.skill, 0.0, atol=1e-9)
+
+
+def test_the_best_of_an_order_takes_all() -> None:
+    strength = np.array([3.0, 2.0, 1.0])
+    found = nash.equilibrium(strength[:, None] - strength)
+    assert found.weights.tolist() == [1.0, 0.0, 0.0]
+    assert found.skill.tolist() == [0.0, -1.0, -2.0]
+    assert found.points[2] == pytest.approx(-2.0 / np.log(10) * 400)
+    assert found.support.tolist() == [0]
+    assert nash.equilibrium(np.zeros((4, 4))).weights.tolist() == [0.25] * 4
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nobody_beats_the_equilibrium(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=(int(rng.integers(2, 70)),) * 2)
+    if seed % 3 == 0:
+        a = np.kron(np.round(a), np.ones((2, 2)))  # ties and copies: many equilibria
+    found = nash.equilibrium(a - a.T)
+    assert found.skill.max() <= 1e-8
+    assert found.weights.sum() == pytest.approx(1.0)
+    assert found.weights.min() >= 0.0
+
+
+def test_win_matrix_counts_both_sides_and_is_pulled_to_even() -> None:
+    field = arrange(duel("a", "b", [1.0, 1.0, 0.5]))
+    matrix = nash.win_matrix(field.games, 2)
+    assert matrix.played.tolist() == [[0.0, 6.0], [6.0, 0.0]]
+    assert matrix.points.tolist() == [[0.0, 5.0], [1.0, 0.0]]
+    assert matrix.regularised.tolist() == [[0.5, 0.75], [0.25, 0.5]]
+    assert matrix.advantage[0, 1] == pytest.approx(np.log(3.0)) == -matrix.advantage[1, 0]
+
+
+def test_a_cycle_is_what_no_order_explains() -> None:
+    matrix = nash.win_matrix(rock_paper_scissors(40).games, 3)
+    cyclic = nash.unexplained(matrix)
+    assert cyclic.share == pytest.approx(1.0)
+    assert cyclic.by_chance < 0.05
+    rng = np.random.default_rng(0)
+    ladder = []
+    for i in range(6):
+        for j in range(i):
+            p = bradley_terry.win_probability(np.array(100.0 * (i - j)))
+            ladder += duel(f"{i}", f"{j}", (rng.random((40, 2)) < p).mean(axis=1).tolist())
+    ordered = nash.unexplained(nash.win_matrix(arrange(ladder).games, 6))
+    assert ordered.share < 0.1
+    assert ordered.share < 3 * ordered.by_chance
+    assert nash.unexplained(nash.win_matrix(arrange([]).games, 0)) == nash.Unexplained(0.0, 0.0)
+
+
+def test_a_real_cycle_is_listed() -> None:
+    field = rock_paper_scissors(24, extra=duel("rock", "weak", [1.0] * 20))
+    (cycle,) = cycles(field.games)
+    assert [field.names[i] for i in cycle.players] == ["paper", "rock", "scissors"]
+    assert cycle.strength == pytest.approx(22.5 / 24)
+    assert all(edge.pairs == 24 and edge.p_value < 1e-4 for edge in cycle.edges)
+    assert len(sure_edges(field.games)) == 4
+
+
+def test_a_cycle_of_few_games_is_not_listed() -> None:
+    assert cycles(rock_paper_scissors(5).games) == ()
+
+
+def test_equal_players_show_no_cycles_however_many_they_are() -> None:
+    rng = np.random.default_rng(1)
+    history = []
+    for i in range(16):
+        for j in range(i):
+            history += duel(f"{i:02d}", f"{j:02d}", rng.choice([0.0, 0.5, 1.0], 20).tolist())
+    assert cycles(arrange(history).games) == ()
+
+
+def test_edges_are_corrected_for_how_many_are_looked_at() -> None:
+    alone = duel("a", "b", [1.0] * 7)
+    crowd = [g for k in range(20) for g in duel(f"x{k:02d}", f"y{k:02d}", [1.0, 0.0])]
+    # Sign test by hand: 7 of 7 is 2 / 2^7, times 21 pairings.
+    assert sure_edges(arrange(alone).games)[0].p_value == pytest.approx(2 / 2**7)
+    assert sure_edges(arrange(alone + crowd).games) == ()
