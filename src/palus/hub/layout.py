@@ -1,0 +1,160 @@
+"""Which files of a run, a bundle or a bare model make a published repository, in the layout of `mlagents-push-to-hf`.
+
+    <Env>.onnx          the model that plays           <Env>/      checkpoints, TensorBoard events
+    configuration.yaml  config.json  bundle.json       run_logs/   training_status.json, timers.json
+    README.md           the card                       replay.match, replay.html, training_curve.svg
+
+Left out: opponents of self-play (`<Env>/snapshots/`), hidden files. Nothing is written into the user's folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+
+from palus.errors import HubError
+
+MAX_FILES = 1000
+"""More files than this are refused by hubs, and are a sign of a folder named by mistake."""
+
+DEFAULT_ENV = "SoccerTwos"
+"""The environment of a bare .onnx file, whose name tells nothing."""
+
+GITATTRIBUTES = "".join(f"{p} filter=lfs diff=lfs merge=lfs -text\n" for p in ("*.onnx", "*.pt", "*.npz", "*tfevents*"))
+"""What huggingface.co's own default says of these files."""
+
+Content: TypeAlias = bytes | Path
+"""Bytes made for the repository, or a file on disk."""
+
+_SKIPPED_FOLDERS = ("snapshots", "__pycache__")
+
+
+@dataclass(frozen=True)
+class LocalRun:
+    """A run, bundle or model as it lies on disk.
+
+    name: of the folder or file. files: path in the repository -> file. configuration: the run file, {} without.
+    facts: of bundle.json and training_status.json (steps, elo, results, ...), {} when unknown.
+    readme: README.md of the folder, None without.
+    """
+
+    name: str
+    env_id: str
+    model: Path
+    files: Mapping[str, Path]
+    configuration: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    readme: str | None
+
+    @property
+    def trainer_type(self) -> str | None:
+        """`poca`, `ppo`, ...; None when nobody knows."""
+        behavior = (self.configuration.get("behaviors") or {}).get(self.env_id)
+        known = behavior.get("trainer_type") if isinstance(behavior, dict) else None
+        return known or self.facts.get("trainer_type")
+
+    @property
+    def sha256(self) -> str:
+        """Of the model file: what the arena rates."""
+        return hashlib.sha256(self.model.read_bytes()).hexdigest()
+
+    @property
+    def event_files(self) -> tuple[Path, ...]:
+        """TensorBoard files of the behavior, oldest first."""
+        return tuple(
+            p for path, p in sorted(self.files.items()) if path.startswith(f"{self.env_id}/events.out.tfevents")
+        )
+
+
+def read_run(path: Path, configfile_name: str = "configuration.yaml") -> LocalRun:
+    """What lies at `path`: a run's folder (of palus or ML-Agents), a bundle, or one .onnx file.
+
+    Raises HubError when there is no model, or the folder cannot be a run.
+    """
+    if path.is_file() and path.suffix == ".onnx":
+        return LocalRun(path.stem, DEFAULT_ENV, path, {f"{DEFAULT_ENV}.onnx": path}, {}, {}, None)
+    if not path.is_dir():
+        raise HubError(f"{path}: no such run; give a run's folder (results/RUN_ID), a bundle, or an .onnx file")
+    configuration = _mapping(path / configfile_name, yaml.safe_load)
+    env_id = _env_id(path, configuration)
+    files = dict(_files(path))
+    if len(files) > MAX_FILES:
+        raise HubError(
+            f"{path}: holds {len(files)} files, a repository at most {MAX_FILES}; name the folder of one run"
+        )
+    facts = _status_facts(_mapping(path / "run_logs" / "training_status.json", json.loads), env_id)
+    facts |= _mapping(path / "bundle.json", json.loads)
+    readme = path / "README.md"
+    text = readme.read_text("utf-8", errors="replace") if readme.is_file() else None
+    return LocalRun(path.resolve().name, env_id, files[f"{env_id}.onnx"], files, configuration, facts, text)
+
+
+def repository_files(run: LocalRun, card: str, made: Mapping[str, bytes]) -> dict[str, Content]:
+    """Path -> content of the repository. made: replay, curve and the like; they replace files of the same name."""
+    files: dict[str, Content] = {**run.files, **made, "README.md": card.encode()}
+    if run.configuration:
+        files["config.json"] = json.dumps(run.configuration).encode()
+    files.setdefault(".gitattributes", GITATTRIBUTES.encode())
+    return dict(sorted(files.items()))
+
+
+def is_of_run(path: str, env_id: str) -> bool:
+    """Whether a push owns this path of a repository, so that it goes when the run no longer has it."""
+    return path.startswith((f"{env_id}/", "run_logs/"))
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith(".") or entry.is_symlink():
+            continue
+        if entry.is_file():
+            yield entry.name, entry
+        elif entry.is_dir() and entry.name not in _SKIPPED_FOLDERS:
+            yield from ((f"{entry.name}/{path}", file) for path, file in _files(entry))
+
+
+def _env_id(folder: Path, configuration: Mapping[str, Any]) -> str:
+    """The first behavior of the run file, as ML-Agents takes it; without a run file the only model there is."""
+    models = sorted(p.stem for p in folder.glob("*.onnx"))
+    behaviors = configuration.get("behaviors")
+    first = next(iter(behaviors), None) if isinstance(behaviors, dict) else None
+    if first in models:
+        return str(first)
+    if first is None and len(models) == 1:
+        return models[0]
+    expected = f"{first}.onnx" if first else "one model, as SoccerTwos.onnx"
+    found = ", ".join(f"{name}.onnx" for name in models) or "no .onnx file"
+    raise HubError(
+        f"{folder}: found {found}, expected {expected} in the folder itself; "
+        "train until the first checkpoint, or name the folder that holds the exported model"
+    )
+
+
+def _mapping(path: Path, load: Any) -> dict[str, Any]:
+    """A YAML or JSON file with an object in it; {} when it is not there. Raises HubError."""
+    if not path.is_file():
+        return {}
+    try:
+        content = load(path.read_text("utf-8"))
+    except (yaml.YAMLError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise HubError(f"{path}: cannot be read ({reason}); repair it, or move it out of the folder") from error
+    if not isinstance(content, dict):
+        raise HubError(f"{path}: holds {type(content).__name__}, expected named values; repair it or move it away")
+    return content
+
+
+def _status_facts(status: Mapping[str, Any], env_id: str) -> dict[str, Any]:
+    """What ML-Agents' training_status.json knows: the rating and the steps of the last checkpoint."""
+    entry = status.get(env_id)
+    if not isinstance(entry, dict):
+        return {}
+    final = entry.get("final_checkpoint")
+    facts = {"elo": entry.get("elo"), "steps": final.get("steps") if isinstance(final, dict) else None}
+    return {key: value for key, value in facts.items() if isinstance(value, int | float)}

@@ -1,0 +1,157 @@
+"""From a run on disk to a published repository: card, training curve, files, and the target they go to.
+
+What needs the arena (a check of the model, a replay) is made by the caller and handed over as bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from palus.errors import HubError
+from palus.hub import folder_pool
+from palus.hub.ids import check_name, check_repo_id
+from palus.hub.layout import Content, LocalRun, is_of_run, repository_files
+from palus.hub.model_card import CardFacts, Rating, is_written_by_us, keep_card, write_card
+from palus.hub.target import HUGGING_FACE, FolderTarget, HubTarget, Target
+from palus.hub.training_curve import describe, draw_curves, read_curves
+
+REPLAY, REPLAY_PAGE, CURVE = "replay.match", "replay.html", "training_curve.svg"
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a push did. place: address or folder. changed: whether there is a new revision. kept_card: whose README.md
+    was kept, "the folder's" or "the repository's"; None when palus wrote it. files, bytes: of the whole repository.
+    """
+
+    place: str
+    revision: str
+    changed: bool
+    kept_card: str | None
+    files: int
+    bytes: int
+
+
+def check_id(target: Target, repo_id: str) -> tuple[str, str]:
+    """Owner and name of an id that this target takes. Raises HubError."""
+    owner, slash, name = repo_id.partition("/")
+    if not (owner and slash and name) or "/" in name:
+        raise HubError(f"{repo_id}: not the id of a repository; expected OWNER/NAME, such as ada/striker")
+    if target == HubTarget(HUGGING_FACE):
+        check_name(owner, "account name")
+        check_name(name, "repository name")
+    else:
+        check_repo_id(owner, name)
+    return owner, name
+
+
+def publish(
+    run: LocalRun,
+    repo_id: str,
+    target: Target,
+    *,
+    message: str = "Push to Hub",
+    private: bool = False,
+    new_card: bool = False,
+    rating: Rating | None = None,
+    made: Mapping[str, bytes] | None = None,
+) -> Published:
+    """Push a run to a hub or a folder pool; nothing changes there when nothing changed here.
+
+    new_card: replace a card that a person wrote. rating: for the card. made: more files (replay) by path.
+    Raises HubError, StorageError.
+    """
+    check_id(target, repo_id)
+    more = dict(made or {})
+    curves = read_curves(run.event_files)
+    if curves:
+        more[CURVE] = draw_curves(curves)
+    curve = "; ".join(map(describe, curves)) or None
+    facts = _facts(run, repo_id, target, curve=curve, replay=REPLAY in more, rating=rating)
+    card, kept = (write_card(facts), None) if new_card else _card(run, repo_id, target, facts)
+    files = repository_files(run, card, more)
+
+    def is_replaced(path: str) -> bool:
+        return is_of_run(path, run.env_id)
+
+    if isinstance(target, FolderTarget):
+        revision, changed = folder_pool.push_to_pool(target.path, repo_id, files, is_replaced)
+        place = str(target.path.joinpath(*repo_id.split("/")))
+    else:
+        from palus.hub import client  # here, so that a folder pool needs no huggingface_hub
+
+        revision, changed = client.push_to_hub(
+            target.url, repo_id, files, is_replaced, message=message, private=private
+        )
+        place = f"{target.url}/{repo_id}"
+    return Published(place, revision, changed, kept, len(files), sum(map(_size, files.values())))
+
+
+def fetch(repo_id: str, target: Target, folder: Path, *, revision: str | None = None, force: bool = False) -> None:
+    """Copy a published repository into `folder`.
+
+    revision: a commit of a hub; None: the newest. force: write into a folder that already holds something.
+    Raises HubError, StorageError.
+    """
+    check_id(target, repo_id)
+    if not force and (folder.is_file() or (folder.is_dir() and any(folder.iterdir()))):
+        raise HubError(f"{folder}: is there and not empty; name another folder, or replace its files with --force")
+    if isinstance(target, FolderTarget):
+        if revision is not None:
+            raise HubError(f"{target.path}: a folder pool keeps no older revisions; leave out --revision")
+        folder_pool.pull_from_pool(target.path, repo_id, folder)
+    else:
+        from palus.hub import client
+
+        client.pull_from_hub(target.url, repo_id, folder, revision)
+
+
+def _card(run: LocalRun, repo_id: str, target: Target, facts: CardFacts) -> tuple[str, str | None]:
+    """README.md to publish, and whose words it keeps: the folder's own, else those at the target, else nobody's."""
+    if run.readme is not None and not is_written_by_us(run.readme):
+        return keep_card(run.readme, run.env_id, "README.md of the folder"), "the folder's"
+    published = _published_card(repo_id, target)
+    if published is not None and not is_written_by_us(published):
+        return keep_card(published, run.env_id, f"README.md of {repo_id}"), "the repository's"
+    return write_card(facts), None
+
+
+def _published_card(repo_id: str, target: Target) -> str | None:
+    if isinstance(target, HubTarget):
+        from palus.hub import client
+
+        return client.read_card(target.url, repo_id)
+    folder = folder_pool.repository_folder(target.path, repo_id)
+    readme = None if folder is None else folder / "README.md"
+    if readme is None or readme.is_symlink() or not readme.is_file():
+        return None
+    return readme.read_text("utf-8", errors="replace")
+
+
+def _facts(
+    run: LocalRun, repo_id: str, target: Target, *, curve: str | None, replay: bool, rating: Rating | None
+) -> CardFacts:
+    def number(key: str) -> float | None:
+        value = run.facts.get(key)
+        return value if isinstance(value, int | float) else None
+
+    steps, results = number("steps"), run.facts.get("results")
+    return CardFacts(
+        env_id=run.env_id,
+        repo_id=repo_id,
+        hub_option=target.option,
+        trainer_type=run.trainer_type,
+        steps=None if steps is None else int(steps),
+        wall_seconds=number("wall_seconds"),
+        elo=number("elo"),
+        results={str(k): float(v) for k, v in results.items()} if isinstance(results, dict) else {},
+        rating=rating,
+        curve=curve,
+        replay=replay,
+    )
+
+
+def _size(content: Content) -> int:
+    return len(content) if isinstance(content, bytes) else content.stat().st_size

@@ -1,0 +1,50 @@
+"""A small run's folder as training leaves it: a bundle, two checkpoints, TensorBoard events, the status file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import yaml
+from tensorboardX import SummaryWriter, summary
+
+from palus.export.bundle import Provenance, write_bundle, write_onnx
+from palus.types import BehaviorSpec
+
+SPEC = BehaviorSpec("SoccerTwos", (264, 72), (3, 3, 3))
+ELO = (1200.0, 1250.5, 1325.0)
+
+
+def policy_weights(seed: int = 0) -> dict[str, np.ndarray]:
+    """A SoccerTwos policy of 8 hidden units that no training has touched."""
+    rng = np.random.default_rng(seed)
+    shapes = {"layer0": (8, 336), "branch0": (3, 8), "branch1": (3, 8), "branch2": (3, 8)}
+    weights = {f"{name}_weight": rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
+    return weights | {f"{name}_bias": np.zeros(shape[0], np.float32) for name, shape in shapes.items()}
+
+
+def make_run(folder: Path, seed: int = 0) -> Path:
+    """Write the run and return its folder."""
+    configuration = yaml.safe_dump({"behaviors": {"SoccerTwos": {"trainer_type": "poca", "max_steps": 3000000}}})
+    provenance = Provenance("SoccerTwos", "poca", 3000000, 90.0, 1325.0, {"random": 0.75})
+    write_bundle(folder, policy_weights(seed), SPEC, configuration, provenance)
+    for steps in (1000000, 2000000):
+        write_onnx(folder / "SoccerTwos" / f"SoccerTwos-{steps}.onnx", policy_weights(seed + steps), SPEC)
+    (folder / "SoccerTwos" / "checkpoint.pt").write_bytes(b"PK not opened by anybody")
+    (folder / "SoccerTwos" / "snapshots").mkdir()
+    (folder / "SoccerTwos" / "snapshots" / "snapshot-00001.npz").write_bytes(b"an opponent of self-play")
+    (folder / "run_logs").mkdir()
+    (folder / "run_logs" / "training_status.json").write_text(json.dumps({"SoccerTwos": {"elo": 1325.0}}))
+    write_events(folder / "SoccerTwos", "Self-play/ELO", ELO)
+    return folder
+
+
+def write_events(folder: Path, tag: str, values: tuple[float, ...]) -> None:
+    """TensorBoard events: one value of `tag` per million steps."""
+    with SummaryWriter(str(folder)) as writer:
+        writer.add_text("Hyperparameters", "something that is no curve")
+        for i, value in enumerate(values, start=1):
+            content = summary.scalar("value", value)
+            content.value[0].tag = tag
+            writer.file_writer.add_summary(content, i * 1000000)
