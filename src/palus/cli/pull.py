@@ -1,0 +1,45 @@
+"""`palus pull`: a published repository into a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from palus.cli.output import stdout
+
+EPILOG = """
+Examples:
+
+  palus pull unity/MLAgents-SoccerTwos                      into ./MLAgents-SoccerTwos, from huggingface.co
+
+  palus pull ada/striker rival --hub http://192.168.1.20:8000 && palus match results/mine rival
+
+  palus pull ada/striker --hub folder:pool
+"""
+
+
+def pull(
+    repo_id: Annotated[str, typer.Argument(help="The repository.", metavar="OWNER/NAME")],
+    folder: Annotated[Path | None, typer.Argument(help="Where to; default the repository's name.")] = None,
+    hub: Annotated[str | None, typer.Option(help="huggingface.co, http://host:port, or folder:PATH.")] = None,
+    revision: Annotated[str | None, typer.Option(help="A commit or branch; default the newest.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files of a folder that is not empty.")] = False,
+) -> None:
+    """Fetch a model that somebody published, with everything that belongs to it."""
+    from palus.hub.publish import check_id, fetch
+    from palus.hub.target import HubTarget, parse_target
+
+    target = parse_target(hub)
+    _, name = check_id(target, repo_id)
+    folder = folder or Path(name)
+    if isinstance(target, HubTarget):
+        from palus.cli.login import hub_client
+
+        hub_client()
+    fetch(repo_id, target, folder, revision=revision, force=force)
+    stdout.print(f"{escape(repo_id)} is in {escape(str(folder))}.", soft_wrap=True)
+    if any(folder.glob("*.onnx")):
+        stdout.print(f"Play against it: palus match YOUR_MODEL {escape(str(folder))}", soft_wrap=True)
