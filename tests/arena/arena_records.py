@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from itertools import combinations
+from types import MappingProxyType
+
+import numpy as np
 
 from palus.arena.log import LOG_SCHEMA, EnvBuild, LogRecord, LogSide, RunnerInfo
 
@@ -52,3 +57,29 @@ def record(
         actions=None,
         state=None,
     )
+
+
+def season(
+    strength: dict[str, float],
+    units: int,
+    seed: int,
+    *,
+    side: float = 0.0,
+    beats: Mapping[tuple[str, str], float] = MappingProxyType({}),
+) -> list[LogRecord]:
+    """A simulated round robin, `units` mirrored pairs per pairing; two records each.
+
+    strength: points by repo. side: worth of the blue side, points. beats: shares of the first over the second that
+    hold instead of what the strengths predict.
+    """
+    rng = np.random.default_rng(seed)
+    records: list[LogRecord] = []
+    for a, b in combinations(sorted(strength), 2):
+        for _ in range(units):
+            unit = len(records)
+            for leg, (blue, purple) in enumerate(((a, b), (b, a)), start=1):
+                odds = 10 ** ((strength[blue] - strength[purple] + side) / 400)
+                share = beats.get((blue, purple), 1 - beats.get((purple, blue), 1 - odds / (1 + odds)))
+                result = "draw" if rng.random() < 0.1 else "win1" if rng.random() < share else "win2"
+                records.append(record(len(records), blue=blue, purple=purple, unit=unit, leg=leg, result=result))
+    return records
