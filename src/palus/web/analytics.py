@@ -1,0 +1,141 @@
+"""Competition statistics: what the reference's analytics page shows from its history file, from our log.
+
+Kept from there: days in UTC, ids in case-insensitive order, any result other than a win or a loss is a draw, win rate
+in percent of all games with two decimals. A team is an `owner/name` over all its revisions.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from palus.arena.recording import FIXED_STEP_S
+from palus.web.api.view import View
+from palus.web.shapes import Analytics, CauseCount, DayMatches, TeamDay, TeamGame, TeamLine, TeamResults
+
+DAY_MS = 86_400_000
+DURATION_BIN_S = 10.0
+GAMES_LIMIT = 1000
+
+Array = NDArray[Any]
+
+
+def analytics(view: View, env: str, season: int, season_end_ms: int | None) -> Analytics:
+    """Statistics of an env over its counted matches."""
+    log = view.log
+    rows = np.flatnonzero(view.counts & view.of_env(env))
+    points = log.points(rows)
+    seconds = log["ticks"][rows] * FIXED_STEP_S
+    repos = np.concatenate([log["blue_repo"][rows], log["purple_repo"][rows]])
+    causes = np.bincount(log["cause"][rows], minlength=len(log.causes.texts))
+    return Analytics(
+        env=env,
+        season=season,
+        season_end_ms=season_end_ms,
+        matches=len(rows),
+        models=len(np.unique(repos)),
+        days=_days(log["finished_ms"][rows]),
+        teams=_teams(view, rows),
+        blue_wins=int((points == 1.0).sum()),
+        draws=int((points == 0.5).sum()),
+        purple_wins=int((points == 0.0).sum()),
+        mean_duration_s=float(seconds.mean()) if len(rows) else None,
+        duration_bin_s=DURATION_BIN_S,
+        duration_bins=np.bincount((seconds // DURATION_BIN_S).astype(np.int64)).tolist(),
+        causes=[
+            CauseCount(cause=cause, matches=int(count))
+            for cause, count in zip(log.causes.texts, causes, strict=True)
+            if count
+        ],
+    )
+
+
+def _days(ended_ms: Array) -> list[DayMatches]:
+    """Every day from the first match to the last, those without any too."""
+    if not len(ended_ms):
+        return []
+    day = ended_ms // DAY_MS
+    counts = np.bincount(day - day.min())
+    return [
+        DayMatches(day=_day_text(int(day.min()) + i), matches=int(count), cumulative=int(total))
+        for i, (count, total) in enumerate(zip(counts, np.cumsum(counts), strict=True))
+    ]
+
+
+def _day_text(day: int) -> str:
+    return datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()
+
+
+def _teams(view: View, rows: Array) -> list[TeamLine]:
+    log = view.log
+    names = log.repos.texts
+    team = np.concatenate([log["blue_repo"][rows], log["purple_repo"][rows]])
+    points = np.concatenate([log.points(rows), 1.0 - log.points(rows)])
+    ended = np.concatenate([log["finished_ms"][rows]] * 2)
+    games, wins, losses = (
+        np.bincount(team[keep], minlength=len(names)) for keep in (points >= 0.0, points == 1.0, points == 0.0)
+    )
+    since = np.full(len(names), np.iinfo(np.int64).max)
+    np.minimum.at(since, team, ended)
+    return [
+        TeamLine(
+            team=names[i],
+            wins=int(wins[i]),
+            draws=int(games[i] - wins[i] - losses[i]),
+            losses=int(losses[i]),
+            win_rate=round(100.0 * float(wins[i]) / float(games[i]), 2),
+            since_ms=int(since[i]),
+        )
+        for i in sorted(np.flatnonzero(games).tolist(), key=lambda i: (names[i].lower(), names[i]))
+    ]
+
+
+def team_results(view: View, env: str, team: str) -> TeamResults | None:
+    """Results of one team, newest first; None for one that never played."""
+    log = view.log
+    number = log.repos.find(team)
+    is_blue, is_purple = log["blue_repo"] == number, log["purple_repo"] == number
+    rows = np.flatnonzero((is_blue ^ is_purple) & view.counts & view.of_env(env))
+    if not len(rows):
+        return None
+    points = np.where(is_blue[rows], log.points(rows), 1.0 - log.points(rows))
+    wins, losses = int((points == 1.0).sum()), int((points == 0.0).sum())
+    newest_first = np.arange(len(rows))[::-1][:GAMES_LIMIT]
+    return TeamResults(
+        env=env,
+        team=team,
+        wins=wins,
+        draws=len(rows) - wins - losses,
+        losses=losses,
+        win_rate=round(100.0 * wins / len(rows), 2),
+        since_ms=int(log["finished_ms"][rows[0]]),
+        games=[_game(view, int(rows[i]), float(points[i]), number) for i in newest_first],
+        games_limit=GAMES_LIMIT,
+        days=_team_days(log["finished_ms"][rows] // DAY_MS, points),
+    )
+
+
+def _game(view: View, row: int, points: float, number: int) -> TeamGame:
+    log = view.log
+    other = log["purple_repo"][row] if log["blue_repo"][row] == number else log["blue_repo"][row]
+    owner, _, name = log.repos.texts[other].partition("/")
+    return TeamGame(
+        match=log.id_text(row),
+        at_ms=int(log["finished_ms"][row]),
+        result="win" if points == 1.0 else "loss" if points == 0.0 else "draw",
+        opponent_owner=owner,
+        opponent_model=name,
+    )
+
+
+def _team_days(day: Array, points: Array) -> list[TeamDay]:
+    days, of = np.unique(day, return_inverse=True)
+    games = np.bincount(of, minlength=len(days))
+    losses, wins = (np.bincount(of[points == value], minlength=len(days)) for value in (0.0, 1.0))
+    return [
+        TeamDay(day=_day_text(int(day)), losses=int(lost), draws=int(played - won - lost), wins=int(won))
+        for day, played, won, lost in zip(days, games, wins, losses, strict=True)
+    ]

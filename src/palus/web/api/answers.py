@@ -1,0 +1,121 @@
+"""Answers kept as bytes until the arena moves on: built once, sent many times, with an ETag.
+
+A page that 50 people read costs one build per change of the arena. Builds run in two threads of their own, so that the
+event loop stays free for everything that is ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from fastapi import Request, Response
+
+from palus.web.api.view import Version, View, Views
+from palus.web.shapes import Shape
+
+BUILDERS = 2
+MAX_BYTES = 48 << 20
+GZIP_LEVEL = 3
+SMALL_BYTES = 1000
+"""Below this, compressing saves nothing."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """An answer as it travels."""
+
+    plain: bytes
+    zipped: bytes | None
+    etag: str
+    media_type: str
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return len(self.plain) + len(self.zipped or b"")
+
+
+@dataclass(frozen=True)
+class _Kept:
+    version: Version
+    body: Body | None
+
+
+def make_body(plain: bytes, media_type: str) -> Body:
+    """Bytes with what their headers need."""
+    zipped = gzip.compress(plain, GZIP_LEVEL, mtime=0) if len(plain) > SMALL_BYTES else None
+    return Body(plain, zipped, f'W/"{hashlib.sha256(plain).hexdigest()[:20]}"', media_type)
+
+
+def respond(request: Request, body: Body, cache_control: str = "no-cache") -> Response:
+    """The response to a request: 304 when the reader has these bytes, compressed when it can read that."""
+    headers = {"ETag": body.etag, "Cache-Control": cache_control, "Vary": "Accept-Encoding"}
+    known = request.headers.get("if-none-match", "")
+    if body.etag in (tag.strip() for tag in known.split(",")):
+        return Response(status_code=304, headers=headers)
+    if body.zipped is not None and "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(body.zipped, headers=headers | {"Content-Encoding": "gzip"}, media_type=body.media_type)
+    return Response(body.plain, headers=headers, media_type=body.media_type)
+
+
+def _make(view: View, build: Callable[[View], Shape | None]) -> Body | None:
+    shape = build(view)
+    return None if shape is None else make_body(shape.model_dump_json().encode(), "application/json")
+
+
+class Answers:
+    """Builds, keeps and sends the JSON of pages. Used from the event loop only."""
+
+    def __init__(self, views: Views) -> None:
+        self.views = views
+        self._threads = ThreadPoolExecutor(BUILDERS, "palus-pages")
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._bytes = 0
+        self._building: dict[str, asyncio.Task[Body | None]] = {}
+
+    async def view(self) -> View:
+        """The present view."""
+        if view := self.views.cached():
+            return view
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self.views.current)
+
+    async def get(self, key: str, build: Callable[[View], Shape | None]) -> Body | None:
+        """The answer for a key, built when there is none of this version; None where `build` finds nothing."""
+        view = await self.view()
+        kept = self._kept.get(key)
+        if kept is not None and kept.version == view.version:
+            self._kept.move_to_end(key)
+            return kept.body
+        task = self._building.get(key)
+        if task is None:
+            task = self._building[key] = asyncio.create_task(self._build(key, view, build))
+            task.add_done_callback(lambda _: self._building.pop(key, None))
+        return await asyncio.shield(task)  # a reader who leaves does not take the answer away from the others
+
+    async def make(self, build: Callable[[View], Shape | None]) -> Body | None:
+        """An answer that is never kept."""
+        view = await self.view()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, _make, view, build)
+
+    async def _build(self, key: str, view: View, build: Callable[[View], Shape | None]) -> Body | None:
+        body = await asyncio.get_running_loop().run_in_executor(self._threads, _make, view, build)
+        self._keep(key, _Kept(view.version, body))
+        return body
+
+    def _keep(self, key: str, kept: _Kept) -> None:
+        old = self._kept.pop(key, None)
+        self._bytes += (kept.body.size if kept.body else 0) - (old.body.size if old and old.body else 0)
+        self._kept[key] = kept
+        while self._bytes > MAX_BYTES or len(self._kept) > 10_000:
+            _, dropped = self._kept.popitem(last=False)
+            self._bytes -= dropped.body.size if dropped.body else 0
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

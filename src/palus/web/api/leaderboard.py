@@ -1,0 +1,108 @@
+"""The board, the list of envs and the newest matches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from palus.web.api.roster import Rated
+from palus.web.api.summaries import Rows, match_summary
+from palus.web.api.view import View
+from palus.web.shapes import Environment, Environments, Leaderboard, LeaderboardRow, RecentMatches, SideTerm
+
+RECENT_MATCHES = 50
+
+
+def environments(view: View, ranked: Sequence[str] = ()) -> Environments:
+    """Every env, the most played first. ranked: listed even before anything happened in them."""
+    known = view.envs()
+    return Environments(environments=[_environment(view, env) for env in [*known, *(set(ranked) - set(known))]])
+
+
+def _environment(view: View, env: str) -> Environment:
+    of_env = np.flatnonzero(view.of_env(env))
+    return Environment(
+        env=env,
+        models=len(set(view.roster.current.get(env, {}).values())),
+        matches=len(of_env),
+        updated_ms=int(view.log["finished_ms"][of_env[-1]]) if len(of_env) else None,
+    )
+
+
+def leaderboard(view: View, env: str) -> Leaderboard:
+    """The board of an env, strongest first."""
+    of_env = np.flatnonzero(view.of_env(env))
+    last_ms = _last_match_ms(view, of_env)
+    field = view.roster.fields.get(env)
+    return Leaderboard(
+        env=env,
+        updated_ms=fitted_ms(view, field.upto_seq) if field else None,
+        upto_seq=field.upto_seq if field else 0,
+        log_seq=int(view.log["seq"][of_env[-1]]) if len(of_env) else 0,
+        matches=len(of_env),
+        side=SideTerm(points=field.side_advantage, half_width=field.side_half_width) if field else None,
+        rows=[
+            board_row(view, env, rated, rank, last_ms.get(rated.sha256))
+            for rank, rated in enumerate(board_order(view, env), start=1)
+        ],
+    )
+
+
+def board_order(view: View, env: str) -> list[Rated]:
+    """Ratings of the entities that stand for a repository, strongest first."""
+    ratings = view.roster.ratings.get(env, {})
+    shown = {sha256 for sha256 in view.roster.current.get(env, {}).values() if sha256 in ratings}
+    return sorted((ratings[sha256] for sha256 in shown), key=lambda rated: (-rated.rating, rated.sha256))
+
+
+def board_row(view: View, env: str, rated: Rated, rank: int, last_ms: int | None) -> LeaderboardRow:
+    """One row. rank: among the rows that are shown; older revisions have ratings too, but no row."""
+    player = view.roster.player(rated.sha256)
+    return LeaderboardRow(
+        rank=rank,
+        rank_best=min(rated.rank_best, rank),
+        rank_worst=max(rated.rank_worst, rank),
+        repo=player.repo,
+        owner=player.owner,
+        name=player.name,
+        revision=player.revision,
+        sha256=rated.sha256,
+        kind=player.kind,
+        rating=rated.rating,
+        half_width=rated.half_width,
+        provisional=rated.provisional,
+        games=rated.games,
+        wins=rated.wins,
+        draws=rated.draws,
+        losses=rated.losses,
+        elo=rated.elo,
+        openskill_mu=rated.openskill_mu,
+        openskill_sigma=rated.openskill_sigma,
+        openskill=rated.openskill_mu - 3.0 * rated.openskill_sigma,
+        last_match_ms=last_ms,
+        revisions=sum(
+            entry.state == "accepted" and entry.env == env for entry in view.roster.entries_of.get(player.repo, ())
+        ),
+    )
+
+
+def fitted_ms(view: View, upto_seq: int) -> int | None:
+    """When the match ended that was the last to go into a fit."""
+    row = int(np.searchsorted(view.log["seq"], upto_seq, side="right")) - 1
+    return int(view.log["finished_ms"][row]) if row >= 0 else None
+
+
+def _last_match_ms(view: View, of_env: Rows) -> dict[str, int]:
+    """By entity, when its newest match ended."""
+    log = view.log
+    newest = np.zeros(len(log.entities.texts), np.int64)
+    for side in ("blue", "purple"):
+        np.maximum.at(newest, log[side][of_env], log["finished_ms"][of_env])
+    return {sha256: int(at_ms) for sha256, at_ms in zip(log.entities.texts, newest, strict=True) if at_ms}
+
+
+def recent_matches(view: View, env: str) -> RecentMatches:
+    """The newest matches of an env, rated or not."""
+    rows = np.flatnonzero(view.of_env(env))[::-1][:RECENT_MATCHES]
+    return RecentMatches(env=env, matches=[match_summary(view, int(row)) for row in rows])

@@ -1,0 +1,59 @@
+"""The win matrix of the strongest players and what it says beyond one rating per player."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from palus.web.api.leaderboard import board_order, fitted_ms
+from palus.web.api.summaries import Rows
+from palus.web.api.view import View
+from palus.web.shapes import Cycle, Matrix, SupportLine
+
+PLAYERS = 60
+"""Rows of the matrix: more cannot be read."""
+
+
+def matrix(view: View, env: str) -> Matrix:
+    """The strongest players, and whoever takes part in the equilibrium or in a cycle, strongest first."""
+    order = [rated.sha256 for rated in board_order(view, env)]
+    field = view.roster.fields.get(env)
+    summary: dict[str, Any] = field.summary if field else {}
+    support = [SupportLine(sha256=line["sha256"], mass=line["mass"]) for line in summary.get("support", ())]
+    cycles = [Cycle(players=cycle["players"], shares=cycle["shares"]) for cycle in summary.get("cycles", ())]
+    named = {line.sha256 for line in support} | {sha256 for cycle in cycles for sha256 in cycle.players}
+    shown = [sha256 for place, sha256 in enumerate(order) if place < PLAYERS or sha256 in named]
+    games, points = _cells(view, env, shown)
+    skill: dict[str, float] = summary.get("skill", {})
+    return Matrix(
+        env=env,
+        updated_ms=fitted_ms(view, field.upto_seq) if field else None,
+        upto_seq=field.upto_seq if field else 0,
+        of=len(order),
+        players=[view.roster.player(sha256) for sha256 in shown],
+        share=[
+            [float(p / n) if n else None for p, n in zip(row, counts, strict=True)]
+            for row, counts in zip(points, games, strict=True)
+        ],
+        games=games.tolist(),
+        nash_support=support,
+        nash_skill=[skill.get(sha256) for sha256 in shown],
+        unexplained_share=summary.get("unexplained_share"),
+        cycles=cycles,
+    )
+
+
+def _cells(view: View, env: str, shown: list[str]) -> tuple[Rows, np.ndarray[Any, np.dtype[np.float64]]]:
+    """Counted games and points of the row player, [players, players]."""
+    log, size = view.log, len(shown)
+    place = np.full(len(log.entities.texts) + 1, -1)
+    place[[log.entities.find(sha256) for sha256 in shown]] = np.arange(size)
+    place[-1] = -1  # where players without games ended up
+    rows = np.flatnonzero(view.counts & view.of_env(env))
+    blue, purple = place[log["blue"][rows]], place[log["purple"][rows]]
+    inside = (blue >= 0) & (purple >= 0)
+    cell = blue[inside] * size + purple[inside]
+    games = np.bincount(cell, minlength=size * size).reshape(size, size)
+    won = np.bincount(cell, log.points(rows)[inside], size * size).reshape(size, size)
+    return games + games.T, won + (games.T - won.T)

@@ -1,0 +1,178 @@
+"""The page of one repository: card, revisions with what validation said, and its performance in every env."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from palus.errors import StorageError
+from palus.store import Store
+from palus.store.tables import commit_files, rating_points, repo_tags, repos
+from palus.web.api.compare import compare_revisions
+from palus.web.api.performance import (
+    Games,
+    best_wins,
+    by_side,
+    by_strength,
+    games_of,
+    goals,
+    opponents_met,
+    play_next,
+    recent,
+    standing,
+    worst_losses,
+)
+from palus.web.api.play_stats import MATCHES, read_play_stats
+from palus.web.api.players import accepted_revisions
+from palus.web.api.roster import kind_of
+from palus.web.api.view import View
+from palus.web.cards import MAX_CARD_BYTES, card_html
+from palus.web.shapes import ModelPage, Performance, Player, PlayStats, RatingPoint, RatingSeries, Refusal, Revision
+
+HISTORY_POINTS = 300
+"""Per revision: more cannot be told apart on a screen."""
+COMPARED_REVISIONS = 5
+
+
+def model_page(view: View, store: Store, connection: Connection, repo: str) -> ModelPage | None:
+    """The page of `owner/name`; None when there is no such public repository and it never took part."""
+    entries = view.roster.entries_of.get(repo, [])
+    hub = connection.execute(
+        select(repos).where(repos.c.kind == "model", repos.c.key == repo.lower(), repos.c.private.is_(False))
+    ).first()
+    if hub is None and not entries:
+        return None
+    name = hub.name if hub is not None else repo
+    if hub is not None and not entries:  # asked for in other capitals than it was made with
+        entries = view.roster.entries_of.get(name, [])
+    envs = sorted({entry.env for entry in entries}, key=view.envs().index)
+    owner, _, short = name.partition("/")
+    return ModelPage(
+        repo=name,
+        owner=owner,
+        name=short,
+        kind=kind_of(entries[0]) if entries else "model",
+        on_hub=hub is not None,
+        tags=_tags(connection, hub),
+        library_name=hub.library_name if hub is not None else None,
+        downloads=hub.downloads if hub is not None else 0,
+        created_ms=hub.created_ms if hub is not None else None,
+        modified_ms=hub.modified_ms if hub is not None else None,
+        card_html=_card(store, connection, hub),
+        revisions=[_revision(view, entry) for entry in entries],
+        performance=[_performance(view, connection, env, name) for env in envs],
+    )
+
+
+def _tags(connection: Connection, hub: Row[Any] | None) -> list[str]:
+    if hub is None:
+        return []
+    wanted = select(repo_tags.c.tag).where(repo_tags.c.repo_id == hub.id).order_by(repo_tags.c.tag)
+    return list(connection.scalars(wanted))
+
+
+def _card(store: Store, connection: Connection, hub: Row[Any] | None) -> str:
+    """The README at head as safe HTML; empty where there is none that can be read."""
+    if hub is None or hub.head is None:
+        return ""
+    file = connection.execute(
+        select(commit_files.c.sha256, commit_files.c.size).where(
+            commit_files.c.commit_id == hub.head, commit_files.c.path == "README.md"
+        )
+    ).first()
+    if file is None or file.size > MAX_CARD_BYTES:
+        return ""
+    try:
+        markdown = store.blobs.read(file.sha256).decode("utf-8", "replace")
+    except StorageError:  # a damaged card must not take the page down; `palus audit` reports damaged blobs
+        return ""
+    return card_html(markdown, hub.name, hub.head)
+
+
+def _revision(view: View, entry: Row[Any]) -> Revision:
+    refused = entry.state == "refused"
+    rated = view.roster.ratings.get(entry.env, {}).get(entry.sha256 or "")
+    return Revision(
+        env=entry.env,
+        revision=entry.revision,
+        file=entry.file,
+        sha256=entry.sha256,
+        state=entry.state,
+        refusal=Refusal(code=entry.code or "", sentence=entry.sentence or "", remedy=entry.remedy or "")
+        if refused
+        else None,
+        details=json.loads(entry.details),
+        pushed_ms=entry.pushed_ms,
+        checked_ms=entry.checked_ms,
+        current=entry.sha256 is not None and view.roster.current_of(entry.env, entry.repo) == entry.sha256,
+        rating=rated.rating if rated else None,
+        half_width=rated.half_width if rated else None,
+        games=rated.games if rated else 0,
+    )
+
+
+def _performance(view: View, connection: Connection, env: str, repo: str) -> Performance:
+    sha256 = view.roster.current_of(env, repo)
+    games = games_of(view, env, sha256 or "")
+    row = standing(view, env, games)
+    blue, purple = by_side(games)
+    revisions = accepted_revisions(view, env, repo)
+    return Performance(
+        env=env,
+        standing=row,
+        why_unranked=None if row is not None else why_unranked(view.roster.entries_of[repo], env),
+        history=[_history(connection, env, player) for player in revisions],
+        head_to_head=opponents_met(games),
+        best_wins=best_wins(games),
+        worst_losses=worst_losses(games),
+        recent=recent(games),
+        blue=blue,
+        purple=purple,
+        goals=goals(games),
+        by_strength=by_strength(games),
+        play=_play_stats(connection, games),
+        play_next=play_next(view, env, games),
+        revision_comparisons=[
+            compare_revisions(view, env, newer, older) for newer, older in pairwise(revisions[: COMPARED_REVISIONS + 1])
+        ],
+    )
+
+
+def why_unranked(newest_first: Sequence[Row[Any]], env: str) -> str:
+    """A sentence for a repository without a row on the board."""
+    entry = next(entry for entry in newest_first if entry.env == env)
+    if entry.state == "refused":
+        return f"Revision {entry.revision[:7]} was refused: {entry.sentence} {entry.remedy}"
+    if entry.state == "withdrawn":
+        return f"Revision {entry.revision[:7]} was withdrawn by its owner or an administrator."
+    if entry.state == "pending":
+        return f"Revision {entry.revision[:7]} waits to be checked."
+    return f"Revision {entry.revision[:7]} was accepted and waits for the ratings to include its first games."
+
+
+def _history(connection: Connection, env: str, player: Player) -> RatingSeries:
+    rows = connection.execute(
+        select(rating_points)
+        .where(rating_points.c.env == env, rating_points.c.sha256 == player.sha256)
+        .order_by(rating_points.c.seq)
+    ).all()
+    step = max(1, -(-len(rows) // HISTORY_POINTS))
+    kept = rows[::-1][::step][::-1]  # counted from the end: the newest point is always shown
+    return RatingSeries(
+        revision=player.revision,
+        sha256=player.sha256,
+        points=[
+            RatingPoint(at_ms=row.at_ms, seq=row.seq, rating=row.rating, half_width=row.half_width, games=row.games)
+            for row in kept
+        ],
+    )
+
+
+def _play_stats(connection: Connection, games: Games) -> PlayStats | None:
+    log, rows = games.view.log, games.counted[::-1][:MATCHES]
+    sides = [(log.id_text(row), bool(is_blue)) for row, is_blue in zip(rows, games.is_blue(rows), strict=True)]
+    return read_play_stats(connection, sides) if sides else None

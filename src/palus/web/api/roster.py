@@ -1,0 +1,160 @@
+"""Who is on the board: entries and ratings joined, one credited repository per rated entity."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from palus.ratings.standings import is_provisional
+from palus.store.tables import entries, fields, ratings
+from palus.web.shapes import Kind, Player
+
+BASELINES = frozenset({"unity/MLAgents-SoccerTwos"})
+"""Repositories that courses name as the opponent to measure oneself against."""
+
+
+@dataclass(frozen=True)
+class Rated:
+    """A row of the derived ratings."""
+
+    sha256: str
+    rank: int
+    rank_best: int
+    rank_worst: int
+    rating: float
+    half_width: float
+    games: int
+    wins: int
+    draws: int
+    losses: int
+    elo: float
+    openskill_mu: float
+    openskill_sigma: float
+    upto_seq: int
+
+    @property
+    def provisional(self) -> bool:
+        """Whether the rating may still move a lot."""
+        return is_provisional(self.games, self.half_width)
+
+
+Boards = dict[str, dict[str, Rated]]
+"""Ratings by env and entity."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """What the last fit says about an env as a whole. summary: Nash support, cycles and more."""
+
+    upto_seq: int
+    side_advantage: float
+    side_half_width: float
+    summary: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Entries, newest first within each repo; ratings by env and entity; the player that stands for each entity.
+
+    current: by env, the entity that the board shows for each repo.
+    """
+
+    entries_of: dict[str, list[Row[Any]]]
+    ratings: Boards
+    fields: dict[str, Field]
+    players: dict[str, Player]
+    current: dict[str, dict[str, str]]
+
+    def player(self, sha256: str, repo: str = "unknown/unknown") -> Player:
+        """The player that an entity is shown as; named after the log's repo when its entry is gone."""
+        return self.players.get(sha256) or make_player(sha256, repo, "", "model", None)
+
+    def current_of(self, env: str, repo: str) -> str | None:
+        """Entity that stands for a repository in an env."""
+        return self.current.get(env, {}).get(repo)
+
+
+def make_player(sha256: str, repo: str, revision: str, kind: Kind, rated: Rated | None) -> Player:
+    """A player as pages name it."""
+    owner, _, name = repo.partition("/")
+    return Player(
+        sha256=sha256,
+        repo=repo,
+        owner=owner,
+        name=name,
+        revision=revision,
+        kind=kind,
+        rating=rated.rating if rated else None,
+        half_width=rated.half_width if rated else None,
+    )
+
+
+def kind_of(entry: Row[Any]) -> Kind:
+    """What an entry is to readers."""
+    if entry.source == "house":
+        return "house"
+    return "baseline" if entry.repo in BASELINES else "model"
+
+
+def read_roster(connection: Connection) -> Roster:
+    """Everything that entries and derived ratings say, from one connection."""
+    rows = list(connection.execute(select(entries).order_by(entries.c.pushed_ms.desc(), entries.c.id.desc())))
+    entries_of: dict[str, list[Row[Any]]] = {}
+    for row in rows:
+        entries_of.setdefault(row.repo, []).append(row)
+    rated = _read_ratings(connection)
+    current = _current_entities(rows, rated)
+    best_known = {sha256: value for board in rated.values() for sha256, value in board.items()}
+    players = {
+        entry.sha256: make_player(
+            entry.sha256, entry.repo, entry.revision, kind_of(entry), best_known.get(entry.sha256)
+        )
+        for entry in _credited(rows, current)
+    }
+    return Roster(entries_of, rated, _read_fields(connection), players, current)
+
+
+def _read_ratings(connection: Connection) -> Boards:
+    boards: Boards = {}
+    for row in connection.execute(select(ratings)):
+        values = row._asdict()
+        board = boards.setdefault(values.pop("env"), {})
+        board[row.sha256] = Rated(**values)
+    return boards
+
+
+def _read_fields(connection: Connection) -> dict[str, Field]:
+    return {
+        row.env: Field(row.upto_seq, row.side_advantage, row.side_half_width, json.loads(row.summary))
+        for row in connection.execute(select(fields))
+    }
+
+
+def _current_entities(newest_first: list[Row[Any]], rated: Boards) -> dict[str, dict[str, str]]:
+    """The newest accepted revision of each repo. One that has no rating yet does not push a rated one off the board."""
+    current: dict[str, dict[str, str]] = {}
+    for entry in newest_first:
+        if entry.state != "accepted" or entry.sha256 is None:
+            continue
+        of_env, board = current.setdefault(entry.env, {}), rated.get(entry.env, {})
+        standing = of_env.get(entry.repo)
+        if standing is None or (standing not in board and entry.sha256 in board):
+            of_env[entry.repo] = entry.sha256
+    return current
+
+
+def _credited(newest_first: list[Row[Any]], current: dict[str, dict[str, str]]) -> Iterable[Row[Any]]:
+    """One entry per entity: the first pusher among those whose current revision it is, else the first of all."""
+    chosen: dict[str, tuple[bool, Row[Any]]] = {}
+    for entry in reversed(newest_first):
+        if entry.sha256 is None:
+            continue
+        is_current = current.get(entry.env, {}).get(entry.repo) == entry.sha256
+        standing = chosen.get(entry.sha256)
+        if standing is None or (is_current and not standing[0]):
+            chosen[entry.sha256] = (is_current, entry)
+    return [entry for _, entry in chosen.values()]

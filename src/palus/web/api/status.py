@@ -1,0 +1,119 @@
+"""What the arena is doing now: queue, workers, why a model is not ranked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, Row, func, select
+
+from palus.arena.log import GENESIS
+from palus.store.engine import now_ms
+from palus.store.tables import jobs, matches, workers
+from palus.web.api.models import why_unranked
+from palus.web.api.view import View
+from palus.web.shapes import HourCount, JobCounts, RunningJob, Status, Unranked, WorkerLine
+
+HOUR_MS = 3_600_000
+ALIVE_MS = 60_000
+UNRANKED = 200
+WORKERS = 100
+_STATES = ("ready", "leased", "done", "failed")
+
+
+def status(view: View, connection: Connection, mode: str) -> Status:
+    """The state of the arena. mode: continuous or rounds."""
+    now = now_ms()
+    hours = _hours(view, now)
+    head = connection.execute(select(matches.c.seq, matches.c.hash).order_by(matches.c.seq.desc()).limit(1)).first()
+    running = connection.execute(select(jobs).where(jobs.c.state == "leased").order_by(jobs.c.id).limit(WORKERS))
+    seen = connection.execute(select(workers).order_by(workers.c.last_seen_ms.desc()).limit(WORKERS))
+    return Status(
+        now_ms=now,
+        mode=mode,
+        matches=view.log.n,
+        matches_last_hour=int((view.log["finished_ms"] > now - HOUR_MS).sum()),
+        hours=hours,
+        ratings_behind=_behind(view),
+        jobs=_job_counts(connection),
+        running=[_running(row) for row in running],
+        workers=[_worker(row, now) for row in seen],
+        unranked=_unranked(view),
+        head_seq=head.seq if head else 0,
+        head_hash=head.hash if head else GENESIS,
+    )
+
+
+def _hours(view: View, now: int) -> list[HourCount]:
+    first = (now // HOUR_MS - 23) * HOUR_MS
+    ended = view.log["finished_ms"]
+    counts = np.bincount((ended[(ended >= first) & (ended <= now)] - first) // HOUR_MS, minlength=24)
+    return [HourCount(start_ms=first + hour * HOUR_MS, matches=int(counts[hour])) for hour in range(24)]
+
+
+def _behind(view: View) -> int:
+    """Counted matches after the last one that a fit included."""
+    fitted = np.array([_fitted(view, env) for env in view.log.envs.texts] or [0], np.int64)
+    return int((view.counts & (view.log["seq"] > fitted[view.log["env"]])).sum())
+
+
+def _fitted(view: View, env: str) -> int:
+    field = view.roster.fields.get(env)
+    return field.upto_seq if field else 0
+
+
+def _job_counts(connection: Connection) -> list[JobCounts]:
+    counted: dict[str, dict[str, int]] = {}
+    wanted = select(jobs.c.kind, jobs.c.state, func.count()).group_by(jobs.c.kind, jobs.c.state)
+    for kind, state, count in connection.execute(wanted):
+        counted.setdefault(kind, dict.fromkeys(_STATES, 0))[state] = count
+    return [JobCounts(kind=kind, **counted[kind]) for kind in sorted(counted)]
+
+
+def _running(row: Row[Any]) -> RunningJob:
+    return RunningJob(
+        id=row.id,
+        kind=row.kind,
+        what=row.key,
+        worker=row.worker or "",
+        attempts=row.attempts,
+        lease_until_ms=row.lease_until_ms,
+    )
+
+
+def _worker(row: Row[Any], now: int) -> WorkerLine:
+    return WorkerLine(
+        name=row.name,
+        isolation=row.isolation,
+        platform=json.loads(row.platform),
+        first_seen_ms=row.first_seen_ms,
+        last_seen_ms=row.last_seen_ms,
+        alive=now - row.last_seen_ms < ALIVE_MS,
+        matches=row.matches,
+        suspended=row.suspended,
+    )
+
+
+def _unranked(view: View) -> list[Unranked]:
+    """Repositories whose newest revision is not on the board, the newest first."""
+    found = []
+    for rows in view.roster.entries_of.values():
+        for env in {entry.env for entry in rows}:
+            entry = next(entry for entry in rows if entry.env == env)
+            board = view.roster.ratings.get(env, {})
+            if entry.state == "accepted" and entry.sha256 in board:
+                continue
+            found.append(
+                Unranked(
+                    repo=entry.repo,
+                    env=env,
+                    revision=entry.revision,
+                    state=entry.state,
+                    code=entry.code,
+                    sentence=entry.sentence or why_unranked(rows, env),
+                    remedy=entry.remedy,
+                    since_ms=entry.checked_ms or entry.pushed_ms,
+                )
+            )
+    return sorted(found, key=lambda line: -line.since_ms)[:UNRANKED]

@@ -1,0 +1,118 @@
+"""One consistent state of the arena, held in memory and renewed when the store has moved on.
+
+Every page is a function of a `View`. Its version tells when an answer that was computed before is still right.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, func, select
+
+from palus.store import Store
+from palus.store.tables import annulments, entries, fields, matches, ratings, repos
+from palus.web.api.log_columns import VERDICTS, LogColumns, empty_columns, extend
+from palus.web.api.roster import Roster, read_roster
+
+FRESH_S = 0.25
+"""How long a view is taken for the newest one without asking the database."""
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Version:
+    """What pages depend on. Equal versions give equal pages.
+
+    seq: newest match. annulled: their count. roster: changes with entries, ratings and repositories.
+    """
+
+    seq: int
+    annulled: int
+    roster: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """The log and the roster of one version. valid: [n] matches with a result that nobody struck out. counts: [n] those
+    of them that ratings use."""
+
+    version: Version
+    log: LogColumns
+    roster: Roster
+    valid: Bools
+    counts: Bools
+
+    def envs(self) -> list[str]:
+        """Every env that has entries or matches, the most played first."""
+        played = np.bincount(self.log["env"], minlength=len(self.log.envs.texts))
+        matches_of = dict(zip(self.log.envs.texts, played.tolist(), strict=True))
+        known = {entry.env for rows in self.roster.entries_of.values() for entry in rows} | set(matches_of)
+        return sorted(known, key=lambda env: (-matches_of.get(env, 0), env))
+
+    def of_env(self, env: str) -> Bools:
+        """[n] matches of an env."""
+        return np.asarray(self.log["env"] == self.log.envs.find(env))
+
+
+class Views:
+    """Hands out the present view; safe between threads. fresh_s: see FRESH_S, 0 asks the database every time."""
+
+    def __init__(self, store: Store, fresh_s: float = FRESH_S) -> None:
+        self.store = store
+        self._fresh_s = fresh_s
+        self._lock = threading.Lock()
+        self._view: View | None = None
+        self._checked = -float("inf")
+
+    def cached(self) -> View | None:
+        """The view if it is fresh enough to be used without a look at the database."""
+        return self._view if time.monotonic() - self._checked < self._fresh_s else None
+
+    def current(self) -> View:
+        """The present view. One thread renews it, the others wait for that."""
+        with self._lock:
+            if view := self.cached():
+                return view
+            checked = time.monotonic()
+            with self.store.read() as connection:
+                version = read_version(connection)
+                if self._view is None or self._view.version != version:
+                    self._view = _renew(self._view, version, connection)
+            self._checked = checked
+            return self._view
+
+
+def read_version(connection: Connection) -> Version:
+    """The version of what the store holds now."""
+    row = connection.execute(
+        select(
+            select(func.max(matches.c.seq)).scalar_subquery(),
+            select(func.count(annulments.c.match_id)).scalar_subquery(),
+            select(func.max(entries.c.id)).scalar_subquery(),
+            select(func.max(entries.c.checked_ms)).scalar_subquery(),
+            select(func.count()).where(entries.c.state == "accepted").scalar_subquery(),
+            select(func.count()).where(entries.c.state == "withdrawn").scalar_subquery(),
+            select(func.sum(ratings.c.upto_seq)).scalar_subquery(),
+            select(func.sum(fields.c.upto_seq)).scalar_subquery(),
+            select(func.count(repos.c.id)).scalar_subquery(),
+            select(func.max(repos.c.modified_ms)).scalar_subquery(),
+            select(func.count()).where(repos.c.private).scalar_subquery(),
+        )
+    ).one()
+    seq, annulled, *roster = (int(value or 0) for value in row)
+    return Version(seq, annulled, tuple(roster))
+
+
+def _renew(old: View | None, version: Version, connection: Connection) -> View:
+    log = extend(old.log if old else empty_columns(), connection)
+    roster = old.roster if old and old.version.roster == version.roster else read_roster(connection)
+    valid = log["verdict"] != VERDICTS.index("void")
+    if version.annulled:
+        struck = [match_id.encode("ascii") for match_id in connection.scalars(select(annulments.c.match_id))]
+        valid &= ~np.isin(log["id"], np.array(struck, "S32"))
+    return View(version, log, roster, valid, valid & log["rated"])

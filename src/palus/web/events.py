@@ -1,0 +1,156 @@
+"""Server-sent events: what happened in the arena, told to every open page.
+
+One task looks at the store while anybody listens, whatever process wrote to it, and hands each event to all listeners.
+A reader that came back says which match it saw last and is told the newest of those it missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Literal
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
+
+from palus.web.api.answers import Answers
+from palus.web.api.summaries import match_summary
+from palus.web.api.view import View
+from palus.web.security import fault
+from palus.web.shapes import Event
+
+POLL_S = 0.5
+HEARTBEAT_S = 15.0
+"""A comment after so much silence, so that no proxy takes the connection for dead."""
+RECONNECT_MS = 3000
+MAX_LISTENERS = 250
+BACKLOG = 50
+"""Events that a slow listener may be behind, and matches that one who comes back is told."""
+
+
+class Events:
+    """All listeners of one server. poll_s: how often the store is looked at while somebody listens."""
+
+    def __init__(self, answers: Answers, poll_s: float = POLL_S, max_listeners: int = MAX_LISTENERS) -> None:
+        self._answers = answers
+        self._poll_s = poll_s
+        self._max_listeners = max_listeners
+        self._listeners: set[asyncio.Queue[str | None]] = set()
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def listen(self, last_seq: int | None) -> AsyncIterator[str]:
+        """The stream of one listener. Raises HTTPException 503 when there are too many."""
+        if len(self._listeners) >= self._max_listeners:
+            sentence = f"{self._max_listeners} pages are listening already; reload this one to see what is new."
+            raise fault(503, "too_many_listeners", sentence, {"Retry-After": "30"})
+        view = await self._answers.view()
+        queue: asyncio.Queue[str | None] = asyncio.Queue(BACKLOG)
+        self._listeners.add(queue)
+        if self._watcher is None or self._watcher.done():
+            self._watcher = asyncio.create_task(self._watch(view))
+        missed = [] if last_seq is None else match_events(view, last_seq)
+        return self._stream(queue, missed)
+
+    async def _stream(self, queue: asyncio.Queue[str | None], missed: list[Event]) -> AsyncIterator[str]:
+        try:
+            yield f"retry: {RECONNECT_MS}\n\n"
+            for event in missed:
+                yield _message(event)
+            while True:
+                try:
+                    message = await asyncio.wait_for(queue.get(), HEARTBEAT_S)
+                except TimeoutError:
+                    yield ": still here\n\n"
+                    continue
+                if message is None:
+                    return
+                yield message
+        finally:
+            self._listeners.discard(queue)
+
+    async def _watch(self, view: View) -> None:
+        """Tell listeners what changes, until there are none."""
+        while self._listeners:
+            await asyncio.sleep(self._poll_s)
+            newer = await self._answers.view()
+            if newer.version != view.version:
+                for event in changes(view, newer):
+                    self._tell(_message(event))
+                view = newer
+
+    def _tell(self, message: str | None) -> None:
+        for queue in list(self._listeners):
+            try:
+                queue.put_nowait(message)
+            except asyncio.QueueFull:  # too slow: it reconnects and is told what it missed
+                self._listeners.discard(queue)
+                while not queue.empty():
+                    queue.get_nowait()
+                queue.put_nowait(None)
+
+    async def close(self) -> None:
+        """End every stream."""
+        for queue in list(self._listeners):
+            with contextlib.suppress(asyncio.QueueFull):
+                queue.put_nowait(None)
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watcher
+
+
+def changes(old: View, new: View) -> list[Event]:
+    """What happened between two views, in the order in which pages should hear of it."""
+    return match_events(new, old.version.seq) + _rating_events(old, new) + _entry_events(old, new)
+
+
+def match_events(view: View, after_seq: int) -> list[Event]:
+    """The newest matches after this one of the log, oldest first."""
+    log = view.log
+    first = int(np.searchsorted(log["seq"], after_seq, side="right"))
+    summaries = [match_summary(view, row) for row in range(max(first, log.n - BACKLOG), log.n)]
+    return [Event(type="match", seq=summary.seq, env=summary.env, match=summary) for summary in summaries]
+
+
+def _rating_events(old: View, new: View) -> list[Event]:
+    return [
+        Event(type="rating", seq=new.version.seq, env=env)
+        for env, board in new.roster.ratings.items()
+        if board != old.roster.ratings.get(env)
+    ]
+
+
+def _entry_events(old: View, new: View) -> list[Event]:
+    if old.roster is new.roster:
+        return []
+    known = {entry.id: entry.state for rows in old.roster.entries_of.values() for entry in rows}
+    changed = [entry for rows in new.roster.entries_of.values() for entry in rows if known.get(entry.id) != entry.state]
+    kind: Literal["entry"] = "entry"
+    return [
+        Event(type=kind, seq=new.version.seq, env=entry.env, repo=entry.repo, state=entry.state)
+        for entry in sorted(changed, key=lambda entry: entry.id)[-BACKLOG:]
+    ]
+
+
+def _message(event: Event) -> str:
+    return f"id: {event.seq}\nevent: {event.type}\ndata: {event.model_dump_json()}\n\n"
+
+
+def make_events_router(events: Events) -> APIRouter:
+    """`/api/arena/events`."""
+    router = APIRouter(prefix="/api/arena", tags=["arena"])
+
+    @router.get(
+        "/events",
+        response_class=StreamingResponse,
+        responses={200: {"content": {"text/event-stream": {}}, "description": "Events, without end."}},
+    )
+    async def get_events(request: Request) -> Response:
+        last = request.headers.get("last-event-id", "")
+        stream = await events.listen(int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+    return router

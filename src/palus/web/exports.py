@@ -1,0 +1,261 @@
+"""Downloads: the log and the boards as CSV, Parquet and JSON, and the two files of the reference competition.
+
+    history.csv   model1,model2,timestamp,result     rated matches; model1 had the blue side; Unix seconds
+    elo.csv       rank,author,model,elo,games_played the reference's Elo over the same matches
+
+Files are written to the data folder once and given out again until the arena has moved on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from fastapi import APIRouter, HTTPException
+from fastapi.responses import FileResponse
+from sqlalchemy import select
+
+from palus.arena.log import LogRecord
+from palus.arena.recording import FIXED_STEP_S
+from palus.errors import StorageError
+from palus.store import Store
+from palus.store.tables import annulments, matches
+from palus.web.api.leaderboard import leaderboard
+from palus.web.api.router import FAULTS, Env
+from palus.web.api.view import View, Views
+from palus.web.security import fault
+
+KEEP_S = 60.0
+"""A file this young is given out again even when matches were added: writing 240 000 rows takes seconds."""
+
+MEDIA_TYPES = {
+    "csv": "text/csv; charset=utf-8",
+    "json": "application/json",
+    "parquet": "application/vnd.apache.parquet",
+}
+
+MATCH_COLUMNS = {
+    "seq": "BIGINT",
+    "id": "VARCHAR",
+    "unit_id": "VARCHAR",
+    "leg": "TINYINT",
+    "season": "INTEGER",
+    "seed": "VARCHAR",
+    **{
+        f"{side}_{name}": "VARCHAR"
+        for side in ("blue", "purple")
+        for name in ("repo", "revision", "file", "sha256", "owner", "mode")
+    },
+    "result": "VARCHAR",
+    "cause": "VARCHAR",
+    "blue_goals": "INTEGER",
+    "purple_goals": "INTEGER",
+    "duration_s": "DOUBLE",
+    "rated": "BOOLEAN",
+    "annulled": "BOOLEAN",
+    "finished_ms": "BIGINT",
+    "worker": "VARCHAR",
+    "replay_sha256": "VARCHAR",
+    "hash": "VARCHAR",
+}
+"""Columns of matches.* and their types in Parquet. seed is text: it has 64 bits, JSON's numbers do not."""
+
+RATING_COLUMNS = {
+    "rank": "INTEGER",
+    "rank_best": "INTEGER",
+    "rank_worst": "INTEGER",
+    "repo": "VARCHAR",
+    "owner": "VARCHAR",
+    "name": "VARCHAR",
+    "revision": "VARCHAR",
+    "sha256": "VARCHAR",
+    "kind": "VARCHAR",
+    "rating": "DOUBLE",
+    "half_width": "DOUBLE",
+    "provisional": "BOOLEAN",
+    "games": "INTEGER",
+    "wins": "INTEGER",
+    "draws": "INTEGER",
+    "losses": "INTEGER",
+    "elo": "DOUBLE",
+    "openskill_mu": "DOUBLE",
+    "openskill_sigma": "DOUBLE",
+    "last_match_ms": "BIGINT",
+}
+
+Row = Iterable[Any]
+
+
+def match_rows(store: Store, env: str) -> Iterable[Row]:
+    """The log of an env, one row per match in order; see MATCH_COLUMNS."""
+    wanted = select(matches).where(matches.c.env == env).order_by(matches.c.seq)
+    with store.read() as connection:
+        struck = set(connection.scalars(select(annulments.c.match_id)))
+        for row in connection.execution_options(yield_per=2000).execute(wanted):
+            record = LogRecord.from_json(row.record)
+            sides = [
+                value
+                for side in record.sides
+                for value in (side.repo, side.revision, side.file, side.sha256, side.owner, side.mode)
+            ]
+            yield (
+                *(row.seq, row.id, row.unit_id, row.leg, row.season, str(record.seed), *sides),
+                *(row.result, record.cause, *record.score, round(record.duration_ticks * FIXED_STEP_S, 2)),
+                *(row.rated, row.id in struck, row.finished_ms, row.worker),
+                *(record.replay.sha256 if record.replay else None, row.hash),
+            )
+
+
+def rating_rows(view: View, env: str) -> Iterable[Row]:
+    """The board of an env; see RATING_COLUMNS."""
+    for line in leaderboard(view, env).rows:
+        yield [getattr(line, name) for name in RATING_COLUMNS]
+
+
+def history_rows(view: View, env: str) -> Iterable[Row]:
+    """Rated matches that nobody struck out, in the order of the log."""
+    log = view.log
+    rows = np.flatnonzero(view.counts & view.of_env(env))
+    repos = log.repos.texts
+    points = log.points(rows).tolist()
+    ended = (log["finished_ms"][rows] / 1000).tolist()
+    for blue, purple, at_s, result in zip(log["blue_repo"][rows], log["purple_repo"][rows], ended, points, strict=True):
+        yield repos[blue], repos[purple], at_s, result
+
+
+def elo_rows(view: View, env: str) -> Iterable[Row]:
+    """The board in the order of the reference's Elo."""
+    lines = sorted(leaderboard(view, env).rows, key=lambda line: (-line.elo, line.repo))
+    for rank, line in enumerate(lines, start=1):
+        yield rank, line.owner, line.name, line.elo, line.games
+
+
+def write_csv(file: TextIO, header: Iterable[str], rows: Iterable[Row]) -> None:
+    """CSV with booleans as true and false, and nothing for what is unknown."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([str(v).lower() if isinstance(v, bool) else v for v in row] for row in rows)
+
+
+class Exports:
+    """Writes and keeps the files. One is written at a time: they are large."""
+
+    def __init__(self, store: Store, views: Views, keep_s: float = KEEP_S) -> None:
+        self._store, self._views, self._keep_s = store, views, keep_s
+        self._folder = store.folder / "exports"
+        self._lock = threading.Lock()
+        self._made: dict[tuple[str, str], tuple[float, View, Path]] = {}
+
+    def file(self, env: str, name: str) -> Path | None:
+        """The file of this name, at most KEEP_S behind the arena; None for a name that is none of ours."""
+        write = self._writer(env, name)
+        if write is None:
+            return None
+        with self._lock:
+            view = self._views.current()
+            made_s, of, path = self._made.get((env, name), (0.0, None, Path()))
+            if of is None or (of.version != view.version and time.monotonic() - made_s >= self._keep_s):
+                path = self._write(env, name, view, write)
+                self._made[env, name] = (time.monotonic(), view, path)
+            return path
+
+    def write_all(self, env: str, folder: Path) -> None:
+        """Write every download of an env to a folder."""
+        for name in NAMES:
+            write = self._writer(env, name)
+            assert write is not None
+            write(self._views.current(), folder / name)
+
+    def _writer(self, env: str, name: str) -> Callable[[View, Path], None] | None:
+        if name in ("history.csv", "elo.csv"):
+            header, rows = _REFERENCE[name]
+            return lambda view, path: _write_csv_file(path, header, rows(view, env))
+        stem, _, suffix = name.partition(".")
+        if stem not in ("matches", "ratings") or suffix not in MEDIA_TYPES:
+            return None
+
+        def write(view: View, path: Path) -> None:
+            if stem == "matches":
+                write_table(path, suffix, MATCH_COLUMNS, match_rows(self._store, env))
+            else:
+                write_table(path, suffix, RATING_COLUMNS, rating_rows(view, env))
+
+        return write
+
+    def _write(self, env: str, name: str, view: View, write: Callable[[View, Path], None]) -> Path:
+        """A new file beside those that are still being sent; files nobody can be reading any more are removed."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for old in self._folder.iterdir():
+                if time.time() - old.stat().st_mtime > 10 * max(self._keep_s, 60.0):
+                    with contextlib.suppress(OSError):
+                        old.unlink()
+            path = self._folder / f"{env}-{time.time_ns()}-{name}"
+            write(view, path)
+        except OSError as error:
+            raise StorageError(f"{self._folder}: cannot be written ({error.strerror}); free space") from error
+        return path
+
+
+_REFERENCE: dict[str, tuple[tuple[str, ...], Callable[[View, str], Iterable[Row]]]] = {
+    "history.csv": (("model1", "model2", "timestamp", "result"), history_rows),
+    "elo.csv": (("rank", "author", "model", "elo", "games_played"), elo_rows),
+}
+NAMES = (*_REFERENCE, *(f"{stem}.{suffix}" for stem in ("matches", "ratings") for suffix in MEDIA_TYPES))
+"""Every download of an env."""
+
+
+def write_table(path: Path, suffix: str, columns: dict[str, str], rows: Iterable[Row]) -> None:
+    """Write rows as csv, json (an array of objects) or parquet."""
+    if suffix == "csv":
+        _write_csv_file(path, columns, rows)
+        return
+    import duckdb  # slow to import, needed by few
+
+    source = path.with_suffix(".part.csv")
+    try:
+        _write_csv_file(source, columns, rows)
+        form = "FORMAT json, ARRAY true" if suffix == "json" else "FORMAT parquet, COMPRESSION zstd"
+        with duckdb.connect(config={"threads": 1, "memory_limit": "256MB"}) as database:
+            database.execute(
+                f"COPY (SELECT * FROM read_csv(?, header = true, auto_detect = false, delim = ',', quote = '\"', "
+                f"escape = '\"', columns = {columns!r})) TO '{_quoted(path)}' ({form})",
+                [str(source)],
+            )
+    finally:
+        source.unlink(missing_ok=True)
+
+
+def _write_csv_file(path: Path, header: Iterable[str], rows: Iterable[Row]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        write_csv(file, header, rows)
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
+
+
+def make_downloads_router(exports: Exports) -> APIRouter:
+    """`/api/arena/downloads/{env}/{file}`."""
+    router = APIRouter(prefix="/api/arena/downloads", tags=["downloads"], responses=FAULTS)
+
+    @router.get("/{env}/{file}", response_class=FileResponse)
+    def get_download(env: Env, file: str) -> FileResponse:
+        """matches or ratings as .csv, .json, .parquet; history.csv and elo.csv as the reference competition's."""
+        path = exports.file(env, file)
+        if path is None:
+            raise _unknown(file)
+        media_type = MEDIA_TYPES[file.rpartition(".")[2]]
+        return FileResponse(path, media_type=media_type, filename=file, headers={"Cache-Control": "no-cache"})
+
+    return router
+
+
+def _unknown(file: str) -> HTTPException:
+    return fault(404, "unknown_file", f"There is no download {file[:40]!r}; there are {', '.join(NAMES)}.")

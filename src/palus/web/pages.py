@@ -1,0 +1,91 @@
+"""The pages as files: built by Vite into the package, served from there.
+
+HTML is asked for again each time; everything else has its content's hash in its name and may be kept for ever.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+from fastapi import APIRouter, Request, Response
+
+from palus.hub.ids import RESERVED_OWNERS
+from palus.web.api.answers import Body, make_body, respond
+from palus.web.api.router import IMMUTABLE, Segment
+from palus.web.security import fault
+
+PAGES = ("match", "compare", "matrix", "status", "analytics", "room")
+MEDIA_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".txt": "text/plain; charset=utf-8",
+    ".wasm": "application/wasm",
+    ".woff2": "font/woff2",
+}
+
+
+def site_folder() -> Path:
+    """Where the built pages lie in the package."""
+    return Path(str(resources.files("palus.web") / "assets" / "site"))
+
+
+def make_pages_router(folder: Path) -> APIRouter:
+    """Every address that people type. folder: the built site."""
+    router = APIRouter(include_in_schema=False)
+
+    def page(request: Request, name: str) -> Response:
+        return respond(request, _page(folder, name))
+
+    @router.api_route("/", methods=["GET", "HEAD"])
+    def get_leaderboard(request: Request) -> Response:
+        return page(request, "index")
+
+    for name in PAGES:
+
+        def get_page(request: Request, name: str = name) -> Response:
+            return page(request, name)
+
+        router.add_api_route(f"/{name}", get_page, methods=["GET", "HEAD"])
+
+    @router.api_route("/static/{path:path}", methods=["GET", "HEAD"])
+    def get_static(request: Request, path: str) -> Response:
+        file = folder / "static" / path
+        if ".." in file.parts or "\0" in path or file.suffix not in MEDIA_TYPES or not file.is_file():
+            raise _no_file()
+        return respond(request, _read(file), IMMUTABLE)
+
+    @router.api_route("/{owner}/{name}", methods=["GET", "HEAD"])
+    def get_model(request: Request, owner: Segment, name: Segment) -> Response:
+        if owner.lower() in RESERVED_OWNERS:
+            raise _no_file()
+        return page(request, "model")
+
+    return router
+
+
+def _page(folder: Path, name: str) -> Body:
+    file = folder / f"{name}.html"
+    if not file.is_file():
+        sentence = "The pages are not built; run `make web` in a checkout of palus, or install a release."
+        raise fault(503, "pages_not_built", sentence)
+    return _read(file)
+
+
+def _read(file: Path) -> Body:
+    return _load(file, file.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _load(file: Path, _stamp: int) -> Body:
+    return make_body(file.read_bytes(), MEDIA_TYPES[file.suffix])
+
+
+def _no_file() -> Exception:
+    return fault(404, "not_found", "There is nothing at this address; start at the leaderboard.")

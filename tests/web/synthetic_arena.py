@@ -1,0 +1,175 @@
+"""A store with players and results that were made up, for tests of what is shown of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+
+from sqlalchemy import delete, insert, select
+
+from palus.arena.log import EnvBuild, LogRecord, LogSide, RunnerInfo, StoredBytes, append
+from palus.hub.accounts import create_account, find_account
+from palus.hub.commits import Message, Put, add_commit
+from palus.hub.limits import HubLimits
+from palus.hub.repos import create_repo, find_repo
+from palus.ratings import online, reference_elo
+from palus.ratings.bradley_terry import fit
+from palus.ratings.games import arrange
+from palus.ratings.history import Played
+from palus.ratings.standings import standings
+from palus.store import Store
+from palus.store.tables import blobs, entries, fields, rating_points, ratings
+
+ENV = "SoccerTwos"
+START_MS = 1_700_000_000_000
+_POINTS = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1.0}
+_SCORES = {"win1": (1, 0), "win2": (0, 1)}
+
+
+def sha_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass
+class SyntheticArena:
+    """Adds entries and matches to a store; every match takes one minute of made-up time."""
+
+    store: Store
+    history: list[Played] = field(default_factory=list)
+    seq: int = 0
+    pushed: int = 0
+
+    def add_entry(self, repo: str, *, file: str = "", state: str = "accepted", source: str = "hub", **more: str) -> str:
+        """An entry; returns the SHA-256 of its file, which is made up from `file` or the repo's name."""
+        self.pushed += 1
+        sha256 = sha_of(file or repo)
+        row = {
+            "source": source,
+            "repo": repo,
+            "owner": repo.partition("/")[0],
+            "revision": sha_of(f"{repo} {self.pushed}")[:40],
+            "env": ENV,
+            "file": "SoccerTwos.onnx",
+            "sha256": sha256,
+            "state": state,
+            "details": json.dumps({"p99_ms": 0.4}),
+            "pushed_ms": START_MS + self.pushed,
+            "checked_ms": START_MS + self.pushed,
+        }
+        with self.store.write() as connection:
+            connection.execute(insert(entries).values(row | more))
+        return sha256
+
+    def play(
+        self, a: str, b: str, *results: str, rated: bool = True, replay: bytes = b"", ticks: int = 500
+    ) -> list[str]:
+        """One mirrored pair per two results; a is blue in the first game of each. Returns the ids of the matches."""
+        records, finished = [], START_MS + self.seq * 60_000
+        stored = self._store(replay) if replay else None
+        for i, result in enumerate(results):
+            self.seq += 1
+            leg = i % 2 + 1
+            sides = (a, b) if leg == 1 else (b, a)
+            unit = sha_of(f"unit {self.seq - i % 2}")[:16]
+            records.append(make_record(self.seq, unit, leg, sides, result, rated=rated, replay=stored, ticks=ticks))
+            if rated and result in _POINTS:
+                blue, purple = (side.sha256 for side in records[-1].sides)
+                self.history.append(Played(self.seq, records[-1].id, unit, blue, purple, _POINTS[result]))
+        with self.store.write() as connection:
+            append(connection, records, finished)
+        return [record.id for record in records]
+
+    def rate(self, summary: dict[str, object] | None = None) -> None:
+        """Fit the ratings and publish them, as the arena does."""
+        table = arrange(self.history)
+        fitted = fit(table.games, len(table), side_term=True)
+        elo, skill = reference_elo.replay(self.history), online.replay(self.history)
+        rows = [
+            {
+                "env": ENV,
+                "sha256": line.name,
+                **{name: getattr(line, name) for name in ("rank", "rank_best", "rank_worst", "rating", "half_width")},
+                **{name: getattr(line, name) for name in ("games", "wins", "draws", "losses")},
+                "elo": elo[line.name].rating,
+                "openskill_mu": skill[line.name].mu,
+                "openskill_sigma": skill[line.name].sigma,
+                "upto_seq": self.seq,
+            }
+            for line in standings(table, fitted)
+        ]
+        points = [
+            {name: row[name] for name in ("env", "sha256", "rating", "half_width", "games")}
+            | {"seq": self.seq, "at_ms": START_MS + self.seq * 60_000}
+            for row in rows
+        ]
+        side, error = fitted.side or (0.0, 0.0)
+        of_env = {"env": ENV, "upto_seq": self.seq, "side_advantage": side, "side_half_width": 1.96 * error}
+        with self.store.write() as connection:
+            connection.execute(delete(ratings))
+            connection.execute(delete(fields))
+            connection.execute(insert(ratings), rows)
+            connection.execute(insert(rating_points), points)
+            connection.execute(insert(fields).values(of_env | {"summary": json.dumps(summary or {})}))
+
+    def push_card(self, repo: str, markdown: str, *, private: bool = False) -> None:
+        """A repository on the hub with a README."""
+        owner, _, name = repo.partition("/")
+        stored = self._store(markdown.encode())
+        with self.store.write() as connection:
+            account = find_account(connection, owner) or create_account(connection, owner)
+            if find_repo(connection, "model", repo) is None:
+                create_repo(connection, "model", account, name, private, HubLimits())
+            found = find_repo(connection, "model", repo)
+            assert found is not None
+            changes, message = [Put("README.md", stored.sha256)], Message("card")
+            add_commit(connection, self.store.blobs, found, changes, message, owner, HubLimits())
+
+    def _store(self, data: bytes) -> StoredBytes:
+        blob = self.store.blobs.put(data)
+        row = {"sha256": blob.sha256, "size": blob.size, "git_sha1": blob.git_sha1, "created_ms": START_MS}
+        with self.store.write() as connection:
+            if connection.execute(select(blobs.c.size).where(blobs.c.sha256 == blob.sha256)).first() is None:
+                connection.execute(insert(blobs).values(row | {"pinned": True}))
+        return StoredBytes(blob.sha256, blob.size)
+
+
+def make_record(
+    number: int,
+    unit: str,
+    leg: int,
+    sides: tuple[str, str],
+    result: str,
+    *,
+    rated: bool = True,
+    replay: StoredBytes | None = None,
+    ticks: int = 500,
+) -> LogRecord:
+    """A match of the log. sides: repositories of blue and purple, whose files are made up from their names."""
+    return LogRecord(
+        id=sha_of(f"match {number}")[:16],
+        schema=1,
+        env=EnvBuild(ENV, "1", "0" * 64, {}),
+        seed=2**63 + number,
+        unit_id=unit,
+        leg=leg,
+        season=1,
+        round=None,
+        rated=rated,
+        sides=(_side(sides[0]), _side(sides[1])),
+        runner=RunnerInfo("0.2", "Linux", {"numpy": "2"}, "namespaces", "worker-1"),
+        result=result,
+        cause="goal" if result in _SCORES else "time_limit" if result == "draw" else "timeout",
+        score=_SCORES.get(result, (0, 0)),
+        duration_ticks=ticks,
+        events=(),
+        started="2023-11-14T22:13:20Z",
+        wall_ms=100.0,
+        replay=replay,
+        actions=None,
+        state=None,
+    )
+
+
+def _side(repo: str) -> LogSide:
+    return LogSide(repo, sha_of(repo)[:40], "SoccerTwos.onnx", sha_of(repo), repo.partition("/")[0], "stochastic")
