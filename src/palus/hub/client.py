@@ -61,6 +61,7 @@ def log_in(url: str, token: str) -> str:
             log_in_to_default_hub(token, add_to_git_credential=False)
         else:  # the library has no public call for a token of another endpoint; `hf auth list` shows it by this name
             _save_token(token, url)
+            Path(constants.HF_STORED_TOKENS_PATH).chmod(0o600)  # versions before 2 leave it to the umask
     return name
 
 
@@ -75,7 +76,7 @@ def read_card(url: str, repo_id: str) -> str | None:
     """README.md at the repository's head; None when there is no repository or no card yet. Raises HubError."""
     with tempfile.TemporaryDirectory() as folder, _explained(url, repo_id), _quietly():
         try:
-            card = _api(url).hf_hub_download(repo_id, "README.md", local_dir=folder, force_download=True)
+            card = _api(url).hf_hub_download(repo_id, "README.md", local_dir=folder)
         except LocalEntryNotFoundError:  # an EntryNotFoundError too, but it means that the hub is out of reach
             raise
         except (RepositoryNotFoundError, RevisionNotFoundError, EntryNotFoundError):
@@ -148,9 +149,11 @@ def _explained(url: str, repo_id: str = "") -> Iterator[None]:
     except RevisionNotFoundError as error:
         raise HubError(f"{repo_id}: {url} has no such revision; leave out --revision for the newest") from error
     except HfHubHTTPError as error:
+        if isinstance(error, LocalEntryNotFoundError):  # "not in the cache either": the hub did not answer
+            raise HubError(_unreachable(error, url)) from error
         raise HubError(_http_message(error, url, repo_id)) from error
     except _TRANSPORT_ERRORS as error:
-        raise HubError(f"{url}: the hub cannot be reached ({_root_cause(error)}); {_connection_hint(url)}") from error
+        raise HubError(_unreachable(error, url)) from error
 
 
 def _http_message(error: HfHubHTTPError, url: str, repo_id: str) -> str:
@@ -167,6 +170,10 @@ def _http_message(error: HfHubHTTPError, url: str, repo_id: str) -> str:
         return f"{repo_id}: somebody else pushed at the same moment; push again"
     proxy = f"; {_proxy_hint(url)}" if _proxy_hint(url) else ""
     return f"{repo_id or url}: the hub answered {status}: {said}{proxy}"
+
+
+def _unreachable(error: BaseException, url: str) -> str:
+    return f"{url}: the hub cannot be reached ({_root_cause(error)}); {_connection_hint(url)}"
 
 
 def _root_cause(error: BaseException) -> str:
