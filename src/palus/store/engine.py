@@ -66,20 +66,32 @@ def open_store(folder: Path, url: str | None = None) -> Store:
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        engine = _open_engine(url or f"sqlite:///{folder / DATABASE_FILE}")
-        migrate(engine)
     except OSError as error:
         raise StorageError(f"{folder}: cannot be used ({error.strerror}); choose another data folder") from error
+    engine = _open_engine(url or f"sqlite:///{folder / DATABASE_FILE}")
+    try:
+        migrate(engine)
     except SQLAlchemyError as error:
-        where = engine.url.render_as_string(hide_password=True) if "engine" in locals() else url
+        engine.dispose()
         raise StorageError(
-            f"{where}: the database cannot be opened ({str(error).splitlines()[0]}); check the address and that it runs"
+            f"{engine.url.render_as_string(hide_password=True)}: the database cannot be opened "
+            f"({str(error).splitlines()[0]}); check the address and that it runs"
         ) from error
+    except StorageError:
+        engine.dispose()
+        raise
     return Store(engine, BlobStore(folder / "blobs"), folder)
 
 
 def _open_engine(url: str) -> Engine:
-    engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
+    try:
+        engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
+    except (SQLAlchemyError, ImportError) as error:
+        # The URL may hold a password, so it is not repeated.
+        raise StorageError(
+            f"the address of the database cannot be used ({error}); expected something like "
+            "postgresql+psycopg://user@host/name, which needs: pip install 'palus[postgres]'"
+        ) from error
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)

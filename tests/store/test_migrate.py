@@ -1,0 +1,124 @@
+"""The migrations on real databases: they make the declared tables, once, also when two processes start together."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, text
+
+from palus.errors import StorageError
+from palus.store import Store, open_store
+from palus.store.migrate import REVISION, STEPS, revision_of
+from palus.store.tables import metadata
+
+
+def test_migrations_make_exactly_the_declared_tables(store: Store) -> None:
+    with store.read() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        difference = compare_metadata(context, metadata)
+    assert difference == [], "tables.py and the files in store/migrations/versions disagree"
+
+
+def test_foreign_keys_and_indexes_are_the_declared_ones(store: Store) -> None:
+    # Alembic compares them by their columns; names and ON DELETE count too.
+    with store.read() as connection:
+        found = inspect(connection)
+        for table in metadata.tables.values():
+            declared = {(str(key.name), key.ondelete) for key in table.foreign_key_constraints}
+            made = {(k["name"], k["options"].get("ondelete")) for k in found.get_foreign_keys(table.name)}
+            assert made == declared, table.name
+            indexes = {i["name"] for i in found.get_indexes(table.name) if not i.get("duplicates_constraint")}
+            assert indexes == {index.name for index in table.indexes}, table.name
+
+
+def test_the_newest_step_is_the_one_that_is_checked_for() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(STEPS))
+    assert ScriptDirectory.from_config(config).get_current_head() == REVISION
+
+
+def test_opening_again_changes_nothing(tmp_path: Path, url: str | None) -> None:
+    for _ in range(2):
+        store = open_store(tmp_path, url)
+        with store.write() as connection:
+            assert revision_of(connection) == REVISION
+            connection.execute(text("INSERT INTO annulments VALUES (:id, 'test', 1)"), {"id": f"m{id(store)}"})
+        store.close()
+    store = open_store(tmp_path, url)
+    with store.read() as connection:
+        assert connection.execute(text("SELECT count(*) FROM annulments")).scalar() == 2
+    store.close()
+
+
+def test_a_database_of_a_newer_palus_is_refused_and_untouched(tmp_path: Path, url: str | None) -> None:
+    store = open_store(tmp_path, url)
+    with store.write() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(StorageError, match=r"version 9999.*up to 0001.*update palus"):
+        open_store(tmp_path, url)
+    with store.read() as connection:
+        assert revision_of(connection) == "9999"
+    store.close()
+
+
+OPEN = """
+import sys
+from pathlib import Path
+from palus.store import open_store
+input()
+open_store(Path(sys.argv[1]), sys.argv[2] or None).close()
+"""
+
+
+def test_processes_that_start_together_make_the_tables_once(tmp_path: Path, url: str | None) -> None:
+    command = [sys.executable, "-c", OPEN, str(tmp_path / "data"), url or ""]
+    openers = [subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    for opener in openers:
+        assert opener.stdin is not None
+        opener.stdin.write("\n")
+        opener.stdin.flush()
+    faults = [opener.communicate(timeout=120)[1] for opener in openers]
+    assert [opener.returncode for opener in openers] == [0, 0, 0], faults
+    store = open_store(tmp_path / "data", url)
+    with store.read() as connection:
+        assert set(inspect(connection).get_table_names()) == {*metadata.tables, "alembic_version"}
+    store.close()
+
+
+def test_a_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="choose another data folder"):
+        open_store(tmp_path / "file" / "data")
+    (tmp_path / "palus.db").write_text("this is no database, and it is longer than a header of one hundred bytes " * 3)
+    with pytest.raises(StorageError, match="cannot be opened"):
+        open_store(tmp_path)
+
+
+def test_a_password_is_never_shown(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as refused:
+        open_store(tmp_path, "postgresql+psycopg://palus:secret@127.0.0.1:1/none?connect_timeout=2")
+    assert "secret" not in str(refused.value)
+    assert "check the address" in str(refused.value)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "nosuch://palus:secret@host/name"])
+def test_an_address_that_is_none_is_told_from_one_that_does_not_answer(tmp_path: Path, address: str) -> None:
+    with pytest.raises(StorageError, match=r"expected something like postgresql\+psycopg://user@host/name") as refused:
+        open_store(tmp_path, address)
+    assert "secret" not in str(refused.value)
+
+
+def test_opening_a_current_database_does_not_load_alembic(tmp_path: Path) -> None:
+    open_store(tmp_path).close()
+    code = (
+        "import sys; from pathlib import Path; from palus.store import open_store; "
+        "open_store(Path(sys.argv[1])).close(); sys.exit('alembic' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, tmp_path]).returncode == 0
