@@ -9,6 +9,7 @@ from palus.hub.refusals import InvalidInputError
 MAX_ID_CHARACTERS = 96
 MAX_SEGMENT_BYTES = 255
 MAX_PATH_BYTES = 1024
+MAX_DEPTH = 32
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?\Z")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -67,6 +68,8 @@ def check_path(path: str) -> str:
         raise InvalidInputError(
             f"path {shown} is too long: at most {MAX_SEGMENT_BYTES} bytes per name, {MAX_PATH_BYTES} in all"
         )
+    if len(segments) > MAX_DEPTH:
+        raise InvalidInputError(f"path {shown} has {len(segments)} segments; at most {MAX_DEPTH} are allowed")
     if _CONTROL.search(path) or "\\" in path:
         raise InvalidInputError(f"path {shown} has a control character or a backslash; use / between folders")
     if path.startswith("/") or _DRIVE.match(path):

@@ -6,6 +6,7 @@ import threading
 import time
 from dataclasses import dataclass
 
+KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 
@@ -36,7 +37,7 @@ class HubLimits:
 
 def show_bytes(count: int) -> str:
     """A number of bytes for people: `28 MiB`."""
-    for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", 1 << 10)):
+    for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if count >= size:
             return f"{count / size:.3g} {unit}"
     return f"{count} bytes"

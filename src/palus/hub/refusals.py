@@ -8,10 +8,14 @@ from palus.errors import HubError
 
 
 class RefusedError(HubError):
-    """A request that is not served. status: of HTTP; code: the X-Error-Code by which clients tell 404s apart."""
+    """A request that is not served.
+
+    status: of HTTP. code: the X-Error-Code by which clients tell 404s apart. retry_after_s: when it may be served.
+    """
 
     status: ClassVar[int] = 400
     code: ClassVar[str | None] = None
+    retry_after_s: int | None = None
 
 
 class InvalidInputError(RefusedError):

@@ -1,0 +1,108 @@
+"""What the endpoints share: the store, the limits, who calls, and which repositories they may see or change."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from dataclasses import dataclass, field
+
+from fastapi import Request
+from sqlalchemy import Connection
+
+from palus.hub.accounts import Caller, authenticate
+from palus.hub.limits import Buckets, HubLimits
+from palus.hub.refusals import INVALID_TOKEN, ForbiddenError, NotSignedInError, RepoNotFoundError, TooManyError
+from palus.hub.repos import Kind, Repo, find_repo
+from palus.store import Store
+
+
+@dataclass(frozen=True)
+class Hub:
+    """One hub. secret: signs upload addresses; a restart makes those given out before worthless."""
+
+    store: Store
+    limits: HubLimits
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    requests: Buckets = field(init=False, repr=False)
+    bad_tokens: Buckets = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        limits = self.limits
+        object.__setattr__(self, "requests", Buckets(limits.requests_per_s, limits.request_burst))
+        per_minute = limits.bad_tokens_per_minute
+        object.__setattr__(self, "bad_tokens", Buckets(per_minute / 60, per_minute))
+
+    def identify(self, request: Request) -> Caller | None:
+        """Who calls; None without a token. Raises NotSignedInError for a bad token, TooManyError."""
+        address = request.client.host if request.client else "unknown"
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if not token:
+            _meter(self.requests, f"address {address}")
+            return None
+        caller = authenticate(self.store, token.strip()) if scheme.lower() == "bearer" else None
+        if caller is None:
+            _meter(self.bad_tokens, address)
+            raise NotSignedInError(INVALID_TOKEN)
+        _meter(self.requests, f"token {caller.token_id}")
+        return caller
+
+    def require_caller(self, request: Request) -> Caller:
+        """Who calls. Raises NotSignedInError when nobody says who they are."""
+        caller = self.identify(request)
+        if caller is None:
+            raise NotSignedInError("this needs a token; run `hf auth login`, or set HF_TOKEN")
+        return caller
+
+    def readable(self, connection: Connection, caller: Caller | None, kind: Kind, name: str) -> Repo:
+        """The repository, if the caller may see it. Raises NotSignedInError, RepoNotFoundError."""
+        repo = find_repo(connection, kind, name)
+        if repo is not None and (not repo.private or (caller is not None and caller.can_read_as(repo.owner))):
+            return repo
+        if caller is None:
+            # The same for what is private and what is not there; clients read it as "not found, or log in".
+            raise RepoNotVisibleError(f"there is no public {kind} {name} here; if it is private, log in")
+        raise RepoNotFoundError(f"there is no {kind} {name} here, or it is private and not yours; check the name")
+
+    def writable(self, connection: Connection, caller: Caller, kind: Kind, name: str) -> Repo:
+        """The repository, if the caller may change it. Raises RepoNotFoundError, ForbiddenError."""
+        repo = self.readable(connection, caller, kind, name)
+        check_may_write(caller, repo.owner)
+        return repo
+
+    def sign(self, *parts: str | int) -> str:
+        """A signature of a short-lived permission."""
+        text = "\n".join(str(part) for part in parts)
+        return hmac.new(self.secret, text.encode(), hashlib.sha256).hexdigest()
+
+    def check_signature(self, signature: str, expires_s: int, *parts: str | int) -> None:
+        """Raises ForbiddenError unless `sign` made it of these parts and its time is not over."""
+        if not hmac.compare_digest(signature.encode(), self.sign(*parts, expires_s).encode()):
+            raise ForbiddenError("this address was not given out by the hub; ask for a new one")
+        if expires_s < time.time():
+            raise ForbiddenError("this address is no longer valid; ask for a new one")
+
+
+class RepoNotVisibleError(NotSignedInError):
+    """A repository that nobody sees without a token, there or not."""
+
+    code = "RepoNotFound"
+
+
+def check_may_write(caller: Caller, owner: str) -> None:
+    """Raises ForbiddenError unless the caller may change the repositories of an owner."""
+    if caller.can_write_as(owner):
+        return
+    if owner.lower() == caller.name.lower():
+        scopes = ", ".join(sorted(caller.scopes))
+        raise ForbiddenError(f"the token {caller.label!r} allows only: {scopes}; use one with the scope write")
+    raise ForbiddenError(f"you are {caller.name} and may not change what belongs to {owner}; use your own name")
+
+
+def _meter(buckets: Buckets, key: str) -> None:
+    wait_s = buckets.take(key)
+    if wait_s > 0:
+        refusal = TooManyError(f"too many requests; wait {wait_s:.0f} s and try again")
+        refusal.retry_after_s = int(wait_s) + 1
+        raise refusal

@@ -1,0 +1,98 @@
+"""Files going out: `/{owner}/{name}/resolve/{revision}/{path}`, in whole or in part."""
+
+from __future__ import annotations
+
+import os
+from http import HTTPStatus
+from pathlib import Path, PurePosixPath
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import FileResponse
+from starlette.background import BackgroundTask
+
+from palus.errors import StorageError
+from palus.hub import repos
+from palus.hub.commits import File, find_file, resolve_revision
+from palus.hub.refusals import EntryNotFoundError
+from palus.hub.server.context import Hub
+from palus.hub.server.route import HubRoute, refused
+
+# What a browser may show in place; nothing of it can run. The rest is for saving.
+_SHOWN = {
+    **dict.fromkeys((".gif", ".jpeg", ".jpg", ".png", ".webp"), "image/{}"),
+    **dict.fromkeys((".csv", ".log", ".md", ".txt", ".yaml", ".yml"), "text/plain; charset=utf-8"),
+    ".json": "application/json",
+}
+_SAFE = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "sandbox; default-src 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class DownloadEndpoints:
+    """`resolve` of one kind of repository."""
+
+    def __init__(self, hub: Hub, kind: repos.Kind) -> None:
+        self._hub, self._kind = hub, kind
+
+    def router(self) -> APIRouter:
+        """The route."""
+        prefix = "/datasets" if self._kind == "dataset" else ""
+        router = APIRouter(prefix=f"{prefix}/{{owner}}/{{name}}", tags=["hub: downloads"], route_class=HubRoute)
+        path = "/resolve/{revision}/{path:path}"
+        router.add_api_route(path, self.head, methods=["HEAD"], response_class=Response)
+        router.add_api_route(path, self.get, methods=["GET"], response_class=Response)
+        return router
+
+    def head(self, request: Request, owner: str, name: str, revision: str, path: str) -> Response:
+        """Commit, id and size of a file."""
+        return self._answer(request, f"{owner}/{name}", revision, path, counts=False)
+
+    def get(self, request: Request, owner: str, name: str, revision: str, path: str) -> Response:
+        """A file; a part of it with a Range header."""
+        return self._answer(request, f"{owner}/{name}", revision, path, counts=path.endswith(".onnx"))
+
+    def _answer(self, request: Request, full: str, revision: str, path: str, counts: bool) -> Response:
+        hub = self._hub
+        caller = hub.identify(request)
+        with hub.store.read() as connection:
+            repo = hub.readable(connection, caller, self._kind, full)
+            commit = resolve_revision(connection, repo, revision)
+            file = find_file(connection, commit, path)
+        if file is None:
+            missing = EntryNotFoundError(f"{repo.name} has no file {path[:200]!a} at {revision}")
+            return refused(missing, {"X-Repo-Commit": commit})
+        headers = {"X-Repo-Commit": commit, "ETag": f'"{file.etag}"', **_SAFE, **_presentation(file)}
+        if repo.private:
+            headers["Cache-Control"] = "private, no-store"
+        if file.lfs:
+            headers |= {"X-Linked-Etag": headers["ETag"], "X-Linked-Size": str(file.size)}
+        if f'"{file.etag}"' in request.headers.get("if-none-match", ""):
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        count = BackgroundTask(self._count, repo) if counts and "range" not in request.headers else None
+        media_type = headers.pop("Content-Type")
+        where = hub.store.blobs.path(file.sha256)
+        return FileResponse(where, headers=headers, media_type=media_type, background=count, stat_result=_stat(where))
+
+    def _count(self, repo: repos.Repo) -> None:
+        with self._hub.store.write() as connection:
+            repos.count_download(connection, repo)
+
+
+def _stat(path: Path) -> os.stat_result:
+    try:
+        return path.stat()
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read ({error.strerror}); restore the blobs from a backup") from error
+
+
+def _presentation(file: File) -> dict[str, str]:
+    """Content type and disposition that never let a stranger's file act as a page of this site."""
+    name = PurePosixPath(file.path).name
+    ending = PurePosixPath(file.path).suffix.lower()
+    shown = _SHOWN.get(ending)
+    kind = shown.format(ending[1:].replace("jpg", "jpeg")) if shown else "application/octet-stream"
+    disposition = "inline" if shown else "attachment"
+    return {"Content-Type": kind, "Content-Disposition": f"{disposition}; filename*=utf-8''{quote(name, safe='')}"}

@@ -1,0 +1,168 @@
+"""What there is: repositories by tag, one repository, its files, its history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+from urllib.parse import parse_qsl, urlencode
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+
+from palus.hub import repos
+from palus.hub.commits import MAIN, File, list_commits, list_files, resolve_revision
+from palus.hub.refusals import EntryNotFoundError, InvalidInputError
+from palus.hub.server.context import Hub
+from palus.hub.server.route import HubRoute
+from palus.hub.server.shapes import Json, show_commit, show_file, show_repo, show_sibling
+from palus.hub.server.trees import show_folders, show_tree
+
+COMMITS_PER_PAGE = 50
+_SORTS: dict[str, repos.Sort] = {
+    **dict.fromkeys(("lastModified", "last_modified", "trendingScore", "trending_score", "likes"), "modified_ms"),
+    **dict.fromkeys(("createdAt", "created_at"), "created_ms"),
+    "downloads": "downloads",
+}
+Word = Annotated[str | None, Query(max_length=200)]
+Words = Annotated[list[Annotated[str, Query(max_length=200)]] | None, Query(max_length=20)]
+Limit = Annotated[int, Query(ge=1)]
+Page = Annotated[int, Query(ge=0, le=100_000)]
+
+
+class ListingEndpoints:
+    """`/api/models` or `/api/datasets` and what is below it."""
+
+    def __init__(self, hub: Hub, kind: repos.Kind) -> None:
+        self._hub, self._kind = hub, kind
+
+    def router(self) -> APIRouter:
+        """The routes."""
+        router = APIRouter(prefix=f"/api/{self._kind}s", tags=["hub: listings"], route_class=HubRoute)
+        router.add_api_route("", self.index, methods=["GET"])
+        router.add_api_route("/{owner}/{name}", self.info, methods=["GET"])
+        router.add_api_route("/{owner}/{name}/revision/{revision:path}", self.info_at, methods=["GET"])
+        router.add_api_route("/{owner}/{name}/tree/{revision}", self.tree, methods=["GET"])
+        router.add_api_route("/{owner}/{name}/tree/{revision}/{path:path}", self.tree, methods=["GET"])
+        router.add_api_route("/{owner}/{name}/paths-info/{revision}", self.paths_info, methods=["POST"])
+        router.add_api_route("/{owner}/{name}/commits/{revision}", self.commits, methods=["GET"])
+        router.add_api_route("/{owner}/{name}/refs", self.refs, methods=["GET"])
+        return router
+
+    def index(
+        self,
+        request: Request,
+        filter: Words = None,
+        author: Word = None,
+        search: Word = None,
+        sort: Word = None,
+        limit: Limit = repos.MAX_PAGE,
+        cursor: Word = None,
+        full: bool = False,
+    ) -> JSONResponse:
+        """Repositories that have all the tags of `filter`; newest first, or by downloads. Pages by the Link header."""
+        caller = self._hub.identify(request)
+        by, limit = _SORTS.get(sort or "", "modified_ms"), min(limit, repos.MAX_PAGE)
+        tags = tuple(tag for words in filter or () for tag in words.split(",") if tag)
+        wanted = repos.Filter(
+            self._kind, tags, author, search, caller.name if caller else None, bool(caller and caller.is_admin)
+        )
+        with self._hub.store.read() as connection:
+            found = repos.list_repos(connection, wanted, by, _read_cursor(cursor), limit)
+            rows = [show_repo(repo) for repo in found]
+            if full:
+                for row, repo in zip(rows, found, strict=True):
+                    files = list_files(connection, repo.head)
+                    row |= {"cardData": repo.card, "siblings": [show_sibling(file, False) for file in files]}
+        headers = {}
+        if len(found) == limit:
+            last = found[-1]
+            position = f"{getattr(last, by)}.{last.id}"
+            headers["Link"] = _next_link(request, {"cursor": position})
+        return JSONResponse(rows, headers=headers)
+
+    def info(self, request: Request, owner: str, name: str, blobs: bool = False) -> Json:
+        """One repository at its head."""
+        return self.info_at(request, owner, name, MAIN, blobs)
+
+    def info_at(self, request: Request, owner: str, name: str, revision: str, blobs: bool = False) -> Json:
+        """One repository at a revision; `blobs` adds sizes and ids of its files."""
+        repo, commit, files = self._at(request, f"{owner}/{name}", revision)
+        used = sum({file.sha256: file.size for file in files}.values())
+        siblings = [show_sibling(file, blobs) for file in files]
+        return {**show_repo(repo, commit), "cardData": repo.card, "siblings": siblings, "usedStorage": used}
+
+    def tree(
+        self, request: Request, owner: str, name: str, revision: str, path: str = "", recursive: bool = False
+    ) -> list[Json]:
+        """Files and folders in a folder, or everything below it."""
+        _, _, files = self._at(request, f"{owner}/{name}", revision)
+        path = path.strip("/")
+        if path and not any(file.path.startswith(f"{path}/") for file in files):
+            raise EntryNotFoundError(f"there is no folder {path[:200]!a} at {revision[:60]!a}")
+        return show_tree(files, path, recursive)
+
+    async def paths_info(self, request: Request, owner: str, name: str, revision: str) -> list[Json]:
+        """The files and folders among `paths` (a form, or JSON) that exist."""
+        paths = _read_paths(request.headers.get("content-type", ""), await request.body())
+        _, _, files = await run_in_threadpool(self._at, request, f"{owner}/{name}", revision)
+        known = {file.path: show_file(file) for file in files} | show_folders(files)
+        return [known[path] for path in dict.fromkeys(path.strip("/") for path in paths) if path in known]
+
+    def commits(
+        self, request: Request, response: Response, owner: str, name: str, revision: str, p: Page = 0
+    ) -> list[Json]:
+        """The history, newest first. Pages by the Link header; `p` counts pages from 0."""
+        caller = self._hub.identify(request)
+        with self._hub.store.read() as connection:
+            repo = self._hub.readable(connection, caller, self._kind, f"{owner}/{name}")
+            commit = resolve_revision(connection, repo, revision)
+            found = list_commits(connection, commit, p * COMMITS_PER_PAGE, COMMITS_PER_PAGE + 1)
+        if len(found) > COMMITS_PER_PAGE:
+            response.headers["Link"] = _next_link(request, {"p": str(p + 1)})
+        return [show_commit(commit) for commit in found[:COMMITS_PER_PAGE]]
+
+    def refs(self, request: Request, owner: str, name: str) -> Json:
+        """The one branch that there is."""
+        caller = self._hub.identify(request)
+        with self._hub.store.read() as connection:
+            repo = self._hub.readable(connection, caller, self._kind, f"{owner}/{name}")
+        main = {"name": MAIN, "ref": f"refs/heads/{MAIN}", "targetCommit": repo.head}
+        return {"branches": [main], "tags": [], "converts": []}
+
+    def _at(self, request: Request, full: str, revision: str) -> tuple[repos.Repo, str, tuple[File, ...]]:
+        caller = self._hub.identify(request)
+        with self._hub.store.read() as connection:
+            repo = self._hub.readable(connection, caller, self._kind, full)
+            commit = resolve_revision(connection, repo, revision)
+            return repo, commit, list_files(connection, commit)
+
+
+def _read_cursor(cursor: str | None) -> repos.Position | None:
+    if cursor is None:
+        return None
+    value, _, repo_id = cursor.partition(".")
+    if not all(part.isascii() and part.isdigit() and len(part) <= 18 for part in (value, repo_id)):
+        raise InvalidInputError(f"{cursor!a} is not a cursor of this list; take the address of the Link header")
+    return repos.Position(int(value), int(repo_id))
+
+
+def _next_link(request: Request, changed: dict[str, str]) -> str:
+    kept = [(key, value) for key, value in request.query_params.multi_items() if key not in changed]
+    return f'<{request.url.replace(query=urlencode([*kept, *changed.items()]))}>; rel="next"'
+
+
+def _read_paths(content_type: str, body: bytes) -> Sequence[str]:
+    try:
+        if content_type.startswith("application/json"):
+            paths = json.loads(body)["paths"]
+        else:
+            paths = [value for key, value in parse_qsl(body.decode()) if key == "paths"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InvalidInputError("the body is neither a form with `paths` nor JSON with a list of them") from error
+    if isinstance(paths, str):
+        paths = [paths]
+    if not isinstance(paths, Iterable) or not all(isinstance(path, str) for path in paths):
+        raise InvalidInputError("`paths` is not a list of texts")
+    return list(paths)

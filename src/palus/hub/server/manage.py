@@ -1,0 +1,96 @@
+"""Repositories made, hidden, shown and deleted; model cards checked before they are pushed."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from palus.hub import repos
+from palus.hub.accounts import Caller, find_account
+from palus.hub.card import read_card
+from palus.hub.ids import check_repo_id
+from palus.hub.refusals import ForbiddenError, InvalidInputError
+from palus.hub.server.context import Hub, check_may_write
+from palus.hub.server.route import HubRoute
+from palus.hub.server.shapes import CardToCheck, CreateRepo, DeleteRepo, Json, Settings
+
+_URL_PREFIX: dict[repos.Kind, str] = {"model": "", "dataset": "datasets/"}
+
+
+class ManageEndpoints:
+    """`/api/repos/...` and `/api/validate-yaml`."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def router(self) -> APIRouter:
+        """The routes."""
+        router = APIRouter(route_class=HubRoute, tags=["hub: repositories"])
+        router.add_api_route("/api/repos/create", self.create, methods=["POST"])
+        router.add_api_route("/api/repos/delete", self.delete, methods=["DELETE"])
+        router.add_api_route("/api/validate-yaml", self.check_card, methods=["POST"])
+        return router
+
+    def create(self, request: Request, body: CreateRepo) -> JSONResponse:
+        """Make a repository. One that exists answers 409 with its address, as clients that do not mind expect."""
+        caller = self._hub.require_caller(request)
+        kind, full = _named(body, caller)
+        owner, name = full.split("/")
+        check_may_write(caller, owner)
+        url = {"url": f"{request.base_url}{_URL_PREFIX[kind]}{full}", "name": full}
+        private = bool(body.private) or body.visibility == "private"
+        with self._hub.store.write() as connection:
+            if repos.find_repo(connection, kind, full) is not None:
+                message = f"{kind} {full} exists already; choose another name, or push to it"
+                return JSONResponse({**url, "error": message}, 409, {"X-Error-Message": message})
+            account = find_account(connection, owner)
+            if account is None:
+                raise ForbiddenError(f"there is no account {owner}; use your own name")
+            repos.create_repo(connection, kind, account, name, private, self._hub.limits)
+        return JSONResponse(url)
+
+    def delete(self, request: Request, body: DeleteRepo) -> Json:
+        """Delete a repository with its history."""
+        caller = self._hub.require_caller(request)
+        kind, full = _named(body, caller)
+        with self._hub.store.write() as connection:
+            repos.delete_repo(connection, self._hub.writable(connection, caller, kind, full))
+        return {"deleted": full}
+
+    def check_card(self, body: CardToCheck) -> JSONResponse:
+        """What is wrong with a README.md; every client asks before it uploads one, and stops on a 400."""
+        card = read_card(body.content.encode("utf-8", "replace"))
+        said = [{"message": card.warning}] if card.warning else []
+        if card.hostile:
+            return JSONResponse({"errors": said, "warnings": [], "error": card.warning}, 400)
+        return JSONResponse({"errors": [], "warnings": said})
+
+
+class SettingsEndpoints:
+    """`/api/{models,datasets}/{owner}/{name}/settings`."""
+
+    def __init__(self, hub: Hub, kind: repos.Kind) -> None:
+        self._hub, self._kind = hub, kind
+
+    def router(self) -> APIRouter:
+        """The routes."""
+        router = APIRouter(route_class=HubRoute, tags=["hub: repositories"])
+        router.add_api_route(f"/api/{self._kind}s/{{owner}}/{{name}}/settings", self.set_visibility, methods=["PUT"])
+        return router
+
+    def set_visibility(self, request: Request, owner: str, name: str, body: Settings) -> Json:
+        """Hide a repository or show it."""
+        if body.visibility is None and body.private is None:
+            raise InvalidInputError("nothing to set: only visibility (or private) can be set here")
+        private = bool(body.private) if body.visibility is None else body.visibility == "private"
+        caller = self._hub.require_caller(request)
+        with self._hub.store.write() as connection:
+            repo = self._hub.writable(connection, caller, self._kind, f"{owner}/{name}")
+            repos.set_private(connection, repo, private)
+        return {"private": private, "visibility": "private" if private else "public"}
+
+
+def _named(body: CreateRepo | DeleteRepo, caller: Caller) -> tuple[repos.Kind, str]:
+    """Which repository a body means. Clients send owner and name apart; some tools send `owner/name` as the name."""
+    owner, _, name = body.name.rpartition("/")
+    return body.type or "model", check_repo_id(owner or body.organization or caller.name, name)

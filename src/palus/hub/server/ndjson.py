@@ -1,0 +1,214 @@
+"""Reads a commit's body while it arrives: one JSON object per line, files base64-coded inside them.
+
+    {"key": "header", "value": {"summary": "...", "description": "...", "parentCommit": "..."}}
+    {"key": "file", "value": {"content": "<base64>", "path": "...", "encoding": "base64"}}
+    {"key": "lfsFile", "value": {"path": "...", "algo": "sha256", "oid": "...", "size": 1}}
+    {"key": "deletedFile", "value": {"path": "..."}}            and deletedFolder
+
+A line may be hundreds of megabytes, nearly all of it one string. That string is decoded, hashed and written piece by
+piece; only the rest of the line is collected and parsed as JSON.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from palus.hub.commits import Message, Put, Remove
+from palus.hub.ids import check_path
+from palus.hub.limits import KIB, show_bytes
+from palus.hub.refusals import InvalidInputError, TooLargeError
+from palus.store.blobs import Blob, BlobWriter
+
+# The key of a file's bytes with the quote that opens them. An escaped quote in front would be inside another string.
+_CONTENT = re.compile(rb'(?<!\\)"content"\s*:\s*"')
+_MAX_LINE = 64 * KIB  # without the content
+_MAX_KEY = 64  # how far back a content's key may begin that two pieces of the body share
+_MAX_CHANGES = 10_000
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_MAX_TITLE, _MAX_DESCRIPTION = 500, 20_000
+
+
+@dataclass(frozen=True)
+class ParsedCommit:
+    """A whole body; the bytes of its files are stored."""
+
+    message: Message
+    changes: tuple[Put | Remove, ...]
+
+
+class CommitReader:
+    """Feed it the body, then `finish`. Files are opened and kept by the two functions it is given.
+
+    Raises InvalidInputError and TooLargeError; call `close` in any case, it drops a file that was not finished.
+    """
+
+    def __init__(
+        self, open_writer: Callable[[], BlobWriter], keep: Callable[[BlobWriter], Blob], file_bytes: int, all_bytes: int
+    ) -> None:
+        self._open, self._keep, self._file_bytes, self._bytes_left = open_writer, keep, file_bytes, all_bytes
+        self._line, self._searched = bytearray(), 0
+        self._content: _Base64Writer | None = None
+        self._content_open = False
+        self._message: Message | None = None
+        self._changes: list[Put | Remove] = []
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the body."""
+        while data:
+            data = self._feed_content(data) if self._content_open else self._feed_line(data)
+
+    def finish(self) -> ParsedCommit:
+        """The commit, once its whole body was fed."""
+        if self._content_open:
+            raise InvalidInputError("the commit ends in the middle of a file; send it again")
+        self._end_line()
+        if self._message is None:
+            raise InvalidInputError("the commit has no header line; send one before or after its files")
+        return ParsedCommit(self._message, tuple(self._changes))
+
+    def close(self) -> None:
+        """Drop what is not finished."""
+        if self._content is not None:
+            self._content.writer.discard()
+
+    def _feed_line(self, data: bytes) -> bytes:
+        """Collect bytes outside a content up to the end of the line or the start of a content; returns the rest."""
+        newline = data.find(b"\n")
+        part = (data if newline < 0 else data[:newline])[: _MAX_LINE + 1]
+        before = len(self._line)
+        self._line += part
+        if found := _CONTENT.search(self._line, self._searched):
+            del self._line[found.end() :]
+            self._searched = found.end()
+            self._start_content()
+            return data[found.end() - before :]
+        self._searched = max(self._searched, len(self._line) - _MAX_KEY)
+        if len(self._line) > _MAX_LINE:
+            raise TooLargeError(f"a line of the commit is longer than {show_bytes(_MAX_LINE)} beside its content")
+        if newline < 0:
+            return b""
+        self._end_line()
+        return data[newline + 1 :]
+
+    def _start_content(self) -> None:
+        if self._content is not None:
+            raise InvalidInputError("a line of the commit has two contents; send one file per line")
+        limit = min(self._file_bytes, self._bytes_left)
+        self._content, self._content_open = _Base64Writer(self._open(), limit), True
+
+    def _feed_content(self, data: bytes) -> bytes:
+        assert self._content is not None
+        quote = data.find(b'"')
+        self._content.write(data if quote < 0 else data[:quote])
+        if quote < 0:
+            return b""
+        self._content.end()
+        self._bytes_left -= self._content.writer.size
+        self._content_open = False
+        return data[quote:]  # the quote closes the string, empty by now, in the collected line
+
+    def _end_line(self) -> None:
+        line, content = bytes(self._line).strip(), self._content
+        self._line, self._searched = bytearray(), 0
+        try:
+            if line:
+                key, value = _parse_line(line)
+                self._take(key, value, content)
+        finally:
+            self._content = None
+            if content is not None:
+                content.writer.discard()
+
+    def _take(self, key: str, value: dict[str, Any], content: _Base64Writer | None) -> None:
+        if len(self._changes) >= _MAX_CHANGES:
+            raise TooLargeError(f"the commit has more than {_MAX_CHANGES} changes; split it")
+        if key == "header":
+            self._message = _read_message(value)
+        elif key == "file":
+            path = check_path(_string(value, "path"))
+            if content is None or value.get("encoding", "base64") != "base64":
+                raise InvalidInputError(f"{path}: a file needs a content with the encoding base64")
+            self._changes.append(Put(path, self._keep(content.writer).sha256))
+        elif key == "lfsFile":
+            oid = _string(value, "oid")
+            if not _SHA256.match(oid) or value.get("algo", "sha256") != "sha256":
+                raise InvalidInputError("an lfsFile needs a SHA-256 of 64 lower-case hex digits as its oid")
+            self._changes.append(Put(check_path(_string(value, "path")), oid, lfs=True))
+        elif key == "deletedFile":
+            self._changes.append(Remove(check_path(_string(value, "path"))))
+        elif key == "deletedFolder":
+            folder = _string(value, "path").strip("/")
+            self._changes.append(Remove(check_path(folder) if folder not in ("", ".") else "", folder=True))
+        else:
+            raise InvalidInputError(
+                f"a line of the commit has the key {key[:40]!a}; expected file, lfsFile, deletedFile"
+            )
+
+
+class _Base64Writer:
+    """Decodes base64 in pieces of any length into a blob."""
+
+    def __init__(self, writer: BlobWriter, limit: int) -> None:
+        self.writer = writer
+        self._limit, self._rest = limit, b""
+
+    def write(self, coded: bytes) -> None:
+        coded = self._rest + coded if self._rest else coded
+        # Four characters are three bytes. The last four wait: only there padding is allowed.
+        whole = max(0, (len(coded) - 1) // 4 * 4)
+        self._rest = coded[whole:]
+        self._decode(coded[:whole], padded=False)
+
+    def end(self) -> None:
+        self._decode(self._rest, padded=True)
+
+    def _decode(self, coded: bytes, padded: bool) -> None:
+        if not coded:
+            return
+        try:
+            decoded = binascii.a2b_base64(coded, strict_mode=True)
+        except binascii.Error as error:
+            raise InvalidInputError(f"a file's content is not base64 ({error}); send it again") from error
+        if len(decoded) < len(coded) // 4 * 3 and not padded:
+            raise InvalidInputError("a file's content has base64 padding in its middle; send it again")
+        if self.writer.size + len(decoded) > self._limit:
+            raise TooLargeError(
+                f"a file brings the commit above what may be sent now ({show_bytes(self._limit)}); leave large files "
+                "out, send several commits, or wait until tomorrow"
+            )
+        self.writer.write(decoded)
+
+
+def _parse_line(line: bytes) -> tuple[str, dict[str, Any]]:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"a line of the commit is not JSON ({error})") from error
+    if not isinstance(entry, dict) or not isinstance(entry.get("value"), dict):
+        raise InvalidInputError('a line of the commit is not {"key": ..., "value": {...}}')
+    return _string(entry, "key"), entry["value"]
+
+
+def _read_message(value: dict[str, Any]) -> Message:
+    parent = value.get("parentCommit")
+    if parent is not None and not (isinstance(parent, str) and re.fullmatch("[0-9a-f]{7,40}", parent)):
+        raise InvalidInputError("parentCommit is not a commit id of 7 to 40 hex digits; leave it out or correct it")
+    title, description = (str(value.get(name) or "") for name in ("summary", "description"))
+    return Message(_clean(title, _MAX_TITLE) or "commit", _clean(description, _MAX_DESCRIPTION), parent)
+
+
+def _clean(text: str, limit: int) -> str:
+    """Text that every database takes: no NUL, no half of a surrogate pair, not endless."""
+    return text[:limit].replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def _string(value: dict[str, Any], name: str) -> str:
+    found = value.get(name)
+    if not isinstance(found, str):
+        raise InvalidInputError(f"a line of the commit has no text for {name!r}")
+    return found

@@ -1,0 +1,32 @@
+"""All endpoints of the hub as one router, to be included at the root of an application."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from palus.hub.limits import HubLimits
+from palus.hub.repos import Kind
+from palus.hub.server.context import Hub
+from palus.hub.server.download import DownloadEndpoints
+from palus.hub.server.identity import IdentityEndpoints
+from palus.hub.server.lfs import LfsEndpoints, LfsPutEndpoint
+from palus.hub.server.listing import ListingEndpoints
+from palus.hub.server.manage import ManageEndpoints, SettingsEndpoints
+from palus.hub.server.upload import UploadEndpoints
+from palus.store import Store
+
+# Datasets first: their addresses begin with a fixed word where those of models have an owner.
+KINDS: tuple[Kind, ...] = ("dataset", "model")
+
+
+def make_hub_router(store: Store, limits: HubLimits | None = None) -> APIRouter:
+    """The hub on a store. Include it before routes such as `/{owner}/{name}`; it lives under `/api`,
+    `/{owner}/{name}/resolve`, `/{owner}/{name}.git` and `/datasets`."""
+    hub = Hub(store, limits or HubLimits())
+    router = APIRouter()
+    for endpoints in (IdentityEndpoints(hub), ManageEndpoints(hub), LfsPutEndpoint(hub)):
+        router.include_router(endpoints.router())
+    for kind in KINDS:
+        for make in (ListingEndpoints, SettingsEndpoints, UploadEndpoints, LfsEndpoints, DownloadEndpoints):
+            router.include_router(make(hub, kind).router())
+    return router

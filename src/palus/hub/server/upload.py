@@ -1,0 +1,177 @@
+"""How files come in: what is about to be sent, and commits read while they arrive."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+
+from palus.hub import repos
+from palus.hub.accounts import Caller
+from palus.hub.commits import MAIN, Put, add_commit, list_files
+from palus.hub.ids import check_path
+from palus.hub.limits import MIB, show_bytes
+from palus.hub.refusals import ForbiddenError, InvalidInputError, RefusedError, TooLargeError
+from palus.hub.server.context import Hub
+from palus.hub.server.ndjson import CommitReader, ParsedCommit
+from palus.hub.server.route import HubRoute, StreamRoute
+from palus.hub.server.shapes import FileToUpload, Json, Preupload
+from palus.hub.uploads import day_bytes_left, keep_upload, may_reuse
+
+_BATCH_BYTES = MIB
+_BASE64_EXCESS = 1.4  # 4/3 for the coding, the rest for paths
+_CLIENT = re.compile(r"hf_hub/(\d+)\.(\d+)")
+# From this version on a client with hf_xet never uses LFS, whatever the server says, and a server cannot see whether
+# it has hf_xet. Who turned Xet off says so with HF_HUB_USER_AGENT_ORIGIN=lfs, which ends up in the User-Agent.
+_XET_ONLY = (1, 20)
+_USES_LFS = "origin/lfs"
+
+
+class UploadEndpoints:
+    """`/api/{models,datasets}/{owner}/{name}/{preupload,commit}/{revision}`."""
+
+    def __init__(self, hub: Hub, kind: repos.Kind) -> None:
+        self._hub, self._kind = hub, kind
+
+    def router(self) -> APIRouter:
+        """The routes."""
+        router = APIRouter(prefix=f"/api/{self._kind}s/{{owner}}/{{name}}", tags=["hub: uploads"])
+        router.route_class = HubRoute
+        router.add_api_route("/preupload/{revision}", self.preupload, methods=["POST"])
+        body = {"requestBody": {"required": True, "content": {"application/x-ndjson": {"schema": {"type": "string"}}}}}
+        commit: Callable[..., Any] = self.commit
+        router.add_api_route(
+            "/commit/{revision}", commit, methods=["POST"], route_class_override=StreamRoute, openapi_extra=body
+        )
+        return router
+
+    def preupload(self, request: Request, owner: str, name: str, revision: str, body: Preupload) -> Json:
+        """How to send each file: nearly always inside the commit, because that needs no Xet.
+
+        The id of the file that is here already lets clients leave out what did not change.
+        """
+        caller = self._hub.require_caller(request)
+        _check_branch(revision)
+        with self._hub.store.read() as connection:
+            repo = self._hub.writable(connection, caller, self._kind, f"{owner}/{name}")
+            present = {file.path: file for file in list_files(connection, repo.head)}
+            left = day_bytes_left(connection, caller.account_id, self._hub.limits)
+        agent = request.headers.get("user-agent", "")
+        answers = []
+        for file in body.files:
+            mode = self._upload_mode(file, agent, left)
+            here = present.get(check_path(file.path))
+            oid = None if here is None else here.sha256 if mode == "lfs" else here.git_sha1
+            answers.append({"path": file.path, "uploadMode": mode, "shouldIgnore": False, "oid": oid})
+        return {"files": answers}
+
+    def _upload_mode(self, file: FileToUpload, agent: str, left: int) -> str:
+        limits = self._hub.limits
+        if file.size > left:
+            raise TooLargeError(
+                f"{file.path} has {show_bytes(file.size)}; you may send {show_bytes(max(left, 0))} more within a day"
+            )
+        if file.size <= limits.file_bytes:
+            return "regular"
+        if file.size > limits.lfs_bytes:
+            raise TooLargeError(
+                f"{file.path} has {show_bytes(file.size)}; {show_bytes(limits.lfs_bytes)} are allowed. Leave it out: "
+                f"--exclude '{file.path}', or ignore_patterns"
+            )
+        version = _CLIENT.search(agent)
+        if _USES_LFS in agent or not version or (int(version[1]), int(version[2])) < _XET_ONLY:
+            return "lfs"
+        allowed = show_bytes(limits.file_bytes)
+        raise TooLargeError(
+            f"{file.path} has {show_bytes(file.size)}; {allowed} are allowed for clients with Xet. Leave it out "
+            f"(--exclude '{file.path}', or ignore_patterns), or turn Xet off and say so: set "
+            "HF_HUB_DISABLE_XET=1 and HF_HUB_USER_AGENT_ORIGIN=lfs, then push again"
+        )
+
+    async def commit(self, request: Request, owner: str, name: str, revision: str) -> Json:
+        """Add a commit to the head. Its files are stored while they arrive; it becomes visible as a whole."""
+        caller, repo, left = await run_in_threadpool(self._admit, request, f"{owner}/{name}", revision)
+        limits = self._hub.limits
+        allowed = min(limits.commit_bytes, left)
+        body_bytes = int(allowed * _BASE64_EXCESS) + 16 * MIB
+        declared = request.headers.get("content-length", "0")
+        if declared.isdigit() and int(declared) > body_bytes:
+            raise _too_large(int(declared), body_bytes)
+        reader = CommitReader(
+            self._hub.store.blobs.open_writer,
+            lambda writer: keep_upload(self._hub.store, writer, caller.account_id),
+            limits.file_bytes,
+            allowed,
+        )
+        parsed = await _read(request, reader, body_bytes)
+        head = await run_in_threadpool(self._add, caller, repo, parsed)
+        url = f"{request.base_url}{'datasets/' if self._kind == 'dataset' else ''}{repo.name}/commit/{head}"
+        return {"success": True, "commitOid": head, "commitUrl": url, "hookOutput": ""}
+
+    def _admit(self, request: Request, full: str, revision: str) -> tuple[Caller, repos.Repo, int]:
+        caller = self._hub.require_caller(request)
+        _check_branch(revision)
+        if request.query_params.get("create_pr") in ("1", "true"):
+            raise InvalidInputError("this hub has no pull requests; push to main (leave out create_pr)")
+        with self._hub.store.read() as connection:
+            repo = self._hub.writable(connection, caller, self._kind, full)
+            return caller, repo, max(0, day_bytes_left(connection, caller.account_id, self._hub.limits))
+
+    def _add(self, caller: Caller, repo: repos.Repo, parsed: ParsedCommit) -> str:
+        store = self._hub.store
+        with store.write() as connection:
+            for change in parsed.changes:
+                if isinstance(change, Put) and change.lfs and not may_reuse(connection, caller, change.sha256):
+                    raise ForbiddenError(f"the bytes of {change.path} were not uploaded by you; upload them first")
+            return add_commit(
+                connection, store.blobs, repo, parsed.changes, parsed.message, caller.name, self._hub.limits
+            )
+
+
+async def _read(request: Request, reader: CommitReader, body_bytes: int) -> ParsedCommit:
+    """Feed a body to a reader off the event loop.
+
+    A refused body is read to its end all the same: clients send all of it before they look at the answer.
+    """
+    refusal: RefusedError | None = None
+    batch, received = bytearray(), 0
+    try:
+        async for chunk in request.stream():
+            received += len(chunk)
+            if received > body_bytes:
+                raise refusal or _too_large(received, body_bytes)
+            if refusal is not None:
+                continue
+            batch += chunk
+            if len(batch) >= _BATCH_BYTES:
+                refusal, batch = await run_in_threadpool(_feed, reader, bytes(batch)), bytearray()
+        if refusal is None:
+            refusal = await run_in_threadpool(_feed, reader, bytes(batch))
+        if refusal is not None:
+            raise refusal
+        return await run_in_threadpool(reader.finish)
+    finally:
+        reader.close()
+
+
+def _feed(reader: CommitReader, data: bytes) -> RefusedError | None:
+    try:
+        reader.feed(data)
+    except RefusedError as refusal:
+        return refusal
+    return None
+
+
+def _check_branch(revision: str) -> None:
+    if revision != MAIN:
+        raise InvalidInputError(f"{revision[:60]!a} cannot be pushed to; this hub has one branch, main")
+
+
+def _too_large(size: int, limit: int) -> TooLargeError:
+    return TooLargeError(
+        f"the commit has {show_bytes(size)}, and {show_bytes(limit)} may be sent now; leave large files out, send "
+        "several commits, or wait until tomorrow"
+    )
