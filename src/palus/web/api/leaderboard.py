@@ -42,27 +42,22 @@ def leaderboard(view: View, env: str) -> Leaderboard:
         log_seq=int(view.log["seq"][of_env[-1]]) if len(of_env) else 0,
         matches=len(of_env),
         side=SideTerm(points=field.side_advantage, half_width=field.side_half_width) if field else None,
-        rows=[
-            board_row(view, env, rated, rank, last_ms.get(rated.sha256))
-            for rank, rated in enumerate(board_order(view, env), start=1)
-        ],
+        rows=[board_row(view, env, rated, last_ms.get(rated.sha256)) for rated in board_order(view, env)],
     )
 
 
 def board_order(view: View, env: str) -> list[Rated]:
-    """Ratings of the entities that stand for a repository, strongest first."""
-    ratings = view.roster.ratings.get(env, {})
-    shown = {sha256 for sha256 in view.roster.current.get(env, {}).values() if sha256 in ratings}
-    return sorted((ratings[sha256] for sha256 in shown), key=lambda rated: (-rated.rating, rated.sha256))
+    """Who is ranked, best first."""
+    return sorted((rated for rated in view.roster.ratings.get(env, {}).values() if rated.rank), key=lambda r: r.rank)
 
 
-def board_row(view: View, env: str, rated: Rated, rank: int, last_ms: int | None) -> LeaderboardRow:
-    """One row. rank: among the rows that are shown; older revisions have ratings too, but no row."""
+def board_row(view: View, env: str, rated: Rated, last_ms: int | None) -> LeaderboardRow:
+    """One row. last_ms: when the player's newest match ended."""
     player = view.roster.player(rated.sha256)
     return LeaderboardRow(
-        rank=rank,
-        rank_best=min(rated.rank_best, rank),
-        rank_worst=max(rated.rank_worst, rank),
+        rank=rated.rank,
+        rank_best=rated.rank_best,
+        rank_worst=rated.rank_worst,
         repo=player.repo,
         owner=player.owner,
         name=player.name,

@@ -151,7 +151,10 @@ def why_unranked(newest_first: Sequence[Row[Any]], env: str) -> str:
         return f"Revision {entry.revision[:7]} was withdrawn by its owner or an administrator."
     if entry.state == "pending":
         return f"Revision {entry.revision[:7]} waits to be checked."
-    return f"Revision {entry.revision[:7]} was accepted and waits for the ratings to include its first games."
+    return (
+        f"Revision {entry.revision[:7]} was accepted; it is ranked once the ratings include its first games, "
+        "unless its owner has too many newer models."
+    )
 
 
 def _history(connection: Connection, env: str, player: Player) -> RatingSeries:

@@ -80,11 +80,10 @@ def games_of(view: View, env: str, sha256: str) -> Games:
 
 def standing(view: View, env: str, games: Games) -> LeaderboardRow | None:
     """The row of the board, None for who is not on it."""
-    last_ms = int(view.log["finished_ms"][games.rows[-1]]) if len(games.rows) else None
-    for rank, rated in enumerate(board_order(view, env), start=1):
-        if rated.sha256 == games.sha256:
-            return board_row(view, env, rated, rank, last_ms)
-    return None
+    rated = view.roster.ratings.get(env, {}).get(games.sha256)
+    if rated is None or not rated.rank:
+        return None
+    return board_row(view, env, rated, int(view.log["finished_ms"][games.rows[-1]]) if len(games.rows) else None)
 
 
 def opponents_met(games: Games) -> list[HeadToHead]:

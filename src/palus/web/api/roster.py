@@ -19,7 +19,7 @@ BASELINES = frozenset({"unity/MLAgents-SoccerTwos"})
 
 @dataclass(frozen=True)
 class Rated:
-    """A row of the derived ratings."""
+    """A row of the derived ratings. rank: 0 for who is not on the board, such as replaced revisions."""
 
     sha256: str
     rank: int
@@ -135,14 +135,15 @@ def _read_fields(connection: Connection) -> dict[str, Field]:
 
 
 def _current_entities(newest_first: list[Row[Any]], rated: Boards) -> dict[str, dict[str, str]]:
-    """The newest accepted revision of each repo. One that has no rating yet does not push a rated one off the board."""
+    """The newest accepted revision of each repo; an older one while only that is ranked."""
     current: dict[str, dict[str, str]] = {}
+    ranked = {(env, sha256) for env, board in rated.items() for sha256, line in board.items() if line.rank}
     for entry in newest_first:
         if entry.state != "accepted" or entry.sha256 is None:
             continue
-        of_env, board = current.setdefault(entry.env, {}), rated.get(entry.env, {})
+        of_env = current.setdefault(entry.env, {})
         standing = of_env.get(entry.repo)
-        if standing is None or (standing not in board and entry.sha256 in board):
+        if standing is None or ((entry.env, standing) not in ranked and (entry.env, entry.sha256) in ranked):
             of_env[entry.repo] = entry.sha256
     return current
 

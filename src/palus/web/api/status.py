@@ -102,7 +102,7 @@ def _unranked(view: View) -> list[Unranked]:
         for env in {entry.env for entry in rows}:
             entry = next(entry for entry in rows if entry.env == env)
             board = view.roster.ratings.get(env, {})
-            if entry.state == "accepted" and entry.sha256 in board:
+            if entry.state == "accepted" and entry.sha256 in board and board[entry.sha256].rank:
                 continue
             found.append(
                 Unranked(

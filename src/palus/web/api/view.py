@@ -98,6 +98,8 @@ def read_version(connection: Connection) -> Version:
             select(func.count()).where(entries.c.state == "accepted").scalar_subquery(),
             select(func.count()).where(entries.c.state == "withdrawn").scalar_subquery(),
             select(func.sum(ratings.c.upto_seq)).scalar_subquery(),
+            # Who is on the board may change without a match: then ranks move.
+            select(func.sum(ratings.c.rank * (ratings.c.games + 1))).scalar_subquery(),
             select(func.sum(fields.c.upto_seq)).scalar_subquery(),
             select(func.count(repos.c.id)).scalar_subquery(),
             select(func.max(repos.c.modified_ms)).scalar_subquery(),

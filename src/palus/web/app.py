@@ -1,0 +1,78 @@
+"""The one web application of an arena: hub protocol, JSON, pages, live events, downloads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi import APIRouter, Depends, FastAPI
+
+from palus import __version__
+from palus.hub.limits import HubLimits
+from palus.hub.server import make_hub_router
+from palus.store import Store
+from palus.web.api.answers import Answers
+from palus.web.api.router import Arena, make_api_router
+from palus.web.api.view import FRESH_S, Views
+from palus.web.events import MAX_LISTENERS, POLL_S, Events, make_events_router
+from palus.web.exports import KEEP_S, Exports, make_downloads_router
+from palus.web.pages import make_pages_router, site_folder
+from palus.web.security import REQUEST_BURST, REQUESTS_PER_S, Meter, SecurityHeaders, install_faults
+
+
+@dataclass(frozen=True)
+class WebLimits:
+    """What one server gives its readers, and how far pages may lag behind the store.
+
+    requests_per_s, request_burst: of one address. listeners: open event streams. fresh_s: pages may be this much
+    behind. poll_s: time between looks at the store while somebody listens. keep_s: downloads may be this much behind.
+    """
+
+    requests_per_s: float = REQUESTS_PER_S
+    request_burst: int = REQUEST_BURST
+    listeners: int = MAX_LISTENERS
+    fresh_s: float = FRESH_S
+    poll_s: float = POLL_S
+    keep_s: float = KEEP_S
+
+
+def make_app(
+    store: Store,
+    *,
+    arena: Arena | None = None,
+    hub_limits: HubLimits | None = None,
+    limits: WebLimits | None = None,
+    extra_routers: Sequence[APIRouter] = (),
+    site: Path | None = None,
+) -> FastAPI:
+    """The application over a store. The caller serves it and closes the store afterwards.
+
+    arena: games, mode and season to show. extra_routers: routes that come before the pages, such as the workers' and
+    the demo room's. site: folder of built pages, by default the package's own.
+    """
+    limits = limits or WebLimits()
+    views = Views(store, limits.fresh_s)
+    answers = Answers(views)
+    events = Events(answers, limits.poll_s, limits.listeners)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await events.close()
+        answers.close()
+
+    app = FastAPI(title="palus arena", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.add_middleware(SecurityHeaders)
+    install_faults(app)
+    metered = [Depends(Meter(limits.requests_per_s, limits.request_burst))]
+    app.include_router(make_events_router(events), dependencies=metered)
+    app.include_router(make_downloads_router(Exports(store, views, limits.keep_s)), dependencies=metered)
+    app.include_router(make_api_router(store, answers, arena or Arena()), dependencies=metered)
+    app.include_router(make_hub_router(store, hub_limits or HubLimits()))
+    for router in extra_routers:
+        app.include_router(router)
+    # Last: /{owner}/{name} would swallow others.
+    app.include_router(make_pages_router(site or site_folder()), dependencies=metered)
+    return app
