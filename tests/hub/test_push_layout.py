@@ -45,6 +45,8 @@ def test_a_run_becomes_the_repository_that_mlagents_would_push(tmp_path: Path) -
     assert files["README.md"] == b"a card"
     assert json.loads(files["config.json"])["behaviors"]["SoccerTwos"]["max_steps"] == 3000000
     assert (run.name, run.env_id, run.trainer_type) == ("striker", "SoccerTwos", "poca")
+    resumable = read_run(tmp_path / "striker", snapshots=True)
+    assert resumable.files.keys() - run.files.keys() == {"SoccerTwos/snapshots/snapshot-00001.npz"}
 
 
 def test_a_bare_model_is_published_under_the_name_that_arenas_read(tmp_path: Path) -> None:

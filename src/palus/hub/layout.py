@@ -4,7 +4,8 @@
     configuration.yaml  config.json  bundle.json       run_logs/   training_status.json, timers.json
     README.md           the card                       replay.match, replay.html, training_curve.svg
 
-Left out: opponents of self-play (`<Env>/snapshots/`), hidden files. Nothing is written into the user's folder.
+Left out: hidden files, and unless asked for the opponents of self-play (`<Env>/snapshots/`), which take more room than
+all else together. Nothing is written into the user's folder.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ GITATTRIBUTES = "".join(f"{p} filter=lfs diff=lfs merge=lfs -text\n" for p in ("
 Content: TypeAlias = bytes | Path
 """Bytes made for the repository, or a file on disk."""
 
-_SKIPPED_FOLDERS = ("snapshots", "__pycache__")
+_SNAPSHOTS = "snapshots"
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,10 @@ class LocalRun:
         )
 
 
-def read_run(path: Path, configfile_name: str = "configuration.yaml") -> LocalRun:
+def read_run(path: Path, configfile_name: str = "configuration.yaml", *, snapshots: bool = False) -> LocalRun:
     """What lies at `path`: a run's folder (of palus or ML-Agents), a bundle, or one .onnx file.
 
+    snapshots: with the opponents of self-play, without which nobody can continue the training.
     Raises HubError when there is no model, or the folder cannot be a run.
     """
     if path.is_file() and path.suffix == ".onnx":
@@ -83,7 +85,7 @@ def read_run(path: Path, configfile_name: str = "configuration.yaml") -> LocalRu
         raise HubError(f"{path}: no such run; give a run's folder (results/RUN_ID), a bundle, or an .onnx file")
     configuration = _mapping(path / configfile_name, yaml.safe_load)
     env_id = _env_id(path, configuration)
-    files = dict(_files(path))
+    files = dict(_files(path, snapshots))
     if len(files) > MAX_FILES:
         raise HubError(
             f"{path}: holds {len(files)} files, a repository at most {MAX_FILES}; name the folder of one run"
@@ -109,14 +111,14 @@ def is_of_run(path: str, env_id: str) -> bool:
     return path.startswith((f"{env_id}/", "run_logs/"))
 
 
-def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+def _files(folder: Path, snapshots: bool) -> Iterator[tuple[str, Path]]:
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith(".") or entry.is_symlink():
             continue
         if entry.is_file():
             yield entry.name, entry
-        elif entry.is_dir() and entry.name not in _SKIPPED_FOLDERS:
-            yield from ((f"{entry.name}/{path}", file) for path, file in _files(entry))
+        elif entry.is_dir() and (snapshots or entry.name != _SNAPSHOTS):
+            yield from ((f"{entry.name}/{path}", file) for path, file in _files(entry, snapshots))
 
 
 def _env_id(folder: Path, configuration: Mapping[str, Any]) -> str:
