@@ -212,7 +212,7 @@ def measure_start(trainer: str, threads: int, started: float) -> dict[str, objec
         env: Any = parts.collector.env
         learner: Any = parts.learner
         env.step = mark_first("first_decision", env.step)
-        learner.optimizer.step = mark_first("first_gradient_step", learner.optimizer.step)
+        learner.parallel.step = mark_first("first_gradient_step", learner.parallel.step)
         assert parts.league is not None
         parts.league.advance(0, 0, parts.learner.actor.arrays())
         with parts.report:

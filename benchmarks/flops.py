@@ -82,9 +82,7 @@ def _rows(trainer: str, layer: str, group_size: int, value_only: bool = False) -
     return {
         "observation": group_size,
         "action": 0 if value_only else group_size,
-        "query": embeddings,
-        "key": embeddings,
-        "mix": embeddings,
+        "query_key_value": embeddings,
         "out": sets * group_size,
         "layer": sets,
         "head": sets,

@@ -92,7 +92,7 @@ class Run:
             if self.league is not None:
                 self.league.advance(0, 0, self.learner.actor.arrays())  # the pool starts with the untrained policy
         draw = self.league.draw if self.league is not None else lambda slot: Matchup(0, LATEST)
-        self.collector = Collector(env, teams, steps, seed, draw)
+        self.collector = Collector(env, teams, steps, seed, draw, self.threads)
         self.step, self.previous_seconds, self.started = 0, 0.0, time.perf_counter()
         self.report = Report(run, self.name, self.folder)
         self._opponent = lru_cache(maxsize=256)(self._load_opponent)

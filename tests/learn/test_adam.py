@@ -1,6 +1,7 @@
 """The compiled optimiser against torch's."""
 
 import numpy as np
+import pytest
 import torch
 
 from palus.learn.adam import Adam
@@ -35,19 +36,28 @@ def test_the_working_copy_follows_the_master():
     assert parameters.tensors["a_bias"].tolist() == [-0.5, -0.5, -0.5]
 
 
-def test_two_threads_find_the_gradient_of_one():
-    generator = torch.Generator().manual_seed(0)
-    parameters = FlatParameters({"a": (3, 4, kaiming())}, dtype=torch.float32, generator=generator)
-    x = torch.randn(10, 4, generator=generator)
+@pytest.mark.parametrize("threads", [2, 3])
+def test_several_threads_take_the_step_of_one(threads):
+    x = torch.randn(10, 4, generator=torch.Generator().manual_seed(0))
 
-    def part(index, share):
-        y = torch.nn.functional.linear(x[index], parameters.tensors["a_weight"], parameters.tensors["a_bias"])
-        return Part(parameters.backward([y], [torch.full_like(y, share / len(index))]), (float(y.detach().mean()),))
+    def three_steps(threads):
+        generator = torch.Generator().manual_seed(1)
+        layers = {"a": (3, 4, kaiming()), "b": (2, 3, kaiming()), "c": (1, 2, kaiming())}
+        parameters = FlatParameters(layers, dtype=torch.float32, generator=generator)
+        parallel = DataParallel(parameters, Adam(parameters), threads)
 
-    found = {}
-    for threads in (1, 2, 3):
-        (mean,) = DataParallel(parameters, threads).gradient(np.arange(10), part)
-        found[threads] = (mean, parameters.gradient.clone())
-    for threads in (2, 3):
-        assert abs(found[threads][0] - found[1][0]) < 1e-6
-        torch.testing.assert_close(found[threads][1], found[1][1])
+        def part(index, share):
+            y = x[index]
+            for name in layers:
+                y = torch.nn.functional.linear(
+                    y, parameters.tensors[f"{name}_weight"], parameters.tensors[f"{name}_bias"]
+                )
+            gradients = parameters.backward([y], [torch.full_like(y, share / len(index))])
+            return Part(gradients, (float(y.detach().mean()),))
+
+        return [parallel.step(np.arange(10), part, 0.01)[0] for _ in range(3)], parameters.master
+
+    means, weights = three_steps(threads)
+    expected_means, expected_weights = three_steps(1)
+    np.testing.assert_allclose(means, expected_means, atol=1e-6)
+    torch.testing.assert_close(weights, expected_weights)

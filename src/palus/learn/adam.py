@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from palus.nn.parameters import FlatParameters
+from palus.nn.parameters import FlatParameters, Shard
 from palus.types import F32
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
@@ -40,16 +40,27 @@ class Adam:
     def __init__(self, parameters: FlatParameters) -> None:
         self.parameters = parameters
         self.steps = 0
+        self._rate, self._root = 0.0, 1.0
         self.mean = np.zeros(parameters.master.shape, np.float32)
         self.square = np.zeros(parameters.master.shape, np.float32)
 
     def step(self, learning_rate: float) -> None:
-        """Apply the gradient that `FlatParameters.backward` left behind."""
+        """Apply `FlatParameters.gradient` to all weights and refresh their working copy."""
+        self.begin(learning_rate)
+        self.move()
+
+    def begin(self, learning_rate: float) -> None:
+        """Start a step that `move` applies to one shard after the other, or to several at once."""
         self.steps += 1
+        self._rate = learning_rate / (1.0 - BETA1**self.steps)
+        self._root = math.sqrt(1.0 - BETA2**self.steps)
+
+    def move(self, shard: Shard | None = None) -> None:
+        """Apply the present step to a shard; None is all of it."""
+        part = slice(shard.start, shard.end) if shard else slice(None)
         master, gradient = self.parameters.master.numpy(), self.parameters.gradient.numpy()
-        rate, root = learning_rate / (1.0 - BETA1**self.steps), math.sqrt(1.0 - BETA2**self.steps)
-        _step(master, gradient, self.mean, self.square, rate, root)
-        self.parameters.refresh()
+        _step(master[part], gradient[part], self.mean[part], self.square[part], self._rate, self._root)
+        self.parameters.refresh(shard)
 
     def state_dict(self) -> dict[str, Any]:
         """Both moments and the number of steps."""

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from palus.config import OnPolicyBehavior
+from palus.learn.adam import Adam
 from palus.learn.losses import linear_schedule
 from palus.nn.mlp import MlpShape, Normalizer, actor_logits
-from palus.nn.parameters import FlatParameters
+from palus.nn.parameters import FlatParameters, Shard
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I64, BehaviorSpec
 
-EVALUATION_ROWS = 4096
+EVALUATION_ROWS = 2048
 """Rows per critic call outside the update: large enough for full speed, small enough to stay in the cache."""
+
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 @dataclass(frozen=True)
@@ -131,31 +136,44 @@ def frozen_policy(arrays: Mapping[str, F32], dtype: torch.dtype) -> Callable[[Te
 
 
 class DataParallel:
-    """Splits a minibatch over threads, one part each; gradients are summed in a fixed order.
+    """Gradient steps on several threads: each takes a part of the minibatch, then a shard of the weights.
 
-    Each part runs its operators on one thread: for networks of this size that scales where threads inside the
-    operators do not (measured on 2 cores: 0.9 x for PPO). torch's own thread count has to be 1.
+    Parts run their operators on one thread each: for networks of this size that scales where threads inside the
+    operators do not (measured on 2 cores: 0.9 x for PPO). torch's own thread count has to be 1. Gradients are summed in
+    a fixed order, so the same number of threads gives the same bits.
     """
 
-    def __init__(self, parameters: FlatParameters, threads: int) -> None:
-        self.parameters, self.threads = parameters, threads
-        self._pool = ThreadPoolExecutor(threads - 1, "learner") if threads > 1 else None
+    def __init__(self, parameters: FlatParameters, optimizer: Adam, threads: int) -> None:
+        self.parameters, self.optimizer, self.threads = parameters, optimizer, threads
+        self._shards = parameters.shards(threads)
+        # OpenMP counts threads per calling thread: without this, every operator here would ask for all cores.
+        self._pool = ThreadPoolExecutor(threads - 1, "learner", torch.set_num_threads, (1,)) if threads > 1 else None
 
-    def gradient(self, index: I64, work: Callable[[I64, float], Part]) -> tuple[float, ...]:
-        """Set the gradient of a minibatch; returns its mean statistics.
+    def map(self, work: Callable[[T], U], items: Sequence[T]) -> list[U]:
+        """[work(item) for item in items], the items spread over the threads."""
+        if self._pool is None:
+            return [work(item) for item in items]
+        own = slice(0, None, self.threads)
+        waiting = [None if i % self.threads == 0 else self._pool.submit(work, item) for i, item in enumerate(items)]
+        mine = iter([work(item) for item in items[own]])
+        return [next(mine) if future is None else future.result() for future in waiting]
+
+    def step(self, index: I64, work: Callable[[I64, float], Part], learning_rate: float) -> tuple[float, ...]:
+        """One gradient step on a minibatch; returns its mean statistics.
 
         index: rows of the minibatch. work: (rows of a part, their share of the minibatch) -> Part, whose gradient is
         already weighted by that share; called from several threads at once.
         """
         pieces = [piece for piece in np.array_split(index, self.threads) if len(piece)]
         shares = [len(piece) / len(index) for piece in pieces]
-        if self._pool is None or len(pieces) == 1:
-            parts = [work(index, 1.0)]
-            shares = [1.0]
-        else:
-            waiting = [self._pool.submit(work, p, s) for p, s in zip(pieces[1:], shares[1:], strict=True)]
-            parts = [work(pieces[0], shares[0]), *(w.result() for w in waiting)]
-        self.parameters.set_gradient([part.gradient for part in parts])
+        parts = self.map(lambda i: work(pieces[i], shares[i]), range(len(pieces)))
+        self.optimizer.begin(learning_rate)
+
+        def move(shard: Shard) -> None:
+            self.parameters.set_gradient([part.gradient for part in parts], shard)
+            self.optimizer.move(shard)
+
+        self.map(move, self._shards)
         columns = zip(*(part.statistics for part in parts), strict=True)
         return tuple(sum(s * v for s, v in zip(shares, column, strict=True)) for column in columns)
 

@@ -69,7 +69,7 @@ class POCA:
         self.parameters = FlatParameters(layers, dtype=dtype, generator=self.generator)
         self.actor = Actor(self.parameters, self.shape, spec, network.normalize)
         self.optimizer = Adam(self.parameters)
-        self.parallel = DataParallel(self.parameters, threads)
+        self.parallel = DataParallel(self.parameters, self.optimizer, threads)
         self.updates = 0
         self._identity = [torch.eye(n, dtype=dtype) for n in spec.branches]
 
@@ -78,21 +78,24 @@ class POCA:
         index = torch.from_numpy(actions.astype(np.int64))
         return torch.cat([eye[index[..., a]] for a, eye in enumerate(self._identity)], -1)
 
-    @torch.inference_mode()
     def estimate(self, observations: F32, actions: I32 | None, present: Bool) -> tuple[F32, F32]:
         """Values [M] and baselines [M, G] (empty without actions) of group steps; arguments as in GroupBatch."""
         M, G, _ = observations.shape
         tensors, num_layers = self.parameters.tensors, self.shape.num_layers
         values, baselines = np.zeros(M, np.float32), np.zeros((M if actions is not None else 0, G), np.float32)
-        for first in range(0, M, EVALUATION_ROWS // G):
+
+        @torch.inference_mode()
+        def evaluate(first: int) -> None:
             part = slice(first, first + EVALUATION_ROWS // G)
             x = self.actor.inputs(torch.from_numpy(observations[part]))
             there = torch.from_numpy(present[part])
             if actions is None:
                 values[part] = value(tensors, num_layers, x, there).float().numpy()
-                continue
+                return
             v, b = value_and_baselines(tensors, num_layers, x, self.one_hot(actions[part]), there)
             values[part], baselines[part] = v.float().numpy(), b.float().numpy()
+
+        self.parallel.map(evaluate, range(0, M, EVALUATION_ROWS // G))
         return values, baselines
 
     def batch(self, rollout: Rollout) -> GroupBatch:
@@ -157,8 +160,7 @@ class POCA:
         for _ in range(h.num_epoch):
             order = rows[torch.randperm(len(rows), generator=self.generator).numpy()]
             for first in range(0, len(rows) - size + 1, size):
-                policy_loss, *others = self.parallel.gradient(order[first : first + size], part)
-                self.optimizer.step(now.learning_rate)
+                policy_loss, *others = self.parallel.step(order[first : first + size], part, now.learning_rate)
                 sums += (abs(policy_loss), *others)
                 count += 1
         self.updates += 1

@@ -52,7 +52,7 @@ class PPO:
         self.parameters = FlatParameters(layers, dtype=dtype, generator=self.generator)
         self.actor = Actor(self.parameters, self.shape, spec, network.normalize)
         self.optimizer = Adam(self.parameters)
-        self.parallel = DataParallel(self.parameters, threads)
+        self.parallel = DataParallel(self.parameters, self.optimizer, threads)
         self.updates = 0
 
     def _forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,15 +65,18 @@ class PPO:
         values = torch.nn.functional.linear(hidden, tensors["critic_value_weight"], tensors["critic_value_bias"])
         return logits, values.squeeze(-1)
 
-    @torch.inference_mode()
     def values(self, observations: F32) -> F32:
         """observations: [R, D] -> critic estimates [R]."""
         tensors, num_layers = self.parameters.tensors, self.shape.num_layers
         out = np.empty(len(observations), np.float32)
-        for first in range(0, len(observations), EVALUATION_ROWS):
+
+        @torch.inference_mode()
+        def evaluate(first: int) -> None:
             x = self.actor.inputs(torch.from_numpy(observations[first : first + EVALUATION_ROWS]))
             v = self._forward(x)[1] if self.shared_critic else critic_value(tensors, num_layers, x)
             out[first : first + len(x)] = v.float().numpy()
+
+        self.parallel.map(evaluate, range(0, len(observations), EVALUATION_ROWS))
         return out
 
     def advantages(self, rollout: Rollout) -> tuple[F32, F32, F32]:
@@ -129,8 +132,7 @@ class PPO:
         for _ in range(h.num_epoch):
             order = rows[torch.randperm(len(rows), generator=self.generator).numpy()]
             for first in range(0, len(rows) - size + 1, size):
-                policy_loss, *others = self.parallel.gradient(order[first : first + size], part)
-                self.optimizer.step(now.learning_rate)
+                policy_loss, *others = self.parallel.step(order[first : first + size], part, now.learning_rate)
                 sums += (abs(policy_loss), *others)
                 count += 1
         self.updates += 1

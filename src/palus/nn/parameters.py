@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,6 +40,16 @@ def xavier_uniform(weight: Tensor, generator: torch.Generator) -> None:
     """Uniform in +-sqrt(6 / (fan_in + fan_out)). Source: Glorot and Bengio 2010, equation 16."""
     bound = math.sqrt(6.0 / (weight.shape[0] + weight.shape[1]))
     weight.uniform_(-bound, bound, generator=generator)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Whole tensors `first_tensor` to `end_tensor` (exclusive), numbers `start` to `end` of the vector."""
+
+    first_tensor: int
+    end_tensor: int
+    start: int
+    end: int
 
 
 class FlatParameters:
@@ -80,18 +93,29 @@ class FlatParameters:
         """The gradient of sum_i <gradients[i], outputs[i]> with respect to every tensor; several threads may ask."""
         return torch.autograd.grad(outputs, self._leaves, gradients)
 
-    def set_gradient(self, parts: Sequence[tuple[Tensor, ...]]) -> None:
-        """Overwrite `gradient` with the sum of what `backward` returned for the parts of a minibatch."""
-        for view, first, *others in zip(self._grad_views, *parts, strict=True):
+    def shards(self, count: int) -> list[Shard]:
+        """Cut the vector into at most `count` stretches of whole tensors and about equal length."""
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes.values()])
+        cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count) + 1
+        firsts = sorted({0, *(int(cut) for cut in cuts if cut < len(ends))})
+        starts = [0, *ends.tolist()]
+        return [Shard(a, b, starts[a], starts[b]) for a, b in pairwise([*firsts, len(ends)])]
+
+    def set_gradient(self, parts: Sequence[tuple[Tensor, ...]], shard: Shard | None = None) -> None:
+        """Overwrite `gradient`, or a shard of it, with the sum of what `backward` returned for parts of a minibatch."""
+        tensors = slice(shard.first_tensor, shard.end_tensor) if shard else slice(None)
+        views = self._grad_views[tensors]
+        for view, first, *others in zip(views, *(part[tensors] for part in parts), strict=True):
             view.copy_(first)
             for other in others:
                 view.add_(other)
 
-    def refresh(self) -> None:
-        """Bring `work` up to date after `master` changed."""
+    def refresh(self, shard: Shard | None = None) -> None:
+        """Bring `work`, or a shard of it, up to date after `master` changed."""
         if self.work.data_ptr() != self.master.data_ptr():
+            part = slice(shard.start, shard.end) if shard else slice(None)
             with torch.no_grad():
-                self.work.copy_(self.master)
+                self.work[part].copy_(self.master[part])
 
     def load(self, flat: Tensor) -> None:
         """Replace all weights. flat: same length as `master`."""

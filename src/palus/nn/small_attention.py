@@ -110,7 +110,7 @@ def _attend_backward(qkv: AnyArray, sets: I64, weights: F32, grad: AnyArray, dqk
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _normalized(mixed: AnyArray, residual: F32, row: F32) -> float:
+def _normalized(mixed: AnyArray, residual: F32, row: F32) -> np.float32:
     """row = layer norm of mixed + residual, all [h]; returns 1 / standard deviation."""
     h = row.shape[0]
     load_row(mixed, row)
@@ -208,15 +208,16 @@ class _Pool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, mixed: Tensor, x: Tensor, sets: Tensor, present: Tensor) -> Tensor:
         out = mixed.new_empty(mixed.shape[0], mixed.shape[1], mixed.shape[3])
-        ctx.arrays = kernel_view(mixed), kernel_view(x), sets.numpy(), present.numpy()
-        _pool(*ctx.arrays, kernel_view(out))
+        mixed_view, x_view, members, there = kernel_view(mixed), kernel_view(x), sets.numpy(), present.numpy()
+        ctx.arrays = mixed_view, x_view, members, there
+        _pool(mixed_view, x_view, members, there, kernel_view(out))
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        mixed, x, _, _ = ctx.arrays
+        mixed, x, sets, present = ctx.arrays
         dmixed, dx = grad.new_empty(mixed.shape), grad.new_empty(x.shape)
-        _pool_backward(*ctx.arrays, kernel_view(grad), kernel_view(dmixed), kernel_view(dx))
+        _pool_backward(mixed, x, sets, present, kernel_view(grad), kernel_view(dmixed), kernel_view(dx))
         return dmixed, dx, None, None
 
 

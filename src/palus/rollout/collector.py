@@ -7,6 +7,7 @@ each snapshot's rows are one contiguous block; the order changes only when a mat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,10 +61,17 @@ class Collector:
     """Plays N matches and hands out rollouts of T decisions.
 
     draw: called for each match slot before the first match and after each one; says who learns against whom.
+    threads: with two or more, opponents decide while the learning team does; the result is the same.
     """
 
     def __init__(
-        self, env: MultiAgentEnv, teams: Teams, rollout_steps: int, seed: int, draw: Callable[[int], Matchup]
+        self,
+        env: MultiAgentEnv,
+        teams: Teams,
+        rollout_steps: int,
+        seed: int,
+        draw: Callable[[int], Matchup],
+        threads: int = 1,
     ) -> None:
         if len(env.spec.behaviors) != 1:
             names = ", ".join(b.name for b in env.spec.behaviors)
@@ -72,6 +80,7 @@ class Collector:
         self.behavior = env.spec.behaviors[0]
         N, P = env.num_matches, len(env.spec.agents)
         D, A = self.behavior.observation_size, len(self.behavior.branches)
+        self._helper = ThreadPoolExecutor(1, "opponents", torch.set_num_threads, (1,)) if threads > 1 else None
         self.rows_per_match = teams.agents.shape[1]
         B = N * self.rows_per_match
         self.num_rows = B
@@ -183,14 +192,15 @@ class Collector:
         if not active.all():
             observations[:] = 0.0  # the environment does not write the rows of absent agents
         self.env.observe(self.behavior.name, self._learner_rows, observations)
+        decide = self._start_opponents(policy, opponents) if self._blocks else None
         logits = policy(torch.from_numpy(observations)).numpy()
         entropies = sample(logits, self._offsets, self.seed, 2 * self.tick, self._chosen[t], self._log_probs[t])
         self.entropy_sum += float(entropies[active].sum())
         self.entropy_count += int(active.sum())
         flat_actions = self._actions.reshape(-1, self._actions.shape[-1])
         flat_actions[self._agent_of_row] = self._chosen[t]
-        if self._blocks:
-            flat_actions[self._agent_of_opponent] = self._opponent_actions(policy, opponents)
+        if decide is not None:
+            flat_actions[self._agent_of_opponent] = decide()
 
     def _check_finite(self) -> None:
         """A game that produces NaN would silently ruin the weights."""
@@ -199,16 +209,24 @@ class Collector:
             if not np.isfinite(values.sum(dtype=np.float64)):
                 raise EnvError(f"{self.env.spec.env_id} returned a {name} that is not finite; check_env finds where.")
 
-    def _opponent_actions(self, policy: PolicyFunction, opponents: Callable[[int], PolicyFunction]) -> I32:
+    def _start_opponents(self, policy: PolicyFunction, opponents: Callable[[int], PolicyFunction]) -> Callable[[], I32]:
+        """Let the opponents decide, beside the learning team where there is a thread for it.
+
+        Returns a function that gives their choices [rows, A].
+        """
         observations = self._opponent_observations
         self.env.observe(self.behavior.name, self._opponent_rows, observations)
         logits = np.empty((len(observations), int(self._offsets[-1])), np.float32)
-        for snapshot, first, end in self._blocks:
-            function = policy if snapshot == LATEST else opponents(snapshot)
-            logits[first:end] = function(torch.from_numpy(observations[first:end])).numpy()
-        actions = np.zeros((len(observations), len(self.behavior.branches)), np.int32)
-        sample(logits, self._offsets, self.seed, 2 * self.tick + 1, actions, np.empty(actions.shape, np.float32))
-        return actions
+
+        def decide() -> I32:
+            for snapshot, first, end in self._blocks:
+                function = policy if snapshot == LATEST else opponents(snapshot)
+                logits[first:end] = function(torch.from_numpy(observations[first:end])).numpy()
+            actions = np.zeros((len(observations), len(self.behavior.branches)), np.int32)
+            sample(logits, self._offsets, self.seed, 2 * self.tick + 1, actions, np.empty(actions.shape, np.float32))
+            return actions
+
+        return self._helper.submit(decide).result if self._helper is not None else decide
 
     def _final_observations(self, truncated: np.ndarray) -> F32:
         rows = np.full(self._learner_rows.size, -1, np.int32)
