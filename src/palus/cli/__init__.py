@@ -11,6 +11,8 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from palus import __version__
+from palus.cli.backup import backup, restore
+from palus.cli.compare import compare
 from palus.cli.demo import demo
 from palus.cli.fidelity import fidelity
 from palus.cli.match import match
@@ -80,5 +82,5 @@ def _main(
     pass
 
 
-for _command in (demo, train, match, rank, watch, fidelity):
+for _command in (demo, train, match, compare, rank, watch, backup, restore, fidelity):
     app.command(epilog=getattr(sys.modules[_command.__module__], "EPILOG", None))(_command)

@@ -68,7 +68,7 @@ def open_store(folder: Path, url: str | None = None) -> Store:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{folder}: cannot be used ({error.strerror}); choose another data folder") from error
-    engine = _open_engine(url or f"sqlite:///{folder / DATABASE_FILE}")
+    engine = open_engine(url or f"sqlite:///{folder / DATABASE_FILE}")
     try:
         migrate(engine)
     except SQLAlchemyError as error:
@@ -83,7 +83,8 @@ def open_store(folder: Path, url: str | None = None) -> Store:
     return Store(engine, BlobStore(folder / "blobs"), folder)
 
 
-def _open_engine(url: str) -> Engine:
+def open_engine(url: str) -> Engine:
+    """An engine with our settings, nothing read or written yet. Raises StorageError for an address that is none."""
     try:
         engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
     except (SQLAlchemyError, ImportError) as error:

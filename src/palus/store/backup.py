@@ -1,0 +1,220 @@
+"""A copy of a data folder while the arena runs, and the way back.
+
+A backup is a data folder itself: `palus.db`, `blobs/` and a note `backup.json`. It can be opened in place. The database
+of an arena on PostgreSQL is kept as SQLite too, copied row by row from one snapshot, so no program of PostgreSQL's
+is needed and a backup moves between both kinds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import NullPool, create_engine, func, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from palus import __version__
+from palus.errors import StorageError
+from palus.files import write_text
+from palus.store.blobs import BlobStore
+from palus.store.engine import DATABASE_FILE, now_ms, open_engine, open_store
+from palus.store.migrate import REVISION, migrate, revision_of
+from palus.store.tables import accounts, matches
+from palus.store.transfer import copy_rows
+
+NOTE = "backup.json"
+
+
+@dataclass(frozen=True)
+class Backup:
+    """What a backup holds. blobs, blob_bytes: all of them. copied: blobs that an earlier backup there had not.
+    missing: SHA-256 of bytes that the database lists and the blob folder lacked."""
+
+    matches: int
+    blobs: int
+    blob_bytes: int
+    copied: int
+    missing: tuple[str, ...]
+
+
+def back_up(folder: Path, destination: Path, url: str | None = None) -> Backup:
+    """Copy the database and the blobs of a data folder; the arena may run on.
+
+    destination: a new or empty folder, or an earlier backup, which is brought up to date. Until the last file is in
+    place it still holds the earlier state. Blobs are linked where both folders are on one disk, copied elsewhere.
+    Raises StorageError.
+    """
+    try:
+        _check_destination(folder, destination)
+        destination.mkdir(parents=True, exist_ok=True)
+        # Blobs are written before the rows that name them and removed after. Looked at before and after the database,
+        # none that its copy names can be missed.
+        copied = _copy_blobs(folder / "blobs", destination / "blobs")
+        incoming = destination / f".{DATABASE_FILE}.incoming"
+        incoming.unlink(missing_ok=True)
+        if url is None:
+            _copy_sqlite(folder / DATABASE_FILE, incoming)
+        else:
+            _export(url, incoming)
+        copied += _copy_blobs(folder / "blobs", destination / "blobs")
+        for leftover in ("-wal", "-shm"):  # of somebody who opened the earlier backup; they belong to the old file
+            (destination / f"{DATABASE_FILE}{leftover}").unlink(missing_ok=True)
+        incoming.replace(destination / DATABASE_FILE)
+        made = _take_stock(destination, copied)
+        write_text(destination / NOTE, _note(made))
+    except OSError as error:
+        raise StorageError(
+            f"{destination}: the backup could not be written ({error.strerror or error}); free space or choose another "
+            "folder. What was there before is unchanged."
+        ) from error
+    return made
+
+
+def restore(backup: Path, folder: Path, url: str | None = None) -> Backup:
+    """Make a data folder, and the database that `url` names, from a backup.
+
+    Raises StorageError when `backup` is none, or when something is there already: nothing is ever overwritten.
+    """
+    if not (backup / NOTE).is_file():
+        raise StorageError(
+            f"{backup}: no complete backup ({NOTE} is missing); expected a folder that palus backup wrote"
+        )
+    if (folder / DATABASE_FILE).exists() or any(_blob_files(folder / "blobs")):
+        raise StorageError(f"{folder}: holds a data folder already; name a new folder, or move this one away")
+    try:
+        copied = _copy_blobs(backup / "blobs", folder / "blobs")
+        if url is None:
+            _copy_sqlite(backup / DATABASE_FILE, folder / DATABASE_FILE)
+            open_store(folder).close()
+        else:
+            _import(backup / DATABASE_FILE, folder, url)
+    except OSError as error:
+        raise StorageError(
+            f"{folder}: could not be written ({error.strerror or error}); free space, try again"
+        ) from error
+    return _take_stock(backup, copied)
+
+
+def _check_destination(folder: Path, destination: Path) -> None:
+    if not folder.is_dir():
+        raise StorageError(f"{folder}: no such folder; expected the data folder of an arena")
+    if destination.resolve() == folder.resolve() or folder.resolve() in destination.resolve().parents:
+        raise StorageError(f"{destination}: lies in the data folder itself; choose a folder outside, or another disk")
+    ours = (destination / NOTE).exists() or not destination.exists() or _only_our_leftovers(destination)
+    if not ours:
+        raise StorageError(f"{destination}: is neither empty nor a backup; choose another folder")
+
+
+def _only_our_leftovers(destination: Path) -> bool:
+    """Whether this is an empty folder, or what an interrupted first backup left."""
+    return {path.name for path in destination.iterdir()} <= {"blobs", DATABASE_FILE, f".{DATABASE_FILE}.incoming"}
+
+
+def _copy_sqlite(source: Path, target: Path) -> None:
+    """One consistent state, by SQLite's online backup; writers are not held up."""
+    if not source.is_file():
+        raise StorageError(f"{source}: no such database; expected the data folder of an arena (or give --database)")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        address = f"{source.resolve().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True)) as live, closing(sqlite3.connect(target)) as copy:
+            live.backup(copy)
+            (verdict,) = copy.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise StorageError(f"{source}: the database is damaged ({verdict}); restore the last good backup")
+        with target.open("rb+") as file:
+            os.fsync(file.fileno())
+    except sqlite3.Error as error:
+        target.unlink(missing_ok=True)
+        raise StorageError(f"{source}: could not be copied to {target.parent} ({error})") from error
+
+
+def _export(url: str, target: Path) -> None:
+    """All rows of a server's database in a new SQLite file."""
+    engine, copy = open_engine(url), create_engine(f"sqlite:///{target}", poolclass=NullPool)
+    try:
+        migrate(copy)
+        # REPEATABLE READ is PostgreSQL's snapshot: all tables as they were at one moment.
+        with engine.connect().execution_options(isolation_level="REPEATABLE READ") as source:
+            found = revision_of(source)
+            if found != REVISION:
+                raise StorageError(
+                    f"the database has tables of version {found or 'none'}, this palus writes {REVISION}; "
+                    "start this palus' arena on it once, which brings it up to date"
+                )
+            with copy.begin() as rows:
+                copy_rows(source, rows)
+    except SQLAlchemyError as error:
+        raise StorageError(f"the database could not be copied ({str(error).splitlines()[0]})") from error
+    finally:
+        engine.dispose()
+
+
+def _import(source: Path, folder: Path, url: str) -> None:
+    """All rows of a backup's database in the empty database of a server."""
+    store = open_store(folder, url)
+    try:
+        # A copy, because an older backup must be brought to the present tables first and stays as it is.
+        with tempfile.TemporaryDirectory(dir=folder) as scratch, store.write() as target:
+            _copy_sqlite(source, Path(scratch, DATABASE_FILE))
+            copy = create_engine(f"sqlite:///{Path(scratch, DATABASE_FILE)}", poolclass=NullPool)
+            migrate(copy)
+            for table in (accounts, matches):
+                if target.execute(select(func.count()).select_from(table)).scalar():
+                    raise StorageError(f"the database has rows in {table.name} already; name an empty one")
+            with copy.connect() as rows:
+                copy_rows(rows, target)
+    except SQLAlchemyError as error:
+        raise StorageError(f"the database could not be filled ({str(error).splitlines()[0]})") from error
+    finally:
+        store.close()
+
+
+def _copy_blobs(source: Path, target: Path) -> int:
+    """Bring over the blobs that are not there yet. Returns how many."""
+    copied = 0
+    for path in _blob_files(source):
+        place = target / path.parent.name / path.name
+        if place.exists():
+            continue
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(path, place)  # blobs are never changed, so both names may share the bytes
+        except FileNotFoundError:
+            continue  # removed meanwhile, so no row names it
+        except OSError:
+            incoming = place.with_name(f".incoming-{place.name}")
+            shutil.copyfile(path, incoming)
+            incoming.replace(place)
+        copied += 1
+    return copied
+
+
+def _blob_files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.glob("??/*")) if not path.name.startswith("."))
+
+
+def _take_stock(folder: Path, copied: int) -> Backup:
+    """Count what a backup holds."""
+    stored = BlobStore(folder / "blobs")
+    sizes = [path.stat().st_size for path in _blob_files(stored.folder)]
+    try:
+        with closing(sqlite3.connect(folder / DATABASE_FILE)) as database:
+            listed = [row[0] for row in database.execute("SELECT sha256 FROM blobs ORDER BY sha256")]
+            (played,) = database.execute("SELECT count(*) FROM matches").fetchone()
+    except sqlite3.Error as error:
+        raise StorageError(f"{folder / DATABASE_FILE}: not the database of an arena ({error})") from error
+    missing = tuple(sha256 for sha256 in listed if not stored.has(sha256))
+    return Backup(matches=played, blobs=len(sizes), blob_bytes=sum(sizes), copied=copied, missing=missing)
+
+
+def _note(made: Backup) -> str:
+    facts = {"made_ms": now_ms(), "palus": __version__, "tables": REVISION}
+    return json.dumps({**facts, "matches": made.matches, "blobs": made.blobs, "blob_bytes": made.blob_bytes}) + "\n"

@@ -1,0 +1,189 @@
+"""Backups of stores that are being written to, between both kinds of database, and the way back."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, insert, select
+from typer.testing import CliRunner
+
+from palus.cli import app
+from palus.errors import StorageError
+from palus.store import Store, open_store
+from palus.store.backup import back_up, restore
+from palus.store.tables import accounts, blobs, jobs, matches, metadata, ratings
+
+
+def fill(store: Store, first: int, count: int) -> None:
+    """Accounts, blobs and matches numbered from `first` on; bytes before the row that names them, as the hub does."""
+    for k in range(first, first + count):
+        blob = store.blobs.put(f"model {k}".encode() * 100)
+        with store.write() as connection:
+            connection.execute(
+                insert(blobs).values(
+                    sha256=blob.sha256, size=blob.size, git_sha1=blob.git_sha1, created_ms=k, pinned=False
+                )
+            )
+            connection.execute(insert(accounts).values(name=f"User{k}", key=f"user{k}", kind="user", created_ms=k))
+            connection.execute(insert(matches).values(**match_row(k, blob.sha256)))
+
+
+def match_row(k: int, sha256: str) -> dict[str, object]:
+    return {
+        "seq": k, "id": f"m{k}", "unit_id": f"u{k // 2}", "leg": 1 + k % 2, "env": "SoccerTwos", "season": 1,
+        "blue": sha256, "purple": "b" * 64, "result": "win1", "rated": True, "worker": "w", "finished_ms": k,
+        "record": json.dumps({"event": "Tör ✓", "k": k}), "prev_hash": "0" * 64, "hash": "1" * 64,
+    }  # fmt: skip
+
+
+def everything(store: Store) -> dict[str, list[tuple[object, ...]]]:
+    with store.read() as connection:
+        return {
+            table.name: sorted(tuple(row) for row in connection.execute(select(table)))
+            for table in metadata.sorted_tables
+        }
+
+
+def test_a_backup_restores_to_the_same_rows_and_bytes(store: Store, url: str | None, tmp_path: Path) -> None:
+    fill(store, 0, 12)
+    with store.write() as connection:
+        connection.execute(
+            insert(ratings).values(
+                env="SoccerTwos", sha256="a" * 64, rank=1, rank_best=1, rank_worst=1, rating=1234.567890123456,
+                half_width=0.1, games=1, wins=1, draws=0, losses=0, elo=1210.0, openskill_mu=25.1,
+                openskill_sigma=8.3, upto_seq=11,
+            )
+        )  # fmt: skip
+    made = back_up(store.folder, tmp_path / "backup", url)
+    assert (made.matches, made.blobs, made.copied, made.missing) == (12, 12, 12, ())
+    restore(tmp_path / "backup", tmp_path / "again")
+    again = open_store(tmp_path / "again")
+    assert everything(again) == everything(store)
+    assert again.blobs.read(store.blobs.put(b"model 3" * 100).sha256) == b"model 3" * 100
+    again.close()
+
+
+def test_a_backup_moves_an_arena_to_postgresql(tmp_path: Path, postgres_url: str) -> None:
+    store = open_store(tmp_path / "data")
+    fill(store, 1, 5)
+    back_up(store.folder, tmp_path / "backup")
+    before = (tmp_path / "backup" / "palus.db").read_bytes()
+    restore(tmp_path / "backup", tmp_path / "server", postgres_url)
+    assert (tmp_path / "backup" / "palus.db").read_bytes() == before
+    server = open_store(tmp_path / "server", postgres_url)
+    assert everything(server) == everything(store)
+    with server.write() as connection:  # numbering goes on after the copied rows
+        connection.execute(insert(accounts).values(name="New", key="new", kind="user", created_ms=9))
+        assert connection.execute(select(func.max(accounts.c.id))).scalar() == 6
+        connection.execute(
+            insert(jobs).values(kind="pair", key="k", payload="{}", state="ready", priority=0, attempts=0, created_ms=1)
+        )
+    store.close()
+    server.close()
+    with pytest.raises(StorageError, match="rows in accounts already"):
+        restore(tmp_path / "backup", tmp_path / "other", postgres_url)
+
+
+def test_a_backup_of_a_busy_store_is_one_moment_of_it(store: Store, url: str | None, tmp_path: Path) -> None:
+    fill(store, 0, 5)
+    stop = threading.Event()
+
+    def keep_writing() -> None:
+        k = 5
+        while not stop.is_set():
+            fill(store, k, 1)
+            k += 1
+
+    writer = threading.Thread(target=keep_writing)
+    writer.start()
+    try:
+        made = [back_up(store.folder, tmp_path / "backup", url) for _ in range(3)]
+    finally:
+        stop.set()
+        writer.join()
+    assert [one.missing for one in made] == [(), (), ()]
+    copy = open_store(tmp_path / "backup")
+    with copy.read() as connection:
+        played = connection.execute(select(matches.c.seq).order_by(matches.c.seq)).scalars().all()
+        users = connection.execute(select(func.count()).select_from(accounts)).scalar()
+        assert list(played) == list(range(made[-1].matches))
+        assert users == made[-1].matches >= 5
+        for sha256 in connection.execute(select(blobs.c.sha256)).scalars():
+            copy.blobs.read(sha256)
+    copy.close()
+
+
+def test_a_later_backup_copies_only_what_is_new(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "data")
+    fill(store, 0, 4)
+    back_up(store.folder, tmp_path / "backup")
+    fill(store, 4, 2)
+    assert back_up(store.folder, tmp_path / "backup").copied == 2
+    lost = store.blobs.put(b"model 5" * 100).sha256
+    store.blobs.remove(lost)
+    (tmp_path / "backup" / "blobs" / lost[:2] / lost).unlink()
+    assert back_up(store.folder, tmp_path / "backup").missing == (lost,)
+    store.close()
+
+
+def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "data")
+    fill(store, 0, 1)
+    back_up(store.folder, tmp_path / "backup")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.txt").write_text("years of work")
+    with pytest.raises(StorageError, match="neither empty nor a backup"):
+        back_up(store.folder, tmp_path / "thesis")
+    with pytest.raises(StorageError, match="choose a folder outside"):
+        back_up(store.folder, store.folder / "backup")
+    with pytest.raises(StorageError, match="holds a data folder already"):
+        restore(tmp_path / "backup", store.folder)
+    with pytest.raises(StorageError, match=r"backup\.json is missing"):
+        restore(tmp_path / "thesis", tmp_path / "new")
+    with pytest.raises(StorageError, match="no such database"):
+        back_up(tmp_path / "thesis", tmp_path / "b2")
+    with pytest.raises(StorageError, match="no such folder"):
+        back_up(tmp_path / "nowhere", tmp_path / "b3")
+    store.close()
+
+
+def test_an_interrupted_first_backup_is_continued(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "data")
+    fill(store, 0, 2)
+    half = tmp_path / "backup"
+    (half / "blobs").mkdir(parents=True)
+    (half / ".palus.db.incoming").write_bytes(b"half a database")
+    with pytest.raises(StorageError, match="no complete backup"):
+        restore(half, tmp_path / "new")
+    assert back_up(store.folder, half).matches == 2
+    store.close()
+
+
+def test_a_damaged_database_is_not_taken_for_a_backup(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "data")
+    fill(store, 0, 40)
+    back_up(store.folder, tmp_path / "backup")
+    store.close()
+    good = (tmp_path / "backup" / "palus.db").read_bytes()
+    with (tmp_path / "data" / "palus.db").open("rb+") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 8192)
+    with pytest.raises(StorageError, match=r"damaged|could not be copied"):
+        back_up(store.folder, tmp_path / "backup")
+    assert (tmp_path / "backup" / "palus.db").read_bytes() == good
+
+
+def test_the_commands_say_what_they_did(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "data")
+    fill(store, 0, 3)
+    store.close()
+    run = CliRunner().invoke
+    done = run(app, ["backup", str(tmp_path / "data"), str(tmp_path / "backup")])
+    assert done.exit_code == 0
+    assert "holds 3 matches and 3 files (0.0 MB), 3 of them new." in done.output
+    done = run(app, ["restore", str(tmp_path / "backup"), str(tmp_path / "new"), "--json"])
+    assert json.loads(done.output)["matches"] == 3
+    assert run(app, ["restore", str(tmp_path / "backup"), str(tmp_path / "new")]).exit_code == 2
