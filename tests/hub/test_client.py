@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,6 +64,11 @@ def test_a_run_is_pushed_in_one_commit_found_by_its_tags_and_pulled_as_it_was(
         filter=["reinforcement-learning", "ml-agents", "ML-Agents-SoccerTwos"]
     )
     assert "ada/first" in [model.id for model in found]
+    with urllib.request.urlopen(f"{target.url}/ada/first/resolve/main/training_curve.svg") as curve:
+        assert (curve.headers["Content-Type"], curve.headers["Content-Disposition"][:10]) == (
+            "image/svg+xml",  # so that a card can show it ...
+            "attachment",  # ... and its address runs no script
+        )
     fetch("ada/first", target, tmp_path / "pulled")
     pulled = read_run(tmp_path / "pulled")
     assert pulled.files.keys() == run.files.keys() | {"config.json", "replay.match", "training_curve.svg"}

@@ -18,7 +18,8 @@ from palus.hub.refusals import EntryNotFoundError
 from palus.hub.server.context import Hub
 from palus.hub.server.route import HubRoute, refused
 
-# What a browser may show in place; nothing of it can run. The rest is for saving.
+# What a browser may show in place; nothing of it can run. The rest is for saving, by its address; a page may draw an
+# SVG with <img>, where its scripts are dead.
 _SHOWN = {
     **dict.fromkeys((".gif", ".jpeg", ".jpg", ".png", ".webp"), "image/{}"),
     **dict.fromkeys((".csv", ".log", ".md", ".txt", ".yaml", ".yml"), "text/plain; charset=utf-8"),
@@ -93,6 +94,7 @@ def _presentation(file: File) -> dict[str, str]:
     name = PurePosixPath(file.path).name
     ending = PurePosixPath(file.path).suffix.lower()
     shown = _SHOWN.get(ending)
-    kind = shown.format(ending[1:].replace("jpg", "jpeg")) if shown else "application/octet-stream"
+    saved = "image/svg+xml" if ending == ".svg" else "application/octet-stream"
+    kind = shown.format(ending[1:].replace("jpg", "jpeg")) if shown else saved
     disposition = "inline" if shown else "attachment"
     return {"Content-Type": kind, "Content-Disposition": f"{disposition}; filename*=utf-8''{quote(name, safe='')}"}
