@@ -34,10 +34,12 @@ export interface Choices {
 
 export function choicesAt(match: Match, agent: number, tick: number): Choices {
   const decision = decisionAt(match, tick);
-  const columns = match.probabilities?.slice(NUM_CHOICES * agent, NUM_CHOICES * (agent + 1));
+  const columns = match.probabilities?.slice(NUM_CHOICES * agent, NUM_CHOICES * (agent + 1)) ?? [];
+  const probabilities = columns.map((column) => (column[decision] ?? 0) / 255);
   return {
     taken: match.decisions > 0 ? chosenChoices(match, agent, decision) : [],
-    probabilities: columns?.map((column) => (column[decision] ?? 0) / 255) ?? null,
+    // All zero: a scripted player, or a person, in a match whose other players have probabilities.
+    probabilities: probabilities.some((share) => share > 0) ? probabilities : null,
   };
 }
 

@@ -12,7 +12,7 @@ import { choicesAt, drawChoiceLabels, drawChoices } from "./choices";
 import { drawConfetti, drawKickFlashes, drawTrails } from "./effects";
 import type { Palette } from "./palette";
 import { drawPitch, type PitchLayers } from "./pitch";
-import { drawRays, drawSelection } from "./sensors";
+import { drawMark, drawRays, drawSelection } from "./sensors";
 
 export interface Moment {
   readonly match: Match;
@@ -23,6 +23,8 @@ export interface Moment {
   readonly trails: boolean;
   /** Agent whose sensors are shown. */
   readonly raysOf: number | null;
+  /** Agent that the reader plays. */
+  readonly played: number | null;
   /** The reader asked for reduced motion: nothing moves that the match did not move. */
   readonly calm: boolean;
 }
@@ -72,6 +74,7 @@ export class Renderer {
     const { context, camera } = this;
     for (const pose of scene.agents) drawShadow(context, camera, pose.x, pose.z, AGENT_RADIUS);
     drawShadow(context, camera, ball.x, ball.z, BALL_RADIUS);
+    if (moment.played !== null) drawMark(context, scene.agents[moment.played]);
     if (moment.raysOf !== null) {
       drawSelection(context, camera, scene.agents[moment.raysOf]);
       drawChoices(context, scene.agents[moment.raysOf], choicesAt(moment.match, moment.raysOf, moment.tick));

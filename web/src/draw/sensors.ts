@@ -61,6 +61,23 @@ function drawFieldOfView(context: CanvasRenderingContext2D, pose: Pose, rays: re
   context.fill();
 }
 
+/** Marks the agent that the reader plays: a golden ring with an arrowhead to each side. */
+export function drawMark(context: CanvasRenderingContext2D, pose: Pose): void {
+  context.beginPath();
+  context.arc(pose.x, pose.z, 0.86, 0, 2 * Math.PI);
+  context.lineWidth = 0.16;
+  context.strokeStyle = "#ffd75e";
+  context.stroke();
+  context.fillStyle = "#ffd75e";
+  for (const side of [-1, 1]) {
+    context.beginPath();
+    context.moveTo(pose.x + side * 1.02, pose.z);
+    context.lineTo(pose.x + side * 1.42, pose.z + 0.24);
+    context.lineTo(pose.x + side * 1.42, pose.z - 0.24);
+    context.fill();
+  }
+}
+
 /** Marks the agent whose sensors are shown. */
 export function drawSelection(context: CanvasRenderingContext2D, camera: Camera, pose: Pose): void {
   context.beginPath();

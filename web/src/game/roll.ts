@@ -17,6 +17,11 @@ function multiply(a: Quaternion, b: Quaternion): Quaternion {
   ];
 }
 
+function normalised(q: Quaternion): Quaternion {
+  const norm = Math.hypot(...q);
+  return [q[0] / norm, q[1] / norm, q[2] / norm, q[3] / norm];
+}
+
 /** The turn of a ball that rolls by (dx, dz). */
 function rollBy(dx: number, dz: number): Quaternion {
   const distance = Math.hypot(dx, dz);
@@ -36,20 +41,13 @@ export function rotate(q: Quaternion, v: readonly [number, number, number]): [nu
 
 /** Orientation of the ball at every frame of a match, and between frames. */
 export class BallRoll {
-  private readonly orientations: Quaternion[] = [];
+  private readonly orientations: Quaternion[] = [normalised([0.86, 0.3, 0.36, 0.2])];
   private readonly x: Float64Array;
   private readonly z: Float64Array;
 
-  constructor(match: Match) {
+  constructor(private readonly match: Match) {
     this.x = match.channels[3 * NUM_AGENTS];
     this.z = match.channels[3 * NUM_AGENTS + 1];
-    let orientation: Quaternion = [0.86, 0.3, 0.36, 0.2];
-    for (let tick = 0; tick <= match.ticks; tick++) {
-      if (tick > 0) orientation = multiply(this.turn(tick - 1, 1), orientation);
-      const norm = Math.hypot(...orientation);
-      orientation = orientation.map((part) => part / norm) as unknown as Quaternion;
-      this.orientations.push(orientation);
-    }
   }
 
   /** extra: metres that the ball was moved on from its recorded place. */
@@ -58,9 +56,13 @@ export class BallRoll {
   }
 
   private recorded(tick: number): Quaternion {
-    const before = Math.max(0, Math.min(this.orientations.length - 1, Math.floor(tick)));
+    const before = Math.max(0, Math.min(this.match.ticks, Math.floor(tick)));
+    // Worked out as far as it is asked for: a match that is still being played grows.
+    for (let known = this.orientations.length; known <= before; known++) {
+      this.orientations.push(normalised(multiply(this.turn(known - 1, 1), this.orientations[known - 1])));
+    }
     const orientation = this.orientations[before];
-    return before + 1 < this.orientations.length
+    return before < this.match.ticks
       ? multiply(this.turn(before, tick - before), orientation)
       : orientation;
   }

@@ -41,10 +41,15 @@ export class Notice {
   readonly root = element("div", { class: "notice", role: "status" });
   private timer = 0;
 
-  show(text: string): void {
+  /** Until the next one. */
+  keep(text: string): void {
     setText(this.root, text);
     this.root.classList.add("shown");
     window.clearTimeout(this.timer);
+  }
+
+  show(text: string): void {
+    this.keep(text);
     this.timer = window.setTimeout(() => this.root.classList.remove("shown"), 1800);
   }
 }

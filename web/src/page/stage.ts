@@ -1,16 +1,18 @@
 // Where the match is drawn: a flat canvas always, a solid one (3-D) above it once the reader asked for it.
 import { Camera } from "../draw/camera";
 import { Renderer, type Moment } from "../draw/renderer";
+import type { Pose } from "../game/scene";
 import type { SolidModule, SolidView } from "../three/contract";
 import { element } from "./dom";
 import type { Orbit } from "./link";
 
-export const FIRST_ORBIT: Orbit = { azimuth: 0, elevation: 44, distance: 30 };
+export const FIRST_ORBIT: Orbit = { azimuth: 0, elevation: 48, distance: 27 };
 const ELEVATION = { least: 8, most: 89 };
 const DISTANCE = { least: 6, most: 60 };
 const DEGREES_PER_PIXEL = 0.3;
 const CLICK_SLACK_PX = 5;
 const GLIDE_S = 0.3;
+const TURN_S = 0.45;
 
 interface Listeners {
   /** The eye moved: draw with the next frame. */
@@ -65,11 +67,15 @@ export class Stage {
     this.look({ azimuth: a + azimuth, elevation: e + elevation, distance: distance * zoom });
   }
 
-  /** ball: where the camera goes when it follows. seconds: since the last picture; Infinity jumps. */
-  draw(moment: Moment, ball: { x: number; z: number }, seconds: number): void {
+  /**
+   * ball: where the camera goes when it follows. seconds: since the last picture; Infinity jumps.
+   * behind: the body over whose shoulder the 3-D view looks; null looks from outside.
+   */
+  draw(moment: Moment, ball: { x: number; z: number }, seconds: number, behind: Pose | null = null): void {
     if (this.orbit !== null && this.solid !== null) {
-      this.glide(ball, seconds);
-      const azimuth = this.orbit.azimuth + (this.camera.swapped ? 180 : 0);
+      if (behind !== null) this.orbit = this.turnBehind(this.orbit, behind, seconds);
+      this.glide(behind ?? (this.camera.follow ? ball : { x: 0, z: 0 }), seconds);
+      const azimuth = this.orbit.azimuth + (this.camera.swapped && behind === null ? 180 : 0);
       this.solid.view.draw({ ...moment, orbit: { ...this.orbit, azimuth }, target: this.target });
       return;
     }
@@ -98,7 +104,7 @@ export class Stage {
     const { azimuth, elevation, distance } = orbit;
     const first = this.orbit === null;
     this.orbit = {
-      azimuth: ((((azimuth + 180) % 360) + 360) % 360) - 180,
+      azimuth: wrapped(azimuth),
       elevation: Math.max(ELEVATION.least, Math.min(ELEVATION.most, elevation)),
       distance: Math.max(DISTANCE.least, Math.min(DISTANCE.most, distance)),
     };
@@ -106,8 +112,13 @@ export class Stage {
     else this.listeners.onChange();
   }
 
-  private glide(ball: { x: number; z: number }, seconds: number): void {
-    const goal = this.camera.follow ? ball : { x: 0, z: 0 };
+  /** Seen from behind a body that looks along yaw, the eye is at azimuth -yaw; it gets there the shorter way. */
+  private turnBehind(orbit: Orbit, behind: Pose, seconds: number): Orbit {
+    const away = wrapped(-behind.yaw - orbit.azimuth);
+    return { ...orbit, azimuth: wrapped(orbit.azimuth + away * (1 - Math.exp(-seconds / TURN_S))) };
+  }
+
+  private glide(goal: { x: number; z: number }, seconds: number): void {
     const share = 1 - Math.exp(-seconds / GLIDE_S);
     const { x, z } = this.target;
     this.target = { x: x + (goal.x - x) * share, z: z + (goal.z - z) * share };
@@ -146,6 +157,11 @@ export class Stage {
       if (dragged < CLICK_SLACK_PX) this.listeners.onClick();
     });
   }
+}
+
+/** The same angle in [-180, 180). */
+function wrapped(degrees: number): number {
+  return ((((degrees + 180) % 360) + 360) % 360) - 180;
 }
 
 function canvas(): HTMLCanvasElement {

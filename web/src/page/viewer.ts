@@ -317,7 +317,7 @@ export class Viewer {
     // Reduced motion: the camera stays where the whole pitch is in sight.
     this.stage.camera.follow = this.follow && !calm;
     const { tick, celebration } = player;
-    const moment = { match, roll: this.roll, tick, celebration, palette, trails, raysOf, calm };
+    const moment = { match, roll: this.roll, tick, celebration, palette, trails, raysOf, played: null, calm };
     this.stage.draw(moment, sceneAt(match, tick).ball, seconds);
     this.film.draw(view);
     showColours(this.root, palette);

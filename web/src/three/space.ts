@@ -8,11 +8,15 @@ export function place(body: Object3D, x: number, height: number, z: number, yaw 
   body.rotation.y = (-yaw * Math.PI) / 180;
 }
 
+const PEN_WIDTH = 2.2;
+
 /** A sheet as large as the world that lies on the grass, painted with the drawings of the flat view. */
 export class Sheet {
   readonly mesh: Mesh;
-  readonly camera = new Camera();
-  readonly context: CanvasRenderingContext2D;
+  /** For drawings that want to know the scale: lines are wider here, because the sheet is seen at a slant. */
+  readonly pen = new Camera();
+  private readonly camera = new Camera();
+  private readonly context: CanvasRenderingContext2D;
   private readonly texture: CanvasTexture;
   private empty = true;
 
@@ -23,6 +27,7 @@ export class Sheet {
     canvas.height = Math.ceil(2 * WORLD_HALF_Z * scale);
     this.context = canvas.getContext("2d")!;
     this.camera.resize(canvas.width, canvas.height, 1);
+    this.pen.resize(canvas.width / PEN_WIDTH, canvas.height / PEN_WIDTH, 1);
     this.texture = new CanvasTexture(canvas);
     this.texture.colorSpace = SRGBColorSpace;
     this.mesh = flat(2 * WORLD_HALF_X, 2 * WORLD_HALF_Z, this.texture);

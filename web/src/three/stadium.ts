@@ -10,16 +10,27 @@ import {
   MeshLambertMaterial,
   PlaneGeometry,
   RepeatWrapping,
+  Sprite,
   SRGBColorSpace,
   type Material,
 } from "three";
 import { Camera, WORLD_HALF_X, WORLD_HALF_Z } from "../draw/camera";
 import type { Palette } from "../draw/palette";
 import { drawPitch } from "../draw/pitch";
-import { BOXES, GOAL_BACK_X, GOAL_HALF_WIDTH, GOAL_LINE_X } from "../game/field";
+import {
+  GOAL_BACK_X,
+  GOAL_HALF_WIDTH,
+  GOAL_LINE_X,
+  WALL_THICKNESS,
+  pitchOutline,
+  type Point,
+} from "../game/field";
 import { place } from "./space";
 
-const BOARD_HEIGHT_M = 1.1;
+const BOARD_HEIGHT_M = 0.85;
+const EDGE_M = 0.12;
+/** Boards of two directions close the gap between their outer edges. */
+const CORNER_OVERLAP = 0.5;
 const GOAL_HEIGHT_M = 2.4;
 const POST_RADIUS_M = 0.09;
 const LAWN_PIXELS_PER_M = 48;
@@ -33,10 +44,10 @@ export function buildStadium(palette: Palette): Group {
   return stadium;
 }
 
-/** Free what the graphics card keeps for it. */
-export function disposeStadium(stadium: Group): void {
-  stadium.traverse((part) => {
-    if (!(part instanceof Mesh)) return;
+/** Free what the graphics card keeps for the stadium or a player. */
+export function dispose(whole: Group): void {
+  whole.traverse((part) => {
+    if (!(part instanceof Mesh || part instanceof Sprite)) return;
     part.geometry.dispose();
     const material = part.material as MeshLambertMaterial;
     material.map?.dispose();
@@ -65,34 +76,38 @@ function ground(): Mesh {
   return made;
 }
 
+/** Boards along the outline of the grass, goal mouths left open, with a lit edge in the colour of each half. */
 function boards(palette: Palette): Mesh[] {
-  const side = new MeshLambertMaterial({ color: "#3a4a5e" });
-  const made: Mesh[] = [];
-  for (const box of BOXES.filter((one) => one.tag === "wall")) {
-    const [sizeX, sizeZ] = [2 * box.halfX, 2 * box.halfZ];
-    // A box turned about the vertical has its local x axis at (cos yaw, -sin yaw).
-    const wall = new Mesh(new BoxGeometry(sizeX, BOARD_HEIGHT_M, sizeZ), side);
-    place(wall, box.x, BOARD_HEIGHT_M / 2, box.z);
-    wall.rotation.y = (-box.yaw * Math.PI) / 180;
+  const face = new MeshLambertMaterial({ color: "#3a4a5e" });
+  const lit = palette.teams.map((team) => new MeshBasicMaterial({ color: team.light }));
+  const outline = pitchOutline();
+  return [7, 0, 1, 3, 4, 5].flatMap((from) => {
+    const [start, end] = [outline[from], outline[(from + 1) % outline.length]];
+    const middle: Point = [(start[0] + end[0]) / 2, (start[1] + end[1]) / 2];
+    const wall = board(start, end, WALL_THICKNESS, BOARD_HEIGHT_M, face);
     wall.castShadow = wall.receiveShadow = true;
-    made.push(wall, ...lights(box.x, box.z, wall.rotation.y, sizeX, sizeZ, palette));
-  }
-  return made;
+    const halves: (readonly [Point, Point, number])[] =
+      Math.abs(middle[0]) > 1
+        ? [[start, end, middle[0] < 0 ? 0 : 1]]
+        : [
+            [start, middle, start[0] < 0 ? 0 : 1],
+            [middle, end, end[0] < 0 ? 0 : 1],
+          ];
+    const edges = halves.map(([a, b, team]) => board(a, b, EDGE_M, EDGE_M, lit[team], BOARD_HEIGHT_M));
+    return [wall, ...edges];
+  });
 }
 
-/** The lit edge on top of a board: each team's colour in its own half. */
-function lights(x: number, z: number, turn: number, sizeX: number, sizeZ: number, palette: Palette): Mesh[] {
-  const teams = Math.abs(x) > 1 ? [x < 0 ? 0 : 1] : [0, 1];
-  return teams.map((team) => {
-    const length = sizeX / teams.length;
-    const strip = new Mesh(
-      new BoxGeometry(length, 0.07, sizeZ),
-      new MeshBasicMaterial({ color: palette.teams[team as 0 | 1].light }),
-    );
-    place(strip, teams.length === 1 ? x : (team - 0.5) * length, BOARD_HEIGHT_M + 0.035, z);
-    strip.rotation.y = turn;
-    return strip;
-  });
+/** A box from one point of the field to another, to the outside of the line between them. */
+function board(a: Point, b: Point, thickness: number, height: number, material: Material, above = 0): Mesh {
+  const [dx, dz] = [b[0] - a[0], b[1] - a[1]];
+  const length = Math.hypot(dx, dz);
+  // The outline runs clockwise, so the outside is on its left.
+  const [outX, outZ] = [(-dz / length) * (thickness / 2), (dx / length) * (thickness / 2)];
+  const made = new Mesh(new BoxGeometry(length + CORNER_OVERLAP * thickness, height, thickness), material);
+  place(made, (a[0] + b[0]) / 2 + outX, above + height / 2, (a[1] + b[1]) / 2 + outZ);
+  made.rotation.y = Math.atan2(dz, dx);
+  return made;
 }
 
 function goal(team: 0 | 1, colour: string): Mesh[] {

@@ -13,7 +13,7 @@ import {
 } from "three";
 import { choicesAt, drawChoices } from "../draw/choices";
 import { drawConfetti, drawKickFlashes, drawTrails } from "../draw/effects";
-import { drawRays, drawSelection } from "../draw/sensors";
+import { drawMark, drawRays, drawSelection } from "../draw/sensors";
 import { ballRunOn, BANNER_S } from "../game/celebration";
 import { BALL_RADIUS } from "../game/field";
 import { castRays } from "../game/rays";
@@ -22,7 +22,7 @@ import { NUM_AGENTS } from "../replay/replay";
 import { buildAgent, buildBall } from "./bodies";
 import type { SolidMoment, SolidView } from "./contract";
 import { place, Sheet } from "./space";
-import { buildStadium, disposeStadium } from "./stadium";
+import { buildStadium, dispose } from "./stadium";
 
 const SKY = "#0b131d";
 const FIELD_OF_VIEW = 40;
@@ -70,7 +70,7 @@ export class SolidPitch implements SolidView {
     for (const old of [this.stadium, ...this.agents]) {
       if (old === null) continue;
       this.scene.remove(old);
-      disposeStadium(old);
+      dispose(old);
     }
     this.stadium = buildStadium(palette);
     this.agents = Array.from({ length: NUM_AGENTS }, (_, agent) => buildAgent(agent, palette));
@@ -88,18 +88,19 @@ export class SolidPitch implements SolidView {
   }
 
   private paint(moment: SolidMoment): void {
-    const { match, tick, palette, celebration, raysOf, calm } = moment;
+    const { match, tick, palette, celebration, raysOf, played, calm } = moment;
     const trails = moment.trails && !calm;
     const flashes = match.events.some((event) => event.kind === "kick" && tick >= event.tick && tick < event.tick + 20);
     const confetti = celebration !== null && !calm;
-    if (!trails && !flashes && !confetti && raysOf === null) return this.sheet.paint(null);
-    const { camera } = this.sheet;
+    if (!trails && !flashes && !confetti && raysOf === null && played === null) return this.sheet.paint(null);
+    const { pen } = this.sheet;
     this.sheet.paint((context) => {
       if (trails) drawTrails(context, match, tick, palette);
+      const scene = sceneAt(match, tick);
+      if (played !== null) drawMark(context, scene.agents[played]);
       if (raysOf !== null) {
-        const scene = sceneAt(match, tick);
-        drawRays(context, camera, scene.agents[raysOf], castRays(scene, raysOf));
-        drawSelection(context, camera, scene.agents[raysOf]);
+        drawRays(context, pen, scene.agents[raysOf], castRays(scene, raysOf));
+        drawSelection(context, pen, scene.agents[raysOf]);
         drawChoices(context, scene.agents[raysOf], choicesAt(match, raysOf, tick));
       }
       drawKickFlashes(context, match, tick, palette);

@@ -1,0 +1,221 @@
+// A live match on the page: the pitch with everything around it, and the reader's hands on one of the players.
+import { PALETTES } from "../draw/palette";
+import { BallRoll } from "../game/roll";
+import { sceneAt, scoreAt } from "../game/scene";
+import { agentCards } from "../page/agents";
+import { showColours } from "../page/colours";
+import { element, setText } from "../page/dom";
+import { everyFrame } from "../page/frames";
+import { legend } from "../page/lists";
+import { goalBanner, Notice } from "../page/overlays";
+import { scoreboard } from "../page/scoreboard";
+import { FIRST_ORBIT, Stage } from "../page/stage";
+import { describeEvent, type Part, type View } from "../page/view";
+import type { MatchEvent } from "../replay/replay";
+import { teamOf } from "../replay/replay";
+import { loadSolid } from "../site/solid";
+import { LiveClock } from "./clock";
+import { Connection } from "./connection";
+import { gameControls } from "./controls";
+import { eventLog } from "./events";
+import { Pad } from "./pad";
+import type { Ready, Refused, Start } from "./protocol";
+import { LiveRecord } from "./record";
+
+/** How close the 3-D view follows the reader's own player. */
+const OWN_ORBIT = { ...FIRST_ORBIT, elevation: 26, distance: 11 };
+
+export interface GameListener {
+  /** The match begins; `ready` says which one it is. */
+  ready(ready: Ready): void;
+  again(sameSeed: boolean): void;
+  copyLink(): Promise<boolean>;
+}
+
+export class Game {
+  readonly root = element("div", { class: "palus" });
+  raysOf: number | null = null;
+  paused = false;
+  private match: LiveRecord | null = null;
+  private clock: LiveClock | null = null;
+  private roll: BallRoll | null = null;
+  private ended = false;
+  private contrast = false;
+  private readonly calm = window.matchMedia("(prefers-reduced-motion: reduce)");
+  private readonly stage = new Stage({ onChange: () => {}, onResize: () => this.draw(Infinity), onClick: () => this.togglePause() });
+  private readonly notice = new Notice();
+  private readonly announcer = element("div", { class: "visually-hidden", "aria-live": "polite" });
+  private readonly pad = new Pad((choice) => this.connection.act(choice));
+  private readonly connection: Connection;
+  private parts: Part[] = [];
+
+  constructor(
+    private readonly start: Start,
+    private readonly listener: GameListener,
+  ) {
+    this.message("Waiting for the players …", "status");
+    this.stage.camera.swapped = start.person !== null && teamOf(start.person) === 1;
+    this.connection = new Connection(start, {
+      ready: (ready) => this.begin(ready),
+      step: (step) => this.match?.add(step),
+      ended: (refused) => this.end(refused),
+    });
+  }
+
+  /** What is on screen; null before the match began. For the parts, and for scripts that look at the page. */
+  get view(): View {
+    const { match, clock, raysOf } = this;
+    if (match === null || clock === null) throw new Error("the match has not begun");
+    return {
+      matchIndex: 0,
+      match,
+      player: clock,
+      palette: PALETTES[this.contrast ? 1 : 0],
+      swapped: this.stage.camera.swapped,
+      follow: false,
+      trails: true,
+      solid: this.stage.orbit !== null,
+      filming: false,
+      raysOf,
+      score: scoreAt(match, clock.tick),
+    };
+  }
+
+  get playing(): boolean {
+    return this.match !== null && !this.ended && !this.paused;
+  }
+
+  get over(): boolean {
+    return this.ended;
+  }
+
+  /** Stop it; the server frees its place. */
+  close(): void {
+    this.ended = true;
+    this.connection.close();
+    this.root.remove();
+  }
+
+  togglePause(): void {
+    if (this.match === null || this.ended) return;
+    this.paused = !this.paused;
+    this.pad.release();
+    this.connection.pause(this.paused);
+    this.notice.show(this.paused ? "Paused" : "Go on");
+  }
+
+  toggleRays(agent: number): void {
+    this.raysOf = this.raysOf === agent ? null : agent;
+  }
+
+  togglePalette(): void {
+    this.contrast = !this.contrast;
+  }
+
+  toggleSwap(): void {
+    this.stage.camera.swapped = !this.stage.camera.swapped;
+  }
+
+  async toggleSolid(): Promise<void> {
+    if (this.stage.orbit !== null) return this.stage.showFlat();
+    const orbit = this.start.person === null ? FIRST_ORBIT : OWN_ORBIT;
+    await this.stage.showSolid(loadSolid, orbit).catch((error: Error) => this.notice.show(`No 3-D view: ${error.message}`));
+  }
+
+  async toggleFullscreen(): Promise<void> {
+    if (document.fullscreenElement) await document.exitFullscreen();
+    else await this.root.requestFullscreen().catch(() => this.notice.show("This browser does not allow full screen"));
+  }
+
+  again(sameSeed: boolean): void {
+    this.listener.again(sameSeed);
+  }
+
+  async copyLink(): Promise<void> {
+    const copied = await this.listener.copyLink();
+    this.notice.show(copied ? "Link to this match copied" : "The address bar holds the link to this match");
+  }
+
+  /** Returns whether the key moved the reader's player. */
+  move(event: KeyboardEvent, down: boolean): boolean {
+    if (this.start.person === null || (down && !this.playing)) return false;
+    return this.pad.key(event, down);
+  }
+
+  /** Let go of all keys. */
+  release(): void {
+    this.pad.release();
+  }
+
+  private begin(ready: Ready): void {
+    const { person } = this.start;
+    const you = (team: 0 | 1, name: string): string => (person !== null && teamOf(person) === team ? `You & ${name}` : name);
+    const bare = (word: string): string => word.replace(/@.*/, "");
+    this.match = new LiveRecord(ready, [you(0, bare(ready.blue)), you(1, bare(ready.purple))]);
+    this.clock = new LiveClock(this.match, ready.duration_s, (goal) => this.announce(goal));
+    this.roll = new BallRoll(this.match);
+    this.build();
+    this.listener.ready(ready);
+    this.stage.fit();
+    everyFrame((seconds) => this.frame(seconds));
+  }
+
+  private build(): void {
+    const board = scoreboard();
+    const banner = goalBanner();
+    const controls = gameControls(this);
+    const cards = agentCards(this);
+    const senses = legend();
+    const events = eventLog();
+    this.parts = [board, banner, controls, cards, senses, events];
+    this.stage.root.append(banner.root, this.notice.root);
+    const hands = this.start.person === null ? [] : [this.pad.root];
+    this.root.replaceChildren(
+      element("div", { class: "top" }, board.root),
+      element("div", { class: "watch" }, this.stage.root, ...hands, controls.root, cards.root),
+      element("section", { class: "details", "aria-label": "Details" }, senses.root, events.root),
+      this.announcer,
+    );
+  }
+
+  private frame(seconds: number): boolean {
+    this.clock?.advance(this.paused ? 0 : seconds, this.ended);
+    this.draw(this.calm.matches ? Infinity : seconds);
+    return this.root.isConnected;
+  }
+
+  private draw(seconds: number): void {
+    const { match, clock, roll } = this;
+    if (match === null || clock === null || roll === null) return;
+    const view = this.view;
+    const { palette, trails, raysOf } = view;
+    const played = this.start.person;
+    const scene = sceneAt(match, clock.tick);
+    const calm = this.calm.matches;
+    clock.playing = this.playing;
+    this.stage.draw(
+      { match, roll, tick: clock.tick, celebration: clock.celebration, palette, trails, raysOf, played, calm },
+      scene.ball,
+      seconds,
+      played === null || calm ? null : scene.agents[played],
+    );
+    showColours(this.root, palette);
+    for (const part of this.parts) part.update(view);
+  }
+
+  private announce(goal: MatchEvent): void {
+    setText(this.announcer, `${describeEvent(this.view, goal)}. ${this.view.score.join(" to ")}.`);
+  }
+
+  private end(refused: Refused | null): void {
+    this.ended = true;
+    this.pad.release();
+    if (this.match === null) this.message(refused?.reason ?? "The match did not begin.", "alert");
+    else setText(this.announcer, refused?.reason ?? `The match is over, ${this.match.score.join(" to ")}.`);
+    if (this.match !== null) this.notice.keep(refused?.reason ?? "Full time");
+  }
+
+  private message(text: string, role: "status" | "alert"): void {
+    this.root.replaceChildren(element("p", { class: "message", role }, text));
+  }
+}

@@ -1,0 +1,53 @@
+// A match that grows while it is played, in the form that the viewer draws.
+import { NUM_AGENTS, NUM_CHANNELS, NUM_CHOICES, teamOf, type Match, type MatchEvent } from "../replay/replay";
+import type { Ready, Step } from "./protocol";
+
+const FRAME_HZ = 50;
+const TICKS_PER_DECISION = 5;
+
+export class LiveRecord implements Match {
+  readonly frameHz = FRAME_HZ;
+  readonly ticksPerDecision = TICKS_PER_DECISION;
+  readonly seed: string;
+  readonly channels: Float64Array[];
+  readonly actions: Uint8Array[];
+  readonly probabilities: Uint8Array[];
+  readonly events: MatchEvent[] = [];
+  score: readonly [number, number] = [0, 0];
+  ticks = 0;
+  decisions = 0;
+
+  constructor(
+    ready: Ready,
+    readonly names: readonly [string, string],
+  ) {
+    this.seed = String(ready.seed);
+    const ticks = Math.ceil(ready.duration_s * FRAME_HZ);
+    // A goal cuts a decision short, so there may be more of them than full ones fit.
+    const columns = (count: number): Uint8Array[] => Array.from({ length: count }, () => new Uint8Array(ticks));
+    this.channels = Array.from({ length: NUM_CHANNELS }, () => new Float64Array(ticks + 1));
+    this.actions = columns(NUM_AGENTS);
+    this.probabilities = columns(NUM_AGENTS * NUM_CHOICES);
+    ready.kick_off.forEach((value, channel) => (this.channels[channel][0] = value));
+  }
+
+  /** Append a decision. */
+  add(step: Step): void {
+    for (let i = 0; i < step.played; i++) {
+      this.channels.forEach((channel, c) => (channel[this.ticks + i + 1] = step.value(i, c)));
+    }
+    step.kicks.forEach((agent, i) => {
+      if (agent >= 0) this.events.push({ tick: step.firstTick + i, kind: "kick", team: teamOf(agent), agent });
+    });
+    // The viewer looks decisions up by their time.
+    const first = Math.floor(this.ticks / TICKS_PER_DECISION);
+    this.ticks += step.played;
+    this.decisions = Math.ceil(this.ticks / TICKS_PER_DECISION);
+    for (let decision = first; decision < this.decisions; decision++) {
+      this.actions.forEach((column, agent) => (column[decision] = step.actions[agent]));
+      this.probabilities.forEach((column, i) => (column[decision] = step.probabilities[i]));
+    }
+    if (step.goal !== null) this.events.push({ tick: this.ticks, kind: "goal", team: step.goal, agent: -1 });
+    this.score = step.score;
+  }
+}
