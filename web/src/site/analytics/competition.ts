@@ -1,0 +1,134 @@
+// The competition as a whole: how many matches, when, how they end.
+import { element } from "../../page/dom";
+import { histogram } from "../charts/bars";
+import { cumulativeChart } from "../charts/series";
+import { ago, count, percent, plural, seconds } from "../format";
+import { box, facts, modelCell, shareBar, sideMark } from "../parts";
+import { placeholder } from "../shell";
+import type { Analytics, CauseCount, TeamLine } from "../shapes";
+import { DataTable } from "../table";
+
+const DAY_MS = 86_400_000;
+
+export function competition(analytics: Analytics): Node[] {
+  const numbers = facts([
+    { name: "Matches played", value: count(analytics.matches) },
+    { name: "Models", value: count(analytics.models) },
+    { name: "Season", value: String(analytics.season), under: seasonEnd(analytics.season_end_ms) },
+    { name: "Mean length", value: seconds(analytics.mean_duration_s) },
+  ]);
+  if (!analytics.days.length) return [numbers, element("section", { class: "box" }, placeholder("No matches yet"))];
+  const ends = element(
+    "div",
+    { class: "columns thirds" },
+    lengths(analytics),
+    sides(analytics),
+    causes(analytics.causes),
+  );
+  return [
+    numbers,
+    box("Matches so far", "Cumulative, day by day.", cumulativeChart(analytics.days)),
+    ends,
+    teams(analytics.teams),
+  ];
+}
+
+function seasonEnd(endMs: number | null): string {
+  if (endMs === null) return "no end set";
+  const days = Math.ceil((endMs - Date.now()) / DAY_MS);
+  return days > 0 ? `${plural(days, "day")} to its end` : "has ended";
+}
+
+function lengths(analytics: Analytics): HTMLElement {
+  const label = `Length of matches in bins of ${analytics.duration_bin_s} seconds`;
+  return box(
+    "Length of matches",
+    "Seconds until the match ended.",
+    histogram(label, analytics.duration_bins, analytics.duration_bin_s, "s"),
+  );
+}
+
+function sides({ blue_wins: blue, draws, purple_wins: purple }: Analytics): HTMLElement {
+  const all = Math.max(1, blue + draws + purple);
+  const line = (mark: Node | string, name: string, value: number) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, mark, ` ${name}`),
+      element("td", { class: "number" }, count(value)),
+      element("td", { class: "number" }, percent(value / all, 1)),
+    );
+  const table = element("table", { "aria-label": "Results by side" });
+  table.append(
+    element(
+      "thead",
+      {},
+      element(
+        "tr",
+        {},
+        ...["Result", "Matches", "Share"].map((name, i) =>
+          element("th", { scope: "col", class: i ? "number" : "" }, name),
+        ),
+      ),
+    ),
+    element(
+      "tbody",
+      {},
+      line(sideMark("blue"), "Blue won", blue),
+      line("", "Draw", draws),
+      line(sideMark("purple"), "Purple won", purple),
+    ),
+  );
+  return box("By side", "A fair field gives both sides the same.", table);
+}
+
+function causes(lines: readonly CauseCount[]): HTMLElement {
+  const table = new DataTable(
+    {
+      label: "How matches ended",
+      columns: [
+        { name: "Ended by", header: true, cell: (line: CauseCount) => line.cause.replaceAll("_", " ") },
+        { name: "Matches", numeric: true, cell: (line) => count(line.matches) },
+      ],
+    },
+    lines,
+  );
+  return box("How matches ended", "", table.root);
+}
+
+function teams(lines: readonly TeamLine[]): HTMLElement {
+  const table = new DataTable(
+    {
+      label: "All teams",
+      limit: 25,
+      columns: [
+        {
+          name: "Team",
+          header: true,
+          by: (line: TeamLine) => line.team.toLowerCase(),
+          cell: (line) => modelCell(line.team),
+        },
+        { name: "Results", optional: true, cell: (line) => shareBar(line.wins, line.draws, line.losses) },
+        { name: "Wins", numeric: true, descending: true, by: (line) => line.wins, cell: (line) => count(line.wins) },
+        { name: "Draws", numeric: true, descending: true, by: (line) => line.draws, cell: (line) => count(line.draws) },
+        {
+          name: "Losses",
+          numeric: true,
+          descending: true,
+          by: (line) => line.losses,
+          cell: (line) => count(line.losses),
+        },
+        {
+          name: "Win rate",
+          numeric: true,
+          descending: true,
+          by: (line) => line.win_rate,
+          cell: (line) => `${line.win_rate.toFixed(2)} %`,
+        },
+        { name: "Since", optional: true, by: (line) => line.since_ms, cell: (line) => ago(line.since_ms) },
+      ],
+    },
+    lines,
+  );
+  return box("All teams", "Every repository that ever played a rated match.", table.root);
+}

@@ -1,0 +1,107 @@
+// The results of one team: numbers, bars per day, every game.
+import { element } from "../../page/dom";
+import { resultsPerDay } from "../charts/bars";
+import { load, path } from "../data";
+import { ago, count, plural } from "../format";
+import { matchLink, modelLink, pageLink, parameter, writeParameters } from "../links";
+import { box, facts, field, outcome, timeAgo } from "../parts";
+import { fill, placeholder } from "../shell";
+import type { Analytics, TeamGame, TeamResults } from "../shapes";
+import { DataTable } from "../table";
+
+export function results(analytics: Analytics): Node[] {
+  const teams = analytics.teams.map((line) => line.team);
+  const [first] = [...analytics.teams].sort((a, b) => b.wins + b.draws + b.losses - (a.wins + a.draws + a.losses));
+  if (!first) {
+    return [
+      element(
+        "section",
+        { class: "box" },
+        placeholder("No results yet", ["Teams appear here with their first rated match."]),
+      ),
+    ];
+  }
+  const place = element("div", { class: "content-part" });
+  const show = (team: string) => {
+    writeParameters({ team });
+    place.replaceChildren();
+    void fill(place, async () =>
+      teamPage(await load<TeamResults>(path("analytics", analytics.env, ...team.split("/")))),
+    );
+  };
+  const asked = parameter("team");
+  const chosen = asked !== null && teams.includes(asked) ? asked : first.team;
+  show(chosen);
+  return [element("div", { class: "bar" }, field("Team", teamInput(teams, chosen, show), true)), place];
+}
+
+/** Hundreds of names: a text field that completes them. */
+function teamInput(teams: readonly string[], chosen: string, show: (team: string) => void): HTMLElement {
+  const options = teams.map((team) => element("option", { value: team }));
+  const list = element("datalist", { id: "teams" }, ...options);
+  const input = element("input", { list: "teams", value: chosen, spellcheck: "false", autocomplete: "off" });
+  input.addEventListener("focus", () => input.select());
+  input.addEventListener("change", () => {
+    if (teams.includes(input.value)) show(input.value);
+  });
+  return element("span", {}, input, list);
+}
+
+function teamPage(team: TeamResults): Node[] {
+  const games = team.wins + team.draws + team.losses;
+  const numbers = facts([
+    { name: "Wins", value: count(team.wins) },
+    { name: "Draws", value: count(team.draws) },
+    { name: "Losses", value: count(team.losses) },
+    { name: "Win rate", value: `${team.win_rate.toFixed(2)} %`, under: `of ${plural(games, "game")}` },
+    { name: "Competing since", value: ago(team.since_ms) },
+  ]);
+  const page = element(
+    "p",
+    { class: "note" },
+    element("a", { href: modelLink(team.team) }, `Rating, opponents and play of ${team.team}`),
+  );
+  return [numbers, box("Results per day", "", resultsPerDay(team.days)), gamesBox(team, games), page];
+}
+
+function gamesBox(team: TeamResults, games: number): HTMLElement {
+  const table = new DataTable(
+    {
+      label: `Games of ${team.team}, newest first`,
+      limit: 50,
+      columns: [
+        { name: "Result", header: true, by: (game: TeamGame) => game.result, cell: (game) => outcome(game.result) },
+        {
+          name: "Opponent's owner",
+          by: (game) => game.opponent_owner.toLowerCase(),
+          cell: (game) => game.opponent_owner,
+        },
+        { name: "Opponent's model", by: (game) => game.opponent_model.toLowerCase(), cell: opponent },
+        { name: "When", descending: true, by: (game) => game.at_ms, cell: (game) => timeAgo(game.at_ms) },
+        {
+          name: "Match",
+          cell: (game) =>
+            element("a", { href: matchLink(game.match), "aria-label": `Watch match ${game.match}` }, "Watch"),
+        },
+        { name: "Compare", optional: true, cell: (game) => compare(team.team, game) },
+      ],
+      rowClass: (game) => game.result,
+    },
+    team.games,
+  );
+  const text = team.games.length < games ? `The newest ${count(team.games.length)} of ${count(games)}.` : "";
+  return box("Games", text, table.root);
+}
+
+function opponent(game: TeamGame): HTMLElement {
+  return element("a", { href: modelLink(`${game.opponent_owner}/${game.opponent_model}`) }, game.opponent_model);
+}
+
+function compare(team: string, game: TeamGame): HTMLElement {
+  const other = `${game.opponent_owner}/${game.opponent_model}`;
+  return element(
+    "a",
+    { href: pageLink("compare", { a: other, b: team }), "aria-label": `Compare with ${other}` },
+    "Compare",
+  );
+}

@@ -1,0 +1,63 @@
+// Everything a page knows comes through here: the arena's JSON interface, or the files of a static export.
+
+const base = document.querySelector<HTMLMetaElement>('meta[name="palus-data"]')?.content ?? "/api/arena";
+
+/** A static export has files where the arena has an interface: nothing is live, nothing can be asked that is not there. */
+export const isExport = !base.startsWith("/api/");
+
+/** status: of HTTP; 0 when no answer came. */
+export class LoadError extends Error {
+  constructor(
+    message: string,
+    readonly status: number,
+  ) {
+    super(message);
+  }
+}
+
+/** Path below the data folder; the parts are names, which may hold any character. */
+export function path(...parts: string[]): string {
+  return parts.map(encodeURIComponent).join("/");
+}
+
+/** The JSON at a path such as `leaderboard/SoccerTwos`. Throws LoadError with a sentence for the reader. */
+export async function load<T>(where: string): Promise<T> {
+  const response = await request(`${base}/${where}${isExport ? ".json" : ""}`);
+  return (await response.json()) as T;
+}
+
+export async function loadBytes(url: string): Promise<Uint8Array<ArrayBuffer>> {
+  return new Uint8Array(await (await request(url)).arrayBuffer());
+}
+
+export function replayUrl(match: string): string {
+  return isExport ? `${base}/${path("matches", match)}.match` : `${base}/${path("matches", match, "replay")}`;
+}
+
+export function downloadUrl(env: string, file: string): string {
+  return `${base}/${path("downloads", env, file)}`;
+}
+
+export const eventsUrl = `${base}/events`;
+
+async function request(url: string): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(url);
+  } catch {
+    throw new LoadError("The arena does not answer. Is it running? Try again in a moment.", 0);
+  }
+  if (!response.ok) throw new LoadError(await faultOf(response), response.status);
+  return response;
+}
+
+async function faultOf(response: Response): Promise<string> {
+  const fallback = `The arena answered with status ${response.status}.`;
+  try {
+    const body: unknown = await response.json();
+    const fault = typeof body === "object" && body !== null && "error" in body ? body.error : null;
+    return typeof fault === "string" ? fault : fallback;
+  } catch {
+    return fallback;
+  }
+}

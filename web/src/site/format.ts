@@ -1,0 +1,72 @@
+// Numbers and times as people read them. Missing values are a dash.
+
+const DASH = "–";
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+const date = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short" });
+
+export function count(value: number): string {
+  return whole.format(value);
+}
+
+/** `1 match`, `2 matches`. */
+export function plural(value: number, one: string, many = `${one}s`): string {
+  return `${count(value)} ${value === 1 ? one : many}`;
+}
+
+export function points(value: number | null): string {
+  return value === null ? DASH : String(Math.round(value));
+}
+
+export function signed(value: number | null): string {
+  if (value === null) return DASH;
+  const rounded = Math.round(value);
+  return rounded > 0 ? `+${rounded}` : rounded < 0 ? `−${-rounded}` : "0";
+}
+
+export function rated(value: number | null, halfWidth: number | null): string {
+  return halfWidth === null ? points(value) : `${points(value)} ± ${points(halfWidth)}`;
+}
+
+export function decimal(value: number): string {
+  return value.toFixed(2).replace("-", "−");
+}
+
+export function percent(share: number | null, digits = 0): string {
+  return share === null ? DASH : `${(100 * share).toFixed(digits)} %`;
+}
+
+export function seconds(value: number | null): string {
+  if (value === null) return DASH;
+  return value < 60 ? `${value.toFixed(1)} s` : `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+}
+
+export function bytes(size: number): string {
+  if (size < 1000) return `${size} B`;
+  return size < 1e6 ? `${(size / 1e3).toFixed(1)} kB` : `${(size / 1e6).toFixed(1)} MB`;
+}
+
+const UNITS: readonly (readonly [Intl.RelativeTimeFormatUnit, number])[] = [
+  ["day", 86_400_000],
+  ["hour", 3_600_000],
+  ["minute", 60_000],
+];
+
+/** `3 hours ago`. */
+export function ago(ms: number | null, nowMs = Date.now()): string {
+  if (ms === null) return DASH;
+  const past = nowMs - ms;
+  for (const [unit, length] of UNITS) {
+    if (Math.abs(past) >= length) return relative.format(-Math.round(past / length), unit);
+  }
+  return past < 5_000 ? "just now" : `${Math.round(past / 1000)} s ago`;
+}
+
+export function moment(ms: number | null): string {
+  return ms === null ? DASH : date.format(ms);
+}
+
+/** The start of a hash, enough to tell files and commits apart. */
+export function short(hash: string): string {
+  return hash.slice(0, 8);
+}

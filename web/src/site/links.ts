@@ -1,0 +1,40 @@
+// Addresses of the pages, on the arena's server and in a static export, and what the present address asks for.
+import { isExport, path } from "./data";
+
+export type PageName = "index" | "match" | "compare" | "matrix" | "status" | "analytics" | "room";
+
+/** Parameters without a value are left out. */
+export function pageLink(page: PageName, parameters: Record<string, string | null> = {}): string {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(parameters)) if (value !== null && value !== "") query.set(key, value);
+  const file = isExport ? `${page}.html` : page === "index" ? "/" : `/${page}`;
+  return query.size ? `${file}?${query}` : file;
+}
+
+export function modelLink(repo: string): string {
+  if (isExport) return `model.html?${new URLSearchParams({ repo })}`;
+  return `/${path(...repo.split("/"))}`;
+}
+
+export function matchLink(id: string): string {
+  return pageLink("match", { match: id });
+}
+
+export function parameter(name: string): string | null {
+  return new URLSearchParams(location.search).get(name);
+}
+
+/** The `owner/name` that a model page shows. */
+export function repoOfPage(): string {
+  return parameter("repo") ?? location.pathname.split("/").filter(Boolean).map(decodeURIComponent).join("/");
+}
+
+/** Keeps the address in step with what the page shows, so that it can be shared. */
+export function writeParameters(changes: Record<string, string | null>): void {
+  const query = new URLSearchParams(location.search);
+  for (const [key, value] of Object.entries(changes)) {
+    if (value === null || value === "") query.delete(key);
+    else query.set(key, value);
+  }
+  history.replaceState(null, "", `${location.pathname}${query.size ? `?${query}` : ""}${location.hash}`);
+}

@@ -1,0 +1,159 @@
+// Two models side by side: is the second better, what the ratings say, and every game between them.
+import { element } from "../../page/dom";
+import { differenceChart, testChart } from "../charts/marks";
+import { load, path } from "../data";
+import { percent, plural, rated, seconds, signed } from "../format";
+import { pageLink, parameter } from "../links";
+import {
+  box,
+  chooseEnvironment,
+  environmentField,
+  facts,
+  field,
+  note,
+  outcome,
+  select,
+  shareBar,
+  sideName,
+  timeAgo,
+  watchLink,
+} from "../parts";
+import { buildShell, fill, heading, placeholder } from "../shell";
+import type { Comparison, Leaderboard, MatchLine, SequentialTest } from "../shapes";
+import { DataTable } from "../table";
+
+const shell = buildShell("compare");
+void fill(shell.content, async () => {
+  const { all, env } = await chooseEnvironment();
+  const board = env === null ? null : await load<Leaderboard>(path("leaderboard", env));
+  if (env === null || !board || board.rows.length === 0) return [title(), noModels()];
+  const repos = board.rows.map((row) => row.repo);
+  const [a, b] = [parameter("a") ?? repos[1] ?? repos[0] ?? "", parameter("b") ?? repos[0] ?? ""];
+  const result = element("div", { class: "content-part" });
+  void fill(result, async () => build(await load<Comparison>(path("compare", ...a.split("/"), ...b.split("/")))));
+  return [title(), picker(repos, a, b, env, environmentField(all, env)), result];
+});
+
+function title(): HTMLElement {
+  return heading(
+    "Compare",
+    "Is the second model better than the first? The same model twice compares its last two revisions.",
+  );
+}
+
+function noModels(): HTMLElement {
+  const text = "A comparison needs two ranked models. What waits, and why, is on the page ";
+  return element(
+    "section",
+    { class: "box" },
+    placeholder("No ranked models yet", [text, element("a", { href: pageLink("status") }, "Status")]),
+  );
+}
+
+function picker(repos: readonly string[], a: string, b: string, env: string, environments: HTMLElement): HTMLElement {
+  const listed = [...new Set([...repos, a, b])].sort((one, other) => one.localeCompare(other));
+  const options = listed.map((repo) => [repo, repo] as const);
+  const open = (first: string, second: string) => location.assign(pageLink("compare", { a: first, b: second, env }));
+  const swap = element("button", { class: "button", type: "button" }, "Swap");
+  swap.addEventListener("click", () => open(b, a));
+  return element(
+    "div",
+    { class: "bar" },
+    field(
+      "First",
+      select(options, a, (value) => open(value, b)),
+      true,
+    ),
+    swap,
+    field(
+      "Second",
+      select(options, b, (value) => open(a, value)),
+      true,
+    ),
+    environments,
+  );
+}
+
+function build(comparison: Comparison): Node[] {
+  const { a, b, head_to_head: games } = comparison;
+  const numbers = facts([
+    { name: "First", value: rated(a.rating, a.half_width), under: a.repo },
+    { name: "Second", value: rated(b.rating, b.half_width), under: b.repo },
+    { name: "Difference", value: signed(comparison.difference), under: "second minus first, points" },
+    { name: "Expected of the second", value: percent(comparison.expected), under: "of the points, by ratings" },
+    {
+      name: "Scored by the second",
+      value: games.games ? percent(games.share) : "–",
+      under: plural(games.games, "game"),
+    },
+  ]);
+  const columns = element("div", { class: "columns" }, verdict(comparison), difference(comparison));
+  return [numbers, columns, headToHead(comparison)];
+}
+
+export function testText(test: SequentialTest): string {
+  return `${plural(test.pairs, "mirrored pair")}; tests ${signed(test.elo1)} against ${signed(test.elo0)} points at error rates of ${percent(test.alpha)}.`;
+}
+
+function verdict({ test }: Comparison): HTMLElement {
+  const kind = { better: "good", "not better": "bad", undecided: "wait" }[test.state];
+  const head = {
+    better: "The second is better",
+    "not better": "The second is not better",
+    undecided: "Not decided yet",
+  }[test.state];
+  const lines = [element("strong", {}, head), element("p", {}, test.sentence)];
+  const card = element("div", { class: `verdict ${kind}` }, ...lines);
+  return box("Sequential test", testText(test), card, testChart(test));
+}
+
+function difference(comparison: Comparison): HTMLElement {
+  const text = "From the joint fit of all matches, opponents' opponents included; with its 95 % interval.";
+  if (comparison.difference === null || comparison.half_width === null) {
+    return box("Difference in rating", text, placeholder("Not rated yet", ["One of the two has no rated games."]));
+  }
+  const separate = Math.abs(comparison.difference) > comparison.half_width;
+  const words = separate
+    ? "The interval leaves out zero: the ratings separate the two."
+    : "The interval includes zero: the ratings do not separate the two.";
+  return box("Difference in rating", text, differenceChart(comparison.difference, comparison.half_width), note(words));
+}
+
+function headToHead(comparison: Comparison): HTMLElement {
+  const { head_to_head: games, a, b } = comparison;
+  if (games.games === 0) {
+    const text = `${a.name} and ${b.name} have not met. The difference above comes from common opponents.`;
+    return box("Games between the two", "", placeholder("No games yet", [text]));
+  }
+  const interval = `${percent(games.share)} of the points, 95 % interval ${percent(games.low)} to ${percent(games.high)} over mirrored pairs.`;
+  const table = new DataTable(
+    {
+      label: `Games of ${b.repo} against ${a.repo}`,
+      limit: 30,
+      columns: [
+        { name: "Result", header: true, cell: (line: MatchLine) => outcome(line.outcome) },
+        { name: "Side", cell: (line) => sideName(line.side) },
+        { name: "Score", cell: (line) => `${line.score[0]} : ${line.score[1]}` },
+        {
+          name: "Length",
+          numeric: true,
+          optional: true,
+          by: (line) => line.duration_s,
+          cell: (line) => seconds(line.duration_s),
+        },
+        {
+          name: "When",
+          optional: true,
+          descending: true,
+          by: (line) => line.at_ms,
+          cell: (line) => timeAgo(line.at_ms),
+        },
+        { name: "Match", cell: watchLink },
+      ],
+      rowClass: (line) => line.outcome,
+    },
+    comparison.matches,
+  );
+  const bar = shareBar(games.wins, games.draws, games.losses);
+  return box("Games between the two", `Seen from ${b.repo}: ${interval}`, bar, table.root);
+}

@@ -1,0 +1,300 @@
+// The board: every ranked model with its interval, found by name, followed live.
+import { element } from "../../page/dom";
+import { intervalBar } from "../charts/marks";
+import type { Range } from "../charts/plot";
+import { load, LoadError, path } from "../data";
+import { count, percent, plural, rated } from "../format";
+import { modelLink, pageLink, parameter, writeParameters } from "../links";
+import { listen, paced } from "../live";
+import { chooseEnvironment, environmentField, field, note, shareBar, switcher, tag, timeAgo } from "../parts";
+import { RecentList } from "../recent";
+import { buildShell, fill, heading, placeholder } from "../shell";
+import type { Event, Leaderboard, LeaderboardRow, Matrix, RecentMatches } from "../shapes";
+import { DataTable, type Column } from "../table";
+
+type View = "rating" | "other";
+
+const shell = buildShell("index");
+let page: LeaderboardPage | null = null;
+
+const start = () =>
+  fill(shell.content, async () => {
+    const { all, env } = await chooseEnvironment();
+    if (env === null) return emptyArena();
+    const [board, recent] = await Promise.all([
+      load<Leaderboard>(path("leaderboard", env)),
+      load<RecentMatches>(path("recent", env)),
+    ]);
+    page = new LeaderboardPage(env, board, new RecentList(recent.matches));
+    return page.build(environmentField(all, env));
+  });
+
+const refresh = paced(async () => {
+  if (page) await page.refresh();
+  else await start();
+});
+
+void start();
+listen(
+  (event) => {
+    page?.follow(event);
+    if (event.type !== "match") refresh();
+  },
+  (on) => shell.connected(on),
+);
+
+function emptyArena(): Node[] {
+  return [heading("Leaderboard"), element("section", { class: "box" }, noModels())];
+}
+
+function noModels(): HTMLElement {
+  const box = placeholder("No models yet", ["Push one, and it is checked and playing within minutes:"]);
+  box.append(element("pre", { tabindex: "0" }, `palus push results/my-run owner/name --endpoint ${location.origin}`));
+  box.append(
+    element("p", {}, "Something does not show up? ", element("a", { href: pageLink("status") }, "Status tells why.")),
+  );
+  return box;
+}
+
+class LeaderboardPage {
+  private readonly main = element("div");
+  private readonly summary = element("p");
+  private readonly found = element("p", { class: "visually-hidden", role: "status" });
+  private readonly seen = new Map<string, number>();
+  private table: DataTable<LeaderboardRow>;
+  private view: View = parameter("columns") === "other" ? "other" : "rating";
+  private masses: ReadonlyMap<string, number> | null = null;
+  private query = parameter("q") ?? "";
+
+  constructor(
+    private readonly env: string,
+    private board: Leaderboard,
+    private readonly latest: RecentList,
+  ) {
+    this.remember();
+    this.table = this.newTable();
+  }
+
+  build(environments: HTMLElement): Node[] {
+    const search = element("input", {
+      type: "search",
+      value: this.query,
+      placeholder: "Model or owner",
+      spellcheck: "false",
+    });
+    search.addEventListener("input", () => {
+      this.query = search.value;
+      writeParameters({ q: this.query });
+      this.show();
+    });
+    const views = [
+      ["rating", "Rating"],
+      ["other", "Elo, openskill, Nash"],
+    ] as const;
+    const columns = switcher(
+      "Columns",
+      views,
+      this.view,
+      (view) => void this.switchTo(view === "other" ? "other" : "rating"),
+    );
+    const title = heading("Leaderboard");
+    title.firstElementChild?.append(this.summary);
+    void this.switchTo(this.view);
+    const controls = element("div", { class: "bar" }, field("Search", search, true), environments, columns);
+    return [
+      title,
+      controls,
+      this.found,
+      element("section", { class: "box flush", "aria-label": "Ranking" }, this.main),
+      legend(),
+      this.latest.root,
+    ];
+  }
+
+  follow(event: Event): void {
+    if (event.match && event.env === this.env) this.latest.add(event.match);
+  }
+
+  /** A board that cannot be loaded now is left as it is; the next event asks again. */
+  async refresh(): Promise<void> {
+    try {
+      this.board = await load<Leaderboard>(path("leaderboard", this.env));
+    } catch (error) {
+      if (error instanceof LoadError) return;
+      throw error;
+    }
+    this.show();
+    this.remember();
+  }
+
+  private async switchTo(view: View): Promise<void> {
+    this.view = view;
+    writeParameters({ columns: view === "other" ? view : null });
+    this.table = this.newTable();
+    this.show();
+    if (view === "rating" || this.masses) return;
+    const matrix = await load<Matrix>(path("matrix", this.env));
+    this.masses = new Map(matrix.nash_support.map(({ sha256, mass }) => [sha256, mass]));
+    this.show();
+  }
+
+  private show(): void {
+    const { board, query } = this;
+    const wanted = query.trim().toLowerCase();
+    const rows = board.rows.filter((row) => row.repo.toLowerCase().includes(wanted));
+    this.summary.replaceChildren(...summaryOf(board));
+    this.found.textContent = wanted ? `${plural(rows.length, "model")} found` : "";
+    if (rows.length) {
+      this.table.show(rows);
+      this.main.replaceChildren(this.table.root);
+    } else {
+      this.main.replaceChildren(board.rows.length ? placeholder(`No model matches “${query}”`) : noModels());
+    }
+  }
+
+  private remember(): void {
+    for (const row of this.board.rows) this.seen.set(row.sha256, row.games);
+  }
+
+  private newTable(): DataTable<LeaderboardRow> {
+    const range = rangeOf(this.board.rows);
+    const columns =
+      this.view === "rating"
+        ? [...nameColumns(), ...ratingColumns(range), ...gameColumns()]
+        : [...nameColumns(), ...otherColumns((row) => this.masses?.get(row.sha256) ?? null), ...gameColumns()];
+    return new DataTable({
+      label: `Models of ${this.env} by rank`,
+      columns,
+      rowClass: (row) => (this.seen.get(row.sha256) === row.games ? "" : "arrived"),
+    });
+  }
+}
+
+function summaryOf(board: Leaderboard): (Node | string)[] {
+  const { side } = board;
+  const due = board.log_seq - board.upto_seq;
+  return [
+    `${plural(board.rows.length, "model")}, ${plural(board.matches, "match", "matches")}. `,
+    ...(board.updated_ms === null ? ["No ratings yet"] : ["Ratings computed ", timeAgo(board.updated_ms)]),
+    due > 0 ? `, ${plural(due, "match", "matches")} not in yet.` : ".",
+    side ? ` Playing blue is worth ${rated(side.points, side.half_width)} points.` : "",
+  ];
+}
+
+/** All ratings with most of their intervals, so that bars can be compared down the column. */
+function rangeOf(rows: readonly LeaderboardRow[]): Range {
+  const settled = rows.filter((row) => !row.provisional);
+  const shown = settled.length ? settled : rows;
+  if (!shown.length) return [1000, 1400];
+  const low = Math.min(...shown.map((row) => row.rating - row.half_width), ...rows.map((row) => row.rating));
+  const high = Math.max(...shown.map((row) => row.rating + row.half_width), ...rows.map((row) => row.rating));
+  return [low, high];
+}
+
+function rankText(row: LeaderboardRow): string {
+  return row.rank_best === row.rank_worst ? String(row.rank_best) : `${row.rank_best}–${row.rank_worst}`;
+}
+
+function nameColumns(): Column<LeaderboardRow>[] {
+  return [
+    {
+      name: "Rank",
+      numeric: true,
+      by: (row) => row.rank,
+      cell: rankText,
+      explain: "Ranks that the results so far leave open, at 95 %",
+    },
+    { name: "Model", header: true, by: (row) => row.name.toLowerCase(), cell: nameCell },
+    {
+      name: "Owner",
+      optional: true,
+      by: (row) => row.owner.toLowerCase(),
+      cell: (row) => row.owner,
+    },
+  ];
+}
+
+function nameCell(row: LeaderboardRow): HTMLElement {
+  const owner = element("span", { class: "only-narrow" }, row.owner);
+  const marks: (Node | string)[] = [];
+  if (row.provisional)
+    marks.push(" ", tag("provisional", "wait", "Below 20 games, or the interval is wider than ± 100"));
+  if (row.kind !== "model") marks.push(" ", tag(row.kind));
+  const link = element("a", { href: modelLink(row.repo) }, row.name);
+  return element("span", { class: "model" }, element("span", {}, link, ...marks), element("small", {}, owner));
+}
+
+function ratingColumns(range: Range): Column<LeaderboardRow>[] {
+  return [
+    {
+      name: "Rating",
+      numeric: true,
+      descending: true,
+      by: (row) => row.rating,
+      cell: (row) => rated(row.rating, row.half_width),
+      explain: "Joint Bradley-Terry rating with its 95 % interval",
+    },
+    {
+      name: "Interval",
+      optional: true,
+      cell: (row) => intervalBar(row.rating, row.half_width, range, row.provisional),
+    },
+    {
+      name: "Results",
+      optional: true,
+      descending: true,
+      by: (row) => (row.games ? (row.wins + row.draws / 2) / row.games : null),
+      cell: (row) => shareBar(row.wins, row.draws, row.losses),
+      explain: "Wins, draws and losses; sorted by points taken",
+    },
+  ];
+}
+
+function otherColumns(mass: (row: LeaderboardRow) => number | null): Column<LeaderboardRow>[] {
+  return [
+    {
+      name: "Elo",
+      numeric: true,
+      descending: true,
+      by: (row) => row.elo,
+      cell: (row) => row.elo.toFixed(1),
+      explain: "Online Elo: start 1200, K 20, scale 500",
+    },
+    {
+      name: "openskill",
+      numeric: true,
+      descending: true,
+      by: (row) => row.openskill,
+      cell: (row) => row.openskill.toFixed(2),
+      explain: "mu − 3 sigma, updated after every match",
+    },
+    {
+      name: "Nash",
+      numeric: true,
+      descending: true,
+      by: mass,
+      cell: (row) => percent(mass(row), 1),
+      explain: "How often the maximum-entropy equilibrium of the win matrix plays this model",
+    },
+  ];
+}
+
+function gameColumns(): Column<LeaderboardRow>[] {
+  return [
+    { name: "Games", numeric: true, descending: true, by: (row) => row.games, cell: (row) => count(row.games) },
+    {
+      name: "Last match",
+      optional: true,
+      descending: true,
+      by: (row) => row.last_match_ms,
+      cell: (row) => timeAgo(row.last_match_ms),
+    },
+  ];
+}
+
+function legend(): HTMLElement {
+  return note(
+    "A rank range such as 3–7 means that the results do not separate these places yet. 400 points are odds of 10 to 1. ",
+    element("a", { href: pageLink("status") }, "Why is my model not ranked?"),
+  );
+}

@@ -1,0 +1,186 @@
+// One match: the viewer, and everything that the record says about it.
+import { element, setText } from "../../page/dom";
+import { queryLink } from "../../page/link";
+import { mountReplay, showMessage } from "../../page/mount";
+import { isExport, load, loadBytes, LoadError, path, replayUrl } from "../data";
+import { bytes, count, moment, plural, rated, seconds, short } from "../format";
+import { matchLink, modelLink, pageLink, parameter } from "../links";
+import { box, definitions, note, sideMark, tag, type Content } from "../parts";
+import { verdictText } from "../recent";
+import { buildShell, fill, heading, placeholder } from "../shell";
+import { loadSolid } from "../solid";
+import type { MatchPage, MatchSide, SideName, StoredFile } from "../shapes";
+
+const shell = buildShell(null);
+const id = parameter("match") ?? parameter("id");
+void fill(shell.content, async () => {
+  if (id === null) return noMatch();
+  // The replay is asked for at once, before the record has come.
+  const replay = loadBytes(replayUrl(id)).catch((error: unknown) => error);
+  const match = await load<MatchPage>(path("matches", id));
+  return [title(match), await viewer(match, replay), ...details(match)];
+});
+
+function noMatch(): Node[] {
+  const text = "A link to a match ends in ?match= and its id. The newest matches are below the leaderboard: ";
+  const link = element("a", { href: pageLink("index") }, "Leaderboard");
+  return [heading("Match"), element("section", { class: "box" }, placeholder("Which match?", [text, link]))];
+}
+
+function title(match: MatchPage): HTMLElement {
+  const { blue, purple, score } = match;
+  const marks = [match.rated ? tag("rated", "good") : tag("not rated", "wait", "This match does not change ratings")];
+  if (match.annulled) marks.push(tag("struck out", "bad", match.annulled));
+  const other = match.other_leg
+    ? [element("a", { class: "button", href: matchLink(match.other_leg) }, "The other leg, sides swapped")]
+    : [];
+  const head = heading(`${blue.repo} ${score[0]} : ${score[1]} ${purple.repo}`, "", ...other);
+  const under = element(
+    "p",
+    {},
+    `${verdictText(match.result)} by ${causeText(match.cause)} · ${moment(match.finished_ms)} · `,
+  );
+  under.append(...marks.flatMap((mark) => [mark, " "]));
+  head.firstElementChild?.append(under);
+  return head;
+}
+
+function causeText(cause: string): string {
+  return cause.replaceAll("_", " ");
+}
+
+/** The viewer in its panel, once the replay is there; else why there is none. */
+async function viewer(match: MatchPage, loaded: Promise<unknown>): Promise<HTMLElement> {
+  const root = element("div", { class: "palus" });
+  const panel = element("section", { class: "stage-panel", "aria-label": "The match" }, root);
+  if (match.replay === null) {
+    showMessage(root, `No replay: this match ended by ${causeText(match.cause)}.`, "status");
+    return panel;
+  }
+  const file = await loaded;
+  if (file instanceof LoadError) showMessage(root, `The replay could not be loaded. ${file.message}`, "alert");
+  else if (file instanceof Uint8Array) void start(root, file as Uint8Array<ArrayBuffer>);
+  else throw file;
+  return panel;
+}
+
+async function start(root: HTMLElement, file: Uint8Array<ArrayBuffer>): Promise<void> {
+  const shown = await mountReplay(root, file, { link: queryLink(), loadSolid, embedded: true });
+  if (shown && parameter("autoplay") !== null) shown.togglePlay();
+}
+
+function details(match: MatchPage): HTMLElement[] {
+  const columns = element("div", { class: "columns thirds" }, players(match), trust(match), record(match));
+  return match.annulled ? [struckOut(match.annulled), columns] : [columns];
+}
+
+function struckOut(reason: string): HTMLElement {
+  const lines = [
+    element("strong", {}, "Struck out"),
+    element("p", {}, `${reason} The log keeps it; no rating counts it.`),
+  ];
+  return element("div", { class: "verdict bad" }, ...lines);
+}
+
+function players(match: MatchPage): HTMLElement {
+  const compare = pageLink("compare", { a: match.blue.repo, b: match.purple.repo, env: match.env });
+  const link = element("a", { class: "button", href: compare }, "Compare the two");
+  return box(
+    "Players",
+    "",
+    side("blue", match.blue),
+    side("purple", match.purple),
+    element("div", { class: "bar" }, link),
+  );
+}
+
+function side(name: SideName, played: MatchSide): HTMLElement {
+  const { player } = played;
+  const label = name === "blue" ? "Blue" : "Purple";
+  const rows: (readonly [string, Content])[] = [
+    [
+      label,
+      element(
+        "span",
+        { class: "side-name" },
+        sideMark(name),
+        element("a", { href: modelLink(played.repo) }, played.repo),
+      ),
+    ],
+    ["Rating now", rated(player.rating, player.half_width)],
+    ["Revision", element("code", { title: played.revision }, short(played.revision))],
+    ["Model file", element("code", { title: played.sha256 }, short(played.sha256))],
+    ["Actions drawn", played.mode],
+  ];
+  return definitions(rows);
+}
+
+/** What lets a reader believe the record: its place in the chain, and the command that plays it again. */
+function trust(match: MatchPage): HTMLElement {
+  const { chain } = match;
+  const badge = chain.intact
+    ? tag("record intact", "good", "The hash was computed again for this page")
+    : tag("record changed", "bad", "The hash does not fit the record");
+  const rows: (readonly [string, Content])[] = [
+    ["Place in the log", `${count(chain.seq)} of ${count(chain.head_seq)}`],
+    ["Hash", element("code", {}, chain.hash)],
+    ["Hash before it", element("code", {}, chain.prev_hash)],
+  ];
+  const command = element("pre", { class: "command", tabindex: "0" }, match.verify_command);
+  const explain = note("Plays the action log again from the seed and compares the final state:");
+  return box(
+    "Can this be believed?",
+    "",
+    element("p", { class: "note" }, badge),
+    definitions(rows),
+    explain,
+    command,
+    copyButton(match),
+  );
+}
+
+function copyButton(match: MatchPage): HTMLElement {
+  const button = element("button", { class: "button", type: "button" }, "Copy the command");
+  button.addEventListener("click", () => {
+    const done = (text: string) => setText(button, text);
+    navigator.clipboard.writeText(match.verify_command).then(
+      () => done("Copied"),
+      () => done("Copying is not allowed here"),
+    );
+  });
+  return element("div", { class: "bar" }, button);
+}
+
+function record(match: MatchPage): HTMLElement {
+  const goals = match.events.filter((event) => event.type === "goal");
+  const rows: (readonly [string, Content])[] = [
+    ["Match", element("code", {}, match.id)],
+    ["Environment", `${match.env} ${match.env_version}`],
+    ["Seed", element("code", {}, match.seed)],
+    ["Leg", `${match.leg} of 2, unit ${short(match.unit_id)}`],
+    ["Season", String(match.season)],
+    ["Length", `${seconds(match.duration_s)}, ${plural(match.duration_ticks, "tick")}`],
+    ["Goals", goals.map((goal) => `${goal.side} at ${seconds(goal.at_s)}`).join(", ") || "none"],
+    ["Played by", `${match.worker} in ${seconds(match.wall_ms / 1000)}`],
+    ["Runner", describeRunner(match.runner)],
+    ["Replay", fileLink(match.replay, `${match.id}.match`)],
+    ["Action log", fileLink(match.actions, `${match.id}.actions`)],
+  ];
+  return box("Record", "", definitions(rows));
+}
+
+function describeRunner(runner: Readonly<Record<string, unknown>>): string {
+  const flat = Object.entries(runner).flatMap(([key, value]) =>
+    typeof value === "object" && value !== null ? Object.entries(value) : [[key, value] as const],
+  );
+  return flat.map(([key, value]) => `${key} ${String(value)}`).join(", ");
+}
+
+function fileLink(file: StoredFile | null, name: string): Content {
+  if (file === null) return "none";
+  const size = bytes(file.bytes);
+  if (file.url === null) return `${size}, no longer kept`;
+  const url = isExport && name.endsWith(".match") ? replayUrl(name.replace(/\.match$/, "")) : file.url;
+  if (isExport && !name.endsWith(".match")) return `${size}, on the arena's server`;
+  return element("a", { href: url, download: name }, `Download (${size})`);
+}

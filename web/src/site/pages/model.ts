@@ -1,0 +1,220 @@
+// One repository: whether it was accepted, how it does, against whom, and how it plays.
+import { element } from "../../page/dom";
+import { ratingChart } from "../charts/series";
+import { cardFrame } from "../card";
+import { isExport, load, path } from "../data";
+import { count, moment, plural, points, rated, short } from "../format";
+import { pageLink, parameter, repoOfPage, writeParameters } from "../links";
+import { listen, paced } from "../live";
+import { againstBox, matchesBox, nextBox, opponentsBox } from "../model/opponents";
+import { goalsBox, playBox, sidesBox } from "../model/play";
+import { box, definitions, facts, note, stateTag, switcher, tag, timeAgo, type Content } from "../parts";
+import { buildShell, fill, heading, placeholder } from "../shell";
+import type { LeaderboardRow, ModelPage, Performance, Revision } from "../shapes";
+import { DataTable } from "../table";
+
+const shell = buildShell(null);
+const repo = repoOfPage();
+void fill(shell.content, async () => {
+  const model = await load<ModelPage>(path("models", ...repo.split("/")));
+  const pending = model.revisions.some((revision) => revision.state === "pending");
+  listen(
+    (event) => {
+      if (event.type === "entry" && event.repo === repo) reload();
+    },
+    (on) => shell.connected(on),
+  );
+  // The outcome of validation is what its author waits for: the page follows.
+  const reload = paced(async () => location.reload());
+  if (pending) window.setInterval(() => !document.hidden && reload(), 10_000);
+  return build(model);
+});
+
+function build(model: ModelPage): Node[] {
+  const asked = parameter("env");
+  const chosen = model.performance.find((each) => each.env === asked) ?? model.performance[0];
+  const body = element("div", { class: "content-part" });
+  if (chosen) body.append(...performance(model, chosen));
+  return [title(model, chosen, body), ...validation(model), body, ...about(model)];
+}
+
+function title(model: ModelPage, chosen: Performance | undefined, body: HTMLElement): HTMLElement {
+  const marks: Content[] = [element("span", {}, `by ${model.owner} `)];
+  if (model.kind !== "model") marks.push(tag(model.kind), " ");
+  if (chosen?.standing?.provisional)
+    marks.push(tag("provisional", "wait", "Below 20 games, or the interval is wider than ± 100"));
+  const environments = model.performance.map((each) => [each.env, each.env] as const);
+  const change = (env: string) => {
+    writeParameters({ env });
+    const found = model.performance.find((each) => each.env === env);
+    if (found) body.replaceChildren(...performance(model, found));
+  };
+  const choice = environments.length > 1 ? [switcher("Environment", environments, chosen?.env ?? "", change)] : [];
+  const compare = element("a", { class: "button", href: pageLink("compare", { b: model.repo }) }, "Compare");
+  const play = element(
+    "a",
+    { class: "button primary", href: pageLink("room", { blue: model.repo }) },
+    "Play against it",
+  );
+  const accepted = model.revisions.some((revision) => revision.state === "accepted");
+  const actions = accepted ? [compare, ...(isExport ? [] : [play])] : [];
+  const head = heading(model.name, "", element("div", { class: "bar" }, ...choice, ...actions));
+  head.firstElementChild?.append(element("p", {}, ...marks));
+  return head;
+}
+
+/** The outcome for the newest revision; nothing when it is accepted and ranked. */
+function validation(model: ModelPage): HTMLElement[] {
+  const newest = model.revisions[0];
+  if (!newest || newest.state === "accepted") return [];
+  if (newest.refusal) {
+    const { code, sentence, remedy } = newest.refusal;
+    const lines = [
+      element("strong", {}, `Revision ${short(newest.revision)} was refused`),
+      element("p", {}, sentence),
+      element("p", {}, "What to do: ", remedy),
+      element("p", { class: "dim" }, "Code ", element("code", {}, code)),
+    ];
+    return [element("section", { class: "verdict bad", "aria-label": "Validation" }, ...lines)];
+  }
+  const words = newest.state === "pending" ? "waits to be checked" : "was withdrawn";
+  const text = newest.state === "pending" ? "It is checked as soon as a worker is free; this page follows." : "";
+  const lines = [element("strong", {}, `Revision ${short(newest.revision)} ${words}`), element("p", {}, text)];
+  return [element("section", { class: "verdict wait", "aria-label": "Validation" }, ...lines)];
+}
+
+function performance(model: ModelPage, shown: Performance): HTMLElement[] {
+  const standing = shown.standing ? standingFacts(shown.standing) : unranked(shown.why_unranked);
+  const refused = model.revisions[0]?.state === "refused";
+  if (!shown.recent.length && !shown.history.length) return refused ? [] : [standing];
+  const wide = element("div", { class: "columns" }, ratingBox(shown), againstBox(shown.by_strength));
+  const ball = element("div", { class: "content-part" }, playBox(shown.play), sidesBox(shown.blue, shown.purple));
+  const play = element("div", { class: "columns" }, ball, goalsBox(shown.goals));
+  const matches = element(
+    "div",
+    { class: "columns" },
+    matchesBox("Best wins", "The strongest opponents beaten.", shown.best_wins),
+    matchesBox("Worst losses", "The weakest opponents lost to.", shown.worst_losses),
+  );
+  const last = [nextBox(model.repo, shown), matchesBox("Newest matches", "", shown.recent)];
+  return [standing, wide, opponentsBox(model.repo, shown), matches, play, ...last];
+}
+
+function standingFacts(row: LeaderboardRow): HTMLElement {
+  const rank = row.rank_best === row.rank_worst ? `${row.rank_best}` : `${row.rank_best}–${row.rank_worst}`;
+  const share = row.games ? (row.wins + row.draws / 2) / row.games : 0;
+  return facts([
+    { name: "Rank", value: rank, under: "left open by the results" },
+    { name: "Rating", value: rated(row.rating, row.half_width), under: "with its 95 % interval" },
+    { name: "Games", value: count(row.games), under: `${row.wins} won, ${row.draws} drawn, ${row.losses} lost` },
+    { name: "Points taken", value: `${(100 * share).toFixed(1)} %`, under: "win 1, draw ½" },
+    { name: "Elo", value: row.elo.toFixed(0), under: "online formula, K 20" },
+    { name: "Last match", value: timeAgo(row.last_match_ms) },
+  ]);
+}
+
+function unranked(why: string | null): HTMLElement {
+  const link = element("a", { href: pageLink("status") }, "Status of the queue");
+  return element(
+    "section",
+    { class: "box" },
+    placeholder("Not ranked", [why ?? "It has no rated games yet. ", " ", link]),
+  );
+}
+
+function ratingBox(shown: Performance): HTMLElement {
+  const newest = shown.history.at(-1);
+  const withPoints = shown.history.filter((series) => series.points.length > 0);
+  if (!newest || withPoints.length === 0) {
+    return box("Rating over time", "", placeholder("No rating yet", ["The line starts with the first rated match."]));
+  }
+  const current = withPoints.find((series) => series.sha256 === shown.standing?.sha256) ?? withPoints[0];
+  const place = element("div", {}, ...(current ? [ratingChart(current.points)] : []));
+  if (withPoints.length < 2) return box("Rating over time", "", place);
+  const options = withPoints.map((series) => [series.sha256, short(series.revision)] as const);
+  const choice = switcher("Revision", options.slice(0, 6), current?.sha256 ?? "", (sha256) => {
+    const series = withPoints.find((each) => each.sha256 === sha256);
+    if (series) place.replaceChildren(ratingChart(series.points));
+  });
+  return box("Rating over time", "Of one revision; another one is another policy.", choice, place);
+}
+
+function about(model: ModelPage): HTMLElement[] {
+  const card = model.card_html
+    ? cardFrame(model.card_html, `Model card of ${model.repo}`)
+    : placeholder("No model card", [
+        model.kind === "house" ? "A player of the house, written by hand." : "Add a README.md to the repository.",
+      ]);
+  return [
+    element("div", { class: "columns" }, box("Model card", "", card), repository(model)),
+    revisions(model.revisions),
+  ];
+}
+
+function repository(model: ModelPage): HTMLElement {
+  const tags = model.tags.flatMap((name) => [tag(name), " "]);
+  const rows: (readonly [string, Content])[] = [
+    ["Repository", element("code", {}, model.repo)],
+    ["Library", model.library_name ?? "–"],
+    ["Tags", tags.length ? element("span", {}, ...tags) : "–"],
+    ["Downloads", count(model.downloads)],
+    ["Created", moment(model.created_ms)],
+    ["Changed", moment(model.modified_ms)],
+  ];
+  const pull = `palus pull ${model.repo} --endpoint ${location.origin}`;
+  const get = model.on_hub
+    ? [note("Get the files:"), element("pre", { class: "command", tabindex: "0" }, pull)]
+    : [note("There is nothing to download: this player is not a repository of the hub.")];
+  return box("Repository", "", definitions(rows), ...get);
+}
+
+function revisions(lines: readonly Revision[]): HTMLElement {
+  const table = new DataTable(
+    {
+      label: "Revisions",
+      limit: 20,
+      columns: [
+        { name: "Revision", header: true, cell: revisionCell },
+        { name: "State", cell: (line: Revision) => stateTag(line.state) },
+        {
+          name: "Rating",
+          numeric: true,
+          cell: (line) => (line.rating === null ? points(null) : rated(line.rating, line.half_width)),
+        },
+        { name: "Games", numeric: true, cell: (line) => count(line.games) },
+        { name: "What validation found", optional: true, cell: findings },
+        { name: "Pushed", optional: true, cell: (line) => timeAgo(line.pushed_ms) },
+      ],
+    },
+    lines,
+  );
+  const text = "Each revision is rated on its own; equal files are one rated player, whoever pushed them.";
+  return box(plural(lines.length, "revision"), text, table.root);
+}
+
+function revisionCell(line: Revision): HTMLElement {
+  const name = element("code", { title: line.revision }, short(line.revision));
+  return element(
+    "span",
+    { class: "model" },
+    element("span", {}, name, line.current ? " shown on the board" : ""),
+    element("small", {}, line.file),
+  );
+}
+
+function findings(line: Revision): HTMLElement {
+  if (line.refusal) {
+    const { code, sentence, remedy } = line.refusal;
+    return element(
+      "span",
+      { class: "model" },
+      sentence,
+      element("small", {}, remedy),
+      element("small", {}, element("code", {}, code)),
+    );
+  }
+  const measured = Object.entries(line.details)
+    .filter(([, value]) => typeof value !== "object")
+    .map(([key, value]) => `${key.replaceAll("_", " ")} ${String(value)}`);
+  return element("span", { class: "dim" }, measured.join(", ") || "–");
+}

@@ -1,0 +1,82 @@
+// The newest matches, growing at the top while the page is open.
+import { element } from "../page/dom";
+import { seconds } from "./format";
+import { matchLink } from "./links";
+import { modelCell, sideName, timeAgo, type Content } from "./parts";
+import { placeholder } from "./shell";
+import type { MatchSummary, Verdict } from "./shapes";
+import { DataTable, type Column } from "./table";
+
+const MOST = 12;
+
+const RESULTS: Record<Verdict, string> = {
+  win1: "Blue won",
+  win2: "Purple won",
+  draw: "Draw",
+  forfeit1: "Blue forfeited",
+  forfeit2: "Purple forfeited",
+  void: "Void",
+};
+
+export function verdictText(result: Verdict): string {
+  return RESULTS[result];
+}
+
+/** A cell with a side's mark and its model. */
+function sided(side: "blue" | "purple", repo: string): Content {
+  const name = sideName(side);
+  name.classList.add("wraps");
+  name.lastChild?.replaceWith(element("span", { class: "visually-hidden" }, name.textContent ?? ""), modelCell(repo));
+  return name;
+}
+
+const COLUMNS: readonly Column<MatchSummary>[] = [
+  { name: "Blue", cell: (match) => sided("blue", match.blue.repo) },
+  { name: "Score", cell: (match) => `${match.score[0]} : ${match.score[1]}` },
+  { name: "Purple", cell: (match) => sided("purple", match.purple.repo) },
+  { name: "Result", optional: true, cell: (match) => verdictText(match.result) + (match.rated ? "" : ", not rated") },
+  { name: "Length", optional: true, numeric: true, cell: (match) => seconds(match.duration_s) },
+  { name: "When", optional: true, cell: (match) => timeAgo(match.at_ms) },
+  {
+    name: "Match",
+    cell: (match) => {
+      const label = `Watch ${match.blue.repo} against ${match.purple.repo}, match ${match.id}`;
+      return element("a", { href: matchLink(match.id), "aria-label": label }, "Watch");
+    },
+  },
+];
+
+export class RecentList {
+  readonly root: HTMLElement;
+  private readonly table: DataTable<MatchSummary>;
+  private readonly arrived = new Set<string>();
+  private readonly nothing = placeholder("No matches yet", [
+    "The first ones start as soon as two models are accepted.",
+  ]);
+
+  constructor(private matches: readonly MatchSummary[]) {
+    this.matches = matches.slice(0, MOST);
+    this.table = new DataTable({
+      label: "Newest matches",
+      columns: COLUMNS,
+      rowClass: (match) => (this.arrived.has(match.id) ? "arrived" : ""),
+    });
+    const head = element("header", {}, element("h2", {}, "Newest matches"));
+    this.root = element("section", { class: "box" }, head, this.nothing, this.table.root);
+    this.show();
+  }
+
+  add(match: MatchSummary): void {
+    if (this.matches.some((known) => known.id === match.id)) return;
+    this.matches = [match, ...this.matches].slice(0, MOST);
+    this.arrived.clear();
+    this.arrived.add(match.id);
+    this.show();
+  }
+
+  private show(): void {
+    this.nothing.hidden = this.matches.length > 0;
+    this.table.root.hidden = this.matches.length === 0;
+    this.table.show(this.matches);
+  }
+}

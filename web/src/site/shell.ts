@@ -1,0 +1,100 @@
+// The frame around every page: navigation, the states of loading and failing, the sign that events arrive.
+import "./site.css";
+import { element, svg } from "../page/dom";
+import { isExport, LoadError } from "./data";
+import { pageLink, type PageName } from "./links";
+
+const ENTRIES: readonly (readonly [PageName, string])[] = [
+  ["index", "Leaderboard"],
+  ["matrix", "Win matrix"],
+  ["compare", "Compare"],
+  ["analytics", "Analytics"],
+  ["room", "Play"],
+  ["status", "Status"],
+];
+
+export interface Shell {
+  /** Where the page puts its content. */
+  readonly content: HTMLElement;
+  /** The sign beside the navigation that events arrive. */
+  connected(on: boolean): void;
+}
+
+/** Builds the frame. current: the entry of the navigation that leads here; null for pages below one. */
+export function buildShell(current: PageName | null): Shell {
+  const content = element("main", { class: "content", id: "content", tabindex: "-1" });
+  const live = element("span", { class: "live", role: "status", hidden: true });
+  const entries = ENTRIES.filter(([page]) => !isExport || page !== "room").map(([page, label]) =>
+    element("a", { href: pageLink(page), "aria-current": page === current && "page" }, label),
+  );
+  const nav = element("nav", { "aria-label": "Pages" }, ...entries);
+  const brand = element("a", { class: "brand", href: pageLink("index") }, brandMark(), "palus arena");
+  document.body.replaceChildren(
+    element("a", { class: "skip", href: "#content" }, "Skip to the content"),
+    element("header", { class: "masthead" }, element("div", {}, brand, nav, live)),
+    content,
+    element("footer", { class: "foot" }, element("p", {}, footText())),
+  );
+  // On a narrow screen the navigation scrolls: show where the reader is.
+  nav.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  return {
+    content,
+    connected(on) {
+      live.hidden = false;
+      live.classList.toggle("on", on);
+      live.textContent = on ? "Live" : "Not live";
+    },
+  };
+}
+
+/** Shows that something is loading, then what `build` returns, or why that failed. Returns whether it succeeded. */
+export async function fill(target: HTMLElement, build: () => Promise<readonly Node[]>): Promise<boolean> {
+  target.setAttribute("aria-busy", "true");
+  if (!target.hasChildNodes()) target.append(placeholder("Loading …", [], true));
+  try {
+    target.replaceChildren(...(await build()));
+    return true;
+  } catch (error) {
+    if (!(error instanceof LoadError)) throw error;
+    target.replaceChildren(failure(error));
+    return false;
+  } finally {
+    target.removeAttribute("aria-busy");
+  }
+}
+
+/** A box in the place of content that is not there: says what to do next. */
+export function placeholder(title: string, text: readonly (Node | string)[] = [], busy = false): HTMLElement {
+  const parts: Node[] = busy ? [element("span", { class: "spinner" })] : [];
+  parts.push(element("strong", {}, title));
+  if (text.length) parts.push(element("p", {}, ...text));
+  return element("div", { class: "placeholder", role: busy && "status" }, ...parts);
+}
+
+function failure(error: LoadError): HTMLElement {
+  const title = error.status === 404 ? "Nothing here" : "This could not be loaded";
+  const box = placeholder(title, [error.message]);
+  box.setAttribute("role", "alert");
+  const again = element("button", { class: "button", type: "button" }, "Try again");
+  again.addEventListener("click", () => location.reload());
+  box.append(error.status === 404 ? element("a", { class: "button", href: pageLink("index") }, "Leaderboard") : again);
+  return element("section", { class: "box" }, box);
+}
+
+/** Title of the page, for the reader and the browser's tab. */
+export function heading(title: string, text: string | Node = "", ...beside: Node[]): HTMLElement {
+  document.title = `${title} · palus arena`;
+  const under = text === "" ? [] : [element("p", {}, text)];
+  return element("div", { class: "title" }, element("div", {}, element("h1", {}, title), ...under), ...beside);
+}
+
+function brandMark(): SVGElement {
+  const blue = svg("circle", { cx: "11", cy: "12", r: "8.5", class: "team-mark" });
+  const purple = svg("path", { d: "M25 2.5 34.5 12 25 21.5 15.5 12z", class: "team-mark team-1" });
+  return svg("svg", { viewBox: "0 0 36 24", "aria-hidden": "true" }, purple, blue);
+}
+
+function footText(): string {
+  const source = "Every number on these pages is computed from the arena's match log, which anyone can download.";
+  return isExport ? `${source} This is a copy made at one moment; nothing here is live.` : source;
+}
