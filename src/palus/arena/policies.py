@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read at the import: nobody is told who plays what here
 import onnxruntime as ort
 
-from palus.arena.policy_file import MASK_INPUT, PROBABILITY_OUTPUT, read_policy
+from palus.arena.policy_file import MASK_INPUT, PROBABILITY_OUTPUT, PolicyGraph, read_policy
+from palus.arena.vetting.refusal import RefusedError
 from palus.errors import ModelError
 from palus.types import F32, AnyArray, BehaviorSpec
 
@@ -36,20 +40,16 @@ class RandomPolicy:
         return np.tile(self._row, (len(observations), 1))
 
 
-class OnnxPolicy:
-    """An ONNX file, run by onnxruntime on one thread.
+class PolicySession:
+    """A checked graph in an onnxruntime session of one thread. origin: how messages call the file, "" for not at all.
 
-    Raises ModelError when the file cannot be read, is made for another game, or fails a probe with random inputs.
+    Raises RefusedError when onnxruntime cannot run it.
     """
 
-    def __init__(self, path: Path, behavior: BehaviorSpec, name: str | None = None) -> None:
-        data = _read(path)
-        self.name = name or path.stem
-        self.sha256: str | None = hashlib.sha256(data).hexdigest()
-        self._graph = read_policy(data, str(path), behavior)
+    def __init__(self, graph: PolicyGraph, behavior: BehaviorSpec, origin: str) -> None:
+        self._graph = graph
         self._masks = np.ones((1, sum(behavior.branches)), np.float32)
-        self._session = _open_session(self._graph.model, str(path))
-        _probe(self, behavior, str(path))
+        self._session = _open_session(graph.model, origin)
 
     def probabilities(self, observations: F32) -> F32:
         """[rows, D] -> [rows, sum(branches)], as the file computes them with every action allowed."""
@@ -64,6 +64,24 @@ class OnnxPolicy:
             feed[MASK_INPUT] = self._masks[:rows]
         result: F32 = self._session.run([PROBABILITY_OUTPUT], feed)[0]
         return result
+
+
+class OnnxPolicy:
+    """An ONNX file that the user names, run in this process. Strangers' files: `palus.arena.runner`.
+
+    Raises ModelError when the file cannot be read, is made for another game, or fails a probe with random inputs.
+    """
+
+    def __init__(self, path: Path, behavior: BehaviorSpec, name: str | None = None) -> None:
+        data = _read(path)
+        self.name = name or path.stem
+        self.sha256: str | None = hashlib.sha256(data).hexdigest()
+        self._session = PolicySession(read_policy(data, str(path), behavior), behavior, str(path))
+        _probe(self, behavior, str(path))
+
+    def probabilities(self, observations: F32) -> F32:
+        """[rows, D] -> [rows, sum(branches)], as the file computes them with every action allowed."""
+        return self._session.probabilities(observations)
 
 
 class SnapshotPolicy:
@@ -153,8 +171,12 @@ def _open_session(model: bytes, origin: str) -> Any:
     try:
         return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises its own untyped exceptions
-        reason = str(error).splitlines()[0]
-        raise ModelError(f"{origin}: onnxruntime {ort.__version__} cannot run it ({reason})") from error
+        raise RefusedError(
+            "cannot-run",
+            f"Cannot be run by onnxruntime {ort.__version__} ({str(error).splitlines()[0][:200]}).",
+            "Export it again with ML-Agents or palus, and try it once in onnxruntime.",
+            origin,
+        ) from error
 
 
 def _probe(policy: OnnxPolicy | SnapshotPolicy, behavior: BehaviorSpec, origin: str) -> None:

@@ -15,20 +15,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, checker, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
-from palus.errors import ModelError
+from palus.arena.vetting.grammar import count_parameters, parse_model
+from palus.arena.vetting.refusal import RefusedError
+from palus.arena.vetting.rules import LOCAL_RULES, Rules
 from palus.types import BehaviorSpec
 
-MAX_BYTES = 64 * 2**20
 MASK_INPUT = "action_masks"
 VECTOR_INPUT = "vector_observation"
 PROBABILITY_OUTPUT = "action_probabilities"
 """What palus's exports call their [batch, sum(branches)] probabilities, and the only output of a `PolicyGraph`."""
 
 _LOG_OUTPUT = "discrete_actions"
-_DEFAULT_DOMAINS = ("", "ai.onnx")
+_VERSIONS = (2.0, 3.0)
+"""`version_number` of ML-Agents' discrete policies: 2 before mid-2021, 3 since."""
 
 # onnx is not typed; these names say what is meant.
 ModelProto = Any
@@ -42,73 +43,36 @@ class PolicyGraph:
     model: serialised ONNX whose only output is `action_probabilities` [batch, sum(branches)].
     observation_inputs: (name, start, stop), the columns of an observation row that each input takes.
     takes_masks: the graph also wants `action_masks` [batch, sum(branches)], 1 = allowed.
+    nodes, parameters, opset, producer: of the file as it came, for those who describe it.
     """
 
     model: bytes
     observation_inputs: tuple[tuple[str, int, int], ...]
     takes_masks: bool
+    nodes: int
+    parameters: int
+    opset: int
+    producer: str
 
 
-def read_policy(data: bytes, origin: str, behavior: BehaviorSpec) -> PolicyGraph:
+def read_policy(data: bytes, origin: str, behavior: BehaviorSpec, rules: Rules = LOCAL_RULES) -> PolicyGraph:
     """Check a policy file and expose its action probabilities.
 
-    data: the file's bytes. origin: how messages call it.
-    Raises ModelError when the file is corrupt, unsafe, or made for another game.
+    data: the file's bytes. origin: how messages call it, "" for not at all.
+    Raises RefusedError (a ModelError) when the file is corrupt, unsafe, or made for another game.
     """
-    model = _parse(data, origin)
-    _refuse_unsafe(model, origin)
-    inputs = _observation_inputs(model, origin, behavior)
-    nodes = list(model.graph.node) + _probability_nodes(model, origin, behavior)
-    return _cut_down(model, nodes, inputs, behavior)
-
-
-def _parse(data: bytes, origin: str) -> ModelProto:
-    if len(data) > MAX_BYTES:
-        raise ModelError(
-            f"{origin}: {len(data) / 2**20:.0f} MiB; policies of up to {MAX_BYTES // 2**20} MiB are played. "
-            "Export a smaller network."
-        )
-    if data[:2] == b"PK":
-        raise ModelError(f"{origin}: this is a PyTorch checkpoint or a zip archive, not ONNX; export it to .onnx first")
-    if data.startswith(b"version https://git-lfs"):
-        raise ModelError(f"{origin}: this is a Git LFS pointer, not the model itself; run `git lfs pull` and try again")
     try:
-        model = onnx.load_model_from_string(data)
-        checker.check_model(model)
-    except Exception as error:  # besides onnx's own: protobuf's errors, from a package that onnx brings along
-        reason = (str(error).strip() or "not an ONNX file").splitlines()[0]
-        raise ModelError(f"{origin}: corrupt or not an ONNX model ({reason}); export or download it again") from error
-    return model
+        model = parse_model(data, rules)
+        inputs = _observation_inputs(model, behavior)
+        if rules.needs_version:
+            _check_version(model)
+        nodes = list(model.graph.node) + _probability_nodes(model, behavior)
+        return _cut_down(model, nodes, inputs, behavior)
+    except RefusedError as error:
+        raise error.at(origin) from error
 
 
-def _refuse_unsafe(model: ModelProto, origin: str) -> None:
-    """Only plain tensors and standard operators: no files beside the model, foreign code, loops, or broken weights."""
-    domains = [o.domain for o in model.opset_import] + [n.domain for n in model.graph.node]
-    foreign = sorted({d for d in domains if d not in _DEFAULT_DOMAINS})
-    if foreign or model.functions:
-        what = ", ".join(foreign) or "local functions"
-        raise ModelError(f"{origin}: uses operators outside the ONNX standard ({what}); export with standard operators")
-    tensors = list(model.graph.initializer)
-    for node in model.graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g") or attribute.graphs:
-                raise ModelError(f"{origin}: contains control flow ({node.op_type}); policies must be straight graphs")
-            if attribute.HasField("t"):
-                tensors.append(attribute.t)
-    sparse = model.graph.sparse_initializer or any(
-        a.HasField("sparse_tensor") for n in model.graph.node for a in n.attribute
-    )
-    if sparse or any(t.data_location == TensorProto.EXTERNAL or t.external_data for t in tensors):
-        raise ModelError(f"{origin}: keeps weights outside the file or sparse; export with all weights inside, dense")
-    for tensor in tensors:
-        if tensor.data_type in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16):
-            values = numpy_helper.to_array(tensor)
-            if not np.isfinite(values).all():
-                name = tensor.name or "a constant"
-                raise ModelError(f"{origin}: weight {name} holds NaN or infinity; the training run that wrote it broke")
-
-
-def _observation_inputs(model: ModelProto, origin: str, behavior: BehaviorSpec) -> tuple[tuple[str, int], ...]:
+def _observation_inputs(model: ModelProto, behavior: BehaviorSpec) -> tuple[tuple[str, int], ...]:
     """The layout among the accepted ones that this file has."""
     stored = {t.name for t in model.graph.initializer}
     found = {i.name: _shape(i) for i in model.graph.input if i.name not in stored}
@@ -124,14 +88,56 @@ def _observation_inputs(model: ModelProto, origin: str, behavior: BehaviorSpec) 
         if fits and float_inputs:
             return layout
     needs = ", ".join(f"{name} [batch, {size}]" for name, size in parts)
-    raise ModelError(
-        f"{origin}: takes {_describe(found)}; {behavior.name} needs float inputs {needs} "
-        f"(or {VECTOR_INPUT} [batch, {behavior.observation_size}]) and {MASK_INPUT} [batch, {sum(behavior.branches)}]. "
-        "It was trained for another game or with other sensors."
+    raise RefusedError(
+        "wrong-contract",
+        f"Takes {_describe(found)}; {behavior.name} needs float inputs {needs} "
+        f"(or {VECTOR_INPUT} [batch, {behavior.observation_size}]) and {MASK_INPUT} [batch, {sum(behavior.branches)}].",
+        "It was trained for another game or with other sensors: "
+        f"train it in {behavior.name} with the sensors unchanged.",
     )
 
 
-def _probability_nodes(model: ModelProto, origin: str, behavior: BehaviorSpec) -> list[NodeProto]:
+def _check_version(model: ModelProto) -> None:
+    """ML-Agents' own numbers in the file, read without running it."""
+    version, memory = (_constant_output(model, name) for name in ("version_number", "memory_size"))
+    if version not in _VERSIONS:
+        raise RefusedError(
+            "model-version",
+            f"Has the version_number {_or_none(version)}; 2 and 3 are played.",
+            "Export it with ML-Agents 1.0 or later, or with palus.",
+        )
+    if memory != 0:
+        raise RefusedError(
+            "recurrent",
+            f"Has the memory_size {_or_none(memory)}; it must be 0, policies with memory are not played.",
+            "Train without memory: leave `memory` out of network_settings.",
+        )
+
+
+def _or_none(value: float | None) -> str:
+    return "none" if value is None else f"{value:g}"
+
+
+def _constant_output(model: ModelProto, name: str) -> float | None:
+    """The number that an output always has; None when the output is missing or has to be computed."""
+    if name not in {output.name for output in model.graph.output}:
+        return None
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    sources = {}
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].HasField("t"):
+            constants[node.output[0]] = node.attribute[0].t
+        elif node.op_type == "Identity":
+            sources[node.output[0]] = node.input[0]
+    while name in sources:
+        name = sources.pop(name)
+    if name not in constants:
+        return None
+    values = numpy_helper.to_array(constants[name])
+    return float(values.item()) if values.size == 1 else None
+
+
+def _probability_nodes(model: ModelProto, behavior: BehaviorSpec) -> list[NodeProto]:
     """Nodes to add so that the graph computes `action_probabilities`."""
     outputs = {o.name: _shape(o) for o in model.graph.output}
     width = sum(behavior.branches)
@@ -145,9 +151,11 @@ def _probability_nodes(model: ModelProto, origin: str, behavior: BehaviorSpec) -
     )
     if floats and outputs[_LOG_OUTPUT][-1:] == (width,):
         return [helper.make_node("Exp", [_LOG_OUTPUT], [PROBABILITY_OUTPUT])]
-    raise ModelError(
-        f"{origin}: gives {_describe(outputs)}, from which no probabilities of the {len(behavior.branches)} action "
-        f"branches of {behavior.name} can be read. Export it with ML-Agents or palus for {behavior.name}."
+    raise RefusedError(
+        "wrong-outputs",
+        f"Gives {_describe(outputs)}, from which no probabilities of the {len(behavior.branches)} action "
+        f"branches of {behavior.name} can be read.",
+        f"Export it with ML-Agents or palus for {behavior.name}.",
     )
 
 
@@ -210,7 +218,15 @@ def _cut_down(
         [t for t in model.graph.initializer if t.name in needed],
     )
     cut = helper.make_model(graph, opset_imports=model.opset_import, ir_version=max(model.ir_version, 4))
-    return PolicyGraph(cut.SerializeToString(), used, takes_masks)
+    return PolicyGraph(
+        model=cut.SerializeToString(),
+        observation_inputs=used,
+        takes_masks=takes_masks,
+        nodes=len(model.graph.node),
+        parameters=count_parameters(model),
+        opset=max(opset.version for opset in model.opset_import),
+        producer=f"{model.producer_name} {model.producer_version}".strip()[:80],
+    )
 
 
 def _shape(value: Any) -> tuple[int | str, ...]:

@@ -10,7 +10,7 @@ from palus.errors import ModelError
 @dataclass(frozen=True)
 class Refusal:
     """code: stable, for programs, listed in docs/model-rules.md.   sentence: what was found and what is allowed.
-    remedy: what its author can do."""
+    remedy: what its author can do. Both are whole sentences for people."""
 
     code: str
     sentence: str
@@ -18,11 +18,13 @@ class Refusal:
 
 
 class RefusedError(ModelError):
-    """A model file breaks a rule. `refusal` says which one."""
+    """A model file breaks a rule. `refusal` says which one; origin: how the message calls the file."""
 
     def __init__(self, code: str, sentence: str, remedy: str, origin: str = "") -> None:
         self.refusal = Refusal(code, sentence, remedy)
-        super().__init__(f"{origin}: {sentence}; {remedy}" if origin else f"{sentence}; {remedy}")
+        # After "file: " a sentence goes on in lower case; none of them begins with a name.
+        start = f"{origin}: {sentence[:1].lower()}{sentence[1:]}" if origin else sentence
+        super().__init__(f"{start} {remedy}")
 
     def at(self, origin: str) -> RefusedError:
         """The same error, saying which file it is about."""

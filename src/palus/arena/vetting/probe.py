@@ -1,0 +1,126 @@
+"""What a policy answers to random and extreme observations, and how long it takes. Runs in the locked process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from palus.arena.sampling import entropy, is_distribution
+from palus.arena.vetting.refusal import RefusedError
+from palus.types import F32, BehaviorSpec
+
+ROWS = 200
+BATCH = 4
+"""Rows per call in a mirrored pair: two agents in each of two games."""
+_TIMED_ROUNDS, _CALLS_PER_ROUND = 5, 200
+_ROUND_LIMIT_S = 1.0
+_ALIKE = 1e-4
+"""Largest difference that another batch size may make: rounding, not information."""
+
+Answer = Callable[[F32], F32]
+
+
+@dataclass(frozen=True)
+class ProbeReport:
+    """entropy: mean over the probes, nats summed over the branches.   p99_ms: of the processor time of a batch of 4."""
+
+    entropy: float
+    p99_ms: float
+
+
+def probe(answer: Answer, behavior: BehaviorSpec, max_p99_ms: float) -> ProbeReport:
+    """Ask 200 observations and time the answers.
+
+    answer: [rows, D] -> [rows, sum(branches)].
+    Raises RefusedError: "wrong-outputs", "nan-output", "not-probabilities", "not-repeatable", "mixes-rows", "too-slow".
+    """
+    observations = probe_observations(behavior)
+    answers = np.concatenate([answer(rows) for rows in np.split(observations, ROWS // BATCH)])
+    _check_answers(answers, behavior)
+    _check_rows(answer, observations, answers)
+    p99_ms = _processor_time_ms(answer, observations, max_p99_ms)
+    if p99_ms > max_p99_ms:
+        raise RefusedError(
+            "too-slow",
+            f"Takes {p99_ms:.2f} ms of processor time to answer {BATCH} observations (99th percentile); "
+            f"up to {max_p99_ms:g} ms are played.",
+            "Train a smaller network: two hidden layers of 512 take less than 0.1 ms.",
+        )
+    return ProbeReport(float(entropy(answers).mean()), round(p99_ms, 3))
+
+
+def probe_observations(behavior: BehaviorSpec) -> F32:
+    """[200, D]: observations as rays give them (0, 1 and fractions), uniform noise, constants and signs up to 10."""
+    rng = np.random.default_rng(0)
+    size = behavior.observation_size
+    like_rays = np.where(rng.random((100, size)) < 0.2, rng.random((100, size)), rng.integers(0, 2, (100, size)))
+    uniform = rng.random((60, size))
+    constants = np.array([0.0, 1.0, -1.0, 10.0, -10.0])[:, None] * np.ones((5, size))
+    signs = rng.choice([-1.0, 0.0, 1.0, 10.0], (35, size))
+    return np.concatenate([like_rays, uniform, constants, signs]).astype(np.float32)
+
+
+def _check_answers(answers: F32, behavior: BehaviorSpec) -> None:
+    expected = (ROWS, sum(behavior.branches))
+    if answers.shape != expected or answers.dtype != np.float32:
+        raise RefusedError(
+            "wrong-outputs",
+            f"Gives probabilities of shape {answers.shape} and type {answers.dtype} for {ROWS} observations; "
+            f"expected {expected} and float32: the branches of {behavior.name} have {behavior.branches} choices.",
+            f"Export it with ML-Agents or palus for {behavior.name}.",
+        )
+    if not np.isfinite(answers).all():
+        raise RefusedError(
+            "nan-output",
+            f"Answers NaN or infinity to {int((~np.isfinite(answers)).any(axis=1).sum())} of {ROWS} observations.",
+            "The training run that wrote it broke: export an earlier checkpoint.",
+        )
+    good = is_distribution(answers, behavior.branches)
+    if not good.all():
+        raise RefusedError(
+            "not-probabilities",
+            f"Answers {int((~good).sum())} of {ROWS} observations with numbers that are negative or do not sum to 1 in "
+            f"each of the branches of {behavior.branches} choices.",
+            "Let every branch end in a Softmax, as ML-Agents' and palus's exports do.",
+        )
+
+
+def _check_rows(answer: Answer, observations: F32, answers: F32) -> None:
+    """Equal questions get equal answers, whatever else is asked at the same time."""
+    if not np.array_equal(answer(observations[:BATCH]), answers[:BATCH]):
+        raise RefusedError(
+            "not-repeatable",
+            "Answers the same observations differently when it is asked again.",
+            "Probabilities must be computed without drawing at random: the arena draws the actions.",
+        )
+    alone = np.concatenate([answer(row[None]) for row in observations[: 2 * BATCH]])
+    if np.abs(alone - answers[: 2 * BATCH]).max() > _ALIKE:
+        raise RefusedError(
+            "mixes-rows",
+            "Answers an observation differently when others are asked with it.",
+            "Let no operator work across the batch axis: each row is one agent, alone.",
+        )
+
+
+def _processor_time_ms(answer: Answer, observations: F32, enough_ms: float) -> float:
+    """99th percentile over calls, of the best of several rounds.
+
+    Processor time, and the best round: neighbours on a busy machine steal cache and clock, never give any. A policy is
+    as fast as it was once, so the rounds end when one is fast enough. The thread's clock, because the kernel keeps the
+    process's only to a tick where processor time is limited.
+    """
+    batches = np.split(observations, ROWS // BATCH)
+    best = np.inf
+    for _ in range(_TIMED_ROUNDS):
+        seconds: list[float] = []
+        while len(seconds) < _CALLS_PER_ROUND and sum(seconds) < _ROUND_LIMIT_S:
+            start = time.thread_time()
+            answer(batches[len(seconds) % len(batches)])
+            seconds.append(time.thread_time() - start)
+        best = min(best, 1e3 * float(np.quantile(seconds, 0.99)))
+        if best <= enough_ms:
+            break
+    return best

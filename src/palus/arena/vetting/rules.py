@@ -1,0 +1,55 @@
+"""How large and how free a model file may be: one set of rules for the user's own files, one for strangers'."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# What ML-Agents' and palus's exports consist of, then what exports of other tools for the same policies need.
+_STOCK_OPERATORS = "Add ArgMax Clip Concat Constant Div Gemm Identity Log Mul Multinomial Sigmoid Slice Softmax Sub"
+_OTHER_OPERATORS = "Cast Exp LeakyRelu MatMul ReduceMean ReduceSum Relu Reshape Sqrt Squeeze Tanh Transpose Unsqueeze"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the grammar lets pass.
+
+    max_bytes: of the file.   max_depth: of messages within messages.   max_messages: in all, so that a file of
+    millions of empty ones is not parsed.   max_nodes, max_parameters: of the graph.
+    operators: names that nodes may have; None for all of the ONNX standard.
+    opsets: first and last version of the standard operators.
+    needs_version: whether ML-Agents' `version_number` and `memory_size` must be there and say 2 or 3, and 0.
+    """
+
+    max_bytes: int
+    max_depth: int
+    max_messages: int
+    max_nodes: int
+    max_parameters: int
+    operators: frozenset[str] | None
+    opsets: tuple[int, int]
+    needs_version: bool
+
+
+LOCAL_RULES = Rules(
+    max_bytes=64 * 2**20,
+    max_depth=32,
+    max_messages=200_000,
+    max_nodes=5_000,
+    max_parameters=64_000_000,
+    operators=None,
+    opsets=(1, 1_000),
+    needs_version=False,
+)
+"""For files that the user names on the command line."""
+
+ARENA_RULES = Rules(
+    max_bytes=16 * 2**20,
+    max_depth=12,
+    max_messages=20_000,
+    max_nodes=500,
+    max_parameters=8_000_000,
+    operators=frozenset(_STOCK_OPERATORS.split() + _OTHER_OPERATORS.split()),
+    opsets=(7, 22),
+    needs_version=True,
+)
+"""For strangers' files in an arena."""
