@@ -7,10 +7,11 @@ from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any, ClassVar
 
-from fastapi import HTTPException, Request, Response
+from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
 from palus.errors import StorageError

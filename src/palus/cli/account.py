@@ -1,0 +1,146 @@
+"""`palus account`: who may push to the hub of an arena, and with which tokens."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from palus.cli.output import print_json, stdout
+
+if TYPE_CHECKING:
+    from palus.store import Store
+
+EPILOG = """
+A token is shown once, when it is made; the arena keeps only its hash. Whoever has the arena's folder may run these
+commands, also while the arena runs.
+
+Examples:
+
+  palus account add ada                                   an account and its token, to log in with
+
+  palus account add ada --scope runner --label lab-pc     one more token: for a worker on another machine
+
+  palus account tokens class.txt > sheet.txt              one name per line in, a sheet to cut and hand out
+
+  palus account revoke ada --label lab-pc                 worthless from now on
+"""
+
+app = typer.Typer(help="Accounts of an arena's hub and their tokens.", no_args_is_help=True, epilog=EPILOG)
+
+Data = Annotated[Path, typer.Option("--data", help="The arena's folder.")]
+Database = Annotated[
+    str | None, typer.Option(help="The arena's database, if it is not in its folder (SQLAlchemy URL).")
+]
+Scopes = Annotated[list[str] | None, typer.Option("--scope", help="read, write, runner or admin; may be repeated.")]
+Label = Annotated[str, typer.Option(help="What the token is for.")]
+Name = Annotated[str, typer.Argument(help="Name of the account: first part of its repositories' names.")]
+
+DEFAULT_DATA = Path("arena")
+DEFAULT_SCOPES = ("read", "write")
+
+
+@app.command(epilog=EPILOG)
+def add(
+    name: Name,
+    scope: Scopes = None,
+    label: Label = "default",
+    data: Data = DEFAULT_DATA,
+    database: Database = None,
+) -> None:
+    """Make an account, or one more token for one that exists, and print the token."""
+    from palus.hub.accounts import create_account, find_account, issue_token
+
+    with _open(data, database) as store, store.write() as connection:
+        if find_account(connection, name) is None:
+            create_account(connection, name)
+        token = issue_token(connection, name, label, scope or DEFAULT_SCOPES)
+    print(token)
+
+
+@app.command(epilog=EPILOG)
+def tokens(
+    names: Annotated[Path, typer.Argument(help="Text file with one name per line.")],
+    address: Annotated[str, typer.Option(help="Where the class reaches the arena.")] = "http://ADDRESS:PORT",
+    label: Label = "class",
+    data: Data = DEFAULT_DATA,
+    database: Database = None,
+) -> None:
+    """Make accounts for a class and print a sheet with everybody's token. All of them, or none when a name is bad."""
+    from palus.hub.accounts import create_account, find_account, issue_token
+
+    wanted = _read_names(names)
+    with _open(data, database) as store, store.write() as connection:
+        for name in wanted:
+            if find_account(connection, name) is None:
+                create_account(connection, name)
+        sheet = {name: issue_token(connection, name, label, DEFAULT_SCOPES) for name in wanted}
+    for name, token in sheet.items():
+        print(f"{name}\n  export HF_ENDPOINT={address}\n  export HF_TOKEN={token}\n{'-' * 64}")
+
+
+@app.command("list", epilog=EPILOG)
+def list_(
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    data: Data = DEFAULT_DATA,
+    database: Database = None,
+) -> None:
+    """Show every account's tokens by label; the tokens themselves are not kept."""
+    from palus.hub.accounts import list_tokens
+
+    with _open(data, database) as store, store.read() as connection:
+        found = list_tokens(connection)
+    if as_json:
+        shown = [(t.account, t.label, sorted(t.scopes), t.revoked_ms is not None) for t in found]
+        print_json([dict(zip(("account", "label", "scopes", "revoked"), row, strict=True)) for row in shown])
+        return
+    table = Table("account", "label", "scopes", "made", "state")
+    for token in found:
+        made = datetime.datetime.fromtimestamp(token.created_ms / 1000).strftime("%Y-%m-%d %H:%M")
+        state = "revoked" if token.revoked_ms else "valid"
+        table.add_row(token.account, token.label, ", ".join(sorted(token.scopes)), made, state)
+    stdout.print(table)
+
+
+@app.command(epilog=EPILOG)
+def revoke(
+    name: Name,
+    label: Annotated[str | None, typer.Option(help="Only tokens with this label; all of them without it.")] = None,
+    data: Data = DEFAULT_DATA,
+    database: Database = None,
+) -> None:
+    """Make an account's tokens worthless at once; what it pushed stays."""
+    from palus.hub.accounts import revoke_tokens
+
+    with _open(data, database) as store, store.write() as connection:
+        count = revoke_tokens(connection, name, label)
+    stdout.print(f"{count} token{'' if count == 1 else 's'} of {name} revoked.")
+
+
+@contextmanager
+def _open(data: Path, database: str | None) -> Iterator[Store]:
+    from palus.store import open_store
+
+    store = open_store(data, database)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _read_names(file: Path) -> list[str]:
+    from palus.errors import HubError
+
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise HubError(f"{file}: cannot be read as a text file of names ({error})") from error
+    names = [line.strip() for line in lines if line.strip()]
+    if not names:
+        raise HubError(f"{file} has no names; write one per line")
+    return list(dict.fromkeys(names))

@@ -1,0 +1,86 @@
+"""Accounts and tokens: what is stored, what a token is worth, and the command that hands them out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from palus.cli import app
+from palus.hub.accounts import authenticate, create_account, issue_token, revoke_tokens
+from palus.hub.refusals import AlreadyExistsError, InvalidInputError
+from palus.store import Store, open_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path)
+
+
+def test_a_token_is_random_and_kept_only_as_a_hash(store: Store, tmp_path: Path) -> None:
+    with store.write() as connection:
+        create_account(connection, "ada")
+        tokens = {issue_token(connection, "ada", "laptop") for _ in range(2)}
+    assert len(tokens) == 2 and all(len(token) == len("palus_") + 43 for token in tokens)
+    caller = authenticate(store, tokens.pop())
+    assert caller is not None and (caller.name, caller.label) == ("ada", "laptop")
+    assert caller.can_write_as("Ada") and not caller.can_write_as("grace") and not caller.is_admin
+    store.close()
+    stored = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+    assert b"laptop" in stored and b"palus_" not in stored
+
+
+def test_a_revoked_token_is_worth_nothing_at_once(store: Store) -> None:
+    with store.write() as connection:
+        create_account(connection, "ada")
+        lost, kept = (issue_token(connection, "ada", label) for label in ("lost", "kept"))
+        assert revoke_tokens(connection, "ada", "lost") == 1
+        assert revoke_tokens(connection, "ada", "lost") == 0
+    assert authenticate(store, lost) is None
+    assert authenticate(store, kept) is not None
+    assert authenticate(store, "\ud800") is None
+
+
+def test_names_differ_ignoring_case_and_scopes_are_known(store: Store) -> None:
+    with store.write() as connection:
+        create_account(connection, "Ada")
+        with pytest.raises(AlreadyExistsError):
+            create_account(connection, "ada")
+        with pytest.raises(InvalidInputError, match="scope root is unknown"):
+            issue_token(connection, "ada", "x", ["root"])
+
+
+def run(*words: str | Path, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["account", *map(str, words)])
+    assert result.exit_code == code, result.output
+    return result.stdout if code == 0 else result.stderr
+
+
+def test_the_command_adds_lists_and_revokes(tmp_path: Path) -> None:
+    where = ("--data", tmp_path / "arena")
+    token = run("add", "ada", *where).strip()
+    run("add", "ada", "--scope", "runner", "--label", "lab-pc", *where)
+    store = open_store(tmp_path / "arena")
+    assert authenticate(store, token) is not None
+    assert "1 token of ada revoked" in run("revoke", "ada", "--label", "default", *where)
+    assert authenticate(store, token) is None
+    assert json.loads(run("list", "--json", *where)) == [
+        {"account": "ada", "label": "default", "scopes": ["read", "write"], "revoked": True},
+        {"account": "ada", "label": "lab-pc", "scopes": ["runner"], "revoked": False},
+    ]
+
+
+def test_a_class_gets_a_sheet_or_with_a_bad_name_nothing(tmp_path: Path) -> None:
+    where = ("--data", tmp_path / "arena")
+    names = tmp_path / "class.txt"
+    names.write_text("ada\n\ngrace\nbad name\n")
+    assert "'bad name'" in run("tokens", names, *where, code=2)
+    assert json.loads(run("list", "--json", *where)) == []
+    names.write_text("ada\n\ngrace\n")
+    sheet = run("tokens", names, "--address", "http://10.0.0.1:7860", *where)
+    tokens = [line.split("=")[1] for line in sheet.splitlines() if "HF_TOKEN=" in line]
+    callers = [authenticate(open_store(tmp_path / "arena"), token) for token in tokens]
+    assert [caller.name for caller in callers if caller] == ["ada", "grace"]
+    assert sheet.count("HF_ENDPOINT=http://10.0.0.1:7860") == 2

@@ -1,0 +1,121 @@
+"""Commits read in pieces: however the network cuts them, and however wrong they are."""
+
+from __future__ import annotations
+
+import base64
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from palus.hub.commits import Message, Put, Remove
+from palus.hub.refusals import InvalidInputError, RefusedError, TooLargeError
+from palus.hub.server.ndjson import CommitReader, ParsedCommit
+from palus.store import BlobStore
+
+HEADER = {"key": "header", "value": {"summary": "First", "description": "Push", "parentCommit": "a" * 40}}
+
+
+def file_line(path: str, data: bytes, content_first: bool = True) -> dict[str, object]:
+    content, rest = {"content": base64.b64encode(data).decode()}, {"path": path, "encoding": "base64"}
+    return {"key": "file", "value": {**content, **rest} if content_first else {**rest, **content}}
+
+
+def read(
+    store: BlobStore, body: bytes, cuts: list[int], file_bytes: int = 10_000, all_bytes: int = 10_000
+) -> ParsedCommit:
+    reader = CommitReader(store.open_writer, lambda writer: writer.keep(), file_bytes, all_bytes)
+    try:
+        edges = [0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]
+        for start, end in pairwise(edges):
+            reader.feed(body[start:end])
+        return reader.finish()
+    finally:
+        reader.close()
+
+
+def ndjson(*lines: object) -> bytes:
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+@settings(deadline=None, max_examples=60)
+@given(cuts=st.lists(st.integers(0, 2**20), max_size=12), data=st.binary(max_size=300), content_first=st.booleans())
+def test_a_commit_is_the_same_wherever_it_is_cut(
+    tmp_path_factory: pytest.TempPathFactory, cuts: list[int], data: bytes, content_first: bool
+) -> None:
+    store = BlobStore(tmp_path_factory.mktemp("blobs"))
+    awkward = 'x"content": "y'  # looks like the start of a content, inside a name
+    lines = [
+        HEADER,
+        file_line("a.bin", data, content_first),
+        file_line(awkward, b"z", content_first),
+        {"key": "lfsFile", "value": {"path": "l", "algo": "sha256", "oid": "b" * 64, "size": 3}},
+        {"key": "deletedFile", "value": {"path": "old"}},
+        {"key": "deletedFolder", "value": {"path": "logs/"}},
+    ]
+    parsed = read(store, ndjson(*lines), cuts)
+    assert parsed.message == Message("First", "Push", "a" * 40)
+    first, second, *rest = parsed.changes
+    assert isinstance(first, Put) and isinstance(second, Put)
+    assert (first.path, store.read(first.sha256), second.path) == ("a.bin", data, awkward)
+    assert rest == [Put("l", "b" * 64, lfs=True), Remove("old"), Remove("logs", folder=True)]
+
+
+GOOD = json.dumps(file_line("a", b"abc"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([GOOD], "no header"),
+        ([GOOD.replace("YWJj", "YW*j")], "not base64"),
+        ([GOOD.replace("YWJj", "YQ==YWJj")], "padding in its middle"),
+        ([GOOD.replace("YWJj", "YWJ")], "not base64"),
+        ([GOOD.replace('"a"', '"../a"')], "'..' segment"),
+        ([GOOD.replace("base64", "utf-8")], "encoding base64"),
+        ([GOOD[:-20]], "not JSON"),
+        ([GOOD[:42]], "in the middle of a file"),
+        ([GOOD.replace('"path"', '"content": "YWJj", "path"')], "two contents"),
+        (['{"key": "file", "value": {"path": "a"}}'], "needs a content"),
+        (['{"key": "rename", "value": {}}'], "'rename'"),
+        (['{"key": "lfsFile", "value": {"path": "a", "oid": "../../etc"}}'], "SHA-256"),
+        (["[" * 50_000], "not JSON"),
+        (["[]"], "is not {"),
+    ],
+)
+def test_a_malformed_commit_is_refused_and_leaves_nothing(tmp_path: Path, lines: list[str], said: str) -> None:
+    with pytest.raises(InvalidInputError) as refusal:
+        read(BlobStore(tmp_path), "\n".join(lines).encode(), [40, 41])
+    assert said in str(refusal.value)
+    assert list(tmp_path.glob(".incoming-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("file_bytes", "all_bytes", "accepted"), [(100, 200, True), (99, 200, False), (100, 199, False)]
+)
+def test_bytes_are_counted_while_they_come(tmp_path: Path, file_bytes: int, all_bytes: int, accepted: bool) -> None:
+    body = ndjson(HEADER, file_line("a", bytes(100)), file_line("b", bytes(100)))
+    if accepted:
+        assert len(read(BlobStore(tmp_path), body, [], file_bytes, all_bytes).changes) == 2
+    else:
+        with pytest.raises(TooLargeError, match="above what may be sent"):
+            read(BlobStore(tmp_path), body, [], file_bytes, all_bytes)
+
+
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
+    reader = CommitReader(BlobStore(tmp_path).open_writer, lambda writer: writer.keep(), 10, 10)
+    with pytest.raises(TooLargeError, match="longer than 64 KiB"):
+        for _ in range(3):
+            reader.feed(b"x" * 40_000)
+
+
+@settings(deadline=None, max_examples=100)
+@given(body=st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, body: bytes) -> None:
+    try:
+        read(BlobStore(tmp_path_factory.getbasetemp() / "any"), body, [])
+    except RefusedError as refusal:
+        assert refusal.status in (400, 413)
