@@ -46,14 +46,14 @@ def test_several_threads_take_the_step_of_one(threads):
         parameters = FlatParameters(layers, dtype=torch.float32, generator=generator)
         parallel = DataParallel(parameters, Adam(parameters), threads)
 
-        def part(index, share):
+        def part(index, minibatch):
             y = x[index]
             for name in layers:
                 y = torch.nn.functional.linear(
                     y, parameters.tensors[f"{name}_weight"], parameters.tensors[f"{name}_bias"]
                 )
-            gradients = parameters.backward([y], [torch.full_like(y, share / len(index))])
-            return Part(gradients, (float(y.detach().mean()),))
+            gradients = parameters.backward([y], [torch.full_like(y, 1.0 / len(minibatch))])
+            return Part(gradients, (float(y.detach().sum()) / len(minibatch),))
 
         return [parallel.step(np.arange(10), part, 0.01)[0] for _ in range(3)], parameters.master
 

@@ -158,15 +158,14 @@ class DataParallel:
         mine = iter([work(item) for item in items[own]])
         return [next(mine) if future is None else future.result() for future in waiting]
 
-    def step(self, index: I64, work: Callable[[I64, float], Part], learning_rate: float) -> tuple[float, ...]:
+    def step(self, index: I64, work: Callable[[I64, I64], Part], learning_rate: float) -> tuple[float, ...]:
         """One gradient step on a minibatch; returns its mean statistics.
 
-        index: rows of the minibatch. work: (rows of a part, their share of the minibatch) -> Part, whose gradient is
-        already weighted by that share; called from several threads at once.
+        index: rows of the minibatch. work: (rows of a part, rows of the minibatch) -> Part; called from several threads
+        at once.
         """
         pieces = [piece for piece in np.array_split(index, self.threads) if len(piece)]
-        shares = [len(piece) / len(index) for piece in pieces]
-        parts = self.map(lambda i: work(pieces[i], shares[i]), range(len(pieces)))
+        parts = self.map(lambda piece: work(piece, index), pieces)
         self.optimizer.begin(learning_rate)
 
         def move(shard: Shard) -> None:
@@ -174,13 +173,12 @@ class DataParallel:
             self.optimizer.move(shard)
 
         self.map(move, self._shards)
-        columns = zip(*(part.statistics for part in parts), strict=True)
-        return tuple(sum(s * v for s, v in zip(shares, column, strict=True)) for column in columns)
+        return tuple(map(sum, zip(*(part.statistics for part in parts), strict=True)))
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one thread found for its rows: gradients per tensor, and means over its rows."""
+    """What one thread found for its rows: what they add to the minibatch's gradients, per tensor, and to its means."""
 
     gradient: tuple[Tensor, ...]
     statistics: tuple[float, ...]

@@ -152,8 +152,8 @@ class POCA:
         batch.advantages[batch.present] = normalize(batch.advantages[batch.present])
         rows = np.flatnonzero(batch.present.any(1))
 
-        def part(index: I64, share: float) -> Part:
-            return self._part(batch, index, share, now)
+        def part(index: I64, minibatch: I64) -> Part:
+            return self._part(batch, index, minibatch, now)
 
         size = max(1, min(h.batch_size // rollout.group_size, len(rows)))
         sums, count = np.zeros(5), 0
@@ -168,8 +168,11 @@ class POCA:
         estimates = float(batch.values[rows].mean()), float(batch.baselines[batch.present].mean())
         return UpdateStats(policy, value_loss, baseline, estimates[0], estimates[1], kl, clipped, now)
 
-    def _part(self, batch: GroupBatch, index: I64, share: float, now: Schedules) -> Part:
-        """Gradient of L_pi + 0.5 (L_V + 0.5 L_b) - beta entropy over some group steps, times their share."""
+    def _part(self, batch: GroupBatch, index: I64, minibatch: I64, now: Schedules) -> Part:
+        """What some group steps add to the gradient of L_pi + 0.5 (L_V + 0.5 L_b) - beta entropy over a minibatch.
+
+        L_V is a mean over group steps, the others are means over the agents present.
+        """
         tensors, num_layers = self.parameters.tensors, self.shape.num_layers
         present, actions = batch.present[index], batch.actions[index]
         x = self.actor.inputs(torch.from_numpy(batch.observations)[torch.from_numpy(index)])
@@ -196,10 +199,14 @@ class POCA:
         )  # fmt: skip
         baseline_gradient = np.zeros(present.shape, np.float32)
         baseline_gradient[present] = own_gradient
-        parts = (logit_gradient, value_gradient, baseline_gradient)
-        gradients = [torch.from_numpy(g * np.float32(share)).to(x.dtype) for g in parts]
+        of_steps = len(index) / len(minibatch)
+        of_agents = float(present.sum() / batch.present[minibatch].sum())
+        weighted = ((logit_gradient, of_agents), (value_gradient, of_steps), (baseline_gradient, of_agents))
+        gradients = [torch.from_numpy(g * np.float32(share)).to(x.dtype) for g, share in weighted]
         found = self.parameters.backward([logits, values, baselines], gradients)
-        return Part(found, (policy_loss, value_loss, baseline_loss, kl, clipped))
+        means = (policy_loss, of_agents), (value_loss, of_steps), (baseline_loss, of_agents)
+        rates = (kl, of_agents), (clipped, of_agents)
+        return Part(found, tuple(share * mean for mean, share in (*means, *rates)))
 
     def state_dict(self) -> dict[str, object]:
         """Weights, optimiser, normaliser, shuffling state."""

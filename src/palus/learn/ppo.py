@@ -112,8 +112,9 @@ class PPO:
         actions = rollout.actions.reshape(T * B, -1)
         log_probs = rollout.log_probs.reshape(T * B, -1)
 
-        def part(index: I64, share: float) -> Part:
-            """Gradient of L_pi + 0.5 L_V - beta entropy over some rows, times their share of the minibatch."""
+        def part(index: I64, minibatch: I64) -> Part:
+            """What some rows add to the gradient of L_pi + 0.5 L_V - beta entropy over a minibatch."""
+            share = len(index) / len(minibatch)
             x = self.actor.inputs(observations[torch.from_numpy(index)])
             logits, values = self._forward(x)
             logit_gradient, value_gradient = np.empty(logits.shape, np.float32), np.empty(len(index), np.float32)
@@ -125,7 +126,8 @@ class PPO:
                 values.detach().float().numpy(), old_values[index], targets[index], now.epsilon, 0.5, value_gradient
             )
             gradients = [torch.from_numpy(g * np.float32(share)).to(x.dtype) for g in (logit_gradient, value_gradient)]
-            return Part(self.parameters.backward([logits, values], gradients), (policy_loss, value_loss, kl, clipped))
+            found = self.parameters.backward([logits, values], gradients)
+            return Part(found, tuple(share * mean for mean in (policy_loss, value_loss, kl, clipped)))
 
         size = min(h.batch_size, len(rows))
         sums, count = np.zeros(4), 0
