@@ -15,7 +15,7 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 from hub_server import RunningHub, running_hub
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, ModelInfo
 from small_run import make_run
 
 from palus.errors import HubError
@@ -152,6 +152,25 @@ def test_what_goes_wrong_is_said_with_what_to_do(tmp_path: Path, hub: RunningHub
     publish(run, "ada/striker", target)
     with pytest.raises(HubError, match=r"has no such revision"):
         fetch("ada/striker", target, tmp_path / "nothing", revision="a" * 40)
+
+
+def test_a_push_does_not_undo_another_of_the_same_moment(
+    tmp_path: Path, target: HubTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = read_run(make_run(tmp_path / "run"))
+    publish(run, "ada/shared", target)
+    look = HfApi.model_info
+
+    def look_before_another_pushes(api: HfApi, repo_id: str) -> ModelInfo:
+        info = look(api, repo_id)
+        api.upload_file(path_or_fileobj=b"theirs", path_in_repo="SoccerTwos/theirs.onnx", repo_id=repo_id)
+        return info
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HfApi, "model_info", look_before_another_pushes)
+        with pytest.raises(HubError, match="somebody else pushed at the same moment; push again"):
+            publish(read_run(make_run(tmp_path / "new", seed=1)), "ada/shared", target)
+    assert "SoccerTwos/theirs.onnx" in HfApi(target.url, token=False).list_repo_files("ada/shared")
 
 
 PUSH_AND_DIE = """

@@ -11,12 +11,14 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from palus import __version__
-from palus.cli import account
 from palus.cli.backup import backup, restore
 from palus.cli.compare import compare
 from palus.cli.demo import demo
 from palus.cli.fidelity import fidelity
+from palus.cli.login import login
 from palus.cli.match import match
+from palus.cli.pull import pull
+from palus.cli.push import push
 from palus.cli.rank import rank
 from palus.cli.train import train
 from palus.cli.watch import watch
@@ -34,6 +36,8 @@ From nothing to a watched match:
   palus watch goal.match
 
   palus rank results/mine                         a leaderboard of a run, or of any folder of models
+
+  palus push results/mine ada/striker             publish it: on huggingface.co, an arena, or in a folder
 
 `palus demo` does all of this in minutes. `palus COMMAND --help` has examples for each command.
 """
@@ -83,7 +87,5 @@ def _main(
     pass
 
 
-for _command in (demo, train, match, compare, rank, watch, backup, restore, fidelity):
+for _command in (demo, train, match, compare, rank, watch, push, pull, login, backup, restore, fidelity):
     app.command(epilog=getattr(sys.modules[_command.__module__], "EPILOG", None))(_command)
-
-app.add_typer(account.app, name="account")

@@ -1,0 +1,186 @@
+"""`palus push`: check a model, record a replay, and publish the run on a hub or in a folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from palus.cli.output import stdout
+
+if TYPE_CHECKING:
+    from palus.hub.layout import LocalRun
+    from palus.hub.model_card import Rating
+    from palus.hub.publish import Published
+    from palus.hub.target import Target
+
+EPILOG = """
+Hubs: huggingface.co (the default), an arena as http://host:port, or a plain folder as folder:PATH. HF_ENDPOINT changes
+the default. `palus login HUB` stores your token once.
+
+Examples:
+
+  palus push results/mine --check                              would an arena accept it?
+
+  palus push results/mine ada/striker                          to huggingface.co
+
+  palus push results/mine ada/striker --hub http://192.168.1.20:8000
+
+  palus push stranger.onnx ada/stranger --hub folder:pool      no server at all
+
+  palus rank results/mine --json > board.json && palus push results/mine ada/striker --rating board.json
+"""
+
+MAX_P99_MS = 20.0
+"""Ten times what an arena allows: the sender's machine may be slow and busy, and the arena measures again."""
+
+REPLAY_OPPONENTS = ("goalie-striker", "ball-chaser")
+REPLAY_PAIRS, REPLAY_GOALS = 5, 2
+
+
+def push(
+    run: Annotated[Path, typer.Argument(help="A run's folder, a bundle, or an .onnx file.", metavar="RUN_OR_BUNDLE")],
+    repo_id: Annotated[str | None, typer.Argument(help="The repository.", metavar="OWNER/NAME")] = None,
+    hub: Annotated[str | None, typer.Option(help="huggingface.co, http://host:port, or folder:PATH.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only check the model; upload nothing.")] = False,
+    no_check: Annotated[bool, typer.Option("--no-check", help="Upload a model that an arena would refuse.")] = False,
+    private: Annotated[bool, typer.Option("--private", help="Make the repository private.")] = False,
+    message: Annotated[str, typer.Option(help="The commit's message.")] = "Push to Hub",
+    rating: Annotated[Path | None, typer.Option(help="Leaderboard of `palus rank --json` for the card.")] = None,
+    replay: Annotated[bool, typer.Option("--replay/--no-replay", help="Record a few goals for the page.")] = True,
+    snapshots: Annotated[
+        bool, typer.Option("--snapshots", help="Also the opponents of self-play: others can then --resume the run.")
+    ] = False,
+    new_card: Annotated[bool, typer.Option("--new-card", help="Replace a README.md that you wrote.")] = False,
+) -> None:
+    """Publish a model: laid out as ML-Agents does it, with a card, its training curve and a replay."""
+    from palus.errors import HubError
+    from palus.hub.layout import read_run
+    from palus.hub.publish import check_id, publish
+    from palus.hub.target import parse_target
+
+    contents = read_run(run, snapshots=snapshots)
+    if repo_id is None and not check:
+        raise HubError("no repository is named; write: palus push RUN OWNER/NAME, or --check to only check the model")
+    target = parse_target(hub)
+    if repo_id is not None:
+        check_id(target, repo_id)
+    if not no_check:
+        _check(contents)
+    if check or repo_id is None:
+        return
+    _sign_in(target)
+    standing = None if rating is None else _rating(rating, contents)
+    made = _replay(contents, repo_id) if replay else {}
+    with _uploading(len(contents.files) + len(made)):
+        published = publish(
+            contents,
+            repo_id,
+            target,
+            message=message,
+            private=private,
+            new_card=new_card,
+            rating=standing,
+            made=made,
+        )
+    _report(published, repo_id, target)
+
+
+def _check(run: LocalRun) -> None:
+    """Exit with 1 when an arena would refuse the model, saying why and what to do."""
+    from palus.arena.vetting.vet import vet
+
+    vetting = vet(run.model.read_bytes(), run.env_id, max_p99_ms=MAX_P99_MS)
+    if vetting.refusal is None:
+        stdout.print(f"{escape(str(run.model))}: an arena accepts it for {escape(run.env_id)}.", soft_wrap=True)
+        return
+    refusal = vetting.refusal
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(f"[bold red]{escape(refusal.code)}[/]: {escape(refusal.sentence)}")
+    console.print(f"What to do: {escape(refusal.remedy)}")
+    console.print(f"{escape(str(run.model))} would be refused; nothing was uploaded. --no-check uploads it anyway.")
+    raise typer.Exit(1)
+
+
+def _sign_in(target: Target) -> None:
+    """Find out before the work whether the hub knows us."""
+    from palus.hub.target import HubTarget
+
+    if isinstance(target, HubTarget):
+        from palus.cli.login import hub_client
+
+        name = hub_client().account(target.url)
+        stdout.print(f"Signed in to {target.url} as {escape(name)}.", soft_wrap=True)
+
+
+def _rating(path: Path, run: LocalRun) -> Rating | None:
+    from palus.errors import HubError
+    from palus.hub.model_card import find_rating
+
+    try:
+        board = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise HubError(
+            f"{path}: no leaderboard ({error}); write one with: palus rank FOLDER --json > {path}"
+        ) from error
+    found = find_rating(board, run.sha256)
+    if found is None:
+        stdout.print(f"[yellow]{escape(str(path))} does not rank this model; the card goes without a rating.[/]")
+    return found
+
+
+def _replay(run: LocalRun, repo_id: str) -> dict[str, bytes]:
+    """replay.match and replay.html: its best goals against the house bots, else a match; {} when it cannot play."""
+    from palus.arena.highlights import record_goals
+    from palus.arena.match import play_pairs
+    from palus.arena.players import load_player
+    from palus.arena.recorder import Recorder
+    from palus.arena.replay import encode_replay
+    from palus.cli.players import load, soccer_twos
+    from palus.errors import ModelError
+    from palus.hub.publish import REPLAY, REPLAY_PAGE
+    from palus.web.page import page_html
+
+    with Console(stderr=True).status("Recording a replay"):
+        try:
+            player = load_player(str(run.model), soccer_twos(), repo_id)
+        except ModelError as error:
+            stdout.print(f"[yellow]No replay: {escape(str(error))}[/]", soft_wrap=True)
+            return {}
+        opponents = load(*REPLAY_OPPONENTS)
+        recordings = record_goals(player, opponents, REPLAY_PAIRS, seed=0, per_opponent=REPLAY_GOALS)
+        if not recordings:
+            recorder = Recorder([0])
+            play_pairs(player, opponents[0], 1, seed=0, recorder=recorder)
+            recordings = [recorder.recordings[0]]
+        data = encode_replay(recordings, title=repo_id)
+    return {REPLAY: data, REPLAY_PAGE: page_html(data, repo_id).encode()}
+
+
+@contextmanager
+def _uploading(files: int) -> Iterator[None]:
+    """A bar on stderr while a push runs: life and time, no share, since a commit is one request."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        progress.add_task(f"Uploading {files} files", total=None)
+        yield
+
+
+def _report(published: Published, repo_id: str, target: Target) -> None:
+    if published.kept_card is not None:
+        stdout.print(
+            f"README.md: kept {published.kept_card} own text, with the tags completed; --new-card replaces it.",
+            soft_wrap=True,
+        )
+    size = f"{published.files} files, {published.bytes / 1e6:.1f} MB, revision {published.revision[:10]}"
+    outcome = "Published" if published.changed else "Nothing changed since the last push:"
+    stdout.print(f"{outcome} {escape(published.place)} ({size}).", soft_wrap=True)
+    stdout.print(f"Anyone can fetch it: palus pull {repo_id}{escape(target.option)}", soft_wrap=True)

@@ -1,0 +1,129 @@
+"""`palus push`, `pull` and `login` as typed, and ML-Agents' two commands, against a folder and a real hub."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+from hub_server import RunningHub, running_hub
+from small_run import make_run
+from typer.testing import CliRunner
+
+from palus.arena.replay import read_replay
+from palus.cli import app
+from palus.cli.mlagents_hub import load_from_hf, push_to_hf
+
+
+def run(*words: str | Path, code: int = 0, stdin: str | None = None) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words], input=stdin)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture(autouse=True)
+def own_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", str(tmp_path / "hf" / "token"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_STORED_TOKENS_PATH", str(tmp_path / "hf" / "stored_tokens"))
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[RunningHub]:
+    with running_hub(tmp_path / "hub") as hub:
+        yield hub
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "results" / "mine")
+
+
+def test_from_a_run_to_a_match_against_the_published_model(tmp_path: Path, results: Path) -> None:
+    pool = tmp_path / "pool"
+    said = run("push", results, "ada/striker", "--hub", f"folder:{pool}")
+    assert "an arena accepts it for SoccerTwos" in said
+    assert "palus pull ada/striker --hub folder:pool" in said
+    published = pool / "ada" / "striker"
+    assert "ada/striker" in read_replay(published / "replay.match").recordings[0].names
+    assert "<html" in (published / "replay.html").read_text()
+    assert "Nothing changed" in run("push", results, "ada/striker", "--hub", pool)
+    run("pull", "ada/striker", tmp_path / "rival", "--hub", pool)
+    report = json.loads(run("match", results, tmp_path / "rival", "--pairs", 1, "--json"))
+    assert report["wins"] + report["draws"] + report["losses"] == 2
+
+
+def test_the_card_shows_the_rating_of_a_leaderboard(tmp_path: Path, results: Path) -> None:
+    board = tmp_path / "board.json"
+    board.write_text(run("rank", results, "--pairs", 1, "--json"))
+    pool = tmp_path / "pool"
+    run("push", results, "ada/striker", "--hub", pool, "--rating", board, "--no-replay")
+    standings = json.loads(board.read_text())["standings"]
+    (mine,) = (s for s in standings if s["name"] == "mine")
+    assert (
+        f"| rating | {mine['rating']:.0f} ± {mine['half_width']:.0f}, rank"
+        in (pool / "ada" / "striker" / "README.md").read_text()
+    )
+    assert "palus rank FOLDER --json" in run("push", results, "ada/x", "--hub", pool, "--rating", results, code=2)
+
+
+def test_a_model_that_an_arena_refuses_is_not_uploaded(tmp_path: Path, results: Path) -> None:
+    pool = tmp_path / "pool"
+    (results / "SoccerTwos.onnx").write_bytes(b"not a model at all")
+    for words in (("push", results, "--check"), ("push", results, "ada/striker", "--hub", pool)):
+        said = run(*words, code=1)
+        code, _, sentence = said.partition(": ")
+        assert re.fullmatch(r"[a-z0-9-]+", code) and sentence
+        assert "What to do: " in said
+        assert "nothing was uploaded" in said
+    assert not pool.exists()
+    said = run("push", results, "ada/striker", "--hub", pool, "--no-check")
+    assert "No replay" in said
+    assert (pool / "ada" / "striker" / "SoccerTwos.onnx").read_bytes() == b"not a model at all"
+
+
+def test_login_push_and_pull_with_a_hub_never_show_the_token(tmp_path: Path, results: Path, hub: RunningHub) -> None:
+    token = hub.token("ada")
+    assert "no token is stored" in run("push", results, "ada/striker", "--hub", hub.url, code=2)
+    said = run("login", hub.url, stdin=f"{token}\n")
+    said += run("push", results, "ada/striker", "--hub", hub.url, "--no-replay")
+    assert f"Signed in to {hub.url} as ada" in said
+    assert f"Published {hub.url}/ada/striker" in said
+    said += run("pull", "ada/striker", tmp_path / "rival", "--hub", hub.url)
+    assert token not in said
+    assert (tmp_path / "rival" / "SoccerTwos.onnx").read_bytes() == (results / "SoccerTwos.onnx").read_bytes()
+    assert not (tmp_path / "rival" / ".cache").exists()
+
+
+def test_mistakes_are_explained(tmp_path: Path, results: Path) -> None:
+    assert "no repository is named" in run("push", results, code=2)
+    assert "expected OWNER/NAME" in run("push", results, "striker", code=2)
+    assert "not a hub" in run("push", results, "ada/striker", "--hub", "nowhere", code=2)
+    assert "no such run" in run("push", tmp_path / "none", "ada/striker", code=2)
+    assert "a folder needs no token" in run("login", f"folder:{tmp_path}", code=2)
+    assert "holds none" in run("pull", "ada/striker", "--hub", tmp_path / "empty", code=2)
+
+
+def test_the_commands_of_mlagents_work_with_their_flags(
+    tmp_path: Path, results: Path, hub: RunningHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("login", hub.url, stdin=hub.token("ada"))
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    before = sorted(path.name for path in results.iterdir())
+    push = ["--run-id=mine", f"--local-dir={results}", "--repo-id=ada/course", "--commit-message=First"]
+    assert push_to_hf(push) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "Pushing repo mine to the Hugging Face Hub"
+    assert said[-1] == f"Your model is pushed to the hub. You can view your model here: {hub.url}/ada/course"
+    assert sorted(path.name for path in results.iterdir()) == before
+    assert load_from_hf(["--repo-id=ada/course", f"--local-dir={tmp_path / 'models'}"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        f"The repository ada/course has been downloaded to {tmp_path / 'models' / 'course'}"
+    )
+    assert (tmp_path / "models" / "course" / "SoccerTwos" / "checkpoint.pt").is_file()
+    assert push_to_hf([f"--local-dir={tmp_path}", "--repo-id=ada/course"]) == 2
+    assert "found no .onnx file" in capsys.readouterr().err
