@@ -11,6 +11,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from palus import __version__
+from palus.cli import account
 from palus.cli.backup import backup, restore
 from palus.cli.compare import compare
 from palus.cli.demo import demo
@@ -89,3 +90,5 @@ def _main(
 
 for _command in (demo, train, match, compare, rank, watch, push, pull, login, backup, restore, fidelity):
     app.command(epilog=getattr(sys.modules[_command.__module__], "EPILOG", None))(_command)
+
+app.add_typer(account.app, name="account")
