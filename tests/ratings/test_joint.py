@@ -127,6 +127,7 @@ def test_pairs_are_found_whatever_their_sides() -> None:
 def test_nothing_played_is_an_empty_board() -> None:
     field = arrange([])
     assert standings(field, bradley_terry.fit(field.games, len(field))) == ()
+    assert bradley_terry.bootstrap(field.games, 2, replicates=3).tolist() == [[0.0, 0.0]] * 3
 
 
 def test_both_kinds_of_interval_cover_known_strengths() -> None:

@@ -92,8 +92,10 @@ def bootstrap(games: Games, num_players: int, *, replicates: int = 200, seed: in
     """
     rng = np.random.default_rng(seed)
     units, unit = np.unique(games.unit, return_inverse=True)
+    rows = np.zeros((replicates, num_players))
+    if len(units) == 0:
+        return rows
     center, _ = _mode(add_up(games, num_players), num_players, np.zeros(num_players), PRIOR_SD)
-    rows = np.empty((replicates, num_players))
     for replicate in range(replicates):
         times_drawn = rng.multinomial(len(units), np.full(len(units), 1.0 / len(units))).astype(np.float64)
         theta, _ = _mode(add_up(games, num_players, times_drawn[unit]), num_players, center, PRIOR_SD)
