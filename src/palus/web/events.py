@@ -40,23 +40,23 @@ class Events:
         self._listeners: set[asyncio.Queue[str | None]] = set()
         self._watcher: asyncio.Task[None] | None = None
 
-    async def listen(self, last_seq: int | None) -> AsyncIterator[str]:
-        """The stream of one listener. Raises HTTPException 503 when there are too many."""
+    def listen(self, last_seq: int | None) -> AsyncIterator[str]:
+        """The stream of one listener, who has seen the log up to last_seq. Raises HTTPException 503 when there are too
+        many."""
         if len(self._listeners) >= self._max_listeners:
             sentence = f"{self._max_listeners} pages are listening already; reload this one to see what is new."
             raise fault(503, "too_many_listeners", sentence, {"Retry-After": "30"})
-        view = await self._answers.view()
+        return self._stream(last_seq)
+
+    async def _stream(self, last_seq: int | None) -> AsyncIterator[str]:
         queue: asyncio.Queue[str | None] = asyncio.Queue(BACKLOG)
         self._listeners.add(queue)
-        if self._watcher is None or self._watcher.done():
-            self._watcher = asyncio.create_task(self._watch(view))
-        missed = [] if last_seq is None else match_events(view, last_seq)
-        return self._stream(queue, missed)
-
-    async def _stream(self, queue: asyncio.Queue[str | None], missed: list[Event]) -> AsyncIterator[str]:
         try:
             yield f"retry: {RECONNECT_MS}\n\n"
-            for event in missed:
+            view = await self._answers.view()
+            if self._watcher is None or self._watcher.done():
+                self._watcher = asyncio.create_task(self._watch(view))
+            for event in [] if last_seq is None else match_events(view, last_seq):
                 yield _message(event)
             while True:
                 try:
@@ -149,7 +149,7 @@ def make_events_router(events: Events) -> APIRouter:
     )
     async def get_events(request: Request) -> Response:
         last = request.headers.get("last-event-id", "")
-        stream = await events.listen(int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None)
+        stream = events.listen(int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 

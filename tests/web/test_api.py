@@ -1,0 +1,335 @@
+"""The arena's JSON: what each endpoint says about a small arena whose results are known."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import insert, update
+from synthetic_arena import ENV, SyntheticArena, sha_of
+from web_server import serving
+
+from palus.arena.recording import Recording
+from palus.arena.replay import encode_replay
+from palus.ratings.interval import score_interval
+from palus.store import Store, open_store
+from palus.store.tables import annulments, entries, jobs, matches, play_stats, workers
+from palus.web.api.summaries import share_intervals
+from palus.web.app import WebLimits, make_app
+
+AT_ONCE = WebLimits(fresh_s=0.0, keep_s=0.0, poll_s=0.05)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(tmp_path / "arena")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def arena(store: Store) -> SyntheticArena:
+    """Ada beats Bob, Bob beats Cy; Ada and Cy have not met."""
+    arena = SyntheticArena(store)
+    for repo in ("ada/one", "bob/two", "cy/three"):
+        arena.add_entry(repo)
+    for _ in range(3):
+        arena.play("ada/one", "bob/two", "win1", "win2", "win1", "draw")
+        arena.play("bob/two", "cy/three", "win1", "win2", "draw", "forfeit1", ticks=1000)
+    arena.rate()
+    return arena
+
+
+@pytest.fixture
+def client(store: Store, arena: SyntheticArena) -> Iterator[TestClient]:
+    with TestClient(make_app(store, limits=AT_ONCE)) as client:
+        yield client
+
+
+def get(client: TestClient, path: str) -> Any:
+    answer = client.get(f"/api/arena/{path}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_the_board_lists_players_by_rating_with_their_games(client: TestClient) -> None:
+    board = get(client, f"leaderboard/{ENV}")
+    rows = [(row["rank"], row["repo"], row["games"], row["wins"], row["draws"], row["losses"]) for row in board["rows"]]
+    assert rows == [(1, "ada/one", 12, 9, 3, 0), (2, "bob/two", 24, 9, 6, 9), (3, "cy/three", 12, 0, 3, 9)]
+    assert board["matches"] == 24 and board["upto_seq"] == board["log_seq"] == 24
+    top = board["rows"][0]
+    assert top["provisional"] and top["rating"] > 1300 and top["sha256"] == sha_of("ada/one")
+    assert top["openskill"] == pytest.approx(top["openskill_mu"] - 3 * top["openskill_sigma"])
+
+
+def test_a_new_revision_replaces_the_old_one_only_when_it_is_ranked(client: TestClient, arena: SyntheticArena) -> None:
+    newer = arena.add_entry("ada/one", file="ada/one v2")
+    assert get(client, f"leaderboard/{ENV}")["rows"][0]["sha256"] == sha_of("ada/one")
+    page = get(client, "models/ada/one")
+    assert [(line["sha256"], line["current"]) for line in page["revisions"]] == [
+        (newer, False),
+        (sha_of("ada/one"), True),
+    ]
+
+
+def test_a_copy_of_a_file_is_credited_to_who_pushed_it_first(client: TestClient, arena: SyntheticArena) -> None:
+    arena.add_entry("thief/copy", file="ada/one")
+    rows = get(client, f"leaderboard/{ENV}")["rows"]
+    assert [row["repo"] for row in rows] == ["ada/one", "bob/two", "cy/three"]
+
+
+def test_the_model_page_sums_up_what_the_log_holds(client: TestClient) -> None:
+    page = get(client, "models/bob/two")
+    bob = page["performance"][0]
+    assert [
+        (line["opponent"]["repo"], line["wins"], line["draws"], line["losses"]) for line in bob["head_to_head"]
+    ] == [
+        ("ada/one", 0, 3, 9),
+        ("cy/three", 9, 3, 0),
+    ]
+    assert (bob["blue"]["games"], bob["purple"]["games"]) == (12, 12)
+    assert bob["blue"]["losses"] == 3 and bob["purple"]["losses"] == 6
+    # A draw or a forfeit has no goal; the third leg of each unit with Cy is a draw, the fourth a forfeit.
+    assert (bob["goals"]["scored"], bob["goals"]["conceded"]) == (6, 9)
+    assert (bob["goals"]["mean_scored_s"], bob["goals"]["mean_conceded_s"]) == (20.0, 10.0)
+    assert bob["goals"]["scored_bins"] == [0, 0, 6]
+    assert [line["opponent"]["repo"] for line in bob["best_wins"]] == ["cy/three"]
+    assert [line["opponent"]["repo"] for line in bob["worst_losses"]] == ["ada/one"]
+    assert sum(line["games"] for line in bob["by_strength"]) == 24
+    assert bob["play_next"][0]["opponent"]["repo"] in ("ada/one", "cy/three")
+    assert len(bob["history"][0]["points"]) == 1
+
+
+def test_the_page_of_a_refused_model_says_why_and_what_to_do(client: TestClient, arena: SyntheticArena) -> None:
+    sentence, remedy = "The file has 17 MB; 16 MB are allowed.", "Export a smaller network."
+    arena.add_entry("dan/four", state="refused", code="too_big", sentence=sentence, remedy=remedy)
+    page = get(client, "models/dan/four")
+    assert page["revisions"][0]["refusal"] == {"code": "too_big", "sentence": sentence, "remedy": remedy}
+    assert sentence in page["performance"][0]["why_unranked"] and page["performance"][0]["standing"] is None
+    unranked = get(client, "status")["unranked"]
+    assert [(line["repo"], line["code"], line["remedy"]) for line in unranked] == [("dan/four", "too_big", remedy)]
+
+
+def test_a_private_repository_has_no_page(client: TestClient, arena: SyntheticArena) -> None:
+    arena.push_card("eve/five", "# secret", private=True)
+    arena.push_card("eve/six", "# public")
+    assert client.get("/api/arena/models/eve/five").status_code == 404
+    assert get(client, "models/EVE/six")["card_html"] == "<h2>public</h2>\n"
+
+
+def test_the_match_page_places_a_match_in_the_chain(client: TestClient, store: Store) -> None:
+    recent = get(client, f"recent/{ENV}")["matches"]
+    assert [match["seq"] for match in recent] == list(range(24, 0, -1))
+    page = get(client, f"matches/{recent[1]['id']}")
+    assert (page["result"], page["cause"], page["leg"]) == ("draw", "time_limit", 1)
+    assert (page["blue"]["repo"], page["purple"]["repo"]) == ("bob/two", "cy/three")
+    assert page["seed"] == str(2**63 + 23)  # more than JavaScript's numbers hold
+    assert page["other_leg"] == recent[0]["id"]
+    assert page["chain"]["intact"] and page["chain"]["seq"] == 23 and page["chain"]["head_seq"] == 24
+    with store.write() as connection:
+        text = connection.execute(matches.select().where(matches.c.seq == 22)).one().record
+        connection.execute(update(matches).where(matches.c.seq == 22).values(record=text.replace("goal", "lead")))
+    assert not get(client, f"matches/{recent[2]['id']}")["chain"]["intact"]
+
+
+def test_a_struck_out_match_stays_in_the_log_and_leaves_the_statistics(client: TestClient, store: Store) -> None:
+    match = get(client, f"recent/{ENV}")["matches"][-1]["id"]
+    with store.write() as connection:
+        connection.execute(insert(annulments).values(match_id=match, reason="audit differs", created_ms=1))
+    page = get(client, f"matches/{match}")
+    assert (page["rated"], page["annulled"]) == (False, "audit differs")
+    assert get(client, "models/ada/one")["performance"][0]["head_to_head"][0]["games"] == 11
+    assert get(client, f"analytics/{ENV}")["matches"] == 23
+
+
+def test_comparing_says_whether_the_second_is_better(client: TestClient, arena: SyntheticArena) -> None:
+    page = get(client, "compare/bob/two/ada/one")
+    assert (page["head_to_head"]["wins"], page["head_to_head"]["draws"], page["head_to_head"]["losses"]) == (9, 3, 0)
+    assert (page["test"]["state"], page["test"]["pairs"]) == ("undecided", 6)
+    assert page["difference"] > 100 and len(page["matches"]) == 12
+    for _ in range(30):
+        arena.play("ada/one", "bob/two", "win1", "win2")
+    assert get(client, "compare/bob/two/ada/one")["test"]["state"] == "better"
+    assert get(client, "compare/ada/one/bob/two")["test"]["state"] == "not better"
+
+
+def test_revisions_are_compared_although_their_games_are_not_rated(client: TestClient, arena: SyntheticArena) -> None:
+    arena.add_entry("ada/one", file="ada/new")
+    arena.play("ada/new", "ada/one", "win1", "win2", "win1", "draw", rated=False)
+    page = get(client, "compare/ada/one/ada/one")
+    assert page["b"]["sha256"] == sha_of("ada/new") and page["test"]["pairs"] == 2
+    assert page["head_to_head"]["share"] == 0.875
+    comparison = get(client, "models/ada/one")["performance"][0]["revision_comparisons"][0]
+    assert comparison["test"] == page["test"] and comparison["difference"] is None
+    assert get(client, f"analytics/{ENV}")["matches"] == 24
+
+
+def test_the_matrix_has_shares_counts_and_what_the_fit_found(client: TestClient, arena: SyntheticArena) -> None:
+    ada, bob, cy = (sha_of(repo) for repo in ("ada/one", "bob/two", "cy/three"))
+    summary = {
+        "support": [{"sha256": ada, "mass": 1.0}],
+        "skill": {ada: 0.0, bob: -100.0, cy: -200.0},
+        "unexplained_share": 0.1,
+        "cycles": [{"players": [ada, bob, cy], "shares": [0.9, 0.9, 0.8]}],
+    }
+    arena.play("ada/one", "cy/three", "void", "void")
+    arena.rate(summary)
+    page = get(client, f"matrix/{ENV}")
+    assert [player["repo"] for player in page["players"]] == ["ada/one", "bob/two", "cy/three"]
+    assert page["share"] == [[None, 0.875, None], [0.125, None, 0.875], [None, 0.125, None]]
+    assert page["games"] == [[0, 12, 0], [12, 0, 12], [0, 12, 0]]
+    assert page["nash_skill"] == [0.0, -100.0, -200.0] and page["unexplained_share"] == 0.1
+    assert page["cycles"] == [{"players": [ada, bob, cy], "shares": [0.9, 0.9, 0.8]}]
+
+
+def test_status_counts_jobs_and_knows_who_is_alive(client: TestClient, store: Store) -> None:
+    job = {"payload": "{}", "priority": 0, "attempts": 1, "created_ms": 1}
+    worker = {"isolation": "namespaces", "platform": '{"system": "Linux"}', "first_seen_ms": 1, "matches": 7}
+    with store.write() as connection:
+        connection.execute(insert(jobs).values(kind="pair", key="a against b", state="leased", worker="w1", **job))
+        connection.execute(insert(jobs).values(kind="pair", key="c against d", state="ready", **job))
+        connection.execute(insert(workers).values(name="w1", last_seen_ms=2**52, **worker))
+        connection.execute(insert(workers).values(name="w0", last_seen_ms=5, suspended="odd results", **worker))
+    page = get(client, "status")
+    assert page["jobs"] == [{"kind": "pair", "ready": 1, "leased": 1, "done": 0, "failed": 0}]
+    assert [(job["what"], job["worker"]) for job in page["running"]] == [("a against b", "w1")]
+    seen = [(line["name"], line["alive"], line["suspended"]) for line in page["workers"]]
+    assert seen == [("w1", True, None), ("w0", False, "odd results")]
+    assert (page["matches"], page["head_seq"], page["ratings_behind"]) == (24, 24, 0)
+
+
+def test_analytics_count_like_the_reference(client: TestClient, arena: SyntheticArena) -> None:
+    arena.play("Zoe/z", "ada/one", "draw", "forfeit1")
+    page = get(client, f"analytics/{ENV}")
+    assert [team["team"] for team in page["teams"]] == ["ada/one", "bob/two", "cy/three", "Zoe/z"]
+    assert (page["matches"], page["models"]) == (26, 4)
+    assert page["days"] == [{"day": "2023-11-14", "matches": 26, "cumulative": 26}]
+    team = get(client, f"analytics/{ENV}/ada/one")
+    assert (team["wins"], team["draws"], team["losses"], team["win_rate"]) == (9, 4, 1, 64.29)
+    assert team["games"][0]["result"] == "loss" and team["games"][0]["opponent_model"] == "z"
+    assert team["days"] == [{"day": "2023-11-14", "losses": 1, "draws": 4, "wins": 9}]
+
+
+def test_play_statistics_are_turned_to_the_players_side(client: TestClient, store: Store) -> None:
+    match = get(client, f"recent/{ENV}")["matches"][1]  # Bob is blue
+    stats = {"possession": [0.75, 0.25], "shots": [2, 1], "distance_m": [30.5, 20.0], "ball_heat": [[1, 0], [0, 0]]}
+    with store.write() as connection:
+        connection.execute(insert(play_stats).values(match_id=match["id"], stats=json.dumps(stats)))
+    SyntheticArena(store, seq=24).play("ada/one", "bob/two", "draw", "draw")  # time goes on, pages are made again
+    bob, cy = (get(client, f"models/{repo}")["performance"][0]["play"] for repo in ("bob/two", "cy/three"))
+    assert (bob["possession"], bob["shots_per_match"], bob["distance_m_per_match"]) == (0.75, 2, 30.5)
+    assert (cy["possession"], cy["shots_per_match"]) == (0.25, 1)
+    assert bob["ball_heat"] == [[1, 0], [0, 0]] and cy["ball_heat"] == [[0, 0], [0, 1]]
+
+
+def test_a_replay_comes_as_stored_and_as_a_page(client: TestClient, arena: SyntheticArena) -> None:
+    frames = np.zeros((11, 14), np.float32)
+    actions = np.zeros((2, 4, 3), np.int8)
+    recording = Recording("SoccerTwos", 1, ("a", "b"), frames, actions, None, (), (0, 0), "draw")
+    data = encode_replay([recording])
+    match = arena.play("ada/one", "bob/two", "draw", "draw", replay=data)[0]
+    page = get(client, f"matches/{match}")
+    assert page["replay"]["bytes"] == len(data) and client.get(page["replay"]["url"]).content == data
+    html = client.get(f"/api/arena/matches/{match}/page.html")
+    assert html.headers["content-disposition"] == f'attachment; filename="{match}.html"'
+    assert 'id="replay"' in html.text
+
+
+def test_answers_are_not_sent_again_to_who_has_them(client: TestClient, arena: SyntheticArena) -> None:
+    first = client.get(f"/api/arena/leaderboard/{ENV}")
+    known = {"If-None-Match": first.headers["etag"]}
+    assert client.get(f"/api/arena/leaderboard/{ENV}", headers=known).status_code == 304
+    arena.play("ada/one", "bob/two", "draw", "draw")
+    assert client.get(f"/api/arena/leaderboard/{ENV}", headers=known).status_code == 200
+    assert first.headers["content-encoding"] == "gzip"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("leaderboard/Chess", 404, "unknown_env"),
+        ("models/no/body", 404, "not_found"),
+        ("matches/ffff", 404, "not_found"),
+        ("matches/xyz", 422, "invalid_input"),
+        ("matches/ffff/replay", 404, "no_file"),
+        ("compare/ada/one/no/body", 404, "not_found"),
+        ("downloads/SoccerTwos/passwords.csv", 404, "unknown_file"),
+        ("nothing/here", 404, "not_found"),
+    ],
+)
+def test_faults_have_a_code_and_a_sentence(client: TestClient, path: str, status: int, code: str) -> None:
+    answer = client.get(f"/api/arena/{path}")
+    assert answer.status_code == status
+    assert answer.json()["code"] == code and len(answer.json()["error"]) > 20
+
+
+def test_intervals_of_many_are_the_intervals_of_each() -> None:
+    rng = np.random.default_rng(5)
+    of = np.repeat(np.arange(6), [2, 4, 8, 20, 40, 60])
+    units = np.arange(len(of)) // 2
+    points = rng.choice([0.0, 0.5, 1.0], len(of))
+    points[of == 2] = 1.0
+    low, high = share_intervals(of, points, units, 6)
+    for group in range(6):
+        pairs = points[of == group].reshape(-1, 2).mean(axis=1)
+        assert (low[group], high[group]) == pytest.approx(score_interval(pairs))
+
+
+def test_an_open_page_hears_of_matches_and_of_those_it_missed(store: Store, arena: SyntheticArena) -> None:
+    with serving(make_app(store, limits=AT_ONCE)) as address, httpx.Client(timeout=30) as client:
+        with client.stream("GET", f"{address}/api/arena/events", headers={"Last-Event-ID": "23"}) as stream:
+            lines = stream.iter_lines()
+            assert next_event(lines)["match"]["seq"] == 24  # missed while it was away
+            # From another thread, as workers write from other processes.
+            threading.Thread(target=arena.play, args=("ada/one", "cy/three", "win1", "draw")).start()
+            heard = [next_event(lines), next_event(lines)]
+            assert [event["match"]["seq"] for event in heard] == [25, 26]
+            assert heard[0]["match"]["blue"]["repo"] == "ada/one"
+            arena.add_entry("new/model", state="pending")
+            assert next_event(lines) | {"seq": 0} == {
+                "type": "entry",
+                "seq": 0,
+                "env": ENV,
+                "match": None,
+                "repo": "new/model",
+                "state": "pending",
+            }
+
+
+def test_more_listeners_than_allowed_are_sent_away(store: Store, arena: SyntheticArena) -> None:
+    limits = WebLimits(listeners=1, fresh_s=0.0)
+    with serving(make_app(store, limits=limits)) as address, httpx.Client(timeout=30) as client:
+        with client.stream("GET", f"{address}/api/arena/events") as stream:
+            lines = stream.iter_lines()
+            assert stream.status_code == 200 and next(lines) == "retry: 3000"
+            assert client.get(f"{address}/api/arena/events").json()["code"] == "too_many_listeners"
+            del lines  # it held the stream open
+
+
+def test_an_empty_arena_has_empty_pages(store: Store) -> None:
+    with TestClient(make_app(store, limits=AT_ONCE)) as client:
+        assert get(client, "envs")["environments"] == [{"env": ENV, "models": 0, "matches": 0, "updated_ms": None}]
+        for path in (f"leaderboard/{ENV}", f"recent/{ENV}", f"matrix/{ENV}", f"analytics/{ENV}", "status"):
+            get(client, path)
+
+
+def next_event(lines: Iterator[str]) -> dict[str, Any]:
+    for line in lines:
+        if line.startswith("data: "):
+            event: dict[str, Any] = json.loads(line.removeprefix("data: "))
+            return event
+    raise AssertionError("the stream ended")
+
+
+def test_entries_of_the_store_are_read_anew_when_one_is_withdrawn(client: TestClient, store: Store) -> None:
+    assert get(client, "models/cy/three")["revisions"][0]["state"] == "accepted"
+    with store.write() as connection:
+        connection.execute(update(entries).where(entries.c.repo == "cy/three").values(state="withdrawn"))
+    assert get(client, "models/cy/three")["revisions"][0]["state"] == "withdrawn"
