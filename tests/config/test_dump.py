@@ -59,7 +59,7 @@ texts = st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable())
 
 
 @settings(max_examples=60, deadline=None)
-@given(rate=finite, steps=counts, elo=st.floats(-1e9, 1e9), run_id=texts, name=texts, seed=st.integers(-1, 2**31))
+@given(rate=finite, steps=counts, elo=st.floats(-1e9, 1e9), run_id=texts, name=texts, seed=st.integers(-1, 2**31 - 1))
 def test_any_values_survive_a_dump(tmp_path_factory, rate, steps, elo, run_id, name, seed) -> None:
     run = RunFile.model_validate(
         {

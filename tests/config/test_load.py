@@ -17,6 +17,7 @@ from palus.config import (
     preset_names,
     unsupported,
 )
+from palus.config.advice import notes
 from palus.config.environment import UniformSampler
 from palus.errors import ConfigError
 
@@ -272,7 +273,10 @@ def test_a_curriculum_by_progress_moves_on_past_its_thresholds():
     )
     run = load_run("debug", [lessons])
     assert [run.parameters_at(p)["ball_touch"] for p in (0.0, 0.25, 0.26, 1.0)] == [0.5, 0.5, 0.1, 0.1]
+    assert [run.lesson_numbers_at(p) for p in (0.25, 0.26)] == [{"ball_touch": 0}, {"ball_touch": 1}]
     assert unsupported(run) == []
+    patient = load_run("debug", [lessons.replace("threshold: 0.25", "threshold: 0.25, min_lesson_length: 100")])
+    assert "environment_parameters.ball_touch: min_lesson_length of lesson a has no effect" in notes(patient)
     by_reward = load_run("debug", [lessons.replace("measure: progress, ", "")])
     assert unsupported(by_reward) == [
         "environment_parameters.ball_touch: lessons by reward are not supported yet; use measure: progress"

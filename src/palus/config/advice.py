@@ -20,7 +20,16 @@ def notes(run: RunFile) -> list[str]:
         if isinstance(parameter, Curriculum) and parameter.curriculum[-1].completion_criteria is not None:
             last = parameter.curriculum[-1].name
             lines.append(f"environment_parameters.{name}: completion_criteria of the last lesson {last} have no effect")
+        lines += _curriculum_notes(name, parameter) if isinstance(parameter, Curriculum) else []
     return lines
+
+
+def _curriculum_notes(name: str, curriculum: Curriculum) -> Iterator[str]:
+    """Criteria that mean nothing where lessons follow the run's progress."""
+    for lesson in curriculum.curriculum[:-1]:
+        for key in ("min_lesson_length", "require_reset"):
+            if lesson.completion_criteria is not None and getattr(lesson.completion_criteria, key):
+                yield f"environment_parameters.{name}: {key} of lesson {lesson.name} has no effect"
 
 
 def _behavior_notes(name: str, behavior: Behavior) -> Iterator[str]:

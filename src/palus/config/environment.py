@@ -141,12 +141,12 @@ class Curriculum(Section):
 
     curriculum: tuple[Lesson, ...] = Field(min_length=1, description="The lessons, in order.")
 
-    def lesson_at(self, progress: float) -> Lesson:
-        """The first lesson whose threshold `progress` does not exceed, for lessons measured by progress."""
-        for lesson in self.curriculum[:-1]:
+    def lesson_number_at(self, progress: float) -> int:
+        """From 0: the first lesson whose threshold `progress` does not exceed, for lessons measured by progress."""
+        for number, lesson in enumerate(self.curriculum[:-1]):
             if lesson.completion_criteria is None or progress <= lesson.completion_criteria.threshold:
-                return lesson
-        return self.curriculum[-1]
+                return number
+        return len(self.curriculum) - 1
 
 
 EnvironmentParameter = Annotated[

@@ -24,7 +24,7 @@ class EnvSettings(Section):
     num_envs: Count = Field(default=1, description="Executables side by side.")
     num_areas: Count = Field(default=1, description="Training areas inside an executable.")
     timeout_wait: Count = Field(default=60, description="Seconds to wait for an answer of the executable.")
-    seed: CountOrMinusOne = Field(default=-1, description="Seed of the run; -1 draws one.")
+    seed: CountOrMinusOne = Field(default=-1, le=2**31 - 1, description="Seed of the run; -1 draws one.")
     max_lifetime_restarts: CountOrMinusOne = Field(
         default=10, description="Restarts of a crashed executable over the run; -1 means no limit."
     )
@@ -126,12 +126,17 @@ class RunFile(Section):
         for name, parameter in (self.environment_parameters or {}).items():
             value: object = parameter
             if isinstance(parameter, Curriculum):
-                value = parameter.lesson_at(progress).value
+                value = parameter.curriculum[parameter.lesson_number_at(progress)].value
             if isinstance(value, ConstantSampler):
                 value = value.sampler_parameters.value
             if isinstance(value, float):
                 found[name] = value
         return found
+
+    def lesson_numbers_at(self, progress: float) -> dict[str, int]:
+        """The lesson, counted from 0, that each curriculum is in."""
+        curricula = ((n, p) for n, p in (self.environment_parameters or {}).items() if isinstance(p, Curriculum))
+        return {name: curriculum.lesson_number_at(progress) for name, curriculum in curricula}
 
     def behavior_for(self, name: str) -> AnyBehavior:
         """The settings of a behavior: its own, else the default settings. Raises ConfigError when there are neither."""

@@ -29,7 +29,7 @@ class Report:
     """Collects what happened since the last summary; a summary is due at every multiple of `summary_freq`."""
 
     def __init__(self, run: RunFile, name: str, folder: RunFolder, console: Console | None = None) -> None:
-        self.name, self.folder, self.behavior = name, folder, run.behaviors[name]
+        self.run, self.name, self.folder, self.behavior = run, name, folder, run.behaviors[name]
         self.console = console or Console(stderr=True)
         self.uses_groups = self.behavior.trainer_type == "poca"
         self.mean_reward: float | None = None
@@ -95,6 +95,8 @@ class Report:
 
     def _summarize(self, step: int, seconds: float) -> None:
         values = self._values()
+        for parameter, number in self.run.lesson_numbers_at(step / self.behavior.max_steps).items():
+            values[f"Environment/Lesson Number/{parameter}"] = float(number)
         for tag, value in values.items():
             self._write(tag, summary.scalar("value", value), step)
         if self._episodes:
