@@ -72,6 +72,11 @@ def take(connection: Connection, worker: str, *, lease_s: float, now_ms: int) ->
     return lease
 
 
+def has_ready(connection: Connection) -> bool:
+    """Whether a job waits to be taken."""
+    return connection.execute(select(jobs.c.id).where(jobs.c.state == "ready").limit(1)).first() is not None
+
+
 def renew(connection: Connection, job_id: int, secret: str, *, lease_s: float, now_ms: int) -> bool:
     """Prolong a lease from now on. False when it is void."""
     held = and_(jobs.c.id == job_id, jobs.c.lease == secret, jobs.c.state == "leased")
@@ -120,6 +125,13 @@ def open_jobs(connection: Connection, kind: JobKind) -> list[dict[str, Any]]:
     waiting = jobs.c.state.in_(("ready", "leased"))
     rows = connection.execute(select(jobs.c.payload).where(jobs.c.kind == kind, waiting).order_by(jobs.c.id))
     return [json.loads(row.payload) for row in rows]
+
+
+def failed_jobs(connection: Connection, kind: JobKind) -> list[tuple[dict[str, Any], str]]:
+    """Payloads of the jobs that were given up, with the reason, oldest first."""
+    given_up = (jobs.c.kind == kind) & (jobs.c.state == "failed")
+    rows = connection.execute(select(jobs.c.payload, jobs.c.fault).where(given_up).order_by(jobs.c.id))
+    return [(json.loads(row.payload), row.fault) for row in rows]
 
 
 def count_jobs(connection: Connection) -> dict[tuple[str, str], int]:

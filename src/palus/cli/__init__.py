@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from palus import __version__
 from palus.cli import account
+from palus.cli.arena import arena
 from palus.cli.backup import backup, restore
 from palus.cli.compare import compare
 from palus.cli.demo import demo
@@ -22,7 +23,9 @@ from palus.cli.pull import pull
 from palus.cli.push import push
 from palus.cli.rank import rank
 from palus.cli.train import train
+from palus.cli.verify import audit, recompute, verify
 from palus.cli.watch import watch
+from palus.cli.worker import worker
 from palus.errors import PalusError
 
 EPILOG = """
@@ -88,7 +91,25 @@ def _main(
     pass
 
 
-for _command in (demo, train, match, compare, rank, watch, push, pull, login, backup, restore, fidelity):
+for _command in (
+    demo,
+    train,
+    match,
+    compare,
+    rank,
+    watch,
+    push,
+    pull,
+    login,
+    arena,
+    worker,
+    verify,
+    audit,
+    recompute,
+    backup,
+    restore,
+    fidelity,
+):
     app.command(epilog=getattr(sys.modules[_command.__module__], "EPILOG", None))(_command)
 
 app.add_typer(account.app, name="account")

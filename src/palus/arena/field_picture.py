@@ -1,0 +1,119 @@
+"""Gathers what matchmaking wants to know about an env: who is ranked, who met whom, who waits, what the fit says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, select
+
+from palus.arena.contenders import Entrant, PairOrder
+from palus.arena.derive import Fitted
+from palus.arena.matchmaking import Picture
+from palus.arena.settings import ArenaSettings
+from palus.ratings.bradley_terry import PRIOR_SD
+from palus.store.tables import matches
+
+F64 = NDArray[np.float64]
+
+
+@dataclass
+class Ledger:
+    """Units of an env that the log holds; read on from where it stopped.
+
+    meetings: of this season, by (sha256, sha256) in alphabetical order. units: of each entity in all seasons.
+    last_seq: newest match of each entity.
+    """
+
+    env: str
+    season: int
+    upto_seq: int = 0
+    meetings: Counter[tuple[str, str]] = field(default_factory=Counter)
+    units: Counter[str] = field(default_factory=Counter)
+    last_seq: dict[str, int] = field(default_factory=dict)
+
+    def read(self, connection: Connection) -> None:
+        """Take in what was logged since."""
+        columns = [matches.c[name] for name in ("seq", "blue", "purple", "season", "leg")]
+        new = (matches.c.env == self.env) & (matches.c.seq > self.upto_seq)
+        for row in connection.execute(select(*columns).where(new).order_by(matches.c.seq)):
+            self.upto_seq = row.seq
+            self.last_seq[row.blue] = self.last_seq[row.purple] = row.seq
+            if row.leg == 1 and row.season > 0:  # trials of new files belong to no season
+                self.units.update((row.blue, row.purple))
+                if row.season == self.season:
+                    self.meetings[pair_of(row.blue, row.purple)] += 1
+
+
+def take_picture(
+    entrants: Sequence[Entrant],
+    ledger: Ledger,
+    waiting: Iterable[PairOrder],
+    given_up: Iterable[PairOrder],
+    fitted: Fitted | None,
+    settings: ArenaSettings,
+) -> Picture:
+    """The field as `matchmaking.choose` wants it, in the order of the entrants.
+
+    waiting: units that are queued or played now. given_up: units that nobody could play; they count as meetings, or
+    they would be ordered for ever.
+    """
+    index = {entrant.sha256: i for i, entrant in enumerate(entrants)}
+    n = len(entrants)
+    meetings, queued = np.zeros((n, n), np.int64), np.zeros(n, np.int64)
+    met = Counter(ledger.meetings)
+    for order in waiting:
+        met[pair_of(order.a["sha256"], order.b["sha256"])] += 1
+        for side in (order.a, order.b):
+            if side["sha256"] in index:
+                queued[index[side["sha256"]]] += 1
+    met.update(pair_of(order.a["sha256"], order.b["sha256"]) for order in given_up)
+    for (a, b), count in met.items():
+        if a in index and b in index:
+            meetings[index[a], index[b]] = meetings[index[b], index[a]] = count
+    strength, covariance = _beliefs(entrants, fitted)
+    units = np.array([ledger.units[entrant.sha256] for entrant in entrants], np.int64)
+    last = np.array([ledger.last_seq.get(entrant.sha256, 0) for entrant in entrants], np.float64)
+    return Picture(
+        strength=strength,
+        covariance=covariance,
+        idle=ledger.upto_seq - last,
+        barred=_barred(entrants),
+        meetings=meetings,
+        queued=queued,
+        entry_left=np.maximum(settings.entry_pairs - units - queued, 0),
+    )
+
+
+def pair_of(a: str, b: str) -> tuple[str, str]:
+    """Two entities in alphabetical order: who met whom, whatever the sides."""
+    return (a, b) if a <= b else (b, a)
+
+
+def _barred(entrants: Sequence[Entrant]) -> NDArray[np.bool_]:
+    """[N, N] pairings that are not rated: itself, and models that one owner pushed. House players may meet."""
+    barred = np.eye(len(entrants), dtype=np.bool_)
+    of_owner: dict[str, list[int]] = {}
+    for i, entrant in enumerate(entrants):
+        for owner in entrant.owners if entrant.house is None else ():
+            of_owner.setdefault(owner, []).append(i)
+    for owned in of_owner.values():
+        barred[np.ix_(owned, owned)] = True
+    return barred
+
+
+def _beliefs(entrants: Sequence[Entrant], fitted: Fitted | None) -> tuple[F64, F64 | None]:
+    """Strengths and their covariance from the last fit; who is not in it yet has the prior's."""
+    n = len(entrants)
+    if fitted is None:
+        return np.zeros(n), None
+    place = {name: i for i, name in enumerate(fitted.field.names)}
+    known = np.array([i for i, entrant in enumerate(entrants) if entrant.sha256 in place], np.int64)
+    rows = np.array([place[entrants[i].sha256] for i in known.tolist()], np.int64)
+    strength, covariance = np.zeros(n), PRIOR_SD**2 * np.eye(n)
+    strength[known] = fitted.fit.strength[rows]
+    covariance[np.ix_(known, known)] = fitted.fit.covariance[np.ix_(rows, rows)]
+    return strength, covariance

@@ -1,0 +1,54 @@
+"""The process of a worker beside the store: `python -m palus.arena.local_worker`, started by `palus.arena.service`.
+
+It is told everything in one line of JSON on standard input, so that no password of a database shows in a list of
+processes. When its standard input ends, its parent is gone or wants it to stop: it finishes its job and leaves.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+from dataclasses import asdict
+from pathlib import Path
+
+from palus.arena.settings import ArenaSettings
+from palus.arena.worker import work
+from palus.arena.workers import StoreSource, describe_here
+from palus.store import open_store
+
+NICENESS = 5
+"""Playing gives way to the pages; the models' own processes give way to this one."""
+
+
+def instructions(folder: Path, url: str | None, name: str, settings: ArenaSettings) -> bytes:
+    """The line that the process reads."""
+    return json.dumps({"folder": str(folder), "url": url, "name": name, "settings": asdict(settings)}).encode() + b"\n"
+
+
+def main() -> None:
+    """Work until standard input ends."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    told = json.loads(sys.stdin.buffer.readline())
+    settings = ArenaSettings(**told["settings"] | {"envs": tuple(told["settings"]["envs"])})
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    stop = threading.Event()
+    threading.Thread(target=_wait_for_end, args=(stop,), daemon=True).start()
+    store = open_store(Path(told["folder"]), told["url"])
+    try:
+        work(StoreSource(store, told["name"], settings, describe_here()), stop)
+    finally:
+        store.close()
+
+
+def _wait_for_end(stop: threading.Event) -> None:
+    while sys.stdin.buffer.read(1):
+        pass
+    stop.set()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Do a runner's results look like everybody else's? Pure: rated games in, suspicions out.
+
+Chi-square tests with one degree of freedom, each corrected for the number of tests: the score of every player in this
+runner's games against what the rest of the games predict for the same opponents, and the share of forfeits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SUSPECT_LEVEL = 1e-6
+"""p-value below which results are no accident: with a hundred runners audited daily, one in 27 years."""
+
+MIN_GAMES = 50
+_PRIOR_GAMES = 4.0
+"""Imaginary drawn games by which a pairing that the rest hardly played is pulled to even."""
+_SURE = 0.05
+"""Nobody is predicted to score less: upsets in uneven pairings are not evidence."""
+
+
+@dataclass(frozen=True)
+class RatedGame:
+    """points: of blue, None for a void match. result: as in the log."""
+
+    worker: str
+    blue: str
+    purple: str
+    points: float | None
+    result: str
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """A runner whose results are not explained by chance. p_value: corrected. sentence: what is odd."""
+
+    worker: str
+    p_value: float
+    sentence: str
+
+
+def suspicions(games: Sequence[RatedGame]) -> list[Suspicion]:
+    """Runners with at least 50 games, when the others have as many, whose results differ; the surest first."""
+    by_worker = Counter(game.worker for game in games)
+    found = []
+    for worker, count in sorted(by_worker.items()):
+        if count < MIN_GAMES or len(games) - count < MIN_GAMES:
+            continue
+        mine = [game for game in games if game.worker == worker]
+        rest = [game for game in games if game.worker != worker]
+        tests = [*_score_tests(mine, rest), _forfeit_test(mine, rest)]
+        chi_square, what = max(tests)
+        p_value = min(1.0, len(tests) * math.erfc(math.sqrt(chi_square / 2.0)))
+        if p_value < SUSPECT_LEVEL:
+            found.append(Suspicion(worker, p_value, f"{what} (chi-square {chi_square:.0f}, p {p_value:.0e})"))
+    return sorted(found, key=lambda suspicion: suspicion.p_value)
+
+
+def _score_tests(mine: Sequence[RatedGame], rest: Sequence[RatedGame]) -> list[tuple[float, str]]:
+    """Per player: (chi-square, what is odd)."""
+    expected = _shares(rest)
+    times = Counter(_pair(game) for game in mine if game.points is not None)
+    excess: defaultdict[str, float] = defaultdict(float)
+    variance: defaultdict[str, float] = defaultdict(float)
+    for game in mine:
+        if game.points is None:
+            continue
+        pair = _pair(game)
+        share, known = expected.get(pair, (0.5, _PRIOR_GAMES))
+        points = game.points if game.blue == pair[0] else 1.0 - game.points
+        # The games of a mirrored pair may end alike, which doubles the variance; the prediction is unsure as well.
+        spread = 2.0 * share * (1.0 - share) * (1.0 + times[pair] / known)
+        for player, surplus in zip(pair, (points - share, share - points), strict=True):
+            excess[player] += surplus
+            variance[player] += spread
+    return [
+        (
+            excess[player] ** 2 / variance[player],
+            f"{player[:12]} scored {excess[player]:+.1f} points beyond expectation",
+        )
+        for player in sorted(excess)
+    ]
+
+
+def _shares(games: Sequence[RatedGame]) -> dict[tuple[str, str], tuple[float, float]]:
+    """By pair: (expected share of its first player, number of games that this rests on)."""
+    played: Counter[tuple[str, str]] = Counter()
+    points: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for game in games:
+        if game.points is not None:
+            pair = _pair(game)
+            played[pair] += 1
+            points[pair] += game.points if game.blue == pair[0] else 1.0 - game.points
+    shares = {}
+    for pair, count in played.items():
+        share = (points[pair] + 0.5 * _PRIOR_GAMES) / (count + _PRIOR_GAMES)
+        shares[pair] = (min(max(share, _SURE), 1.0 - _SURE), count + _PRIOR_GAMES)
+    return shares
+
+
+def _forfeit_test(mine: Sequence[RatedGame], rest: Sequence[RatedGame]) -> tuple[float, str]:
+    """Chi-square of the 2x2 table of games that were played to the end and those that were not."""
+    failed = [sum(game.result in ("forfeit1", "forfeit2", "void") for game in games) for games in (mine, rest)]
+    played = [len(mine) - failed[0], len(rest) - failed[1]]
+    total = len(mine) + len(rest)
+    chi_square = 0.0
+    for row in (failed, played):
+        for count, games in zip(row, (len(mine), len(rest)), strict=True):
+            expected = max(sum(row) * games / total, 1.0)
+            chi_square += (count - expected) ** 2 / expected if sum(row) else 0.0
+    return chi_square, f"{failed[0]} of {len(mine)} matches were forfeited or void"
+
+
+def _pair(game: RatedGame) -> tuple[str, str]:
+    return (game.blue, game.purple) if game.blue <= game.purple else (game.purple, game.blue)

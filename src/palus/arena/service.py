@@ -1,0 +1,200 @@
+"""The running arena without its pages: a scheduler in a thread, and worker processes that are started again when they
+die. Everything it knows is in the store, so it may be killed at any instant and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+
+from palus.arena.audit import LOCAL, audit, suspend_outliers
+from palus.arena.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
+from palus.arena.local_worker import instructions
+from palus.arena.scheduler import Looker, Scheduler
+from palus.arena.settings import ArenaSettings
+from palus.errors import ArenaError, PalusError
+from palus.store import Store
+from palus.store.engine import now_ms
+from palus.store.tables import entries, jobs
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.25
+RESTART_S = 1.0
+"""A worker that dies is started again after so long, then twice as long each time, at most a minute."""
+STOP_S = 20.0
+HUB_EVERY_S, FOLDER_EVERY_S, HF_EVERY_S = 1.0, 3.0, 900.0
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where models come from besides the hub of the store. pool: a folder. huggingface: also huggingface.co."""
+
+    pool: Path | None = None
+    huggingface: bool = False
+
+
+@dataclass
+class _LocalWorker:
+    name: str
+    process: subprocess.Popen[bytes]
+    started_s: float
+
+
+class ArenaService:
+    """A context manager: entering starts the scheduler and the workers, leaving stops both.
+
+    url: of the store's database, for the workers. workers: processes on this machine; 0 when all are elsewhere.
+    Raises ArenaError on entering when another service runs on the same data folder.
+    """
+
+    def __init__(
+        self, store: Store, settings: ArenaSettings, sources: Sources, *, workers: int, url: str | None = None
+    ) -> None:
+        self.settings = settings
+        self._store, self._url, self._wanted = store, url, workers
+        self._scheduler = Scheduler(store, settings, _lookers(store, settings, sources), min_workers=max(workers, 1))
+        self._workers: list[_LocalWorker] = []
+        self._restart_s = RESTART_S
+        self._restart_due_s = 0.0
+        self._audit_due_s = time.monotonic() + settings.audit_interval_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="arena scheduler", daemon=True)
+        self._lock: IO[str] | None = None
+
+    def __enter__(self) -> ArenaService:
+        self._lock = _lock(self._store.folder)
+        self._free_orphans()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._end_workers()
+        if self._lock is not None:
+            self._lock.close()
+
+    def _free_orphans(self) -> None:
+        """Take back at once what workers of a killed service hold; should one still live, its result is refused."""
+        with self._store.read() as connection:
+            held = select(jobs.c.worker).where(jobs.c.state == "leased", jobs.c.worker.startswith(LOCAL)).distinct()
+            dead = tuple(connection.execute(held).scalars())
+        self._scheduler.take_back(dead)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._keep_workers()
+                self._scheduler.tick()
+                self._audit()
+            except (PalusError, SQLAlchemyError, OSError) as error:
+                # A full disk or a database that restarts: say so, and go on when it is over.
+                logger.error("%s", error)
+                self._stop.wait(5.0)
+            self._stop.wait(TICK_S)
+
+    def _keep_workers(self) -> None:
+        """Start what is missing. Jobs of those that died are free again at once."""
+        dead = [worker for worker in self._workers if worker.process.poll() is not None]
+        if dead:
+            self._workers = [worker for worker in self._workers if worker not in dead]
+            self._scheduler.take_back(tuple(worker.name for worker in dead))
+            for worker in dead:
+                logger.warning("worker %s ended with %s", worker.name, worker.process.returncode)
+                lived_s = time.monotonic() - worker.started_s
+                self._restart_s = RESTART_S if lived_s > 60.0 else min(2.0 * self._restart_s, 60.0)
+            self._restart_due_s = time.monotonic() + self._restart_s
+        if time.monotonic() >= self._restart_due_s:
+            while len(self._workers) < self._wanted:
+                self._workers.append(self._start_worker())
+
+    def _start_worker(self) -> _LocalWorker:
+        name = f"{LOCAL}{secrets.token_hex(4)}"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "palus.arena.local_worker"],
+            stdin=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the service, which lets its workers finish
+        )
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it died at once; noticed at the next look
+            process.stdin.write(instructions(self._store.folder, self._url, name, self.settings))
+            process.stdin.flush()
+        return _LocalWorker(name, process, time.monotonic())
+
+    def _end_workers(self) -> None:
+        for worker in self._workers:
+            assert worker.process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                worker.process.stdin.close()
+        deadline = time.monotonic() + STOP_S
+        for worker in self._workers:
+            try:
+                worker.process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+
+    def _audit(self) -> None:
+        if time.monotonic() < self._audit_due_s:
+            return
+        self._audit_due_s = time.monotonic() + self.settings.audit_interval_s
+        for finding in audit(self._store, self.settings.audit_share, seed=secrets.randbits(32), now_ms=now_ms()):
+            logger.error("audit: %s", finding.sentence)
+        for sentence in suspend_outliers(self._store, now_ms=now_ms()):
+            logger.error("audit: %s", sentence)
+
+
+def _lookers(store: Store, settings: ArenaSettings, sources: Sources) -> list[Looker]:
+    quiet_ms = round(1000 * settings.quiet_s)
+
+    def look_at_hub(env: str) -> Sweep:
+        with store.read() as connection:
+            return sweep_hub(connection, env, quiet_since_ms=now_ms() - quiet_ms)
+
+    lookers = [Looker(sweep_house, float("inf")), Looker(look_at_hub, HUB_EVERY_S)]
+    if sources.pool is not None:
+        pool = FolderPool(sources.pool, store.blobs)
+        lookers.append(Looker(lambda env: pool.sweep(env, quiet_since_ms=now_ms() - quiet_ms), FOLDER_EVERY_S))
+    if sources.huggingface:
+        far = HuggingFace(store.blobs)
+        lookers.append(Looker(lambda env: far.sweep(env, wanted=_is_new(store, env)), HF_EVERY_S))
+    return lookers
+
+
+def _is_new(store: Store, env: str) -> Callable[[str, str], bool]:
+    with store.read() as connection:
+        known = {
+            tuple(row)
+            for row in connection.execute(select(entries.c.repo, entries.c.revision).where(entries.c.env == env))
+        }
+    return lambda repo, revision: (repo, revision) not in known
+
+
+def _lock(folder: Path) -> IO[str]:
+    """Held while a service runs. Two of them would start each other's jobs twice and give them back twice."""
+    try:
+        import fcntl
+    except ImportError:  # Windows has no such locks; opening twice is then up to its user
+        return (folder / "arena.lock").open("w")
+    file = (folder / "arena.lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise ArenaError(f"{folder}: an arena runs on this data folder already; use that one, or stop it") from error
+    return file

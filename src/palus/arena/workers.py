@@ -1,0 +1,110 @@
+"""The workers that the arena knows, and the job source of those that run beside its store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from palus import __version__
+from palus.arena import queue
+from palus.arena.builds import platform_name, runtimes
+from palus.arena.completion import complete
+from palus.arena.queue import Lease
+from palus.arena.reports import Report
+from palus.arena.settings import ArenaSettings
+from palus.errors import ArenaError, LeaseError, StorageError
+from palus.store import Store
+from palus.store.engine import now_ms
+from palus.store.tables import entries, workers
+
+GREETING_MS = 10_000
+"""An idle worker says so often that it is there."""
+
+UNKNOWN_ISOLATION = "unknown"
+"""Until the first match tells which level the worker's system allows."""
+
+
+def describe_here() -> dict[str, Any]:
+    """What a worker says about the machine it runs on."""
+    return {"palus": __version__, "platform": platform_name(), "runtimes": runtimes()}
+
+
+def greet(connection: Connection, name: str, about: dict[str, Any], *, now_ms: int) -> None:
+    """Note that a worker is there. Raises ArenaError when it is suspended."""
+    row = connection.execute(select(workers.c.suspended).where(workers.c.name == name)).first()
+    if row is None:
+        new = {
+            "name": name,
+            "isolation": UNKNOWN_ISOLATION,
+            "platform": json.dumps(about, sort_keys=True),
+            "first_seen_ms": now_ms,
+            "last_seen_ms": now_ms,
+            "matches": 0,
+        }
+        connection.execute(insert(workers).values(new))
+    elif row.suspended is not None:
+        raise ArenaError(f"worker {name} is suspended: {row.suspended}")
+    else:
+        connection.execute(update(workers).where(workers.c.name == name).values(last_seen_ms=now_ms))
+
+
+def known_model(connection: Connection, sha256: str) -> bool:
+    """Whether a model of these bytes was ever entered: other blobs are not for workers."""
+    return connection.execute(select(entries.c.id).where(entries.c.sha256 == sha256).limit(1)).first() is not None
+
+
+@dataclass
+class StoreSource:
+    """Jobs from a store that this process can open. worker: a name of its own for every process."""
+
+    store: Store
+    worker: str
+    settings: ArenaSettings
+    about: dict[str, Any]
+    _greeted_ms: int = 0
+
+    @property
+    def lease_s(self) -> float:
+        """Seconds that a lease lasts without being renewed."""
+        return self.settings.lease_s
+
+    def take(self) -> Lease | None:
+        """A job; None when nothing waits."""
+        now = now_ms()
+        with self.store.read() as connection:
+            idle = not queue.has_ready(connection)
+        if idle and now - self._greeted_ms < GREETING_MS:
+            return None
+        self._greeted_ms = now
+        with self.store.write() as connection:
+            greet(connection, self.worker, self.about, now_ms=now)
+            return queue.take(connection, self.worker, lease_s=self.lease_s, now_ms=now)
+
+    def renew(self, lease: Lease) -> None:
+        """Prolong a lease. Raises LeaseError when it is void."""
+        with self.store.write() as connection:
+            if not queue.renew(connection, lease.job_id, lease.secret, lease_s=self.lease_s, now_ms=now_ms()):
+                raise LeaseError(f"job {lease.job_id}: the lease is void")
+
+    def model(self, sha256: str) -> bytes:
+        """The bytes of a model file."""
+        try:
+            return self.store.blobs.read(sha256)
+        except StorageError as error:
+            raise ArenaError(f"the model cannot be read: {error}") from error
+
+    def finish(self, lease: Lease, report: Report) -> None:
+        """Store a report."""
+        complete(self.store, lease.job_id, lease.secret, report, now_ms=now_ms())
+
+    def give_back(self, lease: Lease, fault: str) -> None:
+        """Put a job back that could not be done."""
+        attempts = self.settings.max_attempts
+        with self.store.write() as connection:
+            if not queue.give_back(
+                connection, lease.job_id, lease.secret, fault, max_attempts=attempts, now_ms=now_ms()
+            ):
+                raise LeaseError(f"job {lease.job_id}: the lease is void")

@@ -1,0 +1,117 @@
+"""`palus arena`: hub, arena and pages of a laptop, a class or a lab, in one process and its workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from palus.cli.arena_start import Place, make_admin, welcome
+from palus.cli.output import stdout
+
+if TYPE_CHECKING:
+    from palus.arena.service import ArenaService
+    from palus.store import Store
+
+EPILOG = """
+Everything is kept in the folder of --data: stop it with Ctrl-C, start it again, it goes on where it was.
+
+Examples:
+
+  palus arena                                      on this machine only, at http://127.0.0.1:8000
+
+  palus arena --host 0.0.0.0 --open                for a class in the same network; opens the leaderboard
+
+  palus arena --pool models                        also ranks models/<owner>/<name>/SoccerTwos.onnx
+
+  palus arena --mode rounds                        the reference competition's rounds, every four hours
+
+  palus arena --database postgresql+psycopg://palus@db/palus --workers 0       workers elsewhere: palus worker
+"""
+
+
+def arena(
+    data: Annotated[Path, typer.Option(help="Folder of everything that is kept.")] = Path("arena"),
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 is the whole network.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Processes that play on this machine. Default: cores minus one.")
+    ] = None,
+    mode: Annotated[
+        Literal["continuous", "rounds"], typer.Option(help="Play without pause, or the reference's rounds.")
+    ] = "continuous",
+    round_interval: Annotated[float, typer.Option(min=1, help="Seconds between rounds.")] = 4 * 3600.0,
+    season: Annotated[int, typer.Option(min=1, help="Number of the season that matches belong to.")] = 1,
+    repos_per_owner: Annotated[int, typer.Option(min=0, help="Ranked repositories per owner; 0: no limit.")] = 10,
+    pool: Annotated[Path | None, typer.Option(help="Also rank OWNER/NAME/<env>.onnx below this folder.")] = None,
+    huggingface: Annotated[bool, typer.Option("--huggingface", help="Also rank models of huggingface.co.")] = False,
+    database: Annotated[str | None, typer.Option(help="SQLAlchemy URL. Default: SQLite in --data.")] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the leaderboard in a browser.")] = False,
+) -> None:
+    """Run an arena: people push models, matches run without pause, the leaderboard is a page."""
+    from palus.arena.service import ArenaService, Sources
+    from palus.arena.settings import ArenaSettings
+    from palus.store import open_store
+
+    settings = ArenaSettings(mode=mode, round_interval_s=round_interval, season=season, repos_per_owner=repos_per_owner)
+    count = max(1, (os.cpu_count() or 2) - 1) if workers is None else workers
+    store = open_store(data, database)
+    try:
+        with _listen(host, port) as listener:
+            service = ArenaService(store, settings, Sources(pool, huggingface), workers=count, url=database)
+            _serve(store, service, listener, Place(host, listener.getsockname()[1], data, count, open_browser))
+    finally:
+        store.close()
+    stdout.print("The arena has stopped; nothing is lost. The same command goes on.")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A bound socket, so that the address is known before anything starts. Raises ArenaError."""
+    from palus.errors import ArenaError
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ArenaError(f"{host}:{port}: cannot listen there ({error.strerror}); choose another --port") from error
+    return listener
+
+
+def _serve(store: Store, service: ArenaService, listener: socket.socket, place: Place) -> None:
+    """Until Ctrl-C."""
+    import uvicorn
+
+    from palus.web.api.router import Arena
+    from palus.web.app import make_app
+    from palus.web.room import make_room_router
+    from palus.web.worker_api import make_worker_router
+
+    settings = service.settings
+    new_admin = make_admin(store)
+    app = make_app(
+        store,
+        arena=Arena(envs=settings.envs, mode=settings.mode, season=settings.season),
+        extra_routers=(make_worker_router(store, settings), make_room_router(store)),
+    )
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5, access_log=False)
+    server = uvicorn.Server(config)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    # In a thread uvicorn leaves signals alone, so that the service ends in order: pages first, then matches.
+    serving = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    with service:
+        serving.start()
+        threading.Thread(target=welcome, args=(store, server, place, new_admin), daemon=True).start()
+        while not stop.wait(1.0) and serving.is_alive():
+            pass
+        server.should_exit = True
+        serving.join()

@@ -1,0 +1,143 @@
+"""What `palus arena` does and says when it starts: an account for whoever runs it, the address, what to type next."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import socket
+import threading
+import webbrowser
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+
+from palus.cli.output import stdout
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from palus.store import Store
+
+ADMIN = "admin"
+ADMIN_TOKEN_FILE = "admin.token"
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where this arena is and what it has."""
+
+    host: str
+    port: int
+    data: Path
+    workers: int
+    open_browser: bool
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only this machine reaches it."""
+        return self.host in _LOOPBACK
+
+    @property
+    def url(self) -> str:
+        """As others reach it."""
+        host = socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    @property
+    def local_url(self) -> str:
+        """As this machine reaches it."""
+        return f"http://127.0.0.1:{self.port}" if self.host in ("0.0.0.0", "::") else self.url
+
+
+def welcome(store: Store, server: uvicorn.Server, place: Place, new_admin: bool) -> None:
+    """Once the server answers: say where it is and what to do next."""
+    waited = threading.Event()
+    while not server.started:
+        waited.wait(0.05)
+    owner = _sign_in_here(store, place.local_url) if place.is_private else None
+    for line in _lines(place, owner, new_admin):
+        stdout.print(line, soft_wrap=True)
+    if place.open_browser:
+        webbrowser.open(place.local_url)
+
+
+def _lines(place: Place, owner: str | None, new_admin: bool) -> list[str]:
+    data = f" --data {place.data}" if place.data != Path("arena") else ""
+    lines = [
+        f"[bold]{place.url}[/]   leaderboard, matches, hub",
+        f"Data: {escape(str(place.data))}   Workers: {place.workers}   Isolation of models: {_isolation()}",
+    ]
+    if owner is not None:
+        lines.append(f"Next: palus push results/mine {owner}/mine --hub {place.local_url}")
+    else:
+        lines.append(
+            f"Next, for everybody: palus login {place.url} and palus push results/mine NAME/mine --hub {place.url}"
+        )
+    if new_admin:
+        lines.append(
+            f"The administrator's token is in {escape(str(place.data / ADMIN_TOKEN_FILE))}; keep it to yourself."
+        )
+    lines.append(f"Accounts: palus account add NAME{data}, or palus account tokens class.txt{data} for a class")
+    lines.append("Stop with Ctrl-C.")
+    return lines
+
+
+def _isolation() -> str:
+    """The level that matches of strangers' models run at here."""
+    from palus.arena.runner.limits import Limits
+    from palus.arena.runner.sandbox import LockedProcessError, shared_sandbox
+
+    try:
+        process = shared_sandbox().open(Limits())
+    except LockedProcessError as error:
+        return f"none, models cannot be played ({escape(str(error))})"
+    process.end()
+    return process.isolation
+
+
+def make_admin(store: Store) -> bool:
+    """On the first start: an account for whoever runs the arena, its token in a file that only they can read."""
+    from palus.hub.accounts import create_account, find_account, issue_token
+
+    path = store.folder / ADMIN_TOKEN_FILE
+    with store.write() as connection:
+        if find_account(connection, ADMIN) is not None:
+            return False
+        create_account(connection, ADMIN)
+        token = issue_token(connection, ADMIN, "first start", ("read", "write", "runner", "admin"))
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{token}\n")
+    return True
+
+
+def _sign_in_here(store: Store, url: str) -> str | None:
+    """Let `palus push` from this machine work at once: an account named after the user, its token kept where
+    `palus login` keeps it. None when that is not possible; `palus login` then is."""
+    from palus.errors import HubError
+    from palus.hub import client
+    from palus.hub.accounts import create_account, find_account, issue_token
+    from palus.hub.ids import check_owner
+
+    try:
+        return client.account(url)
+    except HubError:
+        pass
+    try:
+        name = check_owner(getpass.getuser())
+    except (HubError, OSError, KeyError):
+        name = "me"
+    with store.write() as connection:
+        if find_account(connection, name) is None:
+            create_account(connection, name)
+        token = issue_token(connection, name, f"this machine {secrets.token_hex(3)}")
+    try:
+        return client.log_in(url, token)
+    except (HubError, OSError) as error:
+        Console(stderr=True).print(f"[yellow]not signed in here:[/] {escape(str(error))}", soft_wrap=True)
+        return None

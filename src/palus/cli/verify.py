@@ -1,0 +1,110 @@
+"""`palus verify`, `palus audit` and `palus recompute`: what the arena says, checked and computed again."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from palus.cli.output import stdout
+
+Data = Annotated[Path, typer.Option(help="The arena's folder.")]
+Database = Annotated[str | None, typer.Option(help="The arena's database, if it is not in its folder.")]
+DEFAULT_DATA = Path("arena")
+
+EPILOG = """
+Examples:
+
+  palus verify 3f2a9c01d4e5b678          play one match again from its seed and action log
+
+  palus audit --sample 1%                play a random share again, check the hash chain, compare the runners
+
+  palus audit --suspend lab/pc --reason "modified engine"     strike out all of a worker's matches
+
+  palus recompute                        empty every derived table and compute it again from the log
+"""
+
+
+def verify(
+    match: Annotated[str, typer.Argument(help="Id of a match, as on its page.")],
+    data: Data = DEFAULT_DATA,
+    database: Database = None,
+) -> None:
+    """Play a match of the arena again and compare it bit by bit. Exit code 1 when it differs."""
+    from palus.arena.audit import verify as verify_match
+    from palus.store import open_store
+
+    store = open_store(data, database)
+    try:
+        found = verify_match(store, match)
+    finally:
+        store.close()
+    stdout.print(escape(found.sentence), soft_wrap=True)
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def audit(
+    sample: Annotated[str, typer.Option(help="Share of all matches to play again, such as 1% or 0.01.")] = "1%",
+    suspend: Annotated[str | None, typer.Option(help="Name of a worker whose matches no longer count.")] = None,
+    reason: Annotated[str, typer.Option(help="Why it is suspended; shown on the status page.")] = "by hand",
+    data: Data = DEFAULT_DATA,
+    database: Database = None,
+) -> None:
+    """Check the log: its hash chain, a random sample played again, every runner against the rest."""
+    from palus.arena.audit import audit as play_again
+    from palus.arena.audit import suspend as suspend_worker
+    from palus.arena.audit import suspend_outliers
+    from palus.arena.log import check_chain
+    from palus.store import open_store
+    from palus.store.engine import now_ms
+
+    share = _share(sample)
+    store = open_store(data, database)
+    try:
+        if suspend is not None:
+            with store.write() as connection:
+                struck = suspend_worker(connection, suspend, reason, now_ms=now_ms())
+            stdout.print(f"{escape(suspend)} is suspended; {struck} matches no longer count.")
+            return
+        with store.read() as connection:
+            stdout.print(f"{check_chain(connection)} matches: the hash chain is whole.")
+        failures = play_again(store, share, seed=secrets.randbits(32), now_ms=now_ms())
+        sentences = [failure.sentence for failure in failures] + suspend_outliers(store, now_ms=now_ms())
+    finally:
+        store.close()
+    for sentence in sentences:
+        stdout.print(f"[red]struck out:[/] {escape(sentence)}", soft_wrap=True)
+    if sentences:
+        raise typer.Exit(1)
+    stdout.print(f"{share:.1%} of them were played again, the same to the last bit; no runner stands out.")
+
+
+def recompute(data: Data = DEFAULT_DATA, database: Database = None) -> None:
+    """Empty every derived table and compute it again from the log, the entries and the replays."""
+    from palus.arena.refresh import Refresher
+    from palus.arena.settings import ArenaSettings
+    from palus.store import open_store
+
+    store = open_store(data, database)
+    try:
+        Refresher(store, ArenaSettings()).recompute()
+    finally:
+        store.close()
+    stdout.print("Ratings, their history, the view of the field and play statistics are computed again.")
+
+
+def _share(text: str) -> float:
+    """ "1%" or "0.01" -> 0.01."""
+    from palus.errors import ArenaError
+
+    try:
+        share = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
+    except ValueError:
+        share = -1.0
+    if not 0.0 <= share <= 1.0:
+        raise ArenaError(f"--sample {text}: not a share; write 1% or 0.01")
+    return share

@@ -1,0 +1,159 @@
+"""`/api/worker`: where workers on other machines get their jobs and hand in results. Runner tokens only.
+
+A worker may take leased jobs, read the models that they name, and close them. It is known by the account of its token
+and a name of its own, so that nobody's results can be sent in somebody else's name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from palus.arena.completion import complete
+from palus.arena.queue import Lease
+from palus.arena.remote import LEASE_LOST_STATUS, MAX_ANSWER_BYTES
+from palus.arena.reports import from_json
+from palus.arena.settings import ArenaSettings
+from palus.arena.workers import StoreSource, greet, known_model
+from palus.errors import ArenaError, LeaseError
+from palus.hub.accounts import authenticate
+from palus.store import Store
+from palus.store.engine import now_ms
+from palus.web.security import fault
+
+T = TypeVar("T")
+
+JobId = Annotated[int, Path(ge=1, le=2**53)]
+Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
+Secret = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Hello(_Body):
+    """A worker says who it is. about: palus, platform, runtimes."""
+
+    worker: str = Field(pattern=r"^[A-Za-z0-9._/-]{1,64}$")
+    about: dict[str, Any] = Field(max_length=20)
+
+
+class Held(_Body):
+    """A lease."""
+
+    secret: Secret
+
+
+class GivenBack(Held):
+    """A job that could not be done, and why."""
+
+    fault: str = Field(max_length=1000)
+
+
+class Finished(Held):
+    """A job that is done. report: see `palus.arena.reports`."""
+
+    report: dict[str, Any]
+
+
+def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
+    """The routes below `/api/worker`."""
+
+    def runner(request: Request) -> None:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        caller = authenticate(store, token.strip()) if scheme.lower() == "bearer" else None
+        if caller is None:
+            raise fault(401, "no_token", "A worker needs a valid token; ask the arena's administrator for one.")
+        if not caller.scopes & {"runner", "admin"}:
+            sentence = f"The token '{caller.label}' may not run matches; it needs the scope runner."
+            raise fault(403, "not_a_runner", sentence)
+        request.state.runner = caller.name
+
+    router = APIRouter(prefix="/api/worker", tags=["worker"], dependencies=[Depends(runner)])
+    by_secret = StoreSource(store, "", settings, {})  # for what a lease's secret allows, whoever shows it
+
+    @router.post("/hello")
+    def hello(body: Hello, request: Request) -> dict[str, Any]:
+        """Register; answers the worker's full name and how long a lease lasts."""
+        name = f"{request.state.runner}/{body.worker.rpartition('/')[2]}"
+        with store.write() as connection:
+            _answer(lambda: greet(connection, name, body.about, now_ms=now_ms()))
+        return {"worker": name, "lease_s": settings.lease_s}
+
+    @router.post("/take")
+    def take(body: Hello, request: Request) -> dict[str, Any]:
+        """Lease a job; null when nothing waits."""
+        if not body.worker.startswith(f"{request.state.runner}/"):
+            raise fault(403, "not_your_worker", f"{body.worker} belongs to somebody else; say hello first.")
+        mine = StoreSource(store, body.worker, settings, body.about)
+        lease = _answer(mine.take)
+        return {"job": None if lease is None else vars(lease)}
+
+    @router.post("/jobs/{job_id}/renew")
+    def renew(job_id: JobId, body: Held) -> dict[str, bool]:
+        """Prolong a lease."""
+        _answer(lambda: by_secret.renew(_lease(job_id, body.secret)))
+        return {"held": True}
+
+    @router.post("/jobs/{job_id}/finish")
+    async def finish(job_id: JobId, request: Request) -> dict[str, bool]:
+        """Hand in a report; new is false when this lease did so before."""
+        try:
+            body = Finished.model_validate(await _read(request))
+        except ValidationError as error:
+            raise fault(422, "invalid_input", f"Not a finished job: {error.errors()[0]['msg']}.") from error
+
+        def close() -> bool:
+            return complete(store, job_id, body.secret, from_json(body.report), now_ms=now_ms())
+
+        return {"new": await run_in_threadpool(_answer, close)}
+
+    @router.post("/jobs/{job_id}/give-back")
+    def give_back(job_id: JobId, body: GivenBack, request: Request) -> dict[str, bool]:
+        """Put a job back that could not be done."""
+        _answer(lambda: by_secret.give_back(_lease(job_id, body.secret), f"{request.state.runner}: {body.fault}"))
+        return {"given_back": True}
+
+    @router.get("/models/{sha256}")
+    def model(sha256: Sha256) -> Response:
+        """The bytes of a model that was entered."""
+        with store.read() as connection:
+            if not known_model(connection, sha256):
+                raise fault(404, "no_such_model", "No model of this hash was entered here.")
+        return Response(_answer(lambda: by_secret.model(sha256)), media_type="application/octet-stream")
+
+    return router
+
+
+def _lease(job_id: int, secret: str) -> Lease:
+    """As much of a lease as proves it."""
+    return Lease(job_id, "pair", {}, secret, 0)
+
+
+def _answer(call: Callable[[], T]) -> T:
+    """What the call returns; our errors as the answers that workers understand."""
+    try:
+        return call()
+    except LeaseError as error:
+        raise fault(LEASE_LOST_STATUS, "lease_lost", str(error)) from error
+    except ArenaError as error:
+        raise fault(422, "refused", str(error)) from error
+
+
+async def _read(request: Request) -> Any:
+    """The JSON of a body of bounded size."""
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > MAX_ANSWER_BYTES:
+            raise fault(413, "too_large", f"A report has at most {MAX_ANSWER_BYTES} bytes.")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise fault(422, "not_json", f"The report is not JSON ({error}).") from error
