@@ -19,6 +19,7 @@ from palus.web.api.view import FRESH_S, Views
 from palus.web.events import MAX_LISTENERS, POLL_S, Events, make_events_router
 from palus.web.exports import KEEP_S, Exports, make_downloads_router
 from palus.web.pages import make_pages_router, site_folder
+from palus.web.room import make_room_router
 from palus.web.security import REQUEST_BURST, REQUESTS_PER_S, Meter, SecurityHeaders, install_faults
 
 
@@ -49,8 +50,8 @@ def make_app(
 ) -> FastAPI:
     """The application over a store. The caller serves it and closes the store afterwards.
 
-    arena: games, mode and season to show. extra_routers: routes that come before the pages, such as the workers' and
-    the demo room's. site: folder of built pages, by default the package's own.
+    arena: games, mode and season to show. extra_routers: routes that come before the pages, such as the
+    workers'. site: folder of built pages, by default the package's own.
     """
     limits = limits or WebLimits()
     views = Views(store, limits.fresh_s)
@@ -71,6 +72,7 @@ def make_app(
     app.include_router(make_downloads_router(Exports(store, views, limits.keep_s)), dependencies=metered)
     app.include_router(make_api_router(store, answers, arena or Arena()), dependencies=metered)
     app.include_router(make_hub_router(store, hub_limits or HubLimits()))
+    app.include_router(make_room_router(store))  # not metered: it counts its matches, and a socket is no request
     for router in extra_routers:
         app.include_router(router)
     # Last: /{owner}/{name} would swallow others.

@@ -1,5 +1,7 @@
 """One self-contained HTML file per replay: viewer, style and replay inlined, no network, opens from disk.
 
+On request the 3-D view goes in as well; it is the same script that the arena's pages load, and it brings three.js.
+
 Nothing of a replay is trusted: it travels as base64, the title is escaped, and the page's content policy allows
 exactly the script and style written here, by their hashes.
 """
@@ -9,7 +11,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import re
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from palus.files import write_text
@@ -28,34 +32,49 @@ _TEMPLATE = """\
 <body>
 <noscript>This page draws a recorded match and needs JavaScript.</noscript>
 <script type="application/octet-stream" id="replay">{replay}</script>
-<script>{script}</script>
+{scripts}
 </body>
 </html>
 """
 
 
-def page_html(replay_bytes: bytes, title: str) -> str:
-    """The page that plays `replay_bytes` (the contents of a *.match file). title: any text, shown by the browser."""
-    style, script = _asset("viewer.css"), _asset("viewer.js")
-    policy = f"default-src 'none'; script-src {_hash_source(script)}; style-src {_hash_source(style)}; img-src data:"
+def page_html(replay_bytes: bytes, title: str, *, three_d: bool = False) -> str:
+    """The page that plays `replay_bytes` (the contents of a *.match file). title: any text, shown by the browser.
+
+    three_d: offer the 3-D view too, for half a megabyte more.
+    """
+    style = _asset("viewer.css").read_text("utf-8")
+    scripts = [_asset("viewer.js").read_text("utf-8")]
+    if three_d:
+        scripts.insert(0, solid_script().read_text("utf-8"))  # the viewer looks for it when it starts
+    policy = (
+        f"default-src 'none'; script-src {' '.join(map(_hash_source, scripts))}; "
+        f"style-src {_hash_source(style)}; img-src data:"
+    )
     return _TEMPLATE.format(
         policy=html.escape(policy),
         title=html.escape(title),
         style=style,
         replay=base64.b64encode(replay_bytes).decode("ascii"),
-        script=script,
+        scripts="\n".join(f"<script>{script}</script>" for script in scripts),
     )
 
 
-def write_html(path: str | Path, replay_bytes: bytes, title: str) -> Path:
+def write_html(path: str | Path, replay_bytes: bytes, title: str, *, three_d: bool = False) -> Path:
     """Write `page_html` to `path` in one step. Raises StorageError when that is not possible."""
     path = Path(path)
-    write_text(path, page_html(replay_bytes, title))
+    write_text(path, page_html(replay_bytes, title, three_d=three_d))
     return path
 
 
-def _asset(name: str) -> str:
-    return (resources.files("palus.web") / "assets" / name).read_text("utf-8")
+def solid_script() -> Traversable:
+    """The built 3-D view. Its name carries a hash of its content, because the arena's pages load it by that name."""
+    folder = _asset("site") / "static"
+    return next(file for file in folder.iterdir() if re.fullmatch(r"three-view-[\w-]+\.js", file.name))
+
+
+def _asset(name: str) -> Traversable:
+    return resources.files("palus.web") / "assets" / name
 
 
 def _hash_source(inline: str) -> str:

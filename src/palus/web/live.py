@@ -1,0 +1,151 @@
+"""Streams a live match over one WebSocket at the pace of the game, and takes a person's choices from it.
+
+To the client: JSON texts about the match as a whole (see `palus.web.room`), and one binary message per decision,
+little endian:
+
+    u8 1 | u8 fixed steps T | i8 team that scored, -1 none | u8 1 when the match is over | u32 number of the first
+    fixed step | u16 goals of blue | u16 of purple | 4 x u8 action, 9 forward + 3 right + rotate |
+    36 x u8 probability / 255, zeros where unknown | T x i8 agent that kicked, -1 none |
+    T x 14 x i16: (x, z, yaw) of four agents, (x, z) of the ball, millimetres and tenths of degrees in [-1800, 1800)
+
+From the client, JSON: {"type": "act", "choice": [0..2, 0..2, 0..2]}, {"type": "pause"}, {"type": "resume"} and, a few
+times a minute at least, anything: {"type": "alive"} if there is nothing else to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from fastapi import WebSocket, WebSocketDisconnect
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from palus.arena.live import LiveMatch, LiveStep
+from palus.arena.recording import FIXED_STEP_S
+
+_HEAD = struct.Struct("<BBbBIHH")
+_STEP_MESSAGE = 1
+_PROBABILITY_LEVELS = 255
+_UNITS_PER_M = 1000.0
+_UNITS_PER_DEGREE = 10.0
+_YAW_COLUMNS = np.array([2, 5, 8, 11])
+MAX_LAG_S = 0.3
+"""A server that falls behind by more than this does not race to catch up."""
+
+
+@dataclass(frozen=True)
+class RoomLimits:
+    """matches: played at the same time, by everybody.   silence_s: without a word from a client it is gone.
+    pause_s: the longest pause.   celebration_s: rest after a goal.   duration_ticks: of a match, None for the usual."""
+
+    matches: int = 6
+    silence_s: float = 20.0
+    pause_s: float = 180.0
+    celebration_s: float = 2.6
+    duration_ticks: int | None = None
+
+
+_Branch = Literal[0, 1, 2]
+_Choice = tuple[_Branch, _Branch, _Branch]
+
+
+class _Message(BaseModel):
+    """What a client says during a match."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["act", "pause", "resume", "alive"]
+    choice: _Choice = (0, 0, 0)
+
+
+class _Seat:
+    """What the client wants at this moment."""
+
+    def __init__(self) -> None:
+        self.choice: _Choice = (0, 0, 0)
+        self.paused = False
+        self.gone = False
+        self._changed = asyncio.Event()
+
+    def hear(self, message: _Message) -> None:
+        """Take in a message."""
+        if message.type == "act":
+            self.choice = message.choice
+        elif message.type in ("pause", "resume"):
+            self.paused = message.type == "pause"
+            self._changed.set()
+
+    def leave(self) -> None:
+        """The client is gone."""
+        self.gone = True
+        self._changed.set()
+
+    async def rest(self, seconds: float) -> bool:
+        """Wait; returns early, and True, when the client paused, resumed or left."""
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), max(0.0, seconds))
+        return self._changed.is_set()
+
+
+async def play_live(socket: WebSocket, match: LiveMatch, limits: RoomLimits) -> bool:
+    """Play the match to its end, or until the client is gone or has paused for too long. Returns whether it ended.
+
+    Raises ArenaError when a model no longer plays.
+    """
+    seat = _Seat()
+    listener = asyncio.create_task(_listen(socket, seat, limits.silence_s))
+    try:
+        return await _play(socket, match, seat, limits)
+    except (WebSocketDisconnect, RuntimeError):  # starlette's words for a socket that is closed already
+        return False
+    finally:
+        listener.cancel()
+        await asyncio.gather(listener, return_exceptions=True)
+
+
+async def _play(socket: WebSocket, match: LiveMatch, seat: _Seat, limits: RoomLimits) -> bool:
+    clock = asyncio.get_running_loop().time
+    due = clock()
+    while not seat.gone:
+        if seat.paused:
+            if not await seat.rest(limits.pause_s):
+                return False
+            due = clock()
+            continue
+        # Policies and physics compute in a thread: other rooms and pages go on meanwhile.
+        step = await asyncio.to_thread(match.step, seat.choice)
+        await socket.send_bytes(encode_step(step))
+        if step.finished:
+            return True
+        due += len(step.frames) * FIXED_STEP_S + (limits.celebration_s if step.goal >= 0 else 0.0)
+        due = max(due, clock() - MAX_LAG_S)
+        while clock() < due and not seat.gone and not seat.paused:
+            await seat.rest(due - clock())
+    return False
+
+
+async def _listen(socket: WebSocket, seat: _Seat, silence_s: float) -> None:
+    """Pass on what the client says, until it says nothing more, or something that we do not understand."""
+    try:
+        while True:
+            text = await asyncio.wait_for(socket.receive_text(), silence_s)
+            seat.hear(_Message.model_validate_json(text))
+    except (TimeoutError, WebSocketDisconnect, RuntimeError, ValidationError, KeyError):
+        seat.leave()
+
+
+def encode_step(step: LiveStep) -> bytes:
+    """The binary message of one decision; see above."""
+    frames = step.frames.astype(np.float64) * _UNITS_PER_M
+    yaw = step.frames[:, _YAW_COLUMNS].astype(np.float64) * _UNITS_PER_DEGREE
+    frames[:, _YAW_COLUMNS] = (np.rint(yaw) + 1800) % 3600 - 1800
+    head = _HEAD.pack(_STEP_MESSAGE, len(frames), step.goal, step.finished, step.first_tick, *step.score)
+    codes = (step.actions.astype(np.uint8) @ np.array([9, 3, 1], np.uint8)).tobytes()
+    levels = np.rint(np.nan_to_num(step.probabilities) * _PROBABILITY_LEVELS).astype(np.uint8).tobytes()
+    kicks = np.array(step.kicks, np.int8).tobytes()
+    return head + codes + levels + kicks + np.rint(frames).astype("<i2").tobytes()

@@ -1,0 +1,230 @@
+"""The demo room: anybody picks two players and watches them now, or takes an agent and plays. Never rated or logged.
+
+`GET players/{env}` lists who can be picked. `WebSocket live` plays one match: the client opens with a `Start`, and is
+answered with a `Ready` and the stream of `palus.web.live`, or with a `Refused`. Afterwards the socket is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Iterator
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Path, WebSocket, WebSocketDisconnect
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from sqlalchemy import func, select
+
+from palus.arena.discovery import HOUSE_OWNER, sweep_house
+from palus.arena.live import DURATION_TICKS, LiveMatch, open_live_match
+from palus.arena.recording import FIXED_STEP_S
+from palus.arena.runner.sandbox import Sandbox, shared_sandbox
+from palus.arena.runner.unit import Contender
+from palus.errors import ArenaError, EnvError, PalusError
+from palus.store import Store
+from palus.store.tables import entries, ratings
+from palus.web.live import RoomLimits, play_live
+
+MAX_SEED = 2**53 - 1
+FIRST_WORD_S = 10.0
+Env = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+PlayerWord = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,96}/[A-Za-z0-9._-]{1,96}(@[0-9a-f]{7,40})?$")]
+RefusalCode = Literal["full", "unknown", "waiting", "invalid", "broken", "idle"]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RoomPlayer(_Shape):
+    """Somebody who can be picked. rating: None while there is none."""
+
+    repo: str
+    house: bool
+    rating: float | None
+
+
+class RoomPlayers(_Shape):
+    """The best first. running: matches in the room now, of at most `limit`."""
+
+    players: list[RoomPlayer]
+    running: int
+    limit: int
+
+
+class Start(_Shape):
+    """Which match. blue, purple: owner/name, or owner/name@revision for a certain one. seed: None draws one.
+    person: agent that the client plays (0 blue A, 1 purple A, 2 blue B, 3 purple B)."""
+
+    blue: PlayerWord
+    purple: PlayerWord
+    env: str = "SoccerTwos"
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = None
+    person: Literal[0, 1, 2, 3] | None = None
+
+
+class Ready(_Shape):
+    """The match begins. blue, purple: as in `Start`, always with the revision, so that a link of them keeps its match.
+    kick_off: 14 numbers, the first frame, metres and degrees."""
+
+    type: Literal["ready"] = "ready"
+    blue: str
+    purple: str
+    seed: int
+    person: int | None
+    duration_s: float
+    isolation: str
+    kick_off: list[float]
+
+
+class Refused(_Shape):
+    """There is no match, or it ended before its time. reason: a sentence and what to do."""
+
+    type: Literal["refused"] = "refused"
+    code: RefusalCode
+    reason: str
+
+
+class _RefusedError(PalusError):
+    def __init__(self, code: RefusalCode, reason: str) -> None:
+        self.refused = Refused(code=code, reason=reason)
+        super().__init__(reason)
+
+
+class Rooms:
+    """Counts the matches that are being played; one object per server."""
+
+    def __init__(self, limits: RoomLimits) -> None:
+        self.limits = limits
+        self.running = 0
+
+    @contextlib.contextmanager
+    def enter(self) -> Iterator[None]:
+        """A place in the room. Raises when all are taken."""
+        if self.running >= self.limits.matches:
+            sentence = f"{self.running} matches are being played here, which is all there is room for."
+            raise _RefusedError("full", f"{sentence} Try again in a minute or two.")
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+
+
+def make_room_router(
+    store: Store, limits: RoomLimits | None = None, *, sandbox: Sandbox | None = None, rooms: Rooms | None = None
+) -> APIRouter:
+    """The routes below `/api/arena/room`.   sandbox: opens the models' processes; by default that of this process."""
+    router = APIRouter(prefix="/api/arena/room", tags=["room"])
+    places = rooms or Rooms(limits or RoomLimits())
+
+    @router.get("/players/{env}")
+    def players(env: Env) -> RoomPlayers:
+        """Who can be picked."""
+        return RoomPlayers(players=list_players(store, env), running=places.running, limit=places.limits.matches)
+
+    @router.websocket("/live")
+    async def live(socket: WebSocket) -> None:
+        if not _is_same_origin(socket):
+            await socket.close(1008, "only the arena's own pages may play here")
+            return
+        await socket.accept()
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the client left: there is nobody to tell
+            try:
+                await _serve(socket, store, places, sandbox or shared_sandbox())
+            except _RefusedError as error:
+                await socket.send_text(error.refused.model_dump_json())
+            except (ArenaError, EnvError) as error:
+                await socket.send_text(Refused(code="broken", reason=str(error)).model_dump_json())
+            await socket.close()
+
+    return router
+
+
+async def _serve(socket: WebSocket, store: Store, rooms: Rooms, sandbox: Sandbox) -> None:
+    try:
+        start = Start.model_validate_json(await asyncio.wait_for(socket.receive_text(), FIRST_WORD_S))
+    except (ValidationError, TimeoutError, KeyError) as error:
+        raise _RefusedError("unknown", "No match was asked for; choose a blue and a purple player.") from error
+    with rooms.enter(), contextlib.ExitStack() as stack:
+        try:
+            contenders, match = await asyncio.to_thread(_open, stack, store, start, rooms.limits, sandbox)
+            await socket.send_text(_ready(start, contenders, match).model_dump_json())
+            if not await play_live(socket, match, rooms.limits):
+                raise _RefusedError("idle", "The match was left alone for too long. Start it again.")
+        finally:
+            await asyncio.to_thread(stack.close)  # ending a process waits for it
+
+
+def _open(
+    stack: contextlib.ExitStack, store: Store, start: Start, limits: RoomLimits, sandbox: Sandbox
+) -> tuple[tuple[Contender, Contender], LiveMatch]:
+    contenders = find_contender(store, start.blue, start.env), find_contender(store, start.purple, start.env)
+    seed = secrets.randbelow(MAX_SEED + 1) if start.seed is None else start.seed
+    ticks = limits.duration_ticks or DURATION_TICKS
+    match = open_live_match(contenders, seed, sandbox, person=start.person, env_id=start.env, duration_ticks=ticks)
+    return contenders, stack.enter_context(match)
+
+
+def _ready(start: Start, contenders: tuple[Contender, Contender], match: LiveMatch) -> Ready:
+    blue, purple = (c.repo if c.house else f"{c.repo}@{c.revision[:12]}" for c in contenders)
+    return Ready(
+        blue=blue,
+        purple=purple,
+        seed=match.seed,
+        person=start.person,
+        duration_s=match.duration_ticks * FIXED_STEP_S,
+        isolation=match.isolation,
+        kick_off=[round(float(number), 3) for number in match.kick_off],
+    )
+
+
+def list_players(store: Store, env: str) -> list[RoomPlayer]:
+    """Everybody with an accepted entry, and the built-in players; the best first, the unrated last by name."""
+    newest = select(func.max(entries.c.id)).where(entries.c.env == env, entries.c.state == "accepted")
+    query = (
+        select(entries.c.repo, entries.c.source, ratings.c.rating)
+        .outerjoin(ratings, (ratings.c.sha256 == entries.c.sha256) & (ratings.c.env == env))
+        .where(entries.c.id.in_(newest.group_by(entries.c.repo)))
+    )
+    with store.read() as connection:
+        found = {
+            row.repo: RoomPlayer(repo=row.repo, house=row.source == "house", rating=row.rating)
+            for row in connection.execute(query)
+        }
+    for house in sweep_house(env).found:
+        found.setdefault(house.repo, RoomPlayer(repo=house.repo, house=True, rating=None))
+    return sorted(found.values(), key=lambda p: (p.rating is None, -(p.rating or 0.0), p.repo))
+
+
+def find_contender(store: Store, word: str, env: str) -> Contender:
+    """The player that `owner/name` or `owner/name@revision` means, with its model's bytes.
+
+    Raises a refusal that says why there is none: unknown, still waiting for its validation, or refused by it.
+    """
+    repo, _, revision = word.partition("@")
+    for house in sweep_house(env).found:
+        if house.repo == repo:
+            name = repo.removeprefix(f"{HOUSE_OWNER}/")
+            return Contender(repo, HOUSE_OWNER, "", "", house.sha256 or "", house=name)
+    columns = entries.c
+    query = select(entries).where(columns.repo == repo, columns.env == env, columns.revision.startswith(revision))
+    with store.read() as connection:
+        rows = connection.execute(query.order_by(columns.id.desc())).all()
+    row = next((row for row in rows if row.state == "accepted"), rows[0] if rows else None)
+    if row is None or row.state == "withdrawn":
+        raise _RefusedError("unknown", f"{word} does not play {env} here. Choose a player from the list.")
+    if row.state == "pending":
+        raise _RefusedError("waiting", f"{word} has not been validated yet. Try again in a minute.")
+    if row.state == "refused":
+        raise _RefusedError("invalid", f"{word} was refused. {row.sentence} {row.remedy}")
+    model = store.blobs.read(row.sha256)
+    return Contender(repo, row.owner, row.revision, row.file, row.sha256, model=model)
+
+
+def _is_same_origin(socket: WebSocket) -> bool:
+    """Browsers let any page open a WebSocket; they say whose page it was. Programs say nothing."""
+    origin = socket.headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == socket.headers.get("host")
