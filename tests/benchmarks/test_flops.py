@@ -6,10 +6,11 @@ import flops
 
 ACTOR = {"actor_layer0_weight": (512, 336), "actor_layer1_weight": (512, 512), "actor_heads_weight": (9, 512)}
 PPO = ACTOR | {"critic_layer0_weight": (512, 336), "critic_layer1_weight": (512, 512), "critic_value_weight": (1, 512)}
-SQUARES = ("query", "key", "mix", "out", "layer0", "layer1")
+SQUARES = ("out", "layer0", "layer1")
 POCA = (
     ACTOR
     | {"critic_observation_weight": (512, 336), "critic_action_weight": (512, 345), "critic_head_weight": (1, 513)}
+    | {"critic_query_key_value_weight": (3 * 512, 512)}
     | {f"critic_{name}_weight": (512, 512) for name in SQUARES}
 )
 
