@@ -79,9 +79,9 @@ def _examine(graph: PolicyGraph, session: PolicySession, behavior: BehaviorSpec,
     except (RefusedError, MemoryError):
         raise
     except Exception as error:  # onnxruntime raises its own untyped exceptions
+        if "alloc" in str(error).lower():
+            raise MemoryError from error
         reason = str(error).splitlines()[0][:200]
-        if "alloc" in reason:
-            raise MemoryError(reason) from error
         raise RefusedError(
             "cannot-run", f"Fails when it is run ({reason}).", "Try it in onnxruntime with a batch of 4 observations."
         ) from error

@@ -50,16 +50,10 @@ class Sandbox:
 
     def open(self, limits: Limits) -> LockedProcess:
         """A new process under these limits, ready for a task. Raises LockedProcessError ("engine")."""
-        here, there = socket.socketpair()
-        with there:
-            try:
-                answer = self._request({"op": "fork", "limits": asdict(limits)}, there.fileno())
-                if "pid" not in answer:
-                    raise LockedProcessError("engine", f"no process for the model: {answer['error']}")
-                return LockedProcess(self, answer["pid"], here, limits)
-            except LockedProcessError:
-                here.close()
-                raise
+        try:
+            return self._open(limits)
+        except LockedProcessError:  # the helper may have been killed since the last time; the next one is a new one
+            return self._open(limits)
 
     def reap(self, pid: int) -> tuple[int, float]:
         """End a process of this sandbox. Returns its wait status and the processor seconds that it used."""
@@ -78,6 +72,18 @@ class Sandbox:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _open(self, limits: Limits) -> LockedProcess:
+        here, there = socket.socketpair()
+        with there:
+            try:
+                answer = self._request({"op": "fork", "limits": asdict(limits)}, there.fileno())
+                if "pid" not in answer:
+                    raise LockedProcessError("engine", f"no process for the model: {answer['error']}")
+                return LockedProcess(self, answer["pid"], here, limits)
+            except LockedProcessError:
+                here.close()
+                raise
 
     def _request(self, message: dict[str, Any], descriptor: int | None = None) -> dict[str, Any]:
         with self._lock:
