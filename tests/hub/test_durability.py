@@ -7,11 +7,13 @@ import json
 import os
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from hub_server import RunningHub, running_hub
+from postgres import postgres_server, postgres_url  # noqa: F401
 from sqlalchemy import select
 
 from palus.hub.accounts import Account, create_account
@@ -79,9 +81,11 @@ def wait_for(condition: object, timeout_s: float = 30.0) -> None:
         time.sleep(0.01)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path)
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Store]:
+    opened = open_store(tmp_path, None if request.param == "sqlite" else request.getfixturevalue("postgres_url"))
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -109,6 +109,13 @@ def test_no_address_reads_a_file_of_the_server(ada: Client, path: str) -> None:
     assert ada.get(path).status_code == 404
 
 
+@pytest.mark.parametrize("name", ["a%0d%0aSet-Cookie:%20x", "%0b", "n%C3%A4me", "x" * 5000])
+def test_a_strange_name_in_an_address_is_answered_without_breaking_the_headers(ada: Client, name: str) -> None:
+    answer = ada.send("GET", f"/api/models/ada/{name}")
+    assert (answer.status_code, answer.headers["X-Error-Code"]) == (404, "RepoNotFound")
+    assert "Set-Cookie" not in answer.headers and len(answer.headers["X-Error-Message"]) <= 1000
+
+
 def test_an_alias_bomb_is_refused_before_the_push_and_harmless_after_it(ada: Client) -> None:
     bomb = "---\na: &a [x]\ntags: [*a, *a]\n---\n"
     checked = ada.send("POST", "/api/validate-yaml", json={"content": bomb, "repoType": "model"})

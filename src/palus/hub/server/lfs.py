@@ -19,7 +19,7 @@ from palus.hub.accounts import Caller
 from palus.hub.limits import MIB, show_bytes
 from palus.hub.refusals import InvalidInputError, TooLargeError
 from palus.hub.server.context import Hub
-from palus.hub.server.route import HubRoute, StreamRoute
+from palus.hub.server.route import STREAMED_BODY, HubRoute, StreamRoute
 from palus.hub.server.shapes import Json, LfsBatch, LfsObject
 from palus.hub.uploads import day_bytes_left, keep_upload, may_reuse
 
@@ -39,8 +39,8 @@ class LfsEndpoints:
     def router(self) -> APIRouter:
         """The routes."""
         prefix = "/datasets" if self._kind == "dataset" else ""
-        router = APIRouter(prefix=f"{prefix}/{{owner}}/{{name}}.git/info/lfs", tags=["hub: uploads"])
-        router.route_class = HubRoute
+        prefix = f"{prefix}/{{owner}}/{{name}}.git/info/lfs"
+        router = APIRouter(prefix=prefix, tags=["hub: uploads"], route_class=HubRoute)
         router.add_api_route("/objects/batch", self.batch, methods=["POST"])
         router.add_api_route("/verify", self.verify, methods=["POST"])
         return router
@@ -96,7 +96,7 @@ class LfsPutEndpoint:
     def router(self) -> APIRouter:
         """The route."""
         router = APIRouter(tags=["hub: uploads"], route_class=StreamRoute)
-        router.add_api_route("/api/lfs/{oid}", self.put, methods=["PUT"])
+        router.add_api_route("/api/lfs/{oid}", self.put, methods=["PUT"], openapi_extra=STREAMED_BODY)
         return router
 
     async def put(

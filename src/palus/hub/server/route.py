@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any, ClassVar
@@ -18,9 +19,20 @@ from palus.errors import StorageError
 from palus.hub.limits import MIB, show_bytes
 from palus.hub.refusals import EncodedBodyError, InvalidInputError, RefusedError, TooLargeError
 
+_NOT_IN_HEADERS = re.compile(r"[^\x20-\x7e]")  # messages repeat what strangers sent
+_MAX_HEADER = 1000
 _log = logging.getLogger(__name__)
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+# Clients may call it application/x-ndjson; described as bytes, because that is how it is read.
+STREAMED_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
 
 
 class HubRoute(APIRoute):
@@ -60,8 +72,11 @@ class StreamRoute(HubRoute):
 
 def refused(refusal: RefusedError, headers: dict[str, str] | None = None) -> JSONResponse:
     """The answer for a refusal."""
-    shown = str(refusal).encode("ascii", "replace").decode().replace("\n", " ")
-    known = {"X-Error-Message": shown, **({"X-Error-Code": refusal.code} if refusal.code else {}), **(headers or {})}
+    known = {
+        "X-Error-Message": _NOT_IN_HEADERS.sub("?", str(refusal))[:_MAX_HEADER],
+        **({"X-Error-Code": refusal.code} if refusal.code else {}),
+        **(headers or {}),
+    }
     if refusal.status == 401:
         known["WWW-Authenticate"] = "Bearer"
     if refusal.retry_after_s is not None:

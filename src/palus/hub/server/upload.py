@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
@@ -17,7 +15,7 @@ from palus.hub.limits import MIB, show_bytes
 from palus.hub.refusals import ForbiddenError, InvalidInputError, RefusedError, TooLargeError
 from palus.hub.server.context import Hub
 from palus.hub.server.ndjson import CommitReader, ParsedCommit
-from palus.hub.server.route import HubRoute, StreamRoute
+from palus.hub.server.route import STREAMED_BODY, HubRoute, StreamRoute
 from palus.hub.server.shapes import FileToUpload, Json, Preupload
 from palus.hub.uploads import day_bytes_left, keep_upload, may_reuse
 
@@ -38,13 +36,15 @@ class UploadEndpoints:
 
     def router(self) -> APIRouter:
         """The routes."""
-        router = APIRouter(prefix=f"/api/{self._kind}s/{{owner}}/{{name}}", tags=["hub: uploads"])
-        router.route_class = HubRoute
+        prefix = f"/api/{self._kind}s/{{owner}}/{{name}}"
+        router = APIRouter(prefix=prefix, tags=["hub: uploads"], route_class=HubRoute)
         router.add_api_route("/preupload/{revision}", self.preupload, methods=["POST"])
-        body = {"requestBody": {"required": True, "content": {"application/x-ndjson": {"schema": {"type": "string"}}}}}
-        commit: Callable[..., Any] = self.commit
         router.add_api_route(
-            "/commit/{revision}", commit, methods=["POST"], route_class_override=StreamRoute, openapi_extra=body
+            "/commit/{revision}",
+            self.commit,
+            methods=["POST"],
+            route_class_override=StreamRoute,
+            openapi_extra=STREAMED_BODY,
         )
         return router
 
