@@ -311,6 +311,15 @@ def test_more_listeners_than_allowed_are_sent_away(store: Store, arena: Syntheti
         del lines  # it held the stream open
 
 
+def test_a_server_that_stops_ends_open_streams(store: Store, arena: SyntheticArena) -> None:
+    with httpx.Client(timeout=30) as client:
+        with serving(make_app(store)) as address:
+            request = client.build_request("GET", f"{address}/api/arena/events")
+            lines = client.send(request, stream=True).iter_lines()
+            assert next(lines) == "retry: 3000"
+        assert list(lines) == [""]
+
+
 def test_an_empty_arena_has_empty_pages(store: Store) -> None:
     with TestClient(make_app(store, limits=AT_ONCE)) as client:
         assert get(client, "envs")["environments"] == [{"env": ENV, "models": 0, "matches": 0, "updated_ms": None}]

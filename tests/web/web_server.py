@@ -7,8 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import uvicorn
 from fastapi import FastAPI
+
+from palus.web.serving import make_uvicorn
 
 
 @contextmanager
@@ -17,8 +18,7 @@ def serving(app: FastAPI) -> Iterator[str]:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(64)  # from now on connections wait instead of failing: nobody has to poll
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, ws="websockets-sansio")
-    server = uvicorn.Server(config)
+    server = make_uvicorn(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

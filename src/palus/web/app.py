@@ -65,6 +65,7 @@ def make_app(
         answers.close()
 
     app = FastAPI(title="palus arena", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.events = events  # palus.web.serving ends them when the server stops
     app.add_middleware(SecurityHeaders)
     install_faults(app)
     metered = [Depends(Meter(limits.requests_per_s, limits.request_burst))]
@@ -72,9 +73,9 @@ def make_app(
     app.include_router(make_downloads_router(Exports(store, views, limits.keep_s)), dependencies=metered)
     app.include_router(make_api_router(store, answers, arena or Arena()), dependencies=metered)
     app.include_router(make_hub_router(store, hub_limits or HubLimits()))
-    app.include_router(make_room_router(store))  # not metered: it counts its matches, and a socket is no request
     for router in extra_routers:
         app.include_router(router)
+    app.include_router(make_room_router(store))  # not metered: it counts its matches, and a socket is no request
     # Last: /{owner}/{name} would swallow others.
     app.include_router(make_pages_router(site or site_folder()), dependencies=metered)
     return app

@@ -78,10 +78,10 @@ def _address(target: str, files: str) -> str | None:
         return None
     if parts.scheme in ("http", "https", "mailto"):
         return target
-    if parts.scheme or parts.netloc or "\\" in target:
+    if parts.scheme or parts.netloc or not parts.path:
         return None
     path = normpath(unquote(parts.path)).lstrip("/")
-    if not parts.path or path.startswith("..") or path == ".":
+    if path.startswith("..") or path == "." or "\\" in path:
         return None
     return files + quote(path)
 

@@ -39,10 +39,13 @@ class Events:
         self._max_listeners = max_listeners
         self._listeners: set[asyncio.Queue[str | None]] = set()
         self._watcher: asyncio.Task[None] | None = None
+        self._closed = False
 
     def listen(self, last_seq: int | None) -> AsyncIterator[str]:
         """The stream of one listener, who has seen the log up to last_seq. Raises HTTPException 503 when there are too
         many."""
+        if self._closed:
+            raise fault(503, "stopping", "The arena is being stopped; come back later.")
         if len(self._listeners) >= self._max_listeners:
             sentence = f"{self._max_listeners} pages are listening already; reload this one to see what is new."
             raise fault(503, "too_many_listeners", sentence, {"Retry-After": "30"})
@@ -80,21 +83,25 @@ class Events:
                     self._tell(_message(event))
                 view = newer
 
-    def _tell(self, message: str | None) -> None:
+    def _tell(self, message: str) -> None:
         for queue in list(self._listeners):
             try:
                 queue.put_nowait(message)
             except asyncio.QueueFull:  # too slow: it reconnects and is told what it missed
-                self._listeners.discard(queue)
-                while not queue.empty():
-                    queue.get_nowait()
-                queue.put_nowait(None)
+                self._end(queue)
+
+    def _end(self, queue: asyncio.Queue[str | None]) -> None:
+        """Let a stream end now, whatever it has not read yet."""
+        self._listeners.discard(queue)
+        while not queue.empty():
+            queue.get_nowait()
+        queue.put_nowait(None)
 
     async def close(self) -> None:
-        """End every stream."""
+        """End every stream and open no more."""
+        self._closed = True
         for queue in list(self._listeners):
-            with contextlib.suppress(asyncio.QueueFull):
-                queue.put_nowait(None)
+            self._end(queue)
         if self._watcher is not None:
             self._watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):

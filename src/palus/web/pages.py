@@ -13,10 +13,13 @@ from fastapi import APIRouter, Request, Response
 
 from palus.hub.ids import RESERVED_OWNERS
 from palus.web.api.answers import Body, make_body, respond
-from palus.web.api.router import IMMUTABLE, Segment
+from palus.web.api.router import IMMUTABLE, Name, Owner
 from palus.web.security import fault
 
 PAGES = ("match", "compare", "matrix", "status", "analytics", "room")
+_NO_OWNERS = RESERVED_OWNERS - {"palus"}
+"""Owners that have no pages; the players of the house have theirs."""
+
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -62,8 +65,8 @@ def make_pages_router(folder: Path) -> APIRouter:
         return respond(request, _read(file), IMMUTABLE)
 
     @router.api_route("/{owner}/{name}", methods=["GET", "HEAD"])
-    def get_model(request: Request, owner: Segment, name: Segment) -> Response:
-        if owner.lower() in RESERVED_OWNERS:
+    def get_model(request: Request, owner: Owner, name: Name) -> Response:
+        if owner.lower() in _NO_OWNERS:
             raise _no_file()
         return page(request, "model")
 

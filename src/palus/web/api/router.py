@@ -25,8 +25,9 @@ from palus.web.api.view import View
 from palus.web.page import page_html
 from palus.web.security import fault
 
-Env = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="id of a game, as in envs")]
-Segment = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,96}$")]
+Env = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", examples=["SoccerTwos"])]
+Owner = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,96}$", examples=["palus"])]
+Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,96}$", examples=["ball-chaser"])]
 MatchId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$")]
 StoredKind = Literal["replay", "actions"]
 
@@ -87,7 +88,7 @@ def _add_boards(router: APIRouter, store: Store, answers: Answers, arena: Arena)
         )
 
     @router.get("/analytics/{env}/{owner}/{name}", response_model=shapes.TeamResults)
-    async def get_team(request: Request, env: Env, owner: Segment, name: Segment) -> Response:
+    async def get_team(request: Request, env: Env, owner: Owner, name: Name) -> Response:
         team = f"{owner}/{name}"
         missing = f"{team} has not played a rated match of {env} yet."
         return await _send(
@@ -105,7 +106,7 @@ def _add_boards(router: APIRouter, store: Store, answers: Answers, arena: Arena)
 
 def _add_players(router: APIRouter, store: Store, answers: Answers) -> None:
     @router.get("/models/{owner}/{name}", response_model=shapes.ModelPage)
-    async def get_model(request: Request, owner: Segment, name: Segment) -> Response:
+    async def get_model(request: Request, owner: Owner, name: Name) -> Response:
         repo = f"{owner}/{name}"
 
         def build(view: View) -> shapes.ModelPage | None:
@@ -116,9 +117,7 @@ def _add_players(router: APIRouter, store: Store, answers: Answers) -> None:
         return await _send(request, answers, f"models/{repo}", build, missing)
 
     @router.get("/compare/{owner_a}/{name_a}/{owner_b}/{name_b}", response_model=shapes.Comparison)
-    async def get_comparison(
-        request: Request, owner_a: Segment, name_a: Segment, owner_b: Segment, name_b: Segment
-    ) -> Response:
+    async def get_comparison(request: Request, owner_a: Owner, name_a: Name, owner_b: Owner, name_b: Name) -> Response:
         a, b = f"{owner_a}/{name_a}", f"{owner_b}/{name_b}"
 
         def build(view: View) -> shapes.Comparison | None:

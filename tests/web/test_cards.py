@@ -1,0 +1,109 @@
+"""Model cards: what strangers write, and what of it reaches a page."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from palus.web.cards import MAX_DATA_IMAGE_CHARACTERS, card_html
+
+REVISION = "f" * 40
+FILES = f"/ada/one/resolve/{REVISION}/"
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+
+
+def html_of(markdown: str) -> str:
+    return card_html(markdown, "ada/one", REVISION).strip()
+
+
+def test_ordinary_markdown_is_rendered_below_the_headings_of_the_page() -> None:
+    assert html_of("---\ntags: [a]\n---\n# Title\n\nSome **bold** `code`.") == (
+        "<h2>Title</h2>\n<p>Some <strong>bold</strong> <code>code</code>.</p>"
+    )
+    assert html_of("| a | b |\n|---|---|\n| 1 | 2 |").startswith("<table>\n<thead>\n<tr>\n<th>a</th>")
+
+
+def elements(html: str) -> list[tuple[str, dict[str, str]]]:
+    """Start tags with their attributes, as a browser would find them."""
+    found: list[tuple[str, dict[str, str]]] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            found.append((tag, {name: value or "" for name, value in attrs}))
+
+    Reader().feed(html)
+    return found
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "<script>hacked()</script>",
+        "<img src=x onerror=hacked()>",
+        "<svg/onload=hacked()>",
+        "<iframe src=https://evil.example></iframe>",
+        "<style>body{display:none}</style>",
+        '<a href="javascript:hacked()">x</a>',
+        "<details open ontoggle=hacked()>",
+        "<math><mi//xlink:href=javascript:hacked()>",
+        "`</code><script>hacked()</script>`",
+        "```\n</code></pre><script>hacked()</script>\n```",
+        '```js" onmouseover="hacked()\nx\n```',
+        '![a" onerror="hacked()](https://evil.example/x.png)',
+        '[x](https://ok.example "a\\" onmouseover=\\"hacked()")',
+    ],
+)
+def test_html_in_a_card_stays_text(hostile: str) -> None:
+    for tag, attributes in elements(html_of(hostile)):
+        assert tag in ("p", "pre", "code", "a") and set(attributes) <= {"href", "title", "rel"}
+        assert attributes.get("href", "https://").startswith("https://")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "javascript:hacked()",
+        "JaVaScRiPt:hacked()",
+        "java&#115;cript:hacked()",
+        "&#x6A;avascript:hacked()",
+        "vbscript:hacked()",
+        "data:text/html,<script>hacked()</script>",
+        "data:text/html;base64,PHNjcmlwdD4=",
+        "file:///etc/passwd",
+        "//evil.example/x",
+        "/\\evil.example",
+        "../../../api/whoami-v2",
+        "%2e%2e/%2e%2e/x",
+    ],
+)
+def test_links_lead_only_to_web_pages_mail_and_own_files(target: str) -> None:
+    html = html_of(f"[x]({target}) <{target}>")
+    assert "href" not in html, html
+
+
+def test_links_say_that_nobody_vouches_for_them() -> None:
+    assert html_of("[x](https://ok.example/y)") == (
+        '<p><a href="https://ok.example/y" rel="nofollow noopener ugc">x</a></p>'
+    )
+    assert f'href="{FILES}docs/training.md"' in html_of("[x](docs/training.md)")
+
+
+def test_remote_images_are_never_loaded() -> None:
+    html = html_of("![a cat](https://track.example/pixel.png)")
+    assert "<img" not in html
+    assert html == '<p><a href="https://track.example/pixel.png" rel="nofollow noopener ugc">[image: a cat]</a></p>'
+    linked = html_of("[![badge](https://track.example/b.svg)](https://ok.example)")
+    assert "<img" not in linked and "[image: badge]" in linked and "track.example" not in linked
+
+
+def test_images_of_the_repository_and_small_inline_ones_are_shown() -> None:
+    assert html_of("![curve](docs/curve.png)") == f'<p><img src="{FILES}docs/curve.png" alt="curve"></p>'
+    assert html_of(f"![dot]({PIXEL})") == f'<p><img src="{PIXEL}" alt="dot"></p>'
+    assert "<img" not in html_of(f"![big]({PIXEL[:-1]}{'A' * MAX_DATA_IMAGE_CHARACTERS})")
+    assert "<img" not in html_of("![svg](data:image/svg+xml;base64,PHN2Zz4=)")
+
+
+@pytest.mark.parametrize("text", ["[" * 5000, "> " * 5000, "*" * 20_000, "![](" * 3000, "a" * 300_000, "\x00\ufffe"])
+def test_cards_made_to_exhaust_the_renderer_end_soon(text: str) -> None:
+    assert len(html_of(text)) < 1_000_000

@@ -1,0 +1,135 @@
+"""Downloads: the same rows in every form, and the reference competition's files as its own tools read them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import insert
+from synthetic_arena import ENV, SyntheticArena, sha_of
+
+from palus.arena.log import export_history, read_log
+from palus.ratings import reference_elo
+from palus.ratings.history import Played
+from palus.store import Store, open_store
+from palus.store.tables import annulments
+from palus.web.app import WebLimits, make_app
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(tmp_path / "arena")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def arena(store: Store) -> SyntheticArena:
+    arena = SyntheticArena(store)
+    for repo in ("ada/one", "bob/two", "ada/three"):
+        arena.add_entry(repo)
+    arena.play("ada/one", "bob/two", "win1", "draw", "forfeit1", "win2")
+    arena.play("bob/two", "ada/three", "win1", "win1", "void", "forfeit2")
+    arena.play("ada/one", "ada/three", "win1", "win1", rated=False)
+    arena.rate()
+    return arena
+
+
+@pytest.fixture
+def client(store: Store, arena: SyntheticArena) -> Iterator[TestClient]:
+    with TestClient(make_app(store, limits=WebLimits(fresh_s=0.0, keep_s=0.0))) as client:
+        yield client
+
+
+def download(client: TestClient, name: str) -> bytes:
+    answer = client.get(f"/api/arena/downloads/{ENV}/{name}")
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
+    return answer.content
+
+
+def test_the_history_is_read_by_the_rules_of_the_reference_analytics(client: TestClient) -> None:
+    """Those rules: four columns by name, ids split at the slash, Unix seconds, anything but 0 and 1 is a draw."""
+    rows = list(csv.DictReader(io.StringIO(download(client, "history.csv").decode())))
+    assert list(rows[0]) == ["model1", "model2", "timestamp", "result"]
+    games: dict[str, list[str]] = {}
+    for row in rows:
+        owner, model = row["model1"].split("/")
+        assert datetime.fromtimestamp(float(row["timestamp"]), UTC).year == 2023 and owner and model
+        result = float(row["result"])
+        for team, won in ((row["model1"], result == 1), (row["model2"], result == 0)):
+            lost = result in (0, 1) and not won
+            games.setdefault(team, []).append("win" if won else "loss" if lost else "draw")
+    assert games["ada/one"] == ["win", "draw", "loss", "win"]
+    assert games["bob/two"] == ["loss", "draw", "win", "loss", "win", "loss", "loss"]
+    assert games["ada/three"] == ["loss", "win", "win"]
+
+
+def test_the_history_is_the_one_of_the_log(client: TestClient, store: Store) -> None:
+    with store.read() as connection:
+        assert download(client, "history.csv").decode() == "".join(export_history(read_log(connection)))
+
+
+def test_the_reference_elo_of_the_history_is_the_one_on_the_board(client: TestClient) -> None:
+    history = csv.DictReader(io.StringIO(download(client, "history.csv").decode()))
+    played = [
+        Played(i, str(i), str(i), row["model1"], row["model2"], float(row["result"])) for i, row in enumerate(history)
+    ]
+    table = list(csv.DictReader(io.StringIO(download(client, "elo.csv").decode())))
+    assert list(table[0]) == ["rank", "author", "model", "elo", "games_played"]
+    assert [int(row["rank"]) for row in table] == [1, 2, 3]
+    elo = reference_elo.replay(played)
+    for row in table:
+        line = elo[f"{row['author']}/{row['model']}"]
+        assert float(row["elo"]) == pytest.approx(line.rating, abs=1e-9) and int(row["games_played"]) == line.games
+
+
+def test_matches_are_the_same_rows_as_csv_json_and_parquet(client: TestClient, store: Store, tmp_path: Path) -> None:
+    with store.write() as connection:
+        struck = {"match_id": sha_of("match 2")[:16], "reason": "audit", "created_ms": 1}
+        connection.execute(insert(annulments).values(**struck))
+    rows = list(csv.DictReader(io.StringIO(download(client, "matches.csv").decode())))
+    assert [(row["seq"], row["blue_repo"], row["result"], row["rated"], row["annulled"]) for row in rows[:3]] == [
+        ("1", "ada/one", "win1", "true", "false"),
+        ("2", "bob/two", "draw", "true", "true"),
+        ("3", "ada/one", "forfeit1", "true", "false"),
+    ]
+    assert rows[0]["seed"] == str(2**63 + 1) and rows[6]["rated"] == "false"
+    objects = json.loads(download(client, "matches.json"))
+    assert [(row["seq"], row["seed"], row["rated"], row["replay_sha256"]) for row in objects] == [
+        (int(row["seq"]), row["seed"], row["rated"] == "true", None) for row in rows
+    ]
+    (tmp_path / "matches.parquet").write_bytes(download(client, "matches.parquet"))
+    with duckdb.connect() as database:
+        found = database.execute(
+            "SELECT count(*), sum(rated::int), max(seq), any_value(typeof(rated)) FROM read_parquet(?)",
+            [str(tmp_path / "matches.parquet")],
+        ).fetchone()
+    assert found == (10, 7, 10, "BOOLEAN")
+
+
+def test_ratings_come_in_three_forms(client: TestClient, tmp_path: Path) -> None:
+    board = client.get(f"/api/arena/leaderboard/{ENV}").json()["rows"]
+    objects = json.loads(download(client, "ratings.json"))
+    assert [(row["repo"], row["rating"], row["half_width"]) for row in objects] == [
+        (row["repo"], row["rating"], row["half_width"]) for row in board
+    ]
+    assert download(client, "ratings.csv").decode().startswith("rank,rank_best,rank_worst,repo,owner,name,revision,")
+    assert download(client, "ratings.parquet")[:4] == b"PAR1"
+
+
+def test_a_download_follows_the_log_and_leaves_no_litter(
+    client: TestClient, arena: SyntheticArena, store: Store
+) -> None:
+    before = download(client, "history.csv")
+    assert download(client, "history.csv") == before
+    assert len(list((store.folder / "exports").iterdir())) == 1
+    arena.play("ada/one", "bob/two", "draw", "draw")
+    assert len(download(client, "history.csv").splitlines()) == len(before.splitlines()) + 2
