@@ -65,7 +65,7 @@ class RemotePolicy:
     def close(self) -> None:
         """End the process."""
         if self._process is not None:
-            self._process.end()
+            self._process.close()
             self._process = None
 
     def _fail(self, cause: Cause, sentence: str) -> None:

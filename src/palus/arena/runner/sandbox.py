@@ -86,9 +86,12 @@ class Sandbox:
                 raise
 
     def _request(self, message: dict[str, Any], descriptor: int | None = None) -> dict[str, Any]:
+        """The helper's answer. Only a request for a process, which brings a descriptor, starts a helper."""
         with self._lock:
             try:
                 if self._helper is None:
+                    if descriptor is None:
+                        raise LockedProcessError("engine", "the sandbox is closed")
                     self._helper = _start_helper()
                 control = self._helper[1]
                 socket.send_fds(control, [json.dumps(message).encode()], [] if descriptor is None else [descriptor])
@@ -193,7 +196,7 @@ class LockedProcess:
             raise self._stop("crash", "answered garbage instead of a report")
         return report
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Kill it, if it still lives."""
         if not self._ended:
             self._ended = True
@@ -254,7 +257,7 @@ class LockedProcess:
         return LockedProcessError("timeout", waited)
 
     def _stop(self, cause: FailureCause, sentence: str) -> LockedProcessError:
-        self.end()
+        self.close()
         return LockedProcessError(cause, sentence)
 
     def _reap(self) -> tuple[int, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from palus import envs
 from palus.arena.runner.frames import OUT_OF_MEMORY
 from palus.arena.runner.limits import Limits
 from palus.arena.runner.play import play_unit
-from palus.arena.runner.sandbox import LockedProcess, LockedProcessError, Sandbox, shared_sandbox
+from palus.arena.runner.sandbox import LockedProcessError, Sandbox, shared_sandbox
 from palus.arena.runner.tasks import describe_task
 from palus.arena.runner.unit import Contender, Unit
 from palus.arena.vetting.refusal import Refusal
@@ -109,18 +110,14 @@ def _examine(
     data: bytes, behavior: BehaviorSpec, max_p99_ms: float, limits: Limits, sandbox: Sandbox, details: dict[str, Any]
 ) -> Refusal | None:
     """Grammar and probes, in a locked process. Adds to `details`."""
-    process: LockedProcess | None = None
     try:
-        process = sandbox.open(limits)
-        details["isolation"] = process.isolation
-        report = _Report.model_validate(process.begin(describe_task(behavior, max_p99_ms), data))
+        with contextlib.closing(sandbox.open(limits)) as process:
+            details["isolation"] = process.isolation
+            report = _Report.model_validate(process.begin(describe_task(behavior, max_p99_ms), data))
     except LockedProcessError as error:
         return _refusal_of_failure(error, limits)
     except ValidationError:
         return _crashed("its process answered garbage")
-    finally:
-        if process is not None:
-            process.end()
     if report.refusal is not None:
         return Refusal(report.refusal.code, report.refusal.sentence, report.refusal.remedy)
     if report.details is None:
