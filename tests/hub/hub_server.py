@@ -80,4 +80,5 @@ def client_environment(hub: RunningHub, home: Path, token: str | None = None) ->
     """The environment of a client that knows only this hub, whatever the machine is set to."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     own = {"HF_ENDPOINT": hub.url, "HF_HOME": str(home), "HF_HUB_DISABLE_PROGRESS_BARS": "1", "NO_PROXY": "*"}
-    return {**kept, **own, "no_proxy": "*", **({"HF_TOKEN": token} if token else {})}
+    patient = {"HF_HUB_ETAG_TIMEOUT": "120", "HF_HUB_DOWNLOAD_TIMEOUT": "120"}  # 10 s are short on a busy machine
+    return {**kept, **own, **patient, "no_proxy": "*", **({"HF_TOKEN": token} if token else {})}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,9 @@ from palus.store import Store, open_store
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path)
+def store(tmp_path: Path) -> Iterator[Store]:
+    with closing(open_store(tmp_path)) as opened:
+        yield opened
 
 
 def test_a_token_is_random_and_kept_only_as_a_hash(store: Store, tmp_path: Path) -> None:
@@ -62,10 +65,10 @@ def test_the_command_adds_lists_and_revokes(tmp_path: Path) -> None:
     where = ("--data", tmp_path / "arena")
     token = run("add", "ada", *where).strip()
     run("add", "ada", "--scope", "runner", "--label", "lab-pc", *where)
-    store = open_store(tmp_path / "arena")
-    assert authenticate(store, token) is not None
-    assert "1 token of ada revoked" in run("revoke", "ada", "--label", "default", *where)
-    assert authenticate(store, token) is None
+    with closing(open_store(tmp_path / "arena")) as store:
+        assert authenticate(store, token) is not None
+        assert "1 token of ada revoked" in run("revoke", "ada", "--label", "default", *where)
+        assert authenticate(store, token) is None
     assert json.loads(run("list", "--json", *where)) == [
         {"account": "ada", "label": "default", "scopes": ["read", "write"], "revoked": True},
         {"account": "ada", "label": "lab-pc", "scopes": ["runner"], "revoked": False},
@@ -81,6 +84,7 @@ def test_a_class_gets_a_sheet_or_with_a_bad_name_nothing(tmp_path: Path) -> None
     names.write_text("ada\n\ngrace\n")
     sheet = run("tokens", names, "--address", "http://10.0.0.1:7860", *where)
     tokens = [line.split("=")[1] for line in sheet.splitlines() if "HF_TOKEN=" in line]
-    callers = [authenticate(open_store(tmp_path / "arena"), token) for token in tokens]
+    with closing(open_store(tmp_path / "arena")) as store:
+        callers = [authenticate(store, token) for token in tokens]
     assert [caller.name for caller in callers if caller] == ["ada", "grace"]
     assert sheet.count("HF_ENDPOINT=http://10.0.0.1:7860") == 2

@@ -24,7 +24,7 @@ _MAX_LABEL = 96
 
 @dataclass(frozen=True)
 class Account:
-    """Somebody who owns repositories. key: the name in lower case; names differ ignoring case."""
+    """Somebody who owns repositories. Names differ ignoring case."""
 
     id: int
     name: str
@@ -84,12 +84,6 @@ def find_account(connection: Connection, name: str) -> Account | None:
         select(accounts.c.id, accounts.c.name, accounts.c.created_ms).where(accounts.c.key == name.lower())
     ).first()
     return Account(*row) if row else None
-
-
-def list_accounts(connection: Connection) -> list[Account]:
-    """All, by name."""
-    columns = (accounts.c.id, accounts.c.name, accounts.c.created_ms)
-    return [Account(*row) for row in connection.execute(select(*columns).order_by(accounts.c.key))]
 
 
 def issue_token(connection: Connection, name: str, label: str, scopes: Iterable[str] = ("read", "write")) -> str:
