@@ -7,7 +7,9 @@ import json
 import re
 from pathlib import Path
 
-from palus.web.page import page_html, write_html
+import pytest
+
+from palus.web.page import page_html, solid_script, write_html
 
 ROOT = Path(__file__).parents[2]
 ASSETS = ROOT / "src" / "palus" / "web" / "assets"
@@ -16,27 +18,38 @@ SOURCES = ROOT / "web"
 
 def test_built_assets_are_those_of_the_sources() -> None:
     files = [SOURCES / name for name in ("package.json", "package-lock.json", "tsconfig.json", "vite.config.ts")]
+    files += SOURCES.glob("*.html")
     files += [path for path in (SOURCES / "src").rglob("*") if path.is_file()]
     digest = hashlib.sha256()
     for name, path in sorted((path.relative_to(SOURCES).as_posix(), path) for path in files):
         digest.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
     record = json.loads((ASSETS / "BUILD.json").read_text())
     assert record["sources_sha256"] == digest.hexdigest(), "web/ changed: run `make web`, commit the assets"
-    built = {name: hashlib.sha256((ASSETS / name).read_bytes()).hexdigest() for name in ("viewer.css", "viewer.js")}
+    assets = {path.relative_to(ASSETS).as_posix(): path for path in ASSETS.rglob("*") if path.is_file()}
+    built = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in assets.items()}
+    del built["BUILD.json"]
     assert record["assets_sha256"] == built, "assets were edited by hand: run `make web`"
 
 
-def test_a_page_is_complete_and_small() -> None:
-    page = page_html(bytes(20_000), "Best goals")
-    assert len(page) < 100_000
-    assert re.findall(r"""(?:src|href)\s*=\s*["'](?!data:)[^"']+""", page) == []
+@pytest.mark.parametrize(("three_d", "budget"), [(False, 100_000), (True, 1_000_000)])
+def test_a_page_is_complete_and_small(three_d: bool, budget: int) -> None:
+    page = page_html(bytes(20_000), "Best goals", three_d=three_d)
+    assert len(page.encode()) < budget
+    assert re.findall(r"""(?:src|href)\s*=\s*["'](?!data:)[^"'>]+\.(?:js|css)\b""", page) == []
+    assert ("three.js authors" in page) is three_d
 
 
 def test_no_inlined_part_can_end_its_element_early() -> None:
-    # The script of the page is the one piece that no escaping protects.
-    assert "</script" not in (ASSETS / "viewer.js").read_text().lower()
-    assert "<!--" not in (ASSETS / "viewer.js").read_text()
-    assert "</style" not in (ASSETS / "viewer.css").read_text().lower()
+    # Scripts and style are the pieces that no escaping protects.
+    for script in (ASSETS / "viewer.js", solid_script()):
+        text = script.read_text("utf-8")
+        assert "</script" not in text.lower()
+        assert "<!--" not in text
+    assert "</style" not in (ASSETS / "viewer.css").read_text("utf-8").lower()
+
+
+def test_the_licence_of_what_is_bundled_comes_along() -> None:
+    assert "three.js authors" in (ASSETS / "THIRD-PARTY-NOTICES.txt").read_text("utf-8")
 
 
 def test_the_title_is_text(tmp_path: Path) -> None:

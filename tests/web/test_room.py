@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from fastapi import FastAPI
 from sqlalchemy import insert
 from web_server import serving
 from websockets.exceptions import InvalidStatus
@@ -20,6 +19,7 @@ from websockets.sync.client import ClientConnection, connect
 from palus.arena.live import LiveStep
 from palus.store import Store, open_store
 from palus.store.tables import entries, ratings
+from palus.web.app import make_app
 from palus.web.live import RoomLimits, encode_step
 from palus.web.room import Rooms, list_players, make_room_router
 
@@ -42,12 +42,11 @@ def enter(store: Store, repo: str, state: str, **more: Any) -> None:
 
 
 class Room:
-    """A server that has nothing but the room."""
+    """An arena whose room can be looked into."""
 
     def __init__(self, store: Store, limits: RoomLimits) -> None:
         self.rooms = Rooms(limits)
-        self.app = FastAPI()
-        self.app.include_router(make_room_router(store, rooms=self.rooms))
+        self.app = make_app(store, extra_routers=[make_room_router(store, rooms=self.rooms)])
 
     def until_running(self, matches: int) -> None:
         """Wait until so many matches are being played."""

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from browsing import needs_browser
+from viewing import OpenPage, recording
 
-from palus.arena.recording import RecordedEvent, Recording
+from palus.arena.recording import RecordedEvent
 from palus.arena.replay import encode_replay
-from palus.web.page import write_html
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser; install palus[dev]")
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH; install the system's package chromium")
-
-BROWSER_FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+pytestmark = needs_browser
 TOUCH_TARGET_PX = 44
 
-# The scene of the game's specification whose rays were worked out by hand: (x, z, yaw) of blue A, purple A, blue B,
-# purple B, then the ball.
-SCENE = [0, 0, 90, 8, -3, -90, -5, 5, 90, -8, -6, -90, 5, 0]
 BLUE_A_FORWARD = [
     (0, 0.19966),
     (2, 0.86163),
@@ -63,98 +46,6 @@ PURPLE_A_FORWARD = [
 PURPLE_A_REVERSE = [(1, 0.44280), (3, 0.28341), (1, 0.49460)]
 
 HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
-
-
-def recording(
-    frame: list[float] = SCENE,
-    *,
-    ticks: int = 200,
-    names: tuple[str, str] = ("Ada", "Grace"),
-    events: tuple[RecordedEvent, ...] = (),
-    drift_m: float = 0.0,
-) -> Recording:
-    """A match in which only the ball moves, by drift_m along x each tick."""
-    frames = np.tile(np.array(frame, np.float32), (ticks + 1, 1))
-    frames[:, 12] += np.arange(ticks + 1) * drift_m
-    goals = [event.team for event in events if event.kind == "goal"]
-    return Recording(
-        env_id="SoccerTwos",
-        seed=2**60 + 1,
-        names=names,
-        frames=frames,
-        actions=np.tile(np.array([1, 2, 0], np.int8), (ticks // 5, 4, 1)),
-        probabilities=np.tile(np.array([0, 1, 0, 0.5, 0, 0.5, 0.2, 0.3, 0.5], np.float32), (ticks // 5, 4, 1)),
-        events=events,
-        score=(goals.count(0), goals.count(1)),
-        result="blue" if goals.count(0) > goals.count(1) else "draw",
-    )
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            tmp_path_factory.mktemp("profile"),
-            executable_path=CHROMIUM,
-            args=BROWSER_FLAGS,
-            viewport={"width": 1280, "height": 820},
-        )
-        yield context
-        context.close()
-
-
-class OpenPage:
-    """A replay open in the browser, and everything that the browser complained about."""
-
-    def __init__(self, browser: Any, folder: Path, data: bytes, link: str = "", title: str = "test") -> None:
-        self.complaints: list[str] = []
-        self.page = browser.new_page()
-        self.page.set_default_timeout(8000)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("request", lambda request: self.complaints.append(request.url) if "://" in request.url else None)
-        self.page.goto(write_html(folder / "page.html", data, title).as_uri() + link)
-        self.complaints = [entry for entry in self.complaints if not entry.startswith("file://")]
-
-    def view(self, expression: str) -> Any:
-        """An expression over `view`, what the page shows now."""
-        return self.page.evaluate(f"(() => {{ const view = window.palus.viewer.view; return {expression}; }})()")
-
-    def press(self, *keys: str) -> None:
-        for key in keys:
-            self.page.keyboard.press(key)
-        self.settle()
-
-    def settle(self) -> None:
-        """Until the page has drawn what it was told: it draws once per frame of the screen."""
-        self.page.evaluate("new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
-
-    def wait_for(self, expression: str) -> None:
-        """Until an expression over `view` holds; polled, because the page's content policy forbids `eval`."""
-        self.wait_for_script(f"window.palus && (view => {expression})(window.palus.viewer.view)")
-
-    def wait_for_script(self, expression: str) -> None:
-        for _ in range(400):
-            if self.page.evaluate(expression):
-                return
-            self.page.wait_for_timeout(20)
-        raise AssertionError(f"never true: {expression}")
-
-
-@pytest.fixture
-def open_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
-    opened: list[OpenPage] = []
-
-    def open_one(*recordings: Recording, link: str = "", title: str = "test") -> OpenPage:
-        opened.append(OpenPage(browser, tmp_path, encode_replay(recordings, title=title), link, title))
-        opened[-1].wait_for("true")
-        opened[-1].settle()
-        return opened[-1]
-
-    yield open_one
-    for one in opened:
-        one.page.close()
-        assert one.complaints == []
 
 
 def rays(shown: OpenPage, agent: int) -> list[tuple[int, float]]:
@@ -301,7 +192,7 @@ def test_every_control_has_a_name_and_room_for_a_finger(open_page: Any) -> None:
     for button in shown.page.locator("button:visible, select:visible, input:visible").all():
         name = button.get_attribute("aria-label") or button.inner_text()
         assert name.strip(), button.evaluate("b => b.outerHTML")
-    for control in shown.page.locator(".controls button, .controls select, .seekbar").all():
+    for control in shown.page.locator(".controls button:visible, .controls select, .seekbar").all():
         box = control.bounding_box()
         assert min(box["width"], box["height"]) >= TOUCH_TARGET_PX
 

@@ -51,8 +51,9 @@ export class Pad {
   private button(move: Move): HTMLButtonElement {
     const made = element(
       "button",
-      { type: "button", "aria-label": `${move.name} (${move.keys})`, "aria-pressed": "false", tabindex: "-1" },
-      element("b", {}, move.glyph),
+      { type: "button", title: move.name, "aria-pressed": "false", tabindex: "-1" },
+      element("b", { "aria-hidden": "true" }, move.glyph),
+      element("span", { class: "visually-hidden" }, move.name),
       element("kbd", {}, move.keys),
     );
     made.addEventListener("pointerdown", (event) => {

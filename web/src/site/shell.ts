@@ -36,7 +36,8 @@ export function buildShell(current: PageName | null): Shell {
     element("footer", { class: "foot" }, element("p", {}, footText())),
   );
   // On a narrow screen the navigation scrolls: show where the reader is.
-  nav.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  const shown = nav.querySelector<HTMLElement>("[aria-current]");
+  if (shown) nav.scrollLeft = shown.offsetLeft - nav.offsetLeft - (nav.clientWidth - shown.offsetWidth) / 2;
   return {
     content,
     connected(on) {
@@ -56,7 +57,7 @@ export async function fill(target: HTMLElement, build: () => Promise<readonly No
     return true;
   } catch (error) {
     if (!(error instanceof LoadError)) throw error;
-    target.replaceChildren(failure(error));
+    target.replaceChildren(failure(error, target.matches("main") ? "h1" : "strong"));
     return false;
   } finally {
     target.removeAttribute("aria-busy");
@@ -71,9 +72,11 @@ export function placeholder(title: string, text: readonly (Node | string)[] = []
   return element("div", { class: "placeholder", role: busy && "status" }, ...parts);
 }
 
-function failure(error: LoadError): HTMLElement {
+/** name: a page that shows nothing but this needs it as its heading. */
+function failure(error: LoadError, name: "h1" | "strong"): HTMLElement {
   const title = error.status === 404 ? "Nothing here" : "This could not be loaded";
   const box = placeholder(title, [error.message]);
+  box.querySelector("strong")?.replaceWith(element(name, {}, title));
   box.setAttribute("role", "alert");
   const again = element("button", { class: "button", type: "button" }, "Try again");
   again.addEventListener("click", () => location.reload());

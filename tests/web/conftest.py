@@ -1,0 +1,38 @@
+"""What tests of pages share: a browser, and replays opened in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import browsing
+from viewing import OpenPage
+
+from palus.arena.recording import Recording
+from palus.arena.replay import encode_replay
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with browsing(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def open_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
+    """Opens replays from disk; in the end the browser must have had nothing to complain about."""
+    opened: list[OpenPage] = []
+
+    def open_one(*recordings: Recording, link: str = "", title: str = "test", three_d: bool = False) -> OpenPage:
+        data = encode_replay(recordings, title=title)
+        opened.append(OpenPage(browser, tmp_path, data, link, title, three_d=three_d))
+        opened[-1].wait_for("true")
+        opened[-1].settle()
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.page.close()
+        assert one.complaints == []

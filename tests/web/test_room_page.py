@@ -1,0 +1,189 @@
+"""The demo room in a real browser: choose, watch, share, play."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import Tab, browsing, needs_axe, needs_browser
+from web_server import serving
+
+from palus.store import open_store
+from palus.web.app import make_app
+from palus.web.live import RoomLimits
+from palus.web.room import Rooms, make_room_router
+
+pytestmark = needs_browser
+
+GAME = "window.palusRoom && window.palusRoom.game"
+MOVES = [
+    ("w", "Forward", 9, (1, 0)),
+    ("ArrowDown", "Backward", 18, (-1, 0)),
+    ("d", "Step right", 3, (0, 1)),
+]
+"""Key, name of its button, action code, and the direction ahead and to the right in which the player must go."""
+PATIENCE = 1500  # times 20 ms
+
+
+class RoomServer:
+    """An arena whose room can be looked into."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = open_store(folder)
+        self.rooms = Rooms(RoomLimits(matches=4, celebration_s=0.2))
+        self.app = make_app(self.store, extra_routers=[make_room_router(self.store, rooms=self.rooms)])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RoomServer, str]]:
+    made = RoomServer(tmp_path_factory.mktemp("store"))
+    with serving(made.app) as address:
+        yield made, address
+    made.store.engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def room_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with browsing(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+class RoomTab(Tab):
+    """The room's page in a tab."""
+
+    def view(self, expression: str) -> Any:
+        """An expression over `view`, what the match shows now; None before it began."""
+        return self.page.evaluate(
+            f"(game => {{ try {{ const view = game.view; return {expression} }} catch {{ return null }} }})({GAME})"
+        )
+
+    def wait_for(self, expression: str) -> Any:
+        """Until an expression over `view` is true; gives it. Polled: the content policy forbids `eval`."""
+        for _ in range(PATIENCE):
+            if found := self.view(expression):
+                return found
+            self.page.wait_for_timeout(20)
+        raise AssertionError(f"never true: {expression}")
+
+
+@pytest.fixture
+def open_tab(room_browser: Any, server: tuple[RoomServer, str]) -> Iterator[Any]:
+    address = server[1]
+    opened: list[RoomTab] = []
+
+    def open_one(query: str = "") -> RoomTab:
+        opened.append(RoomTab(room_browser, f"{address}/room{query}"))
+        return opened[-1]
+
+    yield open_one
+    for tab in opened:
+        tab.page.close()
+        assert [text for text in tab.complaints if "GL Driver Message" not in text] == []
+
+
+def until_running(tab: RoomTab, rooms: Rooms, matches: int) -> None:
+    for _ in range(PATIENCE):
+        if rooms.running == matches:
+            return
+        tab.page.wait_for_timeout(20)
+    raise AssertionError(f"{rooms.running} matches are running, never {matches}")
+
+
+def test_choose_two_players_watch_a_goal_and_leave(open_tab: Any, server: tuple[RoomServer, str]) -> None:
+    tab = open_tab()
+    tab.page.get_by_label("Blue", exact=True).fill("palus/goalie-striker")
+    tab.page.get_by_label("Purple", exact=True).fill("palus/random")
+    tab.page.get_by_label("Seed").fill("4")
+    tab.page.get_by_role("button", name="Start").click()
+    tab.wait_for("view.player.celebration")
+    tab.page.wait_for_timeout(100)
+    assert tab.page.locator(".banner strong").inner_text() == "GOAL!"
+    assert tab.view("view.score") == [1, 0]
+    assert tab.texts(".scoreboard .score b") == ["1", "0"]
+    assert tab.texts(".events .goal")[0].split(" ", 1)[1] == "Goal for Blue, palus/goalie-striker 1:0"
+    assert tab.page.locator(".palus [aria-live=polite]").inner_text() == "Goal for Blue, palus/goalie-striker. 1 to 0."
+    assert tab.page.url.endswith("/room?blue=palus%2Fgoalie-striker&purple=palus%2Frandom&seed=4")
+    until_running(tab, server[0].rooms, 1)
+    tab.page.goto("about:blank")
+    until_running(tab, server[0].rooms, 0)
+
+
+def test_a_link_shows_the_same_match_to_whoever_opens_it(open_tab: Any) -> None:
+    frames = "view.match.ticks >= 60 && view.match.channels.map(c => [...c.slice(0, 61)])"
+    query = "?blue=palus/ball-chaser&purple=palus/goalie-striker&seed=11"
+    sent, received = (open_tab(query).wait_for(frames) for _ in range(2))
+    assert sent == received
+    assert open_tab(query.replace("11", "12")).wait_for(frames) != sent
+
+
+def test_a_person_moves_their_player_with_the_keyboard(open_tab: Any) -> None:
+    tab = open_tab("?blue=palus/random&purple=palus/random&seed=3&play=1")
+    assert tab.page.get_by_label("I play").input_value() == "0"
+    tab.page.get_by_role("button", name="Start").click()
+    tab.wait_for("view.match.ticks > 10")
+    assert tab.texts(".scoreboard .name")[0] == "You & palus/random"
+    for key, glyph, action, (ahead, right) in MOVES:
+        tab.page.keyboard.down(key)
+        button = tab.page.get_by_role("button", name=glyph)
+        assert button.get_attribute("aria-pressed") == "true"
+        held = f"view.match.actions[0].slice(0, view.match.decisions).slice(-8).every(action => action === {action})"
+        tab.wait_for(f"view.match.ticks > 60 && {held}")
+        last = "const n = view.match.ticks; return [n - 25, n].map(t => view.match.channels.slice(0, 3).map(c => c[t]))"
+        (x, z, yaw), (new_x, new_z, _) = tab.view(f"(() => {{ {last} }})()")
+        tab.page.keyboard.up(key)
+        assert button.get_attribute("aria-pressed") == "false"
+        sin, cos = math.sin(math.radians(yaw)), math.cos(math.radians(yaw))
+        went_ahead = (new_x - x) * sin + (new_z - z) * cos
+        went_right = (new_x - x) * cos - (new_z - z) * sin
+        assert ahead * went_ahead + right * went_right > 0.2, key
+
+
+def test_buttons_under_the_pitch_do_what_keys_do(open_tab: Any) -> None:
+    tab = open_tab("?blue=palus/random&purple=palus/random&seed=3&play=2")
+    tab.page.get_by_role("button", name="Start").click()
+    tab.wait_for("view.match.ticks > 5 && view.swapped")  # who plays purple sees it on the left
+    box = tab.page.get_by_role("button", name="Turn right").bounding_box()
+    assert min(box["width"], box["height"]) >= 44
+    tab.page.mouse.move(box["x"] + 20, box["y"] + 20)
+    tab.page.mouse.down()
+    tab.wait_for("view.match.actions[1][view.match.decisions - 1] === 2")
+    tab.page.mouse.up()
+    tab.wait_for("view.match.actions[1][view.match.decisions - 1] === 0")
+
+
+def test_pause_sensors_and_3_d(open_tab: Any) -> None:
+    tab = open_tab("?blue=palus/random&purple=palus/random&seed=5")
+    tab.wait_for("view.match.ticks > 5")
+    tab.page.keyboard.press("2")
+    tab.wait_for("view.raysOf === 1")
+    assert tab.page.locator(".legend:not([hidden]) h2").inner_text().lower() == "what purple a senses"
+    tab.page.keyboard.press("Space")
+    tab.page.wait_for_timeout(400)
+    at = tab.view("view.match.ticks")
+    tab.page.wait_for_timeout(400)
+    assert tab.view("view.match.ticks") == at
+    tab.page.get_by_role("button", name="3-D view").click()
+    tab.wait_for("view.solid")
+    assert tab.page.locator("canvas.solid").is_visible()
+    tab.page.get_by_role("button", name="Go on").click()
+    tab.wait_for(f"view.match.ticks > {at}")
+
+
+def test_who_cannot_play_is_explained(open_tab: Any) -> None:
+    tab = open_tab("?blue=ada/nobody&purple=palus/random")
+    alert = tab.page.get_by_role("alert")
+    alert.wait_for()
+    assert alert.inner_text() == "ada/nobody does not play SoccerTwos here. Choose a player from the list."
+
+
+@needs_axe
+def test_axe_finds_nothing_wrong(open_tab: Any) -> None:
+    tab = open_tab("?blue=palus/random&purple=palus/random&seed=5&play=3")
+    assert tab.violations() == []
+    tab.page.get_by_role("button", name="Start").click()
+    tab.wait_for("view.match.ticks > 5")
+    tab.page.keyboard.press("1")
+    assert tab.violations() == []
