@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from palus.cli.arena_serving import listen, serving
 from palus.cli.arena_start import Place, make_admin, welcome
 from palus.cli.output import stdout
-
-if TYPE_CHECKING:
-    from palus.arena.service import ArenaService
-    from palus.store import Store
 
 EPILOG = """
 Everything is kept in the folder of --data: stop it with Ctrl-C, start it again, it goes on where it was.
@@ -62,56 +58,22 @@ def arena(
     count = max(1, (os.cpu_count() or 2) - 1) if workers is None else workers
     store = open_store(data, database)
     try:
-        with _listen(host, port) as listener:
+        with listen(host, port) as listener:
             service = ArenaService(store, settings, Sources(pool, huggingface), workers=count, url=database)
-            _serve(store, service, listener, Place(host, listener.getsockname()[1], data, count, open_browser))
+            place = Place(host, listener.getsockname()[1], data, count, open_browser)
+            new_admin = make_admin(store)
+            with serving(store, service, listener) as pages:
+                threading.Thread(target=welcome, args=(store, place, new_admin), daemon=True).start()
+                _until_stopped(pages)
     finally:
         store.close()
     stdout.print("The arena has stopped; nothing is lost. The same command goes on.")
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """A bound socket, so that the address is known before anything starts. Raises ArenaError."""
-    from palus.errors import ArenaError
-
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise ArenaError(f"{host}:{port}: cannot listen there ({error.strerror}); choose another --port") from error
-    return listener
-
-
-def _serve(store: Store, service: ArenaService, listener: socket.socket, place: Place) -> None:
-    """Until Ctrl-C."""
-    import uvicorn
-
-    from palus.web.api.router import Arena
-    from palus.web.app import make_app
-    from palus.web.room import make_room_router
-    from palus.web.worker_api import make_worker_router
-
-    settings = service.settings
-    new_admin = make_admin(store)
-    app = make_app(
-        store,
-        arena=Arena(envs=settings.envs, mode=settings.mode, season=settings.season),
-        extra_routers=(make_worker_router(store, settings), make_room_router(store)),
-    )
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5, access_log=False)
-    server = uvicorn.Server(config)
+def _until_stopped(pages: threading.Thread) -> None:
+    """Wait for Ctrl-C or the signal that ends services."""
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    # In a thread uvicorn leaves signals alone, so that the service ends in order: pages first, then matches.
-    serving = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    with service:
-        serving.start()
-        threading.Thread(target=welcome, args=(store, server, place, new_admin), daemon=True).start()
-        while not stop.wait(1.0) and serving.is_alive():
-            pass
-        server.should_exit = True
-        serving.join()
+    while not stop.wait(1.0) and pages.is_alive():
+        pass

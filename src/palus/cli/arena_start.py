@@ -6,7 +6,6 @@ import getpass
 import os
 import secrets
 import socket
-import threading
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,6 @@ from rich.markup import escape
 from palus.cli.output import stdout
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from palus.store import Store
 
 ADMIN = "admin"
@@ -54,12 +51,9 @@ class Place:
         return f"http://127.0.0.1:{self.port}" if self.host in ("0.0.0.0", "::") else self.url
 
 
-def welcome(store: Store, server: uvicorn.Server, place: Place, new_admin: bool) -> None:
-    """Once the server answers: say where it is and what to do next."""
-    waited = threading.Event()
-    while not server.started:
-        waited.wait(0.05)
-    owner = _sign_in_here(store, place.local_url) if place.is_private else None
+def welcome(store: Store, place: Place, new_admin: bool) -> None:
+    """Say where the arena is and what to do next."""
+    owner = sign_in_here(store, place.local_url) if place.is_private else None
     for line in _lines(place, owner, new_admin):
         stdout.print(line, soft_wrap=True)
     if place.open_browser:
@@ -96,7 +90,7 @@ def _isolation() -> str:
         process = shared_sandbox().open(Limits())
     except LockedProcessError as error:
         return f"none, models cannot be played ({escape(str(error))})"
-    process.end()
+    process.close()
     return process.isolation
 
 
@@ -116,7 +110,7 @@ def make_admin(store: Store) -> bool:
     return True
 
 
-def _sign_in_here(store: Store, url: str) -> str | None:
+def sign_in_here(store: Store, url: str) -> str | None:
     """Let `palus push` from this machine work at once: an account named after the user, its token kept where
     `palus login` keeps it. None when that is not possible; `palus login` then is."""
     from palus.errors import HubError

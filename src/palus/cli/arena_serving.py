@@ -1,0 +1,69 @@
+"""A running arena inside this process: matches, and pages in a thread. `palus arena` and `palus demo` share it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from palus.arena.service import ArenaService
+    from palus.store import Store
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket, so that the address is known before anything starts. Raises ArenaError."""
+    from palus.errors import ArenaError
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ArenaError(f"{host}:{port}: cannot listen there ({error.strerror}); choose another --port") from error
+    return listener
+
+
+@contextmanager
+def serving(store: Store, service: ArenaService, listener: socket.socket) -> Iterator[threading.Thread]:
+    """Pages, hub and matches until the block ends. Yields the thread of the pages, once they answer."""
+    import uvicorn
+
+    from palus.errors import ArenaError
+    from palus.web.api.router import Arena
+    from palus.web.app import make_app
+    from palus.web.room import make_room_router
+    from palus.web.worker_api import make_worker_router
+
+    settings = service.settings
+    app = make_app(
+        store,
+        arena=Arena(envs=settings.envs, mode=settings.mode, season=settings.season),
+        extra_routers=(make_worker_router(store, settings), make_room_router(store)),
+    )
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5, access_log=False)
+    server = uvicorn.Server(config)
+    # In a thread uvicorn leaves signals alone, so that the service ends in order: pages first, then matches.
+    pages = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="arena pages")
+    with service:
+        pages.start()
+        try:
+            if not _answers(server, pages):
+                raise ArenaError("the arena's pages did not start; see the message above")
+            yield pages
+        finally:
+            server.should_exit = True
+            pages.join()
+
+
+def _answers(server: uvicorn.Server, pages: threading.Thread) -> bool:
+    """Wait until the server answers; False when it ended instead."""
+    while pages.is_alive() and not server.started:
+        pages.join(0.05)
+    return pages.is_alive()
