@@ -1,4 +1,4 @@
-"""What protects readers: headers on every answer, limits, faults that tell nothing, and hostile text in a real browser."""
+"""What protects readers: headers, limits, faults that tell nothing, and hostile text in a real browser."""
 
 from __future__ import annotations
 

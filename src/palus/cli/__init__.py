@@ -11,7 +11,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from palus import __version__
-from palus.cli import account
+from palus.cli import account, site
 from palus.cli.arena import arena
 from palus.cli.backup import backup, restore
 from palus.cli.compare import compare
@@ -113,3 +113,4 @@ for _command in (
     app.command(epilog=getattr(sys.modules[_command.__module__], "EPILOG", None))(_command)
 
 app.add_typer(account.app, name="account")
+app.add_typer(site.app, name="site")

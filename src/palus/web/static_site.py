@@ -1,0 +1,250 @@
+"""The whole site as files, for any static server: pages, the JSON they read, replays and downloads.
+
+    index.html match.html ... static/      the pages, told by a meta tag to read data/ instead of the interface
+    data/leaderboard/{env}.json ...        what /api/arena/... answered at the moment of the export
+    data/matches/{id}.json {id}.match      the matches that pages link to, newest first up to a limit
+    data/downloads/{env}/...               CSV, Parquet and JSON
+    offline.html offline/{id}.html         the boards and the newest replays, each a page that opens from disk
+
+Browsers do not let a page from disk read other files, so from disk only offline.html is of use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote
+
+from palus.errors import ArenaError, HubError, StorageError
+from palus.hub.repos import read_file
+from palus.store import Store
+from palus.web.analytics import analytics, team_results
+from palus.web.api.compare import compare
+from palus.web.api.leaderboard import environments, leaderboard, recent_matches
+from palus.web.api.matches import match_page
+from palus.web.api.matrix import matrix
+from palus.web.api.models import model_page
+from palus.web.api.players import players_to_compare
+from palus.web.api.router import Arena
+from palus.web.api.status import status
+from palus.web.api.view import View, Views
+from palus.web.exports import Exports
+from palus.web.page import page_html
+from palus.web.pages import site_folder
+from palus.web.shapes import MatchPage, ModelPage, Shape
+
+MARKER = ".palus-site"
+"""Says that a folder is an export, which the next one may replace."""
+
+COMPARED = 20
+"""Compare pages are written for each two of the strongest."""
+OFFLINE_REPLAYS = 30
+
+_EXCLUDED = {"room.html"}
+_CARD_FILE = re.compile(r'(src|href)="/(?P<repo>[^/"]+/[^/"]+)/resolve/(?P<revision>[0-9a-f]{40})/(?P<path>[^"]+)"')
+_IMAGES = {".png", ".jpg", ".jpeg", ".gif", ".webp"}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What an export holds. left_out: matches that pages link to, beyond the limit."""
+
+    models: int
+    matches: int
+    left_out: int
+    files: int
+    bytes: int
+
+
+def export_site(
+    store: Store, folder: Path, *, arena: Arena | None = None, max_matches: int = 5000, site: Path | None = None
+) -> Summary:
+    """Write the site to a folder: a new one, an empty one, or an earlier export, which is replaced at the end.
+
+    Raises ArenaError when something else is there or the pages are not built, StorageError when it cannot be written.
+    """
+    site = site or site_folder()
+    if not (site / "index.html").is_file():
+        raise ArenaError("the pages are not built; run `make web` in a checkout of palus, or install a release")
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARKER).is_file())):
+        raise ArenaError(f"{folder}: is neither empty nor an earlier export; choose another folder")
+    draft = folder.with_name(f".{folder.name}.part")
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        _copy_pages(site, draft)
+        summary = _Export(store, draft, arena or Arena(), max_matches).write()
+        shutil.rmtree(folder, ignore_errors=True)
+        draft.rename(folder)
+    except OSError as error:
+        raise StorageError(f"{folder}: could not be written ({error.strerror}); free space and try again") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return summary
+
+
+def _copy_pages(site: Path, folder: Path) -> None:
+    shutil.copytree(site / "static", folder / "static")
+    for page in site.glob("*.html"):
+        if page.name not in _EXCLUDED:
+            text = page.read_text("utf-8").replace('="/static/', '="static/')
+            (folder / page.name).write_text(text.replace('content="/api/arena"', 'content="data"'), "utf-8")
+    (folder / MARKER).touch()
+    (folder / ".nojekyll").touch()  # GitHub's pages would leave out what begins with an underscore
+
+
+class _Export:
+    """One export: the view of one moment and the folder that it goes to."""
+
+    def __init__(self, store: Store, folder: Path, arena: Arena, max_matches: int) -> None:
+        self._store, self._folder, self._arena, self._max_matches = store, folder, arena, max_matches
+        self._views = Views(store, fresh_s=float("inf"))
+        self._view: View = self._views.current()
+
+    def write(self) -> Summary:
+        """Everything but the pages themselves."""
+        view = self._view
+        envs = [line.env for line in environments(view, self._arena.envs).environments]
+        self._write("envs", environments(view, self._arena.envs))
+        with self._store.read() as connection:
+            self._write("status", status(view, connection, self._arena.mode))
+        for env in envs:
+            self._write_env(env)
+        models = [self._write_model(repo) for repo in view.roster.entries_of]
+        linked = set(self._linked_matches(envs, models))
+        chosen = [match_id for match_id in self._newest_first() if match_id in linked][: self._max_matches]
+        pages = [page for match_id in chosen if (page := self._write_match(match_id)) is not None]
+        self._write_offline(envs, pages)
+        files = [path for path in self._folder.rglob("*") if path.is_file()]
+        size = sum(path.stat().st_size for path in files)
+        return Summary(len(models), len(pages), len(linked) - len(chosen), len(files), size)
+
+    def _write(self, name: str, shape: Shape) -> None:
+        path = self._folder / "data" / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(shape.model_dump_json().encode())
+
+    def _write_env(self, env: str) -> None:
+        view = self._view
+        board = leaderboard(view, env)
+        competition = analytics(view, env, self._arena.season, self._arena.season_end_ms)
+        self._write(f"leaderboard/{env}", board)
+        self._write(f"recent/{env}", recent_matches(view, env))
+        self._write(f"matrix/{env}", matrix(view, env))
+        self._write(f"analytics/{env}", competition)
+        for line in competition.teams:
+            results = team_results(view, env, line.team)
+            if results is not None:
+                self._write(f"analytics/{env}/{line.team}", results)
+        strongest = [row.repo for row in board.rows[:COMPARED]]
+        for a in strongest:
+            for b in strongest:
+                if (found := players_to_compare(view, a, b)) is not None:
+                    self._write(f"compare/{a}/{b}", compare(view, *found))
+        downloads = self._folder / "data" / "downloads" / env
+        downloads.mkdir(parents=True)
+        Exports(self._store, self._views).write_all(env, downloads)
+
+    def _write_model(self, repo: str) -> ModelPage:
+        with self._store.read() as connection:
+            page = model_page(self._view, self._store, connection, repo)
+        assert page is not None, "a repository with entries has a page"
+        page = page.model_copy(update={"card_html": _CARD_FILE.sub(self._keep_card_file, page.card_html)})
+        self._write(f"models/{repo}", page)
+        return page
+
+    def _keep_card_file(self, link: re.Match[str]) -> str:
+        """Images of a card come along; other files of strangers would be pages of the server that shows the export."""
+        path = PurePosixPath(unquote(html.unescape(link["path"])))
+        if link[1] != "src" or path.suffix.lower() not in _IMAGES:
+            return ""
+        try:
+            data = read_file(self._store, link["repo"], link["revision"], str(path))
+        except (HubError, StorageError):  # the file was never pushed, or its bytes are gone
+            return ""
+        name = f"data/cards/{hashlib.sha256(data).hexdigest()}{path.suffix.lower()}"
+        (self._folder / "data" / "cards").mkdir(parents=True, exist_ok=True)
+        (self._folder / name).write_bytes(data)
+        return f'src="{name}"'
+
+    def _linked_matches(self, envs: list[str], models: Iterable[ModelPage]) -> Iterator[str]:
+        for env in envs:
+            yield from (match.id for match in recent_matches(self._view, env).matches)
+        for model in models:
+            for performance in model.performance:
+                for lines in (performance.recent, performance.best_wins, performance.worst_losses):
+                    yield from (line.id for line in lines)
+
+    def _newest_first(self) -> Iterator[str]:
+        log = self._view.log
+        return (log.id_text(row) for row in range(log.n - 1, -1, -1))
+
+    def _write_match(self, match_id: str) -> MatchPage | None:
+        with self._store.read() as connection:
+            page = match_page(self._view, self._store, connection, match_id)
+        if page is None:
+            return None
+        if page.replay is not None and page.replay.url is not None:
+            url = f"data/matches/{match_id}.match"
+            (self._folder / "data" / "matches").mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self._store.blobs.path(page.replay.sha256), self._folder / url)
+            page = page.model_copy(update={"replay": page.replay.model_copy(update={"url": url})})
+        self._write(f"matches/{match_id}", page)
+        return page
+
+    def _write_offline(self, envs: list[str], pages: list[MatchPage]) -> None:
+        shown = [page for page in pages if page.replay is not None and page.replay.url is not None][:OFFLINE_REPLAYS]
+        for page in shown:
+            assert page.replay is not None
+            title = f"{page.blue.repo} vs {page.purple.repo}"
+            target = self._folder / "offline" / f"{page.id}.html"
+            target.parent.mkdir(exist_ok=True)
+            target.write_text(page_html(self._store.blobs.read(page.replay.sha256), title), "utf-8")
+        boards = "".join(_board_html(self._view, env) for env in envs)
+        links = "".join(
+            f'<li><a href="offline/{page.id}.html">{_text(page.blue.repo)} against {_text(page.purple.repo)}</a></li>\n'
+            for page in shown
+        )
+        (self._folder / "offline.html").write_text(_OFFLINE.format(boards=boards, links=links), "utf-8")
+
+
+_OFFLINE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'">
+<title>palus arena</title>
+</head>
+<body>
+<main>
+<h1>palus arena</h1>
+{boards}<h2>Replays</h2>
+<ul>
+{links}</ul>
+</main>
+</body>
+</html>
+"""
+
+_COLUMNS = ("Rank", "Model", "Rating", "±", "Games")
+
+
+def _board_html(view: View, env: str) -> str:
+    head = "".join(f'<th scope="col">{column}</th>' for column in _COLUMNS)
+    rows = "".join(
+        f"<tr><td>{row.rank_best}–{row.rank_worst}</td><td>{_text(row.repo)}</td><td>{row.rating:.0f}</td>"
+        f"<td>{row.half_width:.0f}</td><td>{row.games}</td></tr>\n"
+        for row in leaderboard(view, env).rows
+    )
+    return f"<h2>{_text(env)}</h2>\n<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n"
+
+
+def _text(text: str) -> str:
+    return html.escape(text)
