@@ -52,6 +52,14 @@ def test_html_writes_one_file_that_holds_the_replay(replay: Path, tmp_path: Path
     assert "<title>The final</title>" in out.read_text()
 
 
+def test_html_with_3_d_stays_one_file_below_a_megabyte(replay: Path, tmp_path: Path) -> None:
+    out = tmp_path / "final.html"
+    result = run(str(replay), "--html", str(out), "--three-d")
+    assert result.exit_code == 0, result.output
+    assert "three.js authors" in out.read_text("utf-8")
+    assert out.stat().st_size < 1_000_000
+
+
 def test_a_file_that_is_no_replay_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.match"
     path.write_text("notes")

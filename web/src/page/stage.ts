@@ -75,7 +75,9 @@ export class Stage {
     if (this.orbit !== null && this.solid !== null) {
       if (behind !== null) this.orbit = this.turnBehind(this.orbit, behind, seconds);
       this.glide(behind ?? (this.camera.follow ? ball : { x: 0, z: 0 }), seconds);
-      const azimuth = this.orbit.azimuth + (this.camera.swapped && behind === null ? 180 : 0);
+      // As in the flat view: upright pictures see the pitch along its length, swapped ones from the other side.
+      const outside = (this.camera.portrait ? -90 : 0) + (this.camera.swapped ? 180 : 0);
+      const azimuth = this.orbit.azimuth + (behind === null ? outside : 0);
       this.solid.view.draw({ ...moment, orbit: { ...this.orbit, azimuth }, target: this.target });
       return;
     }

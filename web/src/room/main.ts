@@ -58,6 +58,7 @@ function begin(start: Start): void {
     ready(ready) {
       seed = ready.seed;
       showLink(ready);
+      place.scrollIntoView({ block: "start" });
     },
     again: (sameSeed) => begin({ ...start, seed: sameSeed ? seed : null }),
     copyLink: () => navigator.clipboard.writeText(location.href).then(() => true, () => false),
@@ -66,7 +67,6 @@ function begin(start: Start): void {
   place.replaceChildren(current.root);
   // Keys go to the match now, not to the form.
   (document.activeElement as HTMLElement | null)?.blur();
-  place.scrollIntoView({ block: "start" });
 }
 
 /** The address says which match this is, down to the revisions of the models. */

@@ -28,6 +28,8 @@ const SKY = "#0b131d";
 const FIELD_OF_VIEW = 40;
 /** The distance of an orbit is meant for pictures this wide; narrower ones are seen from farther away. */
 const ASPECT = 2.1;
+/** Upright ones see the pitch along its length. */
+const UPRIGHT_DISTANCE = 1.35;
 const SHEET_PIXELS_PER_M = 36;
 
 export class SolidPitch implements SolidView {
@@ -108,12 +110,11 @@ export class SolidPitch implements SolidView {
     });
   }
 
-  /** Upright pictures see the pitch along its length, as in the flat view. */
   private look({ orbit, target }: SolidMoment): void {
-    const upright = this.eye.aspect < 1;
-    const azimuth = ((orbit.azimuth + (upright ? -90 : 0)) * Math.PI) / 180;
+    const azimuth = (orbit.azimuth * Math.PI) / 180;
     const elevation = (orbit.elevation * Math.PI) / 180;
-    const distance = orbit.distance * (upright ? 1.35 : Math.max(1, ASPECT / this.eye.aspect));
+    const { aspect } = this.eye;
+    const distance = orbit.distance * (aspect < 1 ? UPRIGHT_DISTANCE : Math.max(1, ASPECT / aspect));
     const level = distance * Math.cos(elevation);
     this.eye.position.set(
       target.x + level * Math.sin(azimuth),
