@@ -32,8 +32,9 @@ from palus.store.tables import entries, jobs
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.25
-RESTART_S = 1.0
-"""A worker that dies is started again after so long, then twice as long each time, at most a minute."""
+RESTART_S, RESTART_AT_MOST_S = 0.5, 30.0
+"""A worker that dies is started again after so long; twice as long each time when it dies while it starts."""
+STARTING_S = 2.0
 STOP_S = 20.0
 HUB_EVERY_S, FOLDER_EVERY_S, HF_EVERY_S = 1.0, 3.0, 900.0
 
@@ -117,7 +118,8 @@ class ArenaService:
             for worker in dead:
                 logger.warning("worker %s ended with %s", worker.name, worker.process.returncode)
                 lived_s = time.monotonic() - worker.started_s
-                self._restart_s = RESTART_S if lived_s > 60.0 else min(2.0 * self._restart_s, 60.0)
+                doubled_s = min(2.0 * self._restart_s, RESTART_AT_MOST_S)
+                self._restart_s = RESTART_S if lived_s > STARTING_S else doubled_s
             self._restart_due_s = time.monotonic() + self._restart_s
         if time.monotonic() >= self._restart_due_s:
             while len(self._workers) < self._wanted:

@@ -93,6 +93,8 @@ def _keep_alive(source: WorkSource, lease: Lease, finished: threading.Event) -> 
     while not finished.wait(source.lease_s / 3):
         try:
             source.renew(lease)
+        except LeaseError:
+            return  # handing in the report will say so
         except ArenaError as error:
             logger.warning("lease of job %d not renewed: %s", lease.job_id, error)
 

@@ -1,0 +1,219 @@
+"""Workers: jobs done to the end, reports checked, nothing stored twice or half."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile import stock
+from sqlalchemy import select, update
+
+from palus.arena import queue
+from palus.arena.audit import suspend
+from palus.arena.completion import complete
+from palus.arena.contenders import PairOrder
+from palus.arena.discovery import FolderPool, sweep_house
+from palus.arena.entries import board
+from palus.arena.log import LogRow, read_log
+from palus.arena.queue import Lease
+from palus.arena.reports import UnitReport, from_json, to_json
+from palus.arena.runner.limits import Limits
+from palus.arena.scheduler import Looker, Scheduler
+from palus.arena.settings import ArenaSettings
+from palus.arena.worker import play_order, work
+from palus.arena.workers import StoreSource, describe_here
+from palus.errors import ArenaError, LeaseError
+from palus.store import Store, open_store
+from palus.store.tables import entries, jobs, workers
+
+ENV = "SoccerTwos"
+SETTINGS = ArenaSettings(max_attempts=2)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path / "arena")
+
+
+def scheduler(store: Store, *more: Looker, settings: ArenaSettings = SETTINGS) -> Scheduler:
+    return Scheduler(store, settings, [Looker(sweep_house, 1e9), *more], seed=1)
+
+
+def source(store: Store, worker: str = "w") -> StoreSource:
+    return StoreSource(store, worker, SETTINGS, describe_here())
+
+
+def do(store: Store, count: int) -> int:
+    return work(source(store), threading.Event(), max_jobs=count)
+
+
+def log(store: Store) -> list[LogRow]:
+    with store.read() as connection:
+        return list(read_log(connection))
+
+
+def take(store: Store) -> Lease:
+    lease = source(store).take()
+    assert lease is not None
+    return lease
+
+
+def report(store: Store, lease: Lease) -> UnitReport:
+    return play_order(source(store), PairOrder.from_payload(lease.payload), Limits())
+
+
+def test_a_pair_is_played_logged_with_its_replays_and_closed(store: Store) -> None:
+    scheduler(store).tick()
+    assert do(store, 1) == 1
+    first, second = (row.record for row in log(store))
+    assert (first.leg, second.leg, first.unit_id) == (1, 2, second.unit_id)
+    assert first.sides == second.sides[::-1]
+    assert first.rated and first.season == 1 and first.seed == second.seed
+    assert all(record.replay and record.actions and record.state for record in (first, second))
+    assert first.runner.worker == "w" and "numpy" in first.runner.runtimes
+    with store.read() as connection:
+        assert queue.count_jobs(connection)[("pair", "done")] == 1
+        assert connection.execute(select(workers.c.matches)).scalar_one() == 2
+
+
+def test_models_of_a_pool_are_validated_and_tried_before_they_are_ranked(store: Store, tmp_path: Path) -> None:
+    good, bad = tmp_path / "pool/ann/good/SoccerTwos.onnx", tmp_path / "pool/bob/bad/SoccerTwos.onnx"
+    for path, data in ((good, stock().SerializeToString()), (bad, b"not a model")):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    pool = FolderPool(tmp_path / "pool", store.blobs)
+    scheduler(store, Looker(lambda env: pool.sweep(env, quiet_since_ms=2**62), 0.0)).tick()
+    assert do(store, 2) == 2  # validations come first
+    with store.read() as connection:
+        ranked = {entrant.repo for entrant in board(connection, ENV, repos_per_owner=0).values()}
+        rows = {row.repo: row for row in connection.execute(select(entries))}
+    assert "ann/good" in ranked and "bob/bad" not in ranked
+    assert rows["bob/bad"].state == "refused" and rows["bob/bad"].code and rows["bob/bad"].remedy
+    trial = [row.record for row in log(store)]
+    assert [record.rated for record in trial] == [False, False]
+    assert {side.repo for side in trial[0].sides} == {"ann/good", "palus/random"}
+
+
+def test_a_report_is_stored_once_however_often_it_is_sent(store: Store) -> None:
+    scheduler(store).tick()
+    lease = take(store)
+    done = report(store, lease)
+    assert complete(store, lease.job_id, lease.secret, done, now_ms=1) is True
+    assert complete(store, lease.job_id, lease.secret, done, now_ms=2) is False
+    assert len(log(store)) == 2
+
+
+def test_a_report_that_comes_after_its_lease_is_refused_and_the_next_one_counts(store: Store) -> None:
+    plan = scheduler(store)
+    plan.tick()
+    late = take(store)
+    done = report(store, late)
+    plan.take_back(dead_workers=("w",))
+    with pytest.raises(LeaseError):
+        complete(store, late.job_id, late.secret, done, now_ms=1)
+    again = take(store)
+    assert again.job_id == late.job_id
+    assert complete(store, again.job_id, again.secret, report(store, again), now_ms=1)
+    assert [row.record.result for row in log(store)] == [game.result.result for game in done.games]
+
+
+def with_game(unit: UnitReport, **changes: Any) -> UnitReport:
+    first, second = unit.games
+    return replace(unit, games=(replace(first, result=replace(first.result, **changes)), second))
+
+
+def test_a_report_that_does_not_fit_its_job_is_refused_and_nothing_is_stored(store: Store) -> None:
+    scheduler(store).tick()
+    lease = take(store)
+    honest = report(store, lease)
+    wrong = [
+        with_game(honest, seed=1),
+        with_game(honest, leg=2),
+        with_game(honest, result="win1", score=(0, 3)),
+        replace(honest, games=honest.games[:1]),
+        replace(honest, games=(replace(honest.games[0], actions=b""), honest.games[1])),
+    ]
+    for forged in wrong:
+        with pytest.raises(ArenaError, match="the report"):
+            complete(store, lease.job_id, lease.secret, forged, now_ms=1)
+    assert log(store) == []
+    assert complete(store, lease.job_id, lease.secret, honest, now_ms=1)
+
+
+def test_reports_survive_the_network(store: Store) -> None:
+    scheduler(store).tick()
+    sent = report(store, take(store))
+    assert from_json(to_json(sent)) == sent
+    with pytest.raises(ArenaError, match="not a report"):
+        from_json({"games": [{}]})
+
+
+def test_a_job_that_cannot_be_done_is_given_up_with_its_reason_and_its_model_refused(
+    store: Store, tmp_path: Path
+) -> None:
+    path = tmp_path / "pool/ann/lost/SoccerTwos.onnx"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"to be lost")
+    pool = FolderPool(tmp_path / "pool", store.blobs)
+    plan = scheduler(store, Looker(lambda env: pool.sweep(env, quiet_since_ms=2**62), 1e9))
+    plan.tick()
+    for blob in store.blobs.folder.glob("??/*"):
+        blob.unlink()
+    stop = threading.Event()
+    for _ in range(SETTINGS.max_attempts):
+        lease = take(store)
+        assert lease.kind == "validate"
+        with pytest.raises(ArenaError, match="cannot be read") as caught:
+            source(store).model(lease.payload["contender"]["sha256"])
+        source(store).give_back(lease, str(caught.value))
+    plan.tick()
+    with store.read() as connection:
+        row = connection.execute(select(entries).where(entries.c.repo == "ann/lost")).one()
+        job = connection.execute(select(jobs).where(jobs.c.kind == "validate")).one()
+    assert (row.state, row.code) == ("refused", "validation-failed")
+    assert job.state == "failed" and "given up after 2 attempts" in job.fault
+    assert work(source(store), stop, max_jobs=1) == 1  # the queue goes on
+
+
+def test_a_suspended_worker_gets_no_work_and_its_results_are_not_taken(store: Store) -> None:
+    scheduler(store).tick()
+    lease = take(store)
+    done = report(store, lease)
+    with store.write() as connection:
+        suspend(connection, "w", "too good", now_ms=1)
+    with pytest.raises(ArenaError, match="suspended"):
+        complete(store, lease.job_id, lease.secret, done, now_ms=1)
+    with pytest.raises(ArenaError, match="suspended"):
+        take(store)
+    assert log(store) == []
+
+
+def test_rounds_let_everybody_play_one_match_and_wait_for_the_next(store: Store) -> None:
+    plan = scheduler(store, settings=replace(SETTINGS, mode="rounds", round_interval_s=3600.0))
+    plan.tick()
+    with store.read() as connection:
+        assert [len(payload["legs"]) for payload in queue.open_jobs(connection, "pair")] == [1]
+    assert do(store, 1) == 1
+    plan.tick()
+    with store.read() as connection:
+        assert queue.open_jobs(connection, "pair") == []
+    (row,) = log(store)
+    assert (row.record.round, row.record.leg, row.record.rated) == (1, 1, True)
+    with store.write() as connection:
+        connection.execute(update(jobs).values(created_ms=jobs.c.created_ms - 3_600_000))
+    plan.tick()
+    with store.read() as connection:
+        assert [payload["round"] for payload in queue.open_jobs(connection, "pair")] == [2]
+
+
+def test_the_queue_is_filled_for_the_workers_at_hand_and_no_more(store: Store) -> None:
+    plan = Scheduler(store, SETTINGS, [Looker(sweep_house, 1e9)], min_workers=3, seed=1)
+    plan.tick()
+    plan.tick()
+    with store.read() as connection:
+        waiting = queue.open_jobs(connection, "pair")
+    assert len(waiting) == 6
+    assert len({PairOrder.from_payload(payload).unit_id for payload in waiting}) == 6

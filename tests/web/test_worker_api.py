@@ -1,0 +1,154 @@
+"""Workers over HTTP, on a real server: what a runner's token allows, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from sqlalchemy import select, update
+
+from palus.arena.discovery import FolderPool, sweep_house
+from palus.arena.log import check_chain, read_log
+from palus.arena.remote import HttpSource
+from palus.arena.scheduler import Looker, Scheduler
+from palus.arena.settings import ArenaSettings
+from palus.arena.worker import work
+from palus.errors import ArenaError, LeaseError
+from palus.hub.accounts import create_account, issue_token
+from palus.store import Store, open_store
+from palus.store.tables import jobs, workers
+from palus.web.security import install_faults
+from palus.web.worker_api import make_worker_router
+
+SETTINGS = ArenaSettings(target_half_width=0.0)
+
+
+@dataclass(frozen=True)
+class Served:
+    """An arena on loopback. tokens: by scope."""
+
+    store: Store
+    scheduler: Scheduler
+    url: str
+    tokens: dict[str, str]
+
+    def source(self, scope: str = "runner", worker: str = "pc") -> HttpSource:
+        return HttpSource(self.url, self.tokens[scope], worker, {"platform": "test"})
+
+    def post(self, path: str, body: Any, token: str = "") -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {token or self.tokens['runner']}", "Content-Type": "application/json"}
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        try:
+            with urllib.request.urlopen(urllib.request.Request(f"{self.url}/api/worker/{path}", data, headers)) as got:
+                return got.status, json.loads(got.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    store = open_store(tmp_path / "arena")
+    with store.write() as connection:
+        create_account(connection, "lab")
+        tokens = {scope: issue_token(connection, "lab", scope, (scope,)) for scope in ("runner", "write")}
+    model = tmp_path / "pool" / "ann" / "mine" / "SoccerTwos.onnx"
+    model.parent.mkdir(parents=True)
+    model.write_bytes(b"not a model, but somebody's")
+    pool = FolderPool(tmp_path / "pool", store.blobs)
+    lookers = [Looker(sweep_house, 1e9), Looker(lambda env: pool.sweep(env, quiet_since_ms=2**62), 1e9)]
+    scheduler = Scheduler(store, SETTINGS, lookers, seed=1)
+    scheduler.tick()
+    app = FastAPI()
+    install_faults(app)
+    app.include_router(make_worker_router(store, SETTINGS))
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()  # who comes before the server is up waits for it
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    yield Served(store, scheduler, f"http://127.0.0.1:{listener.getsockname()[1]}", tokens)
+    server.should_exit = True
+    thread.join()
+    listener.close()
+    store.close()
+
+
+def test_a_remote_worker_validates_and_plays_and_its_results_are_in_the_log(served: Served) -> None:
+    assert work(served.source(), threading.Event(), max_jobs=3) == 3
+    with served.store.read() as connection:
+        assert check_chain(connection) == 4
+        rows = list(read_log(connection))
+        assert {row.record.runner.worker for row in rows} == {"lab/pc"}
+        assert {row.record.runner.platform for row in rows} == {"test"}
+        assert all(served.store.blobs.has(row.record.replay.sha256) for row in rows if row.record.replay)
+        assert connection.execute(select(workers.c.matches)).scalar_one() == 4
+
+
+def test_a_runner_reads_models_that_were_entered_and_no_other_bytes(served: Served) -> None:
+    source = served.source()
+    lease = source.take()
+    assert lease is not None and lease.kind == "validate"
+    assert source.model(lease.payload["contender"]["sha256"]) == b"not a model, but somebody's"
+    secret = served.store.blobs.put(b"a private file")
+    with pytest.raises(ArenaError, match="404"):
+        source.model(secret.sha256)
+
+
+def test_only_runner_tokens_are_let_in(served: Served) -> None:
+    with pytest.raises(ArenaError, match="403: The token 'write' may not run matches"):
+        served.source("write")
+    assert served.post("hello", {"worker": "pc", "about": {}}, token="nonsense")[0] == 401
+    with pytest.raises(ArenaError, match="cannot be reached"):
+        HttpSource("http://127.0.0.1:1", "x", "pc", {})
+    with pytest.raises(ArenaError, match="not an address"):
+        HttpSource("file:///etc/passwd", "x", "pc", {})
+
+
+def test_nobody_works_in_somebody_elses_name(served: Served) -> None:
+    status, answer = served.post("take", {"worker": "local-1", "about": {}})
+    assert (status, answer["code"]) == (403, "not_your_worker")
+    assert served.source(worker="eve/local-1").worker == "lab/local-1"
+
+
+def test_a_lease_that_was_lost_is_told_apart_from_other_refusals(served: Served) -> None:
+    source = served.source()
+    lease = source.take()
+    assert lease is not None
+    source.renew(lease)
+    with served.store.write() as connection:
+        connection.execute(update(jobs).where(jobs.c.id == lease.job_id).values(lease_until_ms=1))
+    served.scheduler.take_back()
+    with pytest.raises(LeaseError):
+        source.renew(lease)
+    with pytest.raises(LeaseError):
+        source.give_back(lease, "too late")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("jobs/1/finish", b"{", 422),
+        ("jobs/1/finish", {"secret": "0" * 32, "report": {"games": []}}, 422),
+        ("jobs/1/finish", {"secret": "0" * 32, "report": {}, "more": 1}, 422),
+        ("jobs/99/finish", {"secret": "0" * 32, "report": {"refusal": None, "details": {}, "trial": None}}, 422),
+        ("jobs/0/renew", {"secret": "0" * 32}, 422),
+        ("jobs/1/renew", {"secret": "0" * 32}, 409),
+        ("hello", {"worker": "a b", "about": {}}, 422),
+    ],
+)
+def test_nonsense_is_refused_with_a_sentence(served: Served, path: str, body: Any, status: int) -> None:
+    got, answer = served.post(path, body)
+    assert got == status
+    assert answer["error"].endswith(".") or ";" in answer["error"] or answer["code"]
