@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "palus"
+EXTRAS = ("train", "arena", "doom", "video", "postgres")
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def test_the_picture_means_left_and_leaves(importer: str, imported: str, allowed
 def test_every_package_that_is_imported_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    requirements = [*project["dependencies"], *extras["train"], *extras["arena"], *extras["postgres"]]
+    requirements = [*project["dependencies"], *(r for name in EXTRAS for r in extras[name])]
     declared = {normal(requirement) for requirement in requirements}
     declared.add("pydantic-core")  # pydantic's documentation imports its error types from there, at a version it pins
     distributions = packages_distributions()

@@ -3,6 +3,8 @@
     PalusError
       ConfigError      a run file or an override is wrong
       EnvError         an environment breaks the contract of `palus.envs.protocol`
+        ScenarioError  a game's files are not on this machine
+      WorkerError      worker processes cannot be kept alive
       ModelError       a policy file is missing, foreign or corrupt
       CheckpointError  a run folder or checkpoint is missing or corrupt
       ReplayError      a replay file is missing or corrupt
@@ -31,6 +33,14 @@ class ConfigError(PalusError):
 
 class EnvError(PalusError):
     """An environment breaks its contract, or produced NaN."""
+
+
+class ScenarioError(EnvError):
+    """Files that a game needs are missing; the message says which package holds them."""
+
+
+class WorkerError(PalusError):
+    """Worker processes crash or hang faster than they may be restarted."""
 
 
 class ModelError(PalusError):

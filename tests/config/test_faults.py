@@ -151,11 +151,12 @@ def test_a_wrong_environment_parameter_is_named(faults, parameter, message) -> N
         ),
         (
             "behaviors: {A: {hyperparameters: {batch_size: 5}}}",
-            "run.yaml, behaviors.A.trainer_type: missing; hyperparameters need it; expected one of ppo, poca, sac",
+            "run.yaml, behaviors.A.trainer_type: missing; hyperparameters need it; "
+            "expected one of ppo, poca, sac, appo",
         ),
         (
             "behaviors: {A: {trainer_type: pca}}",
-            "run.yaml, behaviors.A.trainer_type: expected one of ppo, poca, sac, found 'pca'; did you mean poca?",
+            "run.yaml, behaviors.A.trainer_type: expected one of ppo, poca, sac, appo, found 'pca'; did you mean poca?",
         ),
         ("behaviors: {A: 3}", "run.yaml, behaviors.A: expected a map of keys, found 3"),
         (
@@ -296,3 +297,22 @@ def test_any_tree_ends_in_a_run_or_in_faults(tree, behavior) -> None:
     run, faults = _resolve(tree)
     assert isinstance(run, RunFile) or faults
     assert all(fault.sentence("run.yaml") for fault in misspelt + faults)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            "time_horizon: 30",
+            "hyperparameters.batch_size 1024 is not a multiple of time_horizon 30; rollouts are whole rows, "
+            "so use for example 1050",
+        ),
+        (
+            "hyperparameters: {advantages: vtrace}",
+            "advantages vtrace cannot be combined with normalize_returns; set normalize_returns to false",
+        ),
+    ],
+)
+def test_numbers_of_appo_that_do_not_fit_together_are_explained(faults, settings, message) -> None:
+    found = faults(f"behaviors: {{A: {{trainer_type: appo, {settings}}}}}")
+    assert any(message in fault for fault in found), found

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from palus.config.environment import ConstantSampler, Curriculum, EnvironmentParameter
 from palus.config.run_file import RunFile
-from palus.config.trainer import Behavior, OnPolicyHyperparameters, SacBehavior
+from palus.config.trainer import AppoBehavior, Behavior, OnPolicyHyperparameters, SacBehavior
 
 
 def notes(run: RunFile) -> list[str]:
@@ -95,6 +95,8 @@ def _unsupported_in(name: str, behavior: Behavior) -> Iterator[str]:
     network = behavior.network_settings
     if isinstance(behavior, SacBehavior):
         yield f"{at}.trainer_type sac: not supported yet; use poca or ppo"
+    if isinstance(behavior, AppoBehavior):
+        yield f"{at}.trainer_type appo: not supported yet; use poca or ppo"
     if network.memory is not None:
         yield f"{at}.network_settings.memory: recurrent networks are not supported yet; remove it"
     if network.deterministic:

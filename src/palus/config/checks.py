@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from palus.config.environment import CompletionCriteria, Curriculum
 from palus.config.faults import Fault, KeyPath
 from palus.config.run_file import RunFile
-from palus.config.trainer import Behavior, PocaBehavior
+from palus.config.trainer import AppoBehavior, Behavior, PocaBehavior
 
 POCA_ATTENTION_HEADS = 4
 
@@ -50,6 +50,8 @@ def _behavior(at: KeyPath, behavior: Behavior) -> Iterator[Finding]:
             f"network_settings.memory.sequence_length {network.memory.sequence_length} is greater than "
             f"hyperparameters.batch_size {hyper.batch_size}; a minibatch holds whole sequences, so raise batch_size",
         )
+    if isinstance(behavior, AppoBehavior):
+        yield from _appo(at, behavior)
     if isinstance(behavior, PocaBehavior) and network.hidden_units % POCA_ATTENTION_HEADS:
         whole = -(-network.hidden_units // POCA_ATTENTION_HEADS) * POCA_ATTENTION_HEADS
         yield _finding(
@@ -71,6 +73,25 @@ def _behavior(at: KeyPath, behavior: Behavior) -> Iterator[Finding]:
             (*at, "reward_signals"),
             tuple(type(signals).model_fields),
             "there is no reward to learn from; add extrinsic: {}",
+        )
+
+
+def _appo(at: KeyPath, behavior: AppoBehavior) -> Iterator[Finding]:
+    hyper, horizon = behavior.hyperparameters, behavior.time_horizon
+    for key in ("buffer_size", "batch_size"):
+        size = getattr(hyper, key)
+        if size % horizon:
+            yield _finding(
+                at,
+                (f"hyperparameters.{key}", "time_horizon"),
+                f"hyperparameters.{key} {size} is not a multiple of time_horizon {horizon}; rollouts are whole rows, "
+                f"so use for example {-(-size // horizon) * horizon}",
+            )
+    if hyper.advantages == "vtrace" and hyper.normalize_returns:
+        yield _finding(
+            (*at, "hyperparameters"),
+            ("advantages", "normalize_returns"),
+            "advantages vtrace cannot be combined with normalize_returns; set normalize_returns to false",
         )
 
 

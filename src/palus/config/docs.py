@@ -49,12 +49,15 @@ second does not know are an error | only written hyperparameters that both have 
 should not need a default trainer |
 """
 
-# Models and their headings, in the order of the page. The three trainers share one table of hyperparameters.
+# Models and their headings, in the order of the page. The four trainers share one table of hyperparameters.
 SECTIONS = {
     "RunFile": "Top level",
     "PpoBehavior": "behaviors.NAME, and default_settings",
     "PpoHyperparameters": "behaviors.NAME.hyperparameters",
     "NetworkSettings": "behaviors.NAME.network_settings",
+    "AppoBehavior": "behaviors.NAME of trainer_type appo",
+    "AppoNetworkSettings": "behaviors.NAME.network_settings of trainer_type appo",
+    "Population": "behaviors.NAME.population",
     "Memory": "behaviors.NAME.network_settings.memory",
     "RewardSignals": "behaviors.NAME.reward_signals",
     "Extrinsic": "behaviors.NAME.reward_signals.extrinsic",
@@ -75,6 +78,7 @@ SECTIONS = {
     "CheckpointSettings": "checkpoint_settings",
     "TorchSettings": "torch_settings",
     "PalusSettings": "palus",
+    "Sampling": "palus.sampling",
 }
 OPENINGS = {
     "RunFile": "The sections of a file.",
@@ -82,7 +86,12 @@ OPENINGS = {
     "PpoHyperparameters": "The numbers of the algorithm, with the default of each trainer; `-` where it lacks the key.",
     "Curriculum": "A parameter is a number, a sampler `{sampler_type, sampler_parameters}`, or a curriculum.",
 }
-TRAINERS = {"ppo": "PpoHyperparameters", "poca": "PocaHyperparameters", "sac": "SacHyperparameters"}
+TRAINERS = {
+    "ppo": "PpoHyperparameters",
+    "poca": "PocaHyperparameters",
+    "sac": "SacHyperparameters",
+    "appo": "AppoHyperparameters",
+}
 
 
 def render() -> str:
@@ -151,7 +160,8 @@ def _type(value: Schema) -> str:
     if value["type"] == "array":
         return f"list of {_type(value['items'])}" if "items" in value else "[number, number]"
     if value["type"] == "object":
-        return f"{_type(value['additionalProperties'])} by name"
+        inner = value["additionalProperties"]
+        return "map" if inner is True else f"{_type(inner)} by name"
     return _TYPES[value["type"]] + _limits(value)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from palus.config.appo import Sampling
 from palus.config.environment import ConstantSampler, Curriculum, EnvironmentParameter
 from palus.config.section import Count, CountOrMinusOne, CountOrZero, NotNegative, Port, Positive, Section
 from palus.config.trainer import AnyBehavior
@@ -73,6 +74,8 @@ class PalusSettings(Section):
         default=None,
         description="Built-in game; null: SoccerTwos where a behavior has that name and there is no env_path.",
     )
+    env_options: dict[str, Any] = Field(default_factory=dict, description="Keywords for an `appo` game's factory.")
+    sampling: Sampling = Field(default_factory=Sampling, description="How an `appo` behavior's games are stepped.")
     num_matches: CountOrZero = Field(default=0, description="Matches simulated side by side; 0 means automatic.")
     matmul: Literal["auto", "highest", "medium", "bf16"] = Field(
         default="auto", description="Precision of matrix products; `auto` measures at the start which is fastest."

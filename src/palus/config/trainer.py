@@ -10,46 +10,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from palus.config.section import Count, CountOrZero, EvenCount, Float, Fraction, Int, NotNegative, Positive, Section
+from palus.config.appo import AppoHyperparameters, AppoNetworkSettings, Population
+from palus.config.network import Hyperparameters, NetworkSettings, Schedule
+from palus.config.section import Count, CountOrZero, Float, Fraction, Int, NotNegative, Positive, Section
 
-Schedule = Literal["constant", "linear"]
-TrainerType = Literal["ppo", "poca", "sac"]
-
-
-class Memory(Section):
-    """Recurrent memory of a network."""
-
-    sequence_length: Count = Field(default=64, description="Steps per sequence fed to the memory while training.")
-    memory_size: EvenCount = Field(
-        default=128, description="Floats of memory per agent; half hidden state, half cell state, so it is even."
-    )
-
-
-class NetworkSettings(Section):
-    """Size and form of a network."""
-
-    normalize: bool = Field(default=False, description="Normalise vector observations by running mean and variance.")
-    hidden_units: Count = Field(default=128, description="Width of each hidden layer.")
-    num_layers: Count = Field(default=2, description="Number of hidden layers.")
-    vis_encode_type: Literal["fully_connected", "match3", "simple", "nature_cnn", "resnet"] = Field(
-        default="simple", description="Encoder of visual observations."
-    )
-    memory: Memory | None = Field(default=None, description="Recurrent memory; null means none.")
-    goal_conditioning_type: Literal["hyper", "none"] = Field(
-        default="hyper", description="How a goal observation enters the policy; without one it has no effect."
-    )
-    deterministic: bool = Field(default=False, description="Collect data with the likeliest action, not a sampled one.")
-
-
-class Hyperparameters(Section):
-    """What every trainer has."""
-
-    batch_size: Count = Field(default=1024, description="Rows of one gradient step (a minibatch).")
-    buffer_size: Count = Field(default=10240, description="Rows collected before each update.")
-    learning_rate: Positive = Field(default=3e-4, description="Step size of the optimiser.")
-    learning_rate_schedule: Schedule = Field(
-        default="linear", description="`linear` falls towards 0 at max_steps, `constant` stays."
-    )
+TrainerType = Literal["ppo", "poca", "sac", "appo"]
 
 
 def _as_learning_rate(values: dict[str, Any]) -> Schedule:
@@ -241,9 +206,24 @@ class SacBehavior(Behavior):
     hyperparameters: SacHyperparameters = Field(default_factory=SacHyperparameters, description="Its numbers.")
 
 
-AnyBehavior = Annotated[PpoBehavior | PocaBehavior | SacBehavior, Field(discriminator="trainer_type")]
+class AppoBehavior(Behavior):
+    """A behavior trained by APPO on sampled games. max_steps and all other intervals count engine frames."""
+
+    trainer_type: Literal["appo"] = Field(default="appo", description="The algorithm.")
+    hyperparameters: AppoHyperparameters = Field(default_factory=AppoHyperparameters, description="Its numbers.")
+    network_settings: AppoNetworkSettings = Field(default_factory=AppoNetworkSettings, description="Policy and critic.")
+    time_horizon: Count = Field(default=32, description="Decisions per row of a rollout, and of backpropagation.")
+    population: Population | None = Field(default=None, description="Several policies at once; null means one.")
+    best_metric: str = Field(
+        default="true_objective", description="Statistic whose mean over 100 episodes picks the best checkpoint."
+    )
+    save_best_after: CountOrZero = Field(default=100000, description="Frames before the first best checkpoint.")
+
+
+AnyBehavior = Annotated[PpoBehavior | PocaBehavior | SacBehavior | AppoBehavior, Field(discriminator="trainer_type")]
 HYPERPARAMETERS: dict[str, type[Hyperparameters]] = {
     "ppo": PpoHyperparameters,
     "poca": PocaHyperparameters,
     "sac": SacHyperparameters,
+    "appo": AppoHyperparameters,
 }

@@ -1,0 +1,123 @@
+"""The sections of an `appo` behavior: asynchronous PPO on games that step in worker processes.
+
+Words of ML-Agents where it has them, so `lambd`, `epsilon`, `beta`; defaults of Sample Factory 2.1.1 where it has a
+counterpart (docs/from-sample-factory.md lists both names).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from palus.config.network import Hyperparameters, NetworkSettings, Schedule
+from palus.config.section import Count, CountOrMinusOne, CountOrZero, Float, Fraction, NotNegative, Positive, Section
+
+
+class AppoHyperparameters(Hyperparameters):
+    """APPO."""
+
+    batch_size: Count = Field(default=1024, description="Rows of one gradient step (a minibatch).")
+    buffer_size: Count = Field(default=1024, description="Rows collected before each update.")
+    learning_rate: Positive = Field(default=1e-4, description="Step size of the optimiser.")
+    learning_rate_schedule: Schedule = Field(
+        default="constant", description="`linear` falls towards 0 at max_steps, `constant` stays."
+    )
+    beta: NotNegative = Field(default=3e-3, description="Weight of the exploration loss.")
+    epsilon: Positive = Field(default=0.1, description="Clipping: the probability ratio stays in [1/(1+e), 1+e].")
+    lambd: Fraction = Field(default=0.95, description="Lambda of the advantage estimate (GAE) and the returns.")
+    num_epoch: Count = Field(default=1, description="Passes over the buffer in each update.")
+    adaptive_learning_rate: Literal["off", "minibatch", "epoch"] = Field(
+        default="off", description="How often the rate follows the KL: / 1.5 above twice target_kl, x 1.5 below half."
+    )
+    target_kl: Positive = Field(default=0.008, description="KL per update that adaptive_learning_rate aims at.")
+    min_learning_rate: Positive = Field(default=1e-6, description="Lower end of adaptive_learning_rate.")
+    max_learning_rate: Positive = Field(default=1e-2, description="Upper end of adaptive_learning_rate.")
+    exploration_loss: Literal["entropy", "symmetric_kl"] = Field(
+        default="entropy", description="Entropy bonus, or KL to and from the uniform policy (discrete actions only)."
+    )
+    value_coefficient: NotNegative = Field(default=0.5, description="Weight of the value loss.")
+    value_epsilon: Positive = Field(default=1.0, description="Absolute clip of a value's change, in normalised units.")
+    kl_coefficient: NotNegative = Field(default=0.0, description="Weight of KL(new policy, acting policy).")
+    advantages: Literal["gae", "vtrace"] = Field(
+        default="gae", description="GAE on the acting policy's values, or V-trace against policy lag."
+    )
+    vtrace_rho: Positive = Field(default=1.0, description="Truncation of V-trace's importance weights.")
+    vtrace_c: Positive = Field(default=1.0, description="Truncation of V-trace's trace coefficients.")
+    normalize_returns: bool = Field(default=True, description="Train the critic on returns of mean 0 and variance 1.")
+    bootstrap_truncated: bool = Field(
+        default=True, description="An episode cut off by a time limit counts the value of its last observation."
+    )
+    reward_clip: Positive = Field(default=1000.0, description="Absolute clip of a reward, after strength.")
+    shuffle: bool = Field(default=False, description="Shuffle the rows of an epoch; otherwise in order of arrival.")
+    max_policy_lag: Count = Field(default=1000, description="Decisions of weights older than this many steps drop out.")
+    max_grad_norm: NotNegative = Field(default=4.0, description="L2 norm that gradients are cut to; 0 means no limit.")
+    adam_epsilon: Positive = Field(default=1e-6, description="Adam's epsilon.")
+    adam_beta1: Fraction = Field(default=0.9, description="Adam's decay of the first moment.")
+    adam_beta2: Fraction = Field(default=0.999, description="Adam's decay of the second moment.")
+
+
+class AppoNetworkSettings(NetworkSettings):
+    """Encoder, core, decoder. `vis_encode_type`, `memory` and `goal_conditioning_type` have no effect here."""
+
+    normalize: bool = Field(default=True, description="Normalise observations, element by element.")
+    normalize_names: tuple[str, ...] | None = Field(
+        default=None, description="Observations to normalise; null means all."
+    )
+    hidden_units: Count = Field(default=512, description="Width of each fully connected encoder layer.")
+    num_layers: Count = Field(default=2, description="Fully connected layers of a vector's encoder.")
+    image_layers: CountOrZero = Field(default=1, description="Fully connected layers after a convolutional encoder.")
+    image_scale: Positive = Field(default=255.0, description="uint8 images are divided by this.")
+    encoder: str = Field(
+        default="convnet_simple",
+        description="Image encoder: convnet_simple, convnet_impala, convnet_atari, resnet_impala, or module:Class.",
+    )
+    core: Literal["gru", "lstm", "none"] = Field(default="gru", description="Recurrent core.")
+    core_size: Count = Field(default=512, description="Width of the core.")
+    core_layers: Count = Field(default=1, description="Layers of the core.")
+    decoder_layers: tuple[Count, ...] = Field(default=(), description="Widths of the layers after the core.")
+    activation: Literal["elu", "relu", "tanh"] = Field(default="elu", description="Activation of all layers.")
+    initialization: Literal["orthogonal", "xavier_uniform", "torch"] = Field(
+        default="orthogonal", description="First weights of linear and convolutional layers; the core keeps torch's."
+    )
+    initialization_gain: Positive = Field(default=1.0, description="Gain of that initialisation.")
+    shared_critic: bool = Field(default=True, description="Policy and value share encoder, core and decoder.")
+    adaptive_deviation: bool = Field(default=True, description="Continuous actions: the network gives the deviation.")
+    initial_deviation: Positive = Field(default=1.0, description="The learned deviation's start, where it is a vector.")
+    tanh_scale: NotNegative = Field(default=0.0, description="Squash means to s tanh(m / s); 0 means no squashing.")
+
+
+class Population(Section):
+    """Population-based training: policies that replace and mutate one another. The section's presence turns it on."""
+
+    size: Count = Field(default=8, description="Policies.")
+    period: Count = Field(default=5000000, description="Frames of a policy between its updates.")
+    start: CountOrZero = Field(default=20000000, description="Frames before the first update.")
+    replace_fraction: Fraction = Field(default=0.3, description="Share of the best and of the worst, rounded up.")
+    mutation_rate: Fraction = Field(default=0.15, description="Chance of each number to change.")
+    replace_gap: NotNegative = Field(default=0.1, description="Relative lead that replacing a policy takes.")
+    replace_gap_absolute: NotNegative = Field(default=1e-6, description="Absolute lead that it takes as well.")
+    perturb_min: Float = Field(default=1.1, ge=1, description="Smallest factor of a change.")
+    perturb_max: Float = Field(default=1.5, ge=1, description="Largest factor of a change.")
+    optimize_gamma: bool = Field(default=False, description="Mutate the discount too.")
+    mix_in_game: bool = Field(default=True, description="Agents of one game may follow different policies.")
+
+
+class Sampling(Section):
+    """`palus.sampling`: how games of an `appo` behavior are stepped."""
+
+    workers: CountOrMinusOne = Field(
+        default=-1, description="Processes; 0 steps games in the main process, -1 means one per physical core."
+    )
+    games_per_worker: CountOrZero = Field(
+        default=0, description="Games of each process; 0 means as many as buffer_size / time_horizon needs."
+    )
+    splits: Count = Field(default=2, description="Groups of a worker's games: one steps while another is decided for.")
+    asynchronous: bool = Field(
+        default=False, description="Sample on while the learner learns; off, phases alternate and runs repeat exactly."
+    )
+    pages: Count = Field(default=2, ge=2, description="Buffers of the asynchronous mode; more of them, more lag.")
+    affinity: bool = Field(default=True, description="Pin each worker to a core, where all cores get equally many.")
+    decorrelate: bool = Field(default=True, description="Start games out of step, by random decisions.")
+    timeout: Positive = Field(default=60.0, description="Seconds after which a silent worker is replaced.")
+    max_restarts: CountOrZero = Field(default=20, description="Replacements within ten minutes that a run survives.")

@@ -1,0 +1,57 @@
+"""Observation and action spaces of sampled games: sizes, layouts, and what they refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from palus.spaces import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
+
+TURNING = Discrete(21, -12.5, 12.5)
+
+
+def test_a_tuple_of_parts_is_laid_out_side_by_side() -> None:
+    spec = ActionSpec((Discrete(3), Continuous(2, -1.0, 1.0), Discrete(2)))
+    assert (spec.columns, spec.parameters, spec.is_discrete) == (4, 9, False)
+    assert spec.column_slices == (slice(0, 1), slice(1, 3), slice(3, 4))
+    assert spec.parameter_slices == (slice(0, 3), slice(3, 7), slice(7, 9))
+
+
+def test_the_full_action_space_of_doom_has_39_logits() -> None:
+    spec = ActionSpec((Discrete(3), Discrete(3), Discrete(8), Discrete(2), Discrete(2), TURNING))
+    assert (spec.parameters, spec.columns, spec.is_discrete) == (39, 6, True)
+
+
+def test_a_discretised_part_means_numbers() -> None:
+    assert [TURNING.value(k) for k in (0, 10, 11, 20)] == [-12.5, 0.0, 1.25, 12.5]
+    assert Discrete(5).value(3) == 3.0
+
+
+def test_images_are_three_dimensional() -> None:
+    image = ObservationSpec("obs", (3, 72, 128), "uint8")
+    assert (image.is_image, image.size) == (True, 27648)
+    assert not ObservationSpec("measurements", (23,)).is_image
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ObservationSpec("obs", (72, 128)), "expected \\(size,\\) or"),
+        (lambda: ObservationSpec("obs", (0,)), "expected \\(size,\\) or"),
+        (lambda: Discrete(0), "expected 1 or more"),
+        (lambda: Discrete(3, -1.0), "needs low, high"),
+        (lambda: Continuous(1, 2.0, 1.0), "expected a box"),
+        (lambda: ActionSpec(()), "at least one part"),
+        (lambda: game(observations=()), "at least one"),
+        (lambda: game(observations=(ObservationSpec("obs", (2,)),) * 2), "each name once"),
+        (lambda: game(frameskip=0), "expected >= 1"),
+        (lambda: game(num_agents=2, teams=(0,)), "expected one each"),
+    ],
+)
+def test_what_no_game_can_mean_is_refused(make, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def game(**changes) -> GameSpec:
+    facts = {"observations": (ObservationSpec("obs", (2,)),), "actions": ActionSpec((Discrete(2),))}
+    return GameSpec("game", **{**facts, **changes})
