@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
+from sqlalchemy import select
 from typer.testing import CliRunner
 
 from palus.arena import highlights, match
 from palus.arena.highlights import goal_beauty
 from palus.arena.replay import read_replay
-from palus.arena.tournament import rank_players
 from palus.cli import app
 from palus.cli.players import load
 from palus.export.onnx import build_onnx
+from palus.store import open_store
+from palus.store.tables import entries
 from palus.types import BehaviorSpec
 
 write_goals = import_module("palus.cli.demo")._goals
@@ -53,35 +57,39 @@ def few_matches(monkeypatch):
     monkeypatch.setattr(highlights, "record_goals", lambda *who, pairs, **more: record(*who, pairs=2, **more))
 
 
-def test_the_demo_trains_ranks_and_shows(tmp_path, stranger, few_matches, monkeypatch):
+def test_the_demo_trains_pushes_ranks_and_shows(tmp_path, stranger, few_matches, monkeypatch):
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
-    words = ["demo", "--minutes", "0.02", "--pairs", "1", "--no-browser"]
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    words = ["demo", "--minutes", "0.02", "--arena-minutes", "0.6", "--json", "--leave"]
     result = CliRunner().invoke(app, [*words, "--results-dir", str(tmp_path), "--models", str(stranger)])
     assert result.exit_code == 0, result.output
-    folder, text = tmp_path / "demo", result.stdout
-    for player in ("demo", "random", "ball-chaser", "goalie-striker", "stranger"):
-        assert f"│ {player} " in text
-    assert "1 models found in" in text
-    assert "minutes from random weights to" in text
-    assert "against random" in text
-    assert "palus train soccertwos-strong" in text
+    folder, found = tmp_path / "demo", json.loads(result.stdout)
+    assert set(found["scores"]) == {"random", "ball-chaser"}
+    assert found["repo"].endswith("/demo")
+    ranked = {row["repo"]: row for row in found["board"]}
+    assert {found["repo"], "palus/random", "palus/ball-chaser", "palus/goalie-striker", "stranger/team"} <= set(ranked)
+    assert ranked[found["repo"]]["games"] >= 2
+    assert "Its best win:" in result.stderr
+    assert "palus train soccertwos-strong" in result.stderr
     assert (folder / "SoccerTwos.onnx").is_file()
     assert json.loads((folder / "bundle.json").read_text())["steps"] >= 4096
-    page = folder / "goals.html"
-    if "It scored no goal worth showing yet" in text:
-        assert not page.exists()
-    else:
-        assert f"Your best goals:      {page}" in text.replace("\n", "")
-        assert page.stat().st_size > 10_000
+    assert (found["page"] is None) == ("It scored no goal worth showing yet" in result.stderr)
+    if found["page"] is not None:
+        assert Path(found["page"]).stat().st_size > 10_000
         goals = read_replay(folder / "goals.match").recordings
         assert goals and all(goal_beauty(goal, "demo") > 0 for goal in goals)
     assert opened == []
+    store = open_store(tmp_path / "arena")
+    with contextlib.closing(store), store.read() as connection:
+        refused = connection.execute(select(entries.c.repo, entries.c.code).where(entries.c.state == "refused")).all()
+    assert [repo for repo, _ in refused] == ["broken/team"]
 
 
-def test_the_page_shows_the_best_goals_against_the_best_others(tmp_path, monkeypatch):
-    """With a player that does score; the board decides who is recorded."""
-    chaser, random, goalie = load("ball-chaser", "random", "goalie-striker")
+def test_the_page_shows_the_best_goals_against_the_house_bots(tmp_path, monkeypatch):
+    """With a player that does score."""
+    house = load("ball-chaser", "goalie-striker", "random")
+    monkeypatch.setattr("palus.cli.players.load", lambda *names: house)
     asked: list[list[str]] = []
     record = highlights.record_goals
 
@@ -90,25 +98,19 @@ def test_the_page_shows_the_best_goals_against_the_best_others(tmp_path, monkeyp
         return record(player, opponents[-1:], **{**more, "pairs": 3})
 
     monkeypatch.setattr(highlights, "record_goals", fewer)
-    board = rank_players([chaser, random, goalie], 1, seed=0)
-    folder = tmp_path / "ball-chaser"
-    folder.mkdir()
-    page = write_goals(folder, [chaser, random, goalie], board, seed=0)
-    assert asked == [[s.name for s in board.standings if s.name != "ball-chaser"]]
-    assert page == folder / "goals.html"
-    goals = read_replay(folder / "goals.match").recordings
-    assert 1 <= len(goals) <= 3
+    page = write_goals(tmp_path, 0, Console())
+    assert asked == [["goalie-striker", "random"]]
+    goals = read_replay(tmp_path / "goals.match").recordings
+    assert 1 <= len(goals) <= 4
     beauty = [goal_beauty(goal, "ball-chaser") for goal in goals]
     assert beauty == sorted(beauty, reverse=True)
     assert all(b > 0 for b in beauty)
-    assert Path(page).read_text().startswith("<!doctype html>")
+    assert page is not None and page.read_text().startswith("<!doctype html>")
 
 
 def test_without_goals_there_is_a_sentence_and_no_page(tmp_path, monkeypatch, capsys):
-    players = load("random", "ball-chaser")
     monkeypatch.setattr(highlights, "record_goals", lambda *who, **more: [])
-    folder = tmp_path / "random"
-    folder.mkdir()
-    assert write_goals(folder, players, rank_players(players, 1, seed=0), seed=0) is None
+    monkeypatch.setattr("palus.cli.players.load", lambda *names: list(names))
+    assert write_goals(tmp_path, 0, Console()) is None
     assert "It scored no goal worth showing yet; train longer with --minutes." in capsys.readouterr().out
-    assert list(folder.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []

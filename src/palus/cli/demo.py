@@ -1,56 +1,95 @@
-"""`palus demo`: from nothing to a trained, exported, ranked and watchable team, in minutes."""
+"""`palus demo`: from nothing to a trained, published, ranked and watchable team, in minutes."""
 
 from __future__ import annotations
 
 import sys
 import time
 import webbrowser
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 from rich.rule import Rule
 
-from palus.cli.output import matches_progress, percent, stdout
-from palus.cli.rank import leaderboard_table
+from palus.cli.output import percent, print_json, stdout
 
 if TYPE_CHECKING:
-    from palus.arena.players import Player
-    from palus.arena.tournament import Leaderboard
+    from palus.cli.demo_arena import DemoArena
 
 EPILOG = """
-What it does: trains SoccerTwos from random weights with the preset soccertwos-demo, exports SoccerTwos.onnx, plays a
-round robin against the random policy, the house bots, its own earlier checkpoints and every model in --models, and
-writes one HTML page with its best goals.
+What it does: trains SoccerTwos from random weights with the preset soccertwos-demo, exports SoccerTwos.onnx, starts an
+arena on this machine, pushes the team to its hub, lets it fight the house bots, its own earlier selves and every model
+in --models until the leaderboard knows its place, and writes one HTML page with its best goals. Then the arena goes on
+until Ctrl-C: watch matches, play against your team, push more.
 """
 
 PRESET, PLAYER = "soccertwos-demo", "demo"
 MODEL_FOLDERS = ("models", "models/soccertwos", "../shared/models/soccertwos")
 """Where strangers' models are looked for when --models is not given."""
-OWN_CHECKPOINTS = 3
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What `--json` prints. scores: share of points over 100 mirrored pairs. first_replay: page of its best win."""
+
+    minutes: float
+    scores: dict[str, float]
+    repo: str
+    board: list[dict[str, object]]
+    first_replay: str | None
+    model: str
+    page: str | None
 
 
 def demo(
     minutes: Annotated[float, typer.Option(help="Most minutes to train.")] = 6.0,
-    pairs: Annotated[int, typer.Option(min=1, help="Mirrored pairs per pairing of the leaderboard.")] = 15,
+    arena_minutes: Annotated[float, typer.Option(help="Most minutes of matches until the board is shown.")] = 1.5,
     models: Annotated[list[Path] | None, typer.Option(help="Folder with strangers' models; may be repeated.")] = None,
-    results_dir: Annotated[Path, typer.Option(help="Where the run goes.")] = Path("results"),
+    results_dir: Annotated[Path, typer.Option(help="Where the run and the arena go.")] = Path("results"),
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 1,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page at the end.")] = True,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the leaderboard at the end.")] = True,
+    stay: Annotated[
+        bool | None, typer.Option("--stay/--leave", help="Keep the arena until Ctrl-C. Default: in a terminal.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")] = False,
 ) -> None:
-    """Train a team from nothing, watch it get better, rank it, and watch its best goals."""
+    """Train a team from nothing, push it to an arena of your own, watch it fight."""
+    from palus.cli.demo_arena import await_place, board, board_table, invite, running_arena
+
     started = time.perf_counter()
+    console = Console(stderr=True, highlight=False) if as_json else stdout
     folder = results_dir / PLAYER
-    stdout.print(Rule("1. Training a team from nothing"))
+    console.print(Rule("1. Training a team from nothing"))
     _train(folder, minutes, seed)
-    stdout.print(Rule("2. The leaderboard"))
-    entrants = _entrants(folder, [*(models or [Path(p) for p in MODEL_FOLDERS])])
-    board = _rank(entrants, pairs, seed)
-    stdout.print(Rule("3. The best goals"))
-    page = _goals(folder, entrants, board, seed)
-    _what_next(folder, page, time.perf_counter() - started)
-    if browser and page is not None and sys.stdout.isatty():
-        webbrowser.open(page.resolve().as_uri())
+    console.print(Rule("2. The best goals"))
+    page = _goals(folder, seed, console)
+    console.print(Rule("3. The arena"))
+    with running_arena(results_dir / "arena") as arena:
+        repo = invite(arena, folder, models or [Path(p) for p in MODEL_FOLDERS], console)
+        place = await_place(arena, repo, 60.0 * arena_minutes, console)
+        rows = board(arena)
+        console.print(board_table(rows, repo))
+        wins = place.best_wins if place is not None else []
+        watch = f"{arena.url}/match?id={wins[0].id}" if wins else None
+        result = DemoResult(
+            minutes=(time.perf_counter() - started) / 60,
+            scores=_scores(folder),
+            repo=repo,
+            board=[row.model_dump() for row in rows],
+            first_replay=watch,
+            model=str(folder / "SoccerTwos.onnx"),
+            page=str(page) if page is not None else None,
+        )
+        _what_next(result, arena, console)
+        if as_json:
+            print_json(result)
+        in_terminal = sys.stdout.isatty()
+        if browser and in_terminal:
+            webbrowser.open(arena.url)
+        if in_terminal if stay is None else stay:
+            _stay(arena, console)
 
 
 def _train(folder: Path, minutes: float, seed: int) -> None:
@@ -69,73 +108,67 @@ def _train(folder: Path, minutes: float, seed: int) -> None:
     )
 
 
-def _entrants(folder: Path, model_folders: list[Path]) -> list[Player]:
-    """The team, some of its earlier selves, the house players and the strangers found; each name once."""
-    from palus.arena.players import HOUSE_PLAYERS, find_players
-    from palus.cli.players import load, soccer_twos
-
-    spec = soccer_twos()
-    own, _ = find_players(folder, spec)
-    earlier = sorted((p for p in own if p.name != folder.name), key=lambda p: int(p.name.rpartition("-")[2]))
-    step = max(1, len(earlier) // OWN_CHECKPOINTS)
-    players = [p for p in own if p.name == folder.name] + earlier[::step][:OWN_CHECKPOINTS] + load(*HOUSE_PLAYERS)
-    for models in model_folders:
-        if models.is_dir():
-            found, skipped = find_players(models, spec)
-            players += found
-            stdout.print(f"{len(found)} models found in {models}, {len(skipped)} made for other games.")
-    return list({player.name: player for player in players}.values())
-
-
-def _rank(entrants: list[Player], pairs: int, seed: int) -> Leaderboard:
-    from palus.arena.tournament import rank_players
-
-    with matches_progress("", pairs * len(entrants) * (len(entrants) - 1)) as tick:
-        board = rank_players(entrants, pairs, seed, progress=lambda title, finished: tick(finished, title))
-    stdout.print(leaderboard_table(board))
-    return board
-
-
-def _goals(folder: Path, entrants: list[Player], board: Leaderboard, seed: int) -> Path | None:
-    """Record matches against the four best others, keep the finest goals, write replay and page."""
+def _goals(folder: Path, seed: int, console: Console) -> Path | None:
+    """Record matches against the house bots, keep the finest goals, write replay and page."""
     from palus.arena.highlights import record_goals
     from palus.arena.replay import read_replay_bytes, write_replay
+    from palus.cli.players import load
     from palus.web.page import write_html
 
-    by_name = {player.name: player for player in entrants}
-    rivals = [by_name[s.name] for s in board.standings if not s.name.startswith(("SoccerTwos-", folder.name))][:4]
-    goals = record_goals(by_name[folder.name], rivals, pairs=10, seed=seed, per_opponent=3)
+    team, *rivals = load(str(folder), "goalie-striker", "ball-chaser")
+    goals = record_goals(team, rivals, pairs=10, seed=seed, per_opponent=4)
     if not goals:
-        stdout.print("It scored no goal worth showing yet; train longer with --minutes.")
+        console.print("It scored no goal worth showing yet; train longer with --minutes.")
         return None
     replay = write_replay(folder / "goals.match", goals, title=f"The best goals of {folder.name}")
     data, contents = read_replay_bytes(replay)
     page = write_html(folder / "goals.html", data, contents.title)
-    stdout.print(f"The {len(goals)} finest, against {', '.join(rival.name for rival in rivals)}.", soft_wrap=True)
+    console.print(f"The {len(goals)} finest against {' and '.join(rival.name for rival in rivals)}: {page}")
     return page
 
 
-def _what_next(folder: Path, page: Path | None, seconds: float) -> None:
+def _scores(folder: Path) -> dict[str, float]:
+    """Share of points against the fixed opponents of every run."""
     from palus.arena.match import play_pairs
     from palus.arena.result import summarize
     from palus.cli.players import load
 
-    team, chaser, random = load(str(folder), "ball-chaser", "random")
-    scores = {p.name: summarize(play_pairs(team, p, 100, seed=0)).score for p in (random, chaser)}
-    stdout.print(Rule("Done"))
-    summary = ", ".join(f"{percent(score)} against {name}" for name, score in scores.items())
-    stdout.print(
-        f"{seconds / 60:.1f} minutes from random weights to {summary} (share of points, 100 mirrored pairs).",
+    team, *others = load(str(folder), "random", "ball-chaser")
+    return {other.name: summarize(play_pairs(team, other, 100, seed=0)).score for other in others}
+
+
+def _what_next(result: DemoResult, arena: DemoArena, console: Console) -> None:
+    console.print(Rule("Done"))
+    summary = ", ".join(f"{percent(score)} against {name}" for name, score in result.scores.items())
+    console.print(
+        f"{result.minutes:.1f} minutes from random weights to {summary} (share of points, 100 mirrored pairs).",
         soft_wrap=True,
     )
-    if page is not None:
-        stdout.print(f"\nYour best goals:      {page}   (open it in any browser)")
-    stdout.print(f"Your model for Unity: {folder / 'SoccerTwos.onnx'}")
-    stdout.print("\nWhat to type next:")
+    lines = (
+        ("Leaderboard:", arena.url),
+        ("Your team:", f"{arena.url}/{result.repo}"),
+        ("Its best win:", result.first_replay or "none yet; the arena goes on"),
+        ("Play against it:", f"{arena.url}/room?purple={result.repo}"),
+        ("Your best goals:", f"{result.page}   (open it in any browser)" if result.page else "none yet"),
+        ("Your model for Unity:", result.model),
+    )
+    for what, where in lines:
+        console.print(f"{what:<22}{where}", soft_wrap=True)
+    console.print("\nWhat to type next:")
     for line, meaning in (
         ("palus train soccertwos-strong", "within an hour it beats the team that Unity ships"),
-        (f"palus match {folder} goalie-striker --replay match.match", "one more test, recorded"),
-        ("palus watch match.match", "and watched"),
-        ("palus rank FOLDER", "a leaderboard of any folder of .onnx files"),
+        (f"palus push results/YOURS {arena.owner}/YOURS --hub {arena.url}", "and joins this arena"),
+        (f"palus arena --data {arena.store.folder}", "this arena again, any time"),
+        ("palus compare A B", "is B better than A? as few matches as that takes"),
     ):
-        stdout.print(f"  {line:<64}  # {meaning}", highlight=False, soft_wrap=True)
+        console.print(f"  {line:<64}  # {meaning}", highlight=False, soft_wrap=True)
+
+
+def _stay(arena: DemoArena, console: Console) -> None:
+    """Let the arena go on until Ctrl-C."""
+    console.print(f"\nThe arena goes on at {arena.url}; Ctrl-C ends it, nothing is lost.", soft_wrap=True)
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        console.print("Stopping the arena.")
