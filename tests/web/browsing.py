@@ -66,12 +66,12 @@ class Tab:
         self.page = browser.new_page()
         self.page.set_default_timeout(TIMEOUT_MS)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("console", lambda message: self.complaints.append(f"{message.text} {message.location['url']}"))
         try:
             self.open(address)
-        except Exception:
+        except Exception as error:
             self.page.close()
-            raise
+            raise AssertionError(f"{address} did not open: {self.complaints}") from error
 
     def open(self, address: str) -> None:
         """Go to an address and wait until the page shows its title."""
@@ -83,8 +83,10 @@ class Tab:
         """What is written in every element that the selector finds, white space made single."""
         return [" ".join(text.split()) for text in self.page.locator(selector).all_inner_texts()]
 
-    def violations(self) -> list[str]:
-        """What axe finds wrong with the page as it stands."""
-        self.page.evaluate(f"{AXE.read_text()};0")
-        found = self.page.evaluate("axe.run(document, {iframes: false})")
+    def violations(self, *rules: str) -> list[str]:
+        """What axe finds wrong with the page as it stands; rules: only these."""
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(f"{AXE.read_text()};0")
+        options = {"iframes": False} | ({"runOnly": list(rules)} if rules else {})
+        found = self.page.evaluate("options => axe.run(document, options)", options)
         return [f"{fault['id']}: {json.dumps(fault['nodes'][0]['html'])}" for fault in found["violations"]]

@@ -1,0 +1,272 @@
+"""The arena's pages in a real browser, over a real server and a store whose results are known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browsing import Tab, browsing, needs_axe, needs_browser, tabs
+from sqlalchemy import insert
+from synthetic_arena import ENV, START_MS, SyntheticArena, sha_of
+from web_server import serving
+
+from palus.arena.play_stats import play_statistics
+from palus.arena.recording import RecordedEvent, Recording
+from palus.arena.replay import encode_replay
+from palus.store import open_store
+from palus.store.tables import play_stats, workers
+from palus.web.app import WebLimits, make_app
+
+pytestmark = needs_browser
+
+HOSTILE = "<img src=x onerror=window.hacked=1>"
+CARD = f"# A card\n\n[link](javascript:window.hacked=1) **bold** {HOSTILE}\n\n<script>window.hacked=1</script>\n"
+EVERY_PAGE = (
+    "/",
+    "/?columns=other",
+    "/ada/one",
+    "/eve/refused",
+    "/palus/ball-chaser",
+    "/match?match={match}&t=1",
+    "/compare?a=bob/two&b=ada/one",
+    "/matrix",
+    "/status",
+    "/analytics",
+    "/analytics?tab=competition",
+    "/analytics?tab=downloads",
+    "/nobody/nothing",
+)
+
+
+def recording(ticks: int = 200) -> Recording:
+    """Four agents that stand still and a ball that rolls into the right goal."""
+    frames = np.tile(np.array([0, 0, 90, 8, -3, -90, -5, 5, 90, -8, -6, -90, 0, 0], np.float32), (ticks + 1, 1))
+    frames[:, 12] += np.arange(ticks + 1) * 0.08
+    return Recording(
+        env_id=ENV,
+        seed=1,
+        names=("ada/one", "bob/two"),
+        frames=frames,
+        actions=np.tile(np.array([1, 2, 0], np.int8), (ticks // 5, 4, 1)),
+        probabilities=None,
+        events=(RecordedEvent(60, "kick", 0, 0), RecordedEvent(ticks, "goal", 0, -1)),
+        score=(1, 0),
+        result="blue",
+    )
+
+
+MATCH = recording()
+
+
+def fill(arena: SyntheticArena) -> None:
+    """Ada beats Bob more often than not, Bob beats Cy; Eve's model was refused."""
+    for repo in ("ada/one", "bob/two", "cy/three", f"{HOSTILE[:-1]}/four"):
+        arena.add_entry(repo)
+    arena.add_entry("palus/ball-chaser", source="house")
+    why = {"code": "external_data", "sentence": "Tensor w lies in w.bin.", "remedy": "Export it into the file."}
+    arena.add_entry("eve/refused", state="refused", **why)
+    arena.push_card("ada/one", CARD)
+    for _ in range(6):
+        arena.play(
+            "ada/one",
+            "bob/two",
+            "win1",
+            "win2",
+            "win1",
+            "draw",
+            replay=encode_replay([MATCH], title="ada/one against bob/two"),
+        )
+        arena.play("bob/two", "cy/three", "win1", "win2", "draw", "win2")
+        arena.play("cy/three", "palus/ball-chaser", "win1", "draw")
+    arena.play("bob/two", f"{HOSTILE[:-1]}/four", "win1", "win2")
+    arena.rate({"support": [], "cycles": []})
+    with arena.store.write() as connection:
+        stats = {"match_id": sha_of("match 1")[:16], "stats": json.dumps(play_statistics(MATCH))}
+        connection.execute(insert(play_stats).values(stats))
+        worker = {"name": "laptop", "isolation": "namespaces", "platform": "{}", "matches": 9}
+        connection.execute(insert(workers).values(worker | {"first_seen_ms": START_MS, "last_seen_ms": START_MS}))
+
+
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SyntheticArena]:
+    store = open_store(tmp_path_factory.mktemp("arena"))
+    arena = SyntheticArena(store)
+    fill(arena)
+    yield arena
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def site(arena: SyntheticArena) -> Iterator[str]:
+    with serving(make_app(arena.store, limits=WebLimits(fresh_s=0.0, keep_s=0.0, poll_s=0.05))) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with browsing(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Callable[[str], Tab]]:
+    with tabs(browser) as open_tab:
+        yield open_tab
+
+
+def match_id(number: int) -> str:
+    return sha_of(f"match {number}")[:16]
+
+
+def test_the_leaderboard_shows_ranks_ratings_and_their_uncertainty(visit: Callable[[str], Tab], site: str) -> None:
+    tab = visit(site)
+    assert tab.texts("[aria-label='Ranking'] tbody th a")[:2] == ["one", "two"]
+    rank, owner, rating, *_ = tab.texts("[aria-label='Ranking'] tbody tr:first-child td")
+    assert rank in {"1", "1–2"}
+    assert owner == "ada"
+    assert " ± " in rating
+    bar = tab.page.locator("[aria-label='Ranking'] .interval").first.get_attribute("aria-label")
+    middle, half = (int(number) for number in rating.split(" ± "))
+    assert bar == f"95 % interval {middle - half} to {middle + half}"
+    assert "provisional" in tab.texts("[aria-label='Ranking'] tbody tr:last-child th")[0]
+    assert tab.complaints == []
+
+
+def test_search_and_other_columns_are_kept_in_the_address(visit: Callable[[str], Tab], site: str) -> None:
+    tab = visit(site)
+    tab.page.get_by_label("Search").fill("BOB")
+    tab.page.get_by_role("button", name="Elo, openskill, Nash").click()
+    tab.page.wait_for_selector("th:has-text('openskill')")
+    assert tab.texts("[aria-label='Ranking'] tbody th a") == ["two"]
+    again = visit(tab.page.url)
+    assert again.texts("[aria-label='Ranking'] tbody th a") == ["two"]
+    assert "Elo" in again.texts("[aria-label='Ranking'] thead th")
+    assert tab.complaints + again.complaints == []
+
+
+def test_a_column_head_sorts_and_says_so(visit: Callable[[str], Tab], site: str) -> None:
+    tab = visit(site)
+    tab.page.get_by_role("button", name="Games", exact=True).press("Enter")
+    assert tab.page.locator("thead th[aria-sort]").get_attribute("aria-sort") == "descending"
+    assert tab.texts("[aria-label='Ranking'] tbody th a")[0] == "two"
+    assert tab.complaints == []
+
+
+def test_a_new_model_and_new_matches_appear_without_a_reload(visit: Callable[[str], Tab], tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    arena = SyntheticArena(store)
+    with serving(make_app(store, limits=WebLimits(fresh_s=0.0, poll_s=0.05))) as address:
+        tab = visit(address)
+        assert "No models yet" in tab.texts("main")[0]
+        tab.page.evaluate("window.stayed = true")
+        tab.page.wait_for_selector(".live.on")
+        arena.add_entry("ada/one")
+        arena.add_entry("bob/two")
+        arena.play("ada/one", "bob/two", "win1", "draw")
+        arena.rate()
+        tab.page.wait_for_selector("[aria-label='Ranking'] th:has-text('one')")
+        arena.play("bob/two", "ada/one", "win1", "win1")
+        tab.page.wait_for_selector("[aria-label='Newest matches'] tbody tr:nth-child(4)")
+        assert tab.page.evaluate("window.stayed") is True
+        assert tab.complaints == []
+    store.close()
+
+
+def test_a_match_is_opened_sought_and_shared(visit: Callable[[str], Tab], site: str) -> None:
+    tab = visit(f"{site}/ada/one")
+    tab.page.locator("section:has(h2:text('Best wins')) a:text('Watch')").first.click()
+    tab.page.wait_for_selector(".palus .controls")
+    tab.page.locator(".palus input[type=range]").first.focus()
+    tab.page.keyboard.press("Home")
+    for _ in range(10):
+        tab.page.keyboard.press(".")
+    tab.page.wait_for_url("**&t=0.2")
+    shared = visit(tab.page.url)
+    shared.page.wait_for_selector(".palus .controls")
+    value = "document.querySelector('.palus input[type=range]').value"
+    assert shared.page.evaluate(value) == tab.page.evaluate(value) != "0"
+    assert tab.complaints + shared.complaints == []
+
+
+def test_the_match_page_says_what_the_record_says(visit: Callable[[str], Tab], site: str) -> None:
+    tab = visit(f"{site}/match?match={match_id(1)}")
+    assert tab.texts("h1") == ["ada/one 1 : 0 bob/two"]
+    text = tab.texts("main")[0]
+    assert f"palus verify {match_id(1)}" in text
+    assert "record intact" in text
+    assert str(2**63 + 1) in text
+    tab.page.get_by_role("link", name="The other leg").click()
+    tab.page.wait_for_url(f"**/match?match={match_id(2)}")
+    assert tab.complaints == []
+
+
+def test_a_refused_model_tells_code_sentence_and_remedy(visit: Callable[[str], Tab], site: str) -> None:
+    tab = visit(f"{site}/eve/refused")
+    assert tab.texts("[aria-label='Validation'] p") == [
+        "Tensor w lies in w.bin.",
+        "What to do: Export it into the file.",
+        "Code external_data",
+    ]
+    tab.open(f"{site}/status")
+    assert "Tensor w lies in w.bin." in tab.texts("[aria-label='Models that are not ranked'] tbody")[0]
+    assert tab.complaints == []
+
+
+def test_the_second_leg_of_a_comparison_is_the_better_one(visit: Callable[[str], Tab], site: str) -> None:
+    tab = visit(f"{site}/compare")
+    tab.page.get_by_label("First").select_option("bob/two")
+    tab.page.wait_for_url("**/compare?a=bob%2Ftwo&b=ada%2Fone&env=SoccerTwos")
+    tab.page.wait_for_selector("h2:text('Sequential test')")
+    assert tab.page.locator("[aria-label^='Games of'] tbody tr.win").count() == 18
+    assert tab.complaints == []
+
+
+def test_analytics_count_the_results_of_a_team(visit: Callable[[str], Tab], site: str) -> None:
+    tab = visit(f"{site}/analytics?team=ada/one")
+    tab.page.wait_for_selector("h2:text('Results per day')")
+    assert tab.texts(".facts dd")[:4] == ["18", "6", "0", "75.00 %"]
+    tab.page.get_by_role("tab", name="Results").press("ArrowRight")
+    assert tab.page.get_by_role("tab", name="Competition stats").get_attribute("aria-selected") == "true"
+    tab.page.wait_for_selector("h2:text('Matches so far')")
+    tab.page.keyboard.press("ArrowRight")
+    with tab.page.expect_download() as download:
+        tab.page.get_by_role("link", name="history.csv").click()
+    assert Path(download.value.path()).read_text().startswith("model1,model2,timestamp,result\n")
+    assert tab.complaints == []
+
+
+def test_names_and_cards_of_strangers_stay_text(visit: Callable[[str], Tab], site: str) -> None:
+    for address in ("/", "/ada/one", "/matrix", "/compare", "/analytics?tab=competition", "/bob/two"):
+        tab = visit(site + address)
+        frames = [frame for frame in tab.page.frames if frame.parent_frame]
+        assert all(frame.evaluate("window.hacked === undefined") for frame in [tab.page.main_frame, *frames])
+        assert tab.page.locator("main img").count() == 0
+        assert tab.complaints == [], address
+    board = visit(site)
+    assert HOSTILE[:-1] in board.texts("[aria-label='Ranking'] tbody")[0]
+
+
+def test_the_keyboard_reaches_the_content_at_once(visit: Callable[[str], Tab], site: str) -> None:
+    tab = visit(site)
+    tab.page.keyboard.press("Tab")
+    assert tab.page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    tab.page.keyboard.press("Enter")
+    tab.page.keyboard.press("Tab")
+    assert tab.page.evaluate("document.activeElement.type") == "search"
+
+
+@needs_axe
+@pytest.mark.parametrize("address", EVERY_PAGE)
+def test_axe_finds_nothing_by_day_or_night(visit: Callable[[str], Tab], site: str, address: str) -> None:
+    tab = visit(site + address.format(match=match_id(1)))
+    tab.page.emulate_media(color_scheme="light", reduced_motion="reduce")
+    assert tab.violations() == []
+    tab.page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    assert tab.violations("color-contrast") == []
+    tab.page.set_viewport_size({"width": 390, "height": 800})
+    width = "document.documentElement.scrollWidth"
+    assert tab.page.evaluate(width) <= 390, "the page is wider than a phone"
