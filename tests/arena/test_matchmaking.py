@@ -98,11 +98,14 @@ def test_a_newcomer_meets_ten_anchors_from_the_top_to_the_bottom() -> None:
     assert sorted(anchor for _, anchor in pairs) == [0, 2, 4, 6, 8, 11, 13, 15, 17, 19]
 
 
-def test_few_anchors_are_met_in_turn_and_the_owners_own_are_none() -> None:
+def test_the_owners_own_are_no_anchors_and_few_settled_players_are_no_reason_to_meet_the_same_ones() -> None:
     barred = np.eye(4, dtype=bool)
     barred[3, 2] = barred[2, 3] = True
     seen = picture([0, 10, 20, 0], barred=barred, entry_left=np.array([0, 0, 0, 10]))
     assert Counter(anchor for _, anchor in entry_pairings(seen, 50)) == {0: 5, 1: 5}
+    young = picture([0, 0, 0, 0], entry_left=np.array([0, 6, 6, 6]))
+    met = Counter(frozenset(pair) for pair in entry_pairings(young, 50))
+    assert len(met) == 6 and max(met.values()) <= 3
 
 
 def test_newcomers_go_before_the_ladder_and_play_each_other_where_nobody_is_settled() -> None:

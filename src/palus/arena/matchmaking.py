@@ -18,6 +18,9 @@ Bool = NDArray[np.bool_]
 MIN_NEIGHBOURS, NEIGHBOURS = 4, 5.0
 """Halite III's choice of opponents: k = 5 / (0.01 + u)^0.65 nearest, u uniform; mostly near, sometimes anybody."""
 
+MIN_ANCHORS = 5
+"""Settled players that a newcomer needs as anchors; with fewer of them newcomers meet each other too."""
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -61,7 +64,7 @@ def choose(picture: Picture, count: int, settings: ArenaSettings, rng: np.random
 def entry_pairings(picture: Picture, count: int) -> list[tuple[int, int]]:
     """Newcomers against anchors that are spread over the ratings, the one with the fewest meetings first.
 
-    Anchors are those who have finished their own entry, or everybody when there are none. The number of anchors of a
+    Anchors are those who have finished their own entry, or everybody while those are few. The number of anchors of a
     newcomer is what it has left to play, taken at equal steps of the order, so that weak and strong ones are met alike.
     """
     newcomers = np.flatnonzero(picture.entry_left > 0)
@@ -75,7 +78,8 @@ def entry_pairings(picture: Picture, count: int) -> list[tuple[int, int]]:
             if left[i] <= 0 or len(pairs) >= count:
                 continue
             allowed = ~picture.barred[i]
-            pool = np.flatnonzero(allowed & settled) if (allowed & settled).any() else np.flatnonzero(allowed)
+            few = (allowed & settled).sum() < MIN_ANCHORS
+            pool = np.flatnonzero(allowed if few else allowed & settled)
             if len(pool) == 0:
                 left[i] = 0
                 continue

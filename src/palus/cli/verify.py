@@ -80,7 +80,9 @@ def audit(
         stdout.print(f"[red]struck out:[/] {escape(sentence)}", soft_wrap=True)
     if sentences:
         raise typer.Exit(1)
-    stdout.print(f"{share:.1%} of them were played again, the same to the last bit; no runner stands out.")
+    stdout.print(
+        f"{share:.1%} of them were played again, the same to the last bit; no runner stands out.", soft_wrap=True
+    )
 
 
 def recompute(data: Data = DEFAULT_DATA, database: Database = None) -> None:
@@ -94,7 +96,9 @@ def recompute(data: Data = DEFAULT_DATA, database: Database = None) -> None:
         Refresher(store, ArenaSettings()).recompute()
     finally:
         store.close()
-    stdout.print("Ratings, their history, the view of the field and play statistics are computed again.")
+    stdout.print(
+        "Ratings, their history, the view of the field and play statistics are computed again.", soft_wrap=True
+    )
 
 
 def _share(text: str) -> float:
