@@ -71,10 +71,9 @@ class RoomTab(Tab):
 
 @pytest.fixture
 def open_tab(room_browser: Any, server: tuple[RoomServer, str]) -> Iterator[Any]:
-    address = server[1]
     opened: list[RoomTab] = []
 
-    def open_one(query: str = "") -> RoomTab:
+    def open_one(query: str = "", address: str = server[1]) -> RoomTab:
         opened.append(RoomTab(room_browser, f"{address}/room{query}"))
         return opened[-1]
 
@@ -170,6 +169,20 @@ def test_pause_sensors_and_3_d(open_tab: Any) -> None:
     assert tab.page.locator("canvas.solid").is_visible()
     tab.page.get_by_role("button", name="Go on").click()
     tab.wait_for(f"view.match.ticks > {at}")
+
+
+def test_the_result_of_a_match_stands_on_the_page(open_tab: Any, tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    short = make_room_router(store, RoomLimits(duration_ticks=40, celebration_s=0.0))
+    with serving(make_app(store, extra_routers=[short])) as address:
+        tab = open_tab("?blue=palus/random&purple=palus/random&seed=5", address)
+        tab.wait_for("view.player.finished")
+        assert tab.page.locator(".notice.shown").inner_text() == "Full time · 0:0"
+        assert tab.page.locator(".palus [aria-live=polite]").inner_text() == "The match is over, 0 to 0."
+        assert tab.page.get_by_role("button", name="Pause").is_disabled()
+        tab.page.get_by_role("button", name="Play this match again").click()
+        tab.wait_for("!view.player.finished && view.match.ticks > 0")
+    store.engine.dispose()
 
 
 def test_who_cannot_play_is_explained(open_tab: Any) -> None:

@@ -101,7 +101,7 @@ async def play_live(socket: WebSocket, match: LiveMatch, limits: RoomLimits) -> 
     listener = asyncio.create_task(_listen(socket, seat, limits.silence_s))
     try:
         return await _play(socket, match, seat, limits)
-    except (WebSocketDisconnect, RuntimeError):  # starlette's words for a socket that is closed already
+    except (TimeoutError, WebSocketDisconnect, RuntimeError):  # the last is starlette's word for a closed socket
         return False
     finally:
         listener.cancel()
@@ -119,7 +119,8 @@ async def _play(socket: WebSocket, match: LiveMatch, seat: _Seat, limits: RoomLi
             continue
         # Policies and physics compute in a thread: other rooms and pages go on meanwhile.
         step = await asyncio.to_thread(match.step, seat.choice)
-        await socket.send_bytes(encode_step(step))
+        # A client that no longer reads would otherwise keep its place for ever.
+        await asyncio.wait_for(socket.send_bytes(encode_step(step)), limits.silence_s)
         if step.finished:
             return True
         due += len(step.frames) * FIXED_STEP_S + (limits.celebration_s if step.goal >= 0 else 0.0)

@@ -40,6 +40,8 @@ export class Game {
   private clock: LiveClock | null = null;
   private roll: BallRoll | null = null;
   private ended = false;
+  /** How it ended stands on the page. */
+  private told = false;
   private contrast = false;
   private readonly calm = window.matchMedia("(prefers-reduced-motion: reduce)");
   private readonly stage = new Stage({ onChange: () => {}, onResize: () => this.draw(Infinity), onClick: () => this.togglePause() });
@@ -181,6 +183,7 @@ export class Game {
   private frame(seconds: number): boolean {
     this.clock?.advance(this.paused ? 0 : seconds, this.ended);
     this.draw(this.calm.matches ? Infinity : seconds);
+    if (this.clock?.finished && this.match !== null && !this.told) this.tellResult(this.match.score);
     return this.root.isConnected;
   }
 
@@ -210,9 +213,18 @@ export class Game {
   private end(refused: Refused | null): void {
     this.ended = true;
     this.pad.release();
-    if (this.match === null) this.message(refused?.reason ?? "The match did not begin.", "alert");
-    else setText(this.announcer, refused?.reason ?? `The match is over, ${this.match.score.join(" to ")}.`);
-    if (this.match !== null) this.notice.keep(refused?.reason ?? "Full time");
+    if (this.match === null) return this.message(refused?.reason ?? "The match did not begin.", "alert");
+    // The pictures are a little behind what has arrived: full time is when they are through.
+    if (refused === null) return;
+    setText(this.announcer, refused.reason);
+    this.notice.keep(refused.reason);
+    this.told = true;
+  }
+
+  private tellResult(score: readonly [number, number]): void {
+    this.told = true;
+    setText(this.announcer, `The match is over, ${score.join(" to ")}.`);
+    this.notice.keep(`Full time · ${score.join(":")}`);
   }
 
   private message(text: string, role: "status" | "alert"): void {
