@@ -54,3 +54,12 @@ def test_only_distributions_pass():
     good = [0.2, 0.5, 0.3, 0, 0, 1, 0.6, 0, 0.4]
     rows = np.float32([good, [np.nan, *good[1:]], [np.inf, *good[1:]], [-0.2, 0.9, *good[2:]], [0.5, *good[1:]]])
     assert sampling.is_distribution(rows, SIZES).tolist() == [True, False, False, False, False]
+
+
+def test_branches_of_different_sizes_are_drawn_as_if_each_were_alone():
+    rows = np.float32([[0.5, 0.5, 0.2, 0.3, 0.5], [0.1, 0.9, 0.0, 1.0, 0.0]])
+    uniform = np.array([[0.6, 0.1], [0.05, 0.99]])
+    assert sampling.draw(rows, uniform, (2, 3)).tolist() == [[1, 0], [0, 1]]
+    assert sampling.best(rows, (2, 3)).tolist() == [[0, 2], [1, 1]]
+    assert sampling.is_distribution(rows, (2, 3)).tolist() == [True, True]
+    assert sampling.is_distribution(rows, (3, 2)).tolist() == [False, True]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from palus.types import F32, I32, I64
+from palus.types import F32, I32, I64, AnyArray
 
 U64 = NDArray[np.uint64]
 F64 = NDArray[np.float64]
@@ -43,18 +43,20 @@ def draw(probabilities: F32, uniform: F64, sizes: tuple[int, ...]) -> I32:
 
     probabilities: [rows, sum(sizes)], each branch summing to about 1; the sum is divided out. uniform: [rows, branches]
     """
-    choices = np.empty((len(probabilities), len(sizes)), np.int32)
-    for k, part in enumerate(_branches(probabilities, sizes)):
-        cumulative = np.cumsum(part, axis=1, dtype=np.float64)
+    choices = []
+    first = 0
+    for part in _branches(probabilities, sizes):
+        cumulative = np.cumsum(part, axis=2, dtype=np.float64)
+        thrown = uniform[:, first : first + part.shape[1], None] * cumulative[:, :, -1:]
         # Strictly: a choice of probability zero has an empty interval and is never drawn.
-        choices[:, k] = (uniform[:, k, None] * cumulative[:, -1:] >= cumulative[:, :-1]).sum(axis=1)
-    return choices
+        choices.append((thrown >= cumulative[:, :, :-1]).sum(axis=2, dtype=np.int32))
+        first += part.shape[1]
+    return _joined(choices)
 
 
 def best(probabilities: F32, sizes: tuple[int, ...]) -> I32:
     """Most probable choice of each branch, the lowest index on ties: [rows, branches]."""
-    parts = [part.argmax(axis=1) for part in _branches(probabilities, sizes)]
-    return np.stack(parts, axis=1).astype(np.int32)
+    return _joined([part.argmax(axis=2).astype(np.int32) for part in _branches(probabilities, sizes)])
 
 
 def entropy(probabilities: F32) -> F64:
@@ -67,13 +69,24 @@ def entropy(probabilities: F32) -> F64:
 
 def is_distribution(probabilities: F32, sizes: tuple[int, ...]) -> NDArray[np.bool_]:
     """Which rows are finite, not negative and sum to 1 within 1e-3 in every branch: [rows]. NaN compares false."""
-    sums = np.stack([part.sum(axis=1) for part in _branches(probabilities, sizes)], axis=1)
+    sums = _joined([part.sum(axis=2) for part in _branches(probabilities, sizes)])
     good: NDArray[np.bool_] = np.all(np.abs(sums - 1.0) < 1e-3, axis=1) & np.all(probabilities >= 0, axis=1)
     return good
 
 
 def _branches(probabilities: F32, sizes: tuple[int, ...]) -> list[F32]:
-    return np.split(probabilities, np.cumsum(sizes)[:-1], axis=1)
+    """[rows, branches of one size, size]: one array where all sizes are equal, else one per branch.
+
+    With the few rows of a single match every call of numpy counts.
+    """
+    if len(set(sizes)) == 1:
+        return [probabilities.reshape(len(probabilities), len(sizes), sizes[0])]
+    return [part[:, None] for part in np.split(probabilities, np.cumsum(sizes)[:-1], axis=1)]
+
+
+def _joined(parts: list[AnyArray]) -> AnyArray:
+    """Side by side again: [rows, branches]."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
 def _hash(seed: U64, keys: U64) -> U64:

@@ -83,10 +83,11 @@ def play_unit(unit: Unit, limits: Limits | None = None, *, sandbox: Sandbox | No
     spec = envs.make(unit.env, 1).spec
     recorder = Recorder()
     with contextlib.ExitStack() as stack:
-        players = [open_player(c, spec, limits or Limits(), sandbox or shared_sandbox()) for c in unit.contenders]
-        for player in players:
-            if isinstance(player, RemotePolicy):
-                stack.callback(player.close)
+        players: list[Player] = []
+        for contender in unit.contenders:
+            players.append(open_player(contender, spec, limits or Limits(), sandbox or shared_sandbox()))
+            if isinstance(players[-1], RemotePolicy):
+                stack.callback(players[-1].close)
         results = play_pairs(players[0], players[1], 1, unit.seed, mode=unit.mode, env_id=unit.env, recorder=recorder)
     first, second = (_finish(unit, i, players, result, recorder) for i, result in enumerate(results))
     failures = [player.failure if isinstance(player, RemotePolicy) else "" for player in players]
