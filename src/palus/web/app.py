@@ -60,6 +60,7 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        answers.warm()
         yield
         await events.close()
         answers.close()

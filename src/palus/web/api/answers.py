@@ -1,7 +1,8 @@
 """Answers kept as bytes until the arena moves on: built once, sent many times, with an ETag.
 
-A page that 50 people read costs one build per change of the arena. Builds run in two threads of their own, so that the
-event loop stays free for everything that is ready.
+A page that 50 people read costs one build per change of the arena, and no more than a twentieth of the time however
+often the arena changes: an answer that took 50 ms is good for a second. Builds run in two threads of their own, so
+that the event loop stays free for everything that is ready.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,10 +22,16 @@ from palus.web.api.view import Version, View, Views
 from palus.web.shapes import Shape
 
 BUILDERS = 2
+PATIENCE = 20.0
+"""An answer is sent for so many times the time that it took to make, although the arena has moved on."""
+MAX_STALE_S = 5.0
 MAX_BYTES = 48 << 20
 GZIP_LEVEL = 3
 SMALL_BYTES = 1000
 """Below this, compressing saves nothing."""
+
+
+Build = Callable[[View], Shape | None]
 
 
 @dataclass(frozen=True)
@@ -43,8 +51,12 @@ class Body:
 
 @dataclass(frozen=True)
 class _Kept:
+    """made_s, cost_s: when it was made, and how long that took."""
+
     version: Version
     body: Body | None
+    made_s: float
+    cost_s: float
 
 
 def make_body(plain: bytes, media_type: str) -> Body:
@@ -64,9 +76,12 @@ def respond(request: Request, body: Body, cache_control: str = "no-cache") -> Re
     return Response(body.plain, headers=headers, media_type=body.media_type)
 
 
-def _make(view: View, build: Callable[[View], Shape | None]) -> Body | None:
+def _make(view: View, build: Build) -> _Kept:
+    started_s = time.monotonic()
     shape = build(view)
-    return None if shape is None else make_body(shape.model_dump_json().encode(), "application/json")
+    body = None if shape is None else make_body(shape.model_dump_json().encode(), "application/json")
+    made_s = time.monotonic()
+    return _Kept(view.version, body, made_s, made_s - started_s)
 
 
 class Answers:
@@ -74,6 +89,7 @@ class Answers:
 
     def __init__(self, views: Views) -> None:
         self.views = views
+        self._patience = PATIENCE if views.fresh_s > 0 else 0.0
         self._threads = ThreadPoolExecutor(BUILDERS, "palus-pages")
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0
@@ -85,11 +101,14 @@ class Answers:
             return view
         return await asyncio.get_running_loop().run_in_executor(self._threads, self.views.current)
 
-    async def get(self, key: str, build: Callable[[View], Shape | None]) -> Body | None:
-        """The answer for a key, built when there is none of this version; None where `build` finds nothing."""
+    async def get(self, key: str, build: Build, *, live: bool = False) -> Body | None:
+        """The answer for a key, built when there is none of this version; None where `build` finds nothing.
+
+        live: the answer depends on more than the view, so that only a recent one is good.
+        """
         view = await self.view()
         kept = self._kept.get(key)
-        if kept is not None and kept.version == view.version:
+        if kept is not None and ((kept.version == view.version and not live) or self._is_recent(kept)):
             self._kept.move_to_end(key)
             return kept.body
         task = self._building.get(key)
@@ -98,15 +117,13 @@ class Answers:
             task.add_done_callback(lambda _: self._building.pop(key, None))
         return await asyncio.shield(task)  # a reader who leaves does not take the answer away from the others
 
-    async def make(self, build: Callable[[View], Shape | None]) -> Body | None:
-        """An answer that is never kept."""
-        view = await self.view()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, _make, view, build)
+    def _is_recent(self, kept: _Kept) -> bool:
+        return time.monotonic() - kept.made_s < min(self._patience * kept.cost_s, MAX_STALE_S)
 
-    async def _build(self, key: str, view: View, build: Callable[[View], Shape | None]) -> Body | None:
-        body = await asyncio.get_running_loop().run_in_executor(self._threads, _make, view, build)
-        self._keep(key, _Kept(view.version, body))
-        return body
+    async def _build(self, key: str, view: View, build: Build) -> Body | None:
+        kept = await asyncio.get_running_loop().run_in_executor(self._threads, _make, view, build)
+        self._keep(key, kept)
+        return kept.body
 
     def _keep(self, key: str, kept: _Kept) -> None:
         old = self._kept.pop(key, None)
@@ -116,6 +133,10 @@ class Answers:
             _, dropped = self._kept.popitem(last=False)
             self._bytes -= dropped.body.size if dropped.body else 0
 
+    def warm(self) -> None:
+        """Begin to read the log, so that the first reader does not wait for 240 000 matches."""
+        self._threads.submit(self.views.current)
+
     def close(self) -> None:
-        """End the threads."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """End the threads, after what they are at: they must not outlive the store."""
+        self._threads.shutdown(cancel_futures=True)

@@ -178,8 +178,7 @@ async def _send(
     *,
     live: bool = False,
 ) -> Response:
-    """live: the answer depends on more than the view and is made again each time."""
-    body = await (answers.make(build) if live else answers.get(key, build))
+    body = await answers.get(key, build, live=live)
     if body is None:
         raise fault(404, "not_found", missing)
     return respond(request, body)

@@ -64,14 +64,14 @@ class Views:
 
     def __init__(self, store: Store, fresh_s: float = FRESH_S) -> None:
         self.store = store
-        self._fresh_s = fresh_s
+        self.fresh_s = fresh_s
         self._lock = threading.Lock()
         self._view: View | None = None
         self._checked = -float("inf")
 
     def cached(self) -> View | None:
         """The view if it is fresh enough to be used without a look at the database."""
-        return self._view if time.monotonic() - self._checked < self._fresh_s else None
+        return self._view if time.monotonic() - self._checked < self.fresh_s else None
 
     def current(self) -> View:
         """The present view. One thread renews it, the others wait for that."""
