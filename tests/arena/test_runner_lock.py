@@ -186,6 +186,9 @@ def acted(said: bytes) -> tuple[LockedProcess, threading.Thread]:
             there.sendall(PREFIX.pack(Kind.REPORT, len(greeting)) + greeting)
             there.recv(1 << 16)
             there.sendall(said)
+            there.shutdown(socket.SHUT_WR)
+            while there.recv(1 << 16):  # to close with bytes unread would take back what was said
+                pass
 
     thread = threading.Thread(target=model)
     thread.start()
