@@ -6,6 +6,9 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI
 
@@ -28,3 +31,20 @@ def serving(app: FastAPI) -> Iterator[str]:
         thread.join(timeout=30)
         listener.close()
         assert not thread.is_alive(), "the server did not stop"
+
+
+@contextmanager
+def serving_files(folder: Path) -> Iterator[str]:
+    """Serve a folder as any static server does; gives its address without a slash at the end."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args, directory=str(folder))
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Tests that fail say what they missed."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()

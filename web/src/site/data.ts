@@ -52,6 +52,7 @@ async function request(url: string): Promise<Response> {
 }
 
 async function faultOf(response: Response): Promise<string> {
+  if (isExport && response.status === 404) return "This copy of the arena does not hold that page.";
   const fallback = `The arena answered with status ${response.status}.`;
   try {
     const body: unknown = await response.json();

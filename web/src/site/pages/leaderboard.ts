@@ -49,7 +49,7 @@ function emptyArena(): Node[] {
 
 function noModels(): HTMLElement {
   const box = placeholder("No models yet", ["Push one, and it is checked and playing within minutes:"]);
-  box.append(element("pre", { tabindex: "0" }, `palus push results/my-run owner/name --endpoint ${location.origin}`));
+  box.append(element("pre", { tabindex: "0" }, `palus push results/my-run owner/name --hub ${location.origin}`));
   box.append(
     element("p", {}, "Something does not show up? ", element("a", { href: pageLink("status") }, "Status tells why.")),
   );

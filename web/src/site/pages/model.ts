@@ -161,7 +161,7 @@ function repository(model: ModelPage): HTMLElement {
     ["Created", moment(model.created_ms)],
     ["Changed", moment(model.modified_ms)],
   ];
-  const pull = `palus pull ${model.repo} --endpoint ${location.origin}`;
+  const pull = `palus pull ${model.repo} --hub ${location.origin}`;
   const get = model.on_hub
     ? [note("Get the files:"), element("pre", { class: "command", tabindex: "0" }, pull)]
     : [note("There is nothing to download: this player is not a repository of the hub.")];

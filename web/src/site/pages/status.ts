@@ -128,8 +128,10 @@ function activity(status: Status): HTMLElement {
 
 function workers(lines: readonly WorkerLine[]): HTMLElement {
   if (!lines.length) {
-    const hint = placeholder("No worker has connected", ["Start one where the arena runs:"]);
-    hint.append(element("pre", { tabindex: "0" }, "palus worker"));
+    const hint = placeholder("No worker has connected", [
+      "The arena starts its own unless told otherwise (--workers). Another machine can help:",
+    ]);
+    hint.append(element("pre", { tabindex: "0" }, `palus worker --arena ${location.origin} --token-file lab.token`));
     return box("Workers", "", hint);
   }
   const table = new DataTable(
