@@ -45,7 +45,7 @@ def pages(models: int, count: int) -> dict[str, Pick]:
         "leaderboard": lambda _: f"/api/arena/leaderboard/{ENV}",
         "model": lambda rng: f"/api/arena/models/{repo(rng)}",
         "match": lambda rng: f"/api/arena/matches/{match_id(rng.randrange(1, count + 1))}",
-        "compare": lambda rng: f"/api/arena/compare/{repo(rng)}/{repo(rng)}",
+        "compare": lambda rng: "/api/arena/compare/" + "/".join(map(repo_of, rng.sample(range(models), 2))),
         "matrix": lambda _: f"/api/arena/matrix/{ENV}",
         "analytics": lambda _: f"/api/arena/analytics/{ENV}",
         "team": lambda rng: f"/api/arena/analytics/{ENV}/{repo(rng)}",
@@ -175,8 +175,8 @@ def markdown(report: Json) -> str:
         "Made by `python benchmarks/arena_pages.py` from the JSON file beside it.\n\n"
         f"{caption(report)}\n\n"
         f"{arguments['models']} models, {arguments['matches']:,} matches; the queue logs a pair every {APPEND_S} s and "
-        f"publishes a fit every {FIT_S:.0f} s. {READERS} readers on keep-alive connections: once a second each (calm), or "
-        "without pause (full). Readers, server and queue share the machine's cores.\n\n"
+        f"publishes a fit every {FIT_S:.0f} s. {READERS} readers on keep-alive connections: once a second each (calm), "
+        "or without pause (full). Readers, server and queue share the machine's cores.\n\n"
         f"{table(header, rows)}\n"
         f"Server: {memory['before']:.0f} MB resident after the first page, {memory['after']:.0f} MB after all of this; "
         f"{report['start_s']:.1f} s from start to the first leaderboard. Database: {report['database_mb']:.0f} MB.\n"

@@ -47,25 +47,25 @@ def make_pages_router(folder: Path) -> APIRouter:
         return respond(request, _page(folder, name))
 
     @router.api_route("/", methods=["GET", "HEAD"])
-    def get_leaderboard(request: Request) -> Response:
+    async def get_leaderboard(request: Request) -> Response:
         return page(request, "index")
 
     for name in PAGES:
 
-        def get_page(request: Request, name: str = name) -> Response:
+        async def get_page(request: Request, name: str = name) -> Response:
             return page(request, name)
 
         router.add_api_route(f"/{name}", get_page, methods=["GET", "HEAD"])
 
     @router.api_route("/static/{path:path}", methods=["GET", "HEAD"])
-    def get_static(request: Request, path: str) -> Response:
+    async def get_static(request: Request, path: str) -> Response:
         file = folder / "static" / path
         if ".." in file.parts or "\0" in path or file.suffix not in MEDIA_TYPES or not file.is_file():
             raise _no_file()
         return respond(request, _read(file), IMMUTABLE)
 
     @router.api_route("/{owner}/{name}", methods=["GET", "HEAD"])
-    def get_model(request: Request, owner: Owner, name: Name) -> Response:
+    async def get_model(request: Request, owner: Owner, name: Name) -> Response:
         if owner.lower() in _NO_OWNERS:
             raise _no_file()
         return page(request, "model")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from fastapi import Request, Response
 
-from palus.web.api.view import Version, View, Views
+from palus.web.api.view import View, Views
 from palus.web.shapes import Shape
 
 BUILDERS = 2
@@ -32,6 +32,18 @@ SMALL_BYTES = 1000
 
 
 Build = Callable[[View], Shape | None]
+Stamp = Callable[[View], object]
+"""What of a view an answer depends on: while it stays equal, so does the answer."""
+
+
+def whole_version(view: View) -> object:
+    """Every change matters."""
+    return view.version
+
+
+def never(_view: View) -> object:
+    """The answer depends on more than the view: only a recent one is good."""
+    return object()
 
 
 @dataclass(frozen=True)
@@ -51,9 +63,9 @@ class Body:
 
 @dataclass(frozen=True)
 class _Kept:
-    """made_s, cost_s: when it was made, and how long that took."""
+    """stamp: of the view that it was made from. made_s, cost_s: when it was made, and how long that took."""
 
-    version: Version
+    stamp: object
     body: Body | None
     made_s: float
     cost_s: float
@@ -76,12 +88,12 @@ def respond(request: Request, body: Body, cache_control: str = "no-cache") -> Re
     return Response(body.plain, headers=headers, media_type=body.media_type)
 
 
-def _make(view: View, build: Build) -> _Kept:
+def _make(view: View, build: Build, stamp: Stamp) -> _Kept:
     started_s = time.monotonic()
     shape = build(view)
     body = None if shape is None else make_body(shape.model_dump_json().encode(), "application/json")
     made_s = time.monotonic()
-    return _Kept(view.version, body, made_s, made_s - started_s)
+    return _Kept(stamp(view), body, made_s, made_s - started_s)
 
 
 class Answers:
@@ -101,27 +113,24 @@ class Answers:
             return view
         return await asyncio.get_running_loop().run_in_executor(self._threads, self.views.current)
 
-    async def get(self, key: str, build: Build, *, live: bool = False) -> Body | None:
-        """The answer for a key, built when there is none of this version; None where `build` finds nothing.
-
-        live: the answer depends on more than the view, so that only a recent one is good.
-        """
+    async def get(self, key: str, build: Build, stamp: Stamp = whole_version) -> Body | None:
+        """The answer for a key, built when the stamp of the view has changed; None where `build` finds nothing."""
         view = await self.view()
         kept = self._kept.get(key)
-        if kept is not None and ((kept.version == view.version and not live) or self._is_recent(kept)):
+        if kept is not None and (kept.stamp == stamp(view) or self._is_recent(kept)):
             self._kept.move_to_end(key)
             return kept.body
         task = self._building.get(key)
         if task is None:
-            task = self._building[key] = asyncio.create_task(self._build(key, view, build))
+            task = self._building[key] = asyncio.create_task(self._build(key, view, build, stamp))
             task.add_done_callback(lambda _: self._building.pop(key, None))
         return await asyncio.shield(task)  # a reader who leaves does not take the answer away from the others
 
     def _is_recent(self, kept: _Kept) -> bool:
         return time.monotonic() - kept.made_s < min(self._patience * kept.cost_s, MAX_STALE_S)
 
-    async def _build(self, key: str, view: View, build: Build) -> Body | None:
-        kept = await asyncio.get_running_loop().run_in_executor(self._threads, _make, view, build)
+    async def _build(self, key: str, view: View, build: Build, stamp: Stamp) -> Body | None:
+        kept = await asyncio.get_running_loop().run_in_executor(self._threads, _make, view, build, stamp)
         self._keep(key, kept)
         return kept.body
 

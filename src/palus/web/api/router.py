@@ -13,7 +13,7 @@ from palus.errors import StorageError
 from palus.store import Store
 from palus.web import shapes
 from palus.web.analytics import analytics, team_results
-from palus.web.api.answers import Answers, respond
+from palus.web.api.answers import Answers, Stamp, never, respond, whole_version
 from palus.web.api.compare import compare
 from palus.web.api.leaderboard import environments, leaderboard, recent_matches
 from palus.web.api.matches import match_page, stored_file
@@ -92,7 +92,12 @@ def _add_boards(router: APIRouter, store: Store, answers: Answers, arena: Arena)
         team = f"{owner}/{name}"
         missing = f"{team} has not played a rated match of {env} yet."
         return await _send(
-            request, answers, f"analytics/{env}/{team}", lambda view: team_results(view, env, team), missing
+            request,
+            answers,
+            f"analytics/{env}/{team}",
+            lambda view: team_results(view, env, team),
+            missing,
+            lambda view: view.stamp(team),
         )
 
     @router.get("/status", response_model=shapes.Status)
@@ -101,7 +106,7 @@ def _add_boards(router: APIRouter, store: Store, answers: Answers, arena: Arena)
             with store.read() as connection:
                 return status(view, connection, arena.mode)
 
-        return await _send(request, answers, "status", build, "", live=True)
+        return await _send(request, answers, "status", build, "", never)
 
 
 def _add_players(router: APIRouter, store: Store, answers: Answers) -> None:
@@ -114,7 +119,7 @@ def _add_players(router: APIRouter, store: Store, answers: Answers) -> None:
                 return model_page(view, store, connection, repo)
 
         missing = f"There is no public model {repo} here; check the spelling, or push it with palus push."
-        return await _send(request, answers, f"models/{repo}", build, missing)
+        return await _send(request, answers, f"models/{repo}", build, missing, lambda view: view.stamp(repo))
 
     @router.get("/compare/{owner_a}/{name_a}/{owner_b}/{name_b}", response_model=shapes.Comparison)
     async def get_comparison(request: Request, owner_a: Owner, name_a: Name, owner_b: Owner, name_b: Name) -> Response:
@@ -127,7 +132,7 @@ def _add_players(router: APIRouter, store: Store, answers: Answers) -> None:
         missing = f"{a} and {b} have no accepted revisions in one game; see their pages for why."
         if a == b:
             missing = f"{a} has no two accepted revisions to compare."
-        return await _send(request, answers, f"compare/{a}/{b}", build, missing)
+        return await _send(request, answers, f"compare/{a}/{b}", build, missing, lambda view: view.stamp(a, b))
 
 
 def _add_matches(router: APIRouter, store: Store, answers: Answers) -> None:
@@ -175,10 +180,9 @@ async def _send(
     key: str,
     build: Callable[[View], shapes.Shape | None],
     missing: str,
-    *,
-    live: bool = False,
+    stamp: Stamp = whole_version,
 ) -> Response:
-    body = await answers.get(key, build, live=live)
+    body = await answers.get(key, build, stamp)
     if body is None:
         raise fault(404, "not_found", missing)
     return respond(request, body)

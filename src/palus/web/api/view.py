@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,22 @@ class View:
         matches_of = dict(zip(self.log.envs.texts, played.tolist(), strict=True))
         known = {entry.env for rows in self.roster.entries_of.values() for entry in rows} | set(matches_of)
         return sorted(known, key=lambda env: (-matches_of.get(env, 0), env))
+
+    @cached_property
+    def _newest(self) -> NDArray[np.int64]:
+        """Log number of the newest match of each entity."""
+        newest = np.zeros(len(self.log.entities.texts), np.int64)
+        for side in ("blue", "purple"):
+            np.maximum.at(newest, self.log[side], self.log["seq"])
+        return newest
+
+    def stamp(self, *repos: str) -> object:
+        """Changes with whatever pages about these repositories alone show: their matches, all ratings and entries."""
+        entities = [
+            self.log.entities.find(entry.sha256 or "") for r in repos for entry in self.roster.entries_of.get(r, ())
+        ]
+        newest = tuple(int(self._newest[entity]) for entity in entities if entity >= 0)
+        return self.version.roster, self.version.annulled, newest
 
     def of_env(self, env: str) -> Bools:
         """[n] matches of an env."""
