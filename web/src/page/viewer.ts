@@ -5,17 +5,14 @@ import { BallRoll } from "../game/roll";
 import { sceneAt, scoreAt } from "../game/scene";
 import type { Match, MatchEvent, Replay } from "../replay/replay";
 import type { SolidModule } from "../three/contract";
-import { agentCards } from "./agents";
 import { handleKeys } from "./commands";
-import { controls } from "./controls";
 import { element, setText } from "./dom";
 import { Film } from "./film";
 import { everyFrame } from "./frames";
+import { toggleFullscreen } from "./fullscreen";
 import { formatLink, parseLink, type LinkPlace } from "./link";
-import { eventList, legend, matchList } from "./lists";
-import { bigPlayButton, goalBanner, helpDialog, Notice } from "./overlays";
-import { scoreboard } from "./scoreboard";
-import { seekbar } from "./seekbar";
+import { layOut } from "./layout";
+import { helpDialog, Notice } from "./overlays";
 import { FIRST_ORBIT, Stage } from "./stage";
 import { showColours } from "./colours";
 import { describeEvent, type Part, type View } from "./view";
@@ -63,7 +60,8 @@ export class Viewer {
     this.player = this.newPlayer(this.match);
     this.roll = new BallRoll(this.match);
     this.help = helpDialog(this.canBeSolid);
-    this.parts = this.build();
+    const { stage, notice, announcer, help } = this;
+    this.parts = layOut(this, root, options.embedded, { stage: stage.root, notice: notice.root, announcer, help });
     handleKeys(this);
     options.link.onOpened(() => this.openLink());
     this.calm.addEventListener("change", () => this.changed());
@@ -200,9 +198,8 @@ export class Viewer {
     this.help.showModal();
   }
 
-  async toggleFullscreen(): Promise<void> {
-    if (document.fullscreenElement) await document.exitFullscreen();
-    else await this.root.requestFullscreen().catch(() => this.notice.show("This browser does not allow full screen"));
+  toggleFullscreen(): Promise<void> {
+    return toggleFullscreen(this.root, this.notice);
   }
 
   async copyLink(): Promise<void> {
@@ -213,24 +210,6 @@ export class Viewer {
     } catch {
       this.notice.show("The address bar holds the link to this moment");
     }
-  }
-
-  private build(): Part[] {
-    const over = [goalBanner(), bigPlayButton(this)];
-    const board = scoreboard();
-    const under = [seekbar((seconds) => this.seek(seconds)), controls(this), agentCards(this)];
-    const side = [matchList(this), legend(), eventList(this)];
-    this.stage.root.append(...over.map((part) => part.root), this.notice.root);
-    const { embedded } = this.options;
-    const title = element(embedded ? "h2" : "h1", { class: "replay-title" }, this.replay.title);
-    this.root.replaceChildren(
-      element(embedded ? "div" : "header", { class: "top" }, title, board.root),
-      element(embedded ? "div" : "main", { class: "watch" }, this.stage.root, ...under.map((part) => part.root)),
-      element("section", { class: "details", "aria-label": "Details" }, ...side.map((part) => part.root)),
-      this.announcer,
-      this.help,
-    );
-    return [...over, board, ...under, ...side];
   }
 
   private newPlayer(match: Match): Player {

@@ -6,6 +6,7 @@ import { agentCards } from "../page/agents";
 import { showColours } from "../page/colours";
 import { element, setText } from "../page/dom";
 import { everyFrame } from "../page/frames";
+import { toggleFullscreen } from "../page/fullscreen";
 import { legend } from "../page/lists";
 import { goalBanner, Notice } from "../page/overlays";
 import { scoreboard } from "../page/scoreboard";
@@ -124,9 +125,8 @@ export class Game {
     await this.stage.showSolid(loadSolid, orbit).catch((error: Error) => this.notice.show(`No 3-D view: ${error.message}`));
   }
 
-  async toggleFullscreen(): Promise<void> {
-    if (document.fullscreenElement) await document.exitFullscreen();
-    else await this.root.requestFullscreen().catch(() => this.notice.show("This browser does not allow full screen"));
+  toggleFullscreen(): Promise<void> {
+    return toggleFullscreen(this.root, this.notice);
   }
 
   again(sameSeed: boolean): void {
