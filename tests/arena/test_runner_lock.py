@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -9,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -31,7 +31,7 @@ ATTACKER = Path(__file__).parent / "attacker.py"
 @pytest.fixture(scope="module")
 def isolation() -> str:
     """The levels that this machine has."""
-    with Sandbox() as sandbox, closing(sandbox.open(LIMITS)) as process:
+    with Sandbox() as sandbox, contextlib.closing(sandbox.open(LIMITS)) as process:
         return process.isolation
 
 
@@ -87,7 +87,11 @@ def test_namespaces_hold_without_the_filter(isolation: str):
 
 
 def test_each_process_is_new_and_of_its_own_group():
-    with Sandbox() as sandbox, closing(sandbox.open(LIMITS)) as first, closing(sandbox.open(LIMITS)) as second:
+    with (
+        Sandbox() as sandbox,
+        contextlib.closing(sandbox.open(LIMITS)) as first,
+        contextlib.closing(sandbox.open(LIMITS)) as second,
+    ):
         assert first.pid != second.pid
         assert os.getpgid(first.pid) == first.pid
         first.close()
@@ -99,14 +103,14 @@ def test_each_process_is_new_and_of_its_own_group():
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
 def test_when_the_helper_is_killed_its_processes_end_and_the_next_one_opens():
-    with Sandbox() as sandbox, closing(sandbox.open(LIMITS)) as process:
+    with Sandbox() as sandbox, contextlib.closing(sandbox.open(LIMITS)) as process:
         helper = int(Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
         os.kill(helper, 9)
         with pytest.raises(LockedProcessError) as caught:
             process.begin(describe_task(SOCCER), stock().SerializeToString())
         assert caught.value.cause == "engine"
         assert ends(process.pid)
-        with closing(sandbox.open(LIMITS)) as next_one:
+        with contextlib.closing(sandbox.open(LIMITS)) as next_one:
             assert next_one.begin(describe_task(SOCCER), stock().SerializeToString())["refusal"] is None
 
 
@@ -187,8 +191,9 @@ def acted(said: bytes) -> tuple[LockedProcess, threading.Thread]:
             there.recv(1 << 16)
             there.sendall(said)
             there.shutdown(socket.SHUT_WR)
-            while there.recv(1 << 16):  # to close with bytes unread would take back what was said
-                pass
+            with contextlib.suppress(ConnectionResetError):  # the other end closed without listening to the end
+                while there.recv(1 << 16):  # to close with bytes unread here would take back what was said
+                    pass
 
     thread = threading.Thread(target=model)
     thread.start()
