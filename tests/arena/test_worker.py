@@ -215,5 +215,5 @@ def test_the_queue_is_filled_for_the_workers_at_hand_and_no_more(store: Store) -
     plan.tick()
     with store.read() as connection:
         waiting = queue.open_jobs(connection, "pair")
-    assert len(waiting) == 6
-    assert len({PairOrder.from_payload(payload).unit_id for payload in waiting}) == 6
+    assert len(waiting) == 12
+    assert len({PairOrder.from_payload(payload).unit_id for payload in waiting}) == 12

@@ -6,6 +6,7 @@ A sweep only looks. What becomes of a revision is decided in `palus.arena.entrie
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,8 @@ from palus.errors import ArenaError, HubError
 from palus.hub.ids import check_repo_id
 from palus.store.blobs import BlobStore
 from palus.store.tables import commit_files, repo_tags, repos
+
+logger = logging.getLogger(__name__)
 
 Source = Literal["hub", "folder", "hf", "house"]
 
@@ -148,34 +151,46 @@ class FolderPool:
 
 
 class HuggingFace:
-    """Models on huggingface.co, or another hub of its kind, by the three tags. Needs the network."""
+    """Models on huggingface.co, or another hub of its kind, by the three tags. Needs the network, and may be slow."""
 
     def __init__(self, blobs: BlobStore, api: Any = None) -> None:
         """api: a `huggingface_hub.HfApi`; the default one follows HF_ENDPOINT and HF_TOKEN."""
         from huggingface_hub import HfApi
+        from huggingface_hub.errors import HfHubHTTPError
 
         self._api = api or HfApi()
         self._blobs = blobs
-        self._known: dict[tuple[str, str], str] = {}
+        # Between its versions the library changes the package that speaks HTTP; this base class follows it.
+        self._errors: tuple[type[BaseException], ...] = (HfHubHTTPError.__bases__[0], OSError, ValueError)
 
     def sweep(self, env: str, *, wanted: Callable[[str, str], bool]) -> Sweep:
-        """wanted: of (repo, revision); others are known already and not downloaded again. Raises ArenaError."""
-        file = f"{env}.onnx"
-        found, present = [], set()
+        """wanted: of (repo, revision); others are known already and not downloaded again.
+
+        A repository that cannot be fetched is present but not found, so that it is tried again. Raises ArenaError when
+        the list cannot be had.
+        """
         try:
-            for info in self._api.list_models(filter=list(tags_of(env)), full=True):
-                present.add(info.id)
-                if not info.sha or not wanted(info.id, info.sha):
-                    continue
-                has_file = any(sibling.rfilename == file for sibling in info.siblings or ())
-                sha256 = self._download(info.id, info.sha, file) if has_file else None
-                fault = None if sha256 else TOO_LARGE if has_file else MISSING_FILE
-                modified: datetime | None = info.last_modified
-                pushed_ms = round(1000 * modified.timestamp()) if modified else 0
-                found.append(Found("hf", info.id, info.sha, env, file, sha256, pushed_ms, fault))
-        except (OSError, ValueError) as error:  # the client's HTTP errors are OSErrors
+            models = list(self._api.list_models(filter=list(tags_of(env)), full=True))
+        except self._errors as error:
             raise ArenaError(f"{self._api.endpoint}: models cannot be listed ({error}); check the network") from error
-        return Sweep("hf", env, tuple(found), frozenset(present))
+        found = []
+        for info in models:
+            if info.sha and wanted(info.id, info.sha):
+                try:
+                    found.append(self._find(info, env))
+                except self._errors as error:
+                    logger.warning("%s of %s cannot be fetched: %s", info.id, self._api.endpoint, error)
+        return Sweep("hf", env, tuple(found), frozenset(info.id for info in models))
+
+    def _find(self, info: Any, env: str) -> Found:
+        """A listed model with its bytes stored."""
+        file = f"{env}.onnx"
+        has_file = any(sibling.rfilename == file for sibling in info.siblings or ())
+        sha256 = self._download(info.id, info.sha, file) if has_file else None
+        fault = None if sha256 else TOO_LARGE if has_file else MISSING_FILE
+        modified: datetime | None = info.last_modified
+        pushed_ms = round(1000 * modified.timestamp()) if modified else 0
+        return Found("hf", info.id, info.sha, env, file, sha256, pushed_ms, fault)
 
     def _download(self, repo: str, revision: str, file: str) -> str | None:
         """SHA-256 of the stored bytes; None when they are too many."""

@@ -32,8 +32,8 @@ from palus.store.tables import jobs, ratings, workers
 
 logger = logging.getLogger(__name__)
 
-QUEUED_PER_WORKER = 2
-"""Pairs that wait or are played per worker: none idles, and each was chosen with fresh ratings."""
+REFILL_BELOW, REFILL_TO = 2, 4
+"""Pairs that wait or are played, per worker: none idles, and each was chosen with fresh ratings."""
 
 ALIVE_MS = 60_000
 SEED_BITS = 53
@@ -47,6 +47,22 @@ class Looker:
     sweep: Callable[[str], Sweep]
     every_s: float
     due_s: float = 0.0
+
+
+def look(store: Store, looker: Looker, envs: Iterable[str]) -> list[entries.Change]:
+    """Ask a source and take in what it offers. One that cannot be reached offers what it did before."""
+    changes = []
+    for env in envs:
+        try:
+            sweep = looker.sweep(env)
+        except ArenaError as error:
+            logger.warning("%s", error)
+            continue
+        with store.write() as connection:
+            changes += entries.take_in(connection, sweep, now_ms=now_ms())
+    for change in changes:
+        logger.info("%s %s: %s", change.repo, change.revision[:8], change.state)
+    return changes
 
 
 class Scheduler:
@@ -82,22 +98,12 @@ class Scheduler:
                 self._fill_queue(env)
 
     def look_for_models(self) -> list[entries.Change]:
-        """Ask the sources that are due. One that cannot be reached is asked again later."""
+        """Ask the sources that are due."""
         changes = []
         for looker in self._lookers:
-            if self._clock() < looker.due_s:
-                continue
-            for env in self._settings.envs:
-                try:
-                    sweep = looker.sweep(env)
-                except ArenaError as error:
-                    logger.warning("%s", error)
-                    continue
-                with self._store.write() as connection:
-                    changes += entries.take_in(connection, sweep, now_ms=now_ms())
-            looker.due_s = self._clock() + looker.every_s
-        for change in changes:
-            logger.info("%s %s: %s", change.repo, change.revision[:8], change.state)
+            if self._clock() >= looker.due_s:
+                changes += look(self._store, looker, self._settings.envs)
+                looker.due_s = self._clock() + looker.every_s
         return changes
 
     def take_back(self, dead_workers: tuple[str, ...] = ()) -> None:
@@ -123,8 +129,8 @@ class Scheduler:
         """Order as many pairs as the workers will want next."""
         with self._store.read() as connection:
             waiting = _orders(queue.open_jobs(connection, "pair"))
-            wanted = QUEUED_PER_WORKER * self._count_workers(connection) - len(waiting)
-            if wanted <= 0:
+            hands = self._count_workers(connection)
+            if len(waiting) >= REFILL_BELOW * hands:
                 return
             ledger = self._ledgers[env]
             ledger.read(connection)
@@ -134,7 +140,7 @@ class Scheduler:
         fitted = self.refresher.fitted(env)
         mine, lost = ([order for order in orders if order.env == env] for orders in (waiting, given_up))
         picture = take_picture(entrants, ledger, mine, lost, fitted, self._settings)
-        pairings = choose(picture, wanted, self._settings, self._rng)
+        pairings = choose(picture, REFILL_TO * hands - len(waiting), self._settings, self._rng)
         if not pairings:
             return
         with self._store.write() as connection:

@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from palus.arena.audit import LOCAL, audit, suspend_outliers
 from palus.arena.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
 from palus.arena.local_worker import instructions
-from palus.arena.scheduler import Looker, Scheduler
+from palus.arena.scheduler import Looker, Scheduler, look
 from palus.arena.settings import ArenaSettings
 from palus.errors import ArenaError, PalusError
 from palus.store import Store
@@ -72,20 +72,23 @@ class ArenaService:
         self._restart_due_s = 0.0
         self._audit_due_s = time.monotonic() + settings.audit_interval_s
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="arena scheduler", daemon=True)
+        self._threads = [threading.Thread(target=self._run, name="arena scheduler")]
+        if sources.huggingface:  # on its own: the network may take its time, the matches go on
+            self._threads.append(threading.Thread(target=self._look_far, name="arena huggingface", daemon=True))
         self._lock: IO[str] | None = None
 
     def __enter__(self) -> ArenaService:
         self._lock = _lock(self._store.folder)
         self._free_orphans()
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        self._thread.join()
+        self._threads[0].join()
         self._end_workers()
         if self._lock is not None:
             self._lock.close()
@@ -108,6 +111,17 @@ class ArenaService:
                 logger.error("%s", error)
                 self._stop.wait(5.0)
             self._stop.wait(TICK_S)
+
+    def _look_far(self) -> None:
+        """Look at huggingface.co now and then."""
+        far = HuggingFace(self._store.blobs)
+        looker = Looker(lambda env: far.sweep(env, wanted=_is_new(self._store, env)), HF_EVERY_S)
+        while not self._stop.is_set():
+            try:
+                look(self._store, looker, self.settings.envs)
+            except (PalusError, SQLAlchemyError, OSError) as error:
+                logger.error("%s", error)
+            self._stop.wait(looker.every_s)
 
     def _keep_workers(self) -> None:
         """Start what is missing. Jobs of those that died are free again at once."""
@@ -172,9 +186,6 @@ def _lookers(store: Store, settings: ArenaSettings, sources: Sources) -> list[Lo
     if sources.pool is not None:
         pool = FolderPool(sources.pool, store.blobs)
         lookers.append(Looker(lambda env: pool.sweep(env, quiet_since_ms=now_ms() - quiet_ms), FOLDER_EVERY_S))
-    if sources.huggingface:
-        far = HuggingFace(store.blobs)
-        lookers.append(Looker(lambda env: far.sweep(env, wanted=_is_new(store, env)), HF_EVERY_S))
     return lookers
 
 
