@@ -62,9 +62,7 @@ export class BallRoll {
       this.orientations.push(normalised(multiply(this.turn(known - 1, 1), this.orientations[known - 1])));
     }
     const orientation = this.orientations[before];
-    return before < this.match.ticks
-      ? multiply(this.turn(before, tick - before), orientation)
-      : orientation;
+    return before < this.match.ticks ? multiply(this.turn(before, tick - before), orientation) : orientation;
   }
 
   private turn(tick: number, fraction: number): Quaternion {

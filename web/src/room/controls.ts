@@ -17,7 +17,14 @@ const CONTROLS: readonly Control[] = [
   { name: "restart", label: "Play this match again", code: "KeyR", key: "R", act: (g) => g.again(true) },
   { name: "forward", label: "Another match of the two", code: "KeyN", key: "N", act: (g) => g.again(false) },
   { name: "swap", label: "Swap sides", code: "KeyB", key: "B", act: (g) => g.toggleSwap(), pressed: (v) => v.swapped },
-  { name: "solid", label: "3-D view", code: "KeyV", key: "V", act: (g) => void g.toggleSolid(), pressed: (v) => v.solid },
+  {
+    name: "solid",
+    label: "3-D view",
+    code: "KeyV",
+    key: "V",
+    act: (g) => void g.toggleSolid(),
+    pressed: (v) => v.solid,
+  },
   {
     name: "palette",
     label: "Other colours",
@@ -50,7 +57,10 @@ export function gameControls(game: Game): Part {
     return made;
   });
   const root = element("div", { class: "controls", role: "group", "aria-label": "Match" });
-  root.append(element("div", { class: "group" }, pause, ...buttons.slice(0, 2)), element("div", { class: "group" }, ...buttons.slice(2)));
+  root.append(
+    element("div", { class: "group" }, pause, ...buttons.slice(0, 2)),
+    element("div", { class: "group" }, ...buttons.slice(2)),
+  );
   let shown = "";
   return {
     root,

@@ -45,7 +45,11 @@ export class Game {
   private told = false;
   private contrast = false;
   private readonly calm = window.matchMedia("(prefers-reduced-motion: reduce)");
-  private readonly stage = new Stage({ onChange: () => {}, onResize: () => this.draw(Infinity), onClick: () => this.togglePause() });
+  private readonly stage = new Stage({
+    onChange: () => {},
+    onResize: () => this.draw(Infinity),
+    onClick: () => this.togglePause(),
+  });
   private readonly notice = new Notice();
   private readonly announcer = element("div", { class: "visually-hidden", "aria-live": "polite" });
   private readonly pad = new Pad((choice) => this.connection.act(choice));
@@ -122,7 +126,9 @@ export class Game {
   async toggleSolid(): Promise<void> {
     if (this.stage.orbit !== null) return this.stage.showFlat();
     const orbit = this.start.person === null ? FIRST_ORBIT : OWN_ORBIT;
-    await this.stage.showSolid(loadSolid, orbit).catch((error: Error) => this.notice.show(`No 3-D view: ${error.message}`));
+    await this.stage
+      .showSolid(loadSolid, orbit)
+      .catch((error: Error) => this.notice.show(`No 3-D view: ${error.message}`));
   }
 
   toggleFullscreen(): Promise<void> {
@@ -151,7 +157,8 @@ export class Game {
 
   private begin(ready: Ready): void {
     const { person } = this.start;
-    const you = (team: 0 | 1, name: string): string => (person !== null && teamOf(person) === team ? `You & ${name}` : name);
+    const you = (team: 0 | 1, name: string): string =>
+      person !== null && teamOf(person) === team ? `You & ${name}` : name;
     const bare = (word: string): string => word.replace(/@.*/, "");
     this.match = new LiveRecord(ready, [you(0, bare(ready.blue)), you(1, bare(ready.purple))]);
     this.clock = new LiveClock(this.match, ready.duration_s, (goal) => this.announce(goal));

@@ -32,7 +32,8 @@ void fill(shell.content, async () => {
   const asked = askedFor();
   const players = await load<RoomPlayers>(path("room", "players", asked.env));
   const setup = setupForm(players, asked, begin);
-  const text = "Two models meet here and now. Take one of the four players yourself if you like. Nothing here is rated.";
+  const text =
+    "Two models meet here and now. Take one of the four players yourself if you like. Nothing here is rated.";
   // A link to a match that nobody plays shows it at once.
   if (asked.blue && asked.purple && asked.person === null) begin(asked);
   return [heading("Play", text), box("Who plays?", "", setup.root), place, help()];
@@ -61,7 +62,11 @@ function begin(start: Start): void {
       place.scrollIntoView({ block: "start" });
     },
     again: (sameSeed) => begin({ ...start, seed: sameSeed ? seed : null }),
-    copyLink: () => navigator.clipboard.writeText(location.href).then(() => true, () => false),
+    copyLink: () =>
+      navigator.clipboard.writeText(location.href).then(
+        () => true,
+        () => false,
+      ),
   });
   game = current;
   place.replaceChildren(current.root);
@@ -96,7 +101,9 @@ function help(): HTMLElement {
     box(
       "Your player",
       "",
-      note("Directions are as your player sees them: forward is where its white beak points. It may do three things at once."),
+      note(
+        "Directions are as your player sees them: forward is where its white beak points. It may do three things at once.",
+      ),
       note("Driving forward into the ball kicks it. The golden ring is yours; in 3-D you look over its shoulder."),
       definitions(moves),
     ),

@@ -28,7 +28,12 @@ export function setupForm(players: RoomPlayers, asked: Start, onStart: (start: S
   }
   const blue = picker(asked.blue || likely(players, 0));
   const purple = picker(asked.purple || likely(players, 1));
-  const seed = element("input", { inputmode: "numeric", pattern: "[0-9]{1,16}", placeholder: "any", autocomplete: "off" });
+  const seed = element("input", {
+    inputmode: "numeric",
+    pattern: "[0-9]{1,16}",
+    placeholder: "any",
+    autocomplete: "off",
+  });
   seed.value = asked.seed === null ? "" : String(asked.seed);
   const seat = element("select", {});
   for (const [value, label] of SEATS) {
@@ -83,5 +88,10 @@ function picker(value: string): HTMLInputElement {
 }
 
 function labelled(side: "blue" | "purple", name: string, control: HTMLElement): HTMLElement {
-  return element("label", { class: "field grow" }, element("span", { class: "side-name" }, sideMark(side), name), control);
+  return element(
+    "label",
+    { class: "field grow" },
+    element("span", { class: "side-name" }, sideMark(side), name),
+    control,
+  );
 }

@@ -31,8 +31,7 @@ export function buildAgent(agent: number, palette: Palette): Group {
       ? new CylinderGeometry(AGENT_RADIUS * 0.94, AGENT_RADIUS, BODY_HEIGHT_M, 32)
       : new BoxGeometry(SQUARE_M, BODY_HEIGHT_M, SQUARE_M);
   body.add(part(trunk, base, [0, BODY_HEIGHT_M / 2, 0]));
-  const emblem =
-    team === 0 ? new TorusGeometry(0.33, 0.06, 10, 32) : new TorusGeometry(0.36, 0.06, 4, 4);
+  const emblem = team === 0 ? new TorusGeometry(0.33, 0.06, 10, 32) : new TorusGeometry(0.36, 0.06, 4, 4);
   const crown = part(emblem, light, [0, BODY_HEIGHT_M, 0]);
   crown.rotation.x = Math.PI / 2;
   const visor = part(new ConeGeometry(0.3, 0.5, 4), "#ffffff", [0, 0.34, -AGENT_RADIUS - 0.16]);
@@ -103,7 +102,10 @@ function ballTexture(): CanvasTexture {
       const near = centres.map((c) => c[0] * x + c[1] * y + c[2] * z).sort((a, b) => b - a);
       const isPatch = near[0] > Math.cos(0.36);
       const isSeam = near[0] - near[1] < 0.012;
-      image.data.set(isPatch ? [27, 36, 48, 255] : isSeam ? [150, 160, 172, 255] : [247, 249, 251, 255], 4 * (row * width + column));
+      image.data.set(
+        isPatch ? [27, 36, 48, 255] : isSeam ? [150, 160, 172, 255] : [247, 249, 251, 255],
+        4 * (row * width + column),
+      );
     }
   }
   context.putImageData(image, 0, 0);

@@ -17,14 +17,7 @@ import {
 import { Camera, WORLD_HALF_X, WORLD_HALF_Z } from "../draw/camera";
 import type { Palette } from "../draw/palette";
 import { drawPitch } from "../draw/pitch";
-import {
-  GOAL_BACK_X,
-  GOAL_HALF_WIDTH,
-  GOAL_LINE_X,
-  WALL_THICKNESS,
-  pitchOutline,
-  type Point,
-} from "../game/field";
+import { GOAL_BACK_X, GOAL_HALF_WIDTH, GOAL_LINE_X, WALL_THICKNESS, pitchOutline, type Point } from "../game/field";
 import { place } from "./space";
 
 const BOARD_HEIGHT_M = 0.85;
@@ -129,7 +122,8 @@ function goal(team: 0 | 1, colour: string): Mesh[] {
     beam.rotation.x = Math.PI / 2;
     made.push(beam);
   }
-  const net = (width: number, height: number): Mesh => new Mesh(new PlaneGeometry(width, height), netting(width, height));
+  const net = (width: number, height: number): Mesh =>
+    new Mesh(new PlaneGeometry(width, height), netting(width, height));
   const rear = net(across, GOAL_HEIGHT_M);
   place(rear, back, GOAL_HEIGHT_M / 2, 0, 90);
   const roof = net(depth, across);

@@ -134,4 +134,3 @@ function sun(): DirectionalLight {
   light.shadow.bias = -0.001;
   return light;
 }
-
