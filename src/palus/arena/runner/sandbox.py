@@ -134,6 +134,8 @@ def _sandbox_of(_pid: int) -> Sandbox:  # by process: a forked copy must not tal
 
 def _start_helper() -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start it with a clean environment and wait until it has imported everything."""
+    if not hasattr(os, "fork"):
+        raise LockedProcessError("engine", "strangers' models are held in on Linux and macOS only; run palus there")
     here, there = socket.socketpair()
     # The same modules as here, whatever way they were found; one thread each, or the helper could not be forked safely.
     paths = [str(Path(entry).resolve()) for entry in sys.path if entry]
