@@ -15,7 +15,7 @@ export function plural(value: number, one: string, many = `${one}s`): string {
 }
 
 export function points(value: number | null): string {
-  return value === null ? DASH : String(Math.round(value));
+  return value === null ? DASH : String(Math.round(value)).replace("-", "−");
 }
 
 export function signed(value: number | null): string {

@@ -168,6 +168,14 @@ export function tallyText(games: number, share: number): string {
   return games === 0 ? "no games" : `${percent(share)} of ${plural(games, "game")}`;
 }
 
+/** What a process says of itself, nested or not, as one line. */
+export function describe(facts: Readonly<Record<string, unknown>>): string {
+  const flat = Object.entries(facts).flatMap(([key, value]) =>
+    typeof value === "object" && value !== null ? Object.entries(value) : [[key, value] as const],
+  );
+  return flat.map(([key, value]) => `${key} ${String(value)}`).join(", ");
+}
+
 /** How far a revision got. */
 export function stateTag(state: string): HTMLElement {
   const kinds = { accepted: "good", refused: "bad", pending: "wait" } as const;

@@ -75,11 +75,18 @@ def _running(row: Row[Any]) -> RunningJob:
     return RunningJob(
         id=row.id,
         kind=row.kind,
-        what=row.key,
+        what=_phrase(json.loads(row.payload)) or row.key,
         worker=row.worker or "",
         attempts=row.attempts,
         lease_until_ms=row.lease_until_ms,
     )
+
+
+def _phrase(payload: dict[str, Any]) -> str:
+    """Who plays whom, or whose model is checked."""
+    if "contenders" in payload:
+        return " against ".join(contender["repo"] for contender in payload["contenders"])
+    return str(payload["contender"]["repo"]) if "contender" in payload else ""
 
 
 def _worker(row: Row[Any], now: int) -> WorkerLine:

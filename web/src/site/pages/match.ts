@@ -5,7 +5,7 @@ import { mountReplay, showMessage } from "../../page/mount";
 import { isExport, load, loadBytes, LoadError, path, replayUrl } from "../data";
 import { bytes, count, moment, plural, rated, seconds, short } from "../format";
 import { matchLink, modelLink, pageLink, parameter } from "../links";
-import { box, definitions, note, sideMark, tag, type Content } from "../parts";
+import { box, definitions, describe, note, sideMark, tag, type Content } from "../parts";
 import { verdictText } from "../recent";
 import { buildShell, fill, heading, placeholder } from "../shell";
 import { loadSolid } from "../solid";
@@ -162,18 +162,11 @@ function record(match: MatchPage): HTMLElement {
     ["Length", `${seconds(match.duration_s)}, ${plural(match.duration_ticks, "tick")}`],
     ["Goals", goals.map((goal) => `${goal.side} at ${seconds(goal.at_s)}`).join(", ") || "none"],
     ["Played by", `${match.worker} in ${seconds(match.wall_ms / 1000)}`],
-    ["Runner", describeRunner(match.runner)],
+    ["Runner", describe(match.runner)],
     ["Replay", fileLink(match.replay, `${match.id}.match`)],
     ["Action log", fileLink(match.actions, `${match.id}.actions`)],
   ];
   return box("Record", "", definitions(rows));
-}
-
-function describeRunner(runner: Readonly<Record<string, unknown>>): string {
-  const flat = Object.entries(runner).flatMap(([key, value]) =>
-    typeof value === "object" && value !== null ? Object.entries(value) : [[key, value] as const],
-  );
-  return flat.map(([key, value]) => `${key} ${String(value)}`).join(", ");
 }
 
 function fileLink(file: StoredFile | null, name: string): Content {

@@ -47,11 +47,11 @@ function overview(matrix: Matrix): HTMLElement {
 function grid(matrix: Matrix): HTMLElement {
   const { players } = matrix;
   const heads = players.map((player) =>
-    element("th", { scope: "col", title: player.repo }, element("a", { href: modelLink(player.repo) }, player.name)),
+    element("th", { scope: "col", title: player.repo }, element("a", { href: modelLink(player.repo) }, player.repo)),
   );
   const corner = element("td", {}, element("span", { class: "visually-hidden" }, "Points of row against column"));
   const rows = players.map((player, i) => {
-    const name = element("a", { href: modelLink(player.repo) }, player.name);
+    const name = element("a", { href: modelLink(player.repo) }, player.repo);
     const cells = players.map((other, j) => (i === j ? selfCell() : cell(matrix, player, other, i, j)));
     return element("tr", {}, element("th", { scope: "row", title: player.repo }, name), ...cells);
   });

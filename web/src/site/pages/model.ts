@@ -39,7 +39,7 @@ function build(model: ModelPage): Node[] {
 }
 
 function title(model: ModelPage, chosen: Performance | undefined, body: HTMLElement): HTMLElement {
-  const marks: Content[] = [element("span", {}, `by ${model.owner} `)];
+  const marks: Content[] = [];
   if (model.kind !== "model") marks.push(tag(model.kind), " ");
   if (chosen?.standing?.provisional)
     marks.push(tag("provisional", "wait", "Below 20 games, or the interval is wider than ± 100"));
@@ -58,8 +58,8 @@ function title(model: ModelPage, chosen: Performance | undefined, body: HTMLElem
   );
   const accepted = model.revisions.some((revision) => revision.state === "accepted");
   const actions = accepted ? [compare, ...(isExport ? [] : [play])] : [];
-  const head = heading(model.name, "", element("div", { class: "bar" }, ...choice, ...actions));
-  head.firstElementChild?.append(element("p", {}, ...marks));
+  const head = heading(model.repo, "", element("div", { class: "bar" }, ...choice, ...actions));
+  if (marks.length) head.firstElementChild?.append(element("p", {}, ...marks));
   return head;
 }
 

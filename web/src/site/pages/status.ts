@@ -4,7 +4,7 @@ import { histogramOf } from "../charts/hours";
 import { load } from "../data";
 import { count, plural, short } from "../format";
 import { listen, paced } from "../live";
-import { box, facts, modelCell, note, stateTag, tag, timeAgo } from "../parts";
+import { box, describe, facts, modelCell, note, stateTag, tag, timeAgo } from "../parts";
 import { buildShell, fill, heading, placeholder } from "../shell";
 import type { JobCounts, RunningJob, Status, Unranked, WorkerLine } from "../shapes";
 import { DataTable } from "../table";
@@ -37,7 +37,7 @@ function build(status: Status): Node[] {
 
 function overview(status: Status): HTMLElement {
   const alive = status.workers.filter((worker) => worker.alive);
-  const levels = [...new Set(alive.map((worker) => worker.isolation))].join(", ");
+  const levels = [...new Set(alive.map((worker) => worker.isolation))].join(", ").replaceAll("+", ", ");
   const waiting = status.jobs.reduce((sum, job) => sum + job.ready, 0);
   return facts([
     { name: "Matches", value: count(status.matches), under: `${count(status.matches_last_hour)} in the last hour` },
@@ -155,7 +155,7 @@ function workers(lines: readonly WorkerLine[]): HTMLElement {
           by: (worker) => worker.last_seen_ms,
           cell: (worker) => timeAgo(worker.last_seen_ms),
         },
-        { name: "Platform", optional: true, cell: (worker) => Object.values(worker.platform).map(String).join(", ") },
+        { name: "Platform", optional: true, cell: (worker) => describe(worker.platform) },
       ],
     },
     lines,
