@@ -24,6 +24,8 @@ from palus.store.tables import DERIVED, annulments, fields, matches, play_stats,
 
 _POINTS = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1.0}
 _STATS_PER_TRANSACTION = 50
+_STATS_PER_REFRESH = 500
+"""Replays that one refresh reads: a log that was restored without them must not stop the arena for minutes."""
 
 
 @dataclass
@@ -55,7 +57,9 @@ class Refresher:
     def refresh(self) -> list[str]:
         """Take in what is new. Returns the envs whose published ratings changed."""
         changed = [env for env in self._settings.envs if self._refresh_env(env)]
-        self._refresh_play_stats()
+        for _ in range(_STATS_PER_REFRESH // _STATS_PER_TRANSACTION):
+            if not self._read_some_replays():
+                break
         return changed
 
     def recompute(self) -> None:
@@ -66,6 +70,8 @@ class Refresher:
         self._memory.clear()
         self._stats_seq = 0
         self.refresh()
+        while self._read_some_replays():
+            pass
 
     def _refresh_env(self, env: str) -> bool:
         with self._store.read() as connection:
@@ -122,21 +128,22 @@ class Refresher:
                     connection.execute(insert(rating_points), rows)
             start = end
 
-    def _refresh_play_stats(self) -> None:
-        """Statistics of every replay that has none yet. A replay that is missing or damaged is passed over."""
-        while True:
-            with self._store.read() as connection:
-                wanted = select(matches.c.seq, matches.c.id, matches.c.record).where(matches.c.seq > self._stats_seq)
-                todo = wanted.where(matches.c.id.not_in(select(play_stats.c.match_id))).order_by(matches.c.seq)
-                batch = connection.execute(todo.limit(_STATS_PER_TRANSACTION)).all()
-            if not batch:
-                return
-            found = [(row.id, self._statistics(LogRecord.from_json(row.record))) for row in batch]
-            rows = [{"match_id": match_id, "stats": stats} for match_id, stats in found if stats is not None]
-            if rows:
-                with self._store.write() as connection:
-                    connection.execute(insert(play_stats), rows)
-            self._stats_seq = batch[-1].seq
+    def _read_some_replays(self) -> bool:
+        """Statistics of the next replays that have none yet; False when there is none left.
+
+        A replay that is missing or damaged is passed over.
+        """
+        with self._store.read() as connection:
+            wanted = select(matches.c.seq, matches.c.id, matches.c.record).where(matches.c.seq > self._stats_seq)
+            todo = wanted.where(matches.c.id.not_in(select(play_stats.c.match_id))).order_by(matches.c.seq)
+            batch = connection.execute(todo.limit(_STATS_PER_TRANSACTION)).all()
+        found = [(row.id, self._statistics(LogRecord.from_json(row.record))) for row in batch]
+        rows = [{"match_id": match_id, "stats": stats} for match_id, stats in found if stats is not None]
+        if rows:
+            with self._store.write() as connection:
+                connection.execute(insert(play_stats), rows)
+        self._stats_seq = batch[-1].seq if batch else self._stats_seq
+        return bool(batch)
 
     def _statistics(self, record: LogRecord) -> str | None:
         if record.replay is None:
