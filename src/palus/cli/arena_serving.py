@@ -33,22 +33,19 @@ def listen(host: str, port: int) -> socket.socket:
 @contextmanager
 def serving(store: Store, service: ArenaService, listener: socket.socket) -> Iterator[threading.Thread]:
     """Pages, hub and matches until the block ends. Yields the thread of the pages, once they answer."""
-    import uvicorn
-
     from palus.errors import ArenaError
     from palus.web.api.router import Arena
     from palus.web.app import make_app
-    from palus.web.room import make_room_router
+    from palus.web.serving import make_uvicorn
     from palus.web.worker_api import make_worker_router
 
     settings = service.settings
     app = make_app(
         store,
         arena=Arena(envs=settings.envs, mode=settings.mode, season=settings.season),
-        extra_routers=(make_worker_router(store, settings), make_room_router(store)),
+        extra_routers=(make_worker_router(store, settings),),
     )
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5, access_log=False)
-    server = uvicorn.Server(config)
+    server = make_uvicorn(app)
     # In a thread uvicorn leaves signals alone, so that the service ends in order: pages first, then matches.
     pages = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="arena pages")
     with service:

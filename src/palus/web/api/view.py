@@ -65,9 +65,10 @@ class View:
 
     def stamp(self, *repos: str) -> object:
         """Changes with whatever pages about these repositories alone show: their matches, all ratings and entries."""
-        entities = [
-            self.log.entities.find(entry.sha256 or "") for r in repos for entry in self.roster.entries_of.get(r, ())
-        ]
+        entries_of = self.roster.entries_of
+        if any(repo not in entries_of for repo in repos):
+            return self.version
+        entities = [self.log.entities.find(entry.sha256 or "") for repo in repos for entry in entries_of[repo]]
         newest = tuple(int(self._newest[entity]) for entity in entities if entity >= 0)
         return self.version.roster, self.version.annulled, newest
 
