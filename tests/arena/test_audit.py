@@ -61,6 +61,10 @@ def test_a_record_with_other_actions_or_another_seed_does_not_verify(store: Stor
     first, second, third, *_ = records(store)
     assert verify_record(store, replace(first, actions=third.actions)).ok is False
     assert verify_record(store, replace(first, seed=first.seed + 1)).ok is False
+    other = {"win1": "draw", "win2": "win1", "draw": "win2"}[first.result]
+    lie = verify_record(store, replace(first, result=other))
+    assert lie.ok is False and f"is recorded as {other}" in lie.sentence
+    assert verify_record(store, replace(first, duration_ticks=first.duration_ticks + 1)).ok is False
     damaged = store.blobs.put(b"\x01no action log")
     found = verify_record(store, replace(second, actions=StoredBytes(damaged.sha256, damaged.size)))
     assert found.ok is False and "cannot be played again" in found.sentence

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Select, insert, select, update
 
 from palus.arena.builds import env_build
 from palus.arena.log import LogRecord, read_match
-from palus.arena.runner.actions import replay_actions
+from palus.arena.runner.actions import Replayed, replay_match
 from palus.arena.runner_tests import RatedGame, suspicions
 from palus.errors import ArenaError, ReplayError, StorageError
 from palus.store import Store
@@ -57,16 +57,31 @@ def verify_record(store: Store, record: LogRecord) -> Verification:
         )
     try:
         actions = store.blobs.read(record.actions.sha256) if record.actions else b""
-        state = replay_actions(record.env.id, record.seed, actions)
+        again = replay_match(record.env.id, record.seed, actions)
     except (StorageError, ReplayError) as error:
         return Verification(record.id, False, f"match {record.id} cannot be played again: {error}")
-    if state != record.state:
+    if again.state != record.state:
         return Verification(
             record.id,
             False,
             f"match {record.id} ends differently when it is played again: its record does not belong to its actions",
         )
+    if not _is_told_truly(record, again):
+        return Verification(
+            record.id,
+            False,
+            f"match {record.id} is recorded as {record.result} {record.score[0]}:{record.score[1]} after "
+            f"{record.duration_ticks} ticks, which is not how it ends when it is played again",
+        )
     return Verification(record.id, True, f"match {record.id}: played again, the same to the last bit")
+
+
+def _is_told_truly(record: LogRecord, again: Replayed) -> bool:
+    """Whether result, score and duration are those of the match. Who forfeited, cannot be seen from its actions."""
+    if record.result not in ("win1", "win2", "draw"):
+        return True
+    result, score = {0: ("win1", (1, 0)), 1: ("win2", (0, 1))}.get(again.winner, ("draw", (0, 0)))
+    return (record.result, tuple(record.score), record.duration_ticks) == (result, score, again.ticks)
 
 
 def audit(store: Store, share: float, *, seed: int, now_ms: int) -> list[Verification]:

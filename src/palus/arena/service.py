@@ -36,6 +36,9 @@ RESTART_S, RESTART_AT_MOST_S = 0.5, 30.0
 """A worker that dies is started again after so long; twice as long each time when it dies while it starts."""
 STARTING_S = 2.0
 STOP_S = 20.0
+FIRST_AUDIT_S = 600.0
+"""After the start, since a laptop's arena rarely runs for a whole day."""
+
 HUB_EVERY_S, FOLDER_EVERY_S, HF_EVERY_S = 1.0, 3.0, 900.0
 
 
@@ -70,7 +73,7 @@ class ArenaService:
         self._workers: list[_LocalWorker] = []
         self._restart_s = RESTART_S
         self._restart_due_s = 0.0
-        self._audit_due_s = time.monotonic() + settings.audit_interval_s
+        self._audit_due_s = time.monotonic() + min(FIRST_AUDIT_S, settings.audit_interval_s)
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._run, name="arena scheduler")]
         if sources.huggingface:  # on its own: the network may take its time, the matches go on

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,10 +63,24 @@ def state_hash(frames: F32) -> str:
     return hashlib.sha256(little_endian.tobytes()).hexdigest()
 
 
-def replay_actions(env_id: str, seed: int, actions: bytes) -> str:
-    """Play a match again from its match seed and action log; returns its `state_hash`.
+@dataclass(frozen=True)
+class Replayed:
+    """A match that was played again. state: `state_hash`. winner: team that scored, -1 none. ticks: fixed steps."""
 
-    Equal to `MatchResult.final_state` on a machine of the same kind, with the same build of the environment.
+    state: str
+    winner: int
+    ticks: int
+
+
+def replay_actions(env_id: str, seed: int, actions: bytes) -> str:
+    """The `state_hash` of `replay_match`: equal to `MatchResult.final_state`."""
+    return replay_match(env_id, seed, actions).state
+
+
+def replay_match(env_id: str, seed: int, actions: bytes) -> Replayed:
+    """Play a match again from its match seed and action log.
+
+    The same as the first time on a machine of the same kind, with the same build of the environment.
     Raises ReplayError when the log is not one, or goes on after the match has ended.
     """
     env: Any = envs.make(env_id, 1, record=True)
@@ -80,4 +95,5 @@ def replay_actions(env_id: str, seed: int, actions: bytes) -> str:
             raise ReplayError(f"the match ended after {decision} decisions, its action log has {len(decisions)}")
         over = bool(env.step([choice[None].astype(np.int32)]).match_over[0])
         frames.append(env.trace[0, : env.trace_length[0]].copy())
-    return state_hash(np.concatenate(frames))
+    played = np.concatenate(frames)
+    return Replayed(state_hash(played), int(env.winner[0]) if over else -1, len(played) - 1)
