@@ -17,6 +17,7 @@ def trajectories(**changes) -> Trajectories:
     fields = {
         "observations": {"obs": np.zeros((T + 1, B, 3, 8, 8), np.uint8)},
         "states": np.zeros((B, 16), np.float32),
+        "last_states": np.zeros((B, 16), np.float32),
         "actions": np.zeros((T, B, 2), np.float32),
         "parameters": np.zeros((T, B, 5), np.float32),
         "log_probs": floats,
@@ -42,6 +43,7 @@ def test_only_valid_decisions_are_samples() -> None:
         ("actions", np.zeros((T + 1, B, 2), np.float32)),
         ("observations", {"obs": np.zeros((T, B, 3), np.float32)}),
         ("states", np.zeros((B + 1, 16), np.float32)),
+        ("last_states", np.zeros((B, 8), np.float32)),
     ],
 )
 def test_arrays_of_another_shape_are_refused(field, value) -> None:

@@ -18,6 +18,7 @@ class Trajectories:
 
     observations: name -> [T + 1, B, *shape]; the last entry follows decision T - 1 and serves the bootstrap.
     states: [B, S] recurrent state before decision 0 (S is 0 without a core); zero again after every end inside the row.
+    last_states: [B, S] the state that follows decision T - 1, zero where an episode ended there; for the bootstrap.
     actions: [T, B, A]; parameters: [T, B, L] of the acting distribution; log_probs: [T, B] joint; values: [T, B] by the
     acting weights, denormalised.
     rewards: [T, B], scaled and clipped. terminated, truncated: [T, B] ended at this decision.
@@ -28,6 +29,7 @@ class Trajectories:
 
     observations: Mapping[str, AnyArray]
     states: F32
+    last_states: F32
     actions: F32
     parameters: F32
     log_probs: F32
@@ -43,15 +45,17 @@ class Trajectories:
     def __post_init__(self) -> None:
         T, B = self.rewards.shape
         for name, array in vars(self).items():
-            if name in ("observations", "states", "frames"):
+            if name in ("observations", "states", "last_states", "frames"):
                 continue
             if array.shape[:2] != (T, B):
                 raise ValueError(f"{name}: shape {array.shape}; expected to begin with {(T, B)}, as rewards do")
         for name, array in self.observations.items():
             if array.shape[:2] != (T + 1, B):
                 raise ValueError(f"observation {name}: shape {array.shape}; expected to begin with {(T + 1, B)}")
-        if len(self.states) != B:
-            raise ValueError(f"states: {len(self.states)} rows; expected {B}")
+        if len(self.states) != B or self.last_states.shape != self.states.shape:
+            raise ValueError(
+                f"states: shapes {self.states.shape}, {self.last_states.shape}; expected {B} rows, both alike"
+            )
 
     @property
     def samples(self) -> int:
