@@ -53,6 +53,7 @@ def few_matches(monkeypatch):
         return load_run(source, [*(f"behaviors.SoccerTwos.{s}" for s in settings), *quick, *overrides])
 
     monkeypatch.setattr(train, "load_run", small_run)
+    monkeypatch.setattr("palus.config.load_run", small_run)
     monkeypatch.setattr(match, "play_pairs", lambda a, b, pairs, **more: play(a, b, min(pairs, 4), **more))
     monkeypatch.setattr(highlights, "record_goals", lambda *who, pairs, **more: record(*who, pairs=2, **more))
 

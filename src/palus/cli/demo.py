@@ -25,7 +25,7 @@ in --models until the leaderboard knows its place, and writes one HTML page with
 until Ctrl-C: watch matches, play against your team, push more.
 """
 
-PRESET, PLAYER = "soccertwos-demo", "demo"
+PLAYER = "demo"
 MODEL_FOLDERS = ("models", "models/soccertwos", "../shared/models/soccertwos")
 """Where strangers' models are looked for when --models is not given."""
 
@@ -57,12 +57,13 @@ def demo(
 ) -> None:
     """Train a team from nothing, push it to an arena of your own, watch it fight."""
     from palus.cli.demo_arena import await_place, board, board_table, invite, running_arena
+    from palus.cli.demo_training import train_team
 
     started = time.perf_counter()
     console = Console(stderr=True, highlight=False) if as_json else stdout
     folder = results_dir / PLAYER
     console.print(Rule("1. Training a team from nothing"))
-    _train(folder, minutes, seed)
+    train_team(folder, minutes, seed, console)
     console.print(Rule("2. The best goals"))
     page = _goals(folder, seed, console)
     console.print(Rule("3. The arena"))
@@ -90,22 +91,6 @@ def demo(
             webbrowser.open(arena.url)
         if in_terminal if stay is None else stay:
             _stay(arena, console)
-
-
-def _train(folder: Path, minutes: float, seed: int) -> None:
-    from palus.cli.train import train
-
-    train(
-        PRESET,
-        [f"palus.max_minutes={minutes}"],
-        run_id=folder.name,
-        results_dir=str(folder.parent),
-        seed=seed,
-        resume=False,
-        force=True,
-        check=False,
-        as_json=False,
-    )
 
 
 def _goals(folder: Path, seed: int, console: Console) -> Path | None:
