@@ -73,7 +73,7 @@ export function valueAxis(
 
 const DAY_MS = 86_400_000;
 const clock = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-const monthDay = new Intl.DateTimeFormat("en", { month: "short", day: "numeric" });
+const monthDay = new Intl.DateTimeFormat("en", { month: "short", day: "numeric", timeZone: "UTC" });
 
 export function timeLabel(ms: number, range: Range): string {
   return (range[1] - range[0] > 2 * DAY_MS ? monthDay : clock).format(ms);
@@ -87,6 +87,16 @@ export function timeAxis(area: Area, at: (value: number) => number, range: Range
     const value = range[0] + i * step;
     const anchor = i === 0 ? "start" : i === wanted ? "end" : "middle";
     return text(at(value), area.bottom + 20, timeLabel(value, range), anchor);
+  });
+}
+
+/** Labels of days along the bottom, as many as have room; `day` is YYYY-MM-DD. */
+export function dayAxis(area: Area, at: (ms: number) => number, days: readonly string[]): SVGElement[] {
+  const every = Math.ceil(days.length / Math.max(1, Math.floor((area.right - area.left) / 90)));
+  const shown = days.filter((_, i) => (days.length - 1 - i) % every === 0);
+  return shown.map((day) => {
+    const x = at(Date.parse(day));
+    return text(x, area.bottom + 20, monthDay.format(Date.parse(day)), x > area.right - 30 ? "end" : "middle");
   });
 }
 

@@ -2,7 +2,19 @@
 import { svg } from "../../page/dom";
 import { count, moment, points, rated } from "../format";
 import type { DayMatches, RatingPoint } from "../shapes";
-import { figure, padded, pathThrough, px, scale, ticks, timeAxis, valueAxis, type Area, type Range } from "./plot";
+import {
+  dayAxis,
+  figure,
+  padded,
+  pathThrough,
+  px,
+  scale,
+  ticks,
+  timeAxis,
+  valueAxis,
+  type Area,
+  type Range,
+} from "./plot";
 
 /** More points than this cannot be told apart on a screen. */
 const MOST_POINTS = 600;
@@ -81,7 +93,11 @@ export function cumulativeChart(days: readonly DayMatches[]): HTMLElement {
       const outline = pathThrough(top);
       return [
         ...valueAxis(area, y, ticks(values, 4), count),
-        ...timeAxis(area, x, times),
+        ...dayAxis(
+          area,
+          x,
+          days.map(({ day }) => day),
+        ),
         svg("path", { d: `${outline}L${px(area.right)},${px(area.bottom)}Z`, class: "fill" }),
         svg("path", { d: outline, class: "line" }),
       ];

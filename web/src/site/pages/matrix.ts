@@ -128,7 +128,7 @@ function cycles(matrix: Matrix): HTMLElement {
     return box(
       "Cycles",
       text,
-      placeholder("No significant cycle", ["One number per model describes these results well."]),
+      placeholder("No significant cycle", ["None stands out from chance in the games so far."]),
     );
   }
   const known = new Map(matrix.players.map((player) => [player.sha256, player]));
