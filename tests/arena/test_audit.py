@@ -29,9 +29,10 @@ SETTINGS = ArenaSettings(target_half_width=0.0)
 def played(folder: Path, units: int) -> Store:
     """A store with matches of the house players."""
     store = open_store(folder)
-    plan = Scheduler(store, SETTINGS, [Looker(sweep_house, 1e9)], min_workers=units, seed=1)
-    plan.tick()
-    assert work(StoreSource(store, "w", SETTINGS, describe_here()), threading.Event(), max_jobs=units) == units
+    plan = Scheduler(store, SETTINGS, [Looker(sweep_house, 1e9)], seed=1)
+    for _ in range(units):
+        plan.tick()
+        assert work(StoreSource(store, "w", SETTINGS, describe_here()), threading.Event(), max_jobs=1) == 1
     return store
 
 
