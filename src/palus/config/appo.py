@@ -64,9 +64,10 @@ class AppoNetworkSettings(NetworkSettings):
     normalize_names: tuple[str, ...] | None = Field(
         default=None, description="Observations to normalise; null means all."
     )
-    hidden_units: Count = Field(default=512, description="Width of each fully connected encoder layer.")
+    hidden_units: Count = Field(default=512, description="Width of each layer of a vector's encoder.")
     num_layers: Count = Field(default=2, description="Fully connected layers of a vector's encoder.")
     image_layers: CountOrZero = Field(default=1, description="Fully connected layers after a convolutional encoder.")
+    image_units: Count = Field(default=512, description="Width of each of those layers.")
     image_scale: Positive = Field(default=255.0, description="uint8 images are divided by this.")
     encoder: str = Field(
         default="convnet_simple",

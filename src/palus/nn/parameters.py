@@ -53,7 +53,7 @@ class Shard:
 
 
 class FlatParameters:
-    """Named linear layers in one vector.
+    """Named linear layers in one vector; `of_module` takes any other network.
 
     layers: name -> (out, in, initialiser of the weight); each contributes `<name>_weight` [out, in] and
     `<name>_bias` [out], biases zero.
@@ -62,17 +62,41 @@ class FlatParameters:
     def __init__(
         self, layers: Mapping[str, tuple[int, int, Init]], *, dtype: torch.dtype, generator: torch.Generator
     ) -> None:
-        self.shapes: dict[str, tuple[int, ...]] = {}
+        shapes: dict[str, tuple[int, ...]] = {}
         for name, (out, in_, _) in layers.items():
-            self.shapes[f"{name}_weight"] = (out, in_)
-            self.shapes[f"{name}_bias"] = (out,)
-        self.master = torch.zeros(sum(math.prod(s) for s in self.shapes.values()))
-        self.gradient = torch.zeros_like(self.master)
-        self._master_views = self._views(self.master)
+            shapes[f"{name}_weight"] = (out, in_)
+            shapes[f"{name}_bias"] = (out,)
+        self._allocate(shapes)
         for name, (_, _, init) in layers.items():
             init(self._master_views[f"{name}_weight"], generator)
+        self._open(dtype, {})
+
+    @classmethod
+    def of_module(cls, module: torch.nn.Module, dtype: torch.dtype) -> FlatParameters:
+        """Move the weights of a module into one vector; the module's parameters become views of `work`."""
+        flat = cls.__new__(cls)
+        parameters = dict(module.named_parameters())
+        flat._allocate({name: tuple(p.shape) for name, p in parameters.items()})
+        with torch.no_grad():
+            for name, view in flat._master_views.items():
+                view.copy_(parameters[name])
+        flat._open(dtype, parameters)
+        return flat
+
+    def _allocate(self, shapes: dict[str, tuple[int, ...]]) -> None:
+        self.shapes = shapes
+        self.master = torch.zeros(sum(math.prod(s) for s in shapes.values()))
+        self.gradient = torch.zeros_like(self.master)
+        self._master_views = self._views(self.master)
+
+    def _open(self, dtype: torch.dtype, leaves: Mapping[str, torch.nn.Parameter]) -> None:
+        """Make the working copy and the tensors that gradients are taken of. leaves: those that exist already."""
         self.work = self.master.to(dtype)
-        self.tensors = {k: v.requires_grad_() for k, v in self._views(self.work.detach()).items()}
+        self.tensors: dict[str, Tensor] = {}
+        for name, view in self._views(self.work.detach()).items():
+            if name in leaves:
+                leaves[name].data = view
+            self.tensors[name] = leaves[name] if name in leaves else view.requires_grad_()
         self._leaves = list(self.tensors.values())
         self._grad_views = list(self._views(self.gradient).values())
 

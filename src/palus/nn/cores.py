@@ -1,0 +1,187 @@
+"""Recurrent cores over rollouts: GRU, LSTM, or none, cut where episodes end.
+
+A rollout of T decisions in B rows runs as T steps on whole rows; a row's state is set to zero after an end. The passes
+are written out, forward and backward, because the gradient of the recurrent weights is then one matrix product over
+all T B decisions where autograd adds up T small ones. Equations, weight layout and first weights are torch's
+(`torch.nn.GRU`, `torch.nn.LSTM`). Gates are computed in float32, products in the network's number format.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
+from torch import Tensor, nn
+
+
+class GruSteps(torch.autograd.Function):
+    """GRU steps on inputs whose products with the input weights are given.
+
+    r, z = sigmoid(x_r + h W_r), sigmoid(x_z + h W_z);  n = tanh(x_n + r (h W_n));  h' = (1 - z) n + z h.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, h: Tensor, keep: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """x: [T, B, 3 H]; h: [B, H] float32; keep: [T, B, 1], 0 where the row starts anew.
+
+        Returns outputs [T, B, H] and the last state [B, H], both float32; no gradient flows into h or keep.
+        """
+        T, H = len(x), h.shape[1]
+        x, bias32 = x.float(), bias.float()
+        before, gates, hidden, out = [], [], [], torch.empty(T, *h.shape)
+        for t in range(T):
+            h = h * keep[t]
+            g = F.linear(h.to(weight.dtype), weight).float().add_(bias32)
+            rz = torch.sigmoid(x[t, :, : 2 * H] + g[:, : 2 * H])
+            n = torch.tanh(torch.addcmul(x[t, :, 2 * H :], rz[:, :H], g[:, 2 * H :]))
+            before.append(h)
+            gates.append(torch.cat([rz, n], 1))
+            hidden.append(g[:, 2 * H :])
+            h = torch.lerp(n, h, rz[:, H:], out=out[t])
+        ctx.save_for_backward(torch.stack(before), torch.stack(gates), torch.stack(hidden), keep, weight)
+        return out, h.clone()
+
+    @staticmethod
+    def backward(ctx: Any, d_out: Tensor, d_last: Tensor) -> tuple[Tensor | None, ...]:
+        before, gates, hidden, keep, weight = ctx.saved_tensors
+        T, B, H = before.shape
+        r, z, n = gates.split(H, 2)
+        # d h'/d(pre-activation), without the arriving gradient
+        dn_dh, dz_dh, dr_dn = (1 - z) * (1 - n * n), (before - n) * z * (1 - z), hidden * r * (1 - r)
+        dx, dg = torch.empty(T, B, 3 * H), torch.empty(T, B, 3 * H)
+        carry = d_last
+        for t in range(T - 1, -1, -1):
+            d = d_out[t] + carry
+            dn = d * dn_dh[t]
+            torch.mul(dn, dr_dn[t], out=dx[t, :, :H])
+            torch.mul(d, dz_dh[t], out=dx[t, :, H : 2 * H])
+            dx[t, :, 2 * H :] = dn
+            dg[t, :, : 2 * H] = dx[t, :, : 2 * H]
+            torch.mul(dn, r[t], out=dg[t, :, 2 * H :])
+            carry = (d * z[t] + (dg[t].to(weight.dtype) @ weight).float()) * keep[t]
+        flat = dg.view(T * B, 3 * H).to(weight.dtype)
+        d_weight = flat.T @ before.view(T * B, H).to(weight.dtype)
+        return dx.to(weight.dtype), None, None, d_weight, dg.sum((0, 1)).to(weight.dtype)
+
+
+class LstmSteps(torch.autograd.Function):
+    """LSTM steps on inputs whose products with the input weights are given.
+
+    i, f, o = sigmoid(x + h W);  g = tanh(x_g + h W_g);  c' = f c + i g;  h' = o tanh(c').
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, h: Tensor, c: Tensor, keep: Tensor, weight: Tensor, bias: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """x: [T, B, 4 H]; h, c: [B, H] float32; keep: [T, B, 1]. Returns outputs [T, B, H], last h and c."""
+        T, H = len(x), h.shape[1]
+        x, bias32 = x.float(), bias.float()
+        before_h, before_c, gates, cells, out = [], [], [], [], torch.empty(T, *h.shape)
+        for t in range(T):
+            h, c = h * keep[t], c * keep[t]
+            a = F.linear(h.to(weight.dtype), weight).float().add_(bias32).add_(x[t])
+            before_h.append(h)
+            before_c.append(c)
+            s = torch.cat([a[:, : 2 * H].sigmoid(), a[:, 2 * H : 3 * H].tanh(), a[:, 3 * H :].sigmoid()], 1)
+            c = torch.addcmul(s[:, H : 2 * H] * c, s[:, :H], s[:, 2 * H : 3 * H])
+            squashed = c.tanh()
+            h = torch.mul(s[:, 3 * H :], squashed, out=out[t])
+            gates.append(s)
+            cells.append(squashed)
+        ctx.save_for_backward(*(torch.stack(rows) for rows in (before_h, before_c, gates, cells)), keep, weight)
+        return out, h.clone(), c
+
+    @staticmethod
+    def backward(ctx: Any, d_out: Tensor, d_h: Tensor, d_c: Tensor) -> tuple[Tensor | None, ...]:
+        before_h, before_c, gates, cells, keep, weight = ctx.saved_tensors
+        T, B, H = before_h.shape
+        i, f, g, o = gates.split(H, 2)
+        da = torch.empty(T, B, 4 * H)
+        for t in range(T - 1, -1, -1):
+            d = d_out[t] + d_h
+            d_c = d_c + d * o[t] * (1 - cells[t] * cells[t])
+            da[t, :, :H] = d_c * g[t] * i[t] * (1 - i[t])
+            da[t, :, H : 2 * H] = d_c * before_c[t] * f[t] * (1 - f[t])
+            da[t, :, 2 * H : 3 * H] = d_c * i[t] * (1 - g[t] * g[t])
+            da[t, :, 3 * H :] = d * cells[t] * o[t] * (1 - o[t])
+            d_h = (da[t].to(weight.dtype) @ weight).float() * keep[t]
+            d_c = d_c * f[t] * keep[t]
+        flat = da.view(T * B, 4 * H).to(weight.dtype)
+        d_weight = flat.T @ before_h.view(T * B, H).to(weight.dtype)
+        return da.to(weight.dtype), None, None, None, d_weight, da.sum((0, 1)).to(weight.dtype)
+
+
+_gru: Callable[..., tuple[Tensor, Tensor]] = GruSteps.apply
+_lstm: Callable[..., tuple[Tensor, Tensor, Tensor]] = LstmSteps.apply
+
+
+class _Weights(nn.Module):
+    """Weights of a recurrent core under torch's names, with torch's first values."""
+
+    def __init__(self, gates: int, in_features: int, size: int, layers: int) -> None:
+        super().__init__()
+        bound = 1.0 / math.sqrt(size)
+        for layer in range(layers):
+            width = in_features if layer == 0 else size
+            for name, columns in (("weight_ih", (width,)), ("weight_hh", (size,)), ("bias_ih", ()), ("bias_hh", ())):
+                first = torch.empty(gates * size, *columns).uniform_(-bound, bound)
+                self.register_parameter(f"{name}_l{layer}", nn.Parameter(first))
+
+    def of_layer(self, layer: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Input weight and bias, recurrent weight and bias."""
+        names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
+        found: tuple[Tensor, ...] = tuple(getattr(self, f"{name}_l{layer}") for name in names)
+        return found[0], found[1], found[2], found[3]
+
+
+class Core(nn.Module):
+    """One or more recurrent layers. kind: `gru` or `lstm`. The state is the layers' h side by side, then their c."""
+
+    def __init__(self, kind: str, in_features: int, size: int, layers: int) -> None:
+        super().__init__()
+        self.is_lstm, self.size, self.layers, self.out_features = kind == "lstm", size, layers, size
+        self.core = _Weights(4 if self.is_lstm else 3, in_features, size, layers)
+        self.state_size = size * layers * (2 if self.is_lstm else 1)
+
+    def forward(self, x: Tensor, states: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+        """x: [T B, in], time first; states: [B, S] float32; keep: [T, B] float32, 0 where a row starts anew at t.
+
+        Returns [T B, H] in the network's number format and the states [B, S] after the last step.
+        """
+        T, B = keep.shape
+        dtype, keep = x.dtype, keep.unsqueeze(-1)
+        parts = torch.split(states, self.size, 1)
+        hidden, cells = [], []
+        for layer in range(self.layers):
+            w_ih, b_ih, w_hh, b_hh = self.core.of_layer(layer)
+            projected = F.linear(x, w_ih, b_ih).view(T, B, -1)
+            if self.is_lstm:
+                out, h, c = _lstm(projected, parts[layer], parts[self.layers + layer], keep, w_hh, b_hh)
+                cells.append(c)
+            else:
+                out, h = _gru(projected, parts[layer], keep, w_hh, b_hh)
+            hidden.append(h)
+            x = out.view(T * B, -1).to(dtype)
+        return x, torch.cat([*hidden, *cells], 1)
+
+
+class NoCore(nn.Module):
+    """A feed-forward network's core: nothing, with a state of size 0."""
+
+    state_size = 0
+
+    def __init__(self, in_features: int) -> None:
+        super().__init__()
+        self.out_features = in_features
+
+    def forward(self, x: Tensor, states: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+        return x, states
+
+
+def make_core(kind: str, in_features: int, size: int, layers: int) -> Core | NoCore:
+    """kind: gru, lstm or none."""
+    return NoCore(in_features) if kind == "none" else Core(kind, in_features, size, layers)

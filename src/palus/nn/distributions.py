@@ -1,0 +1,170 @@
+"""Distributions over actions of several parts: categorical and diagonal Gaussian, side by side and independent.
+
+Acting draws in one compiled pass with a counter-based generator (`palus.rollout.sampling` does the same for branches);
+learning needs gradients, so `Distribution` is made of tensors. Letters: R rows, A action columns, L parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from palus.nn.counter import uniform
+from palus.spaces import ActionSpec, Continuous, Discrete
+from palus.types import F32, I64
+
+LOG_STD_LIMIT = math.log(1e4)
+"""Deviations stay within [1e-4, 1e4], as in Sample Factory."""
+_HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
+
+
+@lru_cache(maxsize=256)
+def _table(spec: ActionSpec) -> I64:
+    """[parts, 4]: 1 where continuous, size (choices or numbers), first action column, first parameter."""
+    rows = zip(spec.parts, spec.column_slices, spec.parameter_slices, strict=True)
+    return np.array(
+        [
+            (isinstance(p, Continuous), p.choices if isinstance(p, Discrete) else p.size, c.start, k.start)
+            for p, c, k in rows
+        ],
+        np.int64,
+    )
+
+
+@njit(cache=True, nogil=True)
+def _sample(
+    parameters: F32, table: I64, seed: int, tick: int, rows: I64, actions: F32, log_probs: F32, entropies: F32
+) -> None:
+    R, A = actions.shape
+    for r in range(R):
+        log_prob, entropy = 0.0, 0.0
+        for part in range(len(table)):
+            size, column, first = table[part, 1], table[part, 2], table[part, 3]
+            if table[part, 0]:
+                for i in range(size):
+                    log_std = min(max(parameters[r, first + size + i], -LOG_STD_LIMIT), LOG_STD_LIMIT)
+                    # Box and Muller 1958; 1 - u lies in (0, 1].
+                    radius = math.sqrt(-2.0 * math.log(1.0 - uniform(seed, tick, rows[r], column + i)))
+                    noise = radius * math.cos(2.0 * math.pi * uniform(seed, tick, rows[r], A + column + i))
+                    actions[r, column + i] = parameters[r, first + i] + math.exp(log_std) * noise
+                    log_prob -= 0.5 * noise * noise + log_std + _HALF_LOG_TAU
+                    entropy += 0.5 + _HALF_LOG_TAU + log_std
+                continue
+            top = parameters[r, first]
+            for j in range(1, size):
+                top = max(top, parameters[r, first + j])
+            total = 0.0
+            for j in range(size):
+                total += math.exp(parameters[r, first + j] - top)
+            log_total = math.log(total) + top
+            target, cumulated, chosen = uniform(seed, tick, rows[r], column) * total, 0.0, -1
+            for j in range(size):
+                z = parameters[r, first + j] - log_total
+                p = math.exp(z)
+                cumulated += p * total
+                if chosen < 0 and target < cumulated:
+                    chosen = j
+                entropy -= p * z
+            if chosen < 0:  # rounding left the sum below the target
+                chosen = size - 1
+            actions[r, column] = chosen
+            log_prob += parameters[r, first + chosen] - log_total
+        log_probs[r], entropies[r] = log_prob, entropy
+
+
+def sample(parameters: F32, spec: ActionSpec, seed: int, tick: int, rows: I64) -> tuple[F32, F32, F32]:
+    """Draw one action for each row. parameters: [R, L]; rows: [R], the third part of the draw's key.
+
+    Returns actions [R, A], their joint log-probabilities [R] (densities where continuous) and entropies [R], nats. The
+    draw for (seed, tick, row) does not depend on which rows are drawn together.
+    """
+    R = len(parameters)
+    actions, log_probs, entropies = np.empty((R, spec.columns), np.float32), np.empty(R, np.float32), np.empty(R, "f4")
+    _sample(np.ascontiguousarray(parameters), _table(spec), seed, tick, rows, actions, log_probs, entropies)
+    return actions, log_probs, entropies
+
+
+def mode(parameters: F32, spec: ActionSpec) -> F32:
+    """The likeliest action of each row: [R, L] -> [R, A]; the mean where continuous."""
+    actions = np.empty((len(parameters), spec.columns), np.float32)
+    for part, columns, numbers in zip(spec.parts, spec.column_slices, spec.parameter_slices, strict=True):
+        own = parameters[:, numbers]
+        actions[:, columns] = own.argmax(1)[:, None] if isinstance(part, Discrete) else own[:, : part.size]
+    return actions
+
+
+@dataclass(frozen=True)
+class _Categorical:
+    log_p: Tensor
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        return self.log_p.gather(1, actions.long())[:, 0]
+
+    def entropy(self) -> Tensor:
+        return -(self.log_p.exp() * self.log_p).sum(1)
+
+    def kl(self, other: _Categorical) -> Tensor:
+        return (self.log_p.exp() * (self.log_p - other.log_p)).sum(1)
+
+    def symmetric_kl(self) -> Tensor:
+        """1/2 [KL(p, U) + KL(U, p)] = 1/2 sum (p - 1/n) log p: the entropies of U cancel."""
+        return 0.5 * ((self.log_p.exp() - 1.0 / self.log_p.shape[1]) * self.log_p).sum(1)
+
+
+@dataclass(frozen=True)
+class _Gaussian:
+    mean: Tensor
+    log_std: Tensor
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        noise = (actions - self.mean) * (-self.log_std).exp()
+        return -(0.5 * noise * noise + self.log_std + _HALF_LOG_TAU).sum(1)
+
+    def entropy(self) -> Tensor:
+        return (0.5 + _HALF_LOG_TAU + self.log_std).sum(1)
+
+    def kl(self, other: _Gaussian) -> Tensor:
+        apart = (self.mean - other.mean) * (-other.log_std).exp()
+        wider = (2.0 * (self.log_std - other.log_std)).exp()
+        return (other.log_std - self.log_std + 0.5 * (wider + apart * apart - 1.0)).sum(1)
+
+
+class Distribution:
+    """The distribution that parameters [R, L] describe, as differentiable tensors; every method returns [R]."""
+
+    def __init__(self, parameters: Tensor, spec: ActionSpec) -> None:
+        self.spec = spec
+        self._parts: list[_Categorical | _Gaussian] = []
+        for part, numbers in zip(spec.parts, spec.parameter_slices, strict=True):
+            own = parameters[:, numbers]
+            if isinstance(part, Discrete):
+                self._parts.append(_Categorical(own.log_softmax(1)))
+            else:
+                log_std = own[:, part.size :].clamp(-LOG_STD_LIMIT, LOG_STD_LIMIT)
+                self._parts.append(_Gaussian(own[:, : part.size], log_std))
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        """log p(actions), the sum over the parts. actions: [R, A]."""
+        columns = self.spec.column_slices
+        return torch.stack([p.log_prob(actions[:, c]) for p, c in zip(self._parts, columns, strict=True)]).sum(0)
+
+    def entropy(self) -> Tensor:
+        """Entropy in nats, the sum over the parts."""
+        return torch.stack([p.entropy() for p in self._parts]).sum(0)
+
+    def kl(self, other: Distribution) -> Tensor:
+        """KL(self, other): E_self [log self - log other]."""
+        pairs = zip(self._parts, other._parts, strict=True)
+        return torch.stack([p.kl(q) for p, q in pairs]).sum(0)  # type: ignore[arg-type]  # both follow one spec
+
+    def symmetric_kl(self) -> Tensor:
+        """Mean of the KLs to and from the uniform distribution. ValueError where a part is continuous."""
+        if not self.spec.is_discrete:
+            raise ValueError("symmetric_kl: the uniform distribution needs discrete actions; use the entropy instead")
+        return torch.stack([p.symmetric_kl() for p in self._parts if isinstance(p, _Categorical)]).sum(0)

@@ -1,0 +1,169 @@
+"""Encoders of observations: stacks of convolutions for images, fully connected layers for vectors.
+
+An encoder of one's own is a module `Class(shape, settings)` with `out_features`, named `module:Class` in the run file;
+see examples/own_encoder.py. Names of weights are Sample Factory's, so that its checkpoints can be read.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from palus.config.appo import AppoNetworkSettings
+from palus.errors import ConfigError
+from palus.spaces import ObservationSpec
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"elu": nn.ELU, "relu": nn.ReLU, "tanh": nn.Tanh}
+
+CONVOLUTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
+    "convnet_simple": ((32, 8, 4), (64, 4, 2), (128, 3, 2)),
+    "convnet_impala": ((16, 8, 4), (32, 4, 2)),
+    "convnet_atari": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
+}
+"""Name -> (channels, kernel, stride) of each layer, without padding. Source: Sample Factory 2.1.1."""
+RESNET_CHANNELS = (16, 32, 32)
+"""Stages of `resnet_impala`. Source: Espeholt et al. 2018 (IMPALA, arXiv 1802.01561), figure 3."""
+
+
+def fully_connected(in_features: int, widths: Sequence[int], activation: Callable[[], nn.Module]) -> nn.Sequential:
+    """Linear layers of those widths, each followed by the activation; empty for no widths."""
+    layers: list[nn.Module] = []
+    for width in widths:
+        layers += [nn.Linear(in_features, width), activation()]
+        in_features = width
+    return nn.Sequential(*layers)
+
+
+class VectorEncoder(nn.Module):
+    """[R, size] -> [R, out_features]: `num_layers` layers of `hidden_units`."""
+
+    def __init__(self, size: int, settings: AppoNetworkSettings) -> None:
+        super().__init__()
+        widths = [settings.hidden_units] * settings.num_layers
+        self.mlp_head = fully_connected(size, widths, ACTIVATIONS[settings.activation])
+        self.out_features = widths[-1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mlp_head(x)  # type: ignore[no-any-return]
+
+
+class ResidualBlock(nn.Module):
+    """x + conv(act(conv(act(x)))), 3 x 3, the size kept."""
+
+    def __init__(self, channels: int, activation: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        convolutions = [nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2)]
+        self.res_block_core = nn.Sequential(activation(), convolutions[0], activation(), convolutions[1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.res_block_core(x)  # type: ignore[no-any-return]
+
+
+def _plain(channels: int, name: str, activation: Callable[[], nn.Module]) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for out, kernel, stride in CONVOLUTIONS[name]:
+        layers += [nn.Conv2d(channels, out, kernel, stride), activation()]
+        channels = out
+    return nn.Sequential(*layers)
+
+
+def _residual(channels: int, activation: Callable[[], nn.Module]) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for out in RESNET_CHANNELS:
+        layers += [nn.Conv2d(channels, out, 3, padding=1), nn.MaxPool2d(3, stride=2, padding=1)]
+        layers += [ResidualBlock(out, activation), ResidualBlock(out, activation)]
+        channels = out
+    return nn.Sequential(*layers, activation())
+
+
+class ImageEncoder(nn.Module):
+    """[R, channels, height, width] -> [R, out_features]: convolutions, then `image_layers` fully connected layers.
+
+    Raises ConfigError when the image is too small for the stack.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], settings: AppoNetworkSettings) -> None:
+        super().__init__()
+        activation = ACTIVATIONS[settings.activation]
+        if settings.encoder == "resnet_impala":
+            self.conv_head = _residual(shape[0], activation)
+        else:
+            self.conv_head = _plain(shape[0], settings.encoder, activation)
+        try:
+            with torch.no_grad():
+                flat = self.conv_head(torch.zeros(1, *shape)).numel()
+        except RuntimeError as error:
+            raise ConfigError(
+                f"network_settings.encoder {settings.encoder}: images of {shape[1]} x {shape[2]} are too small for its "
+                "layers; use larger ones or another encoder"
+            ) from error
+        widths = [settings.image_units] * settings.image_layers
+        self.mlp_layers = fully_connected(flat, widths, activation)
+        self.out_features = widths[-1] if widths else flat
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mlp_layers(self.conv_head(x).flatten(1))  # type: ignore[no-any-return]
+
+
+class _Named(nn.Module):
+    """A convolutional stack under the name `enc`, where Sample Factory keeps it."""
+
+    def __init__(self, enc: ImageEncoder) -> None:
+        super().__init__()
+        self.enc, self.out_features = enc, enc.out_features
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.enc(x)  # type: ignore[no-any-return]
+
+
+def _encoder_of(observation: ObservationSpec, settings: AppoNetworkSettings) -> nn.Module:
+    if not observation.is_image:
+        return VectorEncoder(observation.size, settings)
+    channels, height, width = observation.shape
+    name = settings.encoder
+    if name in CONVOLUTIONS:
+        return _Named(ImageEncoder((channels, height, width), settings))
+    if name == "resnet_impala":
+        return ImageEncoder((channels, height, width), settings)
+    encoder: nn.Module = _own_class(name)((channels, height, width), settings)
+    if not isinstance(getattr(encoder, "out_features", None), int):
+        raise ConfigError(f"network_settings.encoder {name}: no attribute out_features; set it to its output's width")
+    return encoder
+
+
+def width_of(encoder: nn.Module) -> int:
+    """The encoder's `out_features`, which torch's modules declare as something more general."""
+    return int(getattr(encoder, "out_features"))  # noqa: B009 (mypy knows no such attribute)
+
+
+def _own_class(path: str) -> Callable[..., nn.Module]:
+    """The class that `module:Class` names. Raises ConfigError when there is none."""
+    module, _, attribute = path.partition(":")
+    known = ", ".join([*CONVOLUTIONS, "resnet_impala"])
+    if not attribute:
+        raise ConfigError(f"network_settings.encoder {path}: unknown; use one of {known}, or module:Class of your own")
+    try:
+        found: Callable[..., nn.Module] = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"network_settings.encoder {path}: cannot be imported ({error}); check module, class and PYTHONPATH"
+        ) from error
+    return found
+
+
+class Encoder(nn.Module):
+    """Encodes each observation and lays the results side by side, in the order of the game's specification."""
+
+    def __init__(self, observations: Sequence[ObservationSpec], settings: AppoNetworkSettings) -> None:
+        super().__init__()
+        encoders = {o.name: _encoder_of(o, settings) for o in observations}
+        self.encoders = nn.ModuleDict(encoders)
+        self.out_features = sum(width_of(encoder) for encoder in encoders.values())
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """inputs: name -> [R, *shape] in the network's number format -> [R, out_features]."""
+        encoded = [encoder(inputs[name]) for name, encoder in self.encoders.items()]
+        return torch.cat(encoded, 1) if len(encoded) > 1 else encoded[0]

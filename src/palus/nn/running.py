@@ -1,0 +1,127 @@
+"""Running mean and variance, of observations element by element and of returns; and what normalises with them.
+
+Images stay uint8 until they enter the network: one compiled pass gathers rows, scales them and writes them in the
+network's number format, so no float copy of a whole page exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from palus.nn.bfloat16 import kernel_view, store_row
+from palus.types import F32, F64, I64, AnyArray
+
+EPSILON = 1e-5
+CLIP = 5.0
+"""Both are Sample Factory's: x -> clip((x - mean) / sqrt(variance + EPSILON), +-CLIP)."""
+
+
+class RunningMoments:
+    """Mean and variance of everything seen, in float64; starts with one virtual sample of mean 0 and variance 1.
+
+    Source: Chan, Golub and LeVeque 1979, equation 1.5, the update with whole batches.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.mean, self.variance, self.count = np.zeros(size), np.ones(size), 1.0
+
+    def update(self, mean: F64, variance: F64, count: int) -> None:
+        """Take in a batch by its own moments. mean, variance (of the population): [size]; count: samples, > 0."""
+        total = self.count + count
+        delta = mean - self.mean
+        squares = self.variance * self.count + variance * count + delta * delta * (self.count * count / total)
+        self.mean, self.variance, self.count = self.mean + delta * (count / total), squares / total, total
+
+    @property
+    def deviation(self) -> F64:
+        """sqrt(variance + EPSILON)."""
+        deviation: F64 = np.sqrt(self.variance + EPSILON)
+        return deviation
+
+    def arrays(self, prefix: str) -> dict[str, AnyArray]:
+        """`<prefix>running_mean`, `running_var`, `count`, under Sample Factory's names."""
+        values = {"running_mean": self.mean, "running_var": self.variance, "count": np.array([self.count])}
+        return {prefix + name: value.copy() for name, value in values.items()}
+
+    def load_arrays(self, arrays: Mapping[str, AnyArray], prefix: str) -> None:
+        """Continue where `arrays` was taken. KeyError or ValueError when it does not fit."""
+        mean, variance = arrays[prefix + "running_mean"], arrays[prefix + "running_var"]
+        if mean.size != self.mean.size or variance.size != self.mean.size:
+            raise ValueError(f"{prefix}running_mean: {mean.size} numbers; expected {self.mean.size}")
+        self.mean, self.variance = (np.array(x, np.float64).ravel() for x in (mean, variance))
+        self.count = float(np.ravel(arrays[prefix + "count"])[0])
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _sums_uint8(rows: AnyArray, index: I64, total: AnyArray, squares: AnyArray) -> None:
+    """Exact sums of whole numbers; uint32 holds 66051 squares of 255."""
+    for r in index:
+        row = rows[r]
+        for j in range(row.shape[0]):
+            x = np.uint32(row[j])
+            total[j] += x
+            squares[j] += x * x
+
+
+def moments(rows: AnyArray, index: I64, divisor: float) -> tuple[F64, F64]:
+    """Mean and population variance of rows[index] / divisor, element by element. rows: [N, size]; index not empty."""
+    if rows.dtype != np.uint8:
+        chosen = rows[index].astype(np.float64) / divisor
+        return chosen.mean(0), chosen.var(0)
+    mean, square = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+    for first in range(0, len(index), 65536):
+        total, squares = np.zeros(rows.shape[1], np.uint32), np.zeros(rows.shape[1], np.uint32)
+        _sums_uint8(rows, index[first : first + 65536], total, squares)
+        mean += total
+        square += squares
+    mean, square = mean / len(index), square / len(index)
+    return mean / divisor, np.maximum(square - mean * mean, 0.0) / divisor**2
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _scale_rows(rows: AnyArray, index: I64, scale: F32, shift: F32, limit: float, out: AnyArray) -> None:
+    """out[i] = clip(rows[index[i]] * scale + shift, +-limit), rounded to the type of out."""
+    low, high = np.float32(-limit), np.float32(limit)
+    scaled = np.empty(rows.shape[1], np.float32)
+    for i in range(index.shape[0]):
+        row = rows[index[i]]
+        for j in range(row.shape[0]):
+            scaled[j] = min(max(np.float32(row[j]) * scale[j] + shift[j], low), high)
+        store_row(scaled, out[i])
+
+
+class ObservationScaler:
+    """One observation's way into the network: x / divisor, then normalised where `normalize`."""
+
+    def __init__(self, shape: tuple[int, ...], divisor: float, normalize: bool) -> None:
+        self.shape, self.divisor = shape, divisor
+        self.moments = RunningMoments(int(np.prod(shape))) if normalize else None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Fold the present moments into one factor and one summand per element."""
+        size = int(np.prod(self.shape))
+        mean, deviation = (self.moments.mean, self.moments.deviation) if self.moments else (np.zeros(size), 1.0)
+        self._scale = np.broadcast_to(1.0 / (self.divisor * deviation), size).astype(np.float32)
+        self._shift = (-mean / deviation).astype(np.float32)
+        self._limit = CLIP if self.moments else float(np.finfo(np.float32).max)
+
+    def update(self, rows: AnyArray, index: I64) -> None:
+        """Take rows[index] into the moments. rows: [N, *shape]."""
+        if self.moments is not None and len(index):
+            mean, variance = moments(rows.reshape(len(rows), -1), index, self.divisor)
+            self.moments.update(mean, variance, len(index))
+            self.refresh()
+
+    def __call__(self, rows: AnyArray, index: I64, dtype: torch.dtype) -> Tensor:
+        """rows[index] as the network reads them: [len(index), *shape] in `dtype`, images in channels-last memory."""
+        flat = rows.reshape(len(rows), -1)
+        out = torch.empty((len(index), flat.shape[1]), dtype=dtype)
+        _scale_rows(flat, index, self._scale, self._shift, self._limit, kernel_view(out))
+        shaped = out.view(len(index), *self.shape)
+        return shaped.contiguous(memory_format=torch.channels_last) if len(self.shape) == 3 else shaped

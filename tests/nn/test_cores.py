@@ -1,0 +1,65 @@
+"""Recurrent cores against torch's own modules, forward and backward, and against themselves cut in two."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from palus.nn.cores import Core
+
+T, B, IN, H = 5, 4, 6, 7
+
+
+def pair(kind: str, layers: int) -> tuple[Core, torch.nn.Module]:
+    """Our core and torch's, with the same weights."""
+    torch.manual_seed(0)
+    core = Core(kind, IN, H, layers)
+    reference = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[kind](IN, H, layers)
+    reference.load_state_dict(core.core.state_dict())
+    return core, reference
+
+
+def torch_state(kind: str, layers: int, states: torch.Tensor):
+    parts = torch.stack(states.split(H, 1))
+    return (parts[:layers], parts[layers:]) if kind == "lstm" else parts
+
+
+@pytest.mark.parametrize(("kind", "layers"), [("gru", 1), ("gru", 2), ("lstm", 1), ("lstm", 2)])
+def test_outputs_states_and_gradients_are_torchs(kind: str, layers: int) -> None:
+    core, reference = pair(kind, layers)
+    x, states = torch.randn(T, B, IN), torch.randn(B, core.state_size)
+    out, after = core(x.view(T * B, IN), states, torch.ones(T, B))
+    expected, state = reference(x, torch_state(kind, layers, states))
+    torch.testing.assert_close(out.view(T, B, H), expected)
+    found = torch.cat([*(state[0] if kind == "lstm" else state), *(state[1] if kind == "lstm" else [])], 1)
+    torch.testing.assert_close(after, found)
+    weights = torch.randn(T * B, H)
+    (out * weights).sum().backward()
+    (expected.view(T * B, H) * weights).sum().backward()
+    gradients = dict(core.core.named_parameters())
+    for name, parameter in reference.named_parameters():
+        torch.testing.assert_close(gradients[name].grad, parameter.grad, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_a_row_that_starts_anew_forgets_and_no_gradient_crosses_the_cut(kind: str) -> None:
+    core, _ = pair(kind, 1)
+    x = torch.randn(T, B, IN, requires_grad=True)
+    states, keep = torch.randn(B, core.state_size), torch.ones(T, B)
+    keep[2, 1] = 0.0
+    out, _ = core(x.reshape(T * B, IN), states, keep)
+    fresh, _ = core(x[2:].reshape(3 * B, IN), torch.zeros(B, core.state_size), torch.ones(3, B))
+    torch.testing.assert_close(out.view(T, B, H)[2:, 1], fresh.view(3, B, H)[:, 1])
+    (gradient,) = torch.autograd.grad(out.view(T, B, H)[2:, 1].sum(), x)
+    assert gradient[:2].abs().sum() == 0
+    assert gradient[2:, 1].abs().sum() > 0
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_bfloat16_stays_close(kind: str) -> None:
+    core, _ = pair(kind, 1)
+    x, states = torch.randn(T * B, IN), torch.randn(B, core.state_size)
+    exact, _ = core(x, states, torch.ones(T, B))
+    rounded, after = core.bfloat16()(x.bfloat16(), states, torch.ones(T, B))
+    assert after.dtype == torch.float32
+    torch.testing.assert_close(rounded.float(), exact, rtol=0, atol=0.02)

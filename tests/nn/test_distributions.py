@@ -1,0 +1,74 @@
+"""Distributions: draws against their probabilities, formulas against torch's own distributions and numbers by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from palus.nn.distributions import Distribution, mode, sample
+from palus.spaces import ActionSpec, Continuous, Discrete
+
+MIXED = ActionSpec((Discrete(3), Continuous(2), Discrete(2)))
+ROW = np.array([0.0, 1.0, -1.0, 0.5, -2.0, 0.0, math.log(0.5), 2.0, 0.0], np.float32)
+
+
+def torch_parts(parameters: torch.Tensor):
+    return (
+        torch.distributions.Categorical(logits=parameters[:, :3]),
+        torch.distributions.Independent(torch.distributions.Normal(parameters[:, 3:5], parameters[:, 5:7].exp()), 1),
+        torch.distributions.Categorical(logits=parameters[:, 7:]),
+    )
+
+
+def test_draws_follow_the_probabilities() -> None:
+    rows = np.arange(20000)
+    actions, _, _ = sample(np.tile(ROW, (20000, 1)), MIXED, 1, 7, rows)
+    p = np.exp(ROW[:3]) / np.exp(ROW[:3]).sum()
+    np.testing.assert_allclose([(actions[:, 0] == k).mean() for k in range(3)], p, atol=0.015)
+    np.testing.assert_allclose(actions[:, 1:3].mean(0), [0.5, -2.0], atol=0.03)
+    np.testing.assert_allclose(actions[:, 1:3].std(0), [1.0, 0.5], rtol=0.03)
+    assert abs(np.corrcoef(actions[:, 1], actions[:, 2])[0, 1]) < 0.03
+
+
+def test_log_probabilities_and_entropies_of_draws_are_those_of_the_learner() -> None:
+    parameters = np.random.default_rng(0).normal(size=(50, 9)).astype(np.float32)
+    actions, log_probs, entropies = sample(parameters, MIXED, 3, 4, np.arange(50))
+    learned = Distribution(torch.from_numpy(parameters), MIXED)
+    np.testing.assert_allclose(log_probs, learned.log_prob(torch.from_numpy(actions)), atol=1e-5)
+    np.testing.assert_allclose(entropies, learned.entropy(), atol=1e-5)
+    a, g, b = torch_parts(torch.from_numpy(parameters))
+    acts = torch.from_numpy(actions)
+    np.testing.assert_allclose(
+        log_probs, a.log_prob(acts[:, 0]) + g.log_prob(acts[:, 1:3]) + b.log_prob(acts[:, 3]), atol=1e-5
+    )
+
+
+def test_a_draw_depends_on_its_own_key_alone() -> None:
+    parameters = np.tile(ROW, (8, 1))
+    together = sample(parameters, MIXED, 1, 2, np.arange(8))[0]
+    alone = sample(parameters[5:6], MIXED, 1, 2, np.array([5]))[0]
+    np.testing.assert_array_equal(together[5:6], alone)
+    assert not np.array_equal(together, sample(parameters, MIXED, 1, 3, np.arange(8))[0])
+
+
+def test_kl_is_torchs() -> None:
+    p, q = torch.randn(2, 20, 9, generator=torch.Generator().manual_seed(0))
+    expected = sum(torch.distributions.kl_divergence(x, y) for x, y in zip(torch_parts(p), torch_parts(q), strict=True))
+    found = Distribution(p, MIXED).kl(Distribution(q, MIXED))
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_symmetric_kl_by_hand() -> None:
+    logits = torch.log(torch.tensor([[0.75, 0.25]]))
+    # 1/2 [0.75 ln 1.5 + 0.25 ln 0.5 + 0.5 ln(2/3) + 0.5 ln 2] = 1/4 ln 3 / 2
+    found = Distribution(logits, ActionSpec((Discrete(2),))).symmetric_kl()
+    assert found.item() == pytest.approx(math.log(3) / 8)
+    with pytest.raises(ValueError, match="discrete"):
+        Distribution(torch.zeros(1, 9), MIXED).symmetric_kl()
+
+
+def test_the_mode_is_the_likeliest_choice_and_the_mean() -> None:
+    np.testing.assert_array_equal(mode(ROW[None], MIXED), [[1.0, 0.5, -2.0, 0.0]])
