@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from postgres import postgres_server, postgres_url  # noqa: F401
 from sqlalchemy import insert, update
 from synthetic_arena import ENV, SyntheticArena, sha_of
 from web_server import serving
@@ -36,6 +37,10 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def arena(store: Store) -> SyntheticArena:
+    return small_arena(store)
+
+
+def small_arena(store: Store) -> SyntheticArena:
     """Ada beats Bob, Bob beats Cy; Ada and Cy have not met."""
     arena = SyntheticArena(store)
     for repo in ("ada/one", "bob/two", "cy/three"):
@@ -309,6 +314,22 @@ def test_more_listeners_than_allowed_are_sent_away(store: Store, arena: Syntheti
         assert next(lines) == "retry: 3000"
         assert httpx.get(f"{address}/api/arena/events", timeout=30).json()["code"] == "too_many_listeners"
         del lines  # it held the stream open
+
+
+def test_pages_are_the_same_from_both_databases(
+    client: TestClient, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    other = open_store(tmp_path / "other", request.getfixturevalue("postgres_url"))
+    small_arena(other)
+    match = get(client, f"recent/{ENV}")["matches"][0]["id"]
+    pages = [f"{name}/{ENV}" for name in ("leaderboard", "recent", "matrix", "analytics")]
+    pages += ["envs", "models/ada/one", "compare/ada/one/bob/two", f"analytics/{ENV}/ada/one", f"matches/{match}"]
+    with TestClient(make_app(other, limits=AT_ONCE)) as second:
+        for page in pages:
+            assert get(second, page) == get(client, page), page
+        get(second, "status")
+        assert second.get(f"/api/arena/downloads/{ENV}/matches.json").status_code == 200
+    other.close()
 
 
 def test_a_server_that_stops_ends_open_streams(store: Store, arena: SyntheticArena) -> None:
