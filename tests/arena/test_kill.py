@@ -84,7 +84,7 @@ def finish(store: Store) -> None:
     assert done == waiting
 
 
-@pytest.mark.parametrize("kills", [8, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [5, pytest.param(60, marks=pytest.mark.slow)])
 def test_killing_processes_at_random_instants_loses_and_doubles_no_match(tmp_path: Path, kills: int) -> None:
     data, pool = tmp_path / "arena", tmp_path / "pool"
     write_models(pool)
