@@ -9,15 +9,15 @@ Source: ML-Agents 1.1.0 model serialisation and its Unity-side model checks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from palus import __version__
 from palus.errors import ModelError
-from palus.types import F32, AnyArray, BehaviorSpec
+from palus.export.graph import Graph
+from palus.types import F32, BehaviorSpec
 
 OPSET, IR_VERSION = 9, 4
 MODEL_VERSION = 3.0
@@ -26,28 +26,12 @@ MASK_PENALTY = 1e8
 SMALL_PROBABILITY = 1e-7
 
 
-class _Graph:
-    """Collects nodes and constants; every method returns the name of its result."""
-
-    def __init__(self) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: list[onnx.TensorProto] = []
-
-    def constant(self, name: str, value: AnyArray) -> str:
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
-        return name
-
-    def add(self, op: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        self.nodes.append(helper.make_node(op, inputs, [output], name=output, **attributes))
-        return output
-
-
 def build_onnx(arrays: Mapping[str, F32], spec: BehaviorSpec) -> onnx.ModelProto:
     """The model of a policy. arrays: as in `league.snapshot.Snapshot`. Raises ModelError on non-finite weights."""
     for name, array in arrays.items():
         if not np.isfinite(array).all():
             raise ModelError(f"{spec.name}: {name} holds NaN or infinity; the training diverged, export a snapshot.")
-    g = _Graph()
+    g = Graph()
     hidden = _body(g, arrays, spec)
     probabilities = _heads(g, arrays, spec, hidden)
     _actions(g, spec, probabilities)
@@ -70,7 +54,7 @@ def _floats(name: str, shape: list[int | str]) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
-def _body(g: _Graph, arrays: Mapping[str, F32], spec: BehaviorSpec) -> str:
+def _body(g: Graph, arrays: Mapping[str, F32], spec: BehaviorSpec) -> str:
     observations = [f"obs_{i}" for i in range(len(spec.observation_sizes))]
     x = g.add("Concat", observations, "observations", axis=1) if len(observations) > 1 else observations[0]
     if "normalizer_mean" in arrays:
@@ -88,7 +72,7 @@ def _body(g: _Graph, arrays: Mapping[str, F32], spec: BehaviorSpec) -> str:
     return x
 
 
-def _heads(g: _Graph, arrays: Mapping[str, F32], spec: BehaviorSpec, hidden: str) -> list[str]:
+def _heads(g: Graph, arrays: Mapping[str, F32], spec: BehaviorSpec, hidden: str) -> list[str]:
     """One masked softmax per branch: logits * m - 1e8 * (1 - m), m = 1 where the action is allowed."""
     one = g.constant("one", np.array([1.0], np.float32))
     penalty = g.constant("mask_penalty", np.array([MASK_PENALTY], np.float32))
@@ -107,7 +91,7 @@ def _heads(g: _Graph, arrays: Mapping[str, F32], spec: BehaviorSpec, hidden: str
     return outputs
 
 
-def _actions(g: _Graph, spec: BehaviorSpec, probabilities: list[str]) -> None:
+def _actions(g: Graph, spec: BehaviorSpec, probabilities: list[str]) -> None:
     small = g.constant("small_probability", np.array([SMALL_PROBABILITY], np.float32))
     sampled, best = [], []
     for b, p in enumerate(probabilities):
@@ -119,7 +103,7 @@ def _actions(g: _Graph, spec: BehaviorSpec, probabilities: list[str]) -> None:
     g.add("Concat", probabilities, "action_probabilities", axis=1)
 
 
-def _outputs(g: _Graph, spec: BehaviorSpec) -> list[onnx.ValueInfoProto]:
+def _outputs(g: Graph, spec: BehaviorSpec) -> list[onnx.ValueInfoProto]:
     A = len(spec.branches)
     for name, value in (
         ("version_number", np.array([MODEL_VERSION], np.float32)),

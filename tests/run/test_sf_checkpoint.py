@@ -1,0 +1,110 @@
+"""Checkpoints that Sample Factory 2.1.1 wrote: data/ holds two experiments with small networks, and its own outputs.
+
+`expected.npz` of each: random observations and states, and what the original's network answered to them.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from palus.errors import CheckpointError
+from palus.nn.actor_critic import ActorCritic
+from palus.run.safe_pickle import read_tensors
+from palus.run.sf_checkpoint import is_sf_experiment, read_sf_agent
+from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
+
+DATA = Path(__file__).parent / "data"
+IMAGE = ObservationSpec("obs", (3, 36, 64), "uint8")
+BATTLE = tuple(Discrete(n) for n in (3, 3, 2, 2, 11))
+
+
+@pytest.mark.parametrize(
+    ("folder", "observations", "parts"),
+    [
+        ("sf_health_gathering", (IMAGE,), (Discrete(5),)),
+        ("sf_battle", (IMAGE, ObservationSpec("measurements", (23,))), BATTLE),
+    ],
+    ids=["gru", "lstm and measurements"],
+)
+def test_our_network_answers_as_the_original_does(
+    folder: str, observations: tuple[ObservationSpec, ...], parts: tuple[Discrete, ...]
+) -> None:
+    agent = read_sf_agent(DATA / folder)
+    network = ActorCritic(GameSpec(agent.env_id, observations, ActionSpec(parts)), agent.settings, torch.Generator())
+    network.load_arrays(agent.arrays)
+    expected = np.load(DATA / folder / "expected.npz")
+    seen = {o.name: torch.from_numpy(expected[o.name]) for o in observations}
+    parameters, values, states = network.act(seen, torch.from_numpy(expected["states"]))
+    np.testing.assert_allclose(parameters.numpy(), expected["parameters"], atol=1e-5)
+    np.testing.assert_allclose(values.numpy(), expected["values"].ravel(), atol=1e-5)
+    np.testing.assert_allclose(states.numpy(), expected["new_states"], atol=1e-5)
+
+
+def test_reads_what_the_experiment_was(tmp_path: Path) -> None:
+    folder = tmp_path / "experiment"
+    shutil.copytree(DATA / "sf_health_gathering", folder)
+    checkpoints = folder / "checkpoint_p0"
+    shutil.copy(checkpoints / "checkpoint_000000025_12800.pth", checkpoints / "best_000000005_2560_reward_5.070.pth")
+    assert is_sf_experiment(folder)
+    agent = read_sf_agent(folder)
+    assert (agent.env_id, agent.steps) == ("doom_health_gathering_supreme", 12800)
+    assert agent.env_options == {"frameskip": 4, "resolution": (36, 64), "wide": False}
+    assert agent.metric == pytest.approx(5.07, abs=1e-3)
+    assert (agent.settings.encoder, agent.settings.core, agent.settings.image_units) == ("convnet_impala", "gru", 16)
+    (checkpoints / "checkpoint_000000025_12800.pth").unlink()
+    assert read_sf_agent(folder, "best").steps == 12800
+    with pytest.raises(CheckpointError, match="no checkpoint"):
+        read_sf_agent(folder)
+
+
+class _Harmful:
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.mark),)
+
+
+def test_a_file_that_would_run_code_is_refused_and_runs_nothing(tmp_path: Path) -> None:
+    mark, path = tmp_path / "ran", tmp_path / "evil.pth"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps({"model": _Harmful(mark)}, 2))
+    with pytest.raises(CheckpointError, match=r"asks for \w+\.mkdir"):
+        read_tensors(path)
+    assert not mark.exists()
+
+
+def test_tensors_come_back_as_torch_saved_them(tmp_path: Path) -> None:
+    base = torch.arange(24, dtype=torch.float64).reshape(4, 6)
+    saved = {"view": base[1:3, ::2], "transposed": base.T, "bytes": torch.tensor([1, 255], dtype=torch.uint8), "n": 3}
+    torch.save(saved, tmp_path / "t.pth")
+    found = read_tensors(tmp_path / "t.pth")
+    assert found["n"] == 3
+    for name in ("view", "transposed", "bytes"):
+        np.testing.assert_array_equal(found[name].array(), saved[name].numpy())
+
+
+def test_a_cut_file_is_an_error_with_advice(tmp_path: Path) -> None:
+    whole = (DATA / "sf_battle" / "checkpoint_p0" / "checkpoint_000000025_12800.pth").read_bytes()
+    (tmp_path / "cut.pth").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CheckpointError, match=r"damaged.*fetch it again"):
+        read_tensors(tmp_path / "cut.pth")
+
+
+def test_a_tensor_that_reaches_beyond_its_storage_is_refused(tmp_path: Path) -> None:
+    torch.save({"t": torch.zeros(4)}, tmp_path / "whole.pth")
+    with zipfile.ZipFile(tmp_path / "whole.pth") as whole, zipfile.ZipFile(tmp_path / "short.pth", "w") as short:
+        for info in whole.infolist():
+            data = whole.read(info)
+            short.writestr(info.filename, data[:8] if "/data/" in info.filename else data)
+    with pytest.raises(CheckpointError, match="beyond its 2 numbers"):
+        read_tensors(tmp_path / "short.pth")["t"].array()
