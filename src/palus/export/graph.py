@@ -1,4 +1,4 @@
-"""Writing an ONNX graph node by node."""
+"""Collecting the nodes and constants of an ONNX graph."""
 
 from __future__ import annotations
 
@@ -25,5 +25,9 @@ class Graph:
 
     def add(self, op: str, inputs: list[str], output: str, **attributes: Any) -> str:
         """A node with one output, which carries the node's name too."""
-        self.nodes.append(helper.make_node(op, inputs, [output], name=output, **attributes))
+        self.add_all(op, inputs, [output], **attributes)
         return output
+
+    def add_all(self, op: str, inputs: list[str], outputs: list[str], **attributes: Any) -> None:
+        """A node with several outputs, "" for those that nobody wants; its name is the last one's."""
+        self.nodes.append(helper.make_node(op, inputs, outputs, name=outputs[-1], **attributes))
