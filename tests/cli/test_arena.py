@@ -11,11 +11,13 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import HfApi
+from small_run import make_run
 
 WAIT_S = 120.0
 
@@ -41,15 +43,24 @@ class Arena:
                 break
         self.url = re.findall(r"http://127\.0\.0\.1:\d+", "".join(self.said))[0]
 
-    def status(self) -> Any:
-        with urllib.request.urlopen(f"{self.url}/api/arena/status") as answer:
+    def read(self, path: str) -> Any:
+        with urllib.request.urlopen(f"{self.url}/api/arena/{path}") as answer:
             return json.loads(answer.read())
 
-    def wait_for_matches(self, count: int) -> None:
+    def standing(self, repo: str) -> Any:
+        """The row of the leaderboard, None where there is none."""
+        rows = self.read("leaderboard/SoccerTwos")["rows"]
+        return next((row for row in rows if row["repo"] == repo), None)
+
+    def wait_for(self, look: Callable[[], Any], complaint: str) -> Any:
         deadline = time.monotonic() + WAIT_S
-        while self.status()["matches"] < count:
-            assert time.monotonic() < deadline, "no match was played"
+        while not (found := look()):
+            assert time.monotonic() < deadline, complaint
             time.sleep(0.2)
+        return found
+
+    def wait_for_matches(self, count: int) -> None:
+        self.wait_for(lambda: self.read("status")["matches"] >= count, "no match was played")
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "palus", *words]
@@ -85,7 +96,7 @@ def test_an_arena_says_what_to_do_plays_and_stops_cleanly_on_ctrl_c(arena: Arena
         "worker", "--arena", arena.url, "--token-file", str(tmp_path / "token"), "--name", "pc", "--max-jobs", "1"
     )
     assert worker.returncode == 0, worker.stderr
-    assert "lab/pc" in {line["name"] for line in arena.status()["workers"]}
+    assert "lab/pc" in {line["name"] for line in arena.read("status")["workers"]}
 
     code, rest = arena.interrupt()
     assert code == 0, rest
@@ -98,11 +109,41 @@ def test_an_arena_says_what_to_do_plays_and_stops_cleanly_on_ctrl_c(arena: Arena
     assert unknown.returncode == 2 and "no match nonsense" in unknown.stderr
 
 
+CARD = """---
+library_name: ml-agents
+tags: SoccerTwos, deep-reinforcement-learning, reinforcement-learning, ML-Agents-SoccerTwos
+---
+# A team, tagged in one string as mlagents-push-to-hf does it
+"""
+
+
+def test_a_newcomer_needs_huggingface_hub_alone_and_a_hostile_model_stops_nothing(arena: Arena, tmp_path: Path) -> None:
+    added = arena.run("account", "add", "newcomer", "--data", str(arena.data))
+    assert added.returncode == 0, added.stderr
+    hub = HfApi(endpoint=arena.url, token=re.findall(r"hf_\w+|\S{40,}", added.stdout)[0])
+    for name, model in (("hostile", b"no model"), ("team", None)):
+        run = make_run(tmp_path / name)
+        (run / "README.md").write_text(CARD)
+        if model is not None:
+            (run / "SoccerTwos.onnx").write_bytes(model)
+        hub.create_repo(f"newcomer/{name}", exist_ok=True)
+        hub.upload_folder(repo_id=f"newcomer/{name}", folder_path=run, commit_message="First Push")
+
+    standing = arena.wait_for(lambda: arena.standing("newcomer/team"), "no first interval")
+    assert standing["games"] >= 2 and standing["half_width"] > 0
+    page = arena.read("models/newcomer/hostile")
+    (refused,) = page["revisions"]
+    assert refused["state"] == "refused"
+    assert refused["refusal"]["code"] == "not-onnx"
+    assert refused["refusal"]["remedy"]
+    arena.wait_for_matches(arena.read("status")["matches"] + 2)
+
+
 def test_an_arena_goes_on_where_it_stopped(arena: Arena, tmp_path: Path) -> None:
     arena.wait_for_matches(2)
     assert arena.interrupt()[0] == 0
     again = Arena(arena.data, tmp_path / "home")
-    before = again.status()["matches"]
+    before = again.read("status")["matches"]
     assert before >= 2
     assert "administrator's token" not in "".join(again.said)
     again.wait_for_matches(before + 2)

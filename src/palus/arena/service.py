@@ -25,6 +25,7 @@ from palus.arena.local_worker import instructions
 from palus.arena.scheduler import Looker, Scheduler, look
 from palus.arena.settings import ArenaSettings
 from palus.errors import ArenaError, PalusError
+from palus.hub.uploads import collect_garbage
 from palus.store import Store
 from palus.store.engine import now_ms
 from palus.store.tables import entries, jobs
@@ -40,6 +41,7 @@ FIRST_AUDIT_S = 600.0
 """After the start, since a laptop's arena rarely runs for a whole day."""
 
 HUB_EVERY_S, FOLDER_EVERY_S, HF_EVERY_S = 1.0, 3.0, 900.0
+GARBAGE_EVERY_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class ArenaService:
         self._restart_s = RESTART_S
         self._restart_due_s = 0.0
         self._audit_due_s = time.monotonic() + min(FIRST_AUDIT_S, settings.audit_interval_s)
+        self._garbage_due_s = time.monotonic()
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._run, name="arena scheduler")]
         if sources.huggingface:  # on its own: the network may take its time, the matches go on
@@ -109,6 +112,7 @@ class ArenaService:
                 self._keep_workers()
                 self._scheduler.tick()
                 self._audit()
+                self._collect_garbage()
             except (PalusError, SQLAlchemyError, OSError) as error:
                 # A full disk or a database that restarts: say so, and go on when it is over.
                 logger.error("%s", error)
@@ -176,6 +180,12 @@ class ArenaService:
             logger.error("audit: %s", finding.sentence)
         for sentence in suspend_outliers(self._store, now_ms=now_ms()):
             logger.error("audit: %s", sentence)
+
+    def _collect_garbage(self) -> None:
+        """Forget uploads that no commit came to name."""
+        if time.monotonic() >= self._garbage_due_s:
+            self._garbage_due_s = time.monotonic() + GARBAGE_EVERY_S
+            collect_garbage(self._store)
 
 
 def _lookers(store: Store, settings: ArenaSettings, sources: Sources) -> list[Looker]:
