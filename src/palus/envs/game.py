@@ -14,7 +14,31 @@ from palus.errors import EnvError
 from palus.spaces import GameSpec
 from palus.types import F32, AnyArray, Bool
 
-GAMES: dict[str, str] = {}
+GAMES: dict[str, str] = dict.fromkeys(
+    (
+        "doom_basic",
+        "doom_two_colors_easy",
+        "doom_two_colors_hard",
+        "doom_my_way_home",
+        "doom_my_way_home_flat_actions",
+        "doom_deadly_corridor",
+        "doom_defend_the_center",
+        "doom_defend_the_center_flat_actions",
+        "doom_defend_the_line",
+        "doom_health_gathering",
+        "doom_health_gathering_supreme",
+        "doom_battle",
+        "doom_battle2",
+        "doom_benchmark",
+        "doom_duel_bots",
+        "doom_deathmatch_bots",
+        "doom_duel",
+        "doom_deathmatch_full",
+        "doom_dm",
+        "doom_dwango5",
+    ),
+    "palus.envs.doom:make",
+)
 """Short name -> `module:factory` of the games that come with palus, Doom's among them; factories take keywords."""
 
 

@@ -1,0 +1,164 @@
+"""Starts Doom engines: one child process each; on Linux it dies with this one and leaves no file behind.
+
+What ViZDoom leaves to its users is taken care of here: starts that fail now and then are repeated, settings files go to
+a private folder, and names in shared memory are removed as soon as both sides have opened them (see `launcher.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from palus.envs.doom import launcher
+from palus.errors import EnvError, ScenarioError
+
+try:
+    import vizdoom
+except ImportError as error:
+    raise ScenarioError("Doom needs the package vizdoom, which is not installed; pip install 'palus[doom]'") from error
+
+ATTEMPTS = 3
+PAUSE_S = 0.5
+FOLDER_PREFIX = "palus-doom-"
+SHARED_MEMORY = Path(launcher.SHARED_MEMORY)
+SHARED_BYTES = 8 << 20
+"""What an engine may put into shared memory while it starts; several may start at once."""
+STALE_S = 10.0
+EngineFault = (
+    vizdoom.MessageQueueException,
+    vizdoom.SharedMemoryException,
+    vizdoom.ViZDoomErrorException,
+    vizdoom.ViZDoomIsNotRunningException,
+    vizdoom.ViZDoomUnexpectedExitException,
+)
+"""What a call to an engine raises when its process is gone or out of step."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A running engine. game: ViZDoom's handle. pid: of the engine's process; 0 where it is not known."""
+
+    game: Any
+    pid: int
+
+    def kill(self) -> None:
+        """End the process at once; a call that waits for it in another thread then returns with an EngineFault."""
+        if self.pid:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the process and free the handle."""
+        # ViZDoom's own close asks the engine to leave and waits for it: for ever, when it hangs.
+        self.kill()
+        with suppress(*EngineFault):
+            self.game.close()
+
+
+def start_engine(build: Callable[[], Any], what: str) -> Engine:
+    """Start the engine of a game that `build` has set up, anew for every attempt. what: its name in messages.
+
+    Raises EnvError when it does not start, with the engine's own last words, or when shared memory is full.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        sweep()
+        _check_shared_memory()
+        game = build()
+        folder = Path(tempfile.gettempdir(), f"{FOLDER_PREFIX}{os.getpid()}-{secrets.token_hex(4)}")
+        try:
+            return _start(game, folder) if sys.platform == "linux" else _start_plainly(game)
+        except (*EngineFault, vizdoom.FileDoesNotExistException) as error:
+            words = _last_words(folder)
+            with suppress(*EngineFault):
+                game.close()
+            if attempt == ATTEMPTS:
+                raise EnvError(f"the engine of {what} did not start in {attempt} attempts: {error}. {words}") from error
+            time.sleep(PAUSE_S * attempt)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _start(game: Any, folder: Path) -> Engine:
+    """Start by way of the launcher, which makes the folder, then take the names away."""
+    # An unset path means the engine inside the package; it must be spelled out now that the launcher stands before it.
+    engine = game.get_vizdoom_path() or str(Path(vizdoom.__file__).parent / "vizdoom")
+    command = [sys.executable, "-I", "-S", launcher.__file__, str(os.getpid()), str(folder), engine]
+    # ViZDoom takes the path of one program, without arguments: a script, in memory so that no kill can leave it behind.
+    script = os.memfd_create("start-doom", 0)
+    try:
+        os.write(script, f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n'.encode())
+        game.set_vizdoom_path(f"/proc/self/fd/{script}")
+        game.init()
+    finally:
+        os.close(script)
+    for file in SHARED_MEMORY.glob(f"ViZDoom*{game.get_instance_id()}"):
+        file.unlink(missing_ok=True)  # both sides have it open
+    return Engine(game, int((folder / "pid").read_text()))
+
+
+def _start_plainly(game: Any) -> Engine:
+    """Start where the launcher's means are missing; a killed owner leaves the engine and its files."""
+    game.init()
+    return Engine(game, 0)
+
+
+def _last_words(folder: Path) -> str:
+    log = folder / "engine.log"
+    lines = log.read_text(errors="replace").split("\n")[-8:] if log.exists() else []
+    return "The engine said: " + " / ".join(line.strip() for line in lines if line.strip()) if lines else ""
+
+
+def _check_shared_memory() -> None:
+    """Refuse to start when shared memory is full: writing to it would kill this process by a bus error."""
+    if SHARED_MEMORY.is_dir():
+        state = os.statvfs(SHARED_MEMORY)
+        free = state.f_bavail * state.f_frsize
+        if free < SHARED_BYTES:
+            raise EnvError(
+                f"{SHARED_MEMORY} has {free >> 10} KiB left; a Doom engine needs {SHARED_BYTES >> 20} MiB to start. "
+                "Free some, or give the container more (docker run --shm-size)"
+            )
+
+
+def sweep() -> None:
+    """Remove what killed starts of this user left: an owner and its launcher may die in the same instant."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
+        owner = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path("/proc", owner).exists() and Path("/proc/self").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+    stale = [file for file in SHARED_MEMORY.glob("ViZDoom*") if _is_stale(file)]
+    if stale:
+        mapped = _mapped_files()
+        for file in stale:
+            if str(file) not in mapped:
+                file.unlink(missing_ok=True)
+
+
+def _is_stale(file: Path) -> bool:
+    """Whether it is ours and so old that a start in progress would have opened it."""
+    try:
+        state = file.stat()
+    except FileNotFoundError:
+        return False
+    return state.st_uid == os.getuid() and time.time() - state.st_mtime > STALE_S
+
+
+def _mapped_files() -> str:
+    """The memory maps of all our processes, as one text."""
+    maps = []
+    for file in Path("/proc").glob("[0-9]*/maps"):
+        with suppress(OSError):
+            maps.append(file.read_text())
+    return "\n".join(maps)

@@ -1,0 +1,249 @@
+"""A Doom environment as a `palus.envs.game.Game`: engines, pictures, rewards and ends put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from palus.envs.doom.engine import EngineFault
+from palus.envs.doom.measurements import SIZE, Measurements
+from palus.envs.doom.multiplayer import NetworkGame, free_port
+from palus.envs.doom.player import SIZES, Player, Seat
+from palus.envs.doom.scenarios import ENVIRONMENTS, TICS_PER_SECOND, Environment, find_wad
+from palus.envs.doom.screen import nearest_pixels, resize, side_by_side
+from palus.envs.game import GameStep
+from palus.errors import EnvError
+from palus.spaces import GameSpec, ObservationSpec
+from palus.types import F32, AnyArray, Bool
+
+SEED_BITS = (1 << 31) - 1
+NETWORK_ATTEMPTS = 3
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may differ from the environment's table.
+
+    resolution: height and width of the observation. wide: draw 16:9 instead of a stretched 4:3. timelimit: minutes of a
+    network game. timeout_truncates: the engine's own time-out cuts an episode off instead of ending it by the rules.
+    """
+
+    resolution: tuple[int, int] = (72, 128)
+    wide: bool = False
+    timelimit: float = 4.0
+    timeout_truncates: bool = False
+
+
+class DoomGame:
+    """P agents in one Doom game, each with an engine of its own. Engines start at the first reset.
+
+    Set `recorder` to a function to have every tic's picture, [height, width, 3] uint8, for a video of 35 frames a
+    second; deciding and rewards stay as they are.
+    """
+
+    def __init__(self, env_id: str, environment: Environment, wad: Path, options: Options) -> None:
+        self.env_id, self.environment, self.options = env_id, environment, options
+        self.spec = _spec(env_id, environment, options)
+        self.active: Bool = np.ones(environment.agents, np.bool_)
+        self.recorder: Callable[[AnyArray], None] | None = None
+        self._wad = wad
+        self._players: list[Player] = []
+        self._threads = ThreadPoolExecutor(environment.agents, "doom") if environment.agents > 1 else None
+        self._pixels = nearest_pixels(SIZES[options.wide], options.resolution)
+        self._measurements = Measurements(environment.scenario.variables) if environment.measurements else None
+        self._pressed: dict[bytes, list[float]] = {}
+        self._decisions = 0
+        self._reward = np.zeros(environment.agents, np.float32)
+
+    def reset(self, seed: int) -> None:
+        """Start a new episode; single-player episodes repeat for the same seed. Raises EnvError: an engine is lost."""
+        if not self._players:
+            self._start(seed)
+        self._together(lambda i: self._players[i].begin((seed + i) & SEED_BITS))
+        self._decisions = 0
+        self._record()
+
+    def observe(self, out: Mapping[str, AnyArray]) -> None:
+        """Write pictures, and measurements where the environment has them."""
+        for i, player in enumerate(self._players):
+            resize(player.screen, self._pixels, out["obs"][i])
+            if self._measurements:
+                self._measurements.write(player.variables, out["measurements"][i])
+
+    def observe_final(self, out: Mapping[str, AnyArray]) -> None:
+        """The same; where the engine itself ended the episode, it shows no more than the picture before the end."""
+        self.observe(out)
+
+    def step(self, actions: F32) -> GameStep:
+        """Hold the buttons for `frameskip` tics. Raises EnvError when an engine is lost."""
+        presses = [self._press(action) for action in actions]
+        single = self.recorder is not None
+        for player in self._players:
+            player.reward = 0.0
+        for _ in range(self.spec.frameskip if single else 1):
+            self._together(lambda i: self._players[i].advance(presses[i], 1 if single else self.spec.frameskip))
+            if single:
+                self._together(lambda i: self._players[i].look())
+                self._record()
+        first = self._decisions == 0
+        self._decisions += 1
+        self._together(lambda i: self._players[i].conclude(first))
+        return self._result()
+
+    def _result(self) -> GameStep:
+        """Agents of a game end together."""
+        over = any(player.finished for player in self._players)
+        late = 0 < self.environment.limit <= self._decisions * self.spec.frameskip
+        timed_out = all(player.timed_out for player in self._players)
+        cut_by_engine = timed_out and (self.environment.limit > 0 or self.options.timeout_truncates)
+        truncated = cut_by_engine or (late and not over)
+        for i, player in enumerate(self._players):
+            self._reward[i] = player.reward * self.environment.reward_scale
+        ends = np.full(len(self._players), over or late)
+        stats = {i: self._stats(player) for i, player in enumerate(self._players)} if over or late else {}
+        return GameStep(self._reward, ends & (not truncated), ends & truncated, over or late, stats)
+
+    def _stats(self, player: Player) -> dict[str, float]:
+        return {"len": float(self._decisions * self.spec.frameskip), **player.stats()}
+
+    def render(self) -> AnyArray:
+        """The engine's picture as it is drawn, without resizing; all players' in one."""
+        if not self._players:
+            raise EnvError(f"{self.env_id} has no picture before its first reset")
+        return side_by_side([player.screen for player in self._players])
+
+    def close(self) -> None:
+        """End the engines and threads."""
+        self._stop()
+        if self._threads:
+            self._threads.shutdown()
+
+    def _record(self) -> None:
+        if self.recorder:
+            self.recorder(self.render())
+
+    def _press(self, action: F32) -> list[float]:
+        key = action.tobytes()
+        pressed = self._pressed.get(key)
+        if pressed is None:
+            pressed = self.environment.layout.press(action)
+            if self.spec.actions.is_discrete:
+                self._pressed[key] = pressed
+        return pressed
+
+    def _start(self, seed: int) -> None:
+        """Start all engines; a network game as a whole, again with another port when it does not come together."""
+        for attempt in range(1, NETWORK_ATTEMPTS + 1):
+            try:
+                self._start_once(seed)
+                return
+            except EnvError:
+                # A game for one has no port that somebody else could have taken; its engine has had its attempts.
+                if attempt == NETWORK_ATTEMPTS or not self.environment.is_network_game:
+                    raise
+
+    def _start_once(self, seed: int) -> None:
+        seats, started = self._seats(), list[Player]()
+
+        def start(i: int) -> Player:
+            started.append(Player.start(seats[i], (seed + i) & SEED_BITS, self.env_id))
+            return started[-1]
+
+        try:
+            self._players = self._run(start)
+        except BaseException:
+            for player in started:
+                player.engine.close()
+            raise
+
+    def _seats(self) -> list[Seat]:
+        environment, options = self.environment, self.options
+        if not environment.is_network_game:
+            return [Seat(environment, self._wad, options.wide)]
+        network = NetworkGame(
+            environment.agents, environment.bots, free_port(), options.timelimit, environment.respawn_delay
+        )
+        return [Seat(environment, self._wad, options.wide, network, i) for i in range(environment.agents)]
+
+    def _run(self, call: Callable[[int], T]) -> list[T]:
+        """Call for every agent at once: engines of a network game wait for each other."""
+        if self._threads is None:
+            return [call(0)]
+        calls = [self._threads.submit(call, i) for i in range(self.environment.agents)]
+        _, waiting = wait(calls, return_when=FIRST_EXCEPTION)
+        if waiting:  # one failed: its partners would wait for it
+            for player in self._players:
+                player.engine.kill()
+            wait(calls)
+        return [call.result() for call in calls]
+
+    def _together(self, call: Callable[[int], None]) -> None:
+        try:
+            self._run(call)
+        except EngineFault as error:
+            self._stop()
+            raise EnvError(
+                f"an engine of {self.env_id} is lost in decision {self._decisions}: {error}; the next reset starts anew"
+            ) from error
+
+    def _stop(self) -> None:
+        for player in self._players:
+            player.engine.close()
+        self._players = []
+
+
+def _spec(env_id: str, environment: Environment, options: Options) -> GameSpec:
+    observations = [ObservationSpec("obs", (3, *options.resolution), "uint8")]
+    if environment.measurements:
+        observations.append(ObservationSpec("measurements", (SIZE,)))
+    return GameSpec(
+        env_id,
+        tuple(observations),
+        environment.layout.spec,
+        environment.agents,
+        frameskip=environment.frameskip,
+        fps=TICS_PER_SECOND,
+    )
+
+
+def make(
+    env_id: str,
+    *,
+    frameskip: int | None = None,
+    resolution: Sequence[int] = (72, 128),
+    wide: bool = False,
+    reward_scale: float | None = None,
+    timelimit: float = 4.0,
+    timeout_truncates: bool = False,
+    num_agents: int | None = None,
+    num_bots: int | None = None,
+    wad: str | None = None,
+    shaping: Mapping[str, Sequence[float]] | None = None,
+) -> DoomGame:
+    """A game of `ENVIRONMENTS`; None keeps the environment's value. No engine starts before the first reset.
+
+    wad: another map for the same rules, a file of the scenario folders or a path. shaping: variable -> [reward per unit
+    of rise, per unit of drop], on top of the environment's scheme. Other options: `Options`.
+    Raises ScenarioError when the map is missing, EnvError on an unknown environment or an option it has no use for.
+    """
+    if env_id not in ENVIRONMENTS:
+        raise EnvError(f"unknown Doom environment {env_id!r}; give one of {', '.join(ENVIRONMENTS)}")
+    environment = ENVIRONMENTS[env_id]
+    if (num_agents or num_bots) and not environment.is_network_game:
+        raise EnvError(f"{env_id} is a game for one; num_agents and num_bots are for network games such as doom_duel")
+    if shaping and environment.scheme is None:
+        raise EnvError(f"{env_id} has no shaping by variables; remove the option, or bring your own environment")
+    given = {"frameskip": frameskip, "reward_scale": reward_scale, "agents": num_agents, "bots": num_bots}
+    environment = replace(environment, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+    if shaping and environment.scheme:
+        scheme = {**environment.scheme, **{name: (up, down) for name, (up, down) in shaping.items()}}
+        environment = replace(environment, scheme=scheme)
+    height, width = resolution
+    options = Options((height, width), wide, timelimit, timeout_truncates)
+    return DoomGame(env_id, environment, find_wad(wad or environment.scenario.wad), options)

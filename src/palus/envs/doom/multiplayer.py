@@ -1,0 +1,89 @@
+"""Network games on the local machine: how engines find each other, bots, and who won.
+
+One engine hosts, the others join it over UDP on the loopback address; every engine waits for the others' tics, so calls
+to them must be made side by side, one thread each.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from palus.envs.doom.scenarios import TICS_PER_SECOND
+
+HOST = "127.0.0.1"
+RULES = (
+    "-deathmatch +sv_forcerespawn 1 +sv_noautoaim 1 +sv_respawnprotect 1 +sv_spawnfarthest 1 +sv_nocrouch 1 "
+    "+sv_nojump 1 +sv_nofreelook 1 +sv_noexit 1"
+)
+CONNECT_S = 10
+
+
+@dataclass(frozen=True)
+class NetworkGame:
+    """A deathmatch of `agents` engines and `bots` bots. respawn_delay: seconds."""
+
+    agents: int
+    bots: int
+    port: int
+    minutes: float
+    respawn_delay: int
+
+    @property
+    def timeout(self) -> int:
+        """Length of a match in tics."""
+        return round(self.minutes * 60 * TICS_PER_SECOND)
+
+    def arguments(self, player: int) -> str:
+        """Arguments for the engine of one agent; agent 0 hosts."""
+        name = f"+name AI{player} +colorset 0 +viz_connect_timeout {CONNECT_S}"
+        if player:
+            return f"-join {HOST}:{self.port} {name}"
+        return (
+            f"-host {self.agents} -port {self.port} {RULES} +timelimit {self.minutes} "
+            f"+viz_respawn_delay {self.respawn_delay} {name}"
+        )
+
+    def call_bots(self, host: Any) -> None:
+        """Replace all bots by new ones, drawn by the engine from its own list."""
+        host.send_game_command("removebots")
+        for _ in range(self.bots):
+            host.send_game_command("addbot")
+
+
+def free_port() -> int:
+    """A UDP port that is free now; a start that loses it to somebody else is repeated with another."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one player stands. place: 1 is the best, shared by ties. gap: to the best of the others, negative = ahead."""
+
+    frags: float
+    deaths: float
+    place: int
+    gap: float
+
+    @property
+    def won(self) -> bool:
+        """First, and alone there."""
+        return self.gap < 0
+
+
+def standing(player: int, frags: Sequence[float], deaths: float) -> Standing:
+    """Place one player among all. frags: of every player, bots included, in the engine's order."""
+    others = [count for number, count in enumerate(frags) if number != player]
+    own = frags[player]
+    return Standing(own, deaths, 1 + sum(count > own for count in others), max(others) - own if others else 0.0)
+
+
+def read_standing(variable: Callable[[str], float], deaths_before: float) -> Standing:
+    """The same from an engine. variable: reads one by name. deaths_before: DEATHCOUNT as the episode began."""
+    players = max(round(variable("PLAYER_COUNT")), 1)
+    frags = [variable(f"PLAYER{number}_FRAGCOUNT") for number in range(1, players + 1)]
+    return standing(round(variable("PLAYER_NUMBER")), frags, variable("DEATHCOUNT") - deaths_before)

@@ -1,0 +1,110 @@
+"""Reward terms beside the engine's own: pickups of health, and changes of the player's variables.
+
+Three things differ from Sample Factory 2.1.1 on purpose. Holding a weapon earns 0.0002 p per step with the preference p
+of that weapon, as was meant there; its releases pay 0.002 whatever is held. What a dead player's last shot brings is
+rewarded; only the step of the respawn itself is not. And a drop of health counts for 200 at most, since some maps kill
+by a damage of a million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from palus.types import F64
+
+PREFERENCES = (1, 1, 1, 5, 5, 5, 10, 10)
+"""How much each weapon slot 0..7 is worth: pistol 1; shotguns, machine gun, rockets 5; plasma, BFG 10."""
+HOLDING_REWARD = 0.0002
+HOLDING_STEPS = 5
+RISE_CAPS = {"DAMAGECOUNT": 200.0, "HITCOUNT": 5.0}
+DROP_CAPS = {"HEALTH": 200.0}
+
+Scheme = Mapping[str, tuple[float, float]]
+"""Variable -> (reward per unit of rise, reward per unit of drop)."""
+
+_ITEMS: Scheme = {
+    **{f"WEAPON{slot}": (0.02 * p, -0.01 * p) for slot, p in enumerate(PREFERENCES)},
+    **{f"AMMO{slot}": (0.0002 * p, -0.0001 * p) for slot, p in enumerate(PREFERENCES)},
+}
+BOTS: Scheme = {
+    "FRAGCOUNT": (1.0, -1.5),
+    "DEATHCOUNT": (-0.75, 0.75),
+    "HITCOUNT": (0.01, -0.01),
+    "DAMAGECOUNT": (0.003, -0.003),
+    "HEALTH": (0.005, -0.003),
+    "ARMOR": (0.005, -0.001),
+    **_ITEMS,
+}
+"""Against bots and monsters (Sample Factory's scheme V0)."""
+DUELS: Scheme = {
+    **BOTS,
+    "FRAGCOUNT": (1.0, -0.001),
+    "DEATHCOUNT": (-1.0, 1.0),
+    "HITCOUNT": (0.0, 0.0),
+    "DAMAGECOUNT": (0.01, -0.01),
+    "HEALTH": (0.01, -0.01),
+}
+"""Between agents (scheme V1)."""
+
+
+def gathering_reward(health_before: float, health_after: float) -> float:
+    """1 for any rise of the health, else 0."""
+    return 1.0 if health_after > health_before else 0.0
+
+
+def holding_reward(slot: int, ammunition: float, steps: int) -> float:
+    """For a weapon with ammunition in hand for HOLDING_STEPS steps or more. slot: 0..7, others earn nothing."""
+    if steps < HOLDING_STEPS or ammunition <= 0 or not 0 <= slot < len(PREFERENCES):
+        return 0.0
+    return HOLDING_REWARD * PREFERENCES[slot]
+
+
+@dataclass(frozen=True)
+class DeltaReward:
+    """A scheme laid out for one list of V variables; those that the scheme does not name earn nothing."""
+
+    up: F64
+    down: F64
+    most: F64
+    least: F64
+
+    @classmethod
+    def of(cls, scheme: Scheme, variables: Sequence[str]) -> DeltaReward:
+        """Lay out `scheme`."""
+        weights = np.array([scheme.get(name, (0.0, 0.0)) for name in variables], np.float64)
+        most = np.array([RISE_CAPS.get(name, np.inf) for name in variables])
+        least = -np.array([DROP_CAPS.get(name, np.inf) for name in variables])
+        return cls(weights[:, 0].copy(), weights[:, 1].copy(), most, least)
+
+    def __call__(self, before: F64, after: F64) -> float:
+        """Reward of a step between two readings [V]."""
+        change = np.clip(after - before, self.least, self.most)
+        return float(np.where(change > 0, self.up, -self.down) @ change)
+
+
+class Shaping:
+    """Rewards of one player, decision by decision: what changed, plus what is held."""
+
+    def __init__(self, scheme: Scheme, variables: Sequence[str]) -> None:
+        self._delta = DeltaReward.of(scheme, variables)
+        self._dead = variables.index("DEAD") if "DEAD" in variables else None
+        self._weapon, self._ammunition = variables.index("SELECTED_WEAPON"), variables.index("SELECTED_WEAPON_AMMO")
+        self._before: F64 | None = None
+        self._held = 0
+
+    def begin(self) -> None:
+        """A new episode: its first step is not shaped."""
+        self._before, self._held = None, 0
+
+    def step(self, after: F64) -> float:
+        """Reward of a decision that the episode survived. after: [V]; 0 on the first step and on that of a respawn."""
+        before, self._before = self._before, after
+        if before is None or (self._dead is not None and before[self._dead] > after[self._dead]):
+            self._held = 0
+            return 0.0
+        self._held = self._held + 1 if before[self._weapon] == after[self._weapon] else 0
+        held = holding_reward(round(after[self._weapon]), after[self._ammunition], self._held)
+        return self._delta(before, after) + held
