@@ -13,7 +13,7 @@ from palus.errors import HubError
 from palus.export.bundle import Provenance, write_bundle
 from palus.hub.card import read_card
 from palus.hub.layout import read_run, repository_files
-from palus.hub.model_card import CardFacts, Rating, find_rating, keep_card, write_card
+from palus.hub.model_card import CardFacts, Rating, find_rating, keep_card, ml_agents_labels, write_card
 from palus.hub.target import HUGGING_FACE, FolderTarget, HubTarget, parse_target
 from palus.hub.training_curve import describe, draw_curves, read_curves, ticks
 
@@ -108,18 +108,18 @@ def test_the_rating_is_found_by_the_hash_of_the_model_not_by_its_name() -> None:
 )
 def test_a_card_written_by_hand_keeps_its_words_and_gains_the_tags(front: str, expected_tags: list[str]) -> None:
     body = "\n# My own words\n\n---\n\nand a rule\n"
-    kept = keep_card(front + body, "SoccerTwos", "README.md")
+    kept = keep_card(front + body, ml_agents_labels("SoccerTwos"), "README.md")
     metadata = front_matter(kept)
     assert metadata["tags"] == expected_tags
     assert metadata["library_name"] == "ml-agents"
     assert metadata.get("license") == ("mit" if "mit" in front else None)
     assert kept.endswith(f"---\n{body}")
-    assert keep_card(kept, "SoccerTwos", "README.md") == kept
+    assert keep_card(kept, ml_agents_labels("SoccerTwos"), "README.md") == kept
 
 
 def test_a_card_whose_front_matter_is_broken_is_named() -> None:
     with pytest.raises(HubError, match=r"README.md: the front matter is not valid YAML .*--new-card"):
-        keep_card("---\ntags: [a\n---\nwords", "SoccerTwos", "README.md")
+        keep_card("---\ntags: [a\n---\nwords", ml_agents_labels("SoccerTwos"), "README.md")
 
 
 def test_training_on_leaves_a_card_alone_that_a_person_wrote(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
     <Env>.onnx          the model that plays           <Env>/      checkpoints, TensorBoard events
     configuration.yaml  config.json  bundle.json       run_logs/   training_status.json, timers.json
     README.md           the card                       replay.match, replay.html, training_curve.svg
+    evaluation.json     replay.mp4                     of an agent that `palus enjoy` has measured
 
 Left out: hidden files, and unless asked for the opponents of self-play (`<Env>/snapshots/`), which take more room than
 all else together. Nothing is written into the user's folder.
@@ -59,6 +60,11 @@ class LocalRun:
         behavior = (self.configuration.get("behaviors") or {}).get(self.env_id)
         known = behavior.get("trainer_type") if isinstance(behavior, dict) else None
         return known or self.facts.get("trainer_type")
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether it is an agent of a sampled game, measured by its own score, instead of a team that plays matches."""
+        return self.trainer_type == "appo"
 
     @property
     def sha256(self) -> str:

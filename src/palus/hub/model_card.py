@@ -15,7 +15,13 @@ from palus.errors import HubError
 from palus.export.bundle import CARD_MARK
 from palus.hub.card import Card, read_card
 
-LIBRARY = "ml-agents"
+
+@dataclass(frozen=True)
+class Labels:
+    """What hubs file a model under: the library that runs it, and tags that leaderboards search for."""
+
+    library: str
+    tags: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -50,14 +56,15 @@ class CardFacts:
     replay: bool = False
 
 
-def tags(env_id: str) -> tuple[str, ...]:
-    """The tags by which leaderboards find models, in ML-Agents' order, and ours."""
-    return env_id, "deep-reinforcement-learning", "reinforcement-learning", f"ML-Agents-{env_id}", "palus"
+def ml_agents_labels(env_id: str) -> Labels:
+    """The labels by which leaderboards find ML-Agents' models, in its order, and ours."""
+    general = ("deep-reinforcement-learning", "reinforcement-learning")
+    return Labels("ml-agents", (env_id, *general, f"ML-Agents-{env_id}", "palus"))
 
 
 def write_card(facts: CardFacts) -> str:
     """The whole README.md. The same facts give the same text, so an unchanged push changes nothing."""
-    front = f"---\n{CARD_MARK}\n{_front_matter(Card(), facts.env_id)}---\n"
+    front = f"---\n{CARD_MARK}\n{front_matter(Card(), ml_agents_labels(facts.env_id))}---\n"
     trainer = f"A **{facts.trainer_type}** team" if facts.trainer_type else "A team"
     sections = (
         f"# {trainer} for **{facts.env_id}**",
@@ -76,8 +83,8 @@ def is_written_by_us(card: str) -> bool:
     return CARD_MARK in card
 
 
-def keep_card(card: str, env_id: str, where: str) -> str:
-    """A card written by hand, word for word, with library name and tags completed in its front matter.
+def keep_card(card: str, labels: Labels, where: str) -> str:
+    """A card written by hand, word for word, with the labels completed in its front matter.
 
     where: how messages call the card. Raises HubError when its front matter cannot be read.
     """
@@ -86,8 +93,9 @@ def keep_card(card: str, env_id: str, where: str) -> str:
     if read.warning is not None:
         raise HubError(f"{where}: {read.warning}; repair it, or let --new-card replace the card")
     listed = read.data.get("tags")
-    complete = isinstance(listed, list) and {*tags(env_id), LIBRARY} <= {*read.tags} and read.library_name == LIBRARY
-    return card if complete else f"---\n{_front_matter(read, env_id)}---\n{body}"
+    every = {*labels.tags, labels.library}
+    complete = isinstance(listed, list) and every <= {*read.tags} and read.library_name == labels.library
+    return card if complete else f"---\n{front_matter(read, labels)}---\n{body}"
 
 
 def find_rating(board: Mapping[str, Any], sha256: str) -> Rating | None:
@@ -108,11 +116,11 @@ def find_rating(board: Mapping[str, Any], sha256: str) -> Rating | None:
         ) from error
 
 
-def _front_matter(card: Card, env_id: str) -> str:
-    """Library and tags added to what is there; tags become a list, also where ML-Agents joined them with commas."""
+def front_matter(card: Card, labels: Labels) -> str:
+    """Labels added to what is there; tags become a list, also where ML-Agents joined them with commas."""
     kept = [tag for tag in card.tags if tag != card.library_name]
-    every = list(dict.fromkeys([*kept, *tags(env_id)]))
-    dumped: str = yaml.safe_dump({**card.data, "library_name": LIBRARY, "tags": every}, sort_keys=False)
+    every = list(dict.fromkeys([*kept, *labels.tags]))
+    dumped: str = yaml.safe_dump({**card.data, "library_name": labels.library, "tags": every}, sort_keys=False)
     return dumped
 
 

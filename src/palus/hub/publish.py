@@ -11,9 +11,10 @@ from pathlib import Path
 
 from palus.errors import HubError
 from palus.hub import folder_pool
+from palus.hub.agent_card import VIDEO, agent_labels, read_evaluation, write_agent_card
 from palus.hub.ids import check_name, check_repo_id
 from palus.hub.layout import Content, LocalRun, is_of_run, repository_files
-from palus.hub.model_card import CardFacts, Rating, is_written_by_us, keep_card, write_card
+from palus.hub.model_card import CardFacts, Labels, Rating, is_written_by_us, keep_card, ml_agents_labels, write_card
 from palus.hub.target import HUGGING_FACE, FolderTarget, HubTarget, Target
 from palus.hub.training_curve import describe, draw_curves, read_curves
 
@@ -70,7 +71,7 @@ def publish(
         more[CURVE] = draw_curves(curves)
     curve = "; ".join(map(describe, curves)) or None
     facts = _facts(run, repo_id, target, curve=curve, replay=REPLAY in more, rating=rating)
-    card, kept = (write_card(facts), None) if new_card else _card(run, repo_id, target, facts)
+    card, kept = (_new_card(run, facts), None) if new_card else _card(run, repo_id, target, facts)
     files = repository_files(run, card, more)
 
     def is_replaced(path: str) -> bool:
@@ -111,11 +112,19 @@ def fetch(repo_id: str, target: Target, folder: Path, *, revision: str | None = 
 def _card(run: LocalRun, repo_id: str, target: Target, facts: CardFacts) -> tuple[str, str | None]:
     """README.md to publish, and whose words it keeps: the folder's own, else those at the target, else nobody's."""
     if run.readme is not None and not is_written_by_us(run.readme):
-        return keep_card(run.readme, run.env_id, "README.md of the folder"), "the folder's"
+        return keep_card(run.readme, _labels(run), "README.md of the folder"), "the folder's"
     published = _published_card(repo_id, target)
     if published is not None and not is_written_by_us(published):
-        return keep_card(published, run.env_id, f"README.md of {repo_id}"), "the repository's"
-    return write_card(facts), None
+        return keep_card(published, _labels(run), f"README.md of {repo_id}"), "the repository's"
+    return _new_card(run, facts), None
+
+
+def _new_card(run: LocalRun, facts: CardFacts) -> str:
+    return write_agent_card(facts, read_evaluation(run), VIDEO in run.files) if run.is_agent else write_card(facts)
+
+
+def _labels(run: LocalRun) -> Labels:
+    return agent_labels(run.env_id) if run.is_agent else ml_agents_labels(run.env_id)
 
 
 def _published_card(repo_id: str, target: Target) -> str | None:
