@@ -1,0 +1,87 @@
+"""Who plays where: how many workers, which games each of them has, which core it stays on."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from palus.config.appo import Sampling
+from palus.errors import ConfigError
+
+_TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+
+
+@dataclass(frozen=True)
+class Staff:
+    """An even division of games. workers: processes, 0 for none. games: of each group, a worker's share of a split.
+
+    Groups are numbered split by split, worker by worker: the rows of a split lie together, so that one batch of
+    observations is one piece of memory.
+    """
+
+    workers: int
+    splits: int
+    games: int
+
+    @property
+    def teams(self) -> int:
+        """Who steps games: the workers, or the main process alone."""
+        return max(self.workers, 1)
+
+    def games_of(self, worker: int, split: int) -> range:
+        """The games of one group."""
+        first = (split * self.teams + worker) * self.games
+        return range(first, first + self.games)
+
+
+def plan_staff(settings: Sampling, rows: int, agents: int) -> Staff:
+    """Divide the games that have `rows` agents in all. ConfigError, with the arithmetic, where they do not divide.
+
+    workers -1 takes as many physical cores as divide the games. Without workers there is nothing to overlap: one split.
+    """
+    games = rows // agents
+    if games < 1 or rows % agents:
+        raise ConfigError(
+            f"buffer_size / time_horizon = {rows} rows, but a game has {agents} agents; "
+            f"make buffer_size a multiple of time_horizon x {agents}"
+        )
+    splits = settings.splits if settings.workers else 1
+    share = settings.games_per_worker
+    workers = settings.workers
+    if workers < 0:
+        fitting = [n for n in range(1, physical_cores() + 1) if games % (n * splits) == 0]
+        workers = games // share if share else max(fitting, default=1)
+    teams = max(workers, 1)
+    if games % (teams * splits) or (share and teams * share != games):
+        asked = f"{workers} workers x {share or 'any number of'} games in {splits} splits"
+        step = agents * teams * splits
+        raise ConfigError(
+            f"buffer_size / time_horizon = {rows} rows = {games} games of {agents} agents, which palus.sampling cannot "
+            f"divide into {asked}; make buffer_size / time_horizon "
+            + (f"{agents * teams * share}" if share else f"a multiple of {step}")
+            + ", or change workers, games_per_worker or splits"
+        )
+    return Staff(workers, splits, games // (teams * splits))
+
+
+def usable_cpus() -> list[int]:
+    """The logical processors that this process may run on, ascending; empty where the system does not say."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def physical_cores() -> int:
+    """Cores behind the usable logical processors: hyper-threads of one core count once."""
+    cpus = usable_cpus()
+    if not cpus:
+        return os.cpu_count() or 1
+    files = [Path(_TOPOLOGY.format(cpu)) for cpu in cpus]
+    return len({file.read_text() if file.exists() else str(file) for file in files})
+
+
+def core_for(worker: int, workers: int) -> int | None:
+    """The processor to pin a worker to; None where workers do not spread evenly: some cores would be crowded."""
+    cpus = usable_cpus()
+    if not cpus or workers % len(cpus):
+        return None
+    return cpus[worker % len(cpus)]
