@@ -10,6 +10,7 @@ and the ball chaser, and the final teams of the two paths play each other.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -35,12 +36,18 @@ def run_name(path: str, seed: int) -> str:
     return f"{path}-seed{seed}"
 
 
+def steps_done(run: Path) -> int:
+    """Trained steps of a run's export; 0 where there is none."""
+    card = run / "bundle.json"
+    return int(json.loads(card.read_text())["steps"]) if card.exists() else 0
+
+
 def train(arguments: argparse.Namespace) -> None:
     """Train what is not finished, one after the other on one thread. Exits when a training fails."""
     for seed in arguments.seeds:
         for path in arguments.paths:
             name = run_name(path, seed)
-            if (arguments.results / name / "bundle.json").exists():
+            if steps_done(arguments.results / name) >= arguments.steps:
                 continue
             settings = {
                 "palus.matmul": path,
