@@ -5,6 +5,7 @@
       EnvError         an environment breaks the contract of `palus.envs.protocol`
         ScenarioError  a game's files are not on this machine
       WorkerError      worker processes cannot be kept alive
+      DivergenceError  training produced numbers that are not finite
       ModelError       a policy file is missing, foreign or corrupt
       CheckpointError  a run folder or checkpoint is missing or corrupt
       ReplayError      a replay file is missing or corrupt
@@ -41,6 +42,10 @@ class ScenarioError(EnvError):
 
 class WorkerError(PalusError):
     """Worker processes crash or hang faster than they may be restarted."""
+
+
+class DivergenceError(PalusError):
+    """Training produced numbers that are not finite; the last checkpoint is from before."""
 
 
 class ModelError(PalusError):

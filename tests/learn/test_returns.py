@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from palus.learn.returns import gae, normalize, td_lambda
+from palus.learn.returns import following_values, gae, normalize, td_lambda, vtrace
 
 
 def column(*values, dtype=np.float32):
@@ -65,3 +65,33 @@ def test_td_lambda_is_gae_plus_value():
 def test_normalize_gives_zero_mean_and_unit_population_deviation():
     assert normalize(np.float32([1, 3])).tolist() == [-1.0, 1.0]
     assert normalize(np.float32([2, 2, 2])).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_vtrace_equals_hand_computation():
+    # gamma 0.5, rho 1, c 1, ratios 2 and 0.5, V = 1, 2, then 4, r = 1, 0:
+    # delta_1 = 0.5 (0 + 2 - 2) = 0; v_1 = 2. delta_0 = 1 (1 + 1 - 1) = 1; v_0 = 1 + 1 + 0.5 x 1 x (v_1 - 2) = 2
+    no = np.zeros((2, 1), np.bool_)
+    args = (column(1, 0), column(1, 2), column(2, 4), no, ~no, 0.5)
+    advantages, targets = vtrace(column(2, 0.5), *args, 1.0, 1.0)
+    assert (advantages[:, 0].tolist(), targets[:, 0].tolist()) == ([1.0, 0.0], [2.0, 2.0])
+    # With r_1 = 4: delta_1 = 0.5 (4 + 2 - 2) = 2, v_1 = 4, A_1 = 2; v_0 = 1 + 1 + 0.5 (4 - 2) = 3; A_0 = 1 + 2 - 1 = 2
+    advantages, targets = vtrace(column(2, 0.5), column(1, 4), *args[1:], 1.0, 1.0)
+    assert (advantages[:, 0].tolist(), targets[:, 0].tolist()) == ([2.0, 2.0], [3.0, 4.0])
+
+
+def test_vtrace_without_lag_is_gae_with_lambda_one():
+    random = np.random.default_rng(1)
+    T, B = 9, 6
+    rewards, values, following = random.normal(size=(3, T, B)).astype(np.float32)
+    ended, active = random.random((2, T, B)) < 0.2
+    following[:-1] = np.where(ended[:-1], following[:-1], values[1:])
+    ones = np.ones((T, B), np.float32)
+    found = vtrace(ones, rewards, values, following, ended, ~active, 0.9, 1.0, 1.0)
+    for a, b in zip(found, gae(rewards, values, following, ended, ~active, 0.9, 1.0), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_following_values_know_ends_from_time_outs():
+    yes_no = column(True, False, False, dtype=np.bool_), column(False, True, False, dtype=np.bool_)
+    found = following_values(column(1, 2, 3), np.array([4.0], np.float32), column(7, 8, 9), *yes_no)
+    assert found[:, 0].tolist() == [0.0, 8.0, 4.0]

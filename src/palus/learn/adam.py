@@ -19,16 +19,18 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _step(parameters: F32, gradient: F32, mean: F32, square: F32, rate: float, root: float) -> None:
-    """rate: learning rate / (1 - beta1^t); root: sqrt(1 - beta2^t). All arrays [n], changed in place."""
+def _step(
+    parameters: F32, gradient: F32, mean: F32, square: F32, rate: float, root: float, decays: F32, epsilon: float
+) -> None:
+    """rate: learning rate / (1 - beta1^t); root: sqrt(1 - beta2^t); decays: both betas. Arrays [n] change in place."""
     one = np.float32(1.0)
-    beta1, beta2, epsilon = np.float32(BETA1), np.float32(BETA2), np.float32(EPSILON)
+    beta1, beta2, least = decays[0], decays[1], np.float32(epsilon)
     step, scale = np.float32(rate), np.float32(1.0 / root)
     for i in range(parameters.shape[0]):
         g = gradient[i]
         mean[i] = beta1 * mean[i] + (one - beta1) * g
         square[i] = beta2 * square[i] + (one - beta2) * g * g
-        parameters[i] -= step * mean[i] / (np.sqrt(square[i]) * scale + epsilon)
+        parameters[i] -= step * mean[i] / (np.sqrt(square[i]) * scale + least)
 
 
 class Adam:
@@ -37,8 +39,11 @@ class Adam:
     Source: Kingma and Ba 2015 (arXiv 1412.6980), algorithm 1, with its default betas and epsilon.
     """
 
-    def __init__(self, parameters: FlatParameters) -> None:
-        self.parameters = parameters
+    def __init__(
+        self, parameters: FlatParameters, beta1: float = BETA1, beta2: float = BETA2, epsilon: float = EPSILON
+    ) -> None:
+        self.parameters, self.beta1, self.beta2, self.epsilon = parameters, beta1, beta2, epsilon
+        self._decays = np.array([beta1, beta2], np.float32)
         self.steps = 0
         self._rate, self._root = 0.0, 1.0
         self.mean = np.zeros(parameters.master.shape, np.float32)
@@ -52,14 +57,15 @@ class Adam:
     def begin(self, learning_rate: float) -> None:
         """Start a step that `move` applies to one shard after the other, or to several at once."""
         self.steps += 1
-        self._rate = learning_rate / (1.0 - BETA1**self.steps)
-        self._root = math.sqrt(1.0 - BETA2**self.steps)
+        self._rate = learning_rate / (1.0 - self.beta1**self.steps)
+        self._root = math.sqrt(1.0 - self.beta2**self.steps)
 
     def move(self, shard: Shard | None = None) -> None:
         """Apply the present step to a shard; None is all of it."""
         part = slice(shard.start, shard.end) if shard else slice(None)
         master, gradient = self.parameters.master.numpy(), self.parameters.gradient.numpy()
-        _step(master[part], gradient[part], self.mean[part], self.square[part], self._rate, self._root)
+        mean, square = self.mean[part], self.square[part]
+        _step(master[part], gradient[part], mean, square, self._rate, self._root, self._decays, self.epsilon)
         self.parameters.refresh(shard)
 
     def state_dict(self) -> dict[str, Any]:

@@ -145,7 +145,7 @@ class DataParallel:
 
     def __init__(self, parameters: FlatParameters, optimizer: Adam, threads: int) -> None:
         self.parameters, self.optimizer, self.threads = parameters, optimizer, threads
-        self._shards = parameters.shards(threads)
+        self.shards = parameters.shards(threads)
         # OpenMP counts threads per calling thread: without this, every operator here would ask for all cores.
         self._pool = ThreadPoolExecutor(threads - 1, "learner", torch.set_num_threads, (1,)) if threads > 1 else None
 
@@ -172,7 +172,7 @@ class DataParallel:
             self.parameters.set_gradient([part.gradient for part in parts], shard)
             self.optimizer.move(shard)
 
-        self.map(move, self._shards)
+        self.map(move, self.shards)
         return tuple(map(sum, zip(*(part.statistics for part in parts), strict=True)))
 
 

@@ -37,6 +37,55 @@ def gae(
     return advantages, targets
 
 
+def following_values(values: F32, last_values: F32, final_values: F32, terminated: Bool, truncated: Bool) -> F32:
+    """`next_values` of `gae`, [T, B]: 0 where terminated, the final observation's value where truncated.
+
+    last_values: [B], value of the state after decision T - 1. final_values: [T, B], read where truncated.
+    """
+    following = np.concatenate([values[1:], last_values[None]]).astype(np.float32)
+    following[truncated] = final_values[truncated]
+    following[terminated] = 0.0
+    return following
+
+
+@njit(cache=True, nogil=True)
+def vtrace(
+    ratios: F32,
+    rewards: F32,
+    values: F32,
+    next_values: F32,
+    ended: Bool,
+    active: Bool,
+    gamma: float,
+    rho: float,
+    c: float,
+) -> tuple[F32, F32]:
+    """V-trace advantages and value targets v; both [T, B] float32, zero on inactive rows.
+
+    ratios: [T, B], new over acting probability of the action taken; the other arrays as in `gae`, values by the new
+    weights. rho, c: truncations of the ratios. Source: Espeholt et al. 2018 (IMPALA, arXiv 1802.01561), section 4.1:
+    delta_t = rho_t (r_t + gamma V_{t+1} - V_t);  v_t = V_t + delta_t + gamma c_t (v_{t+1} - V_{t+1});
+    A_t = rho_t (r_t + gamma v_{t+1} - V_t).
+    """
+    T, B = rewards.shape
+    advantages = np.zeros((T, B), np.float32)
+    targets = np.zeros((T, B), np.float32)
+    for b in range(B):
+        ahead = 0.0  # v_{t+1} - V_{t+1}
+        for t in range(T - 1, -1, -1):
+            if not active[t, b]:
+                ahead = 0.0
+                continue
+            if ended[t, b]:
+                ahead = 0.0
+            weight, trace = min(rho, ratios[t, b]), min(c, ratios[t, b])
+            error = rewards[t, b] + gamma * next_values[t, b] - values[t, b]
+            advantages[t, b] = weight * (error + gamma * ahead)
+            ahead = weight * error + gamma * trace * ahead
+            targets[t, b] = values[t, b] + ahead
+    return advantages, targets
+
+
 @njit(cache=True, nogil=True)
 def td_lambda(rewards: F32, next_values: F32, ended: Bool, gamma: float, lambd: float) -> F32:
     """TD(lambda) returns of groups, [T, B] float32.
