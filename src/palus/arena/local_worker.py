@@ -11,7 +11,6 @@ import logging
 import os
 import sys
 import threading
-from dataclasses import asdict
 from pathlib import Path
 
 from palus.arena.settings import ArenaSettings
@@ -25,14 +24,15 @@ NICENESS = 5
 
 def instructions(folder: Path, url: str | None, name: str, settings: ArenaSettings) -> bytes:
     """The line that the process reads."""
-    return json.dumps({"folder": str(folder), "url": url, "name": name, "settings": asdict(settings)}).encode() + b"\n"
+    told = {"folder": str(folder), "url": url, "name": name, "settings": settings.to_json()}
+    return json.dumps(told).encode() + b"\n"
 
 
 def main() -> None:
     """Work until standard input ends."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     told = json.loads(sys.stdin.buffer.readline())
-    settings = ArenaSettings(**told["settings"] | {"envs": tuple(told["settings"]["envs"])})
+    settings = ArenaSettings.from_json(told["settings"])
     if hasattr(os, "nice"):
         os.nice(NICENESS)
     stop = threading.Event()

@@ -23,8 +23,9 @@ from palus.arena.audit import LOCAL, audit, suspend_outliers
 from palus.arena.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
 from palus.arena.local_worker import instructions
 from palus.arena.scheduler import Looker, Scheduler, look
-from palus.arena.settings import ArenaSettings
+from palus.arena.settings import SETTINGS_FILE, ArenaSettings
 from palus.errors import ArenaError, PalusError
+from palus.files import write_text
 from palus.hub.uploads import collect_garbage
 from palus.store import Store
 from palus.store.engine import now_ms
@@ -85,6 +86,7 @@ class ArenaService:
 
     def __enter__(self) -> ArenaService:
         self._lock = _lock(self._store.folder)
+        write_text(self._store.folder / SETTINGS_FILE, self.settings.to_json())
         self._free_orphans()
         for thread in self._threads:
             thread.start()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Literal
 
 from palus.arena.result import Mode
+from palus.errors import ArenaError
 
 ArenaMode = Literal["continuous", "rounds"]
+
+SETTINGS_FILE = "arena.json"
+"""In the data folder: derived tables are functions of the settings too, so whoever recomputes them needs these."""
 
 
 @dataclass(frozen=True)
@@ -54,3 +60,24 @@ class ArenaSettings:
     refresh_share: float = 0.2
     audit_share: float = 0.01
     audit_interval_s: float = 24 * 3600.0
+
+    def to_json(self) -> str:
+        """For `from_json`."""
+        return json.dumps(asdict(self), sort_keys=True, indent=1)
+
+    @staticmethod
+    def from_json(text: str) -> ArenaSettings:
+        """Raises ArenaError when it is not what `to_json` of this palus wrote."""
+        try:
+            values = json.loads(text)
+            return ArenaSettings(**values | {"envs": tuple(values["envs"])})
+        except (ValueError, KeyError, TypeError) as error:
+            raise ArenaError(
+                f"{SETTINGS_FILE}: not the settings of an arena ({error}); start `palus arena` once to write it anew"
+            ) from error
+
+
+def settings_of(folder: Path) -> ArenaSettings:
+    """The settings that the arena on a data folder runs with, or ran with last; the defaults where none ever did."""
+    path = folder / SETTINGS_FILE
+    return ArenaSettings.from_json(path.read_text("utf-8")) if path.exists() else ArenaSettings()

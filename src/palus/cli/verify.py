@@ -88,12 +88,12 @@ def audit(
 def recompute(data: Data = DEFAULT_DATA, database: Database = None) -> None:
     """Empty every derived table and compute it again from the log, the entries and the replays."""
     from palus.arena.refresh import Refresher
-    from palus.arena.settings import ArenaSettings
+    from palus.arena.settings import settings_of
     from palus.store import open_store
 
     store = open_store(data, database)
     try:
-        Refresher(store, ArenaSettings()).recompute()
+        Refresher(store, settings_of(store.folder)).recompute()
     finally:
         store.close()
     stdout.print(
