@@ -1,0 +1,89 @@
+"""A trained agent as one file: weights, what it sees and does, its network's settings, how long it trained.
+
+<results_dir>/<run_id>/<Behavior>/policy.npz is the newest, best.npz the one with the best score in training; a
+population keeps them in policy_0/, policy_1/, ... Arrays and JSON only: reading one executes nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from palus.config.appo import AppoNetworkSettings
+from palus.errors import CheckpointError
+from palus.files import write_atomically
+from palus.spaces import ActionPart, ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
+from palus.types import AnyArray
+
+FILES = {"latest": "policy.npz", "best": "best.npz"}
+_META = "__meta__"
+
+
+@dataclass(frozen=True)
+class Agent:
+    """steps: engine frames of training. metric: mean of the run's best_metric over its last episodes, None without."""
+
+    spec: GameSpec
+    settings: AppoNetworkSettings
+    arrays: Mapping[str, AnyArray]
+    steps: int
+    metric: float | None
+
+
+def write_agent(path: Path, agent: Agent) -> None:
+    """Write one .npz file atomically. Raises StorageError; a file that was there stays."""
+    meta = {
+        "spec": asdict(agent.spec),
+        "network_settings": agent.settings.model_dump(mode="json"),
+        "steps": agent.steps,
+        "metric": agent.metric,
+    }
+    content: dict[str, Any] = {_META: np.array(json.dumps(meta)), **agent.arrays}
+    write_atomically(path, lambda f: np.savez(f, **content))
+
+
+def read_agent(folder: Path, kind: Literal["latest", "best"] = "latest", policy: int | None = None) -> Agent:
+    """The agent of a run's folder. policy: of a population; None takes the one with the best score.
+
+    Raises CheckpointError when there is none, or when its file cannot be read.
+    """
+    pattern = "policy_*" if policy is None else f"policy_{policy}"
+    found = sorted([*folder.glob(f"*/{FILES[kind]}"), *folder.glob(f"*/{pattern}/{FILES[kind]}")])
+    if not found:
+        other = "; train on, or take the latest" if kind == "best" else "; train it first"
+        raise CheckpointError(f"{folder}: no {kind} policy ({FILES[kind]}) in it{other}")
+    agents = [read_agent_file(path) for path in found]
+    return max(agents, key=lambda agent: -np.inf if agent.metric is None else agent.metric)
+
+
+def read_agent_file(path: Path) -> Agent:
+    """One .npz file. Raises CheckpointError when it is missing or no agent of palus."""
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        meta = json.loads(str(arrays.pop(_META)))
+        settings = AppoNetworkSettings.model_validate(meta["network_settings"])
+        return Agent(_spec(meta["spec"]), settings, arrays, int(meta["steps"]), meta["metric"])
+    except Exception as error:  # a damaged zip raises almost anything
+        raise CheckpointError(
+            f"{path}: not an agent that palus wrote ({type(error).__name__}: {error}); train on with --resume to have "
+            "it written again"
+        ) from error
+
+
+def _spec(tree: dict[str, Any]) -> GameSpec:
+    """What `dataclasses.asdict` made of a specification."""
+    observations = tuple(ObservationSpec(o["name"], tuple(o["shape"]), o["dtype"]) for o in tree["observations"])
+    parts = tuple(_part(part) for part in tree["actions"]["parts"])
+    rest = {name: tree[name] for name in ("env_id", "num_agents", "frameskip", "fps")}
+    return GameSpec(observations=observations, actions=ActionSpec(parts), teams=tuple(tree["teams"]), **rest)
+
+
+def _part(tree: dict[str, Any]) -> ActionPart:
+    return Discrete(**tree) if "choices" in tree else Continuous(**tree)
