@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class VideoWriter:
         self.path, self.fps = path, fps
         self.frames = 0
         self._max_frames = max_frames
+        self._file: BinaryIO | None = None
         self._part = path.with_name(f".{path.name}.part")
         self._container: OutputContainer | None = None
         self._stream: VideoStream | None = None
@@ -42,9 +43,10 @@ class VideoWriter:
                 f"{self.path}: writing videos takes the package av; install palus[video], or leave the video out"
             ) from error
         try:
-            self._container = av.open(str(self._part), "w", format="mp4", options={"movflags": "faststart"})
+            self._file = self._part.open("w+b")
         except OSError as error:
             raise StorageError(f"{self.path}: cannot be written ({error.strerror}); choose another place") from error
+        self._container = av.open(self._file, "w", format="mp4")
         return self
 
     @property
@@ -62,7 +64,7 @@ class VideoWriter:
         large = _enlarge(picture)
         if self._stream is None:
             self._stream = self._container.add_stream(
-                "libx264", rate=Fraction(self.fps).limit_denominator(1000), options={"crf": "23", "preset": "veryfast"}
+                "libx264", rate=Fraction(self.fps).limit_denominator(1000), options={"crf": "28", "preset": "veryfast"}
             )
             self._stream.height, self._stream.width = large.shape[:2]
             self._stream.pix_fmt = "yuv420p"
@@ -73,10 +75,11 @@ class VideoWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._container is not None
+        assert self._container is not None and self._file is not None
         if self._stream is not None:
             self._container.mux(self._stream.encode())
         self._container.close()
+        self._file.close()
         if error is None and self.frames:
             self._part.replace(self.path)
         else:
