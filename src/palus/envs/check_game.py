@@ -1,0 +1,132 @@
+"""`check_game`: does a game keep the contract of `palus.envs.game`? Run it on your own games.
+
+It plays random decisions; it judges the contract, not whether a game is interesting.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from palus.envs.game import Game, GameStep
+from palus.errors import EnvError
+from palus.spaces import ActionSpec, Discrete
+from palus.types import F32, AnyArray, Bool
+
+Record = list[tuple[dict[str, AnyArray], GameStep]]
+
+
+def check_game(game: Game, *, decisions: int = 60, seed: int = 7, repeatable: bool = True) -> None:
+    """Raise EnvError, naming the fault, unless `game` keeps the contract. Closes the game.
+
+    decisions: random ones to play; let them cover a few episodes. repeatable: the same seed and actions must bring the
+    same bits; False for engines that cannot promise it.
+    """
+    try:
+        first = _play(game, decisions, seed)
+        if repeatable:
+            _compare(game.spec.env_id, first, _play(game, decisions, seed))
+    finally:
+        game.close()
+        game.close()
+
+
+def _fail(env_id: str, message: str) -> EnvError:
+    return EnvError(f"{env_id}: {message}")
+
+
+def _play(game: Game, decisions: int, seed: int) -> Record:
+    generator = np.random.default_rng(seed)
+    game.reset(seed)
+    record: Record = []
+    for t in range(decisions):
+        _check_active(game)
+        seen = _observe(game, game.active)
+        actions = random_actions(game.spec.actions, game.spec.num_agents, generator)
+        given, active = actions.copy(), game.active.copy()
+        step = game.step(actions)
+        if not np.array_equal(actions, given):
+            raise _fail(game.spec.env_id, "step changed the actions it was given; copy them first")
+        _check_step(game, step, active)
+        if step.truncated.any():
+            _observe(game, step.truncated, final=True)
+        kept = GameStep(step.reward.copy(), step.terminated.copy(), step.truncated.copy(), step.over, dict(step.stats))
+        record.append((seen, kept))
+        if step.over:
+            game.reset(seed + t + 1)
+    return record
+
+
+def random_actions(spec: ActionSpec, agents: int, generator: np.random.Generator) -> F32:
+    """Actions [P, A], each part uniform; unbounded numbers from a standard normal distribution."""
+    columns: list[AnyArray] = []
+    for part in spec.parts:
+        if isinstance(part, Discrete):
+            columns.append(generator.integers(part.choices, size=(agents, 1)))
+        elif np.isfinite(part.low) and np.isfinite(part.high):
+            columns.append(generator.uniform(part.low, part.high, (agents, part.size)))
+        else:
+            columns.append(np.clip(generator.standard_normal((agents, part.size)), part.low, part.high))
+    return np.concatenate(columns, axis=1, dtype=np.float32)
+
+
+def _check_active(game: Game) -> None:
+    spec = game.spec
+    if game.active.shape != (spec.num_agents,) or game.active.dtype != np.bool_:
+        raise _fail(
+            spec.env_id, f"active is {game.active.dtype} {game.active.shape}; expected bool {(spec.num_agents,)}"
+        )
+
+
+def _observe(game: Game, wanted: Bool, final: bool = False) -> dict[str, AnyArray]:
+    """Observations of the wanted agents, zeros for others; read over two grounds, to find what is not written."""
+    what = "observe_final" if final else "observe"
+    grounds: list[dict[str, AnyArray]] = []
+    for ground in (0, 1):
+        arrays = {o.name: np.full((game.spec.num_agents, *o.shape), ground, o.dtype) for o in game.spec.observations}
+        (game.observe_final if final else game.observe)(arrays)
+        grounds.append(arrays)
+    for name, first in grounds[0].items():
+        if not np.isfinite(first[wanted]).all():
+            raise _fail(game.spec.env_id, f"{what} wrote numbers into {name} that are NaN or infinite")
+        if not np.array_equal(first[wanted], grounds[1][name][wanted]):
+            raise _fail(
+                game.spec.env_id, f"{what} leaves numbers of {name} unwritten, or changes them when called again"
+            )
+        first[~wanted] = 0
+    return grounds[0]
+
+
+def _check_step(game: Game, step: GameStep, active: Bool) -> None:
+    spec, shape = game.spec, (game.spec.num_agents,)
+    for name, dtype in (("reward", np.float32), ("terminated", np.bool_), ("truncated", np.bool_)):
+        array = getattr(step, name)
+        if array.shape != shape or array.dtype != dtype:
+            raise _fail(spec.env_id, f"step.{name} is {array.dtype} {array.shape}; expected {np.dtype(dtype)} {shape}")
+    if not np.isfinite(step.reward).all():
+        raise _fail(spec.env_id, "step brought a reward that is NaN or infinite")
+    ended = step.terminated | step.truncated
+    for fault, message in (
+        (step.terminated & step.truncated, "is terminated and truncated at once; an end is one or the other"),
+        (ended & ~active, "ended without being active"),
+        (~active & (step.reward != 0), "got a reward without being active"),
+        (step.over & active & ~ended, "neither terminated nor truncated although the game is over"),
+        (~np.bool_(step.over) & active & ~ended & ~game.active, "became inactive without having ended"),
+    ):
+        if fault.any():
+            raise _fail(spec.env_id, f"agent {int(fault.argmax())} {message}")
+    for agent in step.stats:
+        if not 0 <= agent < spec.num_agents or not ended[agent]:
+            raise _fail(spec.env_id, f"stats for agent {agent}, whose episode did not end in this step")
+
+
+def _compare(env_id: str, first: Record, second: Record) -> None:
+    """Raise unless both runs are equal bit for bit."""
+    for t, ((seen, step), (seen_again, again)) in enumerate(zip(first, second, strict=True)):
+        pairs = [(f"observation {name}", seen[name], seen_again[name]) for name in seen]
+        pairs += [
+            (f"step.{name}", getattr(step, name), getattr(again, name))
+            for name in ("reward", "terminated", "truncated")
+        ]
+        for name, a, b in pairs:
+            if not np.array_equal(a, b):
+                raise _fail(env_id, f"{name} of decision {t} differs between runs with the same seed and actions")

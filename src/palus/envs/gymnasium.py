@@ -1,0 +1,167 @@
+"""Gymnasium environments as games: one environment, or many of one kind side by side as the agents of one game."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from palus.envs.game import GameStep
+from palus.errors import EnvError
+from palus.spaces import GameSpec
+from palus.types import F32, AnyArray, Bool
+
+try:
+    import gymnasium
+    from gymnasium.vector import AutoresetMode, VectorEnv
+except ImportError as error:
+    raise EnvError("Gymnasium's games need the package gymnasium; pip install 'palus[doom]'") from error
+
+from palus.envs.gymnasium_spaces import ActionWriter, ObservationReader, episode_stats
+
+FPS = 30.0
+
+
+def make(id: str, *, num_envs: int = 1, vectorization_mode: str = "sync", **options: Any) -> GymnasiumGame | VectorGame:
+    """A registered environment; `module:Name-v0` imports the module first. options: the environment's own keywords.
+
+    num_envs: more than one are stepped together, as the agents of one game: for environments whose step costs less than
+    a message. vectorization_mode: `vector_entry_point` uses the environment's own vectorised implementation.
+    Raises EnvError when Gymnasium does not know the environment.
+    """
+    try:
+        if num_envs == 1:
+            return GymnasiumGame(gymnasium.make(id, **options), id)
+        settings = {"autoreset_mode": AutoresetMode.SAME_STEP} if vectorization_mode == "sync" else None
+        env = gymnasium.make_vec(id, num_envs, vectorization_mode, settings, **options)
+    except gymnasium.error.Error as error:
+        raise EnvError(f"Gymnasium cannot make {id!r}: {error}") from error
+    return VectorGame(env, id)
+
+
+class GymnasiumGame:
+    """One environment, one agent. Use it on an instance of your own: `GymnasiumGame(MyEnv(), "my_env")`."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], env_id: str) -> None:
+        self._env = env
+        self._reader, self._writer = ObservationReader(env.observation_space), ActionWriter(env.action_space)
+        fps = float(env.metadata.get("render_fps") or FPS)
+        self.spec = GameSpec(env_id, self._reader.specs, self._writer.spec, fps=fps)
+        self.active: Bool = np.ones(1, np.bool_)
+        self._observation: Any = None
+        self._open = True
+
+    def reset(self, seed: int) -> None:
+        """Start an episode with that seed."""
+        self._observation, _ = self._env.reset(seed=seed)
+
+    def observe(self, out: Mapping[str, AnyArray]) -> None:
+        """Write the observation of the latest reset or step."""
+        self._reader.write_one(self._observation, out)
+
+    def observe_final(self, out: Mapping[str, AnyArray]) -> None:
+        """The same: nothing is reset unasked."""
+        self.observe(out)
+
+    def step(self, actions: F32) -> GameStep:
+        """One step of the environment; an end that is both counts as terminated."""
+        self._observation, reward, terminated, truncated, info = self._env.step(self._writer.one(actions[0]))
+        over = bool(terminated or truncated)
+        return GameStep(
+            reward=np.array([reward], np.float32),
+            terminated=np.array([terminated], np.bool_),
+            truncated=np.array([truncated and not terminated], np.bool_),
+            over=over,
+            stats={0: episode_stats(info)} if over else {},
+        )
+
+    def render(self) -> AnyArray:
+        """The environment's own picture."""
+        if self._env.render_mode != "rgb_array":
+            raise EnvError(f"{self.spec.env_id} draws no pictures now; give the option render_mode: rgb_array")
+        return np.asarray(self._env.render())
+
+    def close(self) -> None:
+        """Close the environment once."""
+        if self._open:
+            self._open = False
+            self._env.close()
+
+
+class VectorGame:
+    """N environments of one kind as N agents, each with episodes of its own; the game as a whole is never over.
+
+    An environment that resets itself within the step goes on at once. One that needs a step for it (`NEXT_STEP`) is
+    inactive for that step.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], env_id: str) -> None:
+        self._env = env
+        self._mode = AutoresetMode(env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
+        if self._mode is AutoresetMode.DISABLED:
+            raise EnvError(f"{env_id} does not reset its environments; build it with autoreset_mode SAME_STEP")
+        self._reader = ObservationReader(env.single_observation_space)
+        self._writer = ActionWriter(env.single_action_space)
+        fps = float(env.metadata.get("render_fps") or FPS)
+        self.spec = GameSpec(env_id, self._reader.specs, self._writer.spec, env.num_envs, fps=fps)
+        self.active: Bool = np.ones(env.num_envs, np.bool_)
+        self._observations: Any = None
+        self._finals: Mapping[int, Any] = {}
+        self._open = True
+
+    def reset(self, seed: int) -> None:
+        """Start all episodes; environment i has the seed `seed` + i."""
+        self._observations, _ = self._env.reset(seed=seed)
+        self.active[:] = True
+
+    def observe(self, out: Mapping[str, AnyArray]) -> None:
+        """Write every environment's observation."""
+        self._reader.write(self._observations, out)
+
+    def observe_final(self, out: Mapping[str, AnyArray]) -> None:
+        """Write the observations before the resets of the latest step; other rows as `observe` does."""
+        self.observe(out)
+        for row, observation in self._finals.items():
+            self._reader.write_one(observation, out, row)
+
+    def step(self, actions: F32) -> GameStep:
+        """One step of all environments."""
+        played = self.active.copy()
+        self._observations, reward, terminated, truncated, info = self._env.step(self._writer.batch(actions))
+        terminated, truncated = terminated & played, truncated & ~terminated & played
+        ended = np.flatnonzero(terminated | truncated).tolist()
+        if self._mode is AutoresetMode.SAME_STEP:
+            self._finals = {row: info["final_obs"][row] for row in ended}
+            infos = info.get("final_info", {})
+        else:
+            self.active[:] = ~(terminated | truncated)
+            infos = info
+        stats = {row: episode_stats(_info_of(infos, row)) for row in ended}
+        return GameStep(np.where(played, reward, 0).astype(np.float32), terminated, truncated, False, stats)
+
+    def render(self) -> AnyArray:
+        """The first environment's picture."""
+        if self._env.render_mode != "rgb_array":
+            raise EnvError(f"{self.spec.env_id} draws no pictures now; give the option render_mode: rgb_array")
+        frames = self._env.render()
+        if not frames:
+            raise EnvError(f"{self.spec.env_id} drew no picture")
+        return np.asarray(frames[0])
+
+    def close(self) -> None:
+        """Close the environments once."""
+        if self._open:
+            self._open = False
+            self._env.close()
+
+
+def _info_of(infos: Mapping[str, Any], row: int) -> dict[str, Any]:
+    """One environment's part of a vectorised info: arrays beside `_name` masks, nested for dictionaries."""
+    own: dict[str, Any] = {}
+    for name, values in infos.items():
+        if isinstance(values, Mapping):
+            own[name] = _info_of(values, row)
+        elif not name.startswith("_") and bool(infos.get(f"_{name}", np.ones(row + 1))[row]):
+            own[name] = values[row]
+    return own

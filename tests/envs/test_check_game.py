@@ -1,0 +1,100 @@
+"""`check_game`: it passes the documented example and names each broken promise."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from palus.envs.check_game import check_game
+from palus.envs.game import GameStep
+from palus.errors import EnvError
+from palus.spaces import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_game.py"
+
+
+def load_example():
+    spec = importlib.util.spec_from_file_location("own_game", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_documented_game_keeps_the_contract():
+    check_game(load_example().Line(), decisions=100)
+
+
+def test_the_documented_game_is_won_by_walking_right():
+    game = load_example().Line(cells=3, limit=9)
+    game.reset(0)
+    steps = []
+    while not (steps and steps[-1].over):
+        steps.append(game.step(np.ones((1, 1), np.float32)))
+    assert steps[-1].reward[0] == 1 and steps[-1].terminated[0] and len(steps) <= 2
+
+
+class Faulty:
+    """A game of two agents, three steps long, with one fault."""
+
+    def __init__(self, fault: str = "") -> None:
+        actions = ActionSpec((Discrete(3), Continuous(2, -1.0, 1.0)))
+        self.spec = GameSpec(
+            "faulty", (ObservationSpec("a", (2,)), ObservationSpec("b", (1, 2, 2), "uint8")), actions, 2
+        )
+        self.active = np.ones(2, np.bool_)
+        self.fault, self.t, self.resets = fault, 0, 0
+
+    def reset(self, seed):
+        self.t, self.resets = 0, self.resets + 1
+        self.active[:] = True
+
+    def observe(self, out):
+        out["a"][:] = self.resets if self.fault == "drifts" else self.t
+        if self.fault != "forgets":
+            out["b"][:] = self.t
+        if self.fault == "nan":
+            out["a"][0, 0] = np.nan
+
+    observe_final = observe
+
+    def step(self, actions):
+        self.t += 1
+        over = self.t == 3
+        reward = np.ones(2, np.float64 if self.fault == "double" else np.float32)
+        terminated, truncated = np.full(2, over and self.fault != "open"), np.zeros(2, np.bool_)
+        if self.fault == "both":
+            truncated = terminated.copy()
+        if self.fault == "scribbles":
+            actions[:] = 0
+        if self.fault == "vanishes":
+            self.active[1] = False
+        return GameStep(reward, terminated, truncated, over, {0: {"x": 1.0}} if self.fault == "stats" else {})
+
+    def close(self):
+        pass
+
+
+def test_a_sound_game_of_two_passes():
+    check_game(Faulty())
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("drifts", "observation a of decision 0 differs between runs"),
+        ("forgets", "observe leaves numbers of b unwritten"),
+        ("nan", "NaN"),
+        ("double", "step.reward is float64"),
+        ("open", "neither terminated nor truncated"),
+        ("both", "terminated and truncated at once"),
+        ("scribbles", "changed the actions"),
+        ("vanishes", "agent 1 became inactive without having ended"),
+        ("stats", "stats for agent 0, whose episode did not end"),
+    ],
+)
+def test_a_broken_promise_is_named(fault, message):
+    with pytest.raises(EnvError, match=message):
+        check_game(Faulty(fault))

@@ -1,0 +1,138 @@
+"""Gymnasium's environments through the adapter: spaces, ends, vectorised environments, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from palus.envs.check_game import check_game
+from palus.envs.game import make_game
+from palus.errors import EnvError
+from palus.spaces import Continuous, Discrete
+
+gymnasium = pytest.importorskip("gymnasium", reason="needs the extra doom")
+from gymnasium import spaces  # noqa: E402
+
+from palus.envs.gymnasium import GymnasiumGame, VectorGame  # noqa: E402
+from palus.envs.gymnasium_spaces import ActionWriter, ObservationReader  # noqa: E402
+
+MAKE = "palus.envs.gymnasium:make"
+
+
+def look(game):
+    out = {o.name: np.zeros((game.spec.num_agents, *o.shape), o.dtype) for o in game.spec.observations}
+    game.observe(out)
+    return out
+
+
+def test_cart_pole_plays_as_gymnasium_plays_it():
+    game, env = make_game(MAKE, id="CartPole-v1"), gymnasium.make("CartPole-v1")
+    game.reset(3)
+    observation, _ = env.reset(seed=3)
+    for t in range(40):
+        assert look(game)["obs"][0].tolist() == observation.tolist()
+        step = game.step(np.array([[t % 2]], np.float32))
+        observation, reward, terminated, truncated, _ = env.step(t % 2)
+        assert (step.reward[0], step.terminated[0], step.truncated[0]) == (reward, terminated, truncated)
+        if step.over:
+            break
+    else:
+        pytest.fail("the pole did not fall")
+    game.close()
+    env.close()
+
+
+@pytest.mark.parametrize("id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Taxi-v4"])
+def test_common_environments_keep_the_contract(id):
+    check_game(make_game(MAKE, id=id), decisions=250)
+
+
+def test_vectorised_environments_go_on_after_their_ends_and_show_their_last_observation():
+    game = make_game(MAKE, id="CartPole-v1", num_envs=4)
+    assert isinstance(game, VectorGame) and game.spec.num_agents == 4
+    twin = [gymnasium.make("CartPole-v1") for _ in range(4)]
+    for i, env in enumerate(twin):
+        env.reset(seed=11 + i)
+    game.reset(11)
+    for _ in range(30):
+        step = game.step(np.ones((4, 1), np.float32))
+        last = [env.step(1)[0] for env in twin]
+        if step.terminated.any():
+            break
+    row = int(step.terminated.argmax())
+    final = {"obs": np.zeros((4, 4), np.float32)}
+    game.observe_final(final)
+    assert final["obs"][row].tolist() == last[row].tolist()
+    assert abs(look(game)["obs"][row]).max() < 0.05 < abs(last[row][2])  # the next episode begins upright
+    assert game.active.all() and not step.over
+    for env in twin:
+        env.close()
+    check_game(game, repeatable=False)
+
+
+def test_an_own_vector_implementation_is_inactive_while_it_resets():
+    game = make_game(MAKE, id="CartPole-v1", num_envs=3, vectorization_mode="vector_entry_point")
+    game.reset(5)
+    while not (step := game.step(np.ones((3, 1), np.float32))).terminated.any():
+        assert game.active.all()
+    row = int(step.terminated.argmax())
+    assert not game.active[row] and abs(look(game)["obs"][row][2]) > 0.2  # the fallen pole is still to be seen
+    step = game.step(np.ones((3, 1), np.float32))
+    assert game.active[row] and step.reward[row] == 0 and abs(look(game)["obs"][row][2]) < 0.05
+    check_game(game, repeatable=False)
+
+
+class Parts(gymnasium.Env):
+    """Every kind of space; it remembers what it was told, and says how it went."""
+
+    observation_space = spaces.Dict(
+        picture=spaces.Box(0, 255, (6, 5, 3), np.uint8), choice=spaces.Discrete(3, start=1), flags=spaces.MultiBinary(2)
+    )
+    action_space = spaces.Tuple(
+        (
+            spaces.Discrete(4, start=-1),
+            spaces.Dict(a=spaces.MultiDiscrete([2, 3]), b=spaces.Box(np.float32([-1, 0]), np.float32([1, 9]))),
+            spaces.MultiBinary(2),
+        )
+    )
+
+    def reset(self, *, seed=None, options=None):
+        return self.look(), {}
+
+    def look(self):
+        picture = np.arange(90, dtype=np.uint8).reshape(6, 5, 3)
+        return {"picture": picture, "choice": 2, "flags": np.array([0, 1], np.int8)}
+
+    def step(self, action):
+        self.told = action
+        return self.look(), 0.5, False, True, {"true_objective": 7, "episode_extra_stats": {"kills": 3}}
+
+
+def test_every_kind_of_space_is_read_and_written():
+    env = Parts()
+    game = GymnasiumGame(env, "parts")
+    game.reset(0)
+    seen = look(game)
+    assert seen["picture"].shape == (1, 3, 6, 5) and seen["picture"].dtype == np.uint8
+    assert seen["picture"][0, :, 0, 1].tolist() == [3, 4, 5]
+    assert seen["choice"].tolist() == [[0, 1, 0]] and seen["flags"].tolist() == [[0, 1]]
+    parts = (Discrete(4), Discrete(2), Discrete(3), Continuous(1, -1, 1), Continuous(1, 0, 9), Discrete(2), Discrete(2))
+    assert game.spec.actions.parts == parts
+    step = game.step(np.array([[3, 1, 2, -5.0, 4.5, 0, 1]], np.float32))
+    first, nested, flags = env.told
+    assert first == 2 and nested["a"].tolist() == [1, 2] and nested["b"].tolist() == [-1, 4.5]
+    assert flags.tolist() == [0, 1] and env.action_space.contains(env.told)
+    assert step.over and step.truncated[0] and step.stats == {0: {"true_objective": 7.0, "kills": 3.0}}
+
+
+def test_what_no_network_can_read_or_write_is_refused():
+    with pytest.raises(EnvError, match="neither numbers, an image nor a choice"):
+        ObservationReader(spaces.Text(5))
+    with pytest.raises(EnvError, match="expected one made of Discrete"):
+        ActionWriter(spaces.Text(5))
+    with pytest.raises(EnvError, match="Gymnasium cannot make 'NoSuch-v0'"):
+        make_game(MAKE, id="NoSuch-v0")
+    game = make_game(MAKE, id="CartPole-v1")
+    with pytest.raises(EnvError, match="render_mode: rgb_array"):
+        game.render()
+    game.close()

@@ -1,0 +1,90 @@
+"""PettingZoo's parallel environments through the adapter: agents that leave, and what it refuses."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from palus.envs.check_game import check_game
+from palus.envs.game import make_game
+from palus.errors import EnvError
+
+pettingzoo = pytest.importorskip("pettingzoo", reason="needs the extra doom")
+from gymnasium import spaces  # noqa: E402
+
+from palus.envs.pettingzoo import PettingZooGame  # noqa: E402
+
+
+class Countdown(pettingzoo.ParallelEnv):
+    """Agent i leaves after i + 1 steps; its reward is its action; the last one is cut off."""
+
+    metadata = {"name": "countdown", "render_fps": 10}  # noqa: RUF012
+    possible_agents = ["a", "b", "c"]  # noqa: RUF012
+
+    def __init__(self, widths=(2, 2, 2)):
+        self.widths = dict(zip(self.possible_agents, widths, strict=True))
+
+    def observation_space(self, agent):
+        return spaces.Box(-9, 9, (self.widths[agent],))
+
+    def action_space(self, agent):
+        return spaces.Discrete(5)
+
+    def observations(self):
+        return {agent: np.full(2, self.t, np.float32) for agent in self.agents}
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.t, self.log = list(self.possible_agents), 0, []
+        return self.observations(), {agent: {} for agent in self.agents}
+
+    def step(self, actions):
+        self.t += 1
+        self.log.append(actions)
+        observations = self.observations()
+        gone = self.possible_agents[self.t - 1]
+        terminations = {agent: agent == gone != "c" for agent in self.agents}
+        truncations = {agent: agent == gone == "c" for agent in self.agents}
+        infos = {agent: {"true_objective": self.t} for agent in self.agents}
+        self.agents = [agent for agent in self.agents if agent != gone]
+        return observations, {agent: float(a) for agent, a in actions.items()}, terminations, truncations, infos
+
+
+def test_agents_leave_one_after_the_other_and_the_last_is_cut_off():
+    env = Countdown()
+    game = PettingZooGame(env, "countdown")
+    assert game.spec.num_agents == 3 and game.spec.fps == 10
+    game.reset(0)
+    actions = np.array([[1], [2], [3]], np.float32)
+    steps = [game.step(actions) for _ in range(3)]
+    assert [s.reward.tolist() for s in steps] == [[1, 2, 3], [0, 2, 3], [0, 0, 3]]
+    assert [s.terminated.tolist() for s in steps] == [[True, False, False], [False, True, False], [False] * 3]
+    assert [s.truncated.tolist() for s in steps] == [[False] * 3, [False] * 3, [False, False, True]]
+    assert [s.over for s in steps] == [False, False, True]
+    assert [s.stats for s in steps] == [{i: {"true_objective": i + 1.0}} for i in range(3)]
+    assert env.log[1] == {"b": 2, "c": 3}
+    final = {"obs": np.zeros((3, 2), np.float32)}
+    game.observe_final(final)
+    assert final["obs"][2].tolist() == [3, 3]
+    check_game(game, decisions=20)
+
+
+def test_a_module_is_named_by_its_path_and_must_be_parallel():
+    module = types.ModuleType("countdown_v1")
+    sys.modules["countdown_v1"] = module
+    try:
+        with pytest.raises(EnvError, match="countdown_v1 has no parallel_env"):
+            make_game("palus.envs.pettingzoo:make", module="countdown_v1")
+        module.parallel_env = Countdown
+        assert make_game("palus.envs.pettingzoo:make", module="countdown_v1").spec.env_id == "countdown_v1"
+    finally:
+        del sys.modules["countdown_v1"]
+    with pytest.raises(EnvError, match="no_such_game cannot be imported"):
+        make_game("palus.envs.pettingzoo:make", module="no_such_game")
+
+
+def test_agents_with_different_spaces_are_refused():
+    with pytest.raises(EnvError, match="agents a and c have different spaces"):
+        PettingZooGame(Countdown(widths=(2, 2, 3)), "countdown")
