@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from palus.errors import HubError
-from palus.hub.agent_card import AgentScore, read_evaluation
+from palus.hub.agent_card import AgentScore, read_score
 from palus.hub.card import read_card
 from palus.hub.layout import read_run
 from palus.hub.publish import publish
@@ -65,4 +65,4 @@ def test_words_of_ones_own_stay_and_gain_the_labels(folder: Path, tmp_path: Path
 def test_a_score_that_is_no_number_is_refused(folder: Path) -> None:
     (folder / "evaluation.json").write_text(json.dumps({**SCORE.__dict__, "mean": float("nan")}))
     with pytest.raises(HubError, match="measure again"):
-        read_evaluation(read_run(folder))
+        read_score(folder)

@@ -7,49 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from countdown import Countdown
 
-from palus.envs.game import GameStep
 from palus.rollout.trajectories import EpisodeEnd
 from palus.run.evaluate import evaluate
-from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
-
-
-class Countdown:
-    """Two agents count down from numbers that the seed gives; the reward is the action, the objective the number."""
-
-    def __init__(self) -> None:
-        self.spec = GameSpec(
-            "countdown", (ObservationSpec("left", (1,)),), ActionSpec((Discrete(9),)), num_agents=2, frameskip=4
-        )
-        self.active = np.ones(2, np.bool_)
-        self.closed = False
-        self.drawn = 0
-
-    def reset(self, seed: int) -> None:
-        self.start = np.random.default_rng(seed).integers(1, 30, 2)
-        self.left = self.start.copy()
-        self.active[:] = True
-
-    def observe(self, out: Mapping[str, Any]) -> None:
-        out["left"][self.active, 0] = self.left[self.active]
-
-    def observe_final(self, out: Mapping[str, Any]) -> None:
-        self.observe(out)
-
-    def step(self, actions: Any) -> GameStep:
-        self.left -= self.active
-        ended = self.active & (self.left == 0)
-        reward = np.where(self.active, actions[:, 0], 0).astype(np.float32)
-        self.active &= ~ended
-        stats = {int(i): {"true_objective": float(self.start[i])} for i in np.flatnonzero(ended)}
-        return GameStep(reward, ended, np.zeros(2, np.bool_), not self.active.any(), stats)
-
-    def render(self) -> Any:
-        self.drawn += 1
-        return np.full((8, 8, 3), self.drawn, np.uint8)
-
-    def close(self) -> None:
-        self.closed = True
 
 
 class CountsItsDecisions:

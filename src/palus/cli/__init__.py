@@ -16,6 +16,7 @@ from palus.cli.arena import arena
 from palus.cli.backup import backup, restore
 from palus.cli.compare import compare
 from palus.cli.demo import demo
+from palus.cli.enjoy import enjoy
 from palus.cli.fidelity import fidelity
 from palus.cli.login import login
 from palus.cli.match import match
@@ -94,6 +95,7 @@ def _main(
 for _command in (
     demo,
     train,
+    enjoy,
     match,
     compare,
     rank,

@@ -33,6 +33,8 @@ Examples:
 
   palus push results/mine ada/striker --hub http://192.168.1.20:8000
 
+  palus enjoy results/doom --max-num-episodes 100 && palus push results/doom ada/doom     score and video on the card
+
   palus push stranger.onnx ada/stranger --hub folder:pool      no server at all
 
   palus rank results/mine --json > board.json && palus push results/mine ada/striker --rating board.json
@@ -66,19 +68,20 @@ def push(
     from palus.hub.publish import check_id, publish
     from palus.hub.target import parse_target
 
+    _export_agent(run)
     contents = read_run(run, snapshots=snapshots)
     if repo_id is None and not check:
         raise HubError("no repository is named; write: palus push RUN OWNER/NAME, or --check to only check the model")
     target = parse_target(hub)
     if repo_id is not None:
         check_id(target, repo_id)
-    if not no_check:
+    if not no_check and not contents.is_agent:
         _check(contents)
     if check or repo_id is None:
         return
     _sign_in(target)
     standing = None if rating is None else _rating(rating, contents)
-    made = _replay(contents, repo_id) if replay else {}
+    made = _replay(contents, repo_id) if replay and not contents.is_agent else {}
     with _uploading(len(contents.files) + len(made)):
         published = publish(
             contents,
@@ -91,6 +94,21 @@ def push(
             made=made,
         )
     _report(published, repo_id, target)
+
+
+def _export_agent(run: Path) -> None:
+    """Bring the ONNX file of an agent of a sampled game up to date: the policy that was measured, else the newest."""
+    if not any(run.glob("*/policy.npz")):
+        return
+    from palus.config import load_run
+    from palus.export.appo_onnx import write_appo_onnx
+    from palus.hub.agent_card import read_score
+    from palus.run.agent_folder import read_agent
+
+    score = read_score(run)
+    agent = read_agent(run, "best" if score is not None and score.best else "latest")
+    behavior = next(iter(load_run(run / "configuration.yaml").behaviors))
+    write_appo_onnx(run / f"{behavior}.onnx", agent.arrays, agent.spec, agent.settings)
 
 
 def _check(run: LocalRun) -> None:

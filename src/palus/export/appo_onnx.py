@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -25,6 +26,7 @@ from palus.config.appo import AppoNetworkSettings
 from palus.errors import ModelError
 from palus.export.graph import Graph
 from palus.export.onnx import IR_VERSION, OPSET
+from palus.files import write_atomically
 from palus.spaces import Continuous, Discrete, GameSpec, ObservationSpec
 from palus.types import F32, AnyArray
 
@@ -65,6 +67,13 @@ def build_appo_onnx(arrays: Mapping[str, AnyArray], spec: GameSpec, settings: Ap
     )
     onnx.checker.check_model(model, full_check=True)
     return model
+
+
+def write_appo_onnx(path: Path, arrays: Mapping[str, AnyArray], spec: GameSpec, settings: AppoNetworkSettings) -> Path:
+    """The same as a file, atomically. Raises StorageError, ModelError."""
+    data = build_appo_onnx(arrays, spec, settings).SerializeToString()
+    write_atomically(path, lambda file: file.write(data) and None)
+    return path
 
 
 class _Writer:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 from palus.errors import HubError
 from palus.export.bundle import CARD_MARK
 from palus.hub.card import Card
-from palus.hub.layout import LocalRun
 from palus.hub.model_card import CardFacts, Labels, front_matter
 
 EVALUATION, VIDEO = "evaluation.json", "replay.mp4"
@@ -50,10 +50,10 @@ def agent_labels(env_id: str) -> Labels:
     return Labels("palus", (env_id, "deep-reinforcement-learning", "reinforcement-learning", "palus"))
 
 
-def read_evaluation(run: LocalRun) -> AgentScore | None:
+def read_score(folder: Path) -> AgentScore | None:
     """The score in a run's folder; None when nobody measured it. Raises HubError when the file is damaged."""
-    path = run.files.get(EVALUATION)
-    if path is None:
+    path = folder / EVALUATION
+    if not path.is_file():
         return None
     try:
         score = AgentScore(**json.loads(path.read_text("utf-8")))

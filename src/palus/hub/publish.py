@@ -11,7 +11,7 @@ from pathlib import Path
 
 from palus.errors import HubError
 from palus.hub import folder_pool
-from palus.hub.agent_card import VIDEO, agent_labels, read_evaluation, write_agent_card
+from palus.hub.agent_card import VIDEO, agent_labels, read_score, write_agent_card
 from palus.hub.ids import check_name, check_repo_id
 from palus.hub.layout import Content, LocalRun, is_of_run, repository_files
 from palus.hub.model_card import CardFacts, Labels, Rating, is_written_by_us, keep_card, ml_agents_labels, write_card
@@ -120,7 +120,9 @@ def _card(run: LocalRun, repo_id: str, target: Target, facts: CardFacts) -> tupl
 
 
 def _new_card(run: LocalRun, facts: CardFacts) -> str:
-    return write_agent_card(facts, read_evaluation(run), VIDEO in run.files) if run.is_agent else write_card(facts)
+    return (
+        write_agent_card(facts, read_score(run.model.parent), VIDEO in run.files) if run.is_agent else write_card(facts)
+    )
 
 
 def _labels(run: LocalRun) -> Labels:

@@ -1,0 +1,226 @@
+"""`palus enjoy`: let a trained agent play, measure it, film it, publish it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from palus.cli.output import print_json, stdout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from palus.hub.agent_card import AgentScore
+    from palus.rollout.trajectories import EpisodeEnd
+    from palus.run.agents import Playable
+    from palus.run.evaluate import Evaluation
+    from palus.run.video import VideoWriter
+
+EPILOG = """
+RUN is a run's folder, an experiment that Sample Factory trained, or OWNER/NAME of a published agent, which is fetched
+into the folder NAME first.
+
+Examples:
+
+  palus enjoy results/doom-health-gathering-supreme                       10 episodes, the first ones as replay.mp4
+
+  palus enjoy results/mine --max-num-episodes 100 --no-render             the score for a model card
+
+  palus enjoy results/mine --best --deterministic --video best.mp4
+
+  palus enjoy results/mine --max-num-episodes 100 --push-to-hub ada/doom  measure, film and publish
+"""
+
+VIDEO_FRAMES = 6300
+"""Three minutes of Doom."""
+
+
+def enjoy(
+    run: Annotated[str, typer.Argument(help="A run's folder, or OWNER/NAME of a published agent.", metavar="RUN")],
+    max_num_episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 10,
+    max_num_frames: Annotated[int | None, typer.Option(min=1, help="Stop after so many engine frames.")] = None,
+    no_render: Annotated[bool, typer.Option("--no-render", help="Make no video.")] = False,
+    video: Annotated[Path | None, typer.Option(help="Where the video goes; default replay.mp4 in the folder.")] = None,
+    video_frames: Annotated[int, typer.Option(min=1, help="Pictures that the video holds at most.")] = VIDEO_FRAMES,
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="Take the likeliest action.")] = False,
+    best: Annotated[bool, typer.Option("--best", help="The best policy of the run instead of the newest.")] = False,
+    games: Annotated[int, typer.Option(min=1, help="Games side by side; speed, never results.")] = 8,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same episodes.")] = 0,
+    push_to_hub: Annotated[str | None, typer.Option(help="Publish run, score and video.", metavar="OWNER/NAME")] = None,
+    hub: Annotated[str | None, typer.Option(help="huggingface.co, http://host:port, or folder:PATH.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Let an agent play whole episodes: mean and standard deviation of its true objective, and a video."""
+    from palus.hub.agent_card import VIDEO
+
+    folder = _folder(run, hub)
+    with Console(stderr=True).status("Loading PyTorch and the agent"):
+        from palus.run.agents import open_agent
+
+        agent = open_agent(folder, "best" if best else "latest")
+    if push_to_hub is not None:
+        _check_publishable(agent, push_to_hub, hub)
+    place = None if no_render else video or _default_video(agent, folder / VIDEO)
+    evaluation = _play(agent, place, video_frames, max_num_episodes, max_num_frames, games, seed, deterministic)
+    score = _score(agent, evaluation, deterministic)
+    if agent.is_ours and score is not None:
+        _keep(folder, score)
+    if as_json:
+        _print_json(evaluation, score, place)
+    else:
+        _print(agent, evaluation, score, place)
+    if push_to_hub is not None:
+        from palus.cli.push import push
+
+        push(folder, push_to_hub, hub)
+
+
+def _folder(run: str, hub: str | None) -> Path:
+    """The agent's folder; a published agent is fetched into the folder of its name, unless that is there already."""
+    from palus.errors import CheckpointError
+    from palus.hub.publish import check_id, fetch
+    from palus.hub.target import parse_target
+
+    path = Path(run)
+    if path.is_dir():
+        return path
+    if run.count("/") != 1 or run.startswith((".", "/", "~")):
+        raise CheckpointError(f"{run}: no such folder; give results/RUN_ID, or OWNER/NAME of a published agent")
+    target = parse_target(hub)
+    folder = Path(check_id(target, run)[1])
+    if not folder.exists():
+        fetch(run, target, folder)
+        stdout.print(f"{escape(run)} is in {escape(str(folder))}.", soft_wrap=True)
+    return folder
+
+
+def _check_publishable(agent: Playable, repo_id: str, hub: str | None) -> None:
+    """Find out before the work whether its outcome can be published."""
+    from palus.errors import HubError
+    from palus.hub.publish import check_id
+    from palus.hub.target import parse_target
+
+    if not agent.is_ours:
+        raise HubError("--push-to-hub publishes runs of palus; Sample Factory publishes its own experiments")
+    check_id(parse_target(hub), repo_id)
+
+
+def _default_video(agent: Playable, place: Path) -> Path | None:
+    """Where the video goes when nobody said; nowhere for games that draw no pictures of their own accord."""
+    game = agent.make_game()
+    game.close()
+    return place if hasattr(game, "recorder") else None
+
+
+def _play(
+    agent: Playable,
+    place: Path | None,
+    video_frames: int,
+    episodes: int,
+    max_frames: int | None,
+    games: int,
+    seed: int,
+    deterministic: bool,
+) -> Evaluation:
+    from palus.run.evaluate import AgentPlayer, evaluate
+
+    with _progress(agent.env_id, episodes) as tick, _writer(agent, place, video_frames) as writer:
+        return evaluate(
+            agent.make_game,
+            AgentPlayer(agent.policy, seed, deterministic),
+            episodes=episodes,
+            games=games,
+            seed=seed,
+            max_frames=max_frames,
+            recorder=None if writer is None else writer.write,
+            progress=tick,
+        )
+
+
+def _writer(agent: Playable, place: Path | None, frames: int) -> VideoWriter | nullcontext[None]:
+    """Games with a recorder give every engine frame, others one picture per decision."""
+    if place is None:
+        return nullcontext()
+    from palus.run.video import VideoWriter
+
+    game = agent.make_game()
+    game.close()
+    fps = game.spec.fps if hasattr(game, "recorder") else game.spec.fps / game.spec.frameskip
+    return VideoWriter(place, fps, frames)
+
+
+@contextmanager
+def _progress(title: str, episodes: int) -> Iterator[Callable[[EpisodeEnd], None]]:
+    """A bar over episodes on stderr, absent when stderr is not a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(title, total=episodes)
+        yield lambda end: progress.update(task, advance=1)
+
+
+def _score(agent: Playable, evaluation: Evaluation, deterministic: bool) -> AgentScore | None:
+    """What a model card is to say; None when no episode came to its end."""
+    from palus.hub.agent_card import AgentScore
+
+    if not evaluation.episodes:
+        return None
+    return AgentScore(
+        agent.env_id,
+        len(evaluation.episodes),
+        evaluation.mean,
+        evaluation.std,
+        evaluation.mean_reward,
+        agent.steps,
+        deterministic,
+        agent.kind == "best",
+    )
+
+
+def _keep(folder: Path, score: AgentScore) -> None:
+    """Beside the run, where `palus push` looks for it."""
+    from palus.files import write_text
+    from palus.hub.agent_card import EVALUATION
+
+    write_text(folder / EVALUATION, json.dumps(asdict(score), indent=2) + "\n")
+
+
+def _print_json(evaluation: Evaluation, score: AgentScore | None, place: Path | None) -> None:
+    print_json(
+        {
+            **({} if score is None else asdict(score)),
+            "objectives": [round(float(x), 4) for x in evaluation.objectives],
+            "frames": evaluation.frames,
+            "seconds": round(evaluation.seconds, 2),
+            "video": None if place is None else str(place),
+        }
+    )
+
+
+def _print(agent: Playable, evaluation: Evaluation, score: AgentScore | None, place: Path | None) -> None:
+    name = f"[bold]{escape(agent.env_id)}[/]"
+    rate = f"{evaluation.frames:,} frames in {evaluation.seconds:.1f} s"
+    if score is None:
+        stdout.print(f"{name}: no episode came to its end ({rate}); allow more with --max-num-frames.", soft_wrap=True)
+    else:
+        length = sum(e.frames for e in evaluation.episodes) / score.episodes
+        stdout.print(
+            f"{name}: [bold]{score.text}[/] over {score.episodes} episodes (mean - std {score.mean - score.std:.2f})",
+            soft_wrap=True,
+        )
+        stdout.print(
+            f"Mean reward with shaping {score.mean_reward:.2f}; mean length {length:,.0f} frames; {rate}; the agent "
+            f"was trained for {score.steps:,}.",
+            soft_wrap=True,
+        )
+    if place is not None and place.exists():
+        stdout.print(f"Video: {escape(str(place))}", soft_wrap=True)

@@ -1,0 +1,86 @@
+"""From a folder to an agent that can play: runs of palus and experiments of Sample Factory alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from palus.config import load_run
+from palus.config.appo import AppoNetworkSettings
+from palus.envs.game import Game, make_game
+from palus.errors import CheckpointError
+from palus.nn.actor_critic import ActorCritic
+from palus.run.agent_folder import read_agent
+from palus.run.sf_checkpoint import is_sf_experiment, read_sf_agent
+from palus.spaces import GameSpec
+from palus.types import AnyArray
+
+CONFIGURATION = "configuration.yaml"
+Kind = Literal["latest", "best"]
+
+
+@dataclass(frozen=True)
+class Playable:
+    """A policy and the game it plays. env_options: of the game's factory, as in training.
+
+    steps: engine frames it was trained for. kind: which of its run's policies it is. is_ours: palus trained it.
+    """
+
+    env_id: str
+    env_options: Mapping[str, Any]
+    policy: ActorCritic
+    steps: int
+    kind: Kind
+    is_ours: bool
+
+    def make_game(self) -> Game:
+        """A new instance of its game."""
+        return make_game(self.env_id, **self.env_options)
+
+
+def open_agent(folder: Path, kind: Kind = "latest") -> Playable:
+    """The agent in a run's folder or a Sample Factory experiment.
+
+    kind: the newest policy, or the one with the best score in training.
+    Raises CheckpointError when there is none, EnvError when its game cannot be made here, ModelError when the weights
+    do not fit the network that the run file describes.
+    """
+    if is_sf_experiment(folder):
+        theirs = read_sf_agent(folder, kind)
+        spec = _spec_of(theirs.env_id, theirs.env_options)
+        policy = _load(spec, theirs.settings, theirs.arrays)
+        return Playable(theirs.env_id, theirs.env_options, policy, theirs.steps, kind, is_ours=False)
+    configuration = folder / CONFIGURATION
+    if not configuration.is_file():
+        raise CheckpointError(
+            f"{folder}: no run of palus and no experiment of Sample Factory; expected {CONFIGURATION}, or config.json "
+            "and checkpoint_p0. Give results/RUN_ID, or OWNER/NAME of a published agent"
+        )
+    run = load_run(configuration)
+    if run.env_id is None:
+        raise CheckpointError(f"{configuration}: names no game; set palus.env to the one it was trained in")
+    ours = read_agent(folder, kind)
+    found = _spec_of(run.env_id, run.palus.env_options)
+    if (found.observations, found.actions) != (ours.spec.observations, ours.spec.actions):
+        raise CheckpointError(
+            f"{folder}: the agent was trained on other observations or actions than {run.env_id} has with the options "
+            f"{run.palus.env_options}; restore {CONFIGURATION}"
+        )
+    policy = _load(found, ours.settings, ours.arrays)
+    return Playable(run.env_id, run.palus.env_options, policy, ours.steps, kind, is_ours=True)
+
+
+def _spec_of(env_id: str, env_options: Mapping[str, Any]) -> GameSpec:
+    game = make_game(env_id, **env_options)
+    game.close()
+    return game.spec
+
+
+def _load(spec: GameSpec, settings: AppoNetworkSettings, arrays: Mapping[str, AnyArray]) -> ActorCritic:
+    policy = ActorCritic(spec, settings, torch.Generator())
+    policy.load_arrays(arrays)
+    return policy

@@ -1,0 +1,95 @@
+"""`palus enjoy` as typed: measure, film, publish, fetch, measure again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import onnxruntime as ort
+import pytest
+import torch
+from countdown import Filmed
+from typer.testing import CliRunner
+
+from palus.cli import app
+from palus.config.appo import AppoNetworkSettings
+from palus.hub.card import read_card
+from palus.nn.actor_critic import ActorCritic
+from palus.run.agent_folder import Agent, write_agent
+
+SF_AGENT = Path(__file__).parents[1] / "run" / "data" / "sf_health_gathering"
+
+
+def run(*words: str | Path, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of a toy game, as training leaves it."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "results" / "mine"
+    (folder / "countdown").mkdir(parents=True)
+    (folder / "configuration.yaml").write_text(
+        "behaviors: {countdown: {trainer_type: appo, network_settings: {hidden_units: 8, core_size: 8}}}\n"
+        "palus: {env: 'countdown:Filmed'}\n"
+    )
+    for name, seed, steps in (("policy.npz", 1, 5000), ("best.npz", 2, 3000)):
+        settings = AppoNetworkSettings(hidden_units=8, core_size=8)
+        policy = ActorCritic(Filmed().spec, settings, torch.Generator().manual_seed(seed))
+        write_agent(folder / "countdown" / name, Agent(policy.spec, settings, policy.arrays(), steps, 1.0))
+    return folder
+
+
+def measured(*words: str | Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run("enjoy", *words, "--json").splitlines()[-1])
+    return found
+
+
+def test_measure_publish_fetch_and_measure_again(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("av", reason="the extra `video` is not installed")
+    said = run("enjoy", folder, "--max-num-episodes", 20, "--push-to-hub", "ada/counter", "--hub", "folder:pool")
+    assert "over 20 episodes" in said
+    assert (folder / "replay.mp4").stat().st_size > 1000
+    published = tmp_path / "pool" / "ada" / "counter"
+    metric = read_card((published / "README.md").read_bytes()).data["model-index"][0]["results"][0]["metrics"][0]
+    assert metric["value"] in said
+    assert (published / "replay.mp4").is_file()
+    session = ort.InferenceSession(str(published / "countdown.onnx"), providers=["CPUExecutionProvider"])
+    assert [i.name for i in session.get_inputs()] == ["left", "recurrent_in"]
+    mine = measured(folder, "--no-render", "--max-num-episodes", 20)
+    theirs = measured("ada/counter", "--no-render", "--max-num-episodes", 20, "--hub", "folder:pool")
+    assert (tmp_path / "counter" / "countdown" / "policy.npz").is_file()
+    assert mine["objectives"] == theirs["objectives"]
+    assert f"{mine['mean']:.2f} +/- {mine['std']:.2f}" == metric["value"]
+
+
+def test_the_best_policy_is_the_one_that_is_played_and_published(folder: Path, tmp_path: Path) -> None:
+    assert measured(folder, "--no-render")["steps"] == 5000
+    run("push", folder, "ada/newest", "--hub", tmp_path / "pool")
+    assert measured(folder, "--no-render", "--best", "--deterministic")["steps"] == 3000
+    run("push", folder, "ada/best", "--hub", tmp_path / "pool")
+    models = [(tmp_path / "pool" / "ada" / name / "countdown.onnx").read_bytes() for name in ("newest", "best")]
+    assert models[0] != models[1]
+    assert "best policy played" in (tmp_path / "pool" / "ada" / "best" / "README.md").read_text()
+
+
+def test_what_is_no_agent_is_said_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "give results/RUN_ID" in " ".join(run("enjoy", "nowhere", code=2).split())
+    (tmp_path / "empty").mkdir()
+    assert "expected configuration.yaml" in " ".join(run("enjoy", "empty", code=2).split())
+
+
+def test_an_agent_of_sample_factory_plays_doom(tmp_path: Path) -> None:
+    pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
+    experiment = shutil.copytree(SF_AGENT, tmp_path / "experiment")
+    found = measured(experiment, "--no-render", "--max-num-episodes", 2, "--max-num-frames", 5000)
+    assert found["env_id"] == "doom_health_gathering_supreme"
+    assert all(1.0 < objective <= 21.0 for objective in found["objectives"])
+    refused = run("enjoy", experiment, "--push-to-hub", "ada/doom", "--hub", tmp_path / "pool", code=2)
+    assert "publishes runs of palus" in " ".join(refused.split())
