@@ -1,0 +1,115 @@
+"""A game that counts; apart from its policies because workers, which import it, have no use for torch."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+
+from palus.envs.game import GameStep
+from palus.spaces import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
+
+CHOICES = 8
+SEED, EPISODE, DECISION, AGENT = range(4)
+
+
+class CountingGame:
+    """Episodes of `length` decisions. Observation: parts of its seed, episode, decision, agent. Reward: the choice.
+
+    leaves: agent -> decision after which it is out. alone: agents end one by one and go on by themselves.
+    true_objective is the largest |continuous action| that arrived. log: a file that grows by one byte per decision.
+    trap: a file; the game that finds it takes it away and hangs. slow: seconds that a decision takes at most.
+    poison: the decision that brings NaN. fault: what making the game raises.
+    """
+
+    def __init__(
+        self,
+        agents=1,
+        length=5,
+        truncate=False,
+        leaves=None,
+        alone=False,
+        log=None,
+        trap=None,
+        slow=0.0,
+        poison=-1,
+        fault="",
+    ):
+        if fault:
+            raise RuntimeError(fault)
+        self.spec = counting_spec(agents)
+        self.active = np.ones(agents, np.bool_)
+        self._length, self._truncate, self._leaves, self._alone = length, truncate, leaves or {}, alone
+        self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT) if log else None
+        self._trap, self._slow, self._poison = trap and Path(trap), slow, poison
+        self._episode, self._closed = 0, False
+
+    def reset(self, seed):
+        self._seed, self._episode = seed % 65536, self._episode + 1
+        self._decisions = np.zeros(len(self.active))
+        self._largest = 0.0
+        self.active[:] = True
+
+    def observe(self, out):
+        self._write(out["obs"], self.active, self._decisions)
+        out["picture"][:] = np.uint8(self._seed % 256)
+
+    def observe_final(self, out):
+        self._write(out["obs"], np.ones_like(self.active), self._last)
+
+    def _write(self, obs, rows, decisions):
+        obs[rows, SEED], obs[rows, EPISODE] = self._seed, self._episode
+        obs[rows, DECISION], obs[rows, AGENT] = decisions[rows], np.flatnonzero(rows)
+
+    def step(self, actions):
+        self._hesitate()
+        self._decisions += self.active
+        self._largest = max(self._largest, float(np.abs(actions[:, 1:]).max()))
+        out = [int(a) for a, last in self._leaves.items() if self._decisions[int(a)] == last and self.active[int(a)]]
+        reward = np.where(self.active, actions[:, 0], 0.0).astype(np.float32)
+        if self._poison == self._decisions.max():
+            reward[0] = np.nan
+        ended = np.zeros_like(self.active)
+        ended[out] = True
+        over = bool((self._decisions[self.active] >= self._length).all()) and not self._alone
+        timed_out = self.active & (self._decisions >= self._length)
+        stats = {int(a): {"true_objective": self._largest} for a in np.flatnonzero(ended | timed_out)}
+        step = GameStep(
+            reward,
+            ended if self._truncate else ended | timed_out,
+            timed_out & self._truncate,
+            over,
+            stats,
+        )
+        self.active &= ~ended
+        self._last = self._decisions.copy()
+        if self._alone:
+            self._decisions[timed_out] = 0
+        return step
+
+    def _hesitate(self):
+        if self._slow:
+            time.sleep(random.random() * self._slow)
+        if self._log is not None:
+            os.write(self._log, b".")
+        if self._trap and self._trap.exists():
+            self._trap.unlink(missing_ok=True)
+            time.sleep(3600)
+
+    def close(self):
+        if self._log is not None and not self._closed:
+            os.close(self._log)
+        self._closed = True
+
+
+def counting_spec(agents: int) -> GameSpec:
+    return GameSpec(
+        "counting_game:CountingGame",
+        (ObservationSpec("obs", (4,)), ObservationSpec("picture", (1, 2, 2), "uint8")),
+        ActionSpec((Discrete(CHOICES), Continuous(1, -1.0, 1.0))),
+        num_agents=agents,
+        frameskip=4,
+    )

@@ -1,0 +1,50 @@
+"""The division of games among workers."""
+
+from __future__ import annotations
+
+import pytest
+
+from palus.config.appo import Sampling
+from palus.errors import ConfigError
+from palus.rollout import affinity
+from palus.rollout.affinity import Staff, core_for, plan_staff
+
+
+def test_groups_of_a_split_lie_together() -> None:
+    staff = plan_staff(Sampling(workers=2), rows=16, agents=2)
+    assert staff == Staff(workers=2, splits=2, games=2)
+    assert [staff.games_of(worker, split) for split in (0, 1) for worker in (0, 1)] == [
+        range(2),
+        range(2, 4),
+        range(4, 6),
+        range(6, 8),
+    ]
+
+
+@pytest.mark.parametrize(("rows", "workers"), [(32, 4), (20, 2), (12, 3), (4, 2)])
+def test_by_default_as_many_cores_work_as_divide_the_games(rows, workers, monkeypatch) -> None:
+    monkeypatch.setattr(affinity, "physical_cores", lambda: 4)
+    assert plan_staff(Sampling(), rows, agents=1).workers == workers
+
+
+def test_without_workers_there_is_one_split_and_one_game_may_be_all() -> None:
+    assert plan_staff(Sampling(workers=0), rows=256, agents=256) == Staff(workers=0, splits=1, games=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "rows", "agents", "message"),
+    [
+        ({"workers": 3}, 32, 1, "32 rows = 32 games .* 3 workers x any number of games in 2 splits.* a multiple of 6"),
+        ({"workers": 2, "games_per_worker": 8}, 32, 1, "2 workers x 8 games in 2 splits.* time_horizon 16"),
+        ({"workers": 2}, 33, 2, "33 rows, but a game has 2 agents"),
+    ],
+)
+def test_games_that_do_not_divide_are_refused_with_the_arithmetic(settings, rows, agents, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        plan_staff(Sampling(**settings), rows, agents)
+
+
+def test_workers_are_pinned_only_where_every_core_gets_as_many(monkeypatch) -> None:
+    monkeypatch.setattr(affinity, "usable_cpus", lambda: [2, 5])
+    assert [core_for(worker, 4) for worker in range(4)] == [2, 5, 2, 5]
+    assert core_for(0, 3) is None
