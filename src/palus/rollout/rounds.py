@@ -93,7 +93,7 @@ class Rounds:
         for batch in decided:
             self._decide(batch)
         if not settled and not decided:
-            self._listen()
+            self.listen()
 
     def _decide(self, batch: list[Group]) -> None:
         began = time.perf_counter()
@@ -184,9 +184,10 @@ class Rounds:
         self._ask(group.games)
         self._players.order(group.worker, Restart(group.split, self._counter))
 
-    def _listen(self) -> None:
+    def listen(self, wait: bool = True) -> None:
+        """Take in what the games' players say; by default wait for a word."""
         began = time.perf_counter()
-        for event in self._players.hear():
+        for event in self._players.hear(wait):
             if isinstance(event, Lost):
                 self._lose(event)
             else:

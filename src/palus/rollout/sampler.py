@@ -113,6 +113,7 @@ class Sampler:
             if self._asynchronous:
                 self._await(page)
             else:
+                self._rounds.listen(wait=False)  # a worker lost meanwhile is replaced before it costs decisions
                 while self._rounds.complete <= page:
                     self._rounds.play(page + 1)
             self._held = page

@@ -44,8 +44,8 @@ class Players(Protocol):
     def order(self, worker: int, order: Restart | Step) -> None:
         """Hand out an order; orders of one worker are carried out in turn."""
 
-    def hear(self) -> list[tuple[int, Answer] | Lost]:
-        """What happened, in no particular order; waits until something did, or until `wake`."""
+    def hear(self, wait: bool = True) -> list[tuple[int, Answer] | Lost]:
+        """What happened, in no particular order; by default waits until something did, or until `wake`."""
 
     @property
     def pids(self) -> list[int]:
@@ -93,10 +93,10 @@ class Crew:
         """Hand out an order."""
         self._workers[worker].send(order)
 
-    def hear(self) -> list[tuple[int, Answer] | Lost]:
+    def hear(self, wait: bool = True) -> list[tuple[int, Answer] | Lost]:
         """Answers and losses. Raises WorkerError after too many losses, and EnvError when games cannot even be made."""
         deadlines = [worker.silent_since + self._timeout_s for worker in self._workers if worker.owes]
-        wait_s = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+        wait_s = (max(0.0, min(deadlines) - time.monotonic()) if deadlines else None) if wait else 0.0
         events: list[tuple[int, Answer] | Lost] = []
         for key, _ in self._selector.select(wait_s):
             if key.data is None:
@@ -246,9 +246,9 @@ class Soloist:
         """Hand out an order."""
         self._orders.append(order)
 
-    def hear(self) -> list[tuple[int, Answer] | Lost]:
+    def hear(self, wait: bool = True) -> list[tuple[int, Answer] | Lost]:
         """Carry out all orders. Raises what the games raise."""
-        if not self._orders:
+        if wait and not self._orders:
             self._bell.wait()
         self._bell.clear()
         orders, self._orders = self._orders, deque()

@@ -1,0 +1,188 @@
+"""What kills and hangs do to the sampler: training goes on, losses are counted, nothing is left behind."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from counting_game import DECISION
+from sampled_games import CountingPolicy, counting_sampler, eventually
+
+from palus.errors import StorageError, WorkerError
+from palus.rollout.layout import open_memory
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and Linux's process controls")
+
+
+class Assassin(CountingPolicy):
+    """Kills a worker while it decides for the given batch."""
+
+    def __init__(self, batch):
+        super().__init__()
+        self._countdown, self.sampler = batch, None
+
+    def act(self, observations, states):
+        self._countdown -= 1
+        if self._countdown == 0:
+            os.kill(self.sampler.pids[0], signal.SIGKILL)
+        return super().act(observations, states)
+
+
+def test_a_killed_worker_costs_its_rows_of_one_page() -> None:
+    policy = Assassin(batch=5)  # decision 2 of split 0
+    with counting_sampler(8, policies={0: policy}) as s:
+        policy.sampler = s
+        page, _ = s.collect()
+        # Worker 0 has games 0 and 1 of split 0, 4 and 5 of split 1.
+        np.testing.assert_array_equal(page.valid, [[0, 0, 1, 1, 0, 0, 1, 1]] * 4)
+        assert page.frames == 64
+        assert s.faults.crashed == 1 and s.faults.hung == 0
+        assert s.faults.dropped in (10, 12)  # 3 decisions of split 0, 2 or 3 of split 1
+        page, _ = s.collect()
+        assert page.samples == 32 and s.faults.crashed == 1
+        np.testing.assert_array_equal(page.observations["obs"][0, :, DECISION], [0, 0, 4, 4, 0, 0, 4, 4])
+        np.testing.assert_array_equal(page.states[:, 0], [0, 0, 4, 4, 0, 0, 4, 4])
+
+
+def test_a_worker_killed_between_pages_costs_nothing() -> None:
+    with counting_sampler(8) as s:
+        s.collect()
+        os.kill(s.pids[1], signal.SIGKILL)
+        page, _ = s.collect()
+        assert page.samples == 32 and s.faults.crashed == 1 and s.faults.dropped == 0
+
+
+def test_with_its_only_worker_killed_the_page_is_played_again() -> None:
+    policy = Assassin(batch=3)
+    with counting_sampler(8, policies={0: policy}, sampling={"workers": 1}) as s:
+        policy.sampler = s
+        page, _ = s.collect()
+        assert page.samples == 32 and s.faults.crashed == 1
+        np.testing.assert_array_equal(page.observations["obs"][0, :, DECISION], 0)
+
+
+def test_asynchronous_sampling_outlives_kills_at_random_instants() -> None:
+    with counting_sampler(16, slow=0.002, sampling={"workers": 2, "asynchronous": True}) as s:
+        for kill in range(3):
+            page, _ = s.collect()
+            np.testing.assert_array_equal(
+                page.values[page.valid], page.observations["obs"][:-1, :, DECISION][page.valid]
+            )
+            time.sleep(random.random() * 0.02)
+            victim = s.pids[kill % 2]
+            os.kill(victim, signal.SIGKILL)
+            eventually(lambda victim=victim: s.collect() and victim not in s.pids)
+        eventually(lambda: s.collect()[0].samples == 64)
+        assert s.faults.crashed == 3
+
+
+def test_a_worker_that_hangs_is_replaced_after_the_timeout(tmp_path) -> None:
+    trap = tmp_path / "trap"
+    with counting_sampler(8, trap=str(trap), sampling={"workers": 2, "timeout": 4.0}) as s:
+        s.collect()
+        hanging = s.pids
+        trap.touch()
+        began = time.monotonic()
+        page, _ = s.collect()
+        assert page.samples == 16 and s.faults.hung == 1
+        assert time.monotonic() - began >= 4.0
+        assert len(set(hanging) & set(s.pids)) == 1
+        eventually(lambda: s.collect()[0].samples == 32)
+
+
+def test_workers_that_die_too_often_end_the_run() -> None:
+    with counting_sampler(8, sampling={"workers": 2, "max_restarts": 1}) as s:
+        s.collect()
+        for pid in s.pids:
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(WorkerError, match=r"2 workers were lost .*max_restarts: 1\. .* exit status -9"):
+            s.collect()
+
+
+@linux
+def test_neither_processes_nor_descriptors_stay_after_closing() -> None:
+    def descriptors():
+        gc.collect()  # mapped memory is freed with the last array that shows it
+        return len(os.listdir("/proc/self/fd"))
+
+    def use():
+        with counting_sampler(8, sampling={"workers": 2, "asynchronous": True}) as s:
+            s.collect()
+            pids = s.pids
+            os.kill(pids[0], signal.SIGKILL)
+            eventually(lambda: s.collect() and s.faults.crashed == 1)
+            return pids + s.pids
+
+    use()
+    before = descriptors()
+    pids = use()
+    assert descriptors() == before
+    assert not any(Path("/proc", str(pid)).exists() for pid in pids)
+
+
+@linux
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_outlives_the_main_process(blow, asynchronous) -> None:
+    folders = [Path("/dev/shm"), Path(tempfile.gettempdir())]
+    before = {path for folder in folders for path in folder.glob("palus*")}
+    settings = json.dumps({"workers": 2, "asynchronous": asynchronous})
+    script = Path(__file__).with_name("sampling_run.py")
+    with subprocess.Popen(
+        [sys.executable, str(script), settings], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as main:
+        pids = [int(pid) for pid in main.stdout.readline().split()]
+        delay_s = random.random() * 1.5  # workers are starting, or play
+        time.sleep(delay_s)
+        main.send_signal(blow)
+        _, errors = main.communicate(timeout=60)
+    assert len(pids) == 2 and main.returncode != 0, errors
+    gone = not any(Path("/proc", str(pid)).exists() for pid in pids)
+    if blow == signal.SIGINT:  # the sampler was closed on the way out: no waiting for the kernel
+        assert "KeyboardInterrupt" in errors and gone, f"after {delay_s} s: {errors}"
+    eventually(lambda: not any(Path("/proc", str(pid)).exists() for pid in pids))
+    assert {path for folder in folders for path in folder.glob("palus*")} <= before
+
+
+@linux
+def test_a_full_shared_memory_folder_does_not_matter() -> None:
+    run = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from sampled_games import counting_sampler
+with open("/dev/shm/full", "wb") as file:
+    try:
+        file.write(bytes(1 << 16))
+    except OSError:
+        pass
+with counting_sampler(8) as s:
+    print(s.collect()[0].samples)
+"""
+    mount = 'mount -t tmpfs -o size=16k tmpfs /dev/shm && exec "$0" -c "$1"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", mount, sys.executable, run], capture_output=True, text=True, timeout=120
+    )
+    if done.returncode in (1, 32, 127) and "Traceback" not in done.stderr:
+        pytest.skip(f"no mount namespace of one's own here: {done.stderr.strip()}")
+    assert done.stdout.strip() == "32", done.stderr
+
+
+def test_memory_that_is_not_there_is_refused_before_a_run_begins() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        with pytest.raises(StorageError, match="sampling needs 4 MiB of shared memory"):
+            open_memory(4 << 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
