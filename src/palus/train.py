@@ -6,14 +6,10 @@ Phases alternate and each uses all cores: measured on two cores, that beats over
 from __future__ import annotations
 
 import secrets
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -32,22 +28,13 @@ from palus.rollout.rollout import LATEST, Matchup
 from palus.run.baselines import Baselines
 from palus.run.folder import RunFolder
 from palus.run.report import Report
+from palus.run.session import TrainingResult, interruptible, next_multiple
 
 ALGORITHMS: dict[str, Callable[..., Learner]] = {"ppo": PPO, "poca": POCA}
 PHYSICAL_CORES = torch.get_num_threads()
 """What torch counts when it is imported, before anybody changes it."""
 TARGET_ROLLOUT_STEPS = 80
 """Decisions per rollout when the number of matches is automatic: several times GAE's reach, 1 / (1 - gamma lambda)."""
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """What a run left behind. model: the exported policy; finished: max_steps was reached."""
-
-    model: Path
-    steps: int
-    wall_seconds: float
-    finished: bool
 
 
 class Run:
@@ -183,14 +170,14 @@ def train(
         on_start(parts)
     behavior, limit = parts.behavior, run.palus.max_minutes * 60
     session_start = time.perf_counter()
-    next_save = _next_multiple(parts.step, behavior.checkpoint_interval)
-    with parts.report, _interruptible() as interrupted:
+    next_save = next_multiple(parts.step, behavior.checkpoint_interval)
+    with parts.report, interruptible() as interrupted:
         while parts.step < behavior.max_steps and not interrupted():
             parts.iterate()
             if limit and time.perf_counter() - session_start > limit:
                 break
             if parts.step >= next_save:
-                next_save = _next_multiple(parts.step, behavior.checkpoint_interval)
+                next_save = next_multiple(parts.step, behavior.checkpoint_interval)
                 if parts.step >= behavior.max_steps:
                     break  # saved below, with the last scores
                 try:
@@ -202,10 +189,6 @@ def train(
     return TrainingResult(model, parts.step, parts.wall_seconds, parts.step >= behavior.max_steps)
 
 
-def _next_multiple(step: int, interval: int) -> int:
-    return step - step % interval + interval
-
-
 def _sizes(run: RunFile, name: str, teams: Teams) -> tuple[int, int]:
     """Matches N and decisions T, so that N x learning agents x T covers buffer_size."""
     behavior = run.behaviors[name]
@@ -214,29 +197,6 @@ def _sizes(run: RunFile, name: str, teams: Teams) -> tuple[int, int]:
     target = min(behavior.time_horizon, TARGET_ROLLOUT_STEPS)
     matches = run.palus.num_matches or max(1, buffer_size // (rows_per_match * target))
     return matches, -(-buffer_size // (matches * rows_per_match))
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
-    """First Ctrl-C or SIGTERM: finish the iteration and save. Second: the default, at once."""
-    pressed = False
-
-    def handle(signum: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
-        signal.signal(signum, previous[signum])
-
-    previous: dict[int, Any] = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        for s in previous:
-            signal.signal(s, handle)
-    except ValueError:  # not in the main thread: the caller handles signals
-        previous = {}
-    try:
-        yield lambda: pressed
-    finally:
-        for s, handler in previous.items():
-            signal.signal(s, handler)
 
 
 def describe(parts: Run) -> list[str]:

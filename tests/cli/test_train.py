@@ -142,7 +142,7 @@ def test_settings_that_palus_cannot_train_with_are_refused_together(tmp_path):
     message = palus(path, "--check", code=2).stderr
     for sentence in (
         "behaviors.SoccerTwos.trainer_type sac: not supported yet; use poca or ppo",
-        "behaviors.SoccerTwos.network_settings.memory: recurrent networks are not supported yet",
+        "behaviors.SoccerTwos.network_settings.memory: recurrent networks need trainer_type appo",
         "behaviors.SoccerTwos.reward_signals.curiosity: not supported yet",
         "behaviors.SoccerTwos.reward_signals: training without extrinsic is not supported yet",
     ):

@@ -7,6 +7,7 @@ import torch
 
 from palus.config import load_run
 from palus.config.trainer import AppoBehavior
+from palus.envs.game import GameStep
 from palus.nn.actor_critic import ActorCritic
 from palus.nn.distributions import sample
 from palus.rollout.trajectories import Trajectories
@@ -71,3 +72,31 @@ class RecallSampler:
             np.full((T, B), self.policy.version, np.int32), T * B,
         )  # fmt: skip
         return page, float(rewards[ended].mean())
+
+
+class RecallGame:
+    """The same game for the real sampler, one instance at a time."""
+
+    def __init__(self, length: int = LENGTH) -> None:
+        self.spec, self.active, self.length = RECALL, np.ones(1, np.bool_), length
+
+    def reset(self, seed: int) -> None:
+        self.age, self.cue = 0, int(np.random.default_rng(seed).integers(2))
+
+    def observe(self, out: dict[str, np.ndarray]) -> None:
+        out["obs"][0] = 0.0
+        out["obs"][0, self.cue] = self.age == 0
+        out["obs"][0, 2] = self.age == self.length - 1
+
+    observe_final = observe
+
+    def step(self, actions: np.ndarray) -> GameStep:
+        over = self.age == self.length - 1
+        paid = over and int(actions[0, 0]) == self.cue
+        self.age += 1
+        ended = np.array([over])
+        stats = {0: {"true_objective": float(paid), "cue": float(self.cue)}} if over else {}
+        return GameStep(np.array([float(paid)], np.float32), ended, np.zeros(1, np.bool_), over, stats)
+
+    def close(self) -> None:
+        pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,6 +12,9 @@ from rich.markup import escape
 
 from palus.config import RunFile, dump_run, load_run, notes, preset_names, unsupported
 from palus.errors import ConfigError
+
+if TYPE_CHECKING:
+    from palus.run.session import TrainingResult
 
 EPILOG = f"""
 Examples:
@@ -41,7 +44,7 @@ def train(
     check: Annotated[bool, typer.Option("--check", help="Only validate the run file and show what it means.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train a team by self-play, watch it improve, export it as ONNX.
+    """Train a team by self-play or an agent on games of its own, watch it improve, export it.
 
     Progress goes to the terminal and to TensorBoard (`tensorboard --logdir results`). Ctrl-C once ends cleanly with
     everything saved and exported; `--resume` continues as if nothing had happened.
@@ -76,22 +79,15 @@ def _show(run: RunFile, as_json: bool) -> None:
 
 
 def _train(run: RunFile, console: Console, resume: bool, force: bool, as_json: bool) -> None:
-    with console.status("Loading PyTorch and compiling the game (once per version, a few seconds) ..."):
-        from palus.train import Run, describe
-        from palus.train import train as run_training
-
-    def announce(parts: Run) -> None:
-        for line in [*notes(run), *describe(parts)]:
-            console.print(f"[dim]{escape(line)}[/]", highlight=False, soft_wrap=True)
-        if parts.step:
-            console.print(f"Resuming training from step {parts.step}.", highlight=False)
-
     resume = resume or run.checkpoint_settings.resume or run.checkpoint_settings.load_model
-    result = run_training(run, resume=resume, force=force or run.checkpoint_settings.force, on_start=announce)
+    force = force or run.checkpoint_settings.force
+    is_sampled = any(behavior.trainer_type == "appo" for behavior in run.behaviors.values())
+    result = (_train_sampled if is_sampled else _train_batched)(run, console, resume, force)
     if as_json:
         print(json.dumps({**result.__dict__, "model": str(result.model)}))
         return
-    folder, rate = result.model.parent, result.steps / max(result.wall_seconds, 1e-9)
+    rate = result.steps / max(result.wall_seconds, 1e-9)
+    folder = Path(run.checkpoint_settings.results_dir) / run.checkpoint_settings.run_id
     console.print(
         f"{'Finished' if result.finished else 'Stopped'} at step {result.steps:,} after "
         f"{result.wall_seconds / 60:.1f} min ({rate:,.0f} steps/s). Model: {result.model}",
@@ -100,9 +96,39 @@ def _train(run: RunFile, console: Console, resume: bool, force: bool, as_json: b
     )
     if not result.finished:
         _hint(console, "Continue:", f"palus train {folder / 'configuration.yaml'} --resume")
-    if run.env_id == "SoccerTwos":
+    if is_sampled:
+        _hint(console, "Next:", f"palus enjoy {folder}")
+    elif run.env_id == "SoccerTwos":
         _hint(console, "Next:", f"palus match {folder} goalie-striker --pairs 20 --replay match.match")
         _hint(console, "", "palus watch match.match")
+
+
+def _train_sampled(run: RunFile, console: Console, resume: bool, force: bool) -> TrainingResult:
+    with console.status("Loading PyTorch and starting the games ..."):
+        from palus.train_appo import AppoRun, describe, train_appo
+
+    def announce(parts: AppoRun) -> None:
+        _announce(console, [*notes(run), *describe(parts)], parts.step)
+
+    return train_appo(run, resume=resume, force=force, on_start=announce)
+
+
+def _announce(console: Console, lines: list[str], step: int) -> None:
+    for line in lines:
+        console.print(f"[dim]{escape(line)}[/]", highlight=False, soft_wrap=True)
+    if step:
+        console.print(f"Resuming training from step {step}.", highlight=False)
+
+
+def _train_batched(run: RunFile, console: Console, resume: bool, force: bool) -> TrainingResult:
+    with console.status("Loading PyTorch and compiling the game (once per version, a few seconds) ..."):
+        from palus.train import Run, describe
+        from palus.train import train as run_training
+
+    def announce(parts: Run) -> None:
+        _announce(console, [*notes(run), *describe(parts)], parts.step)
+
+    return run_training(run, resume=resume, force=force, on_start=announce)
 
 
 def _hint(console: Console, why: str, command: str) -> None:

@@ -44,6 +44,8 @@ def _behavior_notes(name: str, behavior: Behavior) -> Iterator[str]:
                 f"{name}: buffer_size {hyper.buffer_size} is not a multiple of batch_size {hyper.batch_size}: "
                 f"{batches} full minibatches and {left} rows over"
             )
+    if isinstance(behavior, AppoBehavior):
+        yield from _appo_notes(name, behavior)
     if behavior.even_checkpoints:
         yield (
             f"{name}: checkpoint_interval {behavior.checkpoint_interval} = max_steps {behavior.max_steps} / "
@@ -55,6 +57,17 @@ def _behavior_notes(name: str, behavior: Behavior) -> Iterator[str]:
         yield f"{name}: reward_signals has no extrinsic, so the game's own reward is left out"
     if behavior.threaded:
         yield f"{name}: threaded has no effect; palus uses all threads anyway"
+
+
+def _appo_notes(name: str, behavior: AppoBehavior) -> Iterator[str]:
+    hyper, network = behavior.hyperparameters, behavior.network_settings
+    if hyper.adaptive_learning_rate != "off" and hyper.learning_rate_schedule == "linear":
+        yield f"{name}: learning_rate_schedule has no effect; adaptive_learning_rate moves the rate"
+    for key in ("vis_encode_type", "goal_conditioning_type"):
+        if key in network.model_fields_set:
+            yield f"{name}: network_settings.{key} has no effect; appo's image encoder is network_settings.encoder"
+    if "keep_checkpoints" in behavior.model_fields_set:
+        yield f"{name}: keep_checkpoints has no effect; appo keeps its newest and its best policy"
 
 
 def unsupported(run: RunFile) -> list[str]:
@@ -90,15 +103,22 @@ def _unsupported_parameter(at: str, parameter: EnvironmentParameter) -> Iterator
         yield f"{at}: lessons by reward are not supported yet; use measure: progress"
 
 
+def _unsupported_in_appo(at: str, behavior: AppoBehavior) -> Iterator[str]:
+    if behavior.network_settings.memory is not None:
+        yield f"{at}.network_settings.memory: appo's memory is core, core_size and core_layers; use them instead"
+    if behavior.self_play is not None:
+        yield f"{at}.self_play: appo plays its present policies against each other; remove it, or use population"
+
+
 def _unsupported_in(name: str, behavior: Behavior) -> Iterator[str]:
     at = f"behaviors.{name}"
     network = behavior.network_settings
     if isinstance(behavior, SacBehavior):
         yield f"{at}.trainer_type sac: not supported yet; use poca or ppo"
     if isinstance(behavior, AppoBehavior):
-        yield f"{at}.trainer_type appo: not supported yet; use poca or ppo"
-    if network.memory is not None:
-        yield f"{at}.network_settings.memory: recurrent networks are not supported yet; remove it"
+        yield from _unsupported_in_appo(at, behavior)
+    elif network.memory is not None:
+        yield f"{at}.network_settings.memory: recurrent networks need trainer_type appo; remove it"
     if network.deterministic:
         yield f"{at}.network_settings.deterministic: data is always collected with sampled actions; remove it"
     for signal in ("curiosity", "gail", "rnd"):

@@ -87,6 +87,13 @@ def _appo(at: KeyPath, behavior: AppoBehavior) -> Iterator[Finding]:
                 f"hyperparameters.{key} {size} is not a multiple of time_horizon {horizon}; rollouts are whole rows, "
                 f"so use for example {-(-size // horizon) * horizon}",
             )
+    if hyper.buffer_size % hyper.batch_size and hyper.buffer_size > hyper.batch_size:
+        yield _finding(
+            (*at, "hyperparameters"),
+            ("buffer_size", "batch_size"),
+            f"buffer_size {hyper.buffer_size} is not a multiple of batch_size {hyper.batch_size}; all minibatches of "
+            f"appo are full, so use for example {-(-hyper.buffer_size // hyper.batch_size) * hyper.batch_size}",
+        )
     if hyper.advantages == "vtrace" and hyper.normalize_returns:
         yield _finding(
             (*at, "hyperparameters"),

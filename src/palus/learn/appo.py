@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from palus.config.trainer import AppoBehavior
-from palus.errors import DivergenceError
+from palus.errors import ConfigError, DivergenceError
 from palus.learn.adam import Adam
 from palus.learn.appo_loss import Minibatch, loss
 from palus.learn.learner import DataParallel
@@ -66,11 +66,19 @@ class Batch:
 
 
 class APPO:
-    """Learner of one policy. threads: parts of a minibatch that are computed side by side."""
+    """Learner of one policy. threads: parts of a minibatch that are computed side by side.
+
+    Raises ConfigError when the settings do not fit the game.
+    """
 
     def __init__(self, behavior: AppoBehavior, spec: GameSpec, dtype: torch.dtype, seed: int, threads: int = 1) -> None:
         self.behavior, self.spec = behavior, spec
         self.hyper = h = behavior.hyperparameters
+        if h.exploration_loss == "symmetric_kl" and not spec.actions.is_discrete:
+            raise ConfigError(
+                f"exploration_loss symmetric_kl: {spec.env_id} has continuous actions, which no uniform distribution "
+                "covers; use entropy"
+            )
         self.generator = torch.Generator().manual_seed(seed)
         self.policy = ActorCritic(spec, behavior.network_settings, self.generator, dtype)
         self.policy.returns = RunningMoments(1) if h.normalize_returns else None
@@ -219,6 +227,17 @@ class APPO:
             self.parallel.map(self.optimizer.move, shards)
             self.policy.version += 1
         return norm
+
+    def tune(self, behavior: AppoBehavior) -> None:
+        """Learn on with other numbers; the network stays."""
+        self.behavior, self.hyper = behavior, behavior.hyperparameters
+        self.adapted_rate = self.hyper.learning_rate
+
+    def take_over(self, donor: APPO) -> None:
+        """Go on from another policy's weights and optimiser; what this one has played so far is too old from now on."""
+        version = self.version + self.hyper.max_policy_lag + 1
+        state = donor.state_dict()
+        self.load_state_dict({**state, "generator": self.generator.get_state(), "version": version})
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next update depends on."""

@@ -25,6 +25,13 @@ RECENT_UPDATES = 20
 """Updates that the shown speed is averaged over."""
 
 
+def progress_bar(console: Console) -> Progress:
+    """A bar with shares and times; the task's field `state` stands beside it."""
+    columns = ("[bold]{task.description}", BarColumn(None), "{task.percentage:>3.0f}%", "{task.fields[state]}")
+    texts = [c if not isinstance(c, str) else TextColumn(c) for c in columns]
+    return Progress(*texts, TimeElapsedColumn(), TimeRemainingColumn(), console=console)
+
+
 class Report:
     """Collects what happened since the last summary; a summary is due at every multiple of `summary_freq`."""
 
@@ -47,9 +54,7 @@ class Report:
         settings = json.dumps(self.behavior.model_dump(mode="json"), indent=2)
         self._writer.add_text("Hyperparameters", f"```\n{settings}\n```")
         if self.console.is_terminal:
-            columns = ("[bold]{task.description}", BarColumn(None), "{task.percentage:>3.0f}%", "{task.fields[state]}")
-            texts = [c if not isinstance(c, str) else TextColumn(c) for c in columns]
-            self._progress = Progress(*texts, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console)
+            self._progress = progress_bar(self.console)
             self._task = self._progress.add_task(
                 self.name, total=self.behavior.max_steps, completed=self._summary_step, state=""
             )

@@ -1,0 +1,113 @@
+"""Population-based training: the worst policies take over the best ones' weights, and their numbers mutate.
+
+Source: Jaderberg et al. 2017 (arXiv 1711.09846) with Sample Factory 2.1.1's rules. What differs: the relative lead is
+measured against the objective's size, so that negative objectives work too; rewards' shaping is not mutated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from palus.config.appo import Population
+from palus.config.trainer import AppoBehavior
+
+MUTABLE = ("learning_rate", "beta", "value_coefficient", "max_grad_norm", "epsilon", "value_epsilon")
+RESET_CHANCE = 0.01
+"""How often a changing number returns to the run file's value instead."""
+GAMMA_FACTORS = (1.01, 1.2)
+"""Range of the factor of 1 - gamma."""
+
+
+def numbers_of(behavior: AppoBehavior, optimize_gamma: bool) -> dict[str, float]:
+    """The numbers of a behavior that mutate, by name."""
+    numbers = {name: float(getattr(behavior.hyperparameters, name)) for name in MUTABLE}
+    return numbers | ({"gamma": behavior.extrinsic.gamma} if optimize_gamma else {})
+
+
+def with_numbers(behavior: AppoBehavior, numbers: Mapping[str, float]) -> AppoBehavior:
+    """The behavior with these numbers in place of its own."""
+    own = {name: value for name, value in numbers.items() if name != "gamma"}
+    changes: dict[str, Any] = {"hyperparameters": behavior.hyperparameters.model_copy(update=own)}
+    if "gamma" in numbers:
+        extrinsic = behavior.extrinsic.model_copy(update={"gamma": numbers["gamma"]})
+        changes["reward_signals"] = behavior.reward_signals.model_copy(update={"extrinsic": extrinsic})
+    return behavior.model_copy(update=changes)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What happens to a policy. donor: whose weights it takes over, None for nobody's; numbers: its new ones."""
+
+    donor: int | None
+    numbers: Mapping[str, float]
+
+
+class PopulationLeague:
+    """Keeps each policy's numbers and decides, one policy's turn after the other."""
+
+    def __init__(self, settings: Population, behavior: AppoBehavior, seed: int) -> None:
+        self.settings = settings
+        self.random = np.random.default_rng(seed)
+        self.defaults = numbers_of(behavior, settings.optimize_gamma)
+        self.numbers = [dict(self.defaults)]
+        self.numbers += [self._mutated(self.defaults) for _ in range(settings.size - 1)]
+        self.last = [0] * settings.size
+
+    def is_due(self, policy: int, frames: int) -> bool:
+        """Whether a policy that has played so many frames has its turn."""
+        return frames >= self.settings.start and frames - self.last[policy] >= self.settings.period
+
+    def turn(self, policy: int, frames: int, objectives: Sequence[float | None]) -> Turn | None:
+        """A policy's turn. objectives: every policy's recent mean; None, without episodes, postpones the turn."""
+        known = [value for value in objectives if value is not None]
+        if len(known) < len(objectives):
+            return None
+        self.last[policy] = frames
+        order = sorted(range(len(known)), key=lambda k: known[k], reverse=True)
+        count = math.ceil(self.settings.replace_fraction * len(known))
+        best, worst = order[:count], order[-count:]
+        if policy in best:
+            return Turn(None, self.numbers[policy])
+        donor = None
+        if policy in worst:
+            candidate = int(self.random.choice(best))
+            lead = known[candidate] - known[policy]
+            if lead > max(self.settings.replace_gap * abs(known[candidate]), self.settings.replace_gap_absolute):
+                donor = candidate
+        numbers = self.numbers[policy if donor is None else donor]
+        # Policy 0 can be replaced but never mutates: one line of descent keeps numbers that were played.
+        self.numbers[policy] = dict(numbers) if policy == 0 else self._mutated(numbers)
+        return Turn(donor, self.numbers[policy])
+
+    def _mutated(self, numbers: Mapping[str, float]) -> dict[str, float]:
+        """Each number changed with the chance of `mutation_rate`: times or divided by a random factor."""
+        settings, random, changed = self.settings, self.random, dict(numbers)
+        for name, value in numbers.items():
+            if random.random() >= settings.mutation_rate:
+                continue
+            if random.random() < RESET_CHANCE:
+                changed[name] = self.defaults[name]
+                continue
+            low, high = GAMMA_FACTORS if name == "gamma" else (settings.perturb_min, settings.perturb_max)
+            factor = random.uniform(low, high)
+            factor = factor if random.random() < 0.5 else 1.0 / factor
+            changed[name] = 1.0 - min((1.0 - value) * factor, 1.0) if name == "gamma" else value * factor
+        return changed
+
+    def state_dict(self) -> dict[str, Any]:
+        """Numbers, clocks and the random state."""
+        random = self.random.bit_generator.state
+        return {"random": random, "numbers": [dict(n) for n in self.numbers], "last": list(self.last)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where `state_dict` was taken. ValueError when the population had another size."""
+        if len(state["numbers"]) != self.settings.size:
+            raise ValueError(f"population of {len(state['numbers'])} policies; the run file says {self.settings.size}")
+        self.random.bit_generator.state = state["random"]
+        self.numbers = [dict(n) for n in state["numbers"]]
+        self.last = [int(frames) for frames in state["last"]]

@@ -1,0 +1,49 @@
+"""What the training loops share: how a run ends, and what it hands back."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What a run left behind. model: the trained policy's file; finished: max_steps was reached."""
+
+    model: Path
+    steps: int
+    wall_seconds: float
+    finished: bool
+
+
+def next_multiple(step: int, interval: int) -> int:
+    """The smallest multiple of interval that is greater than step."""
+    return step - step % interval + interval
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """First Ctrl-C or SIGTERM: finish the iteration and save. Second: the default, at once."""
+    pressed = False
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.signal(signum, previous[signum])
+
+    previous: dict[int, Any] = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for s in previous:
+            signal.signal(s, handle)
+    except ValueError:  # not in the main thread: the caller handles signals
+        previous = {}
+    try:
+        yield lambda: pressed
+    finally:
+        for s, handler in previous.items():
+            signal.signal(s, handler)

@@ -1,0 +1,130 @@
+"""Runs of `appo` behaviors from start to end: learning through the real sampler, checkpoints, resuming, populations."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from palus.config import RunFile, load_run
+from palus.errors import CheckpointError, ConfigError
+from palus.run.agent_folder import read_agent
+from palus.train_appo import AppoRun, train_appo
+
+BEHAVIOR = {
+    "trainer_type": "appo",
+    "hyperparameters": {"buffer_size": 512, "batch_size": 256, "learning_rate": 0.01, "num_epoch": 2},
+    "network_settings": {"hidden_units": 16, "num_layers": 1, "core_size": 16},
+    "time_horizon": 8,
+    "max_steps": 16384,
+    "checkpoint_interval": 1024,
+    "summary_freq": 2048,
+    "save_best_after": 1000,
+}
+
+
+def run_file(folder: Path, *overrides: str, workers: int = 0) -> RunFile:
+    tree = {
+        "behaviors": {"Recall": BEHAVIOR},
+        "checkpoint_settings": {"run_id": "recall", "results_dir": str(folder)},
+        "env_settings": {"seed": 3},
+        "palus": {"env": "sampled:RecallGame", "sampling": {"workers": workers}, "matmul": "highest", "threads": 1},
+    }
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    return load_run(path, overrides)
+
+
+def weights(parts: AppoRun) -> np.ndarray:
+    return parts.learners[0].policy.weights.master.numpy().copy()
+
+
+def test_a_run_learns_to_remember_and_leaves_its_agents(tmp_path: Path) -> None:
+    result = train_appo(run_file(tmp_path))
+    assert result.finished and result.steps == 16384
+    latest, best = read_agent(tmp_path / "recall"), read_agent(tmp_path / "recall", "best")
+    assert latest.metric is not None and latest.metric > 0.95
+    assert best.metric is not None and best.metric >= latest.metric - 1e-3
+    assert (latest.steps, latest.spec.env_id) == (16384, "recall")
+    assert load_run(tmp_path / "recall" / "configuration.yaml").env_settings.seed == 3
+
+
+def test_asynchronous_sampling_learns_the_same(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "learn"))
+    train_appo(run_file(tmp_path, "palus.sampling.asynchronous=true", workers=2))
+    metric = read_agent(tmp_path / "recall").metric
+    assert metric is not None and metric > 0.95
+
+
+def test_a_run_resumed_from_a_checkpoint_equals_the_uninterrupted_one(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "learn"))
+    whole = AppoRun(run_file(tmp_path, "palus.env_options.length=5", workers=2))
+    with whole.report:
+        for _ in range(2):
+            whole.iterate()
+        whole.save()
+        halfway, checkpoint = weights(whole), whole.folder.checkpoint.read_bytes()
+        for _ in range(3):
+            whole.iterate()
+    whole.folder.checkpoint.write_bytes(checkpoint)
+    resumed = AppoRun(run_file(tmp_path, "palus.env_options.length=5", workers=2), resume=True)
+    np.testing.assert_array_equal(weights(resumed), halfway)
+    with resumed.report:
+        for _ in range(3):
+            resumed.iterate()
+    np.testing.assert_array_equal(weights(resumed), weights(whole))
+    assert not np.array_equal(weights(resumed), halfway)
+    assert (resumed.step, resumed.report.state_dict()) == (whole.step, whole.report.state_dict())
+    whole.close()
+    resumed.close()
+
+
+def test_a_population_trains_replaces_and_goes_on(tmp_path: Path) -> None:
+    section = "{size: 3, period: 512, start: 1024, mutation_rate: 1.0, replace_gap: 0.0, replace_gap_absolute: 0}"
+    overrides = (f"behaviors.Recall.population={section}", "behaviors.Recall.max_steps=4096")
+    train_appo(run_file(tmp_path, *overrides))
+    root = tmp_path / "recall" / "Recall"
+    numbers = [json.loads((root / f"policy_{k}" / "hyperparameters.json").read_text()) for k in (1, 2)]
+    assert numbers[0]["learning_rate"] != numbers[1]["learning_rate"]
+    assert all((root / f"policy_{k}" / "policy.npz").exists() for k in range(3))
+    resumed = AppoRun(run_file(tmp_path, *overrides), resume=True)
+    assert min(resumed.frames) >= 4096
+    assert resumed.population is not None
+    rates = [learner.hyper.learning_rate for learner in resumed.learners]
+    assert rates == [own["learning_rate"] for own in resumed.population.numbers]
+    resumed.close()
+
+
+def test_a_policy_that_takes_over_another_learns_nothing_from_its_own_past(tmp_path: Path) -> None:
+    parts = AppoRun(run_file(tmp_path, "behaviors.Recall.population={size: 2}"))
+    one, two = parts.learners
+    page, _ = parts.sampler.collect(0)
+    one.take_over(two)
+    np.testing.assert_array_equal(one.policy.weights.master, two.policy.weights.master)
+    assert one.update(page, 0).samples == 0
+    parts.close()
+
+
+def test_ctrl_c_ends_with_everything_saved(tmp_path: Path) -> None:
+    result = train_appo(run_file(tmp_path), on_start=lambda parts: signal.raise_signal(signal.SIGINT))
+    assert not result.finished
+    assert result.model.exists()
+    assert train_appo(run_file(tmp_path, "behaviors.Recall.max_steps=512"), resume=True).steps == 512
+
+
+def test_a_run_that_is_there_is_neither_replaced_nor_resumed_as_another(tmp_path: Path) -> None:
+    train_appo(run_file(tmp_path, "behaviors.Recall.max_steps=512"))
+    with pytest.raises(CheckpointError, match="continue it with --resume"):
+        train_appo(run_file(tmp_path))
+    with pytest.raises(CheckpointError, match="does not fit this run file"):
+        train_appo(run_file(tmp_path, "behaviors.Recall.network_settings.core=lstm"), resume=True)
+
+
+def test_a_mistake_in_the_run_file_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"palus\.sampling cannot"):
+        train_appo(run_file(tmp_path, "palus.sampling.workers=3"))
+    assert not (tmp_path / "recall").exists()
