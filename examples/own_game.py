@@ -1,4 +1,4 @@
-"""A game of one's own: walk along a line of cells to the goal. Train it, from this folder, with `env: own_game:Line`."""
+"""A game of your own: walk along a line of cells to the goal. Train it, from this folder, by `env: own_game:Line`."""
 
 import numpy as np
 

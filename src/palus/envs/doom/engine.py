@@ -1,7 +1,9 @@
 """Starts Doom engines: one child process each; on Linux it dies with this one and leaves no file behind.
 
 What ViZDoom leaves to its users is taken care of here: starts that fail now and then are repeated, settings files go to
-a private folder, and names in shared memory are removed as soon as both sides have opened them (see `launcher.py`).
+a private folder, and names in shared memory are removed as soon as both sides have opened them (see `launcher.py` and
+`leftovers.py`). One thing cannot be: an engine that exits in the middle of its start takes its owner with it, because
+ViZDoom 1.3.2 then crashes.
 """
 
 from __future__ import annotations
@@ -11,16 +13,18 @@ import secrets
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from palus.envs.doom import launcher
+from palus.envs.doom import launcher, leftovers
+from palus.envs.doom.leftovers import FOLDER_PREFIX, SHARED_MEMORY, sweep
 from palus.errors import EnvError, ScenarioError
 
 try:
@@ -30,11 +34,8 @@ except ImportError as error:
 
 ATTEMPTS = 3
 PAUSE_S = 0.5
-FOLDER_PREFIX = "palus-doom-"
-SHARED_MEMORY = Path(launcher.SHARED_MEMORY)
 SHARED_BYTES = 8 << 20
 """What an engine may put into shared memory while it starts; several may start at once."""
-STALE_S = 10.0
 EngineFault = (
     vizdoom.MessageQueueException,
     vizdoom.SharedMemoryException,
@@ -77,7 +78,10 @@ def start_engine(build: Callable[[], Any], what: str) -> Engine:
         game = build()
         folder = Path(tempfile.gettempdir(), f"{FOLDER_PREFIX}{os.getpid()}-{secrets.token_hex(4)}")
         try:
-            return _start(game, folder) if sys.platform == "linux" else _start_plainly(game)
+            if sys.platform != "linux":
+                return _start_plainly(game)
+            with _guarded():
+                return _start(game, folder)
         except (*EngineFault, vizdoom.FileDoesNotExistException) as error:
             words = _last_words(folder)
             with suppress(*EngineFault):
@@ -88,6 +92,22 @@ def start_engine(build: Callable[[], Any], what: str) -> Engine:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     raise AssertionError("the last attempt returns or raises")
+
+
+@contextmanager
+def _guarded() -> Iterator[None]:
+    """Keep a process beside a start that cleans up if this one is killed in the middle of it."""
+    guard = subprocess.Popen(
+        [sys.executable, "-I", "-S", leftovers.__file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # out of reach of a kill that ends our whole process group
+    )
+    try:
+        yield
+    finally:
+        guard.communicate(b"1")
 
 
 def _start(game: Any, folder: Path) -> Engine:
@@ -130,35 +150,3 @@ def _check_shared_memory() -> None:
                 f"{SHARED_MEMORY} has {free >> 10} KiB left; a Doom engine needs {SHARED_BYTES >> 20} MiB to start. "
                 "Free some, or give the container more (docker run --shm-size)"
             )
-
-
-def sweep() -> None:
-    """Remove what killed starts of this user left: an owner and its launcher may die in the same instant."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
-        owner = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
-        if owner.isdigit() and not Path("/proc", owner).exists() and Path("/proc/self").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-    stale = [file for file in SHARED_MEMORY.glob("ViZDoom*") if _is_stale(file)]
-    if stale:
-        mapped = _mapped_files()
-        for file in stale:
-            if str(file) not in mapped:
-                file.unlink(missing_ok=True)
-
-
-def _is_stale(file: Path) -> bool:
-    """Whether it is ours and so old that a start in progress would have opened it."""
-    try:
-        state = file.stat()
-    except FileNotFoundError:
-        return False
-    return state.st_uid == os.getuid() and time.time() - state.st_mtime > STALE_S
-
-
-def _mapped_files() -> str:
-    """The memory maps of all our processes, as one text."""
-    maps = []
-    for file in Path("/proc").glob("[0-9]*/maps"):
-        with suppress(OSError):
-            maps.append(file.read_text())
-    return "\n".join(maps)

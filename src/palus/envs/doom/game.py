@@ -44,7 +44,7 @@ class DoomGame:
     """P agents in one Doom game, each with an engine of its own. Engines start at the first reset.
 
     Set `recorder` to a function to have every tic's picture, [height, width, 3] uint8, for a video of 35 frames a
-    second; deciding and rewards stay as they are.
+    second; rewards stay as they are, and pictures but for the face in the status bar, which is drawn by chance.
     """
 
     def __init__(self, env_id: str, environment: Environment, wad: Path, options: Options) -> None:

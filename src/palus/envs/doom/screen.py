@@ -6,8 +6,6 @@ the [height, width, 3] picture would give, at a fifth of the cost.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -24,10 +22,10 @@ def nearest_pixels(source: tuple[int, int], target: tuple[int, int]) -> npt.NDAr
 
 
 def resize(screen: AnyArray, pixels: npt.NDArray[np.intp], out: AnyArray) -> None:
-    """Write the chosen pixels of `screen` to `out`, which must be contiguous."""
-    planes: Any = out.view()
-    planes.shape = (3, -1)  # fails where a reshape would quietly write to a copy
-    np.take(screen.reshape(3, -1), pixels, axis=1, out=planes, mode="clip")
+    """Write the chosen pixels of `screen` to `out`, both contiguous. Raises ValueError when `out` is not."""
+    if not out.flags.c_contiguous:
+        raise ValueError(f"an output with strides {out.strides} would be written as a copy; expected a contiguous one")
+    np.take(screen.reshape(3, -1), pixels, axis=1, out=out.reshape(3, -1), mode="clip")
 
 
 def side_by_side(pictures: list[AnyArray]) -> AnyArray:

@@ -1,0 +1,145 @@
+"""Engines end with their owner and leave nothing behind; failing starts say why."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from palus.errors import EnvError
+
+vizdoom = pytest.importorskip("vizdoom", reason="needs the extra doom")
+if sys.platform != "linux":
+    pytest.skip("the launcher's means exist on Linux only", allow_module_level=True)
+
+from palus.envs.doom import engine, leftovers  # noqa: E402
+from palus.envs.doom.engine import start_engine  # noqa: E402
+from palus.envs.doom.leftovers import sweep  # noqa: E402
+
+MARK = "PALUS_TEST_ENGINES"
+OWNER = """
+import sys
+import numpy as np
+from palus.envs.game import make_game
+game = make_game("doom_basic")
+print("starts", flush=True)
+game.reset(1)
+print("plays", flush=True)
+while True:
+    if game.step(np.zeros((1, 1), np.float32)).over:
+        game.reset(2)
+"""
+
+
+def processes(mark):
+    """Command lines of all processes that inherited our mark."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes():
+                found.append((folder / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+def private_folders(pid):
+    return list(Path(tempfile.gettempdir()).glob(f"palus-doom-{pid}-*"))
+
+
+def shared_files():
+    return set(Path("/dev/shm").glob("ViZDoom*"))
+
+
+def wait_for(condition, timeout_s=20):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened in time"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("delay_s", [None, 0.0, 0.03, 0.06, 0.12])
+def test_a_killed_owner_leaves_no_engine_and_no_file(tmp_path, delay_s):
+    """delay_s: how long after the start began; None for a game in full play."""
+    mark = secrets.token_hex(8)
+    before = shared_files()
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, MARK: mark},
+    )
+    with owner:
+        assert owner.stdout.readline() == "starts\n"
+        if delay_s is None:
+            assert owner.stdout.readline() == "plays\n"
+            assert any("viz_instance_id" in line for line in processes(mark))
+            assert not private_folders(owner.pid) and not shared_files() - before
+        else:
+            time.sleep(delay_s)
+        owner.send_signal(signal.SIGKILL)
+        owner.wait()
+    wait_for(lambda: not processes(mark))
+    assert not private_folders(owner.pid) and not shared_files() - before
+    assert not list(tmp_path.iterdir())
+
+
+class Reluctant:
+    """A handle whose starts fail as ViZDoom's do when an engine does not answer."""
+
+    closed = 0
+
+    def get_vizdoom_path(self):
+        return "/bin/true"
+
+    def set_vizdoom_path(self, path):
+        self.script = Path(path).read_text()
+
+    def init(self):
+        raise vizdoom.ViZDoomErrorException("no answer")
+
+    def close(self):
+        Reluctant.closed += 1
+
+
+def test_a_failing_start_is_repeated_and_then_told(monkeypatch):
+    monkeypatch.setattr(engine, "PAUSE_S", 0)
+    with pytest.raises(EnvError, match="the engine of doom did not start in 3 attempts: no answer"):
+        start_engine(Reluctant, "doom")
+    assert Reluctant.closed == 3 and not private_folders(os.getpid())
+
+
+def test_full_shared_memory_is_an_error_not_a_bus_error(monkeypatch):
+    class Full:
+        f_bavail, f_frsize = 3, 4096
+
+    monkeypatch.setattr(engine.os, "statvfs", lambda path: Full)
+    with pytest.raises(EnvError, match=r"/dev/shm has 12 KiB left; a Doom engine needs 8 MiB"):
+        start_engine(vizdoom.DoomGame, "doom")
+
+
+def test_leftovers_of_killed_starts_are_swept_but_nothing_that_lives():
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    leftover = Path(tempfile.gettempdir(), f"palus-doom-{dead.pid}-feed")
+    alive = Path(tempfile.gettempdir(), f"palus-doom-{os.getpid()}-beef")
+    old, new = (Path(f"/dev/shm/ViZDoomSM{secrets.token_hex(5)}") for _ in range(2))
+    try:
+        leftover.mkdir()
+        alive.mkdir()
+        old.touch()
+        wait_for(lambda: time.time() - old.stat().st_ctime > leftovers.STALE_S)
+        new.touch()
+        sweep()
+        assert [p.exists() for p in (leftover, alive, old, new)] == [False, True, False, True]
+    finally:
+        new.unlink()
+        alive.rmdir()

@@ -1,0 +1,154 @@
+"""Doom environments on the real engine: episodes, ends, rewards, pictures, videos, network games."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from palus.envs.check_game import check_game
+from palus.envs.game import make_game
+from palus.errors import EnvError
+
+pytest.importorskip("vizdoom", reason="needs the extra doom")
+
+
+@pytest.fixture
+def start():
+    """Makes games and closes them."""
+    games = []
+
+    def make(name, **options):
+        games.append(make_game(name, **options))
+        return games[-1]
+
+    yield make
+    for game in games:
+        game.close()
+
+
+def look(game, final=False):
+    out = {o.name: np.zeros((game.spec.num_agents, *o.shape), o.dtype) for o in game.spec.observations}
+    (game.observe_final if final else game.observe)(out)
+    return out
+
+
+def still(game):
+    """An action that presses nothing; a turning component's middle index is no turn."""
+    middle = [part.choices // 2 if getattr(part, "low", None) is not None else 0 for part in game.spec.actions.parts]
+    return np.tile(np.array(middle, np.float32), (game.spec.num_agents, 1))
+
+
+def play(game, seed, action, limit=10_000):
+    """One episode under one action: all its steps."""
+    game.reset(seed)
+    steps, rewards = [], []
+    while not (steps and steps[-1].over) and len(steps) < limit:
+        steps.append(game.step(action))
+        rewards.append(steps[-1].reward.copy())
+    return steps[-1], np.array(rewards)
+
+
+def test_a_single_player_game_keeps_the_contract_and_repeats_itself(start):
+    check_game(start("doom_basic"), decisions=90)
+
+
+def test_standing_in_acid_survives_about_a_hundred_decisions(start):
+    game = start("doom_health_gathering_supreme")
+    last, rewards = play(game, 5, still(game))
+    tics = last.stats[0]["len"]
+    assert last.terminated[0] and not last.truncated[0]
+    assert 300 < tics == 4 * len(rewards) < 500
+    assert rewards[:-1, 0].tolist() == pytest.approx([0.04] * (len(rewards) - 1))
+    assert last.stats[0]["true_objective"] == pytest.approx(rewards.sum(), abs=1e-4)
+
+
+def test_pickups_are_paid_but_are_not_the_objective(start):
+    game = start("doom_health_gathering")
+    for seed in range(20):
+        last, rewards = play(game, seed, np.array([[3]], np.float32))  # forward
+        pickups = int((rewards > 1).sum())
+        if pickups:
+            break
+    assert pickups and rewards.sum() == pytest.approx(last.stats[0]["true_objective"] + pickups, abs=1e-4)
+
+
+def test_the_time_limit_of_basic_truncates_and_its_reward_is_scaled(start):
+    game = start("doom_basic")
+    last, rewards = play(game, 1, still(game))
+    assert last.truncated[0] and not last.terminated[0] and len(rewards) in (72, 75)
+    assert rewards[0, 0] == pytest.approx(-0.04)
+    assert look(game, final=True)["obs"].any()
+
+
+@pytest.mark.parametrize("truncates", [False, True])
+def test_the_engines_own_time_out_is_an_end_by_the_rules_unless_asked_otherwise(start, truncates):
+    game = start("doom_my_way_home", timeout_truncates=truncates, frameskip=100)
+    last, rewards = play(game, 1, still(game))
+    assert (last.truncated[0], last.terminated[0]) == (truncates, not truncates)
+    assert last.stats[0]["len"] == 2100 and len(rewards) == 21
+
+
+def test_the_observation_is_the_resized_picture(start):
+    game = start("doom_defend_the_center", wide=True)
+    game.reset(3)
+    seen, frame = look(game)["obs"][0], game.render()
+    assert seen.shape == (3, 72, 128) and frame.shape == (144, 256, 3)
+    assert np.array_equal(seen, frame[::2, ::2].transpose(2, 0, 1)) and seen.std() > 10
+
+
+def test_a_video_gets_every_tic_and_changes_nothing(start):
+    frames = []
+    plain, filmed = (start("doom_health_gathering_supreme") for _ in range(2))
+    filmed.recorder = lambda frame: frames.append(frame.copy())
+    action = np.array([[3]], np.float32)
+    plain.reset(4)
+    filmed.reset(4)
+    for _ in range(30):
+        a, b = plain.step(action), filmed.step(action)
+        assert a.reward.tolist() == b.reward.tolist()
+        assert np.array_equal(look(plain)["obs"], look(filmed)["obs"])
+    assert len(frames) == 1 + 30 * 4 and frames[0].shape == (120, 160, 3)
+    assert not np.array_equal(frames[40], frames[41])
+
+
+def test_a_killed_engine_is_reported_and_the_next_reset_starts_another(start):
+    game = start("doom_basic")
+    game.reset(1)
+    os.kill(game._players[0].engine.pid, signal.SIGKILL)
+    with pytest.raises(EnvError, match="an engine of doom_basic is lost"):
+        for _ in range(3):
+            game.step(still(game))
+    game.reset(1)
+    assert game.step(still(game)).reward[0] == pytest.approx(-0.04)
+
+
+def test_two_agents_duel_over_the_network(start):
+    game = start("doom_duel", wad="multi_duel.wad", timelimit=0.1)
+    for seed in (1, 2):  # the second episode runs on the same engines
+        last, rewards = play(game, seed, still(game))
+        assert last.terminated.tolist() == [True, True] and len(rewards) == 105
+        assert {"true_objective", "frags", "deaths", "leader_gap", "len"} <= set(last.stats[0])
+        assert last.stats[0]["leader_gap"] == -last.stats[1]["leader_gap"]
+    seen = look(game)
+    assert seen["measurements"].shape == (2, 23) and seen["measurements"][0, 6] == pytest.approx(2 / 5)
+    assert not np.array_equal(seen["obs"][0], seen["obs"][1])
+    assert game.render().shape == (120, 320, 3)
+
+
+def test_a_lost_engine_of_a_duel_does_not_hang_the_other(start):
+    game = start("doom_duel", wad="multi_duel.wad", timelimit=1)
+    game.reset(1)
+    os.kill(game._players[1].engine.pid, signal.SIGKILL)
+    with pytest.raises(EnvError, match="is lost"):
+        for _ in range(5):
+            game.step(still(game))
+
+
+def test_bots_play_and_are_counted(start):
+    game = start("doom_deathmatch_bots", wad="cig.wad", num_bots=3, timelimit=0.15)
+    last, _ = play(game, 1, still(game))
+    assert last.stats[0]["true_objective"] == last.stats[0]["frags"]
+    assert game._players[0].variable("PLAYER_COUNT") == 4
