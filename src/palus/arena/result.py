@@ -46,7 +46,8 @@ class MatchResult:
     leg: 1 or 2, the game of the pair.   sides: (blue, purple).   result: by side, `forfeit1` = blue forfeited.
     cause: "goal" and "time_limit" by the rules of the game; a side answered no distribution ("non_finite"), not in
     time ("timeout"), died ("crash") or never became a policy ("invalid"); "engine": our own fault, always void.
-    score: goals of (blue, purple).   duration_ticks: fixed steps of 0.02 s played.
+    score: goals of (blue, purple), frags in Doom.   duration_ticks: steps of the game's clock, 0.02 s in SoccerTwos and
+    1/35 s in Doom.
     final_state: SHA-256 of the match as played (`palus.arena.runner.actions.state_hash`); None when not recorded.
     started: UTC, ISO 8601; wall_ms: from then to the verdict, shared with the matches played beside it. Both are left
     out of comparisons: everything else of a match is repeatable.

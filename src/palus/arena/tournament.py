@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -20,6 +22,24 @@ from palus.ratings.bradley_terry import DISPLAY_BASE
 from palus.ratings.games import Games
 from palus.ratings.interval import Z_95, score_interval
 from palus.ratings.standings import is_provisional
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Entrant = TypeVar("Entrant", bound=_Named)
+_Contra = TypeVar("_Contra", bound=_Named, contravariant=True)
+
+
+class Play(Protocol[_Contra]):
+    """Plays mirrored pairs of two players: `play_pairs`, or `palus.arena.duel.play_duels`."""
+
+    def __call__(
+        self, a: _Contra, b: _Contra, pairs: int, seed: int, *, progress: Callable[[int], None] | None = ...
+    ) -> tuple[MatchResult, ...]:
+        """Two results per pair."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +84,17 @@ def rank_players(
     mode: Mode = "stochastic",
     progress: Callable[[str, int], None] | None = None,
 ) -> Leaderboard:
+    """`round_robin` of players of SoccerTwos. mode: how actions are chosen (`palus.arena.match.play_pairs`)."""
+    return round_robin(players, pairs, seed, partial(play_pairs, mode=mode), progress)
+
+
+def round_robin(
+    players: Sequence[Entrant],
+    pairs: int,
+    seed: int,
+    play: Play[Entrant],
+    progress: Callable[[str, int], None] | None = None,
+) -> Leaderboard:
     """Round robin of `pairs` mirrored pairs per pairing, then the joint fit.
 
     A pairing's matches depend on the seed and the two names, so that adding a player leaves old results as they were.
@@ -76,7 +107,7 @@ def rank_players(
     for a, b in combinations(sorted(players, key=lambda p: p.name), 2):
         title = f"{a.name} - {b.name}"
         tick = None if progress is None else (lambda finished, t=title, call=progress: call(t, finished))
-        results += play_pairs(a, b, pairs, _pairing_seed(seed, a.name, b.name), mode=mode, progress=tick)
+        results += play(a, b, pairs, _pairing_seed(seed, a.name, b.name), progress=tick)
     return leaderboard(results)
 
 

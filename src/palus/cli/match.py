@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.markup import escape
 
 from palus.cli.output import matches_progress, nats, percent, percent_range, print_json, stdout
+
+if TYPE_CHECKING:
+    from palus.arena.result import MatchResult, Mode
 
 EPILOG = """
 Players: an .onnx file from ML-Agents or palus, a bundle folder (a run's folder is one), a league snapshot (.npz), or
@@ -22,6 +26,8 @@ Examples:
   palus match results/mine stranger.onnx --pairs 500    narrower interval
 
   palus match results/mine goalie-striker --pairs 5 --replay best.match     then: palus watch best.match
+
+  palus match results/doom random --game doom_duel --pairs 2 --replay duel.mp4     Doom, one against one, as a video
 
   palus match a.onnx b.onnx --json                      score, interval, wins, draws, losses and more
 """
@@ -36,41 +42,79 @@ def match(
         Literal["stochastic", "greedy"],
         typer.Option(help="Draw actions from the policies' probabilities, or take the most probable."),
     ] = "stochastic",
-    replay: Annotated[Path | None, typer.Option(help="Write a replay of the first matches here.")] = None,
+    game: Annotated[
+        Literal["SoccerTwos", "doom_duel"], typer.Option(help="What they play; Doom takes palus[doom].")
+    ] = "SoccerTwos",
+    replay: Annotated[Path | None, typer.Option(help="Write a replay of the first matches here; Doom: .mp4.")] = None,
     replay_matches: Annotated[int, typer.Option(min=1, help="How many matches the replay holds.")] = 10,
     log: Annotated[Path | None, typer.Option(help="Append one JSON line per match to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Play two teams against each other and say who is better, and how sure that is."""
-    from palus.arena.match import play_pairs
-    from palus.arena.recorder import Recorder
     from palus.arena.result import summarize
-    from palus.cli.players import append_log, load, save_replay
+    from palus.cli.players import append_log
 
-    first, second = load(a, b)
-    recorder = None if replay is None else Recorder(range(min(replay_matches, 2 * pairs)))
-    with matches_progress(f"{first.name} - {second.name}", 2 * pairs) as tick:
-        results = play_pairs(first, second, pairs, seed, mode=mode, recorder=recorder, progress=tick)
+    if game == "doom_duel":
+        names, results = _duel(a, b, pairs, seed, mode, replay)
+    else:
+        names, results = _soccer(a, b, pairs, seed, mode, replay, replay_matches)
     summary = summarize(results)
     if log is not None:
         append_log(log, results)
-    if replay is not None and recorder is not None:
-        save_replay(replay, recorder, f"{first.name} - {second.name}")
     if as_json:
-        print_json({"a": first.name, "b": second.name, "seed": seed, "mode": mode, **asdict(summary)})
+        print_json({"a": names[0], "b": names[1], "seed": seed, "mode": mode, **asdict(summary)})
         return
+    tick_s = 1 / 35 if game == "doom_duel" else 0.02
     low, high = summary.interval
     verdict = "A is better" if low > 0.5 else "B is better" if high < 0.5 else "too close to call"
     stdout.print(
-        f"[bold]{escape(first.name)}[/] - [bold]{escape(second.name)}[/]   "
+        f"[bold]{escape(names[0])}[/] - [bold]{escape(names[1])}[/]   "
         f"[bold]{percent(summary.score)}[/] of the points ({percent_range(summary.interval)}, 95 %): {verdict}",
         soft_wrap=True,
     )
     stdout.print(
         f"{summary.wins} won, {summary.draws} drawn, {summary.losses} lost in {summary.pairs} mirrored pairs; "
-        f"{summary.mean_steps * 0.02:.1f} s per match; policy entropy {nats(summary.entropy_a)} and "
+        f"{summary.mean_steps * tick_s:.1f} s per match; policy entropy {nats(summary.entropy_a)} and "
         f"{nats(summary.entropy_b)} nats",
         soft_wrap=True,
     )
     if replay is not None:
-        stdout.print(f"Replay: palus watch {escape(str(replay))}", soft_wrap=True)
+        how = "" if game == "doom_duel" else "palus watch "
+        stdout.print(f"Replay: {how}{escape(str(replay))}", soft_wrap=True)
+
+
+def _soccer(
+    a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | None, replay_matches: int
+) -> tuple[tuple[str, str], tuple[MatchResult, ...]]:
+    from palus.arena.match import play_pairs
+    from palus.arena.recorder import Recorder
+    from palus.cli.players import load, save_replay
+
+    first, second = load(a, b)
+    recorder = None if replay is None else Recorder(range(min(replay_matches, 2 * pairs)))
+    with matches_progress(f"{first.name} - {second.name}", 2 * pairs) as tick:
+        results = play_pairs(first, second, pairs, seed, mode=mode, recorder=recorder, progress=tick)
+    if replay is not None and recorder is not None:
+        save_replay(replay, recorder, f"{first.name} - {second.name}")
+    return (first.name, second.name), results
+
+
+def _duel(
+    a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | None
+) -> tuple[tuple[str, str], tuple[MatchResult, ...]]:
+    """Doom's matches; a replay is a video of what both players see, all matches one after another."""
+    from palus.arena.duel import make_duel, play_duels
+    from palus.arena.duelists import load_duelist
+
+    game = make_duel()
+    game.close()
+    first, second = (load_duelist(word, game.spec) for word in (a, b))
+    with ExitStack() as stack:
+        tick = stack.enter_context(matches_progress(f"{first.name} - {second.name}", 2 * pairs))
+        recorder = None
+        if replay is not None:
+            from palus.run.video import VideoWriter
+
+            recorder = stack.enter_context(VideoWriter(replay, game.spec.fps)).write
+        results = play_duels(first, second, pairs, seed, mode=mode, recorder=recorder, progress=tick)
+    return (first.name, second.name), results

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar
 
 import typer
 from rich.console import Console
@@ -13,8 +13,15 @@ from rich.table import Table
 from palus.cli.output import matches_progress, percent, print_json, stdout
 
 if TYPE_CHECKING:
-    from palus.arena.players import Player
     from palus.arena.tournament import Leaderboard
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Entrant = TypeVar("Entrant", bound=_Named)
 
 EPILOG = """
 Ratings are Bradley-Terry strengths around 1200, fitted to all matches together; 400 points mean 10:1 odds. The range of
@@ -30,6 +37,8 @@ Examples:
 
   palus rank models/ --with results/mine --without goalie-striker
 
+  palus rank duelists/ --game doom_duel --pairs 5              Doom, one against one
+
   palus rank models/ --json --log matches.jsonl
 """
 
@@ -40,22 +49,22 @@ def rank(
     also: Annotated[list[str] | None, typer.Option("--with", help="One more player; may be repeated.")] = None,
     without: Annotated[list[str] | None, typer.Option(help="Leave out a player of this name.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed and players give the same leaderboard.")] = 0,
+    game: Annotated[
+        Literal["SoccerTwos", "doom_duel"], typer.Option(help="What they play; Doom takes palus[doom].")
+    ] = "SoccerTwos",
     output: Annotated[Path | None, typer.Option(help="Also write the leaderboard as Markdown here.")] = None,
     log: Annotated[Path | None, typer.Option(help="Append one JSON line per match to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the leaderboard as JSON.")] = False,
 ) -> None:
     """Let everybody in a folder play everybody and print the leaderboard, with intervals.
 
-    The random policy and the two house bots take part unless left out. A file that cannot be played is named and
-    skipped.
+    The random policy and, in SoccerTwos, the two house bots take part unless left out. A file that cannot be played is
+    named and skipped.
     """
-    from palus.arena.tournament import rank_players
     from palus.cli.players import append_log
 
-    entrants, rejected = _entrants(folder, also or [], without or [])
-    matches = pairs * len(entrants) * (len(entrants) - 1)
-    with matches_progress("", matches) as tick:
-        board = rank_players(entrants, pairs, seed, progress=lambda title, finished: tick(finished, title))
+    rank_game = _rank_duelists if game == "doom_duel" else _rank_teams
+    board, rejected = rank_game(folder, also or [], without or [], pairs, seed)
     if log is not None:
         append_log(log, board.results)
     if output is not None:
@@ -66,25 +75,57 @@ def rank(
         return
     stdout.print(leaderboard_table(board))
     low, high = (board.blue_advantage[0] + sign * board.blue_advantage[1] for sign in (-1, 1))
-    stdout.print(f"{matches} matches. Playing blue is worth {low:+.0f} to {high:+.0f} points (0 = a fair field).")
+    stdout.print(
+        f"{len(board.results)} matches. Playing blue is worth {low:+.0f} to {high:+.0f} points (0 = a fair field)."
+    )
 
 
-def _entrants(folder: Path, also: list[str], without: list[str]) -> tuple[list[Player], list[str]]:
-    """Who takes part, each name once, and why files of the folder do not (which is also told on stderr)."""
+def _rank_teams(
+    folder: Path, also: list[str], without: list[str], pairs: int, seed: int
+) -> tuple[Leaderboard, list[str]]:
+    """The leaderboard of SoccerTwos, and why files of the folder do not take part."""
     from palus.arena.players import HOUSE_PLAYERS, find_players
+    from palus.arena.tournament import rank_players
     from palus.cli.players import load, soccer_twos
-    from palus.errors import ModelError
 
     found, rejected = find_players(folder, soccer_twos())
+    entrants = _entrants([*load(*HOUSE_PLAYERS, *also), *found], rejected, folder, without)
+    with matches_progress("", pairs * len(entrants) * (len(entrants) - 1)) as tick:
+        board = rank_players(entrants, pairs, seed, progress=lambda title, finished: tick(finished, title))
+    return board, rejected
+
+
+def _rank_duelists(
+    folder: Path, also: list[str], without: list[str], pairs: int, seed: int
+) -> tuple[Leaderboard, list[str]]:
+    """The leaderboard of Doom's duel."""
+    from palus.arena.duel import make_duel, play_duels
+    from palus.arena.duelists import find_duelists, load_duelist
+    from palus.arena.tournament import round_robin
+
+    game = make_duel()
+    game.close()
+    found, rejected = find_duelists(folder, game.spec)
+    named = [load_duelist(word, game.spec) for word in ("random", *also)]
+    entrants = _entrants([*named, *found], rejected, folder, without)
+    with matches_progress("", pairs * len(entrants) * (len(entrants) - 1)) as tick:
+        board = round_robin(entrants, pairs, seed, play_duels, lambda title, finished: tick(finished, title))
+    return board, rejected
+
+
+def _entrants(players: list[Entrant], rejected: list[str], folder: Path, without: list[str]) -> list[Entrant]:
+    """Who takes part, each name once; who does not is told on stderr."""
+    from palus.errors import ModelError
+
     for reason in rejected:
         Console(stderr=True).print(f"[yellow]skipped:[/] {escape(reason)}", highlight=False, soft_wrap=True)
-    entrants = {player.name: player for player in [*load(*HOUSE_PLAYERS, *also), *found]}
+    entrants = {player.name: player for player in players}
     for name in without:
         if entrants.pop(name, None) is None:
             raise ModelError(f"--without {name}: no such player here; there are {', '.join(sorted(entrants))}")
     if len(entrants) < 2:
         raise ModelError(f"{folder}: a leaderboard needs two players, found {len(entrants)}; add some --with")
-    return list(entrants.values()), rejected
+    return list(entrants.values())
 
 
 _COLUMNS = ("rank", "range", "player", "rating", "±", "points", "matches")

@@ -1,0 +1,161 @@
+"""Duels in Doom: two players, a number of mirrored pairs in, match results out, as `palus.arena.match` does it.
+
+The map comes with ViZDoom, so that everybody can play. Most frags when the time is up win. A network game does not
+repeat bit by bit, unlike SoccerTwos: engines exchange packets, and a duel can be watched again only as a video.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+import numpy as np
+
+from palus.arena import sampling
+from palus.arena.duelists import Duelist, choices_of
+from palus.arena.result import Cause, MatchResult, Mode, Side, Verdict, match_ids
+from palus.envs.game import Game, make_game
+from palus.errors import EnvError
+from palus.types import F32, AnyArray
+
+DUEL = "doom_duel"
+DUEL_OPTIONS = MappingProxyType({"wad": "multi_duel.wad", "timelimit": 2.0})
+"""The rules of an arena duel: ViZDoom's own map, two minutes."""
+TEAMS = 2
+
+Recorder = Callable[[AnyArray], None]
+
+
+def make_duel() -> Game:
+    """The game of an arena duel. Raises EnvError when ViZDoom is not installed."""
+    return make_game(DUEL, **DUEL_OPTIONS)
+
+
+def play_duels(
+    a: Duelist,
+    b: Duelist,
+    pairs: int,
+    seed: int,
+    *,
+    mode: Mode = "stochastic",
+    make: Callable[[], Game] = make_duel,
+    recorder: Recorder | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[MatchResult, ...]:
+    """Play `pairs` mirrored pairs; two results each: A hosts and is first (leg 1), then B (leg 2).
+
+    make: a game of two agents whose episodes end for both at once, with `frags` in its stats. recorder: gets the
+    pictures of all matches. progress: called with 1 after each match. A match whose engine fails is void.
+    """
+    results = []
+    game = make()
+    try:
+        for match_seed in sampling.pair_seeds(seed, pairs).tolist():
+            for leg, players in ((1, (a, b)), (2, (b, a))):
+                results.append(_Match(game, players, match_seed, leg, mode, recorder).play())
+                if progress is not None:
+                    progress(1)
+    finally:
+        game.close()
+    return tuple(results)
+
+
+@dataclass
+class _Match:
+    """One match: agent 0 of the game belongs to the first player, agent 1 to the second."""
+
+    game: Game
+    players: tuple[Duelist, Duelist]
+    seed: int
+    leg: int
+    mode: Mode
+    recorder: Recorder | None
+    entropies: list[list[float]] = field(default_factory=lambda: [[], []])
+    healthy: list[bool] = field(default_factory=lambda: [True, True])
+
+    def play(self) -> MatchResult:
+        """Until the time is up, a player answers no probabilities, or the engine fails."""
+        started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
+        frags, decisions, failed = (0, 0), 0, False
+        try:
+            frags, decisions = self._play()
+        except EnvError:
+            failed = True
+        verdict, cause = _verdict(frags, self.healthy, failed)
+        sides = (self._side(0), self._side(1))
+        env_id = self.game.spec.env_id
+        own_id, unit_id = match_ids(env_id, self.seed, self.leg, [(s.name, s.sha256, s.mode) for s in sides])
+        return MatchResult(
+            id=own_id,
+            unit_id=unit_id,
+            env=env_id,
+            seed=self.seed,
+            leg=self.leg,
+            sides=sides,
+            result=verdict,
+            cause=cause,
+            score=frags,
+            duration_ticks=decisions * self.game.spec.frameskip,
+            events=(),
+            started=started,
+            wall_ms=round(1e3 * (time.perf_counter() - clock), 1),
+        )
+
+    def _play(self) -> tuple[tuple[int, int], int]:
+        """Frags of both, and the decisions played."""
+        game, spec = self.game, self.game.spec
+        if self.recorder is not None and hasattr(game, "recorder"):
+            game.recorder = self.recorder
+        game.reset(self.seed)
+        seen = {o.name: np.zeros((TEAMS, *o.shape), o.dtype) for o in spec.observations}
+        states = [np.zeros((1, player.state_size), np.float32) for player in self.players]
+        decision = 0
+        while True:
+            game.observe(seen)
+            actions = np.zeros((TEAMS, spec.actions.columns), np.float32)
+            for side, player in enumerate(self.players):
+                rows = {name: np.ascontiguousarray(array[side : side + 1]) for name, array in seen.items()}
+                answer, states[side] = player.answer(rows, states[side])
+                actions[side] = self._choose(answer, side, decision)
+            if not all(self.healthy):
+                return (0, 0), decision
+            step = game.step(actions)
+            decision += 1
+            if step.over:
+                return _frags(step.stats), decision
+
+    def _choose(self, answer: F32, side: int, decision: int) -> AnyArray:
+        sizes = choices_of(self.game.spec.actions)
+        if not sampling.is_distribution(answer, sizes).all():
+            self.healthy[side] = False
+            return np.zeros(len(sizes))
+        self.entropies[side].append(float(sampling.entropy(answer)[0]))
+        if self.mode == "greedy":
+            return sampling.best(answer, sizes).ravel()
+        uniform = sampling.uniforms(np.array([self.seed]), decision, np.array([side]), len(sizes))
+        return sampling.draw(answer, uniform, sizes).ravel()
+
+    def _side(self, side: int) -> Side:
+        player, noted = self.players[side], self.entropies[side]
+        return Side(player.name, player.sha256, self.mode, float(np.mean(noted)) if noted else None)
+
+
+def _frags(stats: Mapping[int, Mapping[str, float]]) -> tuple[int, int]:
+    first, second = (round(stats[agent]["frags"]) for agent in range(TEAMS))
+    return first, second
+
+
+def _verdict(frags: tuple[int, int], healthy: list[bool], failed: bool) -> tuple[Verdict, Cause]:
+    """failed: the engine did. healthy: whether each side answered probabilities."""
+    if failed:
+        return "void", "engine"
+    if not any(healthy):
+        return "void", "non_finite"
+    if not all(healthy):
+        return ("forfeit2" if healthy[0] else "forfeit1"), "non_finite"
+    if frags[0] == frags[1]:
+        return "draw", "time_limit"
+    return ("win1" if frags[0] > frags[1] else "win2"), "time_limit"
