@@ -28,7 +28,9 @@ MAX_FILES = 1000
 DEFAULT_ENV = "SoccerTwos"
 """The environment of a bare .onnx file, whose name tells nothing."""
 
-GITATTRIBUTES = "".join(f"{p} filter=lfs diff=lfs merge=lfs -text\n" for p in ("*.onnx", "*.pt", "*.npz", "*tfevents*"))
+GITATTRIBUTES = "".join(
+    f"{p} filter=lfs diff=lfs merge=lfs -text\n" for p in ("*.onnx", "*.pt", "*.npz", "*tfevents*", "*.mp4")
+)
 """What huggingface.co's own default says of these files."""
 
 Content: TypeAlias = bytes | Path
