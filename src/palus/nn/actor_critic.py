@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from palus.config.appo import AppoNetworkSettings
 from palus.errors import ModelError
 from palus.nn.cores import make_core
-from palus.nn.encoders import ACTIVATIONS, Encoder, fully_connected
+from palus.nn.encoders import Encoder, fully_connected
 from palus.nn.parameters import FlatParameters
 from palus.nn.running import CLIP, ObservationScaler, RunningMoments
 from palus.spaces import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
@@ -64,7 +64,7 @@ class Decoder(nn.Module):
 
     def __init__(self, in_features: int, settings: AppoNetworkSettings) -> None:
         super().__init__()
-        self.mlp = fully_connected(in_features, settings.decoder_layers, ACTIVATIONS[settings.activation])
+        self.mlp = fully_connected(in_features, settings.decoder_layers, settings.activation)
         self.out_features = settings.decoder_layers[-1] if settings.decoder_layers else in_features
 
     def forward(self, x: Tensor) -> Tensor:

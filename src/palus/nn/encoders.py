@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from palus.config.appo import AppoNetworkSettings
 from palus.errors import ConfigError
 from palus.spaces import ObservationSpec
 
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"elu": nn.ELU, "relu": nn.ReLU, "tanh": nn.Tanh}
+Activation = Literal["elu", "relu", "tanh"]
 
 CONVOLUTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
     "convnet_simple": ((32, 8, 4), (64, 4, 2), (128, 3, 2)),
@@ -28,11 +29,16 @@ RESNET_CHANNELS = (16, 32, 32)
 """Stages of `resnet_impala`. Source: Espeholt et al. 2018 (IMPALA, arXiv 1802.01561), figure 3."""
 
 
-def fully_connected(in_features: int, widths: Sequence[int], activation: Callable[[], nn.Module]) -> nn.Sequential:
+def activate(name: Activation, inplace: bool = True) -> nn.Module:
+    """An activation; in place it spares a pass over memory, where what it overwrites is read by nothing else."""
+    return nn.Tanh() if name == "tanh" else {"elu": nn.ELU, "relu": nn.ReLU}[name](inplace=inplace)
+
+
+def fully_connected(in_features: int, widths: Sequence[int], activation: Activation) -> nn.Sequential:
     """Linear layers of those widths, each followed by the activation; empty for no widths."""
     layers: list[nn.Module] = []
     for width in widths:
-        layers += [nn.Linear(in_features, width), activation()]
+        layers += [nn.Linear(in_features, width), activate(activation)]
         in_features = width
     return nn.Sequential(*layers)
 
@@ -43,7 +49,7 @@ class VectorEncoder(nn.Module):
     def __init__(self, size: int, settings: AppoNetworkSettings) -> None:
         super().__init__()
         widths = [settings.hidden_units] * settings.num_layers
-        self.mlp_head = fully_connected(size, widths, ACTIVATIONS[settings.activation])
+        self.mlp_head = fully_connected(size, widths, settings.activation)
         self.out_features = widths[-1]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -53,30 +59,32 @@ class VectorEncoder(nn.Module):
 class ResidualBlock(nn.Module):
     """x + conv(act(conv(act(x)))), 3 x 3, the size kept."""
 
-    def __init__(self, channels: int, activation: Callable[[], nn.Module]) -> None:
+    def __init__(self, channels: int, activation: Activation) -> None:
         super().__init__()
         convolutions = [nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2)]
-        self.res_block_core = nn.Sequential(activation(), convolutions[0], activation(), convolutions[1])
+        self.res_block_core = nn.Sequential(
+            activate(activation, inplace=False), convolutions[0], activate(activation), convolutions[1]
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.res_block_core(x)  # type: ignore[no-any-return]
 
 
-def _plain(channels: int, name: str, activation: Callable[[], nn.Module]) -> nn.Sequential:
+def _plain(channels: int, name: str, activation: Activation) -> nn.Sequential:
     layers: list[nn.Module] = []
     for out, kernel, stride in CONVOLUTIONS[name]:
-        layers += [nn.Conv2d(channels, out, kernel, stride), activation()]
+        layers += [nn.Conv2d(channels, out, kernel, stride), activate(activation)]
         channels = out
     return nn.Sequential(*layers)
 
 
-def _residual(channels: int, activation: Callable[[], nn.Module]) -> nn.Sequential:
+def _residual(channels: int, activation: Activation) -> nn.Sequential:
     layers: list[nn.Module] = []
     for out in RESNET_CHANNELS:
         layers += [nn.Conv2d(channels, out, 3, padding=1), nn.MaxPool2d(3, stride=2, padding=1)]
         layers += [ResidualBlock(out, activation), ResidualBlock(out, activation)]
         channels = out
-    return nn.Sequential(*layers, activation())
+    return nn.Sequential(*layers, activate(activation))
 
 
 class ImageEncoder(nn.Module):
@@ -87,7 +95,7 @@ class ImageEncoder(nn.Module):
 
     def __init__(self, shape: tuple[int, int, int], settings: AppoNetworkSettings) -> None:
         super().__init__()
-        activation = ACTIVATIONS[settings.activation]
+        activation = settings.activation
         if settings.encoder == "resnet_impala":
             self.conv_head = _residual(shape[0], activation)
         else:

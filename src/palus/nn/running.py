@@ -84,14 +84,16 @@ def moments(rows: AnyArray, index: I64, divisor: float) -> tuple[F64, F64]:
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _scale_rows(rows: AnyArray, index: I64, scale: F32, shift: F32, limit: float, out: AnyArray) -> None:
-    """out[i] = clip(rows[index[i]] * scale + shift, +-limit), rounded to the type of out."""
+def _scale_rows(
+    rows: AnyArray, index: I64, order: AnyArray, scale: F32, shift: F32, limit: float, out: AnyArray
+) -> None:
+    """out[i, j] = clip(rows[index[i], order[j]] * scale[j] + shift[j], +-limit), rounded to the type of out."""
     low, high = np.float32(-limit), np.float32(limit)
     scaled = np.empty(rows.shape[1], np.float32)
     for i in range(index.shape[0]):
         row = rows[index[i]]
-        for j in range(row.shape[0]):
-            scaled[j] = min(max(np.float32(row[j]) * scale[j] + shift[j], low), high)
+        for j in range(order.shape[0]):
+            scaled[j] = min(max(np.float32(row[order[j]]) * scale[j] + shift[j], low), high)
         store_row(scaled, out[i])
 
 
@@ -99,16 +101,19 @@ class ObservationScaler:
     """One observation's way into the network: x / divisor, then normalised where `normalize`."""
 
     def __init__(self, shape: tuple[int, ...], divisor: float, normalize: bool) -> None:
-        self.shape, self.divisor = shape, divisor
-        self.moments = RunningMoments(int(np.prod(shape))) if normalize else None
+        self.shape, self.divisor, self.size = shape, divisor, int(np.prod(shape))
+        self.moments = RunningMoments(self.size) if normalize else None
+        numbers = np.arange(self.size, dtype=np.uint32).reshape(shape)
+        self._order = (np.moveaxis(numbers, 0, -1) if len(shape) == 3 else numbers).ravel()
         self.refresh()
 
     def refresh(self) -> None:
         """Fold the present moments into one factor and one summand per element."""
-        size = int(np.prod(self.shape))
-        mean, deviation = (self.moments.mean, self.moments.deviation) if self.moments else (np.zeros(size), 1.0)
-        self._scale = np.broadcast_to(1.0 / (self.divisor * deviation), size).astype(np.float32)
-        self._shift = (-mean / deviation).astype(np.float32)
+        mean, deviation = np.zeros(self.size), np.ones(self.size)
+        if self.moments is not None:
+            mean, deviation = self.moments.mean, self.moments.deviation
+        self._scale = (1.0 / (self.divisor * deviation)).astype(np.float32)[self._order]
+        self._shift = (-mean / deviation).astype(np.float32)[self._order]
         self._limit = CLIP if self.moments else float(np.finfo(np.float32).max)
 
     def update(self, rows: AnyArray, index: I64) -> None:
@@ -120,8 +125,10 @@ class ObservationScaler:
 
     def __call__(self, rows: AnyArray, index: I64, dtype: torch.dtype) -> Tensor:
         """rows[index] as the network reads them: [len(index), *shape] in `dtype`, images in channels-last memory."""
+        out = torch.empty((len(index), self.size), dtype=dtype)
         flat = rows.reshape(len(rows), -1)
-        out = torch.empty((len(index), flat.shape[1]), dtype=dtype)
-        _scale_rows(flat, index, self._scale, self._shift, self._limit, kernel_view(out))
-        shaped = out.view(len(index), *self.shape)
-        return shaped.contiguous(memory_format=torch.channels_last) if len(self.shape) == 3 else shaped
+        _scale_rows(flat, index, self._order, self._scale, self._shift, self._limit, kernel_view(out))
+        if len(self.shape) != 3:
+            return out
+        channels, height, width = self.shape
+        return out.view(-1, height, width, channels).permute(0, 3, 1, 2)
