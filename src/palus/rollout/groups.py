@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -53,16 +53,15 @@ def make_groups(staff: Staff, agents: int) -> list[Group]:
     return groups
 
 
-def whole_splits(groups: Iterable[Group], state: State) -> list[list[Group]]:
+def whole_splits(splits: Sequence[Sequence[Group]], state: State) -> list[list[Group]]:
     """The splits that are in this state as a whole, furthest behind first.
 
     Neither the batches nor their order depend on which worker was faster.
     """
-    splits: dict[int, list[Group]] = {}
-    for group in groups:
-        splits.setdefault(group.split, []).append(group)
     fronts = []
-    for split in splits.values():
+    for split in splits:
+        if all(g.state != state for g in split):
+            continue
         place = min((g.page, g.t) for g in split)
         # Groups that were lost are ahead, at the next page, where the others wait for them.
         front = [g for g in split if (g.page, g.t) == place]

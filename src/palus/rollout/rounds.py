@@ -58,6 +58,7 @@ class Rounds:
         self._actor, self._assign, self._asynchronous = actor, assign, asynchronous
         self._horizon, self._counter = shared.rewards.shape[1], 0
         self._groups = make_groups(staff, spec.num_agents)
+        self._splits = [[g for g in self._groups if g.split == split] for split in range(staff.splits)]
         B = len(shared.actions)
         self._states = np.zeros((B, actor.state_size), np.float32)
         self._policies = np.zeros(B, np.int32)
@@ -83,13 +84,13 @@ class Rounds:
             answered = [g for g in self._groups if g.state == "answered"]
             settled = [answered] if answered else []
         else:
-            settled = whole_splits(self._groups, "answered")
+            settled = whole_splits(self._splits, "answered")
         for batch in settled:
             self._settle(batch)
         if self._asynchronous:
             decided = whoever_is_ready(self._groups, limit)
         else:
-            decided = [batch for batch in whole_splits(self._groups, "ready") if batch[0].page < limit]
+            decided = [batch for batch in whole_splits(self._splits, "ready") if batch[0].page < limit]
         for batch in decided:
             self._decide(batch)
         if not settled and not decided:
@@ -196,7 +197,7 @@ class Rounds:
 
     def _note(self, worker: int, answer: Answer) -> None:
         """Write down what a worker says; its split is settled later, perhaps with others."""
-        group = next(g for g in self._groups if g.worker == worker and g.split == answer.split)
+        group = self._splits[answer.split][worker]
         if group.state == "starting":
             group.starts -= 1
             group.state = "starting" if group.starts else "ready"

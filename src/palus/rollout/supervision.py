@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import selectors
 import signal
 import subprocess
@@ -197,13 +198,13 @@ class _Worker:
 
     def _tell(self, message: object) -> None:
         with suppress(OSError):
-            self.connection.send(message)
+            self.connection.send_bytes(pickle.dumps(message))
 
     def receive(self) -> Answer | Failure | None:
         """The next message; None for a mere sign of life."""
         self.silent_since = time.monotonic()
         try:
-            said = self.connection.recv()
+            said = pickle.loads(self.connection.recv_bytes())
         except (EOFError, OSError):
             return Failure("", "", False)
         if isinstance(said, Answer):
@@ -214,7 +215,7 @@ class _Worker:
         """Wait until the process has ended and its end of the line with it, but not longer than the deadline."""
         with suppress(EOFError, OSError):
             while self.connection.poll(max(0.0, deadline - time.monotonic())):
-                self.connection.recv()
+                self.connection.recv_bytes()
 
     def kill(self) -> int:
         """End the process and its process group at once; returns its exit status, -9 when this is what ended it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import pickle
 import signal
 import sys
 import traceback
@@ -42,15 +43,15 @@ def _serve(connection: Connection, posting: Posting, layout: Layout, memory: mma
     try:
         for _ in range(sum(map(len, posting.splits))):
             games.append(posting.make())
-            connection.send(Alive())
+            connection.send_bytes(pickle.dumps(Alive()))
         stepper = Stepper(posting, layout, layout.arrays(memory), games)
         while not isinstance(order := connection.recv(), Close):
             answer = stepper.carry_out(order)
             playing = True
-            connection.send(answer)
+            connection.send_bytes(pickle.dumps(answer))
     except Exception as error:  # whatever a user's game raises is reported, and the worker replaced
         text = str(error) if isinstance(error, PalusError) else traceback.format_exc().strip()
-        connection.send(Failure(type(error).__name__, text, not playing))
+        connection.send_bytes(pickle.dumps(Failure(type(error).__name__, text, not playing)))
     finally:
         for game in games:
             game.close()
