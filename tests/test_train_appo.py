@@ -99,6 +99,24 @@ def test_a_population_trains_replaces_and_goes_on(tmp_path: Path) -> None:
     resumed.close()
 
 
+def test_self_play_learns_from_its_own_side_alone_and_goes_on_with_its_past(tmp_path: Path) -> None:
+    overrides = (
+        "behaviors.Recall.self_play={save_steps: 1024, window: 2, play_against_latest_model_ratio: 0.0}",
+        "behaviors.Recall.max_steps=8192",
+        "palus.env_options.agents=2",
+    )
+    train_appo(run_file(tmp_path, *overrides))
+    metric = read_agent(tmp_path / "recall").metric
+    assert metric is not None and metric > 0.9
+    resumed = AppoRun(run_file(tmp_path, *overrides), resume=True)
+    page, _ = resumed.sampler.collect()
+    assert page.valid.mean() == pytest.approx(0.5)
+    assert resumed.ghosts is not None
+    assert resumed.ghosts.window == (resumed.ghosts.count - 2, resumed.ghosts.count - 1)
+    assert len(list((tmp_path / "recall" / "Recall" / "snapshots").iterdir())) == 2
+    resumed.close()
+
+
 def test_a_policy_that_takes_over_another_learns_nothing_from_its_own_past(tmp_path: Path) -> None:
     parts = AppoRun(run_file(tmp_path, "behaviors.Recall.population={size: 2}"))
     one, two = parts.learners

@@ -22,7 +22,9 @@ from palus.errors import CheckpointError, ModelError, StorageError
 from palus.files import write_text
 from palus.league.casting import Casting
 from palus.league.population import PopulationLeague, with_numbers
+from palus.league.sampled_ghosts import SampledGhosts
 from palus.learn.appo import APPO
+from palus.nn.actor_critic import ActorCritic
 from palus.nn.matmul import choose, keep_freed_memory
 from palus.rollout.messages import GameMaker
 from palus.rollout.sampler import Sampler
@@ -86,8 +88,11 @@ class AppoRun:
             for k, own in enumerate(numbers)
         ]
         self.frames, self.records = [0] * count, [float("-inf")] * count
-        mix = settings is not None and settings.mix_in_game
-        self.casting = Casting(count, self.spec.num_agents, mix, self.seed)
+        mix, self_play = settings is not None and settings.mix_in_game, behavior.self_play
+        self.ghosts = None
+        if self_play is not None:
+            self.ghosts = SampledGhosts(self_play, self.name, self.spec, self.folder.snapshots, self.seed)
+        self.casting = self.ghosts or Casting(count, self.spec.num_agents, mix, self.seed)
         self.sampler = Sampler(
             make, self.spec, self.run.palus.sampling,
             rows=behavior.hyperparameters.buffer_size // behavior.time_horizon, horizon=behavior.time_horizon,
@@ -119,6 +124,8 @@ class AppoRun:
         self.sampler.release()
         self.step = min(self.frames)
         self._keep_best()
+        if self.ghosts is not None and self.ghosts.is_due(self.step):
+            self._add_ghost(self.ghosts)
         if self.population is not None:
             self._evolve(self.population)
         self.report.advance(self.step, self.wall_seconds, self._performance())
@@ -154,6 +161,21 @@ class AppoRun:
         arrays, metric = self.learners[k].policy.arrays(), self.report.records[k].mean(self.behavior.best_metric)
         return Agent(self.spec, self.behavior.network_settings, arrays, self.frames[k], metric)
 
+    def _add_ghost(self, ghosts: SampledGhosts) -> None:
+        """Make the present policy an opponent of later ones."""
+        try:
+            snapshot = ghosts.save(self.step, self.learners[0].policy.arrays())
+        except StorageError as error:
+            self.report.warn(f"{error} Training goes on against older snapshots.")
+            return
+        self._publish(ghosts, snapshot)
+        ghosts.admit(snapshot)
+
+    def _publish(self, ghosts: SampledGhosts, snapshot: int) -> None:
+        policy = ActorCritic(self.spec, self.behavior.network_settings, torch.Generator(), self.matmul.dtype)
+        policy.load_arrays(ghosts.arrays(snapshot))
+        self.sampler.publish(ghosts.policy_id(snapshot), policy)
+
     def _evolve(self, population: PopulationLeague) -> None:
         """Give every policy that is due its turn."""
         for k, learner in enumerate(self.learners):
@@ -182,6 +204,8 @@ class AppoRun:
             write_agent(folder / FILES["latest"], self._agent(k))
         write_text(self.folder.root / "configuration.yaml", dump_run(self.run))
         self.folder.save(self._state())
+        if self.ghosts is not None:
+            self.ghosts.prune()
         path = self.policy_folders[0] / FILES["latest"]
         self.report.tell(f"Saved {path} at step {self.step}.")
         return path
@@ -197,6 +221,7 @@ class AppoRun:
             "matmul": self.matmul.name,
             "learners": [learner.state_dict() for learner in self.learners],
             "population": self.population.state_dict() if self.population is not None else None,
+            "ghosts": self.ghosts.state_dict() if self.ghosts is not None else None,
             "sampler": self.sampler.state_dict(),
             "report": self.report.state_dict(),
         }
@@ -209,6 +234,10 @@ class AppoRun:
                     learner.tune(with_numbers(self.behavior, numbers))
             for learner, saved in zip(self.learners, state["learners"], strict=True):
                 learner.load_state_dict(saved)
+            if self.ghosts is not None:
+                self.ghosts.load_state_dict(state["ghosts"])
+                for snapshot in self.ghosts.window:
+                    self._publish(self.ghosts, snapshot)
             self.sampler.load_state_dict(state["sampler"])
             self.report.load_state_dict(state["report"])
             self.frames, self.records = list(state["frames"]), list(state["records"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -75,28 +77,29 @@ class RecallSampler:
 
 
 class RecallGame:
-    """The same game for the real sampler, one instance at a time."""
+    """The same game for the real sampler, one instance at a time; several agents, each a side, all see one cue."""
 
-    def __init__(self, length: int = LENGTH) -> None:
-        self.spec, self.active, self.length = RECALL, np.ones(1, np.bool_), length
+    def __init__(self, length: int = LENGTH, agents: int = 1) -> None:
+        self.spec = replace(RECALL, num_agents=agents, teams=tuple(range(agents)))
+        self.active, self.length = np.ones(agents, np.bool_), length
 
     def reset(self, seed: int) -> None:
         self.age, self.cue = 0, int(np.random.default_rng(seed).integers(2))
 
     def observe(self, out: dict[str, np.ndarray]) -> None:
-        out["obs"][0] = 0.0
-        out["obs"][0, self.cue] = self.age == 0
-        out["obs"][0, 2] = self.age == self.length - 1
+        out["obs"][:] = 0.0
+        out["obs"][:, self.cue] = self.age == 0
+        out["obs"][:, 2] = self.age == self.length - 1
 
     observe_final = observe
 
     def step(self, actions: np.ndarray) -> GameStep:
         over = self.age == self.length - 1
-        paid = over and int(actions[0, 0]) == self.cue
+        paid = over & (actions[:, 0] == self.cue)
         self.age += 1
-        ended = np.array([over])
-        stats = {0: {"true_objective": float(paid), "cue": float(self.cue)}} if over else {}
-        return GameStep(np.array([float(paid)], np.float32), ended, np.zeros(1, np.bool_), over, stats)
+        ended = np.full_like(self.active, over)
+        stats = {k: {"true_objective": float(p), "cue": float(self.cue)} for k, p in enumerate(paid) if over}
+        return GameStep(paid.astype(np.float32), ended, np.zeros_like(ended), over, stats)
 
     def close(self) -> None:
         pass

@@ -51,7 +51,7 @@ def _behavior_notes(name: str, behavior: Behavior) -> Iterator[str]:
             f"{name}: checkpoint_interval {behavior.checkpoint_interval} = max_steps {behavior.max_steps} / "
             f"keep_checkpoints {behavior.keep_checkpoints} (even_checkpoints)"
         )
-    if play is not None and "team_change" not in play.model_fields_set:
+    if play is not None and "team_change" not in play.model_fields_set and not isinstance(behavior, AppoBehavior):
         yield f"{name}: team_change {play.team_change} = 5 x save_steps"
     if behavior.reward_signals.extrinsic is None:
         yield f"{name}: reward_signals has no extrinsic, so the game's own reward is left out"
@@ -66,6 +66,9 @@ def _appo_notes(name: str, behavior: AppoBehavior) -> Iterator[str]:
     for key in ("vis_encode_type", "goal_conditioning_type"):
         if key in network.model_fields_set:
             yield f"{name}: network_settings.{key} has no effect; appo's image encoder is network_settings.encoder"
+    for key in ("team_change", "swap_steps", "initial_elo"):
+        if behavior.self_play is not None and key in behavior.self_play.model_fields_set:
+            yield f"{name}: self_play.{key} has no effect; every game of appo draws its sides and its opponent"
     if "keep_checkpoints" in behavior.model_fields_set:
         yield f"{name}: keep_checkpoints has no effect; appo keeps its newest and its best policy"
 
@@ -106,8 +109,8 @@ def _unsupported_parameter(at: str, parameter: EnvironmentParameter) -> Iterator
 def _unsupported_in_appo(at: str, behavior: AppoBehavior) -> Iterator[str]:
     if behavior.network_settings.memory is not None:
         yield f"{at}.network_settings.memory: appo's memory is core, core_size and core_layers; use them instead"
-    if behavior.self_play is not None:
-        yield f"{at}.self_play: appo plays its present policies against each other; remove it, or use population"
+    if behavior.self_play is not None and behavior.population is not None:
+        yield f"{at}: self_play and population do not go together yet; remove one of them"
 
 
 def _unsupported_in(name: str, behavior: Behavior) -> Iterator[str]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from palus.errors import CheckpointError
 from palus.files import write_atomically
-from palus.types import F32
+from palus.types import AnyArray
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,14 @@ class Snapshot:
     """A policy frozen at `steps` trainer steps.
 
     id: counts up from 0 within a run; parent: id of the snapshot before, -1 for the first.
-    arrays: weights as `palus.learn.learner.Actor.arrays` lays them out.
+    arrays: weights, as `palus.learn.learner.Actor.arrays` or `palus.nn.actor_critic.ActorCritic.arrays` names them.
     """
 
     id: int
     parent: int
     behavior: str
     steps: int
-    arrays: Mapping[str, F32]
+    arrays: Mapping[str, AnyArray]
 
 
 def snapshot_path(folder: Path, snapshot_id: int) -> Path:

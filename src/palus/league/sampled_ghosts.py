@@ -1,0 +1,91 @@
+"""Self-play in sampled games: in some games one side learns against a snapshot of the past, in others all sides learn.
+
+The words are those of ML-Agents' ghost trainer (`palus.league.ghosts` is the league of batched games). Opponents are
+drawn at every start of a game, so `swap_steps` and `team_change` have nothing to do here. Ratings are the arena's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from palus.config.trainer import SelfPlay
+from palus.errors import ConfigError
+from palus.league.snapshot import Snapshot, load_snapshot, save_snapshot, snapshot_path
+from palus.nn.counter import uniform
+from palus.rollout.trajectories import FROZEN
+from palus.spaces import GameSpec
+from palus.types import AnyArray
+
+LEARNER = 0
+
+
+class SampledGhosts:
+    """A window of snapshots, and who plays each side of a game: a `palus.league.casting.Casting` with a past.
+
+    Raises ConfigError for a game with one side.
+    """
+
+    def __init__(self, settings: SelfPlay, behavior: str, spec: GameSpec, folder: Path, seed: int) -> None:
+        self.settings, self.behavior, self.folder, self.seed = settings, behavior, folder, seed
+        self.teams = spec.teams or tuple(range(spec.num_agents))
+        self.sides = sorted(set(self.teams))
+        if len(self.sides) < 2:
+            raise ConfigError(f"self_play: {spec.env_id} has one side only; remove self_play, or train in another game")
+        self.window: tuple[int, ...] = ()
+        self.count = self.last_save = 0
+        self.restart(0)
+
+    def restart(self, counter: int) -> None:
+        """All games start anew, for the `counter`-th time: another series of draws."""
+        self._counter = counter
+        self._starts: dict[int, int] = {}
+
+    def __call__(self, game: int) -> list[int]:
+        """Policy ids of the agents of a game that starts now. May be asked by the sampler's thread."""
+        start = self._starts[game] = self._starts.get(game, 0) + 1
+        tick, window = (self._counter << 32) | start, self.window
+        latest, side, past = (uniform(self.seed, tick, game, column) for column in range(3))
+        if not window or latest < self.settings.play_against_latest_model_ratio:
+            return [LEARNER] * len(self.teams)
+        learning, opponent = self.sides[int(side * len(self.sides))], window[int(past * len(window))]
+        return [LEARNER if team == learning else self.policy_id(opponent) for team in self.teams]
+
+    def policy_id(self, snapshot: int) -> int:
+        """The sampler's id of a snapshot. Ids come round again, long after the last game of their former holder."""
+        return FROZEN + snapshot % (2 * self.settings.window)
+
+    def is_due(self, step: int) -> bool:
+        """Whether the present policy is to become a snapshot."""
+        return not self.count or step - self.last_save >= self.settings.save_steps
+
+    def save(self, step: int, arrays: Mapping[str, AnyArray]) -> int:
+        """Write a snapshot; returns its number. It is drawn once `admit` is called. Raises StorageError."""
+        snapshot = Snapshot(self.count, self.count - 1, self.behavior, step, arrays)
+        save_snapshot(self.folder, snapshot)
+        self.count, self.last_save = self.count + 1, step
+        return snapshot.id
+
+    def admit(self, snapshot: int) -> None:
+        """Let games draw a snapshot, which the sampler has by now."""
+        self.window = (*self.window, snapshot)[-self.settings.window :]
+
+    def arrays(self, snapshot: int) -> Mapping[str, AnyArray]:
+        """Weights of a snapshot. Raises CheckpointError when its file is gone."""
+        return load_snapshot(snapshot_path(self.folder, snapshot)).arrays
+
+    def prune(self) -> None:
+        """Delete snapshot files that the checkpoint just written does not need."""
+        for path in self.folder.glob("snapshot-*.npz"):
+            if int(path.stem.removeprefix("snapshot-")) not in self.window:
+                path.unlink(missing_ok=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the snapshot files."""
+        return {"window": list(self.window), "count": self.count, "last_save": self.last_save}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+        self.window = tuple(state["window"])
+        self.count, self.last_save = int(state["count"]), int(state["last_save"])
