@@ -15,6 +15,7 @@ from pathlib import Path
 
 TAGS = (
     ("Self-play/ELO", "self-play Elo"),
+    ("Environment/True Objective", "mean score"),
     ("Environment/Group Cumulative Reward", "mean group reward"),
     ("Environment/Cumulative Reward", "mean reward"),
 )
