@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from palus.config.appo import AppoNetworkSettings
 from palus.errors import ConfigError
+from palus.nn.elu import Elu
 from palus.spaces import ObservationSpec
 
 Activation = Literal["elu", "relu", "tanh"]
@@ -31,7 +32,9 @@ RESNET_CHANNELS = (16, 32, 32)
 
 def activate(name: Activation, inplace: bool = True) -> nn.Module:
     """An activation; in place it spares a pass over memory, where what it overwrites is read by nothing else."""
-    return nn.Tanh() if name == "tanh" else {"elu": nn.ELU, "relu": nn.ReLU}[name](inplace=inplace)
+    if name == "elu":
+        return Elu() if inplace else nn.ELU()
+    return nn.Tanh() if name == "tanh" else nn.ReLU(inplace)
 
 
 def fully_connected(in_features: int, widths: Sequence[int], activation: Activation) -> nn.Sequential:
