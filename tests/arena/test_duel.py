@@ -22,6 +22,7 @@ from palus.envs.game import GameStep, make_game
 from palus.errors import EnvError, ModelError
 from palus.export.appo_onnx import write_appo_onnx
 from palus.nn.actor_critic import ActorCritic
+from palus.run.agent_folder import Agent, write_agent
 from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 LENGTH = 6
@@ -120,10 +121,23 @@ def test_a_round_robin_of_duels_ranks_the_better_shot_first() -> None:
     assert [s.name for s in board.standings] == ["good", "fair", "poor"]
 
 
+def _network(spec: GameSpec) -> ActorCritic:
+    return ActorCritic(spec, AppoNetworkSettings(hidden_units=8, core_size=8), torch.Generator().manual_seed(1))
+
+
 def _export(path: Path, spec: GameSpec) -> Path:
-    settings = AppoNetworkSettings(hidden_units=8, core_size=8)
-    network = ActorCritic(spec, settings, torch.Generator().manual_seed(1))
-    return write_appo_onnx(path, network.arrays(), spec, settings)
+    network = _network(spec)
+    return write_appo_onnx(path, network.arrays(), spec, network.settings)
+
+
+def _train(folder: Path, spec: GameSpec) -> None:
+    """A run as training leaves it: without an ONNX file."""
+    network = _network(spec)
+    (folder / DUEL).mkdir(parents=True)
+    (folder / "configuration.yaml").write_text(
+        f"behaviors: {{{DUEL}: {{trainer_type: appo}}}}\npalus: {{env: {DUEL}}}\n"
+    )
+    write_agent(folder / DUEL / "policy.npz", Agent(spec, network.settings, network.arrays(), 1000, None))
 
 
 def test_an_exported_policy_plays_and_another_games_is_refused(tmp_path: Path) -> None:
@@ -149,8 +163,8 @@ def test_a_duel_in_doom_is_filmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     pytest.importorskip("av", reason="the extra `video` is not installed")
     rules = {**DUEL_OPTIONS, "timelimit": 0.05}
     monkeypatch.setattr(duel, "DUEL_OPTIONS", rules)
-    _export(tmp_path / "small.onnx", make_game(DUEL, **rules).spec)
-    words = ["match", str(tmp_path / "small.onnx"), "random", "--game", "doom_duel", "--pairs", "1", "--json"]
+    _train(tmp_path / "run", make_game(DUEL, **rules).spec)
+    words = ["match", str(tmp_path / "run"), "random", "--game", "doom_duel", "--pairs", "1", "--json"]
     result = CliRunner().invoke(app, [*words, "--replay", str(tmp_path / "duel.mp4")])
     assert result.exit_code == 0, result.output
     assert '"pairs": 1' in result.output

@@ -105,7 +105,10 @@ def _duel(
     """Doom's matches; a replay is a video of what both players see, all matches one after another."""
     from palus.arena.duel import make_duel, play_duels
     from palus.arena.duelists import load_duelist
+    from palus.cli.agents import refresh_onnx
 
+    for word in (a, b):
+        refresh_onnx(Path(word))
     game = make_duel()
     game.close()
     first, second = (load_duelist(word, game.spec) for word in (a, b))

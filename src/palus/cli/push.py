@@ -63,12 +63,13 @@ def push(
     new_card: Annotated[bool, typer.Option("--new-card", help="Replace a README.md that you wrote.")] = False,
 ) -> None:
     """Publish a model: laid out as ML-Agents does it, with a card, its training curve and a replay."""
+    from palus.cli.agents import refresh_onnx
     from palus.errors import HubError
     from palus.hub.layout import read_run
     from palus.hub.publish import check_id, publish
     from palus.hub.target import parse_target
 
-    _export_agent(run)
+    refresh_onnx(run)
     contents = read_run(run, snapshots=snapshots)
     if repo_id is None and not check:
         raise HubError("no repository is named; write: palus push RUN OWNER/NAME, or --check to only check the model")
@@ -94,21 +95,6 @@ def push(
             made=made,
         )
     _report(published, repo_id, target)
-
-
-def _export_agent(run: Path) -> None:
-    """Bring the ONNX file of an agent of a sampled game up to date: the policy that was measured, else the newest."""
-    if not any(run.glob("*/policy.npz")):
-        return
-    from palus.config import load_run
-    from palus.export.appo_onnx import write_appo_onnx
-    from palus.hub.agent_card import read_score
-    from palus.run.agent_folder import read_agent
-
-    score = read_score(run)
-    agent = read_agent(run, "best" if score is not None and score.best else "latest")
-    behavior = next(iter(load_run(run / "configuration.yaml").behaviors))
-    write_appo_onnx(run / f"{behavior}.onnx", agent.arrays, agent.spec, agent.settings)
 
 
 def _check(run: LocalRun) -> None:

@@ -102,7 +102,10 @@ def _rank_duelists(
     from palus.arena.duel import make_duel, play_duels
     from palus.arena.duelists import find_duelists, load_duelist
     from palus.arena.tournament import round_robin
+    from palus.cli.agents import refresh_onnx
 
+    for run in [*(p for p in folder.glob("*") if p.is_dir()), *map(Path, also)]:
+        refresh_onnx(run)
     game = make_duel()
     game.close()
     found, rejected = find_duelists(folder, game.spec)

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +35,7 @@ except ImportError as error:
 
 ATTEMPTS = 3
 PAUSE_S = 0.5
+FORK_LIMIT_S = 10.0
 SHARED_BYTES = 8 << 20
 """What an engine may put into shared memory while it starts; several may start at once."""
 EngineFault = (
@@ -44,6 +46,9 @@ EngineFault = (
     vizdoom.ViZDoomUnexpectedExitException,
 )
 """What a call to an engine raises when its process is gone or out of step."""
+
+_forking = threading.Lock()
+"""Held by the start whose child process is not there yet."""
 
 
 @dataclass(frozen=True)
@@ -120,12 +125,40 @@ def _start(game: Any, folder: Path) -> Engine:
     try:
         os.write(script, f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n'.encode())
         game.set_vizdoom_path(f"/proc/self/fd/{script}")
-        game.init()
+        with _one_fork_at_a_time(folder):
+            game.init()
     finally:
         os.close(script)
     for file in SHARED_MEMORY.glob(f"ViZDoom*{game.get_instance_id()}"):
         file.unlink(missing_ok=True)  # both sides have it open
     return Engine(game, int((folder / "pid").read_text()))
+
+
+@contextmanager
+def _one_fork_at_a_time(folder: Path) -> Iterator[None]:
+    """Let the next start begin when this one's child process is there.
+
+    ViZDoom forks in a thread of its own, and two forks at the same instant can block each other for ever: OpenBLAS,
+    which numpy and scipy bring along, ends its threads before every fork and waits for them. Engines of a network game
+    wait for each other later in their starts, so whole starts cannot take turns.
+    """
+    _forking.acquire()
+    through = threading.Event()
+    watch = threading.Thread(target=_release_after_fork, args=(folder / "pid", through), daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        through.set()
+        watch.join()
+
+
+def _release_after_fork(pid_file: Path, through: threading.Event) -> None:
+    """The launcher writes the file as one of its first acts."""
+    limit = time.monotonic() + FORK_LIMIT_S
+    while not through.wait(0.002) and not pid_file.exists() and time.monotonic() < limit:
+        pass
+    _forking.release()
 
 
 def _start_plainly(game: Any) -> Engine:
