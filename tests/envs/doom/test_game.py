@@ -65,6 +65,14 @@ def test_standing_in_acid_survives_about_a_hundred_decisions(start):
     assert last.stats[0]["true_objective"] == pytest.approx(rewards.sum(), abs=1e-4)
 
 
+def test_lost_health_costs_what_the_shaping_says_and_not_the_objective(start):
+    game = start("doom_health_gathering_supreme", shaping={"HEALTH": [0.0, -0.05]})
+    last, rewards = play(game, 5, still(game))
+    lost = 0.04 * len(rewards) - rewards.sum()
+    assert 80 * 0.05 < lost < 100 * 0.05  # the last drop is the death, which is not shaped
+    assert last.stats[0]["true_objective"] == pytest.approx(0.04 * len(rewards), abs=1e-4)
+
+
 def test_pickups_are_paid_but_are_not_the_objective(start):
     game = start("doom_health_gathering")
     for seed in range(20):

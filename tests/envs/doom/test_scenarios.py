@@ -60,7 +60,7 @@ def test_a_missing_map_names_the_package_that_holds_it_and_a_stand_in(tmp_path, 
     ("name", "options", "message"),
     [
         ("doom_basic", {"num_bots": 3}, "a game for one"),
-        ("doom_basic", {"shaping": {"HEALTH": [1, 1]}}, "no shaping by variables"),
+        ("doom_basic", {"shaping": {"HEALTH": [1, 1]}}, "names HEALTH, which .* give one of AMMO2"),
         ("doom_basic", {"gravity": 3}, "refuses the options"),
     ],
 )

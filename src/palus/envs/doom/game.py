@@ -237,13 +237,23 @@ def make(
     environment = ENVIRONMENTS[env_id]
     if (num_agents or num_bots) and not environment.is_network_game:
         raise EnvError(f"{env_id} is a game for one; num_agents and num_bots are for network games such as doom_duel")
-    if shaping and environment.scheme is None:
-        raise EnvError(f"{env_id} has no shaping by variables; remove the option, or bring your own environment")
+    if shaping:
+        environment = _reshaped(environment, env_id, shaping)
     given = {"frameskip": frameskip, "reward_scale": reward_scale, "agents": num_agents, "bots": num_bots}
     environment = replace(environment, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
-    if shaping and environment.scheme:
-        scheme = {**environment.scheme, **{name: (up, down) for name, (up, down) in shaping.items()}}
-        environment = replace(environment, scheme=scheme)
     height, width = resolution
     options = Options((height, width), wide, timelimit, timeout_truncates)
     return DoomGame(env_id, environment, find_wad(wad or environment.scenario.wad), options)
+
+
+def _reshaped(environment: Environment, env_id: str, shaping: Mapping[str, Sequence[float]]) -> Environment:
+    """The environment with other rewards for changes of variables. Raises EnvError when it reads no such variable."""
+    known = environment.scenario.variables
+    unknown = [name for name in shaping if name not in known]
+    if unknown:
+        raise EnvError(
+            f"{env_id}: shaping names {', '.join(unknown)}, which the game does not read; "
+            f"give one of {', '.join(known)}"
+        )
+    scheme = {**(environment.scheme or {}), **{name: (up, down) for name, (up, down) in shaping.items()}}
+    return replace(environment, scheme=scheme)

@@ -121,7 +121,7 @@ class Player:
         self._look()
         if self.shaping:
             self.reward += self.shaping.step(self.variables)
-        elif self._health is not None and not first:
+        if self._health is not None and not first:
             self.reward += gathering_reward(before[self._health], self.variables[self._health])
 
     def look(self) -> None:

@@ -86,12 +86,13 @@ class DeltaReward:
 
 
 class Shaping:
-    """Rewards of one player, decision by decision: what changed, plus what is held."""
+    """Rewards of one player, decision by decision: what changed, plus the weapon that is held where it is read."""
 
     def __init__(self, scheme: Scheme, variables: Sequence[str]) -> None:
         self._delta = DeltaReward.of(scheme, variables)
         self._dead = variables.index("DEAD") if "DEAD" in variables else None
-        self._weapon, self._ammunition = variables.index("SELECTED_WEAPON"), variables.index("SELECTED_WEAPON_AMMO")
+        held = ("SELECTED_WEAPON", "SELECTED_WEAPON_AMMO")
+        self._weapon, self._ammunition = (variables.index(n) if n in variables else None for n in held)
         self._before: F64 | None = None
         self._held = 0
 
@@ -105,6 +106,8 @@ class Shaping:
         if before is None or (self._dead is not None and before[self._dead] > after[self._dead]):
             self._held = 0
             return 0.0
+        reward = self._delta(before, after)
+        if self._weapon is None or self._ammunition is None:
+            return reward
         self._held = self._held + 1 if before[self._weapon] == after[self._weapon] else 0
-        held = holding_reward(round(after[self._weapon]), after[self._ammunition], self._held)
-        return self._delta(before, after) + held
+        return reward + holding_reward(round(after[self._weapon]), after[self._ammunition], self._held)

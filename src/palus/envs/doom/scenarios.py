@@ -78,8 +78,8 @@ class Environment:
     """One environment: who plays what for which reward.
 
     agents, bots: more than one player in all makes it a network game. limit: tics until the episode is truncated, 0 for
-    none. gathering: +1 for every decision that raised the health. scheme: rewards for changes of variables; such
-    environments have the measurements as a second observation. objective: what `true_objective` is; engine = the sum of
+    none. gathering: +1 for every decision that raised the health. scheme: rewards for changes of variables.
+    measurements: they are a second observation. objective: what `true_objective` is; engine = the sum of
     the engine's rewards, frags = FRAGCOUNT, won = 1 for being first alone. respawn_delay: seconds.
     """
 
