@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from countdown import Countdown
 
+from palus.envs.game import make_game
+from palus.errors import EnvError
 from palus.rollout.trajectories import EpisodeEnd
 from palus.run.evaluate import evaluate
 
@@ -56,3 +62,70 @@ def test_a_game_without_a_recorder_gives_one_picture_per_decision() -> None:
     pictures: list[Any] = []
     found = evaluate(Countdown, CountsItsDecisions(), episodes=2, games=3, recorder=pictures.append)
     assert len(pictures) == max(e.frames for e in found.episodes) // 4
+
+
+class Brittle(Countdown):
+    """Game 2 of seed 3 breaks at its third step, as often as `breaks` says; closed games refuse to go on."""
+
+    breaks = 0
+
+    def step(self, actions: Any) -> Any:
+        assert not self.closed
+        if Brittle.breaks and self.start[0] - self.left[0] == 2 and self.start.tolist() == BREAKING:
+            Brittle.breaks -= 1
+            raise EnvError("the engine is lost")
+        return super().step(actions)
+
+
+BREAKING = np.random.default_rng(int(np.random.SeedSequence(3).generate_state(3)[2])).integers(1, 30, 2).tolist()
+
+
+def test_a_lost_game_is_played_again_and_changes_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[EpisodeEnd] = []
+    found = [
+        evaluate(Brittle, CountsItsDecisions(), episodes=10, games=2, seed=3, progress=counted.append)
+        for Brittle.breaks in (0, 2)
+    ]
+    assert found[0].episodes == found[1].episodes
+    assert [e.lost for e in found] == [0, 2]
+    assert found[1].frames == found[0].frames + 2 * 3 * 2 * 4  # two agents, three decisions of four frames, twice
+    assert len(counted) == 20, "no episode is announced twice"
+
+
+def test_a_game_that_is_lost_again_and_again_ends_the_evaluation_with_advice() -> None:
+    Brittle.breaks = 3
+    with pytest.raises(EnvError, match=r"game 2 .* lost 3 times: the engine is lost\. .*--games 1"):
+        evaluate(Brittle, CountsItsDecisions(), episodes=10, games=2, seed=3)
+
+
+def engines() -> list[int]:
+    """Process ids of Doom engines that this process started."""
+    children = [int(pid) for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()]
+    return [pid for pid in children if "viz_instance_id" in Path("/proc", str(pid), "cmdline").read_text()]
+
+
+class Runs:
+    """Runs and turns in Doom; kills an engine of its own process at the given decision."""
+
+    state_size = 0
+
+    def __init__(self, kill_at: int | None = None) -> None:
+        self.kill_at, self.asked = kill_at, 0
+
+    def __call__(self, observations: Mapping[str, Any], states: Any, episodes: Any, decisions: Any) -> Any:
+        self.asked += 1
+        if self.asked == self.kill_at:
+            os.kill(engines()[0], signal.SIGKILL)
+        return (decisions % 2).astype(np.float32)[:, None], states
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_killed_doom_engine_costs_time_and_no_episode() -> None:
+    pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
+    whole, hit = (
+        evaluate(lambda: make_game("doom_my_way_home", frameskip=40), Runs(kill_at), episodes=3, games=2, seed=1)
+        for kill_at in (None, 20)
+    )
+    assert hit.lost == 1 and whole.lost == 0
+    assert hit.episodes == whole.episodes and len(hit.episodes) == 3
+    assert engines() == []

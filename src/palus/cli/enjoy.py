@@ -131,7 +131,8 @@ def _play(
     seed: int,
     deterministic: bool,
 ) -> Evaluation:
-    from palus.run.evaluate import AgentPlayer, evaluate
+    from palus.run.agents import AgentPlayer
+    from palus.run.evaluate import evaluate
 
     with _progress(agent.env_id, episodes) as tick, _writer(agent, place, video_frames) as writer:
         return evaluate(
@@ -200,6 +201,7 @@ def _print_json(evaluation: Evaluation, score: AgentScore | None, place: Path | 
             **({} if score is None else asdict(score)),
             "objectives": [round(float(x), 4) for x in evaluation.objectives],
             "frames": evaluation.frames,
+            "lost": evaluation.lost,
             "seconds": round(evaluation.seconds, 2),
             "video": None if place is None else str(place),
         }
@@ -209,6 +211,8 @@ def _print_json(evaluation: Evaluation, score: AgentScore | None, place: Path | 
 def _print(agent: Playable, evaluation: Evaluation, score: AgentScore | None, place: Path | None) -> None:
     name = f"[bold]{escape(agent.env_id)}[/]"
     rate = f"{evaluation.frames:,} frames in {evaluation.seconds:.1f} s"
+    if evaluation.lost:
+        rate += f", {evaluation.lost} lost with their engines and played again"
     if score is None:
         stdout.print(f"{name}: no episode came to its end ({rate}); allow more with --max-num-frames.", soft_wrap=True)
     else:

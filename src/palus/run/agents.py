@@ -1,4 +1,4 @@
-"""From a folder to an agent that can play: runs of palus and experiments of Sample Factory alike."""
+"""From a folder to an agent that plays: runs of palus and experiments of Sample Factory alike."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from palus.config.appo import AppoNetworkSettings
 from palus.envs.game import Game, make_game
 from palus.errors import CheckpointError
 from palus.nn.actor_critic import ActorCritic
+from palus.nn.distributions import mode, sample
 from palus.run.agent_folder import read_agent
 from palus.run.sf_checkpoint import is_sf_experiment, read_sf_agent
 from palus.spaces import GameSpec
-from palus.types import AnyArray
+from palus.types import F32, I64, AnyArray
 
 CONFIGURATION = "configuration.yaml"
 Kind = Literal["latest", "best"]
@@ -40,6 +41,29 @@ class Playable:
     def make_game(self) -> Game:
         """A new instance of its game."""
         return make_game(self.env_id, **self.env_options)
+
+
+class AgentPlayer:
+    """A trained policy as a player. deterministic: the likeliest action instead of a drawn one.
+
+    Draws are a function of seed, episode and decision: the same episodes come out however many games run side by side.
+    """
+
+    def __init__(self, policy: ActorCritic, seed: int, deterministic: bool = False) -> None:
+        self.policy, self.seed, self.deterministic = policy, seed, deterministic
+        self.state_size = policy.state_size
+
+    def __call__(
+        self, observations: Mapping[str, AnyArray], states: F32, episodes: I64, decisions: I64
+    ) -> tuple[F32, F32]:
+        """Rows of observations and states -> actions [R, A] and new states [R, S]."""
+        seen = {name: torch.from_numpy(rows) for name, rows in observations.items()}
+        parameters, _, after = self.policy.act(seen, torch.from_numpy(states))
+        actions = self.policy.spec.actions
+        if self.deterministic:
+            return mode(parameters.numpy(), actions), after.numpy()
+        chosen, _, _ = sample(parameters.numpy(), actions, self.seed, 0, (episodes << 32) | decisions)
+        return chosen, after.numpy()
 
 
 def open_agent(folder: Path, kind: Kind = "latest") -> Playable:

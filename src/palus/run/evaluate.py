@@ -2,28 +2,29 @@
 
 Several games run side by side, stepped in threads (engines leave Python while they work), so that every forward serves
 all of them. Which episodes count is fixed beforehand, each with a seed of its own: were it "the first to finish", short
-episodes would be counted too often.
+episodes would be counted too often. A game whose engine is lost is made anew and played again from the same seed, so a
+loss costs time and changes no result.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-import torch
 
 from palus.envs.game import Game, GameStep
-from palus.nn.actor_critic import ActorCritic
-from palus.nn.distributions import mode, sample
+from palus.errors import EnvError
 from palus.rollout.trajectories import EpisodeEnd
 from palus.types import F32, I64, AnyArray
 
 Recorder = Callable[[AnyArray], None]
+MAX_LOSSES = 3
+"""How often one game may be lost before the evaluation gives up."""
 
 
 class Decide(Protocol):
@@ -38,36 +39,17 @@ class Decide(Protocol):
         """[R, *shape] by name, [R, S], and which agent's episode and decision each row is -> [R, A], new [R, S]."""
 
 
-class AgentPlayer:
-    """A trained policy as a player. deterministic: the likeliest action instead of a drawn one.
-
-    Draws are a function of seed, episode and decision: the same episodes come out however many games run side by side.
-    """
-
-    def __init__(self, policy: ActorCritic, seed: int, deterministic: bool = False) -> None:
-        self.policy, self.seed, self.deterministic = policy, seed, deterministic
-        self.state_size = policy.state_size
-
-    def __call__(
-        self, observations: Mapping[str, AnyArray], states: F32, episodes: I64, decisions: I64
-    ) -> tuple[F32, F32]:
-        """Rows of observations and states -> actions [R, A] and new states [R, S]."""
-        seen = {name: torch.from_numpy(rows) for name, rows in observations.items()}
-        parameters, _, after = self.policy.act(seen, torch.from_numpy(states))
-        actions = self.policy.spec.actions
-        if self.deterministic:
-            return mode(parameters.numpy(), actions), after.numpy()
-        chosen, _, _ = sample(parameters.numpy(), actions, self.seed, 0, (episodes << 32) | decisions)
-        return chosen, after.numpy()
-
-
 @dataclass(frozen=True)
 class Evaluation:
-    """Episodes that were played to their end, in order of their seeds. frames: of all that was played."""
+    """Episodes that were played to their end, in order of their seeds. frames: of all that was played.
+
+    lost: games that were given up with their engine and played again.
+    """
 
     episodes: tuple[EpisodeEnd, ...]
     frames: int
     seconds: float
+    lost: int = 0
 
     @property
     def objectives(self) -> F32:
@@ -105,18 +87,20 @@ def evaluate(
 
     games: side by side; speed, never results. max_frames: stop after so many engine frames; what is unfinished then
     does not count. recorder: gets the pictures of the first game's episodes, one per engine frame where it can.
-    Raises what the game raises.
+    Raises EnvError when games cannot be started or one is lost MAX_LOSSES times, and what else the game raises.
     """
     with ExitStack() as stack:
-        first = make()
-        stack.callback(first.close)
+
+        def make_and_close() -> Game:
+            game = make()
+            stack.callback(game.close)
+            return game
+
+        first = make_and_close()
         needed = -(-episodes // first.spec.num_agents)
-        made = [first]
-        for _ in range(min(games, needed) - 1):
-            made.append(make())
-            stack.callback(made[-1].close)
+        made = [first, *(make_and_close() for _ in range(min(games, needed) - 1))]
         pool = stack.enter_context(ThreadPoolExecutor(len(made)))
-        return _Evaluator(made, decide, needed, seed, recorder, progress).play(pool, max_frames)
+        return _Evaluator(make_and_close, made, decide, needed, seed, recorder, progress).play(pool, max_frames)
 
 
 @dataclass
@@ -124,6 +108,7 @@ class _Seat:
     """One running game: which of the numbered games it plays, and what its agents did so far.
 
     rewards, frames, decisions, states: per agent, of its present episode. ended: agents whose episode counted.
+    filmed: its pictures are recorded. losses: how often this numbered game was lost.
     """
 
     game: Game
@@ -133,7 +118,8 @@ class _Seat:
     decisions: AnyArray
     states: F32
     ended: AnyArray
-    pictured: bool
+    filmed: bool
+    losses: int = 0
 
 
 class _Evaluator:
@@ -141,6 +127,7 @@ class _Evaluator:
 
     def __init__(
         self,
+        make: Callable[[], Game],
         games: Sequence[Game],
         decide: Decide,
         needed: int,
@@ -148,35 +135,28 @@ class _Evaluator:
         recorder: Recorder | None,
         progress: Callable[[EpisodeEnd], None] | None,
     ) -> None:
-        self.spec, self.decide, self.needed = games[0].spec, decide, needed
+        self.make, self.games, self.spec, self.decide, self.needed = make, games, games[0].spec, decide, needed
         self.seeds = np.random.SeedSequence(seed).generate_state(needed)
         self.recorder, self.progress = recorder, progress
-        self.started = self.frames = 0
-        self.ends: list[EpisodeEnd] = []
-        self.games = games
+        self.started = self.frames = self.lost = 0
+        self.ends: dict[tuple[int, int], EpisodeEnd] = {}  # by game and agent: a game played again replaces its own
 
     def play(self, pool: ThreadPoolExecutor, max_frames: int | None) -> Evaluation:
         """Until every episode is over or the frames are used up."""
         clock = time.perf_counter()
-        seats = [seat for seat in pool.map(self._sit, self.games, range(len(self.games))) if seat]
+        seats = list(pool.map(self._sit, self.games, range(len(self.games))))
         self.started = len(seats)
         while seats and (max_frames is None or self.frames < max_frames):
             actions = self._decide(seats)
             steps = list(pool.map(self._step, seats, actions))
-            kept: list[_Seat] = []
-            for seat, step in zip(seats, steps, strict=True):
-                self._book(seat, step)
-                if step.over or seat.ended.all():
-                    kept += self._next(seat)
-                else:
-                    kept.append(seat)
-            seats = kept
-        order = sorted(self.ends, key=lambda e: (e.game, e.agent))
-        return Evaluation(tuple(order), self.frames, time.perf_counter() - clock)
+            seats = [kept for seat, step in zip(seats, steps, strict=True) if (kept := self._follow(seat, step))]
+        episodes = tuple(self.ends[key] for key in sorted(self.ends))
+        return Evaluation(episodes, self.frames, time.perf_counter() - clock, self.lost)
 
-    def _sit(self, game: Game, number: int) -> _Seat:
+    def _sit(self, game: Game, number: int, filmed: bool = False) -> _Seat:
         agents = self.spec.num_agents
-        if number == 0 and self.recorder is not None and hasattr(game, "recorder"):
+        filmed = filmed or (number == 0 and self.recorder is not None)
+        if filmed and hasattr(game, "recorder"):
             game.recorder = self.recorder
         game.reset(int(self.seeds[number]))
         return _Seat(
@@ -187,17 +167,37 @@ class _Evaluator:
             decisions=np.zeros(agents, np.int64),
             states=np.zeros((agents, self.decide.state_size), np.float32),
             ended=np.zeros(agents, np.bool_),
-            pictured=number == 0 and self.recorder is not None and not hasattr(game, "recorder"),
+            filmed=filmed,
         )
 
-    def _next(self, seat: _Seat) -> Iterator[_Seat]:
-        """The seat with the next game; nothing when all have been started."""
+    def _follow(self, seat: _Seat, step: GameStep | EnvError) -> _Seat | None:
+        """The seat as it goes on after a step; None when all games have been started."""
+        if isinstance(step, EnvError):
+            return self._play_again(seat, step)
+        self._book(seat, step)
+        if not (step.over or seat.ended.all()):
+            return seat
         if self.started >= self.needed:
-            return
+            return None
         number, self.started = self.started, self.started + 1
-        fresh = self._sit(seat.game, number)
-        fresh.pictured = seat.pictured
-        yield fresh
+        try:
+            return self._sit(seat.game, number, seat.filmed)
+        except EnvError as error:
+            return self._play_again(replace(seat, number=number, losses=0), error)
+
+    def _play_again(self, seat: _Seat, error: EnvError) -> _Seat:
+        """The same numbered game from its beginning, in a new instance. Raises EnvError when that does not help."""
+        for losses in range(seat.losses + 1, MAX_LOSSES):
+            self.lost += 1
+            seat.game.close()
+            try:
+                return replace(self._sit(self.make(), seat.number, seat.filmed), losses=losses)
+            except EnvError as again:
+                error = again
+        raise EnvError(
+            f"game {seat.number} of the evaluation was lost {MAX_LOSSES} times: {error}. Play fewer games side by side "
+            "(--games 1) in case memory is short; another --seed passes over an episode that the game cannot play"
+        ) from error
 
     def _decide(self, seats: Sequence[_Seat]) -> list[F32]:
         """Actions [P, A] of every seat, from one forward over the active agents of all."""
@@ -220,10 +220,14 @@ class _Evaluator:
         self.frames += int(active.sum()) * self.spec.frameskip
         return list(actions)
 
-    def _step(self, seat: _Seat, actions: F32) -> GameStep:
+    def _step(self, seat: _Seat, actions: F32) -> GameStep | EnvError:
+        """One decision of a game, or how it was lost."""
         seat.frames += np.asarray(seat.game.active) * self.spec.frameskip
-        step = seat.game.step(actions)
-        if seat.pictured and self.recorder is not None:
+        try:
+            step = seat.game.step(actions)
+        except EnvError as error:
+            return error
+        if seat.filmed and self.recorder is not None and not hasattr(seat.game, "recorder"):
             self.recorder(seat.game.render())
         return step
 
@@ -234,8 +238,8 @@ class _Evaluator:
                 stats = dict(step.stats.get(agent, {}))
                 reward, frames = float(seat.rewards[agent]), int(seat.frames[agent])
                 end = EpisodeEnd(seat.number, agent, 0, int(stats.get("len", frames)), reward, stats)
-                self.ends.append(end)
-                if self.progress is not None:
+                if self.progress is not None and (seat.number, agent) not in self.ends:
                     self.progress(end)
+                self.ends[seat.number, agent] = end
             seat.ended[agent] = True
             seat.states[agent] = 0.0
