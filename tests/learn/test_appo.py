@@ -47,13 +47,15 @@ def test_the_value_loss_takes_the_worse_of_moved_and_limited() -> None:
 
 def test_the_whole_loss_by_hand() -> None:
     # Two decisions with p = (1/2, 1/2) now and before; advantages 3 and 1 become 1 and -1; the third is not usable.
-    h = AppoHyperparameters(beta=0.01, kl_coefficient=1.0, value_coefficient=0.5)
+    h = AppoHyperparameters(kl_coefficient=1.0, value_coefficient=0.5)
     batch = Minibatch(
         actions=torch.tensor([[0.0], [1.0]]), parameters=torch.zeros(2, 2), log_probs=torch.full((2,), -math.log(4)),
         old_values=torch.tensor([1.0, 1.0]), advantages=torch.tensor([3.0, 1.0]), targets=torch.tensor([2.0, 1.0]),
         usable=torch.tensor([[True, False, True]]),
     )  # fmt: skip
-    total, found = loss(torch.zeros(1, 3, 2), torch.tensor([[1.0, 99.0, 1.0]]), batch, ActionSpec((Discrete(2),)), h)
+    total, found = loss(
+        torch.zeros(1, 3, 2), torch.tensor([[1.0, 99.0, 1.0]]), batch, ActionSpec((Discrete(2),)), h, 0.01
+    )
     # ratio = 2 for both: -(min(2, 1.1) + min(-2, -1.1)) / 2 = 0.45; values: 0.5 (1 + 0) / 2; entropy ln 2
     assert found["policy_loss"] == pytest.approx(0.45)
     assert found["value_loss"] == pytest.approx(0.25)
@@ -156,9 +158,11 @@ def test_the_learning_rate_follows_the_kl(kl: float, factor: float) -> None:
     assert appo.learning_rate(0) == pytest.approx(min(0.01 * factor, 0.01))
 
 
-def test_the_linear_schedule_reaches_zero_at_max_steps() -> None:
-    appo, _ = learner("hyperparameters.learning_rate_schedule=linear", "max_steps=1000")
+def test_linear_schedules_reach_zero_at_max_steps() -> None:
+    linear = [f"hyperparameters.{name}_schedule=linear" for name in ("learning_rate", "beta")]
+    appo, _ = learner(*linear, "hyperparameters.beta=0.04", "max_steps=1000")
     assert [appo.learning_rate(frames) for frames in (0, 250, 1000)] == pytest.approx([0.01, 0.0075, 0.0])
+    assert [appo.beta(frames) for frames in (0, 250, 1000)] == pytest.approx([0.04, 0.03, 0.0])
 
 
 def test_a_gradient_that_is_not_finite_stops_before_it_spoils_the_weights() -> None:

@@ -24,6 +24,9 @@ class AppoHyperparameters(Hyperparameters):
         default="constant", description="`linear` falls towards 0 at max_steps, `constant` stays."
     )
     beta: NotNegative = Field(default=3e-3, description="Weight of the exploration loss.")
+    beta_schedule: Schedule = Field(
+        default="constant", description="`linear` falls towards 0 at max_steps, `constant` stays."
+    )
     epsilon: Positive = Field(default=0.1, description="Clipping: the probability ratio stays in [1/(1+e), 1+e].")
     lambd: Fraction = Field(default=0.95, description="Lambda of the advantage estimate (GAE) and the returns.")
     num_epoch: Count = Field(default=1, description="Passes over the buffer in each update.")

@@ -3,7 +3,7 @@
 Source: Petrenko et al. 2020 (Sample Factory, arXiv 2006.11751) and release 2.1.1: one probability ratio per decision,
 clipped to [1 / (1 + epsilon), 1 + epsilon]; clipped value loss without 1/2; advantages normalised per minibatch; means
 over valid decisions. Deviations, with reasons in docs/differences.md: time-outs bootstrap from the episode's last
-observation, V-trace evaluates the state after the last decision, the linear schedule reaches 0 at max_steps.
+observation, V-trace evaluates the state after the last decision, linear schedules reach 0 at max_steps.
 """
 
 from __future__ import annotations
@@ -99,6 +99,12 @@ class APPO:
             return self.hyper.learning_rate
         return linear_schedule(self.hyper.learning_rate, 0.0, frames, self.behavior.max_steps)
 
+    def beta(self, frames: int) -> float:
+        """The weight of the exploration loss after `frames` engine frames."""
+        if self.hyper.beta_schedule == "constant":
+            return self.hyper.beta
+        return linear_schedule(self.hyper.beta, 0.0, frames, self.behavior.max_steps)
+
     def update(self, page: Trajectories, frames: int) -> AppoStats:
         """Several epochs over a page. frames: engine frames before it, for the schedule. Raises DivergenceError."""
         h = self.hyper
@@ -178,7 +184,7 @@ class APPO:
         values = torch.cat([v.detach() for _, v in outputs], 1).requires_grad_()
         # The loss is computed for the whole minibatch at once: its means do not depend on the number of threads.
         compared = self._minibatch(rows, batch, parameters, values)
-        total, found = loss(parameters, values, compared, self.spec.actions, self.hyper)
+        total, found = loss(parameters, values, compared, self.spec.actions, self.hyper, self.beta(frames))
         slopes = torch.autograd.grad(total, [parameters, values])
         sizes = [len(piece) for piece in pieces]
         shares = list(zip(outputs, *(torch.split(slope, sizes, 1) for slope in slopes), strict=True))

@@ -50,11 +50,11 @@ def clipped_value_loss(values: Tensor, old_values: Tensor, targets: Tensor, epsi
 
 
 def loss(
-    parameters: Tensor, values: Tensor, batch: Minibatch, actions: ActionSpec, h: AppoHyperparameters
+    parameters: Tensor, values: Tensor, batch: Minibatch, actions: ActionSpec, h: AppoHyperparameters, beta: float
 ) -> tuple[Tensor, dict[str, float]]:
     """Total loss, and its parts and diagnostics by name.
 
-    parameters: [T, R, L]; values: [T, R]; both by the present weights.
+    parameters: [T, R, L]; values: [T, R]; both by the present weights. beta: weight of the exploration loss.
     """
     now, old = Distribution(parameters[batch.usable], actions), Distribution(batch.parameters, actions)
     log_ratio = now.log_prob(batch.actions) - batch.log_probs
@@ -66,9 +66,9 @@ def loss(
     value_loss = h.value_coefficient * clipped_value_loss(present, batch.old_values, batch.targets, h.value_epsilon)
     entropy, kl = now.entropy().mean(), now.kl(old)
     if h.exploration_loss == "entropy":
-        exploration = -h.beta * entropy
+        exploration = -beta * entropy
     else:
-        exploration = h.beta * now.symmetric_kl().mean().clamp(max=SYMMETRIC_KL_LIMIT)
+        exploration = beta * now.symmetric_kl().mean().clamp(max=SYMMETRIC_KL_LIMIT)
     kl_loss = h.kl_coefficient * kl.mean()
     total = policy_loss + value_loss + exploration + kl_loss
     outside = (ratio < 1.0 / (1.0 + h.epsilon)) | (ratio > 1.0 + h.epsilon)
