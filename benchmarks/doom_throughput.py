@@ -31,6 +31,7 @@ import psutil
 
 import machine
 from machine import Json, caption, table
+from palus.hub.training_curve import read_scalars
 
 HERE = Path(__file__).parent
 PALUS_LINE = re.compile(r"Step: (\d+)\. Time Elapsed")
@@ -143,7 +144,8 @@ def measure(case: Case, seconds: float, warm_up: float) -> Json:
     meter = Meter(child.pid)
     meter.start()
     lines, said = _read_lines(child, seconds, warm_up)
-    _end(child)
+    said += _end(child)
+    inference, training = _palus_shares(folder) if case.who.startswith("palus") else _peer_shares(said)
     shutil.rmtree(folder, ignore_errors=True)
     if len(lines) < 2:
         sys.exit(f"{case.who}, {case.game}: no two lines with frames within {warm_up + seconds:.0f} s:\n{said[-3000:]}")
@@ -157,6 +159,8 @@ def measure(case: Case, seconds: float, warm_up: float) -> Json:
         "frames_per_s": round((frames1 - frames0) / (last - first), 1),
         "cpu_us_per_sample": round(1e6 * cpu / samples, 1),
         "cores_used": round(cpu / (last - first), 2),
+        "inference_share": inference,
+        "training_share": training,
         "memory_mib": round(meter.memory / 2**20),
         "processes": meter.processes,
         "window_s": round(last - first, 1),
@@ -185,11 +189,35 @@ def _read_lines(child: subprocess.Popen[str], seconds: float, warm_up: float) ->
     return found, "".join(said)
 
 
-def _end(child: subprocess.Popen[str]) -> None:
-    """Ask politely, then kill what is left of the tree."""
+def _palus_shares(folder: Path) -> tuple[float | None, float | None]:
+    """Inference and training as shares of a run's wall time, by its own summaries; None where it wrote none."""
+    found: dict[str, float] = {}
+    for path in sorted(folder.glob("results/run/*/events.out.tfevents.*")):
+        found |= {tag: value for _, tag, value in read_scalars(path.read_bytes())}
+    shares = [found.get(f"Performance/{name} Share") for name in ("Deciding", "Learning")]
+    inference, training = (None if share is None else round(share, 3) for share in shares)
+    return inference, training
+
+
+def _peer_shares(said: str) -> tuple[float | None, float | None]:
+    """The same by the seconds that the peer prints at its end: policy steps; batches and training; the main loop."""
+
+    def seconds(*names: str) -> float | None:
+        found = [re.search(rf"\b{name}: ([0-9.]+)", said) for name in names]
+        return sum(float(match[1]) for match in found if match) if all(found) else None
+
+    total, inference, training = seconds("main_loop"), seconds("handle_policy_step"), seconds("prepare_batch", "train")
+    if not total or inference is None or training is None:
+        return None, None
+    return round(inference / total, 3), round(training / total, 3)
+
+
+def _end(child: subprocess.Popen[str]) -> str:
+    """Ask politely, then kill what is left of the tree. Returns the last words."""
     tree = psutil.Process(child.pid).children(recursive=True) if child.poll() is None else []
+    words: list[str] = []
     child.send_signal(signal.SIGINT)
-    drain = threading.Thread(target=lambda: child.stdout and child.stdout.read(), daemon=True)
+    drain = threading.Thread(target=lambda: child.stdout and words.extend(child.stdout), daemon=True)
     drain.start()
     try:
         child.wait(LAST_WORDS_S)
@@ -201,6 +229,8 @@ def _end(child: subprocess.Popen[str]) -> None:
         except psutil.NoSuchProcess:
             continue
     child.wait()
+    drain.join(LAST_WORDS_S)
+    return "".join(words)
 
 
 def markdown(report: Json) -> str:
@@ -208,7 +238,9 @@ def markdown(report: Json) -> str:
     parts = [
         "# Throughput of APPO",
         "Made by `python benchmarks/doom_throughput.py` from the JSON file beside it. Medians over the rounds; the "
-        "CPU time per sample is the steadier figure where other work shares the cores.",
+        "CPU time per sample is the steadier figure where other work shares the cores. Inference and training: shares "
+        "of a run's wall time, its start included, by the programs' own clocks; in Sample Factory and in palus's "
+        "asynchronous mode both go on at once.",
         caption(report),
     ]
     for game in (DOOM, SYNTHETIC):
@@ -219,7 +251,7 @@ def markdown(report: Json) -> str:
 
 def _table(runs: list[Json]) -> str:
     header = ["", "cores", "frames/s", "to Sample Factory", "one to two cores", "CPU us/sample", "cores used"]
-    header += ["memory, MiB", "processes", "load average"]
+    header += ["inference", "training", "memory, MiB", "processes", "load average"]
     rows = []
     for who, cores in dict.fromkeys((run["who"], run["cores"]) for run in runs):
         own = _pick(runs, who, cores)
@@ -235,12 +267,19 @@ def _table(runs: list[Json]) -> str:
                 f"{rate / single:.2f}" if cores == 2 and single else "",
                 f"{median(run['cpu_us_per_sample'] for run in own):,.0f}",
                 f"{median(run['cores_used'] for run in own):.2f}",
+                _share(own, "inference_share"),
+                _share(own, "training_share"),
                 f"{max(run['memory_mib'] for run in own):,}",
                 str(max(run["processes"] for run in own)),
                 f"{min(loads):.1f} to {max(loads):.1f}",
             ]
         )
     return table(header, rows)
+
+
+def _share(runs: list[Json], name: str) -> str:
+    known = [run[name] for run in runs if run[name] is not None]
+    return f"{median(known):.0%}" if known else ""
 
 
 def _pick(runs: list[Json], who: str, cores: int) -> list[Json]:
