@@ -157,6 +157,7 @@ class GameSpec:
 
     num_agents: P, all with the same observations and actions. teams: the side of each agent, () for each its own.
     frameskip: engine frames of one decision; steps that users see count frames. fps: frames per second of game time.
+    shaping: numbers of the reward that may be tuned, with their defaults (`palus.envs.game.ShapedGame`).
     """
 
     env_id: str
@@ -166,6 +167,7 @@ class GameSpec:
     teams: tuple[int, ...] = ()
     frameskip: int = 1
     fps: float = 30.0
+    shaping: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         names = [o.name for o in self.observations]

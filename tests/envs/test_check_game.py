@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,8 @@ class Faulty:
         self.spec = GameSpec(
             "faulty", (ObservationSpec("a", (2,)), ObservationSpec("b", (1, 2, 2), "uint8")), actions, 2
         )
+        if fault == "unpaid":
+            self.spec = replace(self.spec, shaping=(("bonus", 1.0),))
         self.active = np.ones(2, np.bool_)
         self.fault, self.t, self.resets = fault, 0, 0
 
@@ -93,6 +96,7 @@ def test_a_sound_game_of_two_passes():
         ("scribbles", "changed the actions"),
         ("vanishes", "agent 1 became inactive without having ended"),
         ("stats", "stats for agent 0, whose episode did not end"),
+        ("unpaid", r"an attribute `shaping`, float64 \(2, 1\)"),
     ],
 )
 def test_a_broken_promise_is_named(fault, message):

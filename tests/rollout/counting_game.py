@@ -22,7 +22,7 @@ class CountingGame:
     leaves: agent -> decision after which it is out. alone: agents end one by one and go on by themselves.
     true_objective is the largest |continuous action| that arrived. log: a file that grows by one byte per decision.
     trap: a file; the game that finds it takes it away and hangs. slow: seconds that a decision takes at most.
-    poison: the decision that brings NaN. fault: what making the game raises.
+    poison: the decision that brings NaN. fault: what making the game raises. bonus: its reward has a tunable summand.
     """
 
     def __init__(
@@ -37,10 +37,12 @@ class CountingGame:
         slow=0.0,
         poison=-1,
         fault="",
+        bonus=False,
     ):
         if fault:
             raise RuntimeError(fault)
-        self.spec = counting_spec(agents)
+        self.spec = counting_spec(agents, bonus)
+        self.shaping = np.zeros((agents, int(bonus)))
         self.active = np.ones(agents, np.bool_)
         self._length, self._truncate, self._leaves, self._alone = length, truncate, leaves or {}, alone
         self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT) if log else None
@@ -69,7 +71,7 @@ class CountingGame:
         self._decisions += self.active
         self._largest = max(self._largest, float(np.abs(actions[:, 1:]).max()))
         out = [int(a) for a, last in self._leaves.items() if self._decisions[int(a)] == last and self.active[int(a)]]
-        reward = np.where(self.active, actions[:, 0], 0.0).astype(np.float32)
+        reward = np.where(self.active, actions[:, 0] + self.shaping.sum(1), 0.0).astype(np.float32)
         if self._poison == self._decisions.max():
             reward[0] = np.nan
         ended = np.zeros_like(self.active)
@@ -105,11 +107,12 @@ class CountingGame:
         self._closed = True
 
 
-def counting_spec(agents: int) -> GameSpec:
+def counting_spec(agents: int, bonus: bool = False) -> GameSpec:
     return GameSpec(
         "counting_game:CountingGame",
         (ObservationSpec("obs", (4,)), ObservationSpec("picture", (1, 2, 2), "uint8")),
         ActionSpec((Discrete(CHOICES), Continuous(1, -1.0, 1.0))),
         num_agents=agents,
         frameskip=4,
+        shaping=(("bonus", 0.0),) if bonus else (),
     )

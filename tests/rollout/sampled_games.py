@@ -38,7 +38,7 @@ def counting_sampler(rows, horizon=4, policies=None, assign=None, reward_scale=1
     agents = options.get("agents", 1)
     return Sampler(
         GameMaker("counting_game:CountingGame", options),
-        counting_spec(agents),
+        counting_spec(agents, options.get("bonus", False)),
         settings,
         rows=rows,
         horizon=horizon,

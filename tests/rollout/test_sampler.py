@@ -169,6 +169,21 @@ def test_policies_take_turns_in_games_and_learn_only_from_their_own_decisions() 
         assert set(s.entropy) == {0, 1}
 
 
+def test_agents_are_paid_by_their_policys_numbers_from_the_next_game_on() -> None:
+    policies = {0: CountingPolicy(2), 1: CountingPolicy(5)}
+    with counting_sampler(8, horizon=8, agents=2, bonus=True, policies=policies, assign=lambda game: (0, 1)) as s:
+        s.shape_rewards(0, [10.0])
+        page, _ = s.collect(0)
+        np.testing.assert_array_equal(page.rewards[:, 0::2], 12.0)
+        s.shape_rewards(0, [20.0])
+        page, ends = s.collect(0)
+        np.testing.assert_array_equal(page.rewards[:, 0], [12.0] * 2 + [22.0] * 5 + [22.0])
+        assert [e.reward for e in ends] == [60.0] * 4 + [110.0] * 4
+        assert [(e.policy, e.start) for e in s.all_ends] == [(0, 2), (1, 2)] * 4 + [(0, 3), (1, 3)] * 4
+        page, _ = s.collect(1)
+        np.testing.assert_array_equal(page.rewards[:, 1::2], 5.0)  # the specification's number
+
+
 class WatchingPolicy(CountingPolicy):
     """In its third batch, the second one of split 0, it waits until split 1 has been stepped too."""
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from palus.envs.game import Game, GameStep
+from palus.envs.game import Game, GameStep, random_actions
 from palus.errors import EnvError
-from palus.spaces import ActionSpec, Discrete
-from palus.types import F32, AnyArray, Bool
+from palus.types import AnyArray, Bool
 
 Record = list[tuple[dict[str, AnyArray], GameStep]]
 
@@ -22,6 +21,7 @@ def check_game(game: Game, *, decisions: int = 60, seed: int = 7, repeatable: bo
     same bits; False for engines that cannot promise it.
     """
     try:
+        _check_shaping(game)
         first = _play(game, decisions, seed)
         if repeatable:
             _compare(game.spec.env_id, first, _play(game, decisions, seed))
@@ -41,7 +41,7 @@ def _play(game: Game, decisions: int, seed: int) -> Record:
     for t in range(decisions):
         _check_active(game)
         seen = _observe(game, game.active)
-        actions = random_actions(game.spec.actions, game.spec.num_agents, generator)
+        actions = random_actions(game.spec, generator)
         given, active = actions.copy(), game.active.copy()
         step = game.step(actions)
         if not np.array_equal(actions, given):
@@ -56,17 +56,18 @@ def _play(game: Game, decisions: int, seed: int) -> Record:
     return record
 
 
-def random_actions(spec: ActionSpec, agents: int, generator: np.random.Generator) -> F32:
-    """Actions [P, A], each part uniform; unbounded numbers from a standard normal distribution."""
-    columns: list[AnyArray] = []
-    for part in spec.parts:
-        if isinstance(part, Discrete):
-            columns.append(generator.integers(part.choices, size=(agents, 1)))
-        elif np.isfinite(part.low) and np.isfinite(part.high):
-            columns.append(generator.uniform(part.low, part.high, (agents, part.size)))
-        else:
-            columns.append(np.clip(generator.standard_normal((agents, part.size)), part.low, part.high))
-    return np.concatenate(columns, axis=1, dtype=np.float32)
+def _check_shaping(game: Game) -> None:
+    spec = game.spec
+    if not spec.shaping:
+        return
+    expected = np.tile([value for _, value in spec.shaping], (spec.num_agents, 1))
+    found = getattr(game, "shaping", None)
+    if not (isinstance(found, np.ndarray) and found.dtype == np.float64 and np.array_equal(found, expected)):
+        raise _fail(
+            spec.env_id,
+            f"the specification names {len(spec.shaping)} numbers of shaping; expected an attribute `shaping`, float64 "
+            f"{expected.shape}, that holds them for each agent",
+        )
 
 
 def _check_active(game: Game) -> None:

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
+import numpy as np
+
 from palus.errors import EnvError
-from palus.spaces import GameSpec
-from palus.types import F32, AnyArray, Bool
+from palus.spaces import Discrete, GameSpec
+from palus.types import F32, F64, AnyArray, Bool
 
 GAMES: dict[str, str] = dict.fromkeys(
     (
@@ -88,6 +90,13 @@ class Game(Protocol):
         """Free everything, child processes and files included; calling it twice does no harm."""
 
 
+class ShapedGame(Game, Protocol):
+    """A game whose reward contains numbers that may be tuned: those of `GameSpec.shaping`, for each agent its own."""
+
+    shaping: F64
+    """[P, numbers]: obeyed from the next step on; one array for the game's life, written by whoever tunes."""
+
+
 def make_game(env_id: str, **options: Any) -> Game:
     """A new instance of a game: a key of `GAMES`, or `module:factory` of one's own (a class or a function).
 
@@ -108,3 +117,17 @@ def make_game(env_id: str, **options: Any) -> Game:
         return cast(Game, factory(**options))
     except TypeError as error:
         raise EnvError(f"game {env_id} refuses the options {sorted(options)}: {error}") from error
+
+
+def random_actions(spec: GameSpec, generator: np.random.Generator) -> F32:
+    """Uniform actions [P, A]; a standard normal, clipped, where a continuous part has no finite limits."""
+    columns: list[AnyArray] = []
+    for part in spec.actions.parts:
+        shape = (spec.num_agents, part.columns)
+        if isinstance(part, Discrete):
+            columns.append(generator.integers(part.choices, size=shape).astype(np.float32))
+        elif np.isfinite([part.low, part.high]).all():
+            columns.append(generator.uniform(part.low, part.high, shape).astype(np.float32))
+        else:
+            columns.append(generator.standard_normal(shape, np.float32).clip(part.low, part.high))
+    return np.concatenate(columns, axis=1)

@@ -16,7 +16,7 @@ import numpy as np
 
 from palus.errors import StorageError
 from palus.spaces import GameSpec
-from palus.types import F32, AnyArray, Bool
+from palus.types import F32, F64, AnyArray, Bool
 
 ALIGNMENT = 64
 """Regions begin on cache lines of their own."""
@@ -29,7 +29,7 @@ class SharedArrays:
     observations: name -> [pages, T + 1, B, *shape]. aside: name -> [B, *shape], what belongs to no decision: last
     observations of truncated episodes, first ones of games that were just started. actions: [B, A], clipped.
     rewards: [pages, T, B], as the game gave them. terminated, truncated: [pages, T, B]; rows without a decision count
-    as terminated. active: [pages, T + 1, B]; active_aside: [B].
+    as terminated. active: [pages, T + 1, B]; active_aside: [B]. shaping: [B, numbers], what each row is paid by.
     """
 
     observations: Mapping[str, AnyArray]
@@ -40,6 +40,7 @@ class SharedArrays:
     truncated: Bool
     active: Bool
     active_aside: Bool
+    shaping: F64
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Layout:
             "truncated": ((*lead, B), "bool"),
             "active": ((*after, B), "bool"),
             "active_aside": ((B,), "bool"),
+            "shaping": ((B, len(self.spec.shaping)), "float64"),
         }
 
     @property

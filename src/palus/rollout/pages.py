@@ -67,10 +67,10 @@ class Pages:
         present: Bool = self._shared.active[page, :-1] & ~self._lost[page]
         return present
 
-    def ends(self, page: int, policy: int) -> list[EpisodeEnd]:
-        """Episodes of a policy that ended in a page, by decision, then by row."""
+    def ends(self, page: int, policy: int | None = None) -> list[EpisodeEnd]:
+        """Episodes of a policy, or of all of them, that ended in a page, by decision, then by row."""
         # Workers speak in any order; what is learned from their words must not depend on it.
-        return [end for _, _, end in sorted(self._ends[page], key=lambda e: e[:2]) if end.policy == policy]
+        return [end for _, _, end in sorted(self._ends[page], key=lambda e: e[:2]) if policy in (None, end.policy)]
 
     def entropy(self, page: int, policy: int) -> float:
         """Mean entropy of a policy's decisions in a page, nats; 0 when it took none."""

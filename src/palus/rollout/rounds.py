@@ -23,7 +23,7 @@ from palus.rollout.pages import Pages, Place
 from palus.rollout.supervision import Lost, Players
 from palus.rollout.trajectories import EpisodeEnd, SamplerFaults
 from palus.spaces import Continuous, GameSpec
-from palus.types import F32, I64, AnyArray
+from palus.types import F32, F64, I64, AnyArray
 
 Assign = Callable[[int], Sequence[int]]
 """Game index -> policy id of each of its agents; asked at every start of a game."""
@@ -62,6 +62,9 @@ class Rounds:
         B = len(shared.actions)
         self._states = np.zeros((B, actor.state_size), np.float32)
         self._policies = np.zeros(B, np.int32)
+        self._starts = np.zeros(B // spec.num_agents, np.int64)
+        self._default = np.array([value for _, value in spec.shaping])
+        self._shaping: dict[int, F64] = {}
         self._numbers = np.arange(B)
         # Batches from several places are gathered here: fresh memory for each would cost more than the copy.
         self._staging = {name: np.empty_like(array) for name, array in shared.aside.items()} if asynchronous else {}
@@ -75,8 +78,13 @@ class Rounds:
     def restart(self, counter: int) -> None:
         """Start all games anew, where they stand. counter: part of their seeds."""
         self._counter = counter
+        self._starts[:] = 0
         for group in self._groups:
             self._begin(group)
+
+    def shape(self, policy: int, numbers: Sequence[float]) -> None:
+        """What a policy is paid by in games that begin from now on."""
+        self._shaping[policy] = np.array(numbers, np.float64)
 
     def play(self, limit: int) -> None:
         """One round: settle who has stepped, decide for who may go on, else listen. Pages below `limit` are free."""
@@ -172,10 +180,13 @@ class Rounds:
                 group.page, group.t = group.page + 1, 0
 
     def _ask(self, games: Sequence[int]) -> None:
-        """Who plays in games that begin."""
+        """Who plays in games that begin, and what pays them."""
         P = self._spec.num_agents
         for game in games:
-            self._policies[game * P : (game + 1) * P] = self._assign(game)
+            rows = slice(game * P, (game + 1) * P)
+            self._policies[rows] = self._assign(game)
+            self._shared.shaping[rows] = [self._shaping.get(p, self._default) for p in self._policies[rows].tolist()]
+            self._starts[game] += 1
 
     def _begin(self, group: Group) -> None:
         """Start a group's games anew, before the first decision of a page."""
@@ -207,8 +218,8 @@ class Rounds:
             if ended.whole:
                 game, agent = divmod(ended.row, self._spec.num_agents)
                 frames = ended.decisions * self._spec.frameskip
-                policy = int(self._policies[ended.row])
-                end = EpisodeEnd(game, agent, policy, frames, ended.reward, ended.stats)
+                policy, start = int(self._policies[ended.row]), int(self._starts[game])
+                end = EpisodeEnd(game, agent, policy, frames, ended.reward, ended.stats, start)
                 self._pages.add_end(group.page % self._pages.count, group.t, ended.row, end)
 
     def _lose(self, event: Lost) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from mmap import mmap
 from types import TracebackType
 from typing import Any, Self
@@ -156,6 +156,10 @@ class Sampler:
         """Act with these weights from the next batch on. On return, no batch uses the former ones any more."""
         self._actor.publish(policy_id, policy)
 
+    def shape_rewards(self, policy_id: int, numbers: Sequence[float]) -> None:
+        """Pay a policy by these numbers, those of the game's `GameSpec.shaping`, in games that begin from now on."""
+        self._rounds.shape(policy_id, numbers)
+
     def restart_games(self, counter: int) -> None:
         """Start all games anew before the next page, with seeds that follow from the run's seed and `counter`.
 
@@ -165,6 +169,11 @@ class Sampler:
         self._counter = counter
         if not self._asynchronous:
             self._started = False
+
+    @property
+    def all_ends(self) -> list[EpisodeEnd]:
+        """Episodes of every policy, frozen ones included, that ended in the page that is held."""
+        return [] if self._held is None else self._pages.ends(self._held % self._pages.count)
 
     @property
     def faults(self) -> SamplerFaults:

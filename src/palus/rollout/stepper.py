@@ -6,15 +6,14 @@ Runs in the worker process, or in the main process when there are no workers: it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
-from palus.envs.game import Game
+from palus.envs.game import Game, ShapedGame, random_actions
 from palus.errors import EnvError
 from palus.rollout.layout import Layout, SharedArrays
 from palus.rollout.messages import Answer, Ended, Posting, Restart, Step
-from palus.spaces import ActionSpec, Discrete, GameSpec
-from palus.types import F32, AnyArray
 
 WARM_UP_GAMES = 16
 """Decorrelation spreads games over at most this many rollouts, so that its cost grows with the games, not faster."""
@@ -65,6 +64,8 @@ class Stepper:
         over = []
         for host in self._splits[split]:
             rows, game = host.rows, host.game
+            if host.shaping is not None:
+                host.shaping[:] = arrays.shaping[rows]
             step = game.step(arrays.actions[rows])
             rewards[rows], terminated[rows], truncated[rows] = step.reward, step.terminated, step.truncated
             stats.update({rows.start + agent: dict(numbers) for agent, numbers in step.stats.items()})
@@ -108,6 +109,7 @@ class _Hosted:
         self.game = game
         self.index = index
         self.rows = slice(index * agents, (index + 1) * agents)
+        self.shaping = cast(ShapedGame, game).shaping if game.spec.shaping else None
         self._posting = posting
         self._key: tuple[int, ...] = ()
         self._episode = 0
@@ -131,21 +133,3 @@ class _Hosted:
         """The next episode of this game, with a seed of its own."""
         self._episode += 1
         self.game.reset(int(np.random.SeedSequence([*self._key, self._episode]).generate_state(1)[0]) >> 1)
-
-
-def random_actions(spec: GameSpec, generator: np.random.Generator) -> F32:
-    """Uniform actions [P, A]; a standard normal, clipped, where a continuous part has no finite limits."""
-    return np.concatenate(_random_columns(spec.actions, spec.num_agents, generator), axis=1)
-
-
-def _random_columns(spec: ActionSpec, rows: int, generator: np.random.Generator) -> list[AnyArray]:
-    columns = []
-    for part in spec.parts:
-        shape = (rows, part.columns)
-        if isinstance(part, Discrete):
-            columns.append(generator.integers(part.choices, size=shape).astype(np.float32))
-        elif np.isfinite([part.low, part.high]).all():
-            columns.append(generator.uniform(part.low, part.high, shape).astype(np.float32))
-        else:
-            columns.append(generator.standard_normal(shape, np.float32).clip(part.low, part.high))
-    return columns

@@ -68,7 +68,8 @@ class EpisodeEnd:
     """One finished episode of one agent.
 
     game: index of the game instance; agent: index within it; policy: who acted. frames: length in engine frames.
-    reward: undiscounted, unscaled sum. stats: what the game reported (`GameStep.stats`).
+    reward: undiscounted, unscaled sum. stats: what the game reported (`GameStep.stats`). start: counts the starts of
+    the game instance since all games began anew; it tells episodes of one match from those of the next.
     """
 
     game: int
@@ -77,6 +78,7 @@ class EpisodeEnd:
     frames: int
     reward: float
     stats: Mapping[str, float]
+    start: int = 0
 
     @property
     def true_objective(self) -> float:

@@ -7,7 +7,7 @@ import pytest
 
 from palus.envs.doom.measurements import Measurements
 from palus.envs.doom.multiplayer import standing
-from palus.envs.doom.rewards import BOTS, DUELS, DeltaReward, Shaping, gathering_reward, holding_reward
+from palus.envs.doom.rewards import BOTS, DUELS, DeltaReward, Shaping, gathering_reward, holding_reward, tunable
 
 NAMES = ("SELECTED_WEAPON", "SELECTED_WEAPON_AMMO", "DEAD", "HEALTH", "FRAGCOUNT", "DAMAGECOUNT")
 
@@ -68,6 +68,16 @@ def test_the_first_step_and_the_respawn_are_not_shaped_but_the_death_is():
         assert shaping.step(np.array(values, float)) == pytest.approx(reward)
     shaping.begin()
     assert shaping.step(np.array([2, 50, 0, 1, 0, 0], float)) == 0
+
+
+def test_numbers_that_somebody_changes_count_from_the_next_step_on():
+    numbers = np.array([number for _, number in tunable({"HEALTH": (0.1, -0.2), "ARMOR": (1, 1)}, NAMES)])
+    assert numbers.tolist() == [0.1, -0.2]  # nobody reads the armour
+    shaping = Shaping({"HEALTH": (0.1, -0.2), "ARMOR": (1, 1)}, NAMES, numbers)
+    shaping.begin()
+    assert [shaping.step(np.array([2, 50, 0, health, 0, 0], float)) for health in (40, 50)] == pytest.approx([0, 1.0])
+    numbers[:] = 0.5, -1.0
+    assert [shaping.step(np.array([2, 50, 0, health, 0, 0], float)) for health in (52, 51)] == pytest.approx([1, -1.0])
 
 
 def test_holding_counts_from_the_change_of_weapon():

@@ -14,6 +14,7 @@ from palus.envs.doom.engine import EngineFault
 from palus.envs.doom.measurements import SIZE, Measurements
 from palus.envs.doom.multiplayer import NetworkGame, free_port
 from palus.envs.doom.player import SIZES, Player, Seat
+from palus.envs.doom.rewards import tunable
 from palus.envs.doom.scenarios import ENVIRONMENTS, TICS_PER_SECOND, Environment, find_wad
 from palus.envs.doom.screen import nearest_pixels, resize, side_by_side
 from palus.envs.game import GameStep
@@ -52,6 +53,7 @@ class DoomGame:
         self.spec = _spec(env_id, environment, options)
         self.active: Bool = np.ones(environment.agents, np.bool_)
         self.recorder: Callable[[AnyArray], None] | None = None
+        self.shaping = np.tile([number for _, number in self.spec.shaping], (environment.agents, 1))
         self._wad = wad
         self._players: list[Player] = []
         self._threads = ThreadPoolExecutor(environment.agents, "doom") if environment.agents > 1 else None
@@ -118,6 +120,11 @@ class DoomGame:
             raise EnvError(f"{self.env_id} has no picture before its first reset")
         return side_by_side([player.screen for player in self._players])
 
+    def kill(self) -> None:
+        """End the engines at once, from any thread: a call that waits for them then raises EnvError."""
+        for player in self._players:
+            player.engine.kill()
+
     def close(self) -> None:
         """End the engines and threads."""
         self._stop()
@@ -152,7 +159,7 @@ class DoomGame:
         seats, started = self._seats(), list[Player]()
 
         def start(i: int) -> Player:
-            started.append(Player.start(seats[i], (seed + i) & SEED_BITS, self.env_id))
+            started.append(Player.start(seats[i], (seed + i) & SEED_BITS, self.env_id, self.shaping[i]))
             return started[-1]
 
         try:
@@ -209,6 +216,7 @@ def _spec(env_id: str, environment: Environment, options: Options) -> GameSpec:
         environment.agents,
         frameskip=environment.frameskip,
         fps=TICS_PER_SECOND,
+        shaping=tunable(environment.scheme or {}, environment.scenario.variables),
     )
 
 

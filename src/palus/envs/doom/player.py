@@ -81,11 +81,11 @@ class Player:
     _health: int | None = None
 
     @classmethod
-    def start(cls, seat: Seat, seed: int, what: str) -> Player:
-        """Start the engine. Raises EnvError when it does not."""
+    def start(cls, seat: Seat, seed: int, what: str, numbers: F64) -> Player:
+        """Start the engine. numbers: the shaping's, read anew at every step. Raises EnvError when it does not start."""
         scenario, scheme = seat.environment.scenario, seat.environment.scheme
         player = cls(seat, start_engine(lambda: seat.build(seed), what))
-        player.shaping = Shaping(scheme, scenario.variables) if scheme else None
+        player.shaping = Shaping(scheme, scenario.variables, numbers) if scheme else None
         player._health = scenario.variables.index("HEALTH") if seat.environment.gathering else None
         return player
 

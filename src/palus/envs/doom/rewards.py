@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from palus.types import F64
+from palus.types import F64, I64
 
 PREFERENCES = (1, 1, 1, 5, 5, 5, 10, 10)
 """How much each weapon slot 0..7 is worth: pistol 1; shotguns, machine gun, rockets 5; plasma, BFG 10."""
@@ -62,34 +62,47 @@ def holding_reward(slot: int, ammunition: float, steps: int) -> float:
     return HOLDING_REWARD * PREFERENCES[slot]
 
 
+def tunable(scheme: Scheme, variables: Sequence[str]) -> tuple[tuple[str, float], ...]:
+    """A scheme's numbers, by name, for the variables that are read: what populations tune (`GameSpec.shaping`)."""
+    read = [(name, rise, drop) for name, (rise, drop) in scheme.items() if name in variables]
+    return tuple(pair for name, rise, drop in read for pair in ((f"{name}.rise", rise), (f"{name}.drop", drop)))
+
+
 @dataclass(frozen=True)
 class DeltaReward:
-    """A scheme laid out for one list of V variables; those that the scheme does not name earn nothing."""
+    """A scheme laid out for one list of V variables, of which it names n.
 
-    up: F64
-    down: F64
-    most: F64
+    places: [n] where they stand among the V. weights: [n, 2] reward per unit of rise and of drop; others may change it.
+    least, most: [n] limits of a change.
+    """
+
+    places: I64
+    weights: F64
     least: F64
+    most: F64
 
     @classmethod
-    def of(cls, scheme: Scheme, variables: Sequence[str]) -> DeltaReward:
-        """Lay out `scheme`."""
-        weights = np.array([scheme.get(name, (0.0, 0.0)) for name in variables], np.float64)
-        most = np.array([RISE_CAPS.get(name, np.inf) for name in variables])
-        least = -np.array([DROP_CAPS.get(name, np.inf) for name in variables])
-        return cls(weights[:, 0].copy(), weights[:, 1].copy(), most, least)
+    def of(cls, scheme: Scheme, variables: Sequence[str], numbers: F64 | None = None) -> DeltaReward:
+        """Lay out `scheme`. numbers: [2n] of `tunable`, kept as they are instead of copied from the scheme."""
+        names = [name for name in scheme if name in variables]
+        places = np.array([variables.index(name) for name in names], np.int64)
+        own = np.array([number for _, number in tunable(scheme, variables)]) if numbers is None else numbers
+        least = -np.array([DROP_CAPS.get(name, np.inf) for name in names])
+        most = np.array([RISE_CAPS.get(name, np.inf) for name in names])
+        return cls(places, own.reshape(-1, 2), least, most)
 
     def __call__(self, before: F64, after: F64) -> float:
         """Reward of a step between two readings [V]."""
-        change = np.clip(after - before, self.least, self.most)
-        return float(np.where(change > 0, self.up, -self.down) @ change)
+        change = np.clip(after[self.places] - before[self.places], self.least, self.most)
+        return float(np.where(change > 0, self.weights[:, 0], -self.weights[:, 1]) @ change)
 
 
 class Shaping:
     """Rewards of one player, decision by decision: what changed, plus the weapon that is held where it is read."""
 
-    def __init__(self, scheme: Scheme, variables: Sequence[str]) -> None:
-        self._delta = DeltaReward.of(scheme, variables)
+    def __init__(self, scheme: Scheme, variables: Sequence[str], numbers: F64 | None = None) -> None:
+        """numbers: those of `tunable`, read anew at every step."""
+        self._delta = DeltaReward.of(scheme, variables, numbers)
         self._dead = variables.index("DEAD") if "DEAD" in variables else None
         held = ("SELECTED_WEAPON", "SELECTED_WEAPON_AMMO")
         self._weapon, self._ammunition = (variables.index(n) if n in variables else None for n in held)
