@@ -7,11 +7,16 @@ import signal
 from pathlib import Path
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 import yaml
 
 from palus.config import RunFile, load_run
 from palus.errors import CheckpointError, ConfigError
+from palus.hub.layout import read_run
+from palus.hub.publish import publish
+from palus.hub.target import FolderTarget
+from palus.hub.training_curve import read_scalars
 from palus.run.agent_folder import read_agent
 from palus.train_appo import AppoRun, train_appo
 
@@ -51,6 +56,21 @@ def test_a_run_learns_to_remember_and_leaves_its_agents(tmp_path: Path) -> None:
     assert best.metric is not None and best.metric >= latest.metric - 1e-3
     assert (latest.steps, latest.spec.env_id) == (16384, "recall")
     assert load_run(tmp_path / "recall" / "configuration.yaml").env_settings.seed == 3
+
+
+def test_checkpoints_leave_what_is_published(tmp_path: Path) -> None:
+    result = train_appo(run_file(tmp_path, "behaviors.Recall.max_steps=1024"))
+    root = tmp_path / "recall"
+    assert result.model == root / "Recall.onnx"
+    session = ort.InferenceSession(str(result.model), providers=["CPUExecutionProvider"])
+    assert [i.name for i in session.get_inputs()] == ["obs", "recurrent_in"]
+    facts = json.loads((root / "bundle.json").read_text())
+    assert (facts["steps"], facts["trainer_type"], facts["env_id"]) == (1024, "appo", "sampled:RecallGame")
+    assert facts["wall_seconds"] == pytest.approx(result.wall_seconds, rel=0.5)
+    (root / "bundle.json").write_text(json.dumps({**facts, "wall_seconds": 90.0}))
+    publish(read_run(root), "ada/recall", FolderTarget(tmp_path / "pool"))
+    card = (tmp_path / "pool" / "ada" / "recall" / "README.md").read_text()
+    assert "Trained with palus for 1,024 engine frames in 1.5 minutes." in card
 
 
 def test_asynchronous_sampling_learns_the_same(tmp_path: Path, monkeypatch) -> None:
@@ -99,6 +119,23 @@ def test_a_population_trains_replaces_and_goes_on(tmp_path: Path) -> None:
     resumed.close()
 
 
+def test_a_population_tunes_what_the_game_pays(tmp_path: Path) -> None:
+    overrides = ("behaviors.Recall.population={size: 2, mutation_rate: 1.0}", "palus.env_options.pay=0.5")
+    parts = AppoRun(run_file(tmp_path, *overrides))
+    with parts.report:
+        parts.iterate()
+        parts.save()
+    parts.close()
+    root = tmp_path / "recall" / "Recall"
+    pays = [json.loads((root / f"policy_{k}" / "hyperparameters.json").read_text())["shaping.pay"] for k in range(2)]
+    assert pays[0] == 0.5 and pays[1] != 0.5
+    resumed = AppoRun(run_file(tmp_path, *overrides), resume=True)
+    for k, pay in enumerate(pays):
+        page, _ = resumed.sampler.collect(k)
+        assert set(np.unique(page.rewards)) == {np.float32(0), np.float32(pay)}
+    resumed.close()
+
+
 def test_self_play_learns_from_its_own_side_alone_and_goes_on_with_its_past(tmp_path: Path) -> None:
     overrides = (
         "behaviors.Recall.self_play={save_steps: 1024, window: 2, play_against_latest_model_ratio: 0.0}",
@@ -108,7 +145,12 @@ def test_self_play_learns_from_its_own_side_alone_and_goes_on_with_its_past(tmp_
     train_appo(run_file(tmp_path, *overrides))
     metric = read_agent(tmp_path / "recall").metric
     assert metric is not None and metric > 0.9
+    (events,) = (tmp_path / "recall" / "Recall").glob("events*")
+    elos = [value for _, tag, value in read_scalars(events.read_bytes()) if tag == "Self-play/ELO"]
+    assert len(elos) == 4 and max(elos) > 1200.5
     resumed = AppoRun(run_file(tmp_path, *overrides), resume=True)
+    assert resumed.ghosts is not None and resumed.ghosts.elo == pytest.approx(elos[-1])
+    assert json.loads((tmp_path / "recall" / "bundle.json").read_text())["elo"] == resumed.ghosts.elo
     page, _ = resumed.sampler.collect()
     assert page.valid.mean() == pytest.approx(0.5)
     assert resumed.ghosts is not None

@@ -19,16 +19,17 @@ from palus.config import RunFile, dump_run
 from palus.config.trainer import AppoBehavior
 from palus.envs.game import make_game
 from palus.errors import CheckpointError, ModelError, StorageError
+from palus.export.bundle import Provenance, write_agent_bundle
 from palus.files import write_text
 from palus.league.casting import Casting
-from palus.league.population import PopulationLeague, with_numbers
+from palus.league.population import PopulationLeague, shaping_of, with_numbers
 from palus.league.sampled_ghosts import SampledGhosts
 from palus.learn.appo import APPO
 from palus.nn.actor_critic import ActorCritic
 from palus.nn.matmul import choose, keep_freed_memory
 from palus.rollout.messages import GameMaker
 from palus.rollout.sampler import Sampler
-from palus.run.agent_folder import FILES, Agent, write_agent
+from palus.run.agent_folder import FILES, Agent, best_of, write_agent
 from palus.run.folder import RunFolder
 from palus.run.sampled_report import SampledReport
 from palus.run.session import TrainingResult, interruptible, next_multiple
@@ -81,7 +82,9 @@ class AppoRun:
     def _learners_and_sampler(self, make: GameMaker) -> None:
         behavior, settings = self.behavior, self.behavior.population
         count = settings.size if settings is not None else 1
-        self.population = PopulationLeague(settings, behavior, self.seed) if settings is not None else None
+        self.population = None
+        if settings is not None:
+            self.population = PopulationLeague(settings, behavior, self.seed, self.spec.shaping)
         numbers = self.population.numbers if self.population is not None else [{}]
         self.learners = [
             APPO(with_numbers(behavior, own), self.spec, self.matmul.dtype, self.seed + k, self.threads)
@@ -100,6 +103,12 @@ class AppoRun:
             assign=self.casting, reward_scale=behavior.extrinsic.strength,
             reward_clip=behavior.hyperparameters.reward_clip,
         )  # fmt: skip
+        if self.population is not None:
+            self._shape_rewards(self.population)
+
+    def _shape_rewards(self, population: PopulationLeague) -> None:
+        for k, own in enumerate(population.numbers):
+            self.sampler.shape_rewards(k, shaping_of(own))
 
     @property
     def policy_folders(self) -> list[Path]:
@@ -121,6 +130,8 @@ class AppoRun:
             self.learning_seconds += time.perf_counter() - begun
             self.frames[k] += page.frames
             self.report.records[k].add(ends, stats, self.sampler.entropy[k])
+        if self.ghosts is not None:
+            self.ghosts.rate(self.sampler.all_ends)
         self.sampler.release()
         self.step = min(self.frames)
         self._keep_best()
@@ -134,6 +145,7 @@ class AppoRun:
         faults, times = self.sampler.faults, self.sampler.times
         seconds = max(time.perf_counter() - self.started, 1e-9)
         return {
+            **({} if self.ghosts is None else {"Self-play/ELO": self.ghosts.elo}),
             "Performance/Learning Share": self.learning_seconds / seconds,
             "Performance/Deciding Share": times.deciding / seconds,
             "Performance/Waiting Share": times.waiting / seconds,
@@ -189,10 +201,10 @@ class AppoRun:
                 learner.take_over(self.learners[turn.donor])
                 self.report.tell(f"{self.name} policy {k}: takes over policy {turn.donor}'s weights.")
             learner.tune(with_numbers(self.behavior, turn.numbers))
-            write_text(self.policy_folders[k] / "hyperparameters.json", json.dumps(dict(turn.numbers), indent=2) + "\n")
+            self._shape_rewards(population)
 
     def save(self) -> Path:
-        """Write checkpoint, policies and run file, and start all games anew. Raises StorageError; older files stay.
+        """Write checkpoint, policies and bundle, and start all games anew. Raises StorageError; older files stay.
 
         Games cannot be saved. As they start anew at every checkpoint, a run that is resumed equals one that never
         stopped (synchronous mode).
@@ -200,15 +212,31 @@ class AppoRun:
         self.saves += 1
         self.casting.restart(self.saves)
         self.sampler.restart_games(self.saves)
-        for k, folder in enumerate(self.policy_folders):
-            write_agent(folder / FILES["latest"], self._agent(k))
-        write_text(self.folder.root / "configuration.yaml", dump_run(self.run))
+        agents = [self._agent(k) for k in range(len(self.learners))]
+        for agent, folder in zip(agents, self.policy_folders, strict=True):
+            write_agent(folder / FILES["latest"], agent)
+        if self.population is not None:
+            for own, folder in zip(self.population.numbers, self.policy_folders, strict=True):
+                write_text(folder / "hyperparameters.json", json.dumps(own, indent=2) + "\n")
         self.folder.save(self._state())
         if self.ghosts is not None:
             self.ghosts.prune()
-        path = self.policy_folders[0] / FILES["latest"]
-        self.report.tell(f"Saved {path} at step {self.step}.")
-        return path
+        model = self._export(best_of(agents))
+        self.report.tell(f"Exported {model} at step {self.step}.")
+        return model
+
+    def _export(self, agent: Agent) -> Path:
+        """Write the bundle; returns its model, or policy.npz where that is all there can be."""
+        elo = None if self.ghosts is None else self.ghosts.elo
+        provenance = Provenance(self.run.env_id or "", "appo", agent.steps, self.wall_seconds, elo)
+        settings, configuration = agent.settings, dump_run(self.run)
+        try:
+            return write_agent_bundle(
+                self.folder.root, self.name, agent.arrays, agent.spec, settings, configuration, provenance
+            )
+        except ModelError as error:
+            self.report.warn(f"no ONNX file: {error}")
+            return self.policy_folders[0] / FILES["latest"]
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -232,6 +260,7 @@ class AppoRun:
                 self.population.load_state_dict(state["population"])
                 for learner, numbers in zip(self.learners, self.population.numbers, strict=True):
                     learner.tune(with_numbers(self.behavior, numbers))
+                self._shape_rewards(self.population)
             for learner, saved in zip(self.learners, state["learners"], strict=True):
                 learner.load_state_dict(saved)
             if self.ghosts is not None:

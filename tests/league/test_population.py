@@ -9,7 +9,7 @@ from sampled import appo_behavior
 
 from palus.config.appo import Population
 from palus.league.casting import Casting
-from palus.league.population import PopulationLeague, numbers_of, with_numbers
+from palus.league.population import PopulationLeague, numbers_of, shaping_of, with_numbers
 
 BEHAVIOR = appo_behavior()
 ALWAYS = {"size": 4, "mutation_rate": 1.0, "start": 100, "period": 50, "replace_fraction": 0.25}
@@ -86,6 +86,20 @@ def test_numbers_reach_the_behavior() -> None:
     changed = with_numbers(BEHAVIOR, {"learning_rate": 0.5, "gamma": 0.9})
     assert (changed.hyperparameters.learning_rate, changed.extrinsic.gamma) == (0.5, 0.9)
     assert changed.hyperparameters.beta == BEHAVIOR.hyperparameters.beta
+
+
+def test_the_numbers_of_a_games_reward_mutate_too_and_stay_out_of_the_learner() -> None:
+    shaping = (("HEALTH.rise", 0.01), ("HEALTH.drop", -0.02), ("ARMOR.rise", 0.0))
+    population = PopulationLeague(Population(**ALWAYS), BEHAVIOR, 0, shaping)
+    assert shaping_of(population.numbers[0]) == [0.01, -0.02, 0.0]
+    rise, drop, nothing = shaping_of(population.numbers[1])
+    assert rise != 0.01 and 1 / 1.51 < rise / 0.01 < 1.51
+    assert drop != -0.02 and 1 / 1.51 < drop / -0.02 < 1.51
+    assert nothing == 0.0
+    changed = with_numbers(BEHAVIOR, population.numbers[1])
+    assert changed.hyperparameters.beta == population.numbers[1]["beta"]
+    turn = population.turn(3, 200, [5.0, 6.0, 10.0, 1.0])
+    assert turn is not None and len(shaping_of(turn.numbers)) == 3
 
 
 def test_a_saved_population_goes_on_alike() -> None:

@@ -11,7 +11,7 @@ import pytest
 from palus.config.trainer import SelfPlay
 from palus.errors import ConfigError
 from palus.league.sampled_ghosts import SampledGhosts
-from palus.rollout.trajectories import FROZEN
+from palus.rollout.trajectories import FROZEN, EpisodeEnd
 from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 
@@ -59,6 +59,49 @@ def test_snapshots_are_due_every_save_steps_and_files_follow_the_window(tmp_path
     again = ghosts(tmp_path / "other", snapshots=0)
     again.load_state_dict(made.state_dict())
     assert (again.window, again.count, again.is_due(499)) == ((2, 3, 4), 5, False)
+
+
+def ends(start: int, objectives: tuple[float, float], policies: tuple[int, int] = (0, FROZEN)) -> list[EpisodeEnd]:
+    """Both agents' ends of a duel in game 5."""
+    pairs = enumerate(zip(policies, objectives, strict=True))
+    return [EpisodeEnd(5, agent, policy, 100, 0.0, {"true_objective": o}, start) for agent, (policy, o) in pairs]
+
+
+def test_ratings_follow_from_wins_losses_and_draws_as_in_ml_agents(tmp_path: Path) -> None:
+    made = SampledGhosts(SelfPlay(save_steps=100), "Duel", spec(2, (0, 1)), tmp_path, 0)
+    made.admit(made.save(0, {}))
+    made.rate(ends(1, (1.0, 0.0)))
+    assert (made.elo, made.ratings) == (1200.5, {FROZEN: 1199.5})
+    made.rate(ends(2, (0.0, 1.0), (FROZEN, 0)))  # won from the other side: expected were 0.50143911
+    assert made.elo == pytest.approx(1200.99856089, abs=1e-8)
+    made.rate(ends(3, (0.0, 1.0)))  # lost
+    assert made.elo == pytest.approx(1200.49568683, abs=1e-8)
+    made.rate(ends(4, (0.0, 0.0)))  # a draw against a weaker one costs
+    assert made.elo == pytest.approx(1200.49426013, abs=1e-8)
+    assert made.elo + made.ratings[FROZEN] == pytest.approx(2400.0)
+
+
+def test_matches_are_rated_when_all_their_ends_are_there_and_only_against_the_past(tmp_path: Path) -> None:
+    made = SampledGhosts(SelfPlay(save_steps=100), "Duel", spec(2, (0, 1)), tmp_path, 0)
+    made.admit(made.save(0, {}))
+    made.rate(ends(1, (1.0, 0.0), (0, 0)))
+    made.rate(ends(2, (1.0, 0.0))[:1])  # its other half was lost with a worker
+    made.rate(ends(3, (0.0, 0.0))[1:])
+    assert made.elo == 1200.0
+    made.rate(ends(3, (1.0, 0.0))[:1])
+    assert made.elo == 1200.5
+    again = SampledGhosts(SelfPlay(), "Duel", spec(2, (0, 1)), tmp_path, 0)
+    again.load_state_dict(made.state_dict())
+    assert (again.elo, again.ratings) == (1200.5, {FROZEN: 1199.5})
+    made.admit(made.save(100, {}))
+    assert made.ratings[FROZEN + 1] == 1200.5  # a snapshot begins where the policy was
+
+
+def test_one_winner_of_many_is_compared_with_each(tmp_path: Path) -> None:
+    made = SampledGhosts(SelfPlay(), "Duel", spec(3, (0, 1, 2)), tmp_path, 0)
+    match = ((0, 0, 0.0), (1, FROZEN, 1.0), (2, FROZEN, 0.0))
+    made.rate([EpisodeEnd(0, agent, policy, 9, 0.0, {"true_objective": o}) for agent, policy, o in match])
+    assert made.elo == 1200.0 - 0.25  # lost to one, drew with the other
 
 
 def test_a_game_with_one_side_is_refused(tmp_path: Path) -> None:

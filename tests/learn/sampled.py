@@ -77,10 +77,14 @@ class RecallSampler:
 
 
 class RecallGame:
-    """The same game for the real sampler, one instance at a time; several agents, each a side, all see one cue."""
+    """The same game for the real sampler, one instance at a time; several agents, each a side, all see one cue.
 
-    def __init__(self, length: int = LENGTH, agents: int = 1) -> None:
-        self.spec = replace(RECALL, num_agents=agents, teams=tuple(range(agents)))
+    pay: what naming it brings, to be tuned.
+    """
+
+    def __init__(self, length: int = LENGTH, agents: int = 1, pay: float = 1.0) -> None:
+        self.spec = replace(RECALL, num_agents=agents, teams=tuple(range(agents)), shaping=(("pay", pay),))
+        self.shaping = np.full((agents, 1), pay)
         self.active, self.length = np.ones(agents, np.bool_), length
 
     def reset(self, seed: int) -> None:
@@ -99,7 +103,7 @@ class RecallGame:
         self.age += 1
         ended = np.full_like(self.active, over)
         stats = {k: {"true_objective": float(p), "cue": float(self.cue)} for k, p in enumerate(paid) if over}
-        return GameStep(paid.astype(np.float32), ended, np.zeros_like(ended), over, stats)
+        return GameStep((paid * self.shaping[:, 0]).astype(np.float32), ended, np.zeros_like(ended), over, stats)
 
     def close(self) -> None:
         pass

@@ -66,7 +66,7 @@ def _appo_notes(name: str, behavior: AppoBehavior) -> Iterator[str]:
     for key in ("vis_encode_type", "goal_conditioning_type"):
         if key in network.model_fields_set:
             yield f"{name}: network_settings.{key} has no effect; appo's image encoder is network_settings.encoder"
-    for key in ("team_change", "swap_steps", "initial_elo"):
+    for key in ("team_change", "swap_steps"):
         if behavior.self_play is not None and key in behavior.self_play.model_fields_set:
             yield f"{name}: self_play.{key} has no effect; every game of appo draws its sides and its opponent"
     if "keep_checkpoints" in behavior.model_fields_set:

@@ -2,6 +2,8 @@
 
 <Behavior>.onnx       the policy        configuration.yaml   the resolved run file
 README.md             the model card    bundle.json          what a program wants to know (schema below)
+
+An agent of a sampled game gets its card when it is published, since `palus enjoy` measures it after the training.
 """
 
 from __future__ import annotations
@@ -13,9 +15,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from palus import __version__
+from palus.config.appo import AppoNetworkSettings
+from palus.export.appo_onnx import write_appo_onnx
 from palus.export.onnx import build_onnx
 from palus.files import write_atomically, write_text
-from palus.types import F32, BehaviorSpec
+from palus.spaces import GameSpec
+from palus.types import F32, AnyArray, BehaviorSpec
 
 SCHEMA = 1
 
@@ -50,23 +55,39 @@ def write_bundle(
     A README.md without `CARD_MARK` belongs to the user and stays.
     """
     data = build_onnx(arrays, spec).SerializeToString()
-    card = {
-        "schema": SCHEMA,
-        "palus_version": __version__,
-        "behavior": spec.name,
+    details = {
         "observation_sizes": list(spec.observation_sizes),
         "branches": list(spec.branches),
         "sha256": hashlib.sha256(data).hexdigest(),
-        **asdict(provenance),
     }
     write_text(folder / "configuration.yaml", configuration)
-    write_text(folder / "bundle.json", json.dumps(card, indent=2) + "\n")
+    _write_facts(folder, spec.name, details, provenance)
     readme = folder / "README.md"
     if not readme.exists() or CARD_MARK in readme.read_text("utf-8", errors="replace"):
         write_text(readme, _model_card(spec, provenance))
     model = folder / f"{spec.name}.onnx"
     write_atomically(model, lambda file: file.write(data) and None)
     return model
+
+
+def write_agent_bundle(
+    folder: Path,
+    behavior: str,
+    arrays: Mapping[str, AnyArray],
+    spec: GameSpec,
+    settings: AppoNetworkSettings,
+    configuration: str,
+    provenance: Provenance,
+) -> Path:
+    """The same for an agent of a sampled game, without a card. Raises ModelError: an encoder of one's own."""
+    write_text(folder / "configuration.yaml", configuration)
+    _write_facts(folder, behavior, {}, provenance)
+    return write_appo_onnx(folder / f"{behavior}.onnx", arrays, spec, settings)
+
+
+def _write_facts(folder: Path, behavior: str, details: Mapping[str, object], provenance: Provenance) -> None:
+    facts = {"schema": SCHEMA, "palus_version": __version__, "behavior": behavior, **details, **asdict(provenance)}
+    write_text(folder / "bundle.json", json.dumps(facts, indent=2) + "\n")
 
 
 def _model_card(spec: BehaviorSpec, p: Provenance) -> str:

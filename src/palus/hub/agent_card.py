@@ -99,7 +99,8 @@ def _origin(facts: CardFacts, score: AgentScore | None) -> str:
     if steps is None:
         return ""
     minutes = "" if facts.wall_seconds is None else f" in {facts.wall_seconds / 60:.1f} minutes"
-    return f"Trained with palus for {steps:,} engine frames{minutes}."
+    rating = "" if facts.elo is None else f" Its self-play rating was {facts.elo:.0f}."
+    return f"Trained with palus for {steps:,} engine frames{minutes}.{rating}"
 
 
 def _score(score: AgentScore | None) -> str:

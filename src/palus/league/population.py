@@ -1,7 +1,7 @@
 """Population-based training: the worst policies take over the best ones' weights, and their numbers mutate.
 
 Source: Jaderberg et al. 2017 (arXiv 1711.09846) with Sample Factory 2.1.1's rules. What differs: the relative lead is
-measured against the objective's size, so that negative objectives work too; rewards' shaping is not mutated.
+measured against the objective's size, so that negative objectives work too.
 """
 
 from __future__ import annotations
@@ -21,17 +21,27 @@ RESET_CHANCE = 0.01
 """How often a changing number returns to the run file's value instead."""
 GAMMA_FACTORS = (1.01, 1.2)
 """Range of the factor of 1 - gamma."""
+SHAPING = "shaping."
+"""Stands before the names of `GameSpec.shaping` among a policy's numbers."""
 
 
-def numbers_of(behavior: AppoBehavior, optimize_gamma: bool) -> dict[str, float]:
-    """The numbers of a behavior that mutate, by name."""
+def numbers_of(
+    behavior: AppoBehavior, optimize_gamma: bool, shaping: Sequence[tuple[str, float]] = ()
+) -> dict[str, float]:
+    """The numbers that mutate, by name: a behavior's, and those of its game's reward."""
     numbers = {name: float(getattr(behavior.hyperparameters, name)) for name in MUTABLE}
-    return numbers | ({"gamma": behavior.extrinsic.gamma} if optimize_gamma else {})
+    gamma = {"gamma": behavior.extrinsic.gamma} if optimize_gamma else {}
+    return numbers | gamma | {SHAPING + name: value for name, value in shaping}
+
+
+def shaping_of(numbers: Mapping[str, float]) -> list[float]:
+    """Those of the game's reward, in the order of `GameSpec.shaping`."""
+    return [value for name, value in numbers.items() if name.startswith(SHAPING)]
 
 
 def with_numbers(behavior: AppoBehavior, numbers: Mapping[str, float]) -> AppoBehavior:
     """The behavior with these numbers in place of its own."""
-    own = {name: value for name, value in numbers.items() if name != "gamma"}
+    own = {name: value for name, value in numbers.items() if name in MUTABLE}
     changes: dict[str, Any] = {"hyperparameters": behavior.hyperparameters.model_copy(update=own)}
     if "gamma" in numbers:
         extrinsic = behavior.extrinsic.model_copy(update={"gamma": numbers["gamma"]})
@@ -48,12 +58,18 @@ class Turn:
 
 
 class PopulationLeague:
-    """Keeps each policy's numbers and decides, one policy's turn after the other."""
+    """Keeps each policy's numbers and decides, one policy's turn after the other. shaping: of the game."""
 
-    def __init__(self, settings: Population, behavior: AppoBehavior, seed: int) -> None:
+    def __init__(
+        self,
+        settings: Population,
+        behavior: AppoBehavior,
+        seed: int,
+        shaping: Sequence[tuple[str, float]] = (),
+    ) -> None:
         self.settings = settings
         self.random = np.random.default_rng(seed)
-        self.defaults = numbers_of(behavior, settings.optimize_gamma)
+        self.defaults = numbers_of(behavior, settings.optimize_gamma, shaping)
         self.numbers = [dict(self.defaults)]
         self.numbers += [self._mutated(self.defaults) for _ in range(settings.size - 1)]
         self.last = [0] * settings.size

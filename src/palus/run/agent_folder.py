@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -58,7 +58,11 @@ def read_agent(folder: Path, kind: Literal["latest", "best"] = "latest", policy:
     if not found:
         other = "; train on, or take the latest" if kind == "best" else "; train it first"
         raise CheckpointError(f"{folder}: no {kind} policy ({FILES[kind]}) in it{other}")
-    agents = [read_agent_file(path) for path in found]
+    return best_of([read_agent_file(path) for path in found])
+
+
+def best_of(agents: Sequence[Agent]) -> Agent:
+    """The one with the best score in training; the first among equals, and where nobody has a score."""
     return max(agents, key=lambda agent: -np.inf if agent.metric is None else agent.metric)
 
 

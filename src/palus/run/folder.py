@@ -1,7 +1,7 @@
 """A run's folder: checkpoints that survive anything, and ML-Agents' layout around them.
 
 <results_dir>/<run_id>/
-  configuration.yaml  <Behavior>.onnx  README.md  bundle.json     the bundle, written at checkpoints
+  configuration.yaml  <Behavior>.onnx  README.md  bundle.json     the bundle, written at checkpoints (appo: no card yet)
   <Behavior>/checkpoint.pt                                        everything needed to continue
   <Behavior>/<Behavior>-<step>.onnx                               the last `keep_checkpoints` policies
   <Behavior>/snapshots/                                           opponents of self-play

@@ -178,7 +178,9 @@ class SampledReport:
             content = summary.scalar("value", value)
             content.value[0].tag = tag  # tensorboardX's own calls would turn ML-Agents' blanks into underscores
             self._writers[k].file_writer.add_summary(content, step)
-        self.console.print(self._line(k, record, step, seconds, values), highlight=False, soft_wrap=True)
+        self.console.print(
+            self._line(k, record, step, seconds, {**values, **performance}), highlight=False, soft_wrap=True
+        )
 
     def _line(self, k: int, record: PolicyRecord, step: int, seconds: float, values: Mapping[str, float]) -> str:
         """ML-Agents' console line, then what it has no words for."""
@@ -194,7 +196,10 @@ class SampledReport:
         parts.append(f"{self._frames_per_second:,.0f} frames/s")
         if "Policy/Lag" in values:
             parts.append(f"Policy lag: {values['Policy/Lag']:.1f}, at most {values['Policy/Lag Max']:.0f}")
-        return ". ".join([*parts, "Training."])
+        parts.append("Training")
+        if "Self-play/ELO" in values:
+            parts.append(f"ELO: {values['Self-play/ELO']:.3f}")
+        return ". ".join(parts) + "."
 
     def tell(self, message: str) -> None:
         """One line of text."""
