@@ -7,14 +7,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub.constants
 import onnxruntime as ort
 import pytest
 import torch
 from countdown import Filmed
+from hub_server import running_hub
 from typer.testing import CliRunner
 
 from palus.cli import app
 from palus.config.appo import AppoNetworkSettings
+from palus.hub import client
 from palus.hub.card import read_card
 from palus.nn.actor_critic import ActorCritic
 from palus.run.agent_folder import Agent, write_agent
@@ -66,6 +69,31 @@ def test_measure_publish_fetch_and_measure_again(folder: Path, tmp_path: Path) -
     assert (tmp_path / "counter" / "countdown" / "policy.npz").is_file()
     assert mine["objectives"] == theirs["objectives"]
     assert f"{mine['mean']:.2f} +/- {mine['std']:.2f}" == metric["value"]
+
+
+def test_an_agent_goes_through_a_hub_by_name_with_score_and_video(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("av", reason="the extra `video` is not installed")
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", str(tmp_path / "hf" / "token"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_STORED_TOKENS_PATH", str(tmp_path / "hf" / "stored_tokens"))
+    with running_hub(tmp_path / "hub") as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        assert client.log_in(hub.url, hub.token("ada")) == "ada"
+        said = run("enjoy", folder, "--max-num-episodes", 20, "--push-to-hub", "ada/counter")
+        assert f"{hub.url}/ada/counter" in said
+        by_name = measured("ada/counter", "--no-render", "--max-num-episodes", 20)
+        run("pull", "ada/counter", "again")
+    pulled = measured("again", "--no-render", "--max-num-episodes", 20)
+    mine = measured(folder, "--no-render", "--max-num-episodes", 20)
+    assert mine["objectives"] == by_name["objectives"] == pulled["objectives"]
+    assert (tmp_path / "again" / "replay.mp4").read_bytes() == (folder / "replay.mp4").read_bytes()
+    card = read_card((tmp_path / "again" / "README.md").read_bytes())
+    metric = card.data["model-index"][0]["results"][0]["metrics"][0]
+    assert metric["value"] == f"{mine['mean']:.2f} +/- {mine['std']:.2f}"
+    assert (tmp_path / "counter" / "countdown" / "best.npz").is_file()
 
 
 def test_the_best_policy_is_the_one_that_is_played_and_published(folder: Path, tmp_path: Path) -> None:
