@@ -1,20 +1,14 @@
-"""Pictures of a game to an mp4 file, as they come: H.264 in the pixel format that every browser plays."""
+"""Pictures of a game to an mp4 file, as they come."""
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO
-
-import numpy as np
+from typing import BinaryIO
 
 from palus.errors import StorageError
 from palus.types import AnyArray
-
-if TYPE_CHECKING:
-    from av.container import OutputContainer
-    from av.video.stream import VideoStream
+from palus.video import VideoEncoder
 
 MIN_SIDE = 240
 """Smaller pictures are enlarged by a whole factor: players and web pages would blur them."""
@@ -31,22 +25,20 @@ class VideoWriter:
         self.frames = 0
         self._max_frames = max_frames
         self._file: BinaryIO | None = None
+        self._encoder: VideoEncoder | None = None
         self._part = path.with_name(f".{path.name}.part")
-        self._container: OutputContainer | None = None
-        self._stream: VideoStream | None = None
 
     def __enter__(self) -> VideoWriter:
-        try:
-            import av
-        except ImportError as error:
-            raise StorageError(
-                f"{self.path}: writing videos takes the package av; install palus[video], or leave the video out"
-            ) from error
         try:
             self._file = self._part.open("w+b")
         except OSError as error:
             raise StorageError(f"{self.path}: cannot be written ({error.strerror}); choose another place") from error
-        self._container = av.open(self._file, "w", format="mp4")
+        try:
+            self._encoder = VideoEncoder(self._file, self.fps).__enter__()
+        except StorageError as error:
+            self._file.close()
+            self._part.unlink()
+            raise StorageError(f"{self.path}: {error}") from error
         return self
 
     @property
@@ -56,29 +48,16 @@ class VideoWriter:
 
     def write(self, picture: AnyArray) -> None:
         """Append a picture, [height, width, 3] uint8, all of the first one's size."""
-        assert self._container is not None, "enter the writer first"
-        if self.is_full:
-            return
-        import av
-
-        large = _enlarge(picture)
-        if self._stream is None:
-            self._stream = self._container.add_stream(
-                "libx264", rate=Fraction(self.fps).limit_denominator(1000), options={"crf": "28", "preset": "veryfast"}
-            )
-            self._stream.height, self._stream.width = large.shape[:2]
-            self._stream.pix_fmt = "yuv420p"
-        frame = av.VideoFrame.from_ndarray(large, format="rgb24")
-        self._container.mux(self._stream.encode(frame))
-        self.frames += 1
+        assert self._encoder is not None, "enter the writer first"
+        if not self.is_full:
+            self._encoder.write(_enlarge(picture))
+            self.frames += 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._container is not None and self._file is not None
-        if self._stream is not None:
-            self._container.mux(self._stream.encode())
-        self._container.close()
+        assert self._encoder is not None and self._file is not None
+        self._encoder.__exit__(kind, error, trace)
         self._file.close()
         if error is None and self.frames:
             self._part.replace(self.path)
@@ -87,8 +66,5 @@ class VideoWriter:
 
 
 def _enlarge(picture: AnyArray) -> AnyArray:
-    """By a whole factor, and to even sides: the pixel format stores colours for blocks of two by two."""
     factor = -(-MIN_SIDE // min(picture.shape[:2]))
-    large = picture.repeat(factor, 0).repeat(factor, 1) if factor > 1 else picture
-    odd = [(0, side % 2) for side in large.shape[:2]]
-    return np.ascontiguousarray(np.pad(large, [*odd, (0, 0)], mode="edge"))
+    return picture.repeat(factor, 0).repeat(factor, 1) if factor > 1 else picture

@@ -1,0 +1,76 @@
+"""Pictures of a game to H.264 in mp4, in the pixel format that every browser plays. Needs the package av."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+
+from palus.errors import StorageError
+from palus.types import AnyArray
+
+if TYPE_CHECKING:
+    from av.container import OutputContainer
+    from av.video.stream import VideoStream
+
+QUALITY = {"crf": "28", "preset": "veryfast"}
+
+
+class VideoEncoder:
+    """Writes one video into an open file, which its caller closes; complete when the encoder is left.
+
+    fps: pictures per second. max_bytes_per_s: the video is made coarser rather than larger, whatever it shows.
+    Raises StorageError on entering when av is not installed.
+    """
+
+    def __init__(self, file: BinaryIO, fps: float, max_bytes_per_s: int | None = None) -> None:
+        self.fps = fps
+        self.frames = 0
+        self._file = file
+        self._options: Mapping[str, str] = QUALITY
+        if max_bytes_per_s is not None:
+            bits = 8 * max_bytes_per_s
+            self._options = {**QUALITY, "maxrate": str(bits), "bufsize": str(2 * bits)}
+        self._container: OutputContainer | None = None
+        self._stream: VideoStream | None = None
+
+    def __enter__(self) -> VideoEncoder:
+        try:
+            import av
+        except ImportError as error:
+            raise StorageError(
+                "writing videos takes the package av; install palus[video], or leave the video out"
+            ) from error
+        self._container = av.open(self._file, "w", format="mp4")
+        return self
+
+    def write(self, picture: AnyArray) -> None:
+        """Append a picture, [height, width, 3] uint8, all of the first one's size."""
+        assert self._container is not None, "enter the encoder first"
+        import av
+
+        even = _even(picture)
+        if self._stream is None:
+            rate = Fraction(self.fps).limit_denominator(1000)
+            self._stream = self._container.add_stream("libx264", rate=rate, options=dict(self._options))
+            self._stream.height, self._stream.width = even.shape[:2]
+            self._stream.pix_fmt = "yuv420p"
+        self._container.mux(self._stream.encode(av.VideoFrame.from_ndarray(even, format="rgb24")))
+        self.frames += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._container is not None
+        if self._stream is not None:
+            self._container.mux(self._stream.encode())
+        self._container.close()
+
+
+def _even(picture: AnyArray) -> AnyArray:
+    """With even sides: the pixel format stores colours for blocks of two by two."""
+    odd = [(0, side % 2) for side in picture.shape[:2]]
+    return np.ascontiguousarray(np.pad(picture, [*odd, (0, 0)], mode="edge"))
