@@ -12,13 +12,13 @@ import torch
 from typer.testing import CliRunner
 
 from palus.arena import duel
-from palus.arena.duel import DUEL, DUEL_OPTIONS, play_duels
+from palus.arena.duel import DUEL, make_duel, play_duels
 from palus.arena.duelists import OnnxDuelist, RandomDuelist, find_duelists, load_duelist
 from palus.arena.result import summarize
 from palus.arena.tournament import round_robin
 from palus.cli import app
 from palus.config.appo import AppoNetworkSettings
-from palus.envs.game import GameStep, make_game
+from palus.envs.game import GameStep
 from palus.errors import EnvError, ModelError
 from palus.export.appo_onnx import write_appo_onnx
 from palus.nn.actor_critic import ActorCritic
@@ -150,7 +150,7 @@ def test_an_exported_policy_plays_and_another_games_is_refused(tmp_path: Path) -
     results = play_duels(player, RandomDuelist(spec), 1, 3, make=Shooting)
     assert {r.cause for r in results} == {"time_limit"}
     with pytest.raises(
-        ModelError, match=r"shooting needs the inputs o \[2\] and the output action_probabilities \[5\]"
+        ModelError, match=r"takes per agent o \[3\] float32, recurrent_in \[8\] float32; shooting needs o \[2\] float32"
     ):
         OnnxDuelist(tmp_path / "other.onnx", spec)
     found, rejected = find_duelists(tmp_path, spec)
@@ -161,9 +161,10 @@ def test_an_exported_policy_plays_and_another_games_is_refused(tmp_path: Path) -
 def test_a_duel_in_doom_is_filmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
     pytest.importorskip("av", reason="the extra `video` is not installed")
-    rules = {**DUEL_OPTIONS, "timelimit": 0.05}
-    monkeypatch.setattr(duel, "DUEL_OPTIONS", rules)
-    _train(tmp_path / "run", make_game(DUEL, **rules).spec)
+    monkeypatch.setattr(duel.make_duel, "__defaults__", (0.05,))
+    game = make_duel()
+    game.close()
+    _train(tmp_path / "run", game.spec)
     words = ["match", str(tmp_path / "run"), "random", "--game", "doom_duel", "--pairs", "1", "--json"]
     result = CliRunner().invoke(app, [*words, "--replay", str(tmp_path / "duel.mp4")])
     assert result.exit_code == 0, result.output

@@ -52,7 +52,7 @@ def on_board(store: Store, repos_per_owner: int = 0) -> list[str]:
 
 def waiting(store: Store) -> list[str]:
     with store.read() as connection:
-        return [job["contender"]["repo"] for job in queue.open_jobs(connection, "validate")]
+        return [job["contender"]["repo"] for job in queue.open_jobs(connection, "validate", ENV)]
 
 
 def test_a_push_is_validated_once_and_then_ranked(store: Store) -> None:
@@ -61,6 +61,28 @@ def test_a_push_is_validated_once_and_then_ranked(store: Store) -> None:
     assert (waiting(store), on_board(store)) == (["ann/a"], [])
     accept_file(store, "ann/a")
     assert on_board(store) == ["ann/a"]
+
+
+def test_models_of_a_game_that_is_not_played_here_wait_with_a_reason_until_it_is(store: Store) -> None:
+    def look(params: dict[str, object] | None, *revisions: Found) -> list[tuple[str, str]]:
+        with store.write() as connection:
+            return [(c.repo, c.state) for c in take_in(connection, sweep(*revisions), params, now_ms=9)]
+
+    assert look(None, found("ann/a"), found("bob/b")) == [("ann/a", "waiting"), ("bob/b", "waiting")]
+    assert look(None, found("ann/a"), found("bob/b")) == [] == waiting(store)
+    with store.read() as connection:
+        row = connection.execute(select(entries).where(entries.c.repo == "ann/a")).one()
+    assert (row.code, row.sentence) == ("not-played", "waiting: this arena does not play SoccerTwos")
+    assert "--game SoccerTwos" in row.remedy and row.checked_ms is None
+    assert look(None, found("ann/a")) == [("bob/b", "withdrawn")]
+    assert look({}, found("ann/a"), found("bob/b")) == [("ann/a", "pending"), ("bob/b", "pending")]
+    assert waiting(store) == ["ann/a", "bob/b"]
+    assert look(None, found("ann/a"), found("bob/b")) == [("ann/a", "waiting"), ("bob/b", "waiting")]
+    accept_file(store, "ann/a")
+    assert look({}, found("ann/a"), found("bob/b")) == [("ann/a", "accepted"), ("bob/b", "pending")]
+    assert on_board(store) == ["ann/a"]
+    with store.read() as connection:
+        assert connection.execute(select(entries.c.code).where(entries.c.repo == "bob/b")).scalar() is None
 
 
 def test_equal_files_are_one_entity_credited_to_the_first_and_share_one_validation(store: Store) -> None:

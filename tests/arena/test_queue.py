@@ -11,21 +11,22 @@ from palus.errors import LeaseError
 from palus.store import Store, open_store
 
 LEASE_S = 10.0
+ENV = "SoccerTwos"
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     store = open_store(tmp_path)
     with store.write() as connection:
-        assert queue.enqueue(connection, "pair", "a", {"n": 1}, priority=0, now_ms=0)
-        assert queue.enqueue(connection, "pair", "b", {"n": 2}, priority=10, now_ms=0)
-        assert queue.enqueue(connection, "validate", "c", {"n": 3}, priority=0, now_ms=0)
+        assert queue.enqueue(connection, "pair", "a", {"n": 1, "env": ENV}, priority=0, now_ms=0)
+        assert queue.enqueue(connection, "pair", "b", {"n": 2, "env": ENV}, priority=10, now_ms=0)
+        assert queue.enqueue(connection, "validate", "c", {"n": 3, "env": ENV}, priority=0, now_ms=0)
     return store
 
 
 def take(store: Store, worker: str = "w", now_ms: int = 0) -> queue.Lease:
     with store.write() as connection:
-        lease = queue.take(connection, worker, lease_s=LEASE_S, now_ms=now_ms)
+        lease = queue.take(connection, worker, [ENV], lease_s=LEASE_S, now_ms=now_ms)
     assert lease is not None
     return lease
 
@@ -48,15 +49,27 @@ def counts(store: Store) -> dict[tuple[str, str], int]:
 def test_urgent_jobs_go_first_and_nothing_is_handed_out_twice(store: Store) -> None:
     assert [take(store).payload["n"] for _ in range(3)] == [2, 1, 3]
     with store.write() as connection:
-        assert queue.take(connection, "w", lease_s=LEASE_S, now_ms=0) is None
-        assert queue.open_jobs(connection, "pair") == [{"n": 1}, {"n": 2}]
+        assert queue.take(connection, "w", [ENV], lease_s=LEASE_S, now_ms=0) is None
+        assert [job["n"] for job in queue.open_jobs(connection, "pair", ENV)] == [1, 2]
+
+
+def test_a_worker_gets_only_work_of_games_that_it_can_play(store: Store) -> None:
+    with store.write() as connection:
+        queue.enqueue(connection, "pair", "d", {"n": 4, "env": "doom_duel"}, priority=99, now_ms=0)
+        assert queue.has_ready(connection, ["doom_duel"]) and not queue.has_ready(connection, ["Tennis"])
+        assert [job["n"] for job in queue.open_jobs(connection, "pair", "doom_duel")] == [4]
+        assert queue.take(connection, "w", [], lease_s=LEASE_S, now_ms=0) is None
+    assert take(store).payload["n"] == 2
+    with store.write() as connection:
+        lease = queue.take(connection, "w", [ENV, "doom_duel"], lease_s=LEASE_S, now_ms=0)
+    assert lease is not None and lease.payload["n"] == 4
 
 
 def test_the_same_work_is_queued_once_even_after_it_was_done(store: Store) -> None:
     lease = take(store)
     assert close(store, lease)
     with store.write() as connection:
-        assert not queue.enqueue(connection, "pair", "b", {}, priority=0, now_ms=0)
+        assert not queue.enqueue(connection, "pair", "b", {"env": ENV}, priority=0, now_ms=0)
 
 
 def test_a_worker_that_vanishes_costs_one_lease_and_its_late_result_is_refused(store: Store) -> None:
@@ -99,4 +112,4 @@ def test_a_job_that_no_worker_survives_fails_with_its_reason_and_the_queue_goes_
     assert take(store).job_id == poison.job_id
     assert reap(store, now_ms=99_999, max_attempts=2) == [poison.job_id]
     assert counts(store) == {("pair", "failed"): 1, ("pair", "ready"): 1, ("validate", "ready"): 1}
-    assert take(store).payload == {"n": 1}
+    assert take(store).payload["n"] == 1

@@ -15,7 +15,7 @@ from hostile import HOSTILE, hostile, stock
 
 from palus.arena.runner.limits import Limits
 from palus.arena.runner.sandbox import Sandbox
-from palus.arena.vetting.probe import probe
+from palus.arena.vetting.probe import probe, probe_observations
 from palus.arena.vetting.refusal import RefusedError
 from palus.arena.vetting.rules import ARENA_RULES
 from palus.arena.vetting.vet import vet
@@ -76,9 +76,10 @@ def test_timing_is_refused_by_processor_time_not_by_the_clock():
     def answer(observations: np.ndarray) -> np.ndarray:
         return np.full((len(observations), 9), 1 / 3, np.float32)
 
-    assert probe(answer, SOCCER, max_p99_ms=2.0).p99_ms < 2.0
+    questions = probe_observations(SOCCER)
+    assert probe(answer, questions, "SoccerTwos", (3, 3, 3), max_p99_ms=2.0).p99_ms < 2.0
     with pytest.raises(RefusedError) as caught:
-        probe(answer, SOCCER, max_p99_ms=1e-6)
+        probe(answer, questions, "SoccerTwos", (3, 3, 3), max_p99_ms=1e-6)
     assert caught.value.refusal.code == "too-slow"
 
 
@@ -91,10 +92,12 @@ def test_no_prefix_of_a_file_upsets_the_walk_over_its_encoding():
 
 
 def test_every_code_is_documented_and_no_other():
-    section = (ROOT / "docs" / "model-rules.md").read_text().split("\n## ")[2]
+    sections = (ROOT / "docs" / "model-rules.md").read_text().split("\n## ")
+    section = next(text for text in sections if text.startswith("Codes\n"))
     documented = set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE))
     sources = [*(ROOT / "src/palus/arena/vetting").glob("*.py"), ROOT / "src/palus/arena/policy_file.py"]
     sources += [ROOT / "src/palus/arena/policies.py", ROOT / "src/palus/arena/runner/locked.py"]
+    sources += [ROOT / "src/palus/arena/duelist_file.py"]
     raised = set()
     for source in sources:
         for node in ast.walk(ast.parse(source.read_text())):

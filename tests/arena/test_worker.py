@@ -195,18 +195,18 @@ def test_rounds_let_everybody_play_one_match_and_wait_for_the_next(store: Store)
     plan = scheduler(store, settings=replace(SETTINGS, mode="rounds", round_interval_s=3600.0))
     plan.tick()
     with store.read() as connection:
-        assert [len(payload["legs"]) for payload in queue.open_jobs(connection, "pair")] == [1]
+        assert [len(payload["legs"]) for payload in queue.open_jobs(connection, "pair", ENV)] == [1]
     assert do(store, 1) == 1
     plan.tick()
     with store.read() as connection:
-        assert queue.open_jobs(connection, "pair") == []
+        assert queue.open_jobs(connection, "pair", ENV) == []
     (row,) = log(store)
     assert (row.record.round, row.record.leg, row.record.rated) == (1, 1, True)
     with store.write() as connection:
         connection.execute(update(jobs).values(created_ms=jobs.c.created_ms - 3_600_000))
     plan.tick()
     with store.read() as connection:
-        assert [payload["round"] for payload in queue.open_jobs(connection, "pair")] == [2]
+        assert [payload["round"] for payload in queue.open_jobs(connection, "pair", ENV)] == [2]
 
 
 def test_the_queue_is_filled_for_the_workers_at_hand_and_no_more(store: Store) -> None:
@@ -214,6 +214,6 @@ def test_the_queue_is_filled_for_the_workers_at_hand_and_no_more(store: Store) -
     plan.tick()
     plan.tick()
     with store.read() as connection:
-        waiting = queue.open_jobs(connection, "pair")
+        waiting = queue.open_jobs(connection, "pair", ENV)
     assert len(waiting) == 12
     assert len({PairOrder.from_payload(payload).unit_id for payload in waiting}) == 12

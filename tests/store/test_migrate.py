@@ -61,7 +61,7 @@ def test_a_database_of_a_newer_palus_is_refused_and_untouched(tmp_path: Path, ur
     store = open_store(tmp_path, url)
     with store.write() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(StorageError, match=r"version 9999.*up to 0001.*update palus"):
+    with pytest.raises(StorageError, match=r"version 9999.*up to 0002.*update palus"):
         open_store(tmp_path, url)
     with store.read() as connection:
         assert revision_of(connection) == "9999"

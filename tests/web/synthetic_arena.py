@@ -36,6 +36,7 @@ class SyntheticArena:
     """Adds entries and matches to a store; every match takes one minute of made-up time."""
 
     store: Store
+    env: str = ENV
     history: list[Played] = field(default_factory=list)
     seq: int = 0
     pushed: int = 0
@@ -49,8 +50,8 @@ class SyntheticArena:
             "repo": repo,
             "owner": repo.partition("/")[0],
             "revision": sha_of(f"{repo} {self.pushed}")[:40],
-            "env": ENV,
-            "file": "SoccerTwos.onnx",
+            "env": self.env,
+            "file": f"{self.env}.onnx",
             "sha256": sha256,
             "state": state,
             "details": json.dumps({"p99_ms": 0.4}),
@@ -72,7 +73,9 @@ class SyntheticArena:
             leg = i % 2 + 1
             sides = (a, b) if leg == 1 else (b, a)
             unit = sha_of(f"unit {self.seq - i % 2}")[:16]
-            records.append(make_record(self.seq, unit, leg, sides, result, rated=rated, replay=stored, ticks=ticks))
+            records.append(
+                make_record(self.seq, unit, leg, sides, result, rated=rated, replay=stored, ticks=ticks, env=self.env)
+            )
             if rated and result in _POINTS:
                 blue, purple = (side.sha256 for side in records[-1].sides)
                 self.history.append(Played(self.seq, records[-1].id, unit, blue, purple, _POINTS[result]))
@@ -87,7 +90,7 @@ class SyntheticArena:
         elo, skill = reference_elo.replay(self.history), online.replay(self.history)
         rows = [
             {
-                "env": ENV,
+                "env": self.env,
                 "sha256": line.name,
                 **{name: getattr(line, name) for name in ("rank", "rank_best", "rank_worst", "rating", "half_width")},
                 **{name: getattr(line, name) for name in ("games", "wins", "draws", "losses")},
@@ -104,7 +107,7 @@ class SyntheticArena:
             for row in rows
         ]
         side, error = fitted.side or (0.0, 0.0)
-        of_env = {"env": ENV, "upto_seq": self.seq, "side_advantage": side, "side_half_width": 1.96 * error}
+        of_env = {"env": self.env, "upto_seq": self.seq, "side_advantage": side, "side_half_width": 1.96 * error}
         with self.store.write() as connection:
             connection.execute(delete(ratings))
             connection.execute(delete(fields))
@@ -144,12 +147,13 @@ def make_record(
     rated: bool = True,
     replay: StoredBytes | None = None,
     ticks: int = 500,
+    env: str = ENV,
 ) -> LogRecord:
     """A match of the log. sides: repositories of blue and purple, whose files are made up from their names."""
     return LogRecord(
         id=sha_of(f"match {number}")[:16],
         schema=1,
-        env=EnvBuild(ENV, "1", "0" * 64, {}),
+        env=EnvBuild(env, "1", "0" * 64, {}),
         seed=2**63 + number,
         unit_id=unit,
         leg=leg,

@@ -1,5 +1,7 @@
 """Trust, checked: matches are played again from their seed and action log, runners are compared with each other.
 
+Matches of games that do not repeat cannot be played again: what is left to check is their record and their video.
+
 What is struck out stays in the log; `annulments` names it with the reason, and the ratings are computed without it.
 """
 
@@ -11,7 +13,9 @@ import numpy as np
 from sqlalchemy import Connection, Select, insert, select, update
 
 from palus.arena.builds import env_build
+from palus.arena.games import game_of
 from palus.arena.log import LogRecord, read_match
+from palus.arena.result import verdict_of
 from palus.arena.runner.actions import Replayed, replay_match
 from palus.arena.runner_tests import RatedGame, suspicions
 from palus.errors import ArenaError, ReplayError, StorageError
@@ -26,7 +30,8 @@ _POINTS = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1
 
 @dataclass(frozen=True)
 class Verification:
-    """What playing a match again gave. ok: None when it could not be tried. sentence: for people."""
+    """What playing a match again gave, or looking at its video. ok: None when it could not be tried. sentence: for
+    people."""
 
     match_id: str
     ok: bool | None
@@ -47,6 +52,8 @@ def verify(store: Store, match_id: str) -> Verification:
 
 def verify_record(store: Store, record: LogRecord) -> Verification:
     """`verify` for a record at hand."""
+    if game_of(record.env.id).filmed:
+        return _check_filmed(store, record)
     here = env_build(record.env.id)
     if here.build_hash != record.env.build_hash:
         return Verification(
@@ -74,6 +81,23 @@ def verify_record(store: Store, record: LogRecord) -> Verification:
             f"{record.duration_ticks} ticks, which is not how it ends when it is played again",
         )
     return Verification(record.id, True, f"match {record.id}: played again, the same to the last bit")
+
+
+def _check_filmed(store: Store, record: LogRecord) -> Verification:
+    """A match that nobody can play again: whether result and score agree, and the video is the one recorded."""
+    if record.result in ("win1", "win2", "draw") and verdict_of(record.score) != record.result:
+        sentence = f"match {record.id} is recorded as {record.result} {record.score[0]}:{record.score[1]}"
+        return Verification(record.id, False, f"{sentence}, which contradict each other")
+    try:
+        video = store.blobs.read(record.replay.sha256) if record.replay else b""
+    except StorageError as error:
+        return Verification(record.id, False, f"the video of match {record.id} is not the one recorded: {error}")
+    seen = f"its video of {len(video)} bytes is the one recorded" if video else "it has no video"
+    return Verification(
+        record.id,
+        True,
+        f"match {record.id}: {record.env.id} does not repeat, and cannot be played again; its record is sound, {seen}",
+    )
 
 
 def _is_told_truly(record: LogRecord, again: Replayed) -> bool:

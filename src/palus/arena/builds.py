@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
 import platform
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from palus import __version__, envs
 from palus.arena.log import EnvBuild
+from palus.envs.game import GAMES
 from palus.errors import EnvError
 
-_RUNTIMES = ("numpy", "numba", "onnxruntime")
+_RUNTIMES = ("numpy", "numba", "onnxruntime", "vizdoom")
 
 
 @functools.cache
@@ -22,10 +24,10 @@ def env_build(env_id: str) -> EnvBuild:
 
     Raises EnvError when there is no such environment.
     """
-    module = importlib.import_module(envs.BUILT_IN.get(env_id, env_id).partition(":")[0])
-    if module.__file__ is None:
+    found = find_spec((envs.BUILT_IN | GAMES).get(env_id, env_id).partition(":")[0])
+    if found is None or found.origin is None:
         raise EnvError(f"{env_id}: its module has no file, so its build cannot be named; install it from files")
-    folder = Path(module.__file__).parent
+    folder = Path(found.origin).parent
     digest = hashlib.sha256()
     for source in sorted(folder.rglob("*.py")):
         digest.update(f"{source.relative_to(folder).as_posix()}\n".encode())
@@ -35,7 +37,11 @@ def env_build(env_id: str) -> EnvBuild:
 
 def runtimes() -> dict[str, str]:
     """Versions of what computes a match, by package."""
-    return {"python": platform.python_version()} | {name: version(name) for name in _RUNTIMES}
+    found = {"python": platform.python_version()}
+    for name in _RUNTIMES:
+        with suppress(PackageNotFoundError):  # Doom's engine is an extra
+            found[name] = version(name)
+    return found
 
 
 def platform_name() -> str:

@@ -16,8 +16,10 @@ from palus import __version__
 from palus.arena import entries, queue
 from palus.arena.contenders import PairOrder
 from palus.arena.discovery import sweep_house
+from palus.arena.games import game_of
 from palus.arena.log import LOG_SCHEMA, LogRecord, LogSide, RunnerInfo, StoredBytes, append
-from palus.arena.reports import GameReport, Report, UnitReport, ValidationReport
+from palus.arena.reports import MAX_BLOB_BYTES, GameReport, Report, UnitReport, ValidationReport
+from palus.arena.result import verdict_of
 from palus.arena.sampling import pair_seeds
 from palus.arena.vetting.refusal import Refusal
 from palus.errors import ArenaError
@@ -86,6 +88,7 @@ def trial_order(payload: dict[str, Any]) -> PairOrder:
         rated=False,
         a=contender,
         b=house | {"file": "", "house": "random"},
+        params=payload.get("params", {}),
     )
 
 
@@ -172,9 +175,13 @@ def _check_game(order: PairOrder, leg: int, game: GameReport) -> None:
             f"the report is of {result.env}, seed {result.seed}, leg {result.leg}; "
             f"ordered were {order.env}, seed {seed}, leg {leg}"
         )
-    goals = {"win1": (1, 0), "win2": (0, 1), "draw": (0, 0)}
-    if result.result in goals and (tuple(result.score) != goals[result.result] or not game.actions or not game.replay):
-        raise ArenaError(f"the report says {result.result} by {result.score}, or comes without its replay and actions")
+    filmed = game_of(order.env).filmed
+    if result.result in ("win1", "win2", "draw"):
+        fits = verdict_of(result.score) == result.result and (filmed or sorted(result.score) in ([0, 0], [0, 1]))
+        if not fits or not game.replay or not (game.actions or filmed):
+            raise ArenaError(f"the report says {result.result} by {result.score}, or comes without replay and actions")
+    if max(len(game.replay), len(game.actions)) > MAX_BLOB_BYTES:
+        raise ArenaError(f"the report's replay has {len(game.replay)} bytes; at most {MAX_BLOB_BYTES} are accepted")
 
 
 def _check_worker(connection: Connection, worker: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from palus.arena.discovery import HOUSE_OWNER
@@ -45,7 +46,10 @@ class Entrant:
 
 @dataclass(frozen=True)
 class PairOrder:
-    """A unit of play as the scheduler orders it. a: blue in leg 1. legs: (1, 2), or (1,) in `rounds` mode."""
+    """A unit of play as the scheduler orders it. a: blue in leg 1. legs: (1, 2), or (1,) in `rounds` mode.
+
+    params: what the game is set to, {} for its defaults.
+    """
 
     env: str
     seed: int
@@ -56,6 +60,7 @@ class PairOrder:
     b: dict[str, Any]
     legs: tuple[int, ...] = (1, 2)
     round: int | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def unit_id(self) -> str:
@@ -78,6 +83,7 @@ class PairOrder:
             "contenders": [self.a, self.b],
             "legs": list(self.legs),
             "round": self.round,
+            "params": dict(self.params),
         }
 
     @staticmethod
@@ -94,6 +100,7 @@ class PairOrder:
             b=second,
             legs=tuple(payload["legs"]),
             round=payload["round"],
+            params=payload.get("params", {}),
         )
 
 

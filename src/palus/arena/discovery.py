@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, select
 
-from palus.arena.players import HOUSE_PLAYERS
+from palus.arena.games import game_of
 from palus.errors import ArenaError, HubError
 from palus.hub.ids import check_repo_id
 from palus.store.blobs import BlobStore
@@ -29,7 +29,6 @@ HOUSE_OWNER = "palus"
 HOUSE_VERSION = "1"
 """Changes when a house player plays differently: it is another rated entity then."""
 
-MAX_MODEL_BYTES = 16 << 20
 MISSING_FILE, TOO_LARGE = "missing-file", "too-large"
 
 
@@ -65,27 +64,21 @@ class Sweep:
     present: frozenset[str]
 
 
-def tags_of(env: str) -> tuple[str, str, str]:
-    """The three tags by which a model asks for matches, the reference competition's."""
-    return "reinforcement-learning", "ml-agents", f"ML-Agents-{env}"
-
-
 def sweep_house(env: str) -> Sweep:
-    """The built-in players. Only SoccerTwos has scripted ones."""
-    names = HOUSE_PLAYERS if env == "SoccerTwos" else ("random",)
+    """The built-in players."""
     found = []
-    for name in names:
+    for name in game_of(env).house:
         sha256 = hashlib.sha256(f"{name} {HOUSE_VERSION} {env}".encode()).hexdigest()
         found.append(Found("house", f"{HOUSE_OWNER}/{name}", sha256[:40], env, "", sha256, 0))
     return Sweep("house", env, tuple(found), frozenset(f.repo for f in found))
 
 
 def sweep_hub(connection: Connection, env: str, *, quiet_since_ms: int) -> Sweep:
-    """Public model repositories of this store that carry the three tags, or an .onnx file named by the env.
+    """Public model repositories of this store that carry the game's tags, or an .onnx file named by the env.
 
     quiet_since_ms: heads that moved later are still being pushed; they are present but not found yet.
     """
-    file = f"{env}.onnx"
+    file, game = f"{env}.onnx", game_of(env)
     columns = (repos.c.id, repos.c.name, repos.c.head, repos.c.modified_ms, commit_files.c.sha256, commit_files.c.size)
     model_file = (commit_files.c.commit_id == repos.c.head) & (commit_files.c.path == file)
     query = (
@@ -101,9 +94,9 @@ def sweep_hub(connection: Connection, env: str, *, quiet_since_ms: int) -> Sweep
     for row in connection.execute(query):
         if row.modified_ms > quiet_since_ms:
             present.add(row.name)
-        elif row.sha256 is not None or set(tags_of(env)) <= tags.get(row.id, set()):
+        elif row.sha256 is not None or set(game.tags) <= tags.get(row.id, set()):
             present.add(row.name)
-            fault = MISSING_FILE if row.sha256 is None else TOO_LARGE if row.size > MAX_MODEL_BYTES else None
+            fault = MISSING_FILE if row.sha256 is None else TOO_LARGE if row.size > game.rules.max_bytes else None
             sha256 = None if fault else row.sha256
             found.append(Found("hub", row.name, row.head, env, file, sha256, row.modified_ms, fault))
     return Sweep("hub", env, tuple(found), frozenset(present))
@@ -131,7 +124,7 @@ class FolderPool:
                 modified_ms = path.stat().st_mtime_ns // 1_000_000
                 if modified_ms > quiet_since_ms:
                     continue
-                fault = TOO_LARGE if path.stat().st_size > MAX_MODEL_BYTES else None
+                fault = TOO_LARGE if path.stat().st_size > game_of(env).rules.max_bytes else None
                 sha256 = None if fault else self._store(path)
                 # No commits here: a revision is named by its bytes, and a file that is too large by its size.
                 revision = sha256 or hashlib.sha256(f"{repo} {path.stat().st_size}".encode()).hexdigest()
@@ -151,7 +144,7 @@ class FolderPool:
 
 
 class HuggingFace:
-    """Models on huggingface.co, or another hub of its kind, by the three tags. Needs the network, and may be slow."""
+    """Models on huggingface.co, or another hub of its kind, by the game's tags. Needs the network, and may be slow."""
 
     def __init__(self, blobs: BlobStore, api: Any = None) -> None:
         """api: a `huggingface_hub.HfApi`; the default one follows HF_ENDPOINT and HF_TOKEN."""
@@ -170,7 +163,7 @@ class HuggingFace:
         the list cannot be had.
         """
         try:
-            models = list(self._api.list_models(filter=list(tags_of(env)), full=True))
+            models = list(self._api.list_models(filter=list(game_of(env).tags), full=True))
         except self._errors as error:
             raise ArenaError(f"{self._api.endpoint}: models cannot be listed ({error}); check the network") from error
         found = []
@@ -186,15 +179,15 @@ class HuggingFace:
         """A listed model with its bytes stored."""
         file = f"{env}.onnx"
         has_file = any(sibling.rfilename == file for sibling in info.siblings or ())
-        sha256 = self._download(info.id, info.sha, file) if has_file else None
+        sha256 = self._download(info.id, info.sha, file, game_of(env).rules.max_bytes) if has_file else None
         fault = None if sha256 else TOO_LARGE if has_file else MISSING_FILE
         modified: datetime | None = info.last_modified
         pushed_ms = round(1000 * modified.timestamp()) if modified else 0
         return Found("hf", info.id, info.sha, env, file, sha256, pushed_ms, fault)
 
-    def _download(self, repo: str, revision: str, file: str) -> str | None:
+    def _download(self, repo: str, revision: str, file: str, max_bytes: int) -> str | None:
         """SHA-256 of the stored bytes; None when they are too many."""
         sizes = self._api.get_paths_info(repo, [file], revision=revision)
-        if not sizes or getattr(sizes[0], "size", 0) > MAX_MODEL_BYTES:
+        if not sizes or getattr(sizes[0], "size", 0) > max_bytes:
             return None
         return self._blobs.put(Path(self._api.hf_hub_download(repo, file, revision=revision)).read_bytes()).sha256

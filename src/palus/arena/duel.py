@@ -6,32 +6,36 @@ repeat bit by bit, unlike SoccerTwos: engines exchange packets, and a duel can b
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from types import MappingProxyType
 
 import numpy as np
 
 from palus.arena import sampling
-from palus.arena.duelists import Duelist, choices_of
-from palus.arena.result import Cause, MatchResult, Mode, Side, Verdict, match_ids
+from palus.arena.duelist_file import choices_of
+from palus.arena.duelists import Duelist
+from palus.arena.result import Cause, MatchResult, Mode, Side, Verdict, match_ids, verdict_of
 from palus.envs.game import Game, make_game
 from palus.errors import EnvError
 from palus.types import F32, AnyArray
 
+logger = logging.getLogger(__name__)
+
 DUEL = "doom_duel"
-DUEL_OPTIONS = MappingProxyType({"wad": "multi_duel.wad", "timelimit": 2.0})
+DUEL_MAP = "multi_duel.wad"
+DUEL_MINUTES = 2.0
 """The rules of an arena duel: ViZDoom's own map, two minutes."""
 TEAMS = 2
 
 Recorder = Callable[[AnyArray], None]
 
 
-def make_duel() -> Game:
+def make_duel(minutes: float = DUEL_MINUTES) -> Game:
     """The game of an arena duel. Raises EnvError when ViZDoom is not installed."""
-    return make_game(DUEL, **DUEL_OPTIONS)
+    return make_game(DUEL, wad=DUEL_MAP, timelimit=minutes)
 
 
 def play_duels(
@@ -47,20 +51,39 @@ def play_duels(
 ) -> tuple[MatchResult, ...]:
     """Play `pairs` mirrored pairs; two results each: A hosts and is first (leg 1), then B (leg 2).
 
-    make: a game of two agents whose episodes end for both at once, with `frags` in its stats. recorder: gets the
-    pictures of all matches. progress: called with 1 after each match. A match whose engine fails is void.
+    make: as for `play_duel`. recorder: gets the pictures of all matches, every tic's where the game has a `recorder`.
+    progress: called with 1 after each match.
     """
     results = []
     game = make()
+    if recorder is not None and hasattr(game, "recorder"):
+        game.recorder = recorder
     try:
         for match_seed in sampling.pair_seeds(seed, pairs).tolist():
             for leg, players in ((1, (a, b)), (2, (b, a))):
-                results.append(_Match(game, players, match_seed, leg, mode, recorder).play())
+                results.append(play_duel(game, players, match_seed, leg, mode=mode))
                 if progress is not None:
                     progress(1)
     finally:
         game.close()
     return tuple(results)
+
+
+def play_duel(
+    game: Game,
+    players: tuple[Duelist, Duelist],
+    seed: int,
+    leg: int,
+    *,
+    mode: Mode = "stochastic",
+    watch: Recorder | None = None,
+) -> MatchResult:
+    """Play one match; void when the engine fails, and the game may be used again then.
+
+    game: of two agents whose episodes end for both at once, with `frags` in its stats. players: the host first.
+    seed: of the match. watch: gets a picture at the start and after every decision.
+    """
+    return _Match(game, players, seed, leg, mode, watch).play()
 
 
 @dataclass
@@ -72,7 +95,7 @@ class _Match:
     seed: int
     leg: int
     mode: Mode
-    recorder: Recorder | None
+    watch: Recorder | None
     entropies: list[list[float]] = field(default_factory=lambda: [[], []])
     healthy: list[bool] = field(default_factory=lambda: [True, True])
 
@@ -82,7 +105,8 @@ class _Match:
         frags, decisions, failed = (0, 0), 0, False
         try:
             frags, decisions = self._play()
-        except EnvError:
+        except EnvError as error:
+            logger.warning("%s", error)
             failed = True
         verdict, cause = _verdict(frags, self.healthy, failed)
         sides = (self._side(0), self._side(1))
@@ -107,9 +131,8 @@ class _Match:
     def _play(self) -> tuple[tuple[int, int], int]:
         """Frags of both, and the decisions played."""
         game, spec = self.game, self.game.spec
-        if self.recorder is not None and hasattr(game, "recorder"):
-            game.recorder = self.recorder
         game.reset(self.seed)
+        self._show()
         seen = {o.name: np.zeros((TEAMS, *o.shape), o.dtype) for o in spec.observations}
         states = [np.zeros((1, player.state_size), np.float32) for player in self.players]
         decision = 0
@@ -124,8 +147,13 @@ class _Match:
                 return (0, 0), decision
             step = game.step(actions)
             decision += 1
+            self._show()
             if step.over:
                 return _frags(step.stats), decision
+
+    def _show(self) -> None:
+        if self.watch is not None:
+            self.watch(self.game.render())
 
     def _choose(self, answer: F32, side: int, decision: int) -> AnyArray:
         sizes = choices_of(self.game.spec.actions)
@@ -156,6 +184,4 @@ def _verdict(frags: tuple[int, int], healthy: list[bool], failed: bool) -> tuple
         return "void", "non_finite"
     if not all(healthy):
         return ("forfeit2" if healthy[0] else "forfeit1"), "non_finite"
-    if frags[0] == frags[1]:
-        return "draw", "time_limit"
-    return ("win1" if frags[0] > frags[1] else "win2"), "time_limit"
+    return verdict_of(frags), "time_limit"

@@ -7,27 +7,17 @@ the referee carries each agent's memory.
 from __future__ import annotations
 
 import hashlib
-import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read at the import: nobody is told who plays what here
-import onnxruntime as ort
-
-from palus.arena.vetting.grammar import parse_model
-from palus.arena.vetting.refusal import RefusedError
-from palus.arena.vetting.rules import LOCAL_RULES
+from palus.arena.duelist_file import choices_of, read_duelist
+from palus.arena.duelist_session import DuelistSession
 from palus.errors import ModelError
-from palus.spaces import ActionSpec, Discrete, GameSpec
+from palus.spaces import GameSpec
 from palus.types import F32, AnyArray
-
-STATE_INPUT, STATE_OUTPUT, PROBABILITIES = "recurrent_in", "recurrent_out", "action_probabilities"
-_TYPES = {"uint8": "tensor(uint8)", "float32": "tensor(float)"}
-_MAX_STATE = 65536
 
 
 class Duelist(Protocol):
@@ -67,27 +57,13 @@ class OnnxDuelist:
             raise ModelError(f"{path}: cannot be read ({error.strerror or error})") from error
         self.name = name or path.stem
         self.sha256: str | None = hashlib.sha256(data).hexdigest()
-        try:
-            parse_model(data, LOCAL_RULES)
-        except RefusedError as error:
-            raise error.at(str(path)) from error
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.log_severity_level = 4
-        try:
-            self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime's own exceptions have no common base
-            raise ModelError(f"{path}: onnxruntime cannot run it ({str(error).splitlines()[0][:200]})") from error
-        self.state_size = _check(self._session, spec, path)
-        self._outputs = [PROBABILITIES, STATE_OUTPUT][: 2 if self.state_size else 1]
+        graph = read_duelist(data, str(path), spec)
+        self.state_size = graph.state_size
+        self._session = DuelistSession(graph, str(path))
 
     def answer(self, observations: Mapping[str, AnyArray], states: F32) -> tuple[F32, F32]:
         """As the file computes them."""
-        feed = dict(observations)
-        if self.state_size:
-            feed[STATE_INPUT] = states
-        found = self._session.run(self._outputs, feed)
-        return found[0], found[1] if self.state_size else states
+        return self._session.answer(observations, states)
 
 
 def load_duelist(word: str, spec: GameSpec) -> Duelist:
@@ -126,32 +102,3 @@ def find_duelists(folder: Path, spec: GameSpec) -> tuple[list[Duelist], list[str
         else:
             players.setdefault(player.name, player)
     return list(players.values()), rejected
-
-
-def choices_of(actions: ActionSpec) -> tuple[int, ...]:
-    """Choices of every part. Raises ModelError where a part is continuous: nothing could be drawn from it here."""
-    sizes = tuple(part.choices for part in actions.parts if isinstance(part, Discrete))
-    if len(sizes) != len(actions.parts):
-        raise ModelError("games with continuous actions are not played in the arena; choose one with discrete actions")
-    return sizes
-
-
-def _check(session: Any, spec: GameSpec, path: Path) -> int:
-    """The size of the state of a model that fits the game. Raises ModelError."""
-    inputs = {i.name: (list(i.shape[1:]), i.type) for i in session.get_inputs()}
-    outputs = {o.name: list(o.shape[1:]) for o in session.get_outputs()}
-    state_shape, _ = inputs.pop(STATE_INPUT, ([0], ""))
-    wanted = {o.name: (list(o.shape), _TYPES[o.dtype]) for o in spec.observations}
-    width = sum(choices_of(spec.actions))
-    size = state_shape[0] if len(state_shape) == 1 and isinstance(state_shape[0], int) else -1
-    fits = inputs == wanted and outputs.get(PROBABILITIES) == [width] and 0 <= size <= _MAX_STATE
-    if not fits or (size > 0 and outputs.get(STATE_OUTPUT) != [size]):
-        seen = ", ".join(
-            f"{n} {math.prod(d) if all(isinstance(x, int) for x in d) else d}" for n, (d, _) in inputs.items()
-        )
-        raise ModelError(
-            f"{path}: takes {seen or 'nothing'} and gives {outputs}; {spec.env_id} needs the inputs "
-            f"{', '.join(f'{n} {s}' for n, (s, _) in wanted.items())} and the output {PROBABILITIES} [{width}]. "
-            "Export it with palus from a run of this game"
-        )
-    return size

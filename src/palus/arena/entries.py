@@ -7,17 +7,21 @@ what validation said about a file holds for every copy of it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
 from palus.arena import queue
 from palus.arena.contenders import Entrant
-from palus.arena.discovery import MAX_MODEL_BYTES, MISSING_FILE, Found, Sweep
+from palus.arena.discovery import MISSING_FILE, Found, Sweep
+from palus.arena.games import game_of
 from palus.arena.vetting.refusal import Refusal
 from palus.store.tables import entries
+
+NOT_PLAYED = "not-played"
 
 
 @dataclass(frozen=True)
@@ -30,11 +34,14 @@ class Change:
     state: str
 
 
-def take_in(connection: Connection, sweep: Sweep, *, now_ms: int) -> list[Change]:
+def take_in(
+    connection: Connection, sweep: Sweep, params: Mapping[str, Any] | None = MappingProxyType({}), *, now_ms: int
+) -> list[Change]:
     """Bring the entries in line with what a source offers.
 
-    New revisions are queued for validation, or share the verdict on an equal file. Entries of repositories that are
-    gone or no longer ask for matches are withdrawn; they come back with the repository.
+    params: what the game's matches are set to here; None when this arena does not play the game: entries then wait
+    until it does. New revisions are queued for validation, or share the verdict on an equal file. Entries of
+    repositories that are gone or no longer ask for matches are withdrawn; they come back with the repository.
     """
     known = {
         (row.repo, row.revision): row for row in connection.execute(select(entries).where(entries.c.env == sweep.env))
@@ -43,32 +50,30 @@ def take_in(connection: Connection, sweep: Sweep, *, now_ms: int) -> list[Change
     for found in sweep.found:
         row = known.get((found.repo, found.revision))
         if row is None:
-            changes.append(_enter(connection, found, now_ms))
-        elif row.state == "withdrawn":
-            state = "pending" if row.checked_ms is None else "accepted" if row.code is None else "refused"
-            changes.append(_set_state(connection, row, state))
+            verdict = _judge(connection, found, params, now_ms)
+            connection.execute(insert(entries).values(_facts(found, now_ms) | verdict))
+            changes.append(Change(found.repo, found.revision, found.env, verdict["state"]))
+        elif row.checked_ms is None and (row.state != "pending" if params is not None else row.state != "waiting"):
+            changes.append(_set(connection, row, _judge(connection, found, params, now_ms)))
+        elif row.state == "withdrawn" or (row.state == "waiting" and params is not None):
+            changes.append(_set(connection, row, {"state": "accepted" if row.code is None else "refused"}))
     for row in known.values():
-        if row.source == sweep.source and row.state in ("pending", "accepted") and row.repo not in sweep.present:
-            changes.append(_set_state(connection, row, "withdrawn"))
+        is_in = row.state in ("pending", "waiting", "accepted")
+        if row.source == sweep.source and is_in and row.repo not in sweep.present:
+            changes.append(_set(connection, row, {"state": "withdrawn"}))
     return changes
 
 
 def accept(connection: Connection, env: str, sha256: str, details: dict[str, Any], *, now_ms: int) -> list[Change]:
     """The file passed: so do all pending entries that have it."""
-    return _decide(connection, env, sha256, {"state": "accepted", "details": _json(details)}, now_ms)
+    return _decide(connection, env, sha256, {"state": "accepted", "details": _json(details), "code": None}, now_ms)
 
 
 def refuse(
     connection: Connection, env: str, sha256: str, refusal: Refusal, details: dict[str, Any], *, now_ms: int
 ) -> list[Change]:
     """The file broke a rule: all pending entries that have it are refused for that reason."""
-    verdict = {
-        "state": "refused",
-        "code": refusal.code,
-        "sentence": refusal.sentence,
-        "remedy": refusal.remedy,
-        "details": _json(details),
-    }
+    verdict = {"state": "refused", "details": _json(details), **_refusal_columns(refusal)}
     return _decide(connection, env, sha256, verdict, now_ms)
 
 
@@ -102,13 +107,8 @@ def board(connection: Connection, env: str, *, repos_per_owner: int) -> dict[str
     }
 
 
-def _enter(connection: Connection, found: Found, now_ms: int) -> Change:
-    twin = None
-    if found.sha256 is not None and found.source != "house":
-        same_file = (entries.c.env == found.env) & (entries.c.sha256 == found.sha256)
-        checked = same_file & entries.c.checked_ms.is_not(None)
-        twin = connection.execute(select(entries).where(checked).order_by(entries.c.id).limit(1)).first()
-    row: dict[str, Any] = {
+def _facts(found: Found, now_ms: int) -> dict[str, Any]:
+    return {
         "source": found.source,
         "repo": found.repo,
         "owner": found.owner,
@@ -116,32 +116,40 @@ def _enter(connection: Connection, found: Found, now_ms: int) -> Change:
         "env": found.env,
         "file": found.file,
         "sha256": found.sha256,
-        "state": "pending",
         "details": "{}",
         "pushed_ms": found.pushed_ms or now_ms,
     }
+
+
+def _judge(connection: Connection, found: Found, params: Mapping[str, Any] | None, now_ms: int) -> dict[str, Any]:
+    """State of a revision that nobody has checked, with what goes with it; queues the check where one is due."""
+    if params is None:
+        return {"state": "waiting", **_refusal_columns(_not_played(found.env))}
     if found.source == "house":
-        row |= {"state": "accepted", "checked_ms": now_ms}
-    elif found.sha256 is None:
-        refusal = _missing(found)
-        row |= {"state": "refused", "checked_ms": now_ms}
-        row |= {"code": refusal.code, "sentence": refusal.sentence, "remedy": refusal.remedy}
-    elif twin is not None:
-        row |= {name: getattr(twin, name) for name in ("code", "sentence", "remedy", "details")}
-        row |= {"state": "accepted" if twin.code is None else "refused", "checked_ms": now_ms}
-    else:
-        _queue_validation(connection, found, now_ms)
-    connection.execute(insert(entries).values(row))
-    return Change(found.repo, found.revision, found.env, row["state"])
+        return {"state": "accepted", "checked_ms": now_ms}
+    if found.sha256 is None:
+        return {"state": "refused", "checked_ms": now_ms, **_refusal_columns(_missing(found))}
+    same_file = (entries.c.env == found.env) & (entries.c.sha256 == found.sha256)
+    checked = same_file & entries.c.checked_ms.is_not(None)
+    twin = connection.execute(select(entries).where(checked).order_by(entries.c.id).limit(1)).first()
+    if twin is not None:
+        verdict = {name: getattr(twin, name) for name in ("code", "sentence", "remedy", "details")}
+        return {"state": "accepted" if twin.code is None else "refused", "checked_ms": now_ms, **verdict}
+    _queue_validation(connection, found, params, now_ms)
+    return {"state": "pending", "code": None, "sentence": None, "remedy": None}
 
 
-def _queue_validation(connection: Connection, found: Found, now_ms: int) -> None:
+def _refusal_columns(refusal: Refusal) -> dict[str, str]:
+    return {"code": refusal.code, "sentence": refusal.sentence, "remedy": refusal.remedy}
+
+
+def _queue_validation(connection: Connection, found: Found, params: Mapping[str, Any], now_ms: int) -> None:
     entrant = Entrant(str(found.sha256), found.repo, found.owner, found.revision, found.file, frozenset({found.owner}))
     queue.enqueue(
         connection,
         "validate",
         f"validate:{found.env}:{found.sha256}",
-        {"env": found.env, "contender": entrant.to_payload()},
+        {"env": found.env, "contender": entrant.to_payload(), "params": dict(params)},
         priority=queue.PRIORITY_VALIDATE,
         now_ms=now_ms,
     )
@@ -152,12 +160,20 @@ def _missing(found: Found) -> Refusal:
         return Refusal(
             MISSING_FILE,
             f"the repository carries the tags of {found.env}, but there is no {found.file} in its root",
-            f"push {found.file}, or remove the tag ML-Agents-{found.env}",
+            f"push {found.file}, or remove the tag {game_of(found.env).tags[-1]}",
         )
     return Refusal(
         "too-large",
-        f"{found.file} is larger than the {MAX_MODEL_BYTES >> 20} MiB that a model may have",
+        f"{found.file} is larger than the {game_of(found.env).rules.max_bytes >> 20} MiB that a model may have",
         "export a smaller network",
+    )
+
+
+def _not_played(env: str) -> Refusal:
+    return Refusal(
+        NOT_PLAYED,
+        f"waiting: this arena does not play {env}",
+        f"whoever runs it can start it with --game {env}; the model is then checked and plays",
     )
 
 
@@ -174,9 +190,9 @@ def _decide(connection: Connection, env: str, sha256: str, verdict: dict[str, An
     return changes
 
 
-def _set_state(connection: Connection, row: Row[Any], state: str) -> Change:
-    connection.execute(update(entries).where(entries.c.id == row.id).values(state=state))
-    return Change(row.repo, row.revision, row.env, state)
+def _set(connection: Connection, row: Row[Any], values: dict[str, Any]) -> Change:
+    connection.execute(update(entries).where(entries.c.id == row.id).values(values))
+    return Change(row.repo, row.revision, row.env, values["state"])
 
 
 def _by_entity(rows: Iterable[Row[Any]]) -> dict[str, Entrant]:

@@ -19,7 +19,8 @@ from palus.arena import sampling
 from palus.arena.players import Bot, Player
 from palus.arena.recorder import still_frame
 from palus.arena.runner.limits import Limits
-from palus.arena.runner.play import RemotePolicy, open_player
+from palus.arena.runner.play import open_player
+from palus.arena.runner.remote import RemotePolicy
 from palus.arena.runner.sandbox import Sandbox
 from palus.arena.runner.unit import Contender
 from palus.errors import ArenaError
@@ -86,7 +87,7 @@ class LiveMatch:
     @property
     def isolation(self) -> str:
         """What holds the strangers' models in, as in `UnitOutcome`; "none" without any."""
-        levels = [player.isolation for player in self.players if isinstance(player, RemotePolicy)]
+        levels = [player.locked.isolation for player in self.players if isinstance(player, RemotePolicy)]
         return levels[0] if levels else "none"
 
     @property
@@ -170,14 +171,14 @@ def open_live_match(
         for contender in contenders:
             player = open_player(contender, spec, LIVE_LIMITS, sandbox)
             if isinstance(player, RemotePolicy):
-                stack.callback(player.close)
-                if player.failure:
-                    raise ArenaError(f"{contender.repo} cannot be opened: {player.failure}")
+                stack.callback(player.locked.close)
+                if player.locked.failure:
+                    raise ArenaError(f"{contender.repo} cannot be opened: {player.locked.failure}")
             players.append(player)
         pair = (players[0], players[1])
         yield LiveMatch(pair, seed, person=person, env_id=env_id, duration_ticks=duration_ticks)
 
 
 def _failure_of(player: Player) -> str:
-    failure = player.failure if isinstance(player, RemotePolicy) else ""
+    failure = player.locked.failure if isinstance(player, RemotePolicy) else ""
     return failure or "it answers no action probabilities"

@@ -49,7 +49,7 @@ class PolicySession:
     def __init__(self, graph: PolicyGraph, behavior: BehaviorSpec, origin: str) -> None:
         self._graph = graph
         self._masks = np.ones((1, sum(behavior.branches)), np.float32)
-        self._session = _open_session(graph.model, origin)
+        self._session = open_session(graph.model, origin)
 
     def probabilities(self, observations: F32) -> F32:
         """[rows, D] -> [rows, sum(branches)], as the file computes them with every action allowed."""
@@ -163,7 +163,8 @@ def _load_arrays(data: bytes, path: Path) -> dict[str, AnyArray]:
     return floats
 
 
-def _open_session(model: bytes, origin: str) -> Any:
+def open_session(model: bytes, origin: str) -> Any:
+    """An onnxruntime session of one thread. origin: as in `PolicySession`. Raises RefusedError."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1

@@ -75,7 +75,7 @@ def read_policy(data: bytes, origin: str, behavior: BehaviorSpec, rules: Rules =
 def _observation_inputs(model: ModelProto, behavior: BehaviorSpec) -> tuple[tuple[str, int], ...]:
     """The layout among the accepted ones that this file has."""
     stored = {t.name for t in model.graph.initializer}
-    found = {i.name: _shape(i) for i in model.graph.input if i.name not in stored}
+    found = {i.name: shape_of(i) for i in model.graph.input if i.name not in stored}
     float_inputs = all(
         i.type.tensor_type.elem_type == TensorProto.FLOAT for i in model.graph.input if i.name not in stored
     )
@@ -90,7 +90,7 @@ def _observation_inputs(model: ModelProto, behavior: BehaviorSpec) -> tuple[tupl
     needs = ", ".join(f"{name} [batch, {size}]" for name, size in parts)
     raise RefusedError(
         "wrong-contract",
-        f"Takes {_describe(found)}; {behavior.name} needs float inputs {needs} "
+        f"Takes {describe_values(found)}; {behavior.name} needs float inputs {needs} "
         f"(or {VECTOR_INPUT} [batch, {behavior.observation_size}]) and {MASK_INPUT} [batch, {sum(behavior.branches)}].",
         "It was trained for another game or with other sensors: "
         f"train it in {behavior.name} with the sensors unchanged.",
@@ -139,7 +139,7 @@ def _constant_output(model: ModelProto, name: str) -> float | None:
 
 def _probability_nodes(model: ModelProto, behavior: BehaviorSpec) -> list[NodeProto]:
     """Nodes to add so that the graph computes `action_probabilities`."""
-    outputs = {o.name: _shape(o) for o in model.graph.output}
+    outputs = {o.name: shape_of(o) for o in model.graph.output}
     width = sum(behavior.branches)
     if PROBABILITY_OUTPUT in outputs:
         return []
@@ -153,7 +153,7 @@ def _probability_nodes(model: ModelProto, behavior: BehaviorSpec) -> list[NodePr
         return [helper.make_node("Exp", [_LOG_OUTPUT], [PROBABILITY_OUTPUT])]
     raise RefusedError(
         "wrong-outputs",
-        f"Gives {_describe(outputs)}, from which no probabilities of the {len(behavior.branches)} action "
+        f"Gives {describe_values(outputs)}, from which no probabilities of the {len(behavior.branches)} action "
         f"branches of {behavior.name} can be read.",
         f"Export it with ML-Agents or palus for {behavior.name}.",
     )
@@ -199,19 +199,14 @@ def _cut_down(
     model: ModelProto, nodes: Sequence[NodeProto], inputs: tuple[tuple[str, int], ...], behavior: BehaviorSpec
 ) -> PolicyGraph:
     """Keep only what the probabilities depend on, so that no sampling node runs."""
-    needed = {PROBABILITY_OUTPUT}
-    kept = []
-    for node in reversed(nodes):  # ONNX nodes are in topological order
-        if needed.intersection(node.output):
-            kept.append(node)
-            needed.update(node.input)
+    kept, needed = nodes_behind(nodes, {PROBABILITY_OUTPUT})
     width = sum(behavior.branches)
     takes_masks = MASK_INPUT in needed
     stops = np.cumsum([size for _, size in inputs]).tolist()
     used = tuple((n, stop - size, stop) for (n, size), stop in zip(inputs, stops, strict=True) if n in needed)
     wanted = [(name, stop - start) for name, start, stop in used] + [(MASK_INPUT, width)] * takes_masks
     graph = helper.make_graph(
-        kept[::-1],
+        kept,
         "policy",
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", size]) for name, size in wanted],
         [helper.make_tensor_value_info(PROBABILITY_OUTPUT, TensorProto.FLOAT, ["batch", width])],
@@ -229,10 +224,23 @@ def _cut_down(
     )
 
 
-def _shape(value: Any) -> tuple[int | str, ...]:
+def nodes_behind(nodes: Sequence[NodeProto], outputs: set[str]) -> tuple[list[NodeProto], set[str]]:
+    """The nodes on which these outputs depend, in order, and the names of all values that those take or give."""
+    needed = set(outputs)
+    kept = []
+    for node in reversed(nodes):  # ONNX nodes are in topological order
+        if needed.intersection(node.output):
+            kept.append(node)
+            needed.update(node.input)
+    return kept[::-1], needed
+
+
+def shape_of(value: Any) -> tuple[int | str, ...]:
+    """Of an input or output: sizes, and names of those that are open."""
     dims = value.type.tensor_type.shape.dim
     return tuple(d.dim_value if d.HasField("dim_value") else (d.dim_param or "?") for d in dims)
 
 
-def _describe(values: dict[str, tuple[int | str, ...]]) -> str:
+def describe_values(values: dict[str, tuple[int | str, ...]]) -> str:
+    """Names and shapes for a message."""
     return ", ".join(f"{name} [{', '.join(map(str, shape))}]" for name, shape in values.items()) or "nothing"

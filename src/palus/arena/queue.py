@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -38,12 +39,16 @@ class Lease:
 def enqueue(
     connection: Connection, kind: JobKind, key: str, payload: dict[str, Any], *, priority: int, now_ms: int
 ) -> bool:
-    """Add a job unless there is, or ever was, one of this key. Returns whether it was added."""
+    """Add a job unless there is, or ever was, one of this key. Returns whether it was added.
+
+    payload: `env` in it says which game a worker must be able to play.
+    """
     if connection.execute(select(jobs.c.id).where(jobs.c.key == key)).first() is not None:
         return False
     row = {
         "kind": kind,
         "key": key,
+        "env": payload["env"],
         "payload": json.dumps(payload, sort_keys=True, separators=(",", ":")),
         "state": "ready",
         "priority": priority,
@@ -54,9 +59,10 @@ def enqueue(
     return True
 
 
-def take(connection: Connection, worker: str, *, lease_s: float, now_ms: int) -> Lease | None:
-    """Lease the most urgent ready job to a worker, the oldest among equals. None when nothing waits."""
-    query = select(jobs).where(jobs.c.state == "ready").order_by(jobs.c.priority.desc(), jobs.c.id).limit(1)
+def take(connection: Connection, worker: str, games: Collection[str], *, lease_s: float, now_ms: int) -> Lease | None:
+    """Lease the most urgent ready job of these games to a worker, the oldest among equals. None when nothing waits."""
+    ready = (jobs.c.state == "ready") & jobs.c.env.in_(games)
+    query = select(jobs).where(ready).order_by(jobs.c.priority.desc(), jobs.c.id).limit(1)
     row = connection.execute(query.with_for_update(skip_locked=True)).first()
     if row is None:
         return None
@@ -72,9 +78,10 @@ def take(connection: Connection, worker: str, *, lease_s: float, now_ms: int) ->
     return lease
 
 
-def has_ready(connection: Connection) -> bool:
-    """Whether a job waits to be taken."""
-    return connection.execute(select(jobs.c.id).where(jobs.c.state == "ready").limit(1)).first() is not None
+def has_ready(connection: Connection, games: Collection[str]) -> bool:
+    """Whether a job of these games waits to be taken."""
+    ready = (jobs.c.state == "ready") & jobs.c.env.in_(games)
+    return connection.execute(select(jobs.c.id).where(ready).limit(1)).first() is not None
 
 
 def renew(connection: Connection, job_id: int, secret: str, *, lease_s: float, now_ms: int) -> bool:
@@ -120,10 +127,10 @@ def reap(
     return [row for row in rows if _put_back(connection, row, fault, max_attempts, now_ms)]
 
 
-def open_jobs(connection: Connection, kind: JobKind) -> list[dict[str, Any]]:
-    """Payloads of the jobs that are ready or leased, oldest first."""
-    waiting = jobs.c.state.in_(("ready", "leased"))
-    rows = connection.execute(select(jobs.c.payload).where(jobs.c.kind == kind, waiting).order_by(jobs.c.id))
+def open_jobs(connection: Connection, kind: JobKind, env: str) -> list[dict[str, Any]]:
+    """Payloads of a game's jobs that are ready or leased, oldest first."""
+    waiting = (jobs.c.kind == kind) & (jobs.c.env == env) & jobs.c.state.in_(("ready", "leased"))
+    rows = connection.execute(select(jobs.c.payload).where(waiting).order_by(jobs.c.id))
     return [json.loads(row.payload) for row in rows]
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, delete, func, insert, select
 
 from palus.arena.derive import Fitted, field_row, fit_games, point_counts, point_rows, rating_rows
 from palus.arena.entries import board
+from palus.arena.games import game_of
 from palus.arena.log import LogRecord
 from palus.arena.play_stats import play_statistics
 from palus.arena.replay import decode_replay
@@ -146,7 +147,7 @@ class Refresher:
         return bool(batch)
 
     def _statistics(self, record: LogRecord) -> str | None:
-        if record.replay is None:
+        if record.replay is None or game_of(record.env.id).filmed:
             return None
         try:
             replay = decode_replay(self._store.blobs.read(record.replay.sha256), source=f"match {record.id}")

@@ -88,9 +88,10 @@ class MatchResult:
                     f"match record of schema {record['schema']}; this palus reads 1 to {SCHEMA}: update it"
                 )
             first, second = record["sides"]
+            blue, purple = record["score"]
             record |= {
                 "sides": (Side(**first), Side(**second)),
-                "score": tuple(record["score"]),
+                "score": (int(blue), int(purple)),
                 "events": tuple(RecordedEvent(**event) for event in record["events"]),
             }
             return MatchResult(**record)
@@ -115,6 +116,11 @@ class MatchSummary:
     mean_steps: float
     entropy_a: float | None
     entropy_b: float | None
+
+
+def verdict_of(score: tuple[int, int]) -> Verdict:
+    """What a score means that both sides played for to the end."""
+    return "draw" if score[0] == score[1] else "win1" if score[0] > score[1] else "win2"
 
 
 def match_ids(env: str, seed: int, leg: int, sides: Sequence[tuple[str, str | None, str]]) -> tuple[str, str]:

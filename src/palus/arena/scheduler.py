@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 import time
@@ -19,11 +20,13 @@ from palus.arena import entries, queue
 from palus.arena.contenders import Entrant, PairOrder
 from palus.arena.discovery import Sweep
 from palus.arena.field_picture import Ledger, take_picture
+from palus.arena.games import GAMES
 from palus.arena.matchmaking import choose
 from palus.arena.refresh import Refresher
 from palus.arena.rounds import draw_round
 from palus.arena.settings import ArenaSettings
 from palus.arena.vetting.refusal import Refusal
+from palus.arena.workers import games_of
 from palus.errors import ArenaError
 from palus.ratings.reference_elo import START
 from palus.store import Store
@@ -42,24 +45,29 @@ SEED_BITS = 53
 
 @dataclass
 class Looker:
-    """A source of models. sweep: looks at it for an env. due_s: when next, on the scheduler's clock."""
+    """A source of models. sweep: looks at it for an env. due_s: when next, on the scheduler's clock.
+
+    for_all: also asked for models of games that this arena does not play, so that their authors learn why they wait.
+    """
 
     sweep: Callable[[str], Sweep]
     every_s: float
     due_s: float = 0.0
+    for_all: bool = False
 
 
-def look(store: Store, looker: Looker, envs: Iterable[str]) -> list[entries.Change]:
+def look(store: Store, looker: Looker, settings: ArenaSettings) -> list[entries.Change]:
     """Ask a source and take in what it offers. One that cannot be reached offers what it did before."""
     changes = []
-    for env in envs:
+    others = [env for env in GAMES if env not in settings.envs] if looker.for_all else []
+    for env in (*settings.envs, *others):
         try:
             sweep = looker.sweep(env)
         except ArenaError as error:
             logger.warning("%s", error)
             continue
         with store.write() as connection:
-            changes += entries.take_in(connection, sweep, now_ms=now_ms())
+            changes += entries.take_in(connection, sweep, settings.params_of(env), now_ms=now_ms())
     for change in changes:
         logger.info("%s %s: %s", change.repo, change.revision[:8], change.state)
     return changes
@@ -102,7 +110,7 @@ class Scheduler:
         changes = []
         for looker in self._lookers:
             if self._clock() >= looker.due_s:
-                changes += look(self._store, looker, self._settings.envs)
+                changes += look(self._store, looker, self._settings)
                 looker.due_s = self._clock() + looker.every_s
         return changes
 
@@ -128,8 +136,8 @@ class Scheduler:
     def _fill_queue(self, env: str) -> None:
         """Order as many pairs as the workers will want next."""
         with self._store.read() as connection:
-            waiting = _orders(queue.open_jobs(connection, "pair"))
-            hands = self._count_workers(connection)
+            waiting = _orders(queue.open_jobs(connection, "pair", env))
+            hands = self._count_workers(connection, env)
             if len(waiting) >= REFILL_BELOW * hands:
                 return
             ledger = self._ledgers[env]
@@ -138,8 +146,8 @@ class Scheduler:
             given_up = _orders(payload for payload, _ in queue.failed_jobs(connection, "pair"))
         entrants = [ranked[sha256] for sha256 in sorted(ranked)]
         fitted = self.refresher.fitted(env)
-        mine, lost = ([order for order in orders if order.env == env] for orders in (waiting, given_up))
-        picture = take_picture(entrants, ledger, mine, lost, fitted, self._settings)
+        lost = [order for order in given_up if order.env == env]
+        picture = take_picture(entrants, ledger, waiting, lost, fitted, self._settings)
         pairings = choose(picture, REFILL_TO * hands - len(waiting), self._settings, self._rng)
         if not pairings:
             return
@@ -153,7 +161,7 @@ class Scheduler:
         """The next round, when its time has come and the one before is played to the end."""
         prefix = f"round:{env}:"
         with self._store.read() as connection:
-            if queue.open_jobs(connection, "pair"):
+            if queue.open_jobs(connection, "pair", env):
                 return
             newest = select(jobs.c.key, jobs.c.created_ms).where(jobs.c.key.startswith(prefix))
             last = connection.execute(newest.order_by(jobs.c.id.desc()).limit(1)).first()
@@ -183,11 +191,15 @@ class Scheduler:
             b=b.to_payload(),
             legs=(1, 2) if round_number is None else (1,),  # the reference swaps no sides
             round=round_number,
+            params=self._settings.params_of(env) or {},
         )
 
-    def _count_workers(self, connection: Connection) -> int:
+    def _count_workers(self, connection: Connection, env: str) -> int:
+        """Workers for a game: those that can play it, shared with the other games."""
         alive = (workers.c.last_seen_ms > now_ms() - ALIVE_MS) & workers.c.suspended.is_(None)
-        return max(len(connection.execute(select(workers.c.name).where(alive)).all()), self._min_workers)
+        about = [json.loads(text) for text in connection.execute(select(workers.c.platform).where(alive)).scalars()]
+        able = sum(env in games_of(said) for said in about)
+        return max(1, max(able, self._min_workers) // len(self._settings.envs))
 
 
 def _orders(payloads: Iterable[dict[str, Any]]) -> list[PairOrder]:

@@ -21,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from palus.arena.audit import LOCAL, audit, suspend_outliers
 from palus.arena.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
+from palus.arena.games import game_of
 from palus.arena.local_worker import instructions
 from palus.arena.scheduler import Looker, Scheduler, look
 from palus.arena.settings import SETTINGS_FILE, ArenaSettings
@@ -64,12 +65,14 @@ class ArenaService:
     """A context manager: entering starts the scheduler and the workers, leaving stops both.
 
     url: of the store's database, for the workers. workers: processes on this machine; 0 when all are elsewhere.
-    Raises ArenaError on entering when another service runs on the same data folder.
+    Raises ArenaError when this machine's workers lack what a game takes, and on entering when another service runs on
+    the same data folder.
     """
 
     def __init__(
         self, store: Store, settings: ArenaSettings, sources: Sources, *, workers: int, url: str | None = None
     ) -> None:
+        _check_games(settings, workers)
         self.settings = settings
         self._store, self._url, self._wanted = store, url, workers
         self._scheduler = Scheduler(store, settings, _lookers(store, settings, sources), min_workers=max(workers, 1))
@@ -127,7 +130,7 @@ class ArenaService:
         looker = Looker(lambda env: far.sweep(env, wanted=_is_new(self._store, env)), HF_EVERY_S)
         while not self._stop.is_set():
             try:
-                look(self._store, looker, self.settings.envs)
+                look(self._store, looker, self.settings)
             except (PalusError, SQLAlchemyError, OSError) as error:
                 logger.error("%s", error)
             self._stop.wait(looker.every_s)
@@ -190,6 +193,15 @@ class ArenaService:
             collect_garbage(self._store)
 
 
+def _check_games(settings: ArenaSettings, workers: int) -> None:
+    for game in map(game_of, settings.envs):
+        if workers and not game.can_be_played_here:
+            raise ArenaError(
+                f"{game.env} takes {' and '.join(game.packages)}, which this machine lacks; "
+                f"pip install '{game.install}', or let other machines play: --workers 0, and palus worker there"
+            )
+
+
 def _lookers(store: Store, settings: ArenaSettings, sources: Sources) -> list[Looker]:
     quiet_ms = round(1000 * settings.quiet_s)
 
@@ -197,10 +209,14 @@ def _lookers(store: Store, settings: ArenaSettings, sources: Sources) -> list[Lo
         with store.read() as connection:
             return sweep_hub(connection, env, quiet_since_ms=now_ms() - quiet_ms)
 
-    lookers = [Looker(sweep_house, float("inf")), Looker(look_at_hub, HUB_EVERY_S)]
+    lookers = [Looker(sweep_house, float("inf")), Looker(look_at_hub, HUB_EVERY_S, for_all=True)]
     if sources.pool is not None:
         pool = FolderPool(sources.pool, store.blobs)
-        lookers.append(Looker(lambda env: pool.sweep(env, quiet_since_ms=now_ms() - quiet_ms), FOLDER_EVERY_S))
+
+        def look_at_pool(env: str) -> Sweep:
+            return pool.sweep(env, quiet_since_ms=now_ms() - quiet_ms)
+
+        lookers.append(Looker(look_at_pool, FOLDER_EVERY_S, for_all=True))
     return lookers
 
 

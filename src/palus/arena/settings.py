@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from palus.arena.duel import DUEL, DUEL_MAP, DUEL_MINUTES
+from palus.arena.games import GAMES
 from palus.arena.result import Mode
 from palus.errors import ArenaError
 
@@ -20,7 +23,7 @@ SETTINGS_FILE = "arena.json"
 class ArenaSettings:
     """Defaults suit a laptop with a class of thirty.
 
-    envs: games that are ranked.
+    envs: games that are ranked.   duel_minutes: that a duel in Doom lasts.
     mode: "continuous" hands out pairs by information gain and never pauses; "rounds" copies the reference competition.
     sampling: how policies act in rated games.   season: meetings are counted and matches are marked by it.
 
@@ -40,6 +43,7 @@ class ArenaSettings:
     """
 
     envs: tuple[str, ...] = ("SoccerTwos",)
+    duel_minutes: float = DUEL_MINUTES
     mode: ArenaMode = "continuous"
     sampling: Mode = "stochastic"
     season: int = 1
@@ -61,6 +65,12 @@ class ArenaSettings:
     audit_share: float = 0.01
     audit_interval_s: float = 24 * 3600.0
 
+    def params_of(self, env: str) -> dict[str, Any] | None:
+        """What a game is set to here, {} for its defaults; None for a game that this arena does not play."""
+        if env not in self.envs:
+            return None
+        return {"wad": DUEL_MAP, "timelimit": self.duel_minutes} if env == DUEL else {}
+
     def to_json(self) -> str:
         """For `from_json`."""
         return json.dumps(asdict(self), sort_keys=True, indent=1)
@@ -75,6 +85,14 @@ class ArenaSettings:
             raise ArenaError(
                 f"{SETTINGS_FILE}: not the settings of an arena ({error}); start `palus arena` once to write it anew"
             ) from error
+
+
+def check_games(names: Sequence[str]) -> tuple[str, ...]:
+    """The games of these names, each once. Raises ArenaError for one that no arena plays."""
+    unknown = [name for name in names if name not in GAMES]
+    if unknown:
+        raise ArenaError(f"--game {unknown[0]}: no such game; there are {', '.join(GAMES)}")
+    return tuple(dict.fromkeys(names))
 
 
 def settings_of(folder: Path) -> ArenaSettings:

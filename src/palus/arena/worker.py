@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from typing import Any, Protocol
 
 from palus.arena.builds import env_build
@@ -52,8 +53,10 @@ class WorkSource(Protocol):
 def work(
     source: WorkSource, stop: threading.Event, *, limits: Limits | None = None, max_jobs: int | None = None
 ) -> int:
-    """Do jobs until told to stop. Returns how many were done. max_jobs: stop after so many."""
-    limits = limits or Limits()
+    """Do jobs until told to stop. Returns how many were done.
+
+    limits: of the models' processes; by default those of each game.   max_jobs: stop after so many.
+    """
     done = 0
     while not stop.is_set() and (max_jobs is None or done < max_jobs):
         try:
@@ -69,7 +72,7 @@ def work(
     return done
 
 
-def _do(source: WorkSource, lease: Lease, limits: Limits) -> bool:
+def _do(source: WorkSource, lease: Lease, limits: Limits | None) -> bool:
     """One job, kept alive by a thread that renews the lease. Returns whether its report was taken."""
     finished = threading.Event()
     heart = threading.Thread(target=_keep_alive, args=(source, lease, finished), daemon=True)
@@ -106,30 +109,31 @@ def _give_back(source: WorkSource, lease: Lease, fault: str) -> None:
         logger.warning("job %d could not be given back (%s); its lease will run out", lease.job_id, error)
 
 
-def _run(source: WorkSource, lease: Lease, limits: Limits) -> Report:
+def _run(source: WorkSource, lease: Lease, limits: Limits | None) -> Report:
     if lease.kind == "pair":
         return play_order(source, PairOrder.from_payload(lease.payload), limits)
     return _validate(source, lease.payload, limits)
 
 
-def _validate(source: WorkSource, payload: dict[str, Any], limits: Limits) -> ValidationReport:
+def _validate(source: WorkSource, payload: dict[str, Any], limits: Limits | None) -> ValidationReport:
     verdict = vet(source.model(payload["contender"]["sha256"]), payload["env"], limits=limits)
     if verdict.refusal is not None:
         return ValidationReport(verdict.refusal, verdict.details, None)
     return ValidationReport(None, verdict.details, play_order(source, trial_order(payload), limits))
 
 
-def play_order(source: WorkSource, order: PairOrder, limits: Limits) -> UnitReport:
+def play_order(source: WorkSource, order: PairOrder, limits: Limits | None) -> UnitReport:
     """Play a unit as ordered. Raises ArenaError when it is nobody's fault but ours that it could not be played."""
     first, second = (_contender(source, side) for side in (order.a, order.b))
-    unit = Unit(order.env, order.seed, (first, second), order.sampling, order.rated, order.season)
+    unit = Unit(order.env, order.seed, (first, second), order.sampling, order.rated, order.season, order.params)
     outcome = play_unit(unit, limits)
     games = tuple(
         GameReport(outcome.results[leg - 1], outcome.replays[leg - 1], outcome.actions[leg - 1]) for leg in order.legs
     )
     if any(game.result.cause == "engine" for game in games):
-        raise ArenaError(f"the match could not be played here: {' '.join(filter(None, outcome.failures))}")
-    return UnitReport(games, env_build(order.env), outcome.isolation)
+        why = " ".join(filter(None, outcome.failures)) or "the game's engine failed; the worker's messages say how"
+        raise ArenaError(f"the match could not be played here: {why}")
+    return UnitReport(games, replace(env_build(order.env), params=dict(order.params)), outcome.isolation)
 
 
 def _contender(source: WorkSource, side: dict[str, Any]) -> Contender:

@@ -12,6 +12,7 @@ from palus import __version__
 from palus.arena import queue
 from palus.arena.builds import platform_name, runtimes
 from palus.arena.completion import complete
+from palus.arena.games import SOCCER_TWOS, games_played_here
 from palus.arena.queue import Lease
 from palus.arena.reports import Report
 from palus.arena.settings import ArenaSettings
@@ -28,8 +29,19 @@ UNKNOWN_ISOLATION = "unknown"
 
 
 def describe_here() -> dict[str, Any]:
-    """What a worker says about the machine it runs on."""
-    return {"palus": __version__, "platform": platform_name(), "runtimes": runtimes()}
+    """What a worker says about the machine it runs on. games: that it can play."""
+    return {
+        "palus": __version__,
+        "platform": platform_name(),
+        "runtimes": runtimes(),
+        "games": games_played_here(),
+    }
+
+
+def games_of(about: dict[str, Any]) -> list[str]:
+    """What a worker can play, by what it says about itself; workers of old say nothing and play SoccerTwos."""
+    games = about.get("games")
+    return [game for game in games if isinstance(game, str)] if isinstance(games, list) else [SOCCER_TWOS.env]
 
 
 def greet(connection: Connection, name: str, about: dict[str, Any], *, now_ms: int) -> None:
@@ -48,7 +60,8 @@ def greet(connection: Connection, name: str, about: dict[str, Any], *, now_ms: i
     elif row.suspended is not None:
         raise ArenaError(f"worker {name} is suspended: {row.suspended}")
     else:
-        connection.execute(update(workers).where(workers.c.name == name).values(last_seen_ms=now_ms))
+        now = {"last_seen_ms": now_ms, "platform": json.dumps(about, sort_keys=True)}
+        connection.execute(update(workers).where(workers.c.name == name).values(now))
 
 
 def known_model(connection: Connection, sha256: str) -> bool:
@@ -73,15 +86,15 @@ class StoreSource:
 
     def take(self) -> Lease | None:
         """A job; None when nothing waits."""
-        now = now_ms()
+        now, games = now_ms(), games_of(self.about)
         with self.store.read() as connection:
-            idle = not queue.has_ready(connection)
+            idle = not queue.has_ready(connection, games)
         if idle and now - self._greeted_ms < GREETING_MS:
             return None
         self._greeted_ms = now
         with self.store.write() as connection:
             greet(connection, self.worker, self.about, now_ms=now)
-            return queue.take(connection, self.worker, lease_s=self.lease_s, now_ms=now)
+            return queue.take(connection, self.worker, games, lease_s=self.lease_s, now_ms=now)
 
     def renew(self, lease: Lease) -> None:
         """Prolong a lease. Raises LeaseError when it is void."""

@@ -25,6 +25,8 @@ Examples:
 
   palus arena --pool models                        also ranks models/<owner>/<name>/SoccerTwos.onnx
 
+  palus arena --game SoccerTwos --game doom_duel   also duels in Doom; takes palus[doom,video]
+
   palus arena --mode rounds                        the reference competition's rounds, every four hours
 
   palus arena --database postgresql+psycopg://palus@db/palus --workers 0       workers elsewhere: palus worker
@@ -38,6 +40,10 @@ def arena(
     workers: Annotated[
         int | None, typer.Option(min=0, help="Processes that play on this machine. Default: cores minus one.")
     ] = None,
+    game: Annotated[
+        list[str] | None, typer.Option(help="SoccerTwos or doom_duel; may be repeated. Default: SoccerTwos.")
+    ] = None,
+    duel_minutes: Annotated[float, typer.Option(min=0.02, max=10, help="Length of a duel in Doom.")] = 2.0,
     mode: Annotated[
         Literal["continuous", "rounds"], typer.Option(help="Play without pause, or the reference's rounds.")
     ] = "continuous",
@@ -51,16 +57,23 @@ def arena(
 ) -> None:
     """Run an arena: people push models, matches run without pause, the leaderboard is a page."""
     from palus.arena.service import ArenaService, Sources
-    from palus.arena.settings import ArenaSettings
+    from palus.arena.settings import ArenaSettings, check_games
     from palus.store import open_store
 
-    settings = ArenaSettings(mode=mode, round_interval_s=round_interval, season=season, repos_per_owner=repos_per_owner)
+    settings = ArenaSettings(
+        envs=check_games(game or ["SoccerTwos"]),
+        duel_minutes=duel_minutes,
+        mode=mode,
+        round_interval_s=round_interval,
+        season=season,
+        repos_per_owner=repos_per_owner,
+    )
     count = max(1, (os.cpu_count() or 2) - 1) if workers is None else workers
     store = open_store(data, database)
     try:
         with listen(host, port) as listener:
             service = ArenaService(store, settings, Sources(pool, huggingface), workers=count, url=database)
-            place = Place(host, listener.getsockname()[1], data, count, open_browser)
+            place = Place(host, listener.getsockname()[1], data, count, open_browser, settings.envs)
             new_admin = make_admin(store)
             with serving(store, service, listener) as pages:
                 threading.Thread(target=welcome, args=(store, place, new_admin), daemon=True).start()

@@ -33,6 +33,7 @@ class Place:
     data: Path
     workers: int
     open_browser: bool
+    games: tuple[str, ...] = ("SoccerTwos",)
 
     @property
     def is_private(self) -> bool:
@@ -64,7 +65,8 @@ def _lines(place: Place, owner: str | None, new_admin: bool) -> list[str]:
     data = f" --data {place.data}" if place.data != Path("arena") else ""
     lines = [
         f"[bold]{place.url}[/]   leaderboard, matches, hub",
-        f"Data: {escape(str(place.data))}   Workers: {place.workers}   Isolation of models: {_isolation()}",
+        f"Data: {escape(str(place.data))}   Games: {', '.join(place.games)}   Workers: {place.workers}   "
+        f"Isolation of models: {_isolation()}",
     ]
     if owner is not None:
         lines.append(f"Next: palus push results/mine {owner}/mine --hub {place.local_url}")

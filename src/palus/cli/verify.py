@@ -33,7 +33,10 @@ def verify(
     data: Data = DEFAULT_DATA,
     database: Database = None,
 ) -> None:
-    """Play a match of the arena again and compare it bit by bit. Exit code 1 when it differs."""
+    """Play a match of the arena again and compare it bit by bit. Exit code 1 when it differs.
+
+    Duels in Doom do not repeat: their record is checked, and that the video is the one recorded.
+    """
     from palus.arena.audit import verify as verify_match
     from palus.store import open_store
 
@@ -81,7 +84,9 @@ def audit(
     if sentences:
         raise typer.Exit(1)
     stdout.print(
-        f"{share:.1%} of them were played again, the same to the last bit; no runner stands out.", soft_wrap=True
+        f"{share:.1%} of them were played again, the same to the last bit (of duels, which do not repeat, the videos "
+        "are the ones recorded); no runner stands out.",
+        soft_wrap=True,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from palus.arena.recording import FIXED_STEP_S
+from palus.arena.games import game_of
 from palus.web.api.view import View
 from palus.web.shapes import Analytics, CauseCount, DayMatches, TeamDay, TeamGame, TeamLine, TeamResults
 
@@ -28,7 +28,7 @@ def analytics(view: View, env: str, season: int, season_end_ms: int | None) -> A
     log = view.log
     rows = np.flatnonzero(view.counts & view.of_env(env))
     points = log.points(rows)
-    seconds = log["ticks"][rows] * FIXED_STEP_S
+    seconds = log["ticks"][rows] * game_of(env).tick_s
     repos = np.concatenate([log["blue_repo"][rows], log["purple_repo"][rows]])
     causes = np.bincount(log["cause"][rows], minlength=len(log.causes.texts))
     return Analytics(

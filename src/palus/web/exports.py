@@ -21,8 +21,8 @@ from fastapi import APIRouter, HTTPException
 from fastapi.responses import FileResponse
 from sqlalchemy import select
 
+from palus.arena.games import game_of
 from palus.arena.log import LogRecord
-from palus.arena.recording import FIXED_STEP_S
 from palus.errors import StorageError
 from palus.store import Store
 from palus.store.tables import annulments, matches
@@ -64,7 +64,8 @@ MATCH_COLUMNS = {
     "replay_sha256": "VARCHAR",
     "hash": "VARCHAR",
 }
-"""Columns of matches.* and their types in Parquet. seed is text: it has 64 bits, JSON's numbers do not."""
+"""Columns of matches.* and their types in Parquet. seed is text: it has 64 bits, JSON's numbers do not. *_goals: frags,
+in Doom."""
 
 RATING_COLUMNS = {
     "rank": "INTEGER",
@@ -94,7 +95,7 @@ Row = Iterable[Any]
 
 def match_rows(store: Store, env: str) -> Iterable[Row]:
     """The log of an env, one row per match in order; see MATCH_COLUMNS."""
-    wanted = select(matches).where(matches.c.env == env).order_by(matches.c.seq)
+    wanted, tick_s = select(matches).where(matches.c.env == env).order_by(matches.c.seq), game_of(env).tick_s
     with store.read() as connection:
         struck = set(connection.scalars(select(annulments.c.match_id)))
         for row in connection.execution_options(yield_per=2000).execute(wanted):
@@ -106,7 +107,7 @@ def match_rows(store: Store, env: str) -> Iterable[Row]:
             ]
             yield (
                 *(row.seq, row.id, row.unit_id, row.leg, row.season, str(record.seed), *sides),
-                *(row.result, record.cause, *record.score, round(record.duration_ticks * FIXED_STEP_S, 2)),
+                *(row.result, record.cause, *record.score, round(record.duration_ticks * tick_s, 2)),
                 *(row.rated, row.id in struck, row.finished_ms, row.worker),
                 *(record.replay.sha256 if record.replay else None, row.hash),
             )

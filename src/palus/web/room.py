@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import func, select
 
 from palus.arena.discovery import HOUSE_OWNER, sweep_house
+from palus.arena.games import game_of
 from palus.arena.live import DURATION_TICKS, LiveMatch, open_live_match
 from palus.arena.recording import FIXED_STEP_S
 from palus.arena.runner.sandbox import Sandbox, shared_sandbox
@@ -161,6 +162,8 @@ async def _serve(socket: WebSocket, store: Store, rooms: Rooms, sandbox: Sandbox
 def _open(
     stack: contextlib.ExitStack, store: Store, start: Start, limits: RoomLimits, sandbox: Sandbox
 ) -> tuple[tuple[Contender, Contender], LiveMatch]:
+    if game_of(start.env).filmed:
+        raise _RefusedError("unknown", f"{start.env} is not played in this room; its rated matches are kept as videos.")
     contenders = find_contender(store, start.blue, start.env), find_contender(store, start.purple, start.env)
     seed = secrets.randbelow(MAX_SEED + 1) if start.seed is None else start.seed
     ticks = limits.duration_ticks or DURATION_TICKS
@@ -216,7 +219,7 @@ def find_contender(store: Store, word: str, env: str) -> Contender:
     row = next((row for row in rows if row.state == "accepted"), rows[0] if rows else None)
     if row is None or row.state == "withdrawn":
         raise _RefusedError("unknown", f"{word} does not play {env} here. Choose a player from the list.")
-    if row.state == "pending":
+    if row.state in ("pending", "waiting"):
         raise _RefusedError("waiting", f"{word} has not been validated yet. Try again in a minute.")
     if row.state == "refused":
         raise _RefusedError("invalid", f"{word} was refused. {row.sentence} {row.remedy}")

@@ -10,7 +10,7 @@ entity: the SHA-256 of a model file. `repo` is `owner/name`, and `/` + repo is t
     recent/{env}                                    RecentMatches
     models/{owner}/{name}                           ModelPage
     matches/{id}                                    MatchPage
-    matches/{id}/replay                             bytes of a *.match file
+    matches/{id}/replay                             bytes of a *.match file, or of an mp4
     compare/{ownerA}/{nameA}/{ownerB}/{nameB}       Comparison
     matrix/{env}                                    Matrix
     status                                          Status
@@ -193,8 +193,8 @@ class Revision(Shape):
     revision: str
     file: str
     sha256: str | None
-    state: Literal["pending", "accepted", "refused", "withdrawn"]
-    refusal: Refusal | None
+    state: Literal["pending", "waiting", "accepted", "refused", "withdrawn"]
+    refusal: Refusal | None = Field(description="why it was refused, or what it waits for")
     details: dict[str, JsonValue]
     pushed_ms: int
     checked_ms: int | None
@@ -247,7 +247,10 @@ class StrengthBin(Shape):
 
 
 class Goals(Shape):
-    """Goals and how long they took. Bin i of the histograms covers bin_s * i .. bin_s * (i + 1) seconds."""
+    """Goals and how long they took. Bin i of the histograms covers bin_s * i .. bin_s * (i + 1) seconds.
+
+    Frags in games that are filmed, without times.
+    """
 
     scored: int
     conceded: int
@@ -306,6 +309,7 @@ class Performance(Shape):
     """How a repository does in one env. Lists of matches concern the current revision."""
 
     env: str
+    filmed: bool = Field(description="replays are videos: no statistics of them, no matches in the demo room")
     standing: LeaderboardRow | None
     why_unranked: str | None = Field(description="a sentence where standing is null")
     history: list[RatingSeries]
@@ -389,6 +393,7 @@ class MatchPage(Shape):
     id: str
     env: str
     env_version: str
+    filmed: bool = Field(description="the replay is an mp4, and the match does not repeat")
     seed: str
     unit_id: str
     leg: int
@@ -412,7 +417,7 @@ class MatchPage(Shape):
     actions: StoredFile | None
     chain: ChainPosition
     other_leg: str | None = Field(description="id of the game with sides swapped")
-    verify_command: str = Field(description="what to type to play the action log again")
+    verify_command: str = Field(description="what to type to play the action log again, or to check the video")
 
 
 # --- compare/..., matrix/{env}

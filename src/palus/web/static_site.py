@@ -2,7 +2,8 @@
 
     index.html match.html ... static/      the pages, told by a meta tag to read data/ instead of the interface
     data/leaderboard/{env}.json ...        what /api/arena/... answered at the moment of the export
-    data/matches/{id}.json {id}.match      the matches that pages link to, newest first up to a limit
+    data/matches/{id}.json {id}.match      the matches that pages link to, newest first up to a limit; videos, too, are
+                                           called .match
     data/downloads/{env}/...               CSV, Parquet and JSON
     offline.html offline/{id}.html         the boards and the newest replays, each a page that opens from disk
 
@@ -198,7 +199,8 @@ class _Export:
         return page
 
     def _write_offline(self, envs: list[str], pages: list[MatchPage]) -> None:
-        shown = [page for page in pages if page.replay is not None and page.replay.url is not None][:OFFLINE_REPLAYS]
+        kept = [page for page in pages if page.replay is not None and page.replay.url is not None]
+        shown = [page for page in kept if not page.filmed][:OFFLINE_REPLAYS]
         for page in shown:
             assert page.replay is not None
             title = f"{page.blue.repo} vs {page.purple.repo}"

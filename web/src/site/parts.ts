@@ -178,6 +178,6 @@ export function describe(facts: Readonly<Record<string, unknown>>): string {
 
 /** How far a revision got. */
 export function stateTag(state: string): HTMLElement {
-  const kinds = { accepted: "good", refused: "bad", pending: "wait" } as const;
+  const kinds = { accepted: "good", refused: "bad", pending: "wait", waiting: "wait" } as const;
   return tag(state, state in kinds ? kinds[state as keyof typeof kinds] : "");
 }

@@ -124,7 +124,7 @@ export interface Revision {
   readonly revision: string;
   readonly file: string;
   readonly sha256: string | null;
-  readonly state: "pending" | "accepted" | "refused" | "withdrawn";
+  readonly state: "pending" | "waiting" | "accepted" | "refused" | "withdrawn";
   readonly refusal: Refusal | null;
   readonly details: Record<string, unknown>;
   readonly pushed_ms: number;
@@ -217,6 +217,7 @@ export interface RevisionComparison {
 
 export interface Performance {
   readonly env: string;
+  readonly filmed: boolean;
   readonly standing: LeaderboardRow | null;
   readonly why_unranked: string | null;
   readonly history: readonly RatingSeries[];
@@ -285,6 +286,7 @@ export interface MatchPage {
   readonly id: string;
   readonly env: string;
   readonly env_version: string;
+  readonly filmed: boolean;
   readonly seed: string;
   readonly unit_id: string;
   readonly leg: number;

@@ -5,16 +5,36 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from palus.arena.duelist_file import choices_of
+from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
 from palus.types import BehaviorSpec
 
-
-def describe_task(behavior: BehaviorSpec, examine_up_to_ms: float | None = None) -> dict[str, Any]:
-    """To play as this behavior. examine_up_to_ms: probe the model first, p99 of a batch of 4; None plays at once."""
-    return {"behavior": asdict(behavior), "examine_up_to_ms": examine_up_to_ms}
+Contract = BehaviorSpec | GameSpec
+"""What a model plays: the behavior of a batched game, or a sampled game with discrete actions."""
 
 
-def read_task(task: dict[str, Any]) -> tuple[BehaviorSpec, float | None]:
-    """The inverse of `describe_task`."""
-    fields = task["behavior"]
-    behavior = BehaviorSpec(fields["name"], tuple(fields["observation_sizes"]), tuple(fields["branches"]))
-    return behavior, task["examine_up_to_ms"]
+def describe_task(contract: Contract, examine_up_to_ms: float | None = None) -> dict[str, Any]:
+    """To play by this contract. examine_up_to_ms: probe the model first, p99 of a batch of 4; None plays at once."""
+    if isinstance(contract, BehaviorSpec):
+        return {"behavior": asdict(contract), "examine_up_to_ms": examine_up_to_ms}
+    game = {
+        "env_id": contract.env_id,
+        "observations": [asdict(observation) for observation in contract.observations],
+        "choices": choices_of(contract.actions),
+    }
+    return {"game": game, "examine_up_to_ms": examine_up_to_ms}
+
+
+def read_task(task: dict[str, Any]) -> tuple[Contract, float | None]:
+    """The inverse of `describe_task`, as far as a model is concerned."""
+    contract = _game(task["game"]) if "game" in task else _behavior(task["behavior"])
+    return contract, task["examine_up_to_ms"]
+
+
+def _behavior(fields: dict[str, Any]) -> BehaviorSpec:
+    return BehaviorSpec(fields["name"], tuple(fields["observation_sizes"]), tuple(fields["branches"]))
+
+
+def _game(fields: dict[str, Any]) -> GameSpec:
+    observations = tuple(ObservationSpec(o["name"], tuple(o["shape"]), o["dtype"]) for o in fields["observations"])
+    return GameSpec(fields["env_id"], observations, ActionSpec(tuple(Discrete(n) for n in fields["choices"])))

@@ -8,20 +8,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from palus.arena.duelist_session import Rows
 from palus.arena.sampling import entropy, is_distribution
 from palus.arena.vetting.refusal import RefusedError
-from palus.types import F32, BehaviorSpec
+from palus.types import F32, AnyArray, BehaviorSpec
 
 ROWS = 200
 BATCH = 4
-"""Rows per call in a mirrored pair: two agents in each of two games."""
+"""Rows per call in a mirrored pair of SoccerTwos: two agents in each of two games."""
 _TIMED_ROUNDS, _CALLS_PER_ROUND, _ROUND_LIMIT_S = 5, 200, 1.0
 _HOPELESS = 5
 """A policy this many times too slow is not asked further."""
 _ALIKE = 1e-4
 """Largest difference that another batch size may make: rounding, not information."""
 
-Answer = Callable[[F32], F32]
+Answer = Callable[[AnyArray], F32]
 
 
 @dataclass(frozen=True)
@@ -32,20 +33,19 @@ class ProbeReport:
     p99_ms: float
 
 
-def probe(answer: Answer, behavior: BehaviorSpec, max_p99_ms: float) -> ProbeReport:
-    """Ask 200 observations and time the answers.
+def probe(answer: Answer, questions: AnyArray, game: str, choices: tuple[int, ...], max_p99_ms: float) -> ProbeReport:
+    """Ask 200 questions and time the answers.
 
-    answer: [rows, D] -> [rows, sum(branches)].
+    answer: [rows, D] -> [rows, sum(choices)].   questions: [200, D].   game: what messages call it.
     Raises RefusedError: "wrong-outputs", "nan-output", "not-probabilities", "not-repeatable", "mixes-rows", "too-slow".
     """
-    observations = probe_observations(behavior)
-    fastest_ms = min(_call_ms(answer, observations[:BATCH]) for _ in range(3))
+    fastest_ms = min(_call_ms(answer, questions[:BATCH]) for _ in range(3))
     if fastest_ms > _HOPELESS * max_p99_ms:  # told at once, not after all the questions below
         raise _too_slow(fastest_ms, max_p99_ms)
-    answers = np.concatenate([answer(rows) for rows in np.split(observations, ROWS // BATCH)])
-    _check_answers(answers, behavior)
-    _check_rows(answer, observations, answers)
-    p99_ms = _p99_ms(answer, observations, max_p99_ms)
+    answers = np.concatenate([answer(rows) for rows in np.split(questions, ROWS // BATCH)])
+    _check_answers(answers, game, choices)
+    _check_rows(answer, questions, answers)
+    p99_ms = _p99_ms(answer, questions, max_p99_ms)
     if p99_ms > max_p99_ms:
         raise _too_slow(p99_ms, max_p99_ms)
     return ProbeReport(float(entropy(answers).mean()), round(p99_ms, 3))
@@ -57,20 +57,55 @@ def probe_observations(behavior: BehaviorSpec) -> F32:
     size = behavior.observation_size
     seen = np.where(rng.random((100, size)) < 0.5, 1.0, rng.random((100, size)))
     like_rays = np.where(rng.random((100, size)) < 0.15, seen, 0.0)
+    return np.concatenate([like_rays.astype(np.float32), _extremes(rng, size)])
+
+
+def probe_rows(rows: Rows) -> AnyArray:
+    """[200, bytes]: questions to an agent with pictures and memory.
+
+    Pictures are black, white, of one grey, and noise, coarse or fine; vectors uniform noise, constants and signs; the
+    memory is empty in the first half, then anything between -1 and 1.
+    """
+    rng = np.random.default_rng(0)
+    observations: dict[str, AnyArray] = {}
+    for spec in rows.spec.observations:
+        if spec.dtype == "uint8":
+            observations[spec.name] = _pictures(rng, spec.shape)
+        else:
+            vectors = np.concatenate([_extremes(rng, spec.size), _extremes(rng, spec.size)])
+            observations[spec.name] = vectors.reshape(ROWS, *spec.shape)
+    states = rng.uniform(-1.0, 1.0, (ROWS, rows.state_size)).astype(np.float32)
+    states[: ROWS // 2] = 0.0
+    return rows.pack(observations, states)
+
+
+def _extremes(rng: np.random.Generator, size: int) -> F32:
+    """[100, size]: uniform noise, constants and signs."""
     uniform = rng.random((60, size))
     constants = np.array([0.0, 1.0, -1.0, 10.0, -10.0])[:, None] * np.ones((5, size))
     signs = rng.choice([-1.0, 0.0, 1.0, 10.0], (35, size))
-    return np.concatenate([like_rays, uniform, constants, signs]).astype(np.float32)
+    return np.concatenate([uniform, constants, signs]).astype(np.float32)
 
 
-def _check_answers(answers: F32, behavior: BehaviorSpec) -> None:
-    expected = (ROWS, sum(behavior.branches))
+def _pictures(rng: np.random.Generator, shape: tuple[int, ...]) -> AnyArray:
+    """[200, *shape] uint8."""
+    pictures = rng.integers(0, 256, (ROWS, *shape), np.uint8)
+    coarse = rng.integers(0, 256, (50, *(-(-side // 8) for side in shape)), np.uint8)
+    for axis, side in enumerate(shape, start=1):
+        coarse = np.take(coarse.repeat(8, axis), range(side), axis)
+    pictures[:50] = coarse
+    pictures[50:60] = np.linspace(0, 255, 10).astype(np.uint8).reshape(-1, *[1] * len(shape))
+    return pictures
+
+
+def _check_answers(answers: F32, game: str, choices: tuple[int, ...]) -> None:
+    expected = (ROWS, sum(choices))
     if answers.shape != expected or answers.dtype != np.float32:
         raise RefusedError(
             "wrong-outputs",
             f"Gives probabilities of shape {answers.shape} and type {answers.dtype} for {ROWS} observations; "
-            f"expected {expected} and float32: the branches of {behavior.name} have {behavior.branches} choices.",
-            f"Export it with ML-Agents or palus for {behavior.name}.",
+            f"expected {expected} and float32: the branches of {game} have {choices} choices.",
+            f"Export it with ML-Agents or palus for {game}.",
         )
     if not np.isfinite(answers).all():
         raise RefusedError(
@@ -78,25 +113,25 @@ def _check_answers(answers: F32, behavior: BehaviorSpec) -> None:
             f"Answers NaN or infinity to {int((~np.isfinite(answers)).any(axis=1).sum())} of {ROWS} observations.",
             "The training run that wrote it broke: export an earlier checkpoint.",
         )
-    good = is_distribution(answers, behavior.branches)
+    good = is_distribution(answers, choices)
     if not good.all():
         raise RefusedError(
             "not-probabilities",
             f"Answers {int((~good).sum())} of {ROWS} observations with numbers that are negative or do not sum to 1 in "
-            f"each of the branches of {behavior.branches} choices.",
+            f"each of the branches of {choices} choices.",
             "Let every branch end in a Softmax, as ML-Agents' and palus's exports do.",
         )
 
 
-def _check_rows(answer: Answer, observations: F32, answers: F32) -> None:
+def _check_rows(answer: Answer, questions: AnyArray, answers: F32) -> None:
     """Equal questions get equal answers, whatever else is asked at the same time."""
-    if not np.array_equal(answer(observations[:BATCH]), answers[:BATCH]):
+    if not np.array_equal(answer(questions[:BATCH]), answers[:BATCH]):
         raise RefusedError(
             "not-repeatable",
             "Answers the same observations differently when it is asked again.",
             "Probabilities must be computed without drawing at random: the arena draws the actions.",
         )
-    alone = np.concatenate([answer(row[None]) for row in observations[: 2 * BATCH]])
+    alone = np.concatenate([answer(row[None]) for row in questions[: 2 * BATCH]])
     if np.abs(alone - answers[: 2 * BATCH]).max() > _ALIKE:
         raise RefusedError(
             "mixes-rows",
@@ -105,13 +140,13 @@ def _check_rows(answer: Answer, observations: F32, answers: F32) -> None:
         )
 
 
-def _p99_ms(answer: Answer, observations: F32, enough_ms: float) -> float:
+def _p99_ms(answer: Answer, questions: AnyArray, enough_ms: float) -> float:
     """99th percentile over calls, of the best of several rounds.
 
     The best round: neighbours on a busy machine steal cache and clock, never give any. A policy is as fast as it was
     once, so the rounds end when one is fast enough.
     """
-    batches = np.split(observations, ROWS // BATCH)
+    batches = np.split(questions, ROWS // BATCH)
     best = np.inf
     for _ in range(_TIMED_ROUNDS):
         calls: list[float] = []
@@ -123,10 +158,10 @@ def _p99_ms(answer: Answer, observations: F32, enough_ms: float) -> float:
     return best
 
 
-def _call_ms(answer: Answer, observations: F32) -> float:
+def _call_ms(answer: Answer, questions: AnyArray) -> float:
     """Processor time of the thread: the kernel keeps the process's only to a tick where processor time is limited."""
     start = time.thread_time()
-    answer(observations)
+    answer(questions)
     return 1e3 * (time.thread_time() - start)
 
 
@@ -135,5 +170,5 @@ def _too_slow(took_ms: float, allowed_ms: float) -> RefusedError:
         "too-slow",
         f"Takes {took_ms:.2f} ms of processor time to answer {BATCH} observations; up to {allowed_ms:g} ms are played "
         "(99th percentile).",
-        "Train a smaller network: two hidden layers of 512 take less than 0.1 ms.",
+        "Train a smaller network: two hidden layers of 512 take less than 0.1 ms, a stock network for Doom about 3 ms.",
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # What ML-Agents' and palus's exports consist of, then what exports of other tools for the same policies need.
 _STOCK_OPERATORS = "Add ArgMax Clip Concat Constant Div Gemm Identity Log Mul Multinomial Sigmoid Slice Softmax Sub"
 _OTHER_OPERATORS = "Cast Exp LeakyRelu MatMul ReduceMean ReduceSum Relu Reshape Sqrt Squeeze Tanh Transpose Unsqueeze"
+# What palus's exports for games of pictures consist of besides.
+_PICTURE_OPERATORS = "Conv Elu Flatten GRU LSTM MaxPool"
 
 
 @dataclass(frozen=True)
@@ -53,3 +55,11 @@ ARENA_RULES = Rules(
     needs_version=True,
 )
 """For strangers' files in an arena."""
+
+DUEL_RULES = replace(
+    ARENA_RULES,
+    max_bytes=32 * 2**20,
+    operators=frozenset((_STOCK_OPERATORS + " " + _OTHER_OPERATORS + " " + _PICTURE_OPERATORS).split()),
+    needs_version=False,
+)
+"""The same in Doom: networks that see pictures and remember are larger; ML-Agents writes none of them."""

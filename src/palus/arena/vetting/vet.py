@@ -10,19 +10,18 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from palus import envs
+from palus.arena.duelist_file import MAX_STATE
+from palus.arena.games import ArenaGame, game_of
+from palus.arena.runner.duels import duel_spec
 from palus.arena.runner.frames import OUT_OF_MEMORY
 from palus.arena.runner.limits import Limits
 from palus.arena.runner.play import play_unit
 from palus.arena.runner.sandbox import LockedProcessError, Sandbox, shared_sandbox
-from palus.arena.runner.tasks import describe_task
+from palus.arena.runner.tasks import Contract, describe_task
 from palus.arena.runner.unit import Contender, Unit
 from palus.arena.vetting.refusal import Refusal
-from palus.arena.vetting.rules import ARENA_RULES
+from palus.arena.vetting.rules import Rules
 from palus.errors import ArenaError
-from palus.types import BehaviorSpec
-
-MAX_P99_MS = 2.0
-"""Processor time of the slowest percent of answers to 4 observations."""
 
 _SELF_MATCH_SEED = 1
 _Text = Annotated[str, Field(max_length=1000)]
@@ -33,7 +32,8 @@ _Measure = Annotated[float, Field(ge=0, le=10**9)]
 @dataclass(frozen=True)
 class Vetting:
     """sha256: of the file.   refusal: None when it may play.   details: what was measured, for its page: bytes,
-    isolation, and of a file that was run nodes, parameters, opset, producer, entropy, p99_ms and self_match."""
+    isolation, and of a file that was run nodes, parameters, opset, producer, entropy, p99_ms and, where a match is
+    short, self_match."""
 
     sha256: str
     refusal: Refusal | None
@@ -70,6 +70,7 @@ class _Report(BaseModel):
 
     refusal: _Refusal | None
     details: _Details | None = None
+    state_size: Annotated[int, Field(ge=0, le=MAX_STATE)] = 0
 
 
 def vet(
@@ -77,29 +78,36 @@ def vet(
     env_id: str,
     *,
     limits: Limits | None = None,
-    max_p99_ms: float = MAX_P99_MS,
+    patience: float = 1.0,
     sandbox: Sandbox | None = None,
 ) -> Vetting:
     """Decide whether a model file may play in this environment.
 
-    limits: of the process that parses and runs it.   sandbox: which opens it; default the one of this Python process.
-    Raises ArenaError when validation itself failed, through no fault of the model: try again.
+    limits: of the process that parses and runs it; default those of the game.   patience: times the processor time that
+    the game's rules allow for an answer.   sandbox: which opens the process; default the one of this Python process.
+    Raises ArenaError when validation itself failed, through no fault of the model: try again; EnvError when the game is
+    not installed here.
     """
-    limits, sandbox = limits or Limits(), sandbox or shared_sandbox()
+    game = game_of(env_id)
+    limits, sandbox = limits or game.limits, sandbox or shared_sandbox()
     sha256 = hashlib.sha256(data).hexdigest()
     details: dict[str, Any] = {"bytes": len(data)}
-    refusal = _too_large(data)
+    refusal = _too_large(data, game.rules)
     if refusal is None:
-        behavior = envs.make(env_id, 1).spec.behaviors[0]
-        refusal = _examine(data, behavior, max_p99_ms, limits, sandbox, details)
-    if refusal is None:
+        task = describe_task(_contract(game), patience * game.max_p99_ms)
+        refusal = _examine(data, task, limits, sandbox, details)
+    if refusal is None and not game.filmed:  # a duel takes a minute: there the first match, unrated, tells as much
         refusal = _play_itself(data, sha256, env_id, limits, sandbox, details)
     return Vetting(sha256, refusal, details)
 
 
-def _too_large(data: bytes) -> Refusal | None:
+def _contract(game: ArenaGame) -> Contract:
+    return duel_spec() if game.filmed else envs.make(game.env, 1).spec.behaviors[0]
+
+
+def _too_large(data: bytes, rules: Rules) -> Refusal | None:
     """Told from the size alone, so that large files are not even handed over."""
-    allowed = ARENA_RULES.max_bytes
+    allowed = rules.max_bytes
     if len(data) <= allowed:
         return None
     sentence = f"Has {len(data) / 2**20:.1f} MiB; policies of up to {allowed // 2**20} MiB are played."
@@ -107,13 +115,13 @@ def _too_large(data: bytes) -> Refusal | None:
 
 
 def _examine(
-    data: bytes, behavior: BehaviorSpec, max_p99_ms: float, limits: Limits, sandbox: Sandbox, details: dict[str, Any]
+    data: bytes, task: dict[str, Any], limits: Limits, sandbox: Sandbox, details: dict[str, Any]
 ) -> Refusal | None:
     """Grammar and probes, in a locked process. Adds to `details`."""
     try:
         with contextlib.closing(sandbox.open(limits)) as process:
             details["isolation"] = process.isolation
-            report = _Report.model_validate(process.begin(describe_task(behavior, max_p99_ms), data))
+            report = _Report.model_validate(process.begin(task, data))
     except LockedProcessError as error:
         return _refusal_of_failure(error, limits)
     except ValidationError:

@@ -15,8 +15,8 @@ RECENT_MATCHES = 50
 
 
 def environments(view: View, ranked: Sequence[str] = ()) -> Environments:
-    """Every env, the most played first. ranked: listed even before anything happened in them."""
-    known = view.envs()
+    """Every env that is or was played, the most played first. ranked: listed even before anything happened in them."""
+    known = [env for env in view.envs() if env in ranked or env in view.log.envs.texts]
     return Environments(environments=[_environment(view, env) for env in [*known, *(set(ranked) - set(known))]])
 
 

@@ -73,7 +73,7 @@ class LogColumns:
     """`n` matches in the order of the log. Columns are [n]; names give meaning to their numbers.
 
     blue, purple: index into `entities` (SHA-256). *_repo: index into `repos` (owner/name). env, cause: into theirs.
-    unit: a number per mirrored pair. verdict: index into VERDICTS. ticks: fixed steps of 0.02 s.
+    unit: a number per mirrored pair. verdict: index into VERDICTS. ticks: of the game's clock.
     """
 
     n: int

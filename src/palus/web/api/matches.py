@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, Row, select
 
+from palus.arena.games import game_of
 from palus.arena.log import GENESIS, LogRecord, LogSide, StoredBytes, link
-from palus.arena.recording import FIXED_STEP_S, RecordedEvent
+from palus.arena.recording import RecordedEvent
 from palus.store import Store
 from palus.store.tables import annulments, matches
 from palus.web.api.view import View
@@ -19,6 +20,7 @@ def match_page(view: View, store: Store, connection: Connection, match_id: str) 
         return None
     record = LogRecord.from_json(row.record)
     blue, purple = record.sides
+    game = game_of(record.env.id)
     annulled = connection.scalar(select(annulments.c.reason).where(annulments.c.match_id == match_id))
     other_leg = connection.scalar(
         select(matches.c.id).where(matches.c.unit_id == row.unit_id, matches.c.id != match_id).limit(1)
@@ -27,6 +29,7 @@ def match_page(view: View, store: Store, connection: Connection, match_id: str) 
         id=record.id,
         env=record.env.id,
         env_version=record.env.version,
+        filmed=game.filmed,
         seed=str(record.seed),
         unit_id=record.unit_id,
         leg=record.leg,
@@ -37,8 +40,8 @@ def match_page(view: View, store: Store, connection: Connection, match_id: str) 
         cause=record.cause,
         score=record.score,
         duration_ticks=record.duration_ticks,
-        duration_s=record.duration_ticks * FIXED_STEP_S,
-        events=[_event(event) for event in record.events],
+        duration_s=record.duration_ticks * game.tick_s,
+        events=[_event(event, game.tick_s) for event in record.events],
         started=record.started,
         finished_ms=row.finished_ms,
         wall_ms=record.wall_ms,
@@ -59,13 +62,10 @@ def match_page(view: View, store: Store, connection: Connection, match_id: str) 
     )
 
 
-def stored_file(connection: Connection, match_id: str, kind: str) -> StoredBytes | None:
-    """Where a match keeps a file. kind: replay or actions. None for an unknown match or one without."""
+def stored_record(connection: Connection, match_id: str) -> LogRecord | None:
+    """The record of a match; None for an unknown one."""
     record = connection.scalar(select(matches.c.record).where(matches.c.id == match_id))
-    if record is None:
-        return None
-    parsed = LogRecord.from_json(record)
-    return parsed.replay if kind == "replay" else parsed.actions
+    return None if record is None else LogRecord.from_json(record)
 
 
 def _side(view: View, side: LogSide) -> MatchSide:
@@ -80,10 +80,10 @@ def _side(view: View, side: LogSide) -> MatchSide:
     )
 
 
-def _event(event: RecordedEvent) -> MatchEvent:
+def _event(event: RecordedEvent, tick_s: float) -> MatchEvent:
     return MatchEvent(
         tick=event.tick,
-        at_s=event.tick * FIXED_STEP_S,
+        at_s=event.tick * tick_s,
         type=event.kind,
         side="purple" if event.team else "blue",
         agent=event.agent if event.agent >= 0 else None,

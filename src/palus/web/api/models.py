@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
+from palus.arena.games import game_of
 from palus.errors import StorageError
 from palus.store import Store
 from palus.store.tables import commit_files, rating_points, repo_tags, repos
@@ -94,7 +95,7 @@ def _card(store: Store, connection: Connection, hub: Row[Any] | None) -> str:
 
 
 def _revision(view: View, entry: Row[Any]) -> Revision:
-    refused = entry.state == "refused"
+    explained = entry.state in ("refused", "waiting")
     rated = view.roster.ratings.get(entry.env, {}).get(entry.sha256 or "")
     return Revision(
         env=entry.env,
@@ -103,7 +104,7 @@ def _revision(view: View, entry: Row[Any]) -> Revision:
         sha256=entry.sha256,
         state=entry.state,
         refusal=Refusal(code=entry.code or "", sentence=entry.sentence or "", remedy=entry.remedy or "")
-        if refused
+        if explained
         else None,
         details=json.loads(entry.details),
         pushed_ms=entry.pushed_ms,
@@ -123,6 +124,7 @@ def _performance(view: View, connection: Connection, env: str, repo: str) -> Per
     revisions = accepted_revisions(view, env, repo)
     return Performance(
         env=env,
+        filmed=game_of(env).filmed,
         standing=row,
         why_unranked=None if row is not None else why_unranked(view.roster.entries_of[repo], env),
         history=[_history(connection, env, player) for player in revisions],
@@ -147,6 +149,8 @@ def why_unranked(newest_first: Sequence[Row[Any]], env: str) -> str:
     entry = next(entry for entry in newest_first if entry.env == env)
     if entry.state == "refused":
         return f"Revision {entry.revision[:7]} was refused: {entry.sentence} {entry.remedy}"
+    if entry.state == "waiting":
+        return f"Revision {entry.revision[:7]} is {entry.sentence}; {entry.remedy}."
     if entry.state == "withdrawn":
         return f"Revision {entry.revision[:7]} was withdrawn by its owner or an administrator."
     if entry.state == "pending":

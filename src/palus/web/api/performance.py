@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from palus.arena.recording import FIXED_STEP_S
+from palus.arena.games import game_of
 from palus.ratings.bradley_terry import POINTS_TO_LOGIT
 from palus.ratings.interval import Z_95
 from palus.web.api.leaderboard import board_order, board_row
@@ -30,6 +30,7 @@ class Games:
     """Matches of one entity in one env, oldest first. rows: [G] indices into the log."""
 
     view: View
+    env: str
     sha256: str
     entity: int
     rows: Rows
@@ -75,7 +76,7 @@ def games_of(view: View, env: str, sha256: str) -> Games:
     log = view.log
     entity = log.entities.find(sha256)
     blue, purple = log["blue"] == entity, log["purple"] == entity
-    return Games(view, sha256, entity, np.flatnonzero((blue ^ purple) & view.of_env(env)))
+    return Games(view, env, sha256, entity, np.flatnonzero((blue ^ purple) & view.of_env(env)))
 
 
 def standing(view: View, env: str, games: Games) -> LeaderboardRow | None:
@@ -126,12 +127,25 @@ def by_side(games: Games) -> tuple[Tally, Tally]:
 
 
 def goals(games: Games) -> Goals:
-    """Goals of counted games. The first goal ends a match, so the time of a goal is the length of its match."""
+    """Goals of counted games. The first goal ends a match, so the time of a goal is the length of its match.
+
+    In games that are filmed: frags, which do not end a match and have no time.
+    """
     log, rows = games.view.log, games.counted
     is_blue = games.is_blue(rows)
     own = np.where(is_blue, log["blue_goals"][rows], log["purple_goals"][rows])
     other = np.where(is_blue, log["purple_goals"][rows], log["blue_goals"][rows])
-    seconds = log["ticks"][rows] * FIXED_STEP_S
+    if game_of(games.env).filmed:
+        return Goals(
+            scored=int(own.sum()),
+            conceded=int(other.sum()),
+            mean_scored_s=None,
+            mean_conceded_s=None,
+            bin_s=GOAL_BIN_S,
+            scored_bins=[],
+            conceded_bins=[],
+        )
+    seconds = log["ticks"][rows] * game_of(games.env).tick_s
     bins = int(seconds.max() // GOAL_BIN_S) + 1 if len(rows) else 0
     return Goals(
         scored=int(own.sum()),

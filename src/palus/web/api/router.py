@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Request, Response
 
-from palus.arena.log import StoredBytes
+from palus.arena.games import game_of
+from palus.arena.log import LogRecord
 from palus.errors import StorageError
 from palus.store import Store
 from palus.web import shapes
@@ -16,7 +17,7 @@ from palus.web.analytics import analytics, team_results
 from palus.web.api.answers import Answers, Stamp, never, respond, whole_version
 from palus.web.api.compare import compare
 from palus.web.api.leaderboard import environments, leaderboard, recent_matches
-from palus.web.api.matches import match_page, stored_file
+from palus.web.api.matches import match_page, stored_record
 from palus.web.api.matrix import matrix
 from palus.web.api.models import model_page
 from palus.web.api.players import players_to_compare
@@ -136,9 +137,15 @@ def _add_players(router: APIRouter, store: Store, answers: Answers) -> None:
 
 
 def _add_matches(router: APIRouter, store: Store, answers: Answers) -> None:
-    def read_file(match_id: str, kind: StoredKind) -> bytes:
+    def read_record(match_id: str) -> LogRecord:
         with store.read() as connection:
-            stored: StoredBytes | None = stored_file(connection, match_id, kind)
+            record = stored_record(connection, match_id)
+        if record is None:
+            raise fault(404, "no_file", f"The match log has no match {match_id}.")
+        return record
+
+    def read_file(record: LogRecord, kind: StoredKind) -> bytes:
+        match_id, stored = record.id, record.replay if kind == "replay" else record.actions
         if stored is None:
             raise fault(404, "no_file", f"The match log has no {kind} of a match {match_id}.")
         try:
@@ -156,16 +163,22 @@ def _add_matches(router: APIRouter, store: Store, answers: Answers) -> None:
 
     @router.get("/matches/{match_id}/replay", response_class=Response)
     def get_replay(match_id: MatchId) -> Response:
-        return _download(read_file(match_id, "replay"), f"{match_id}.match", "application/octet-stream")
+        """A *.match file, or a video where the game is filmed."""
+        record = read_record(match_id)
+        suffix, kind = ("mp4", "video/mp4") if game_of(record.env.id).filmed else ("match", "application/octet-stream")
+        return _download(read_file(record, "replay"), f"{match_id}.{suffix}", kind)
 
     @router.get("/matches/{match_id}/actions", response_class=Response)
     def get_actions(match_id: MatchId) -> Response:
-        return _download(read_file(match_id, "actions"), f"{match_id}.actions", "application/octet-stream")
+        return _download(read_file(read_record(match_id), "actions"), f"{match_id}.actions", "application/octet-stream")
 
     @router.get("/matches/{match_id}/page.html", response_class=Response)
     def get_page(match_id: MatchId) -> Response:
         """One self-contained HTML file with the viewer and the replay, to be kept and opened from disk."""
-        page = page_html(read_file(match_id, "replay"), f"Match {match_id}")
+        record = read_record(match_id)
+        if game_of(record.env.id).filmed:
+            raise fault(404, "no_file", f"Match {match_id} is kept as a video; get that instead.")
+        page = page_html(read_file(record, "replay"), f"Match {match_id}")
         return _download(page.encode(), f"{match_id}.html", "text/html; charset=utf-8")
 
 

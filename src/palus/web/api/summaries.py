@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from palus.arena.recording import FIXED_STEP_S
+from palus.arena.games import game_of
 from palus.ratings.bradley_terry import POINTS_TO_LOGIT
 from palus.ratings.interval import Z_95
 from palus.web.api.log_columns import FORFEITS, POINTS, VERDICTS
@@ -28,12 +28,12 @@ def match_summary(view: View, row: int) -> MatchSummary:
         id=log.id_text(row),
         seq=int(log["seq"][row]),
         at_ms=int(log["finished_ms"][row]),
-        env=log.envs.texts[log["env"][row]],
+        env=_env(view, row),
         blue=_player(view, "blue", row),
         purple=_player(view, "purple", row),
         result=VERDICTS[log["verdict"][row]],  # type: ignore[arg-type]  # VERDICTS are the literals of Verdict
         score=(int(log["blue_goals"][row]), int(log["purple_goals"][row])),
-        duration_s=float(log["ticks"][row]) * FIXED_STEP_S,
+        duration_s=float(log["ticks"][row]) * game_of(_env(view, row)).tick_s,
         rated=bool(view.counts[row]),
     )
 
@@ -53,10 +53,15 @@ def match_line(view: View, row: int, entity: int) -> MatchLine:
         outcome=_outcome(points if is_blue else 1.0 - points),
         forfeit=bool(FORFEITS[log["verdict"][row]]),
         score=score if is_blue else (score[1], score[0]),
-        duration_s=float(log["ticks"][row]) * FIXED_STEP_S,
+        duration_s=float(log["ticks"][row]) * game_of(_env(view, row)).tick_s,
         rated=bool(view.counts[row]),
         has_replay=bool(log["has_replay"][row]),
     )
+
+
+def _env(view: View, row: int) -> str:
+    name: str = view.log.envs.texts[view.log["env"][row]]
+    return name
 
 
 def _player(view: View, side: str, row: int) -> Player:

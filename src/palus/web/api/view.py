@@ -115,6 +115,7 @@ def read_version(connection: Connection) -> Version:
             select(func.max(entries.c.checked_ms)).scalar_subquery(),
             select(func.count()).where(entries.c.state == "accepted").scalar_subquery(),
             select(func.count()).where(entries.c.state == "withdrawn").scalar_subquery(),
+            select(func.count()).where(entries.c.state == "waiting").scalar_subquery(),
             select(func.sum(ratings.c.upto_seq)).scalar_subquery(),
             # Who is on the board may change without a match: then ranks move.
             select(func.sum(ratings.c.rank * (ratings.c.games + 1))).scalar_subquery(),

@@ -37,6 +37,15 @@ export function playBox(play: PlayStats | null): HTMLElement {
   return box("Play", text, heatMap(play.ball_heat, label), numbers);
 }
 
+/** Of games whose replays are videos: nothing but the counts is known. */
+export function fragsBox(goals: Goals): HTMLElement {
+  const numbers = facts([
+    { name: "Own", value: String(goals.scored), under: "opponents shot, less own accidents" },
+    { name: "Opponents’", value: String(goals.conceded), under: "in the same matches" },
+  ]);
+  return box("Frags", "", numbers);
+}
+
 export function goalsBox(goals: Goals): HTMLElement {
   const after = (mean: number | null) => (mean === null ? "" : `after ${seconds(mean)} on average`);
   const numbers = facts([

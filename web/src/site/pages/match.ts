@@ -59,9 +59,20 @@ async function viewer(match: MatchPage, loaded: Promise<unknown>): Promise<HTMLE
   }
   const file = await loaded;
   if (file instanceof LoadError) showMessage(root, `The replay could not be loaded. ${file.message}`, "alert");
+  else if (file instanceof Uint8Array && match.filmed) root.replaceWith(film(file as Uint8Array<ArrayBuffer>));
   else if (file instanceof Uint8Array) void start(root, file as Uint8Array<ArrayBuffer>);
   else throw file;
   return panel;
+}
+
+/** A whole match in some hundred kilobytes: kept in memory, so that seeking needs no server that can send parts. */
+function film(file: Uint8Array<ArrayBuffer>): HTMLElement {
+  const source = URL.createObjectURL(new Blob([file], { type: "video/mp4" }));
+  const autoplay = parameter("autoplay") !== null;
+  const video = element("video", { src: source, controls: true, loop: true, playsinline: true, autoplay });
+  video.muted = true; // there is no sound, and browsers start only what is silent
+  const words = "Left is what blue sees, right what purple sees.";
+  return element("figure", { class: "film" }, video, element("figcaption", {}, words));
 }
 
 async function start(root: HTMLElement, file: Uint8Array<ArrayBuffer>): Promise<void> {
@@ -127,7 +138,11 @@ function trust(match: MatchPage): HTMLElement {
     ["Hash before it", element("code", {}, chain.prev_hash)],
   ];
   const command = element("pre", { class: "command", tabindex: "0" }, match.verify_command);
-  const explain = note("Plays the action log again from the seed and compares the final state:");
+  const explain = note(
+    match.filmed
+      ? `${match.env} does not repeat, so nobody can play this match again. Checks its record and that the video is the one recorded:`
+      : "Plays the action log again from the seed and compares the final state:",
+  );
   return box(
     "Can this be believed?",
     "",
@@ -153,6 +168,7 @@ function copyButton(match: MatchPage): HTMLElement {
 
 function record(match: MatchPage): HTMLElement {
   const goals = match.events.filter((event) => event.type === "goal");
+  const scored = goals.map((goal) => `${goal.side} at ${seconds(goal.at_s)}`).join(", ") || "none";
   const rows: (readonly [string, Content])[] = [
     ["Match", element("code", {}, match.id)],
     ["Environment", `${match.env} ${match.env_version}`],
@@ -160,20 +176,21 @@ function record(match: MatchPage): HTMLElement {
     ["Leg", `${match.leg} of 2, unit ${short(match.unit_id)}`],
     ["Season", String(match.season)],
     ["Length", `${seconds(match.duration_s)}, ${plural(match.duration_ticks, "tick")}`],
-    ["Goals", goals.map((goal) => `${goal.side} at ${seconds(goal.at_s)}`).join(", ") || "none"],
+    match.filmed ? ["Frags", match.score.join(" : ")] : ["Goals", scored],
     ["Played by", `${match.worker} in ${seconds(match.wall_ms / 1000)}`],
     ["Runner", describe(match.runner)],
-    ["Replay", fileLink(match.replay, `${match.id}.match`)],
-    ["Action log", fileLink(match.actions, `${match.id}.actions`)],
+    ["Replay", fileLink(match.replay, `${match.id}.${match.filmed ? "mp4" : "match"}`, replayUrl(match.id))],
+    ["Action log", fileLink(match.actions, `${match.id}.actions`, null)],
   ];
   return box("Record", "", definitions(rows));
 }
 
-function fileLink(file: StoredFile | null, name: string): Content {
+/** exported: where a static export keeps the file, null when it does not. */
+function fileLink(file: StoredFile | null, name: string, exported: string | null): Content {
   if (file === null) return "none";
   const size = bytes(file.bytes);
   if (file.url === null) return `${size}, no longer kept`;
-  const url = isExport && name.endsWith(".match") ? replayUrl(name.replace(/\.match$/, "")) : file.url;
-  if (isExport && !name.endsWith(".match")) return `${size}, on the arena's server`;
+  const url = isExport ? exported : file.url;
+  if (url === null) return `${size}, on the arena's server`;
   return element("a", { href: url, download: name }, `Download (${size})`);
 }

@@ -7,7 +7,7 @@ import { count, moment, plural, points, rated, short } from "../format";
 import { pageLink, parameter, repoOfPage, writeParameters } from "../links";
 import { listen, paced } from "../live";
 import { againstBox, matchesBox, nextBox, opponentsBox } from "../model/opponents";
-import { goalsBox, playBox, sidesBox } from "../model/play";
+import { fragsBox, goalsBox, playBox, sidesBox } from "../model/play";
 import { box, definitions, facts, note, stateTag, switcher, tag, timeAgo, type Content } from "../parts";
 import { buildShell, fill, heading, placeholder } from "../shell";
 import type { LeaderboardRow, ModelPage, Performance, Revision } from "../shapes";
@@ -57,7 +57,8 @@ function title(model: ModelPage, chosen: Performance | undefined, body: HTMLElem
     "Play against it",
   );
   const accepted = model.revisions.some((revision) => revision.state === "accepted");
-  const actions = accepted ? [compare, ...(isExport ? [] : [play])] : [];
+  const live = !isExport && !chosen?.filmed;
+  const actions = accepted ? [compare, ...(live ? [play] : [])] : [];
   const head = heading(model.repo, "", element("div", { class: "bar" }, ...choice, ...actions));
   if (marks.length) head.firstElementChild?.append(element("p", {}, ...marks));
   return head;
@@ -69,13 +70,14 @@ function validation(model: ModelPage): HTMLElement[] {
   if (!newest || newest.state === "accepted") return [];
   if (newest.refusal) {
     const { code, sentence, remedy } = newest.refusal;
+    const waits = newest.state === "waiting";
     const lines = [
-      element("strong", {}, `Revision ${short(newest.revision)} was refused`),
+      element("strong", {}, `Revision ${short(newest.revision)} ${waits ? "waits" : "was refused"}`),
       element("p", {}, sentence),
       element("p", {}, "What to do: ", remedy),
       element("p", { class: "dim" }, "Code ", element("code", {}, code)),
     ];
-    return [element("section", { class: "verdict bad", "aria-label": "Validation" }, ...lines)];
+    return [element("section", { class: `verdict ${waits ? "wait" : "bad"}`, "aria-label": "Validation" }, ...lines)];
   }
   const words = newest.state === "pending" ? "waits to be checked" : "was withdrawn";
   const text = newest.state === "pending" ? "It is checked as soon as a worker is free; this page follows." : "";
@@ -85,11 +87,18 @@ function validation(model: ModelPage): HTMLElement[] {
 
 function performance(model: ModelPage, shown: Performance): HTMLElement[] {
   const standing = shown.standing ? standingFacts(shown.standing) : unranked(shown.why_unranked);
-  const refused = model.revisions[0]?.state === "refused";
-  if (!shown.recent.length && !shown.history.length) return refused ? [] : [standing];
+  const explained = Boolean(model.revisions[0]?.refusal);
+  if (!shown.recent.length && !shown.history.length) return explained ? [] : [standing];
   const wide = element("div", { class: "columns" }, ratingBox(shown), againstBox(shown.by_strength));
-  const ball = element("div", { class: "content-part" }, playBox(shown.play), sidesBox(shown.blue, shown.purple));
-  const play = element("div", { class: "columns" }, ball, goalsBox(shown.goals));
+  const sides = sidesBox(shown.blue, shown.purple);
+  const play = shown.filmed
+    ? element("div", { class: "columns" }, sides, fragsBox(shown.goals))
+    : element(
+        "div",
+        { class: "columns" },
+        element("div", { class: "content-part" }, playBox(shown.play), sides),
+        goalsBox(shown.goals),
+      );
   const matches = element(
     "div",
     { class: "columns" },

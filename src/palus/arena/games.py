@@ -1,0 +1,73 @@
+"""The games that an arena can rank, and what differs between them. Everything else is the same for all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+
+from palus.arena.players import HOUSE_PLAYERS
+from palus.arena.recording import FIXED_STEP_S
+from palus.arena.runner.limits import Limits
+from palus.arena.vetting.rules import ARENA_RULES, DUEL_RULES, Rules
+
+_LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class ArenaGame:
+    """One game.
+
+    tags: by which a repository without a model file of the game's name asks for matches.   house: built-in players.
+    tick_s: seconds of game time that a tick of a match's length lasts.
+    rules, max_p99_ms: for model files; processor milliseconds of the slowest percent of answers to 4 observations.
+    limits: of the process that holds a model.
+    filmed: its matches do not repeat, so a replay is a video and there is no log of actions to play again.
+    packages: that have to be installed where it is played; install: what brings them.
+    """
+
+    env: str
+    tags: tuple[str, ...]
+    house: tuple[str, ...] = ("random",)
+    tick_s: float = FIXED_STEP_S
+    rules: Rules = ARENA_RULES
+    max_p99_ms: float = 2.0
+    limits: Limits = _LIMITS
+    filmed: bool = False
+    packages: tuple[str, ...] = ()
+    install: str = ""
+
+    @property
+    def can_be_played_here(self) -> bool:
+        """Whether this machine has what it takes."""
+        return all(find_spec(package) for package in self.packages)
+
+
+SOCCER_TWOS = ArenaGame(
+    env="SoccerTwos",
+    tags=("reinforcement-learning", "ml-agents", "ML-Agents-SoccerTwos"),
+    house=HOUSE_PLAYERS,
+)
+
+DOOM_DUEL = ArenaGame(
+    env="doom_duel",
+    tags=("reinforcement-learning", "palus", "doom_duel"),
+    tick_s=1 / 35,
+    rules=DUEL_RULES,
+    max_p99_ms=40.0,
+    limits=replace(_LIMITS, cpu_s=120),
+    filmed=True,
+    packages=("vizdoom", "av"),
+    install="palus[doom,video]",
+)
+
+GAMES = {game.env: game for game in (SOCCER_TWOS, DOOM_DUEL)}
+
+
+def game_of(env: str) -> ArenaGame:
+    """The game of that name; others are taken for games of ML-Agents, as SoccerTwos is one."""
+    return GAMES.get(env) or ArenaGame(env, ("reinforcement-learning", "ml-agents", f"ML-Agents-{env}"))
+
+
+def games_played_here() -> list[str]:
+    """Names of those for which everything is installed on this machine."""
+    return [game.env for game in GAMES.values() if game.can_be_played_here]

@@ -1,0 +1,117 @@
+"""Players whose models live in locked processes, for the referees: they answer, or answer NaN and say why.
+
+A model can do no more than play: whatever else its process does (exit, signal, silence, garbage) becomes a typed result
+against it, and there is never doubt whose process it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from palus.arena.duelist_file import MAX_STATE, choices_of
+from palus.arena.duelist_session import Rows
+from palus.arena.result import Cause, MatchResult, Verdict
+from palus.arena.runner.limits import Limits
+from palus.arena.runner.sandbox import LockedProcess, LockedProcessError, Sandbox
+from palus.arena.runner.tasks import Contract, describe_task
+from palus.arena.runner.unit import Contender
+from palus.spaces import GameSpec
+from palus.types import F32, AnyArray, BehaviorSpec
+
+
+class LockedModel:
+    """A contender's model in a process of its own.
+
+    cause, failure: why it no longer answers, and a sentence about it. state_size: as its process reports it.
+    """
+
+    def __init__(self, contender: Contender, contract: Contract, limits: Limits, sandbox: Sandbox) -> None:
+        """Opens the process. It is not an error when that fails: the model then has its failure already."""
+        self.cause: Cause | None = None
+        self.failure = ""
+        self.isolation = ""
+        self.state_size = 0
+        self._process: LockedProcess | None = None
+        try:
+            self._process = sandbox.open(limits)
+            self.isolation = self._process.isolation
+            report = self._process.begin(describe_task(contract), contender.model or b"")
+        except LockedProcessError as error:
+            self._fail(error.cause, str(error))
+            return
+        size = report.get("state_size")
+        if report.get("refusal") is not None:
+            self._fail("invalid", str(report["refusal"])[:500])
+        elif type(size) is not int or not 0 <= size <= MAX_STATE:
+            self._fail("crash", "answered garbage instead of a report")
+        else:
+            self.state_size = size
+
+    def ask(self, questions: AnyArray, numbers: int) -> F32:
+        """[rows, ...] -> [rows, numbers], NaN once the process has failed."""
+        rows = len(questions)
+        if self._process is not None:
+            try:
+                answer = self._process.ask(np.ascontiguousarray(questions).tobytes(), 4 * rows * numbers)
+                return np.frombuffer(answer, np.float32).reshape(rows, numbers)
+            except LockedProcessError as error:
+                self._fail(error.cause, str(error))
+        return np.full((rows, numbers), np.nan, np.float32)
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+    def _fail(self, cause: Cause, sentence: str) -> None:
+        self.cause, self.failure = cause, sentence
+        self.close()
+
+
+class RemotePolicy:
+    """A policy in a locked process, as a player of `palus.arena.match`."""
+
+    def __init__(self, contender: Contender, behavior: BehaviorSpec, limits: Limits, sandbox: Sandbox) -> None:
+        self.name = contender.repo
+        self.sha256: str | None = contender.sha256
+        self.locked = LockedModel(contender, behavior, limits, sandbox)
+        self._width = sum(behavior.branches)
+
+    def probabilities(self, observations: F32) -> F32:
+        """[rows, D] -> [rows, sum(branches)], NaN once the process has failed."""
+        return self.locked.ask(observations, self._width)
+
+
+class RemoteDuelist:
+    """An agent in a locked process, as a player of `palus.arena.duel`."""
+
+    def __init__(self, contender: Contender, spec: GameSpec, limits: Limits, sandbox: Sandbox) -> None:
+        self.name = contender.repo
+        self.sha256: str | None = contender.sha256
+        self.locked = LockedModel(contender, spec, limits, sandbox)
+        self.state_size = self.locked.state_size
+        self._rows = Rows(spec, self.state_size)
+        self._width = sum(choices_of(spec.actions))
+
+    def answer(self, observations: Mapping[str, AnyArray], states: F32) -> tuple[F32, F32]:
+        """As `Duelist.answer`, NaN once the process has failed."""
+        answer = self.locked.ask(self._rows.pack(observations, states), self._rows.answer_numbers)
+        return answer[:, : self._width], answer[:, self._width :]
+
+
+def true_cause(result: MatchResult, locked: Sequence[LockedModel | None]) -> tuple[Verdict, Cause]:
+    """Verdict and cause of a match. locked: per side, blue first; None for players of the house.
+
+    The referee only knows that a side answered no probabilities.
+    """
+    if result.cause != "non_finite":
+        return result.result, result.cause
+    failed = [None if model is None else model.cause for model in locked]
+    at_fault = {"forfeit1": failed[:1], "forfeit2": failed[1:]}.get(result.result, failed)
+    causes = [cause for cause in at_fault if cause is not None] or ["non_finite"]
+    if "engine" in causes:
+        return "void", "engine"
+    return result.result, causes[0]
