@@ -14,6 +14,7 @@ from sampled_games import eventually
 
 from palus.config.appo import Sampling
 from palus.envs.game import make_game
+from palus.errors import WorkerError
 from palus.rollout.messages import GameMaker
 from palus.rollout.sampler import Sampler
 
@@ -42,22 +43,26 @@ def engines(worker):
     return [int(pid) for children in threads for pid in children.read_text().split()]
 
 
-def test_killed_engines_and_workers_are_replaced_and_leave_nothing() -> None:
-    game = make_game("doom_basic")
-    spec = game.spec
-    game.close()
-    with Sampler(
-        GameMaker("doom_basic"),
+def doom_sampler(game="doom_basic", **settings):
+    probe = make_game("doom_basic")
+    spec = probe.spec
+    probe.close()
+    return Sampler(
+        GameMaker(game),
         spec,
-        Sampling(workers=2, decorrelate=False),
+        Sampling(**{"workers": 2, "decorrelate": False, **settings}),
         rows=4,
         horizon=8,
         seed=1,
         policies={0: EvenPolicy(spec.actions.parameters)},
         assign=lambda game: [0],
-    ) as s:
+    )
+
+
+def test_killed_engines_and_workers_are_replaced_and_leave_nothing() -> None:
+    with doom_sampler() as s:
         page, _ = s.collect()
-        assert page.samples == 32 and page.frames == 32 * spec.frameskip
+        assert page.samples == 32 and page.frames == 32 * 4
         assert page.observations["obs"].std() > 1
         seen = [engine for worker in s.pids for engine in engines(worker)]
         assert len(seen) == 4
@@ -69,3 +74,25 @@ def test_killed_engines_and_workers_are_replaced_and_leave_nothing() -> None:
         seen += [engine for worker in s.pids for engine in engines(worker)]
         seen += s.pids
     eventually(lambda: not any(Path("/proc", str(pid)).exists() for pid in seen))
+
+
+def test_an_engine_that_hangs_is_replaced_with_its_worker() -> None:
+    with doom_sampler(timeout=8.0) as s:
+        s.collect()
+        hanging = engines(s.pids[0])
+        os.kill(hanging[0], signal.SIGSTOP)
+        eventually(lambda: s.collect() and s.faults.hung == 1, timeout_s=60)
+        assert s.faults.crashed == 0
+        eventually(lambda: not any(Path("/proc", str(pid)).exists() for pid in hanging))
+        eventually(lambda: s.collect()[0].samples == 32)
+
+
+def test_engines_that_cannot_start_end_the_run_and_leave_nothing() -> None:
+    with doom_sampler("broken_doom:make", max_restarts=2) as s:
+        pids = s.pids
+        with pytest.raises(
+            WorkerError, match=r"max_restarts: 2\. The last one, worker \d: it ended with exit status -"
+        ):
+            s.collect()
+        pids += s.pids
+    eventually(lambda: not any(Path("/proc", str(pid)).exists() for pid in pids))

@@ -1,0 +1,21 @@
+"""Doom whose engine ends as soon as it is started; a module, since workers import it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from palus.envs.doom.player import Seat
+from palus.envs.game import Game, make_game
+
+_build = Seat.build
+
+
+def _build_broken(seat: Seat, seed: int) -> Any:
+    game = _build(seat, seed)
+    game.set_vizdoom_path("/bin/false")
+    return game
+
+
+def make() -> Game:
+    Seat.build = _build_broken  # type: ignore[method-assign]
+    return make_game("doom_basic")
