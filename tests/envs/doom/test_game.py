@@ -73,6 +73,18 @@ def test_lost_health_costs_what_the_shaping_says_and_not_the_objective(start):
     assert last.stats[0]["true_objective"] == pytest.approx(0.04 * len(rewards), abs=1e-4)
 
 
+def test_shaping_may_change_while_a_game_runs_and_stays_out_of_the_score(start):
+    game = start("doom_basic", shaping={"AMMO2": [0.0, -100.0]})
+    assert game.spec.shaping == (("AMMO2.rise", 0.0), ("AMMO2.drop", -100.0))
+    shoot = np.array([[3]], np.float32)
+    last, rewards = play(game, 1, shoot)
+    shots = last.stats[0]["true_objective"] - rewards.sum()  # the reward's scale is 0.01
+    assert shots >= 3 and shots == pytest.approx(round(float(shots)), abs=1e-3)
+    game.shaping[:] = 0.0
+    last, rewards = play(game, 1, shoot)
+    assert last.stats[0]["true_objective"] == pytest.approx(rewards.sum(), abs=1e-4)
+
+
 def test_pickups_are_paid_but_are_not_the_objective(start):
     game = start("doom_health_gathering")
     for seed in range(20):

@@ -139,8 +139,11 @@ class Player:
 
     def stats(self) -> dict[str, float]:
         """Of an episode that ended now."""
-        kind = self.seat.environment.objective
-        stats = {"true_objective": self.objective} if kind == "engine" else {}
+        kind, stats = self.seat.environment.objective, dict[str, float]()
+        if kind == "engine":
+            stats = {"true_objective": self.objective}
+        elif not kind and self.shaping:  # the return, without what a run file has put into it
+            stats = {"true_objective": self.objective * self.seat.environment.reward_scale}
         if self.seat.network is None:
             return stats
         now = read_standing(self.variable, self._deaths_before)
