@@ -30,6 +30,8 @@ EPISODES = 100
 EVALUATION_SEED = 1_000_003
 TAGS = ("Environment/True Objective", "Environment/Cumulative Reward")
 """What a curve shows: the score where the game has one of its own, else the reward."""
+AVERAGED = 10
+"""Summaries in a curve's running mean: games start anew at each checkpoint, and short episodes end first."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73")
 PICTURE = machine.ROOT / "docs" / "images" / "doom-curves.png"
 
@@ -138,7 +140,7 @@ def _cells(score: Json) -> list[str]:
 
 
 def draw(report: Json) -> None:
-    """Score over frames, one panel per preset, one line per seed."""
+    """Score over frames and its running mean, one panel per preset, one line per seed."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -150,7 +152,10 @@ def draw(report: Json) -> None:
         runs = [run for run in report["runs"] if run["preset"] == preset]
         for run, colour in zip(runs, COLOURS * len(runs), strict=False):
             steps, values = zip(*run["curve"], strict=True)
-            panel.plot([step / 1e6 for step in steps], values, color=colour, label=f"seed {run['seed']}")
+            million = [step / 1e6 for step in steps]
+            recent = [sum(values[max(0, i - AVERAGED + 1) : i + 1]) / min(i + 1, AVERAGED) for i in range(len(values))]
+            panel.plot(million, values, color=colour, alpha=0.2, linewidth=0.8)
+            panel.plot(million, recent, color=colour, label=f"seed {run['seed']}")
         panel.set(title=preset.removeprefix("doom-"), xlabel="million frames", ylabel="score in training")
         panel.grid(alpha=0.3)
         panel.legend(frameon=False)
