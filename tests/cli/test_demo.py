@@ -44,6 +44,7 @@ def stranger(tmp_path):
 @pytest.fixture
 def few_matches(monkeypatch):
     """A tenth of the matches that the demo plays where nobody watches; the policy trains on a tenth of a rollout."""
+    import_module("palus.arena.runner.play")  # which would otherwise keep what is patched below
     train = import_module("palus.cli.train")  # the package's attribute of that name is the command
     play, load_run, record = match.play_pairs, train.load_run, highlights.record_goals
 
