@@ -106,6 +106,16 @@ def test_the_best_policy_is_the_one_that_is_played_and_published(folder: Path, t
     assert "best policy played" in (tmp_path / "pool" / "ada" / "best" / "README.md").read_text()
 
 
+def test_the_video_changes_no_result(folder: Path) -> None:
+    configuration = folder / "configuration.yaml"
+    configuration.write_text(configuration.read_text().replace("Filmed", "Blushing"))
+    av = pytest.importorskip("av", reason="the extra `video` is not installed")
+    filmed = measured(folder, "--video", "seen.mp4", "--video-frames", 12)
+    assert filmed["objectives"] == measured(folder, "--no-render")["objectives"]
+    with av.open("seen.mp4") as video:
+        assert video.streams.video[0].frames == 12
+
+
 def test_what_is_no_agent_is_said_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "give results/RUN_ID" in " ".join(run("enjoy", "nowhere", code=2).split())

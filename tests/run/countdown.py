@@ -43,10 +43,23 @@ class Countdown:
 
     def render(self) -> Any:
         self.drawn += 1
-        return np.full((8, 8, 3), self.drawn, np.uint8)
+        return np.full((8, 8, 3), self.drawn % 256, np.uint8)
 
     def close(self) -> None:
         self.closed = True
+
+
+class Blushing(Countdown):
+    """The number to count down from grows with every picture: whoever films changes the game, as Doom's face does."""
+
+    recorder: Any = None
+
+    def step(self, actions: Any) -> GameStep:
+        for _ in range(self.spec.frameskip):
+            if self.recorder is not None:
+                self.recorder(self.render())
+                self.start += 1
+        return super().step(actions)
 
 
 class Filmed(Countdown):

@@ -134,17 +134,33 @@ def _play(
     from palus.run.agents import AgentPlayer
     from palus.run.evaluate import evaluate
 
-    with _progress(agent.env_id, episodes) as tick, _writer(agent, place, video_frames) as writer:
-        return evaluate(
-            agent.make_game,
-            AgentPlayer(agent.policy, seed, deterministic),
-            episodes=episodes,
-            games=games,
-            seed=seed,
-            max_frames=max_frames,
-            recorder=None if writer is None else writer.write,
-            progress=tick,
-        )
+    player = AgentPlayer(agent.policy, seed, deterministic)
+    with _writer(agent, place, video_frames) as writer:
+        with _progress(agent.env_id, episodes) as tick:
+            evaluation = evaluate(
+                agent.make_game,
+                player,
+                episodes=episodes,
+                games=games,
+                seed=seed,
+                max_frames=max_frames,
+                progress=tick,
+            )
+        if writer is not None:
+            # Played once more: drawing every frame moves the face in Doom's status bar, and an agent may see it.
+            per_picture = agent.policy.spec.num_agents * round(agent.policy.spec.fps / writer.fps)
+            limit = min(video_frames * per_picture, max_frames or evaluation.frames)
+            with Console(stderr=True).status("Filming the first episodes"):
+                evaluate(
+                    agent.make_game,
+                    player,
+                    episodes=episodes,
+                    games=1,
+                    seed=seed,
+                    max_frames=limit,
+                    recorder=writer.write,
+                )
+    return evaluation
 
 
 def _writer(agent: Playable, place: Path | None, frames: int) -> VideoWriter | nullcontext[None]:
