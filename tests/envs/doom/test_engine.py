@@ -127,19 +127,22 @@ def test_shared_memory_that_is_really_full_is_told_too():
 
 
 def test_leftovers_of_killed_starts_are_swept_but_nothing_that_lives():
-    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead, unburied = (subprocess.Popen([sys.executable, "-c", ""]) for _ in range(2))
     dead.wait()
-    leftover = Path(tempfile.gettempdir(), f"palus-doom-{dead.pid}-feed")
+    os.waitid(os.P_PID, unburied.pid, os.WEXITED | os.WNOWAIT)  # its parent will not ask for a while
+    leftover, another = (Path(tempfile.gettempdir(), f"palus-doom-{p.pid}-feed") for p in (dead, unburied))
     alive = Path(tempfile.gettempdir(), f"palus-doom-{os.getpid()}-beef")
     old, new = (Path(f"/dev/shm/ViZDoomSM{secrets.token_hex(5)}") for _ in range(2))
     try:
         leftover.mkdir()
+        another.mkdir()
         alive.mkdir()
         old.touch()
         wait_for(lambda: time.time() - old.stat().st_ctime > leftovers.STALE_S)
         new.touch()
         sweep()
-        assert [p.exists() for p in (leftover, alive, old, new)] == [False, True, False, True]
+        assert [p.exists() for p in (leftover, another, alive, old, new)] == [False, False, True, False, True]
     finally:
+        unburied.wait()
         new.unlink()
         alive.rmdir()
