@@ -38,6 +38,8 @@ PALUS_LINE = re.compile(r"Step: (\d+)\. Time Elapsed")
 PEER_LINE = re.compile(r"Total num frames: (\d+)\. Throughput")
 DOOM, SYNTHETIC = "health_gathering_supreme", "synthetic vector game"
 FRAMESKIP = {DOOM: 4, SYNTHETIC: 1}
+PEER = "Sample Factory 2.1.1"
+PROFILED_FRAMES = {DOOM: 100_000, SYNTHETIC: 1_000_000}
 BETWEEN_SAMPLES_S = 1.0
 LAST_WORDS_S = 45.0
 
@@ -60,7 +62,7 @@ def cases(peer_python: Path | None) -> list[Case]:
             for name, words in _palus_variants(game).items():
                 found.append(Case(game, f"palus, {name}", _palus_command(game, words), cores))
             if peer_python is not None:
-                found.append(Case(game, "Sample Factory 2.1.1", _peer_command(peer_python, game), cores))
+                found.append(Case(game, PEER, _peer_command(peer_python, game), cores))
     return found
 
 
@@ -144,8 +146,8 @@ def measure(case: Case, seconds: float, warm_up: float) -> Json:
     meter = Meter(child.pid)
     meter.start()
     lines, said = _read_lines(child, seconds, warm_up)
-    said += _end(child)
-    inference, training = _palus_shares(folder) if case.who.startswith("palus") else _peer_shares(said)
+    _end(child)
+    inference, training = _palus_shares(folder) if case.who != PEER else (None, None)
     shutil.rmtree(folder, ignore_errors=True)
     if len(lines) < 2:
         sys.exit(f"{case.who}, {case.game}: no two lines with frames within {warm_up + seconds:.0f} s:\n{said[-3000:]}")
@@ -199,8 +201,20 @@ def _palus_shares(folder: Path) -> tuple[float | None, float | None]:
     return inference, training
 
 
-def _peer_shares(said: str) -> tuple[float | None, float | None]:
-    """The same by the seconds that the peer prints at its end: policy steps; batches and training; the main loop."""
+def peer_shares(case: Case) -> tuple[float | None, float | None]:
+    """The same of the peer, by the seconds that it prints at the end of a run: policy steps; batches and training."""
+    words = (*case.command, f"--train_for_env_steps={PROFILED_FRAMES[case.game]}")
+    allowed = sorted(os.sched_getaffinity(0))[: case.cores]
+    with tempfile.TemporaryDirectory(prefix="palus-bench-") as folder:
+        said = subprocess.run(
+            words,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(HERE)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, allowed),
+        ).stdout
 
     def seconds(*names: str) -> float | None:
         found = [re.search(rf"\b{name}: ([0-9.]+)", said) for name in names]
@@ -212,12 +226,11 @@ def _peer_shares(said: str) -> tuple[float | None, float | None]:
     return round(inference / total, 3), round(training / total, 3)
 
 
-def _end(child: subprocess.Popen[str]) -> str:
-    """Ask politely, then kill what is left of the tree. Returns the last words."""
+def _end(child: subprocess.Popen[str]) -> None:
+    """Ask politely, then kill what is left of the tree."""
     tree = psutil.Process(child.pid).children(recursive=True) if child.poll() is None else []
-    words: list[str] = []
     child.send_signal(signal.SIGINT)
-    drain = threading.Thread(target=lambda: child.stdout and words.extend(child.stdout), daemon=True)
+    drain = threading.Thread(target=lambda: child.stdout and child.stdout.read(), daemon=True)
     drain.start()
     try:
         child.wait(LAST_WORDS_S)
@@ -229,8 +242,6 @@ def _end(child: subprocess.Popen[str]) -> str:
         except psutil.NoSuchProcess:
             continue
     child.wait()
-    drain.join(LAST_WORDS_S)
-    return "".join(words)
 
 
 def markdown(report: Json) -> str:
@@ -255,7 +266,7 @@ def _table(runs: list[Json]) -> str:
     rows = []
     for who, cores in dict.fromkeys((run["who"], run["cores"]) for run in runs):
         own = _pick(runs, who, cores)
-        rate, peer = _rate(own), _rate(_pick(runs, "Sample Factory 2.1.1", cores))
+        rate, peer = _rate(own), _rate(_pick(runs, PEER, cores))
         single = _rate(_pick(runs, who, 1))
         loads = [load for run in own for load in run["load"]]
         rows.append(
@@ -324,6 +335,10 @@ def main() -> None:
             print(f"{number + 1}/{arguments.rounds} {case.game}: {case.who}, {case.cores} cores", file=sys.stderr)
             runs.append({"round": number, **measure(case, arguments.seconds, arguments.warm_up)})
             print(runs[-1], file=sys.stderr)
+    for case in (case for case in wanted if case.who == PEER):
+        inference, training = peer_shares(case)
+        for run in _pick([run for run in runs if run["game"] == case.game], PEER, case.cores):
+            run |= {"inference_share": inference, "training_share": training}
     machine.save(session.report(runs=runs), arguments.output, markdown)
 
 
