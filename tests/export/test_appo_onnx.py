@@ -24,7 +24,6 @@ CASES: dict[str, tuple[tuple[ObservationSpec, ...], ActionSpec, dict[str, Any]]]
     "doom": ((IMAGE,), ActionSpec((Discrete(5),)), {}),
     "measurements": ((IMAGE, VECTOR), ActionSpec((Discrete(3), Discrete(2))), {"hidden_units": 128}),
     "lstm, two layers": ((VECTOR,), MIXED, {"core": "lstm", "core_layers": 2, "activation": "relu"}),
-    "core with a way around it": ((VECTOR,), MIXED, {"core_residual": True, "core_size": 64}),
     "separate critic": ((VECTOR,), MIXED, {"shared_critic": False, "adaptive_deviation": False, "core_size": 16}),
     "no core": ((VECTOR,), MIXED, {"core": "none", "decoder_layers": (32, 16), "activation": "tanh"}),
     "resnet": ((SMALL_IMAGE,), ActionSpec((Discrete(4),)), {"encoder": "resnet_impala", "normalize": False}),

@@ -74,21 +74,6 @@ def test_steps_one_by_one_are_the_rollout_at_once(core: str, shared: bool) -> No
     torch.testing.assert_close(states, last)
 
 
-def test_a_residual_core_adds_what_the_encoder_saw() -> None:
-    spec = GameSpec("vector", (ObservationSpec("obs", (4,)),), ActionSpec((Discrete(2),)))
-    small = {"hidden_units": 8, "num_layers": 1, "core_size": 8, "normalize": False}
-    plain, residual = (network(spec, core_residual=way, **small) for way in (False, True))
-    seen = observations(spec, 5)
-    inputs = plain.inputs(seen, np.arange(5))
-    encoded = plain.encoder(inputs)
-    out, _ = plain.core(encoded, torch.zeros(5, 8), torch.ones(1, 5))
-    head = plain.action_parameterization.distribution_linear
-    expected = torch.nn.functional.linear(out + encoded, head.weight, head.bias)
-    assert torch.allclose(act(residual, seen)[0], expected, atol=1e-6)
-    with pytest.raises(ConfigError, match="the encoder gives 8 numbers and the core 16; set core_size to 8"):
-        network(spec, core_residual=True, **{**small, "core_size": 16})
-
-
 def test_weights_and_moments_travel_as_arrays() -> None:
     one, two = network(seed=1, **TINY), network(seed=2, **TINY)
     one.returns = RunningMoments(1)

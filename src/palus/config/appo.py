@@ -79,9 +79,6 @@ class AppoNetworkSettings(NetworkSettings):
     core: Literal["gru", "lstm", "none"] = Field(default="gru", description="Recurrent core.")
     core_size: Count = Field(default=512, description="Width of the core.")
     core_layers: Count = Field(default=1, description="Layers of the core.")
-    core_residual: bool = Field(
-        default=False, description="Add the encoder's output to the core's, so that reacting is not learned through it."
-    )
     decoder_layers: tuple[Count, ...] = Field(default=(), description="Widths of the layers after the core.")
     activation: Literal["elu", "relu", "tanh"] = Field(default="elu", description="Activation of all layers.")
     initialization: Literal["orthogonal", "xavier_uniform", "torch"] = Field(

@@ -136,10 +136,7 @@ class _Writer:
             self._encoder(f"{side}encoder.encoders.{o.name}.", o, normal[o.name]) for o in self.spec.observations
         ]
         x = self.g.add("Concat", encoded, f"{side}encoded", axis=1) if len(encoded) > 1 else encoded[0]
-        seen = x
-        x = self._core(side, seen)
-        if self.settings.core_residual and x != seen:
-            x = self.g.add("Add", [x, seen], f"{side}seen_and_remembered")
+        x = self._core(side, x)
         return self._layers(f"{side}decoder.mlp.", x, len(self.settings.decoder_layers))
 
     def _encoder(self, prefix: str, observation: ObservationSpec, x: str) -> str:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from palus.config.appo import AppoNetworkSettings
-from palus.errors import ConfigError, ModelError
+from palus.errors import ModelError
 from palus.nn.cores import make_core
 from palus.nn.encoders import Encoder, fully_connected
 from palus.nn.parameters import FlatParameters
@@ -98,15 +98,9 @@ class ActorCritic(nn.Module):
 
     def _build(self, settings: AppoNetworkSettings) -> None:
         self.sides = ("",) if settings.shared_critic else ("actor_", "critic_")
-        self.residual = settings.core_residual and settings.core != "none"
         for side in self.sides:
             encoder = Encoder(self.spec.observations, settings)
             core = make_core(settings.core, encoder.out_features, settings.core_size, settings.core_layers)
-            if self.residual and encoder.out_features != core.out_features:
-                raise ConfigError(
-                    f"network_settings.core_residual: the encoder gives {encoder.out_features} numbers and the core "
-                    f"{core.out_features}; set core_size to {encoder.out_features}, or switch core_residual off"
-                )
             decoder = Decoder(core.out_features, settings)
             for name, module in (("encoder", encoder), ("core", core), ("decoder", decoder)):
                 self.add_module(side + name, module)
@@ -136,10 +130,7 @@ class ActorCritic(nn.Module):
         features, after = [], []
         for side, state in zip(self.sides, states.chunk(len(self.sides), 1), strict=True):
             encoder, core, decoder = (getattr(self, side + name) for name in ("encoder", "core", "decoder"))
-            seen = encoder(inputs)
-            x, state = core(seen, state, keep)
-            if self.residual:
-                x = x + seen.to(x.dtype)
+            x, state = core(encoder(inputs), state, keep)
             features.append(decoder(x).float())  # the heads are small, and their outputs are compared: float32
             after.append(state)
         return self.action_parameterization(features[0]), _float(self.critic_linear, features[-1])[:, 0], _beside(after)
