@@ -105,27 +105,28 @@ def engines() -> list[int]:
 
 
 class Runs:
-    """Runs and turns in Doom; kills an engine of its own process at the given decision."""
+    """Runs and turns in Doom; sends an engine of its own process a signal at the given decision."""
 
     state_size = 0
 
-    def __init__(self, kill_at: int | None = None) -> None:
-        self.kill_at, self.asked = kill_at, 0
+    def __init__(self, hit_at: int | None = None, blow: int = signal.SIGKILL) -> None:
+        self.hit_at, self.blow, self.asked = hit_at, blow, 0
 
     def __call__(self, observations: Mapping[str, Any], states: Any, episodes: Any, decisions: Any) -> Any:
         self.asked += 1
-        if self.asked == self.kill_at:
-            os.kill(engines()[0], signal.SIGKILL)
+        if self.asked == self.hit_at:
+            os.kill(engines()[0], self.blow)
         return (decisions % 2).astype(np.float32)[:, None], states
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_a_killed_doom_engine_costs_time_and_no_episode() -> None:
+def test_a_killed_or_hung_doom_engine_costs_time_and_no_episode(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
-    whole, hit = (
-        evaluate(lambda: make_game("doom_my_way_home", frameskip=40), Runs(kill_at), episodes=3, games=2, seed=1)
-        for kill_at in (None, 20)
+    monkeypatch.setattr("palus.run.evaluate.PATIENCE_S", 10.0)
+    whole, killed, hung = (
+        evaluate(lambda: make_game("doom_my_way_home", frameskip=40), runs, episodes=3, games=2, seed=1)
+        for runs in (Runs(), Runs(20, signal.SIGKILL), Runs(20, signal.SIGSTOP))
     )
-    assert hit.lost == 1 and whole.lost == 0
-    assert hit.episodes == whole.episodes and len(hit.episodes) == 3
+    assert (whole.lost, killed.lost, hung.lost) == (0, 1, 1)
+    assert killed.episodes == hung.episodes == whole.episodes and len(whole.episodes) == 3
     assert engines() == []

@@ -2,18 +2,18 @@
 
 Several games run side by side, stepped in threads (engines leave Python while they work), so that every forward serves
 all of them. Which episodes count is fixed beforehand, each with a seed of its own: were it "the first to finish", short
-episodes would be counted too often. A game whose engine is lost is made anew and played again from the same seed, so a
-loss costs time and changes no result.
+episodes would be counted too often. A game whose engine is lost, or hangs, is made anew and played again from the same
+seed, so a loss costs time and changes no result.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from palus.rollout.trajectories import EpisodeEnd
 from palus.types import F32, I64, AnyArray
 
 Recorder = Callable[[AnyArray], None]
+T = TypeVar("T")
+PATIENCE_S = 60.0
+"""How long a game may take over one call before its engine counts as hung and is killed, where the game can do that."""
 MAX_LOSSES = 3
 """How often one game may be lost before the evaluation gives up."""
 
@@ -100,7 +103,7 @@ def evaluate(
         needed = -(-episodes // first.spec.num_agents)
         made = [first, *(make_and_close() for _ in range(min(games, needed) - 1))]
         pool = stack.enter_context(ThreadPoolExecutor(len(made)))
-        return _Evaluator(make_and_close, made, decide, needed, seed, recorder, progress).play(pool, max_frames)
+        return _Evaluator(make_and_close, made, decide, needed, seed, recorder, progress, pool).play(max_frames)
 
 
 @dataclass
@@ -134,24 +137,41 @@ class _Evaluator:
         seed: int,
         recorder: Recorder | None,
         progress: Callable[[EpisodeEnd], None] | None,
+        pool: ThreadPoolExecutor,
     ) -> None:
+        self.pool = pool
         self.make, self.games, self.spec, self.decide, self.needed = make, games, games[0].spec, decide, needed
         self.seeds = np.random.SeedSequence(seed).generate_state(needed)
         self.recorder, self.progress = recorder, progress
         self.started = self.frames = self.lost = 0
         self.ends: dict[tuple[int, int], EpisodeEnd] = {}  # by game and agent: a game played again replaces its own
 
-    def play(self, pool: ThreadPoolExecutor, max_frames: int | None) -> Evaluation:
+    def play(self, max_frames: int | None) -> Evaluation:
         """Until every episode is over or the frames are used up."""
         clock = time.perf_counter()
-        seats = list(pool.map(self._sit, self.games, range(len(self.games))))
+        seats = self._in_time(self.games, lambda i: self._sit(self.games[i], i))
         self.started = len(seats)
         while seats and (max_frames is None or self.frames < max_frames):
             actions = self._decide(seats)
-            steps = list(pool.map(self._step, seats, actions))
+            steps = self._steps(seats, actions)
             seats = [kept for seat, step in zip(seats, steps, strict=True) if (kept := self._follow(seat, step))]
         episodes = tuple(self.ends[key] for key in sorted(self.ends))
         return Evaluation(episodes, self.frames, time.perf_counter() - clock, self.lost)
+
+    def _in_time(self, games: Sequence[Game], call: Callable[[int], T]) -> list[T]:
+        """`call` for every game at once, by its place; the engines of those that take too long are killed."""
+        calls = [self.pool.submit(call, i) for i in range(len(games))]
+        wait(calls, timeout=PATIENCE_S)
+        for game, pending in zip(games, calls, strict=True):
+            if not pending.done() and hasattr(game, "kill"):
+                game.kill()  # the call that waits for the engine then raises EnvError
+        return [answered.result() for answered in calls]
+
+    def _steps(self, seats: Sequence[_Seat], actions: Sequence[F32]) -> list[GameStep | EnvError]:
+        return self._in_time([seat.game for seat in seats], lambda i: self._step(seats[i], actions[i]))
+
+    def _reset(self, game: Game, number: int, filmed: bool) -> _Seat:
+        return self._in_time([game], lambda _: self._sit(game, number, filmed))[0]
 
     def _sit(self, game: Game, number: int, filmed: bool = False) -> _Seat:
         agents = self.spec.num_agents
@@ -181,7 +201,7 @@ class _Evaluator:
             return None
         number, self.started = self.started, self.started + 1
         try:
-            return self._sit(seat.game, number, seat.filmed)
+            return self._reset(seat.game, number, seat.filmed)
         except EnvError as error:
             return self._play_again(replace(seat, number=number, losses=0), error)
 
@@ -191,7 +211,7 @@ class _Evaluator:
             self.lost += 1
             seat.game.close()
             try:
-                return replace(self._sit(self.make(), seat.number, seat.filmed), losses=losses)
+                return replace(self._reset(self.make(), seat.number, seat.filmed), losses=losses)
             except EnvError as again:
                 error = again
         raise EnvError(
