@@ -73,6 +73,18 @@ def test_lost_health_costs_what_the_shaping_says_and_not_the_objective(start):
     assert last.stats[0]["true_objective"] == pytest.approx(0.04 * len(rewards), abs=1e-4)
 
 
+def test_new_squares_of_the_map_are_paid_once_an_episode(start):
+    game = start("doom_health_gathering_supreme", shaping={"CELLS": [10.0, 0.0]})
+    for _ in range(2):
+        last, rewards = play(game, 3, np.array([[3]], np.float32))  # forward
+        paid = rewards[:, 0] > 5
+        squares = (rewards[paid, 0] / 10).round()
+        assert 3 <= squares.sum() < 20 and set(squares) <= {1.0, 2.0} and not paid[0]
+        assert last.stats[0]["true_objective"] == pytest.approx(0.04 * len(rewards), abs=1e-3)
+    _, rewards = play(game, 3, still(game))
+    assert rewards.max() < 1
+
+
 def test_shaping_may_change_while_a_game_runs_and_stays_out_of_the_score(start):
     game = start("doom_basic", shaping={"AMMO2": [0.0, -100.0]})
     assert game.spec.shaping == (("AMMO2.rise", 0.0), ("AMMO2.drop", -100.0))

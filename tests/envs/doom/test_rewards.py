@@ -7,9 +7,17 @@ import pytest
 
 from palus.envs.doom.measurements import Measurements
 from palus.envs.doom.multiplayer import standing
-from palus.envs.doom.rewards import BOTS, DUELS, DeltaReward, Shaping, gathering_reward, holding_reward, tunable
+from palus.envs.doom.rewards import BOTS, DUELS, DeltaReward, Shaping, Trail, gathering_reward, holding_reward, tunable
 
 NAMES = ("SELECTED_WEAPON", "SELECTED_WEAPON_AMMO", "DEAD", "HEALTH", "FRAGCOUNT", "DAMAGECOUNT")
+
+
+def test_a_trail_counts_each_square_once_an_episode_on_both_sides_of_zero():
+    trail = Trail()
+    places = [(1, 1), (127, 127), (128, 1), (-1, 1), (1, 1), (-129, 1), (-1, -1)]
+    assert [trail.visit(x, y) for x, y in places] == [1, 1, 2, 3, 3, 4, 5]
+    trail.begin()
+    assert trail.visit(-1, 1) == 1
 
 
 def test_any_rise_of_health_is_a_pickup():

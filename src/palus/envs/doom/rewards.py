@@ -21,6 +21,10 @@ HOLDING_REWARD = 0.0002
 HOLDING_STEPS = 5
 RISE_CAPS = {"DAMAGECOUNT": 200.0, "HITCOUNT": 5.0}
 DROP_CAPS = {"HEALTH": 200.0}
+CELLS = "CELLS"
+"""A variable that the engine has not: how many squares of the map the player has been in during this episode."""
+CELL_SIZE = 128.0
+"""Side of such a square in map units; a player walks about 8 units a tic."""
 
 Scheme = Mapping[str, tuple[float, float]]
 """Variable -> (reward per unit of rise, reward per unit of drop)."""
@@ -95,6 +99,26 @@ class DeltaReward:
         """Reward of a step between two readings [V]."""
         change = np.clip(after[self.places] - before[self.places], self.least, self.most)
         return float(np.where(change > 0, self.weights[:, 0], -self.weights[:, 1]) @ change)
+
+
+class Trail:
+    """Counts the squares of the map that a player has been in: an episodic novelty, for rewards alone.
+
+    Source of the idea: Stanton & Clune, "Deep Curiosity Search" (arXiv 1806.00553, 2018), which pays once for every
+    cell of a grid over the map and starts anew with each episode.
+    """
+
+    def __init__(self) -> None:
+        self._cells: set[tuple[int, int]] = set()
+
+    def begin(self) -> None:
+        """A new episode."""
+        self._cells.clear()
+
+    def visit(self, x: float, y: float) -> int:
+        """The number of squares so far, that of the point (x, y) in map units among them."""
+        self._cells.add((int(x // CELL_SIZE), int(y // CELL_SIZE)))
+        return len(self._cells)
 
 
 class Shaping:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from palus.envs.doom import actions
 from palus.envs.doom.actions import ActionLayout
-from palus.envs.doom.rewards import BOTS, DUELS, Scheme
+from palus.envs.doom.rewards import BOTS, CELLS, DUELS, Scheme
 from palus.errors import ScenarioError
 
 SCENARIOS_VARIABLE = "PALUS_DOOM_SCENARIOS"
@@ -37,7 +37,8 @@ DEATHMATCH_VARIABLES = (
 class Scenario:
     """A map and the engine's settings for it. Rewards as the engine counts them, times in tics (35 a second).
 
-    living_reward: per tic. timeout: 0 for none; network games set their own. skill: 3 is the engine's default.
+    variables: the engine's by their names, and `CELLS` last where a reward asks for it. living_reward: per tic.
+    timeout: 0 for none; network games set their own. skill: 3 is the engine's default.
     """
 
     wad: str
@@ -50,6 +51,11 @@ class Scenario:
     hud: bool = True
     crosshair: bool = False
     weapon: bool = True
+
+    @property
+    def engine_variables(self) -> tuple[str, ...]:
+        """Those of `variables` that the engine itself reports."""
+        return tuple(name for name in self.variables if name != CELLS)
 
 
 def _acid(wad: str) -> Scenario:
