@@ -27,6 +27,7 @@ CASES: dict[str, tuple[tuple[ObservationSpec, ...], ActionSpec, dict[str, Any]]]
     "separate critic": ((VECTOR,), MIXED, {"shared_critic": False, "adaptive_deviation": False, "core_size": 16}),
     "no core": ((VECTOR,), MIXED, {"core": "none", "decoder_layers": (32, 16), "activation": "tanh"}),
     "resnet": ((SMALL_IMAGE,), ActionSpec((Discrete(4),)), {"encoder": "resnet_impala", "normalize": False}),
+    "strided resnet": ((SMALL_IMAGE,), ActionSpec((Discrete(4),)), {"encoder": "resnet_strided", "activation": "relu"}),
     "squashed": (
         (VECTOR,),
         ActionSpec((Continuous(3),)),

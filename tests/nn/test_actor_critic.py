@@ -128,7 +128,13 @@ def test_the_same_seed_gives_the_same_weights_and_leaves_torchs_generator_alone(
 
 
 @pytest.mark.parametrize(
-    ("encoder", "width"), [("convnet_impala", 32 * 3 * 4), ("convnet_atari", 64 * 1 * 2), ("resnet_impala", 32 * 5 * 6)]
+    ("encoder", "width"),
+    [
+        ("convnet_impala", 32 * 3 * 4),
+        ("convnet_atari", 64 * 1 * 2),
+        ("resnet_impala", 32 * 5 * 6),
+        ("resnet_strided", 64 * 3 * 3),
+    ],
 )
 def test_the_other_encoders(encoder: str, width: int) -> None:
     policy = network(encoder=encoder, image_layers=0, **TINY)

@@ -74,7 +74,8 @@ class AppoNetworkSettings(NetworkSettings):
     image_scale: Positive = Field(default=255.0, description="uint8 images are divided by this.")
     encoder: str = Field(
         default="convnet_simple",
-        description="Image encoder: convnet_simple, convnet_impala, convnet_atari, resnet_impala, or module:Class.",
+        description="Image encoder: convnet_simple, convnet_impala, convnet_atari, resnet_impala, resnet_strided (its "
+        "blocks at a fifth of its cost), or module:Class.",
     )
     core: Literal["gru", "lstm", "none"] = Field(default="gru", description="Recurrent core.")
     core_size: Count = Field(default=512, description="Width of the core.")

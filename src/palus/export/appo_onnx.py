@@ -27,13 +27,13 @@ from palus.errors import ModelError
 from palus.export.graph import Graph
 from palus.export.onnx import IR_VERSION, OPSET
 from palus.files import write_atomically
+from palus.nn.stacks import CONVOLUTIONS, RESIDUAL, RESNET_STAGES, stage_padding
 from palus.spaces import Continuous, Discrete, GameSpec, ObservationSpec
 from palus.types import F32, AnyArray
 
 CLIP, EPSILON = 5.0, 1e-5
 """Of normalised observations and returns; as in `palus.nn.running`."""
 LOG_STD_LIMIT = float(np.log(1e4))
-STRIDES = {"convnet_simple": (4, 2, 2), "convnet_impala": (4, 2), "convnet_atari": (4, 2, 1)}
 GATES = {"gru": (3, (1, 0, 2)), "lstm": (4, (0, 3, 1, 2))}
 """Gates of a core, and the place of ONNX's gates among torch's: update, reset, new; input, output, forget, cell."""
 
@@ -46,7 +46,7 @@ def build_appo_onnx(arrays: Mapping[str, AnyArray], spec: GameSpec, settings: Ap
     for name, array in arrays.items():
         if not np.isfinite(array).all():
             raise ModelError(f"{spec.env_id}: {name} holds NaN or infinity; the training diverged, take an older one")
-    if settings.encoder not in (*STRIDES, "resnet_impala") and any(o.is_image for o in spec.observations):
+    if settings.encoder not in (*CONVOLUTIONS, *RESIDUAL) and any(o.is_image for o in spec.observations):
         raise ModelError(f"{spec.env_id}: {settings.encoder} is an encoder of your own; export it with torch.onnx")
     try:
         graph = _Writer(arrays, spec, settings).write()
@@ -144,9 +144,11 @@ class _Writer:
             return self._layers(f"{prefix}mlp_head.", x, self.settings.num_layers)
         if self.settings.encoder == "resnet_impala":
             x = self._residual_stack(f"{prefix}conv_head.", x)
+        elif self.settings.encoder == "resnet_strided":
+            x = self._strided_stack(f"{prefix}conv_head.", x)
         else:
             prefix += "enc."
-            for i, stride in enumerate(STRIDES[self.settings.encoder]):
+            for i, (_, _, stride) in enumerate(CONVOLUTIONS[self.settings.encoder]):
                 x = self._activation(self._convolution(f"{prefix}conv_head.{2 * i}.", x, strides=[stride] * 2))
         flat = self.g.add("Flatten", [x], f"{prefix}flat", axis=1)
         return self._layers(f"{prefix}mlp_layers.", flat, self.settings.image_layers)
@@ -163,12 +165,27 @@ class _Writer:
                 "MaxPool", [x], f"{prefix}{first + 1}.out", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4
             )
             for block in (first + 2, first + 3):
-                inner = x
-                for part in (1, 3):
-                    name = f"{prefix}{block}.res_block_core.{part}."
-                    inner = self._convolution(name, self._activation(inner, name), pads=[1] * 4)
-                x = self.g.add("Add", [x, inner], f"{prefix}{block}.out")
+                x = self._residual_block(f"{prefix}{block}.", x)
         return self._activation(x, prefix)
+
+    def _strided_stack(self, prefix: str, x: str) -> str:
+        """Stages of a convolution, residual blocks and an activation; module numbers as torch counts them."""
+        number = 0
+        for _, kernel, stride, blocks in RESNET_STAGES:
+            pads = [stage_padding(kernel)] * 4
+            x = self._convolution(f"{prefix}{number}.", x, strides=[stride] * 2, pads=pads)
+            for block in range(number + 1, number + 1 + blocks):
+                x = self._residual_block(f"{prefix}{block}.", x)
+            x = self._activation(x, f"{prefix}{number}.")
+            number += blocks + 2
+        return x
+
+    def _residual_block(self, prefix: str, x: str) -> str:
+        inner = x
+        for part in (1, 3):
+            name = f"{prefix}res_block_core.{part}."
+            inner = self._convolution(name, self._activation(inner, name), pads=[1] * 4)
+        return self.g.add("Add", [x, inner], f"{prefix}out")
 
     def _linear(self, prefix: str, x: str) -> str:
         weights = [self._constant(f"{prefix}weight"), self._constant(f"{prefix}bias")]

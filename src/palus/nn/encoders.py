@@ -16,18 +16,10 @@ from torch import Tensor, nn
 from palus.config.appo import AppoNetworkSettings
 from palus.errors import ConfigError
 from palus.nn.elu import Elu
+from palus.nn.stacks import CONVOLUTIONS, RESIDUAL, RESNET_CHANNELS, RESNET_STAGES, stage_padding
 from palus.spaces import ObservationSpec
 
 Activation = Literal["elu", "relu", "tanh"]
-
-CONVOLUTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
-    "convnet_simple": ((32, 8, 4), (64, 4, 2), (128, 3, 2)),
-    "convnet_impala": ((16, 8, 4), (32, 4, 2)),
-    "convnet_atari": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
-}
-"""Name -> (channels, kernel, stride) of each layer, without padding. Source: Sample Factory 2.1.1."""
-RESNET_CHANNELS = (16, 32, 32)
-"""Stages of `resnet_impala`. Source: Espeholt et al. 2018 (IMPALA, arXiv 1802.01561), figure 3."""
 
 
 def activate(name: Activation, inplace: bool = True) -> nn.Module:
@@ -90,6 +82,16 @@ def _residual(channels: int, activation: Activation) -> nn.Sequential:
     return nn.Sequential(*layers, activate(activation))
 
 
+def _strided(channels: int, activation: Activation) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for out, kernel, stride, blocks in RESNET_STAGES:
+        layers.append(nn.Conv2d(channels, out, kernel, stride, stage_padding(kernel)))
+        layers += [ResidualBlock(out, activation) for _ in range(blocks)]
+        layers.append(activate(activation))
+        channels = out
+    return nn.Sequential(*layers)
+
+
 class ImageEncoder(nn.Module):
     """[R, channels, height, width] -> [R, out_features]: convolutions, then `image_layers` fully connected layers.
 
@@ -99,8 +101,8 @@ class ImageEncoder(nn.Module):
     def __init__(self, shape: tuple[int, int, int], settings: AppoNetworkSettings) -> None:
         super().__init__()
         activation = settings.activation
-        if settings.encoder == "resnet_impala":
-            self.conv_head = _residual(shape[0], activation)
+        if settings.encoder in RESIDUAL:
+            self.conv_head = (_residual if settings.encoder == "resnet_impala" else _strided)(shape[0], activation)
         else:
             self.conv_head = _plain(shape[0], settings.encoder, activation)
         try:
@@ -137,7 +139,7 @@ def _encoder_of(observation: ObservationSpec, settings: AppoNetworkSettings) -> 
     name = settings.encoder
     if name in CONVOLUTIONS:
         return _Named(ImageEncoder((channels, height, width), settings))
-    if name == "resnet_impala":
+    if name in RESIDUAL:
         return ImageEncoder((channels, height, width), settings)
     encoder: nn.Module = _own_class(name)((channels, height, width), settings)
     if not isinstance(getattr(encoder, "out_features", None), int):
@@ -153,7 +155,7 @@ def width_of(encoder: nn.Module) -> int:
 def _own_class(path: str) -> Callable[..., nn.Module]:
     """The class that `module:Class` names. Raises ConfigError when there is none."""
     module, _, attribute = path.partition(":")
-    known = ", ".join([*CONVOLUTIONS, "resnet_impala"])
+    known = ", ".join([*CONVOLUTIONS, *RESIDUAL])
     if not attribute:
         raise ConfigError(f"network_settings.encoder {path}: unknown; use one of {known}, or module:Class of your own")
     try:
