@@ -36,7 +36,7 @@ def main() -> None:
     if hasattr(os, "nice"):
         os.nice(NICENESS)
     stop = threading.Event()
-    threading.Thread(target=_wait_for_end, args=(stop,), daemon=True).start()
+    threading.Thread(target=wait_for_end, args=(stop,), daemon=True).start()
     store = open_store(Path(told["folder"]), told["url"])
     try:
         work(StoreSource(store, told["name"], settings, describe_here()), stop)
@@ -44,7 +44,8 @@ def main() -> None:
         store.close()
 
 
-def _wait_for_end(stop: threading.Event) -> None:
+def wait_for_end(stop: threading.Event) -> None:
+    """Set `stop` when standard input ends: the process that holds its other side wants it so, or is gone."""
     while sys.stdin.buffer.read(1):
         pass
     stop.set()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -23,13 +26,21 @@ Examples:
 """
 
 
+PAUSE_S, LONG_S = 1.0, 60.0
+"""Before a worker that died is started again: doubled up to the longer one while it lives no longer than that."""
+
+
 def worker(
     arena: Annotated[str, typer.Option(help="Address of the arena.")],
     token_file: Annotated[Path, typer.Option(help="File with a token of scope runner.")],
     name: Annotated[str | None, typer.Option(help="Name of this worker. Default: the machine's.")] = None,
     max_jobs: Annotated[int | None, typer.Option(min=1, help="Stop after so many jobs.")] = None,
+    alone: Annotated[bool, typer.Option("--alone", hidden=True)] = False,
 ) -> None:
     """Take matches from an arena, play them here in locked processes, send the results with their action logs."""
+    if max_jobs is None and not alone:
+        raise typer.Exit(_keep_up([sys.executable, "-m", "palus", *sys.argv[1:], "--alone"]))
+    from palus.arena.local_worker import wait_for_end
     from palus.arena.remote import HttpSource
     from palus.arena.worker import work
     from palus.arena.workers import describe_here
@@ -43,6 +54,44 @@ def worker(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
+    if alone:
+        threading.Thread(target=wait_for_end, args=(stop,), daemon=True).start()
     stdout.print(f"{source.worker} plays for {arena}. Ctrl-C stops it after the present match.", soft_wrap=True)
     done = work(source, stop, max_jobs=max_jobs)
     stdout.print(f"{done} jobs done.")
+
+
+def _keep_up(command: list[str]) -> int:
+    """Run a command, and again when a signal ended it that was not meant for it. Returns its exit status.
+
+    A game's engine can take the process down that plays it (ViZDoom 1.3.2 does, when an engine exits in its start).
+    """
+    stopping = threading.Event()
+    process = _start(command)
+
+    def stop(number: int, _: object) -> None:
+        stopping.set()
+        process.send_signal(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    pause_s = PAUSE_S
+    while True:
+        begun = time.monotonic()
+        status = process.wait()
+        if status >= 0 or stopping.is_set():
+            return max(status, 0)
+        pause_s = PAUSE_S if time.monotonic() - begun > LONG_S else min(2 * pause_s, LONG_S)
+        stdout.print(
+            f"The worker was ended by {signal.Signals(-status).name}; its match goes to another one when its lease "
+            f"has run out. Starting again in {pause_s:g} s.",
+            soft_wrap=True,
+        )
+        if stopping.wait(pause_s):
+            return 0
+        process = _start(command)
+
+
+def _start(command: list[str]) -> subprocess.Popen[bytes]:
+    # Ctrl-C reaches it by way of this process, once; the end of its input tells it that this process is gone.
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
