@@ -14,7 +14,7 @@ from palus.envs.doom.engine import EngineFault
 from palus.envs.doom.measurements import SIZE, Measurements
 from palus.envs.doom.multiplayer import NetworkGame, free_port
 from palus.envs.doom.player import SIZES, Player, Seat
-from palus.envs.doom.rewards import DERIVED, tunable
+from palus.envs.doom.rewards import CELLS, tunable
 from palus.envs.doom.scenarios import ENVIRONMENTS, TICS_PER_SECOND, Environment, find_wad
 from palus.envs.doom.screen import nearest_pixels, resize, side_by_side
 from palus.envs.game import GameStep
@@ -242,8 +242,8 @@ def make(
     """A game of `ENVIRONMENTS`; None keeps the environment's value. No engine starts before the first reset.
 
     wad: another map for the same rules, a file of the scenario folders or a path. shaping: variable -> [reward per unit
-    of rise, per unit of drop], on top of the environment's scheme; of the engine's variables or those of `DERIVED`.
-    Other options: `Options`.
+    of rise, per unit of drop], on top of the environment's scheme; `CELLS` counts the squares visited. Other options:
+    `Options`.
     Raises ScenarioError when the map is missing, EnvError on an unknown environment or an option it has no use for.
     """
     if env_id not in ENVIRONMENTS:
@@ -263,7 +263,7 @@ def make(
 def _reshaped(environment: Environment, env_id: str, shaping: Mapping[str, Sequence[float]]) -> Environment:
     """The environment with other rewards for changes of variables. Raises EnvError when it reads no such variable."""
     scenario = environment.scenario
-    known = (*scenario.variables, *DERIVED)
+    known = (*scenario.variables, CELLS)
     unknown = [name for name in shaping if name not in known]
     if unknown:
         raise EnvError(
@@ -271,7 +271,6 @@ def _reshaped(environment: Environment, env_id: str, shaping: Mapping[str, Seque
             f"give one of {', '.join(known)}"
         )
     scheme = {**(environment.scheme or {}), **{name: (up, down) for name, (up, down) in shaping.items()}}
-    derived = tuple(name for name in DERIVED if name in shaping)
-    if derived:
-        environment = replace(environment, scenario=replace(scenario, variables=(*scenario.variables, *derived)))
+    if CELLS in shaping:
+        environment = replace(environment, scenario=replace(scenario, variables=known))
     return replace(environment, scheme=scheme)

@@ -11,7 +11,7 @@ import vizdoom
 
 from palus.envs.doom.engine import Engine, start_engine
 from palus.envs.doom.multiplayer import NetworkGame, read_standing
-from palus.envs.doom.rewards import DERIVED, Blows, Shaping, Trail, gathering_reward
+from palus.envs.doom.rewards import CELLS, Shaping, Trail, gathering_reward
 from palus.envs.doom.scenarios import Environment
 from palus.types import F64, AnyArray
 
@@ -79,7 +79,7 @@ class Player:
     timed_out: bool = False
     _deaths_before: float = 0.0
     _health: int | None = None
-    _derived: list[Trail | Blows] = field(default_factory=list)
+    _trail: Trail | None = None
 
     @classmethod
     def start(cls, seat: Seat, seed: int, what: str, numbers: F64) -> Player:
@@ -88,7 +88,7 @@ class Player:
         player = cls(seat, start_engine(lambda: seat.build(seed), what))
         player.shaping = Shaping(scheme, scenario.variables, numbers) if scheme else None
         player._health = scenario.variables.index("HEALTH") if seat.environment.gathering else None
-        player._derived = [DERIVED[name]() for name in scenario.variables if name in DERIVED]
+        player._trail = Trail() if CELLS in scenario.variables else None
         return player
 
     def begin(self, seed: int) -> None:
@@ -104,8 +104,8 @@ class Player:
         self._deaths_before = self.variable("DEATHCOUNT")
         if self.shaping:
             self.shaping.begin()
-        for derived in self._derived:
-            derived.begin()
+        if self._trail:
+            self._trail.begin()
         self._look()
 
     def advance(self, buttons: list[float], tics: int) -> None:
@@ -136,8 +136,9 @@ class Player:
     def _look(self) -> None:
         state = self.engine.game.get_state()
         self.screen, self.variables = state.screen_buffer, state.game_variables
-        if self._derived:
-            self.variables = np.append(self.variables, [derived.read(self.variable) for derived in self._derived])
+        if self._trail:
+            cells = self._trail.visit(self.variable("POSITION_X"), self.variable("POSITION_Y"))
+            self.variables = np.append(self.variables, cells)
 
     def variable(self, name: str) -> float:
         """One of the engine's variables, listed by the scenario or not; also after the end."""

@@ -8,7 +8,7 @@ by a damage of a million.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,13 +21,11 @@ HOLDING_REWARD = 0.0002
 HOLDING_STEPS = 5
 RISE_CAPS = {"DAMAGECOUNT": 200.0, "HITCOUNT": 5.0}
 DROP_CAPS = {"HEALTH": 200.0}
+CELLS = "CELLS"
+"""A variable that the engine has not: how many squares of the map the player has been in during this episode."""
 CELL_SIZE = 128.0
-"""Side of a square of `Trail` in map units; a player walks about 8 units a tic."""
-BLOW = 10.0
-"""Points of health that are lost in one decision before `Blows` counts them; acid takes 8."""
+"""Side of such a square in map units; a player walks about 8 units a tic."""
 
-Read = Callable[[str], float]
-"""Gives the present value of one of the engine's variables."""
 Scheme = Mapping[str, tuple[float, float]]
 """Variable -> (reward per unit of rise, reward per unit of drop)."""
 
@@ -117,32 +115,10 @@ class Trail:
         """A new episode."""
         self._cells.clear()
 
-    def read(self, variable: Read) -> float:
-        """The number of squares so far, that of the player's present place among them."""
-        self._cells.add((int(variable("POSITION_X") // CELL_SIZE), int(variable("POSITION_Y") // CELL_SIZE)))
-        return float(len(self._cells))
-
-
-class Blows:
-    """Adds up the health that was lost in blows: by poison, shots and falls, and not by a floor that always burns."""
-
-    def __init__(self) -> None:
-        self.begin()
-
-    def begin(self) -> None:
-        """A new episode."""
-        self._health, self._lost = -np.inf, 0.0
-
-    def read(self, variable: Read) -> float:
-        """Points of health so far, of decisions that took more than BLOW."""
-        before, self._health = self._health, variable("HEALTH")
-        if before - self._health > BLOW:
-            self._lost += before - self._health
-        return self._lost
-
-
-DERIVED: Mapping[str, Callable[[], Trail | Blows]] = {"CELLS": Trail, "BLOWS": Blows}
-"""Variables that the engine has not, by the names under which a run file's shaping pays for them."""
+    def visit(self, x: float, y: float) -> int:
+        """The number of squares so far, that of the point (x, y) in map units among them."""
+        self._cells.add((int(x // CELL_SIZE), int(y // CELL_SIZE)))
+        return len(self._cells)
 
 
 class Shaping:

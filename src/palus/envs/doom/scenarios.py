@@ -13,7 +13,7 @@ from typing import Literal
 
 from palus.envs.doom import actions
 from palus.envs.doom.actions import ActionLayout
-from palus.envs.doom.rewards import BOTS, DERIVED, DUELS, Scheme
+from palus.envs.doom.rewards import BOTS, CELLS, DUELS, Scheme
 from palus.errors import ScenarioError
 
 SCENARIOS_VARIABLE = "PALUS_DOOM_SCENARIOS"
@@ -37,7 +37,7 @@ DEATHMATCH_VARIABLES = (
 class Scenario:
     """A map and the engine's settings for it. Rewards as the engine counts them, times in tics (35 a second).
 
-    variables: the engine's by their names, and last those of `DERIVED` that a reward asks for. living_reward: per tic.
+    variables: the engine's by their names, and `CELLS` last where a reward asks for it. living_reward: per tic.
     timeout: 0 for none; network games set their own. skill: 3 is the engine's default.
     """
 
@@ -55,7 +55,7 @@ class Scenario:
     @property
     def engine_variables(self) -> tuple[str, ...]:
         """Those of `variables` that the engine itself reports."""
-        return tuple(name for name in self.variables if name not in DERIVED)
+        return tuple(name for name in self.variables if name != CELLS)
 
 
 def _acid(wad: str) -> Scenario:
