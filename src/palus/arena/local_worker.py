@@ -20,6 +20,14 @@ from palus.store import open_store
 
 NICENESS = 5
 """Playing gives way to the pages; the models' own processes give way to this one."""
+RESTART_S, RESTART_AT_MOST_S = 0.5, 30.0
+"""A worker that dies is started again after so long; twice as long each time when it dies while it starts."""
+STARTING_S = 2.0
+
+
+def pause_after(lived_s: float, pause_s: float) -> float:
+    """Seconds until a worker that died is started again. lived_s: how long it lived; pause_s: the pause before that."""
+    return RESTART_S if lived_s > STARTING_S else min(2.0 * pause_s, RESTART_AT_MOST_S)
 
 
 def instructions(folder: Path, url: str | None, name: str, settings: ArenaSettings) -> bytes:

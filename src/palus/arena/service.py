@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from palus.arena.audit import LOCAL, audit, suspend_outliers
 from palus.arena.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
 from palus.arena.games import game_of
-from palus.arena.local_worker import instructions
+from palus.arena.local_worker import RESTART_S, instructions, pause_after
 from palus.arena.scheduler import Looker, Scheduler, look
 from palus.arena.settings import SETTINGS_FILE, ArenaSettings
 from palus.errors import ArenaError, PalusError
@@ -35,9 +35,6 @@ from palus.store.tables import entries, jobs
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.25
-RESTART_S, RESTART_AT_MOST_S = 0.5, 30.0
-"""A worker that dies is started again after so long; twice as long each time when it dies while it starts."""
-STARTING_S = 2.0
 STOP_S = 20.0
 FIRST_AUDIT_S = 600.0
 """After the start, since a laptop's arena rarely runs for a whole day."""
@@ -144,8 +141,7 @@ class ArenaService:
             for worker in dead:
                 logger.warning("worker %s ended with %s", worker.name, worker.process.returncode)
                 lived_s = time.monotonic() - worker.started_s
-                doubled_s = min(2.0 * self._restart_s, RESTART_AT_MOST_S)
-                self._restart_s = RESTART_S if lived_s > STARTING_S else doubled_s
+                self._restart_s = pause_after(lived_s, self._restart_s)
             self._restart_due_s = time.monotonic() + self._restart_s
         if time.monotonic() >= self._restart_due_s:
             while len(self._workers) < self._wanted:

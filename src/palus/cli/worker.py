@@ -26,10 +26,6 @@ Examples:
 """
 
 
-PAUSE_S, LONG_S = 1.0, 60.0
-"""Before a worker that died is started again: doubled up to the longer one while it lives no longer than that."""
-
-
 def worker(
     arena: Annotated[str, typer.Option(help="Address of the arena.")],
     token_file: Annotated[Path, typer.Option(help="File with a token of scope runner.")],
@@ -66,6 +62,8 @@ def _keep_up(command: list[str]) -> int:
 
     A game's engine can take the process down that plays it (ViZDoom 1.3.2 does, when an engine exits in its start).
     """
+    from palus.arena.local_worker import RESTART_S, pause_after
+
     stopping = threading.Event()
     process = _start(command)
 
@@ -75,13 +73,13 @@ def _keep_up(command: list[str]) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    pause_s = PAUSE_S
+    pause_s = RESTART_S
     while True:
         begun = time.monotonic()
         status = process.wait()
         if status >= 0 or stopping.is_set():
             return max(status, 0)
-        pause_s = PAUSE_S if time.monotonic() - begun > LONG_S else min(2 * pause_s, LONG_S)
+        pause_s = pause_after(time.monotonic() - begun, pause_s)
         stdout.print(
             f"The worker was ended by {signal.Signals(-status).name}; its match goes to another one when its lease "
             f"has run out. Starting again in {pause_s:g} s.",
