@@ -64,32 +64,32 @@ def _keep_up(command: list[str]) -> int:
     """
     from palus.arena.local_worker import RESTART_S, pause_after
 
-    stopping = threading.Event()
-    process = _start(command)
-
-    def stop(number: int, _: object) -> None:
-        stopping.set()
-        process.send_signal(number)
-
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+        signal.signal(number, signal.default_int_handler)
+    process = None
     pause_s = RESTART_S
-    while True:
-        begun = time.monotonic()
-        status = process.wait()
-        if status >= 0 or stopping.is_set():
-            return max(status, 0)
-        pause_s = pause_after(time.monotonic() - begun, pause_s)
-        stdout.print(
-            f"The worker was ended by {signal.Signals(-status).name}; its match goes to another one when its lease "
-            f"has run out. Starting again in {pause_s:g} s.",
-            soft_wrap=True,
-        )
-        if stopping.wait(pause_s):
+    try:
+        while True:
+            begun = time.monotonic()
+            process = _start(command)
+            status = process.wait()
+            if status >= 0:
+                return status
+            pause_s = pause_after(time.monotonic() - begun, pause_s)
+            stdout.print(
+                f"The worker was ended by {signal.Signals(-status).name}; its match goes to another one when its lease "
+                f"has run out. Starting again in {pause_s:g} s.",
+                soft_wrap=True,
+            )
+            time.sleep(pause_s)
+    except KeyboardInterrupt:
+        if process is None:
             return 0
-        process = _start(command)
+        assert process.stdin is not None
+        process.stdin.close()
+        return max(process.wait(), 0)
 
 
 def _start(command: list[str]) -> subprocess.Popen[bytes]:
-    # Ctrl-C reaches it by way of this process, once; the end of its input tells it that this process is gone.
+    # The end of its input, not a signal, tells it to stop: a signal would end it with an error while it still starts.
     return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
