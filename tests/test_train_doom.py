@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from left_behind import MARK, processes, shared_files
-from sampled_games import eventually
+from processes import eventually
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("vizdoom") is None, reason="needs vizdoom: pip install 'palus[doom]'"),

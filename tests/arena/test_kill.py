@@ -19,6 +19,7 @@ import onnx
 import pytest
 from arena_process import SETTINGS
 from hostile import stock
+from processes import children
 from sqlalchemy import select
 
 from palus.arena import queue
@@ -48,14 +49,6 @@ def family(pid: int) -> list[int]:
     """The service, its workers and their helpers. Not the models' processes below those: who dies there, forfeits."""
     workers = children(pid)
     return [pid, *workers, *(helper for worker in workers for helper in children(worker))]
-
-
-def children(pid: int) -> list[int]:
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():  # a process belongs to the thread that started it
-            found += [int(child) for child in (task / "children").read_text().split()]
-    return found
 
 
 def end(process: subprocess.Popen[bytes]) -> int:

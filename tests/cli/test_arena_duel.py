@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from processes import children
 from running_arena import Arena
 
 from palus.arena.duel import DUEL, make_duel
@@ -150,11 +151,7 @@ def descendants(pid: int, word: str) -> list[int]:
     """Processes below this one whose command line has the word in it."""
     below, found = [pid], []
     for parent in below:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            try:
-                below += [int(child) for child in task.read_text().split()]
-            except FileNotFoundError:
-                continue
+        below += children(parent)
     for process in below[1:]:
         try:
             if word in Path(f"/proc/{process}/cmdline").read_text():

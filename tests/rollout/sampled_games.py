@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import torch
 from counting_game import CHOICES, DECISION, counting_spec
 
@@ -47,12 +45,3 @@ def counting_sampler(rows, horizon=4, policies=None, assign=None, reward_scale=1
         assign=assign or (lambda game: [0] * agents),
         reward_scale=reward_scale,
     )
-
-
-def eventually(condition, timeout_s=30.0):
-    """Wait until a condition holds; AssertionError when it does not in time."""
-    deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"{condition} did not come true within {timeout_s} s"
-        time.sleep(0.01)
-    return found

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from sampled_games import eventually
+from processes import children, eventually
 
 from palus.config.appo import Sampling
 from palus.envs.game import make_game
@@ -37,12 +37,6 @@ class EvenPolicy:
         return torch.zeros(R, self._parameters), torch.zeros(R), states
 
 
-def engines(worker):
-    """Process ids of a worker's children."""
-    threads = Path("/proc", str(worker), "task").glob("*/children")
-    return [int(pid) for children in threads for pid in children.read_text().split()]
-
-
 def doom_sampler(game="doom_basic", **settings):
     probe = make_game("doom_basic")
     spec = probe.spec
@@ -64,14 +58,14 @@ def test_killed_engines_and_workers_are_replaced_and_leave_nothing() -> None:
         page, _ = s.collect()
         assert page.samples == 32 and page.frames == 32 * 4
         assert page.observations["obs"].std() > 1
-        seen = [engine for worker in s.pids for engine in engines(worker)]
+        seen = [engine for worker in s.pids for engine in children(worker)]
         assert len(seen) == 4
         os.kill(seen[0], signal.SIGKILL)
         eventually(lambda: s.collect() and s.faults.crashed == 1)
         os.kill(s.pids[1], signal.SIGKILL)
         eventually(lambda: s.collect() and s.faults.crashed == 2)
         eventually(lambda: s.collect()[0].samples == 32)
-        seen += [engine for worker in s.pids for engine in engines(worker)]
+        seen += [engine for worker in s.pids for engine in children(worker)]
         seen += s.pids
     eventually(lambda: not any(Path("/proc", str(pid)).exists() for pid in seen))
 
@@ -79,7 +73,7 @@ def test_killed_engines_and_workers_are_replaced_and_leave_nothing() -> None:
 def test_an_engine_that_hangs_is_replaced_with_its_worker() -> None:
     with doom_sampler(timeout=8.0) as s:
         s.collect()
-        hanging = engines(s.pids[0])
+        hanging = children(s.pids[0])
         os.kill(hanging[0], signal.SIGSTOP)
         eventually(lambda: s.collect() and s.faults.hung == 1, timeout_s=60)
         assert s.faults.crashed == 0

@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from counting_game import DECISION
-from sampled_games import CountingPolicy, counting_sampler, eventually
+from processes import eventually
+from sampled_games import CountingPolicy, counting_sampler
 
 from palus.errors import StorageError, WorkerError
 from palus.rollout.layout import open_memory

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from countdown import Countdown
+from processes import children
 
 from palus.envs.game import make_game
 from palus.errors import EnvError
@@ -100,8 +101,7 @@ def test_a_game_that_is_lost_again_and_again_ends_the_evaluation_with_advice() -
 
 def engines() -> list[int]:
     """Process ids of Doom engines that this process started."""
-    children = [int(pid) for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()]
-    return [pid for pid in children if "viz_instance_id" in Path("/proc", str(pid), "cmdline").read_text()]
+    return [pid for pid in children(os.getpid()) if "viz_instance_id" in Path("/proc", str(pid), "cmdline").read_text()]
 
 
 class Runs:

@@ -1,4 +1,4 @@
-"""Workers over HTTP, on a real server: what a runner's token allows, and nothing else."""
+"""Workers over HTTP, on a real server: what a runner's token allows and nothing else; `palus worker` as a process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from processes import children, eventually
 from sqlalchemy import delete, select, update
 
 from palus.arena.discovery import FolderPool, sweep_house
@@ -159,21 +159,6 @@ def test_nonsense_is_refused_with_a_sentence(served: Served, path: str, body: An
     assert answer["error"].endswith(".") or ";" in answer["error"] or answer["code"]
 
 
-def children(pid: int) -> list[int]:
-    """Processes that a process started."""
-    files = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for file in files for child in file.read_text().split()]
-
-
-def wait_for(found: Callable[[], int | None], what: str) -> int:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if (thing := found()) is not None:
-            return thing
-        time.sleep(0.05)
-    raise AssertionError(f"{what} did not come within a minute")
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_worker_that_a_signal_ends_is_started_again_and_ends_with_its_parent(
@@ -190,13 +175,13 @@ def test_a_worker_that_a_signal_ends_is_started_again_and_ends_with_its_parent(
         return next((c for c in playing if b"--alone" in Path(f"/proc/{c}/cmdline").read_bytes()), None)
 
     try:
-        first = wait_for(lambda: a_child_other_than(0), "a worker")
+        first = eventually(lambda: a_child_other_than(0))
         os.kill(first, signal.SIGSEGV)
-        second = wait_for(lambda: a_child_other_than(first), "another worker")
+        second = eventually(lambda: a_child_other_than(first))
         parent.send_signal(end)  # while that one still starts
         said, _ = parent.communicate(timeout=60)
     finally:
         parent.kill()
     assert parent.returncode == (-end if end == signal.SIGKILL else 0)
     assert "ended by SIGSEGV" in said and "Starting again in" in said
-    wait_for(lambda: None if Path(f"/proc/{second}").exists() else second, "the end of the worker without its parent")
+    eventually(lambda: not Path(f"/proc/{second}").exists())
