@@ -71,7 +71,8 @@ def _keep_up(command: list[str]) -> int:
     try:
         while True:
             begun = time.monotonic()
-            process = _start(command)
+            # The end of its input, not a signal, tells it to stop: a signal would be an error while it still starts.
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
             status = process.wait()
             if status >= 0:
                 return status
@@ -85,11 +86,5 @@ def _keep_up(command: list[str]) -> int:
     except KeyboardInterrupt:
         if process is None:
             return 0
-        assert process.stdin is not None
-        process.stdin.close()
-        return max(process.wait(), 0)
-
-
-def _start(command: list[str]) -> subprocess.Popen[bytes]:
-    # The end of its input, not a signal, tells it to stop: a signal would end it with an error while it still starts.
-    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+        process.communicate()
+        return max(process.returncode, 0)
