@@ -13,8 +13,8 @@ RESNET_CHANNELS = (16, 32, 32)
 RESNET_STAGES = ((32, 8, 4, 1), (64, 3, 2, 1), (64, 3, 2, 0))
 """Stages of `resnet_strided`: channels, kernel and stride of a convolution, then so many residual blocks.
 
-IMPALA's blocks on fewer pixels and more channels, strides in place of pooling: at 72 x 128 it
-multiplies 29 million times an image, `resnet_impala` 70 and `convnet_simple` 9.
+IMPALA's blocks on fewer pixels and more channels, strides in place of pooling: at 72 x 128 it multiplies 29 million
+times an image, `resnet_impala` 70 and `convnet_simple` 9.
 """
 RESIDUAL = ("resnet_impala", "resnet_strided")
 
