@@ -33,15 +33,12 @@ class Options:
 
     resolution: height and width of the observation. wide: draw 16:9 instead of a stretched 4:3. timelimit: minutes of a
     network game. timeout_truncates: the engine's own time-out cuts an episode off instead of ending it by the rules.
-    death_truncates: so does the player's death, for learning by a reward that already says what keeps one alive: the
-    value of the last picture stands for what would have followed, and when exactly the player dies is no noise.
     """
 
     resolution: tuple[int, int] = (72, 128)
     wide: bool = False
     timelimit: float = 4.0
     timeout_truncates: bool = False
-    death_truncates: bool = False
 
 
 class DoomGame:
@@ -107,8 +104,7 @@ class DoomGame:
         late = 0 < self.environment.limit <= self._decisions * self.spec.frameskip
         timed_out = all(player.timed_out for player in self._players)
         cut_by_engine = timed_out and (self.environment.limit > 0 or self.options.timeout_truncates)
-        died = self.options.death_truncates and all(player.dead for player in self._players)
-        truncated = cut_by_engine or died or (late and not over)
+        truncated = cut_by_engine or (late and not over)
         for i, player in enumerate(self._players):
             self._reward[i] = player.reward * self.environment.reward_scale
         ends = np.full(len(self._players), over or late)
@@ -233,7 +229,6 @@ def make(
     reward_scale: float | None = None,
     timelimit: float = 4.0,
     timeout_truncates: bool = False,
-    death_truncates: bool = False,
     num_agents: int | None = None,
     num_bots: int | None = None,
     wad: str | None = None,
@@ -256,7 +251,7 @@ def make(
     given = {"frameskip": frameskip, "reward_scale": reward_scale, "agents": num_agents, "bots": num_bots}
     environment = replace(environment, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
     height, width = resolution
-    options = Options((height, width), wide, timelimit, timeout_truncates, death_truncates)
+    options = Options((height, width), wide, timelimit, timeout_truncates)
     return DoomGame(env_id, environment, find_wad(wad or environment.scenario.wad), options)
 
 

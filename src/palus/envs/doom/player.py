@@ -63,8 +63,8 @@ class Seat:
 class Player:
     """A running seat. screen: [3, height, width] uint8, the last picture there was.
 
-    reward: of the latest decision, unscaled; objective: the engine's rewards of this episode. dead: the latest decision
-    ended the episode by death; timed_out: the engine's own limit did.
+    reward: of the latest decision, unscaled; objective: the engine's rewards of this episode. timed_out: the
+    engine's own limit ended it.
     """
 
     seat: Seat
@@ -75,7 +75,6 @@ class Player:
     reward: float = 0.0
     objective: float = 0.0
     finished: bool = False
-    dead: bool = False
     timed_out: bool = False
     _deaths_before: float = 0.0
     _health: int | None = None
@@ -99,7 +98,7 @@ class Player:
         game.set_seed(seed)
         game.new_episode()
         self.reward, self.objective = 0.0, 0.0
-        self.finished = self.dead = self.timed_out = False
+        self.finished = self.timed_out = False
         # The engine goes on counting deaths from one episode to the next.
         self._deaths_before = self.variable("DEATHCOUNT")
         if self.shaping:
@@ -118,8 +117,8 @@ class Player:
         """Take stock at the end of a decision. first: it was the episode's first, which is not shaped."""
         self.objective += self.reward
         if self.finished:
-            self.dead = self.engine.game.is_player_dead()
-            self.timed_out = not self.dead and self.engine.game.is_episode_timeout_reached()
+            game = self.engine.game
+            self.timed_out = game.is_episode_timeout_reached() and not game.is_player_dead()
             return
         before = self.variables
         self._look()
