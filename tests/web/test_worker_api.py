@@ -175,13 +175,13 @@ def test_a_worker_that_a_signal_ends_is_started_again_and_ends_with_its_parent(
         return next((c for c in playing if b"--alone" in Path(f"/proc/{c}/cmdline").read_bytes()), None)
 
     try:
-        first = eventually(lambda: a_child_other_than(0))
+        first = eventually(lambda: a_child_other_than(0), timeout_s=60)
         os.kill(first, signal.SIGSEGV)
-        second = eventually(lambda: a_child_other_than(first))
+        second = eventually(lambda: a_child_other_than(first), timeout_s=60)
         parent.send_signal(end)  # while that one still starts
         said, _ = parent.communicate(timeout=60)
     finally:
         parent.kill()
     assert parent.returncode == (-end if end == signal.SIGKILL else 0)
     assert "ended by SIGSEGV" in said and "Starting again in" in said
-    eventually(lambda: not Path(f"/proc/{second}").exists())
+    eventually(lambda: not Path(f"/proc/{second}").exists(), timeout_s=60)
