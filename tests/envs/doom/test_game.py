@@ -85,6 +85,16 @@ def test_new_squares_of_the_map_are_paid_once_an_episode(start):
     assert rewards.max() < 1
 
 
+def test_an_agent_may_be_told_its_health(start):
+    game = start("doom_health_gathering_supreme", measurements=True)
+    game.reset(5)
+    health = [look(game)["measurements"][0, 2]]
+    while not game.step(still(game)).over:
+        health.append(look(game)["measurements"][0, 2])
+    # 100 points / 30, and the acid has taken its first 8 before the first picture.
+    assert health[0] == pytest.approx(92 / 30) and (np.diff(health) <= 0).all() and 0 < health[-1] < 10 / 30
+
+
 def test_shaping_may_change_while_a_game_runs_and_stays_out_of_the_score(start):
     game = start("doom_basic", shaping={"AMMO2": [0.0, -100.0]})
     assert game.spec.shaping == (("AMMO2.rise", 0.0), ("AMMO2.drop", -100.0))
@@ -137,6 +147,15 @@ def test_the_observation_is_the_resized_picture(start):
     seen, frame = look(game)["obs"][0], game.render()
     assert seen.shape == (3, 72, 128) and frame.shape == (144, 256, 3)
     assert np.array_equal(seen, frame[::2, ::2].transpose(2, 0, 1)) and seen.std() > 10
+
+
+def test_the_observation_may_be_the_mean_of_the_drawn_pixels(start):
+    game = start("doom_defend_the_center", wide=True, average=True)
+    game.reset(3)
+    drawn = game.render().astype(int).reshape(72, 2, 128, 2, 3).mean((1, 3))
+    assert np.abs(look(game)["obs"][0].transpose(1, 2, 0) - drawn).max() <= 0.5
+    with pytest.raises(EnvError, match="120 x 160 pixels drawn, which is not twice the resolution 72 x 128"):
+        start("doom_basic", average=True)
 
 
 def test_a_video_gets_every_tic_and_changes_nothing(start):

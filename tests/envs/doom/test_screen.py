@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from palus.envs.doom.screen import nearest_pixels, resize, side_by_side
+from palus.envs.doom.screen import halve, nearest_pixels, resize, side_by_side
 
 
 def picture(height, width):
@@ -28,6 +28,14 @@ def test_a_target_that_is_not_contiguous_is_refused_instead_of_left_unwritten():
     out = np.zeros((3, 72, 256), np.uint8)[:, :, ::2]
     with pytest.raises(ValueError, match="contiguous"):
         resize(picture(120, 160), nearest_pixels((120, 160), (72, 128)), out)
+
+
+def test_halving_takes_the_mean_of_four_pixels_rounded_half_up():
+    screen, out = np.zeros((3, 2, 4), np.uint8), np.zeros((3, 1, 2), np.uint8)
+    screen[0] = [[0, 1, 255, 255], [1, 0, 255, 255]]  # means 0.5 and 255
+    screen[2] = [[1, 0, 10, 20], [0, 0, 30, 41]]  # 0.25 and 25.25
+    halve(screen, out)
+    assert out.tolist() == [[[1, 255]], [[0, 0]], [[0, 25]]]
 
 
 def test_pictures_of_several_players_stand_in_rows():

@@ -16,7 +16,7 @@ from palus.envs.doom.multiplayer import NetworkGame, free_port
 from palus.envs.doom.player import SIZES, Player, Seat
 from palus.envs.doom.rewards import CELLS, tunable
 from palus.envs.doom.scenarios import ENVIRONMENTS, TICS_PER_SECOND, Environment, find_wad
-from palus.envs.doom.screen import nearest_pixels, resize, side_by_side
+from palus.envs.doom.screen import halve, nearest_pixels, resize, side_by_side
 from palus.envs.game import GameStep
 from palus.errors import EnvError
 from palus.spaces import GameSpec, ObservationSpec
@@ -31,14 +31,25 @@ T = TypeVar("T")
 class Options:
     """What may differ from the environment's table.
 
-    resolution: height and width of the observation. wide: draw 16:9 instead of a stretched 4:3. timelimit: minutes of a
-    network game. timeout_truncates: the engine's own time-out cuts an episode off instead of ending it by the rules.
+    resolution: height and width of the observation. wide: draw 16:9 instead of a stretched 4:3. average: every pixel is
+    the mean of the 2 x 2 drawn for it instead of one of them; for half the drawn height and width. timelimit: minutes
+    of a network game. timeout_truncates: the engine's own time-out cuts an episode off instead of ending it by the
+    rules. Raises EnvError where there are no such 2 x 2 pixels.
     """
 
     resolution: tuple[int, int] = (72, 128)
     wide: bool = False
+    average: bool = False
     timelimit: float = 4.0
     timeout_truncates: bool = False
+
+    def __post_init__(self) -> None:
+        (drawn_height, drawn_width), (height, width) = SIZES[self.wide], self.resolution
+        if self.average and (drawn_height, drawn_width) != (2 * height, 2 * width):
+            raise EnvError(
+                f"average joins 2 x 2 of the {drawn_height} x {drawn_width} pixels drawn, which is not twice the "
+                f"resolution {height} x {width}; give 72 x 128 with wide, 60 x 80 without"
+            )
 
 
 class DoomGame:
@@ -74,7 +85,10 @@ class DoomGame:
     def observe(self, out: Mapping[str, AnyArray]) -> None:
         """Write pictures, and measurements where the environment has them."""
         for i, player in enumerate(self._players):
-            resize(player.screen, self._pixels, out["obs"][i])
+            if self.options.average:
+                halve(player.screen, out["obs"][i])
+            else:
+                resize(player.screen, self._pixels, out["obs"][i])
             if self._measurements:
                 self._measurements.write(player.variables, out["measurements"][i])
 
@@ -226,6 +240,8 @@ def make(
     frameskip: int | None = None,
     resolution: Sequence[int] = (72, 128),
     wide: bool = False,
+    average: bool = False,
+    measurements: bool | None = None,
     reward_scale: float | None = None,
     timelimit: float = 4.0,
     timeout_truncates: bool = False,
@@ -236,9 +252,9 @@ def make(
 ) -> DoomGame:
     """A game of `ENVIRONMENTS`; None keeps the environment's value. No engine starts before the first reset.
 
-    wad: another map for the same rules, a file of the scenario folders or a path. shaping: variable -> [reward per unit
-    of rise, per unit of drop], on top of the environment's scheme; `CELLS` counts the squares visited. Other options:
-    `Options`.
+    wad: another map for the same rules, a file of the scenario folders or a path. measurements: whether those of the
+    game's variables that `Measurements` knows are a second observation. shaping: variable -> [reward per unit of rise,
+    per unit of drop], on top of the environment's scheme; `CELLS` counts the squares visited. Other options: `Options`.
     Raises ScenarioError when the map is missing, EnvError on an unknown environment or an option it has no use for.
     """
     if env_id not in ENVIRONMENTS:
@@ -248,10 +264,16 @@ def make(
         raise EnvError(f"{env_id} is a game for one; num_agents and num_bots are for network games such as doom_duel")
     if shaping:
         environment = _reshaped(environment, env_id, shaping)
-    given = {"frameskip": frameskip, "reward_scale": reward_scale, "agents": num_agents, "bots": num_bots}
+    given = {
+        "frameskip": frameskip,
+        "reward_scale": reward_scale,
+        "agents": num_agents,
+        "bots": num_bots,
+        "measurements": measurements,
+    }
     environment = replace(environment, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
     height, width = resolution
-    options = Options((height, width), wide, timelimit, timeout_truncates)
+    options = Options((height, width), wide, average, timelimit, timeout_truncates)
     return DoomGame(env_id, environment, find_wad(wad or environment.scenario.wad), options)
 
 
