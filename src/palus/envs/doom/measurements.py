@@ -1,4 +1,7 @@
-"""The 23 numbers that deathmatch and battle agents get beside the picture: weapons, ammunition, health, kills."""
+"""What agents may be told beside the picture, in 23 numbers: weapons, ammunition, health, kills.
+
+Battles and deathmatches always tell it, as in Sample Factory; other games where a run file asks for it.
+"""
 
 from __future__ import annotations
 
