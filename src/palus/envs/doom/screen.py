@@ -1,7 +1,7 @@
 """From the engine's picture to the network's, on the colour planes: nearest neighbour, or the mean of 2 x 2 pixels.
 
 A picture is [3, height, width] uint8 in both. Choosing pixels by one flat index per plane gives the bytes that resizing
-the [height, width, 3] picture would give, at a fifth of the cost of its transposed copy.
+the [height, width, 3] picture would give, at a fifth of the cost.
 """
 
 from __future__ import annotations
