@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from browsing import Tab, browsing, needs_axe, needs_browser
+from synthetic_arena import SyntheticArena
 from web_server import serving
 
 from palus.store import open_store
@@ -116,6 +117,24 @@ def test_a_link_shows_the_same_match_to_whoever_opens_it(open_tab: Any) -> None:
     sent, received = (open_tab(query).wait_for(frames) for _ in range(2))
     assert sent == received
     assert open_tab(query.replace("11", "12")).wait_for(frames) != sent
+
+
+def test_a_model_is_played_against_from_its_page_with_one_key(open_tab: Any, tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    SyntheticArena(store).add_entry("palus/ball-chaser", source="house")
+    with serving(make_app(store)) as address:
+        tab = open_tab("", address)
+        tab.open(f"{address}/palus/ball-chaser")
+        tab.page.get_by_role("link", name="Play against it").click()
+        tab.page.wait_for_selector(".room-form")
+        assert tab.page.get_by_label("Purple", exact=True).input_value() == "palus/ball-chaser"
+        assert tab.page.get_by_label("Blue", exact=True).input_value() == "palus/goalie-striker"
+        assert tab.page.get_by_label("I play").input_value() == "0"
+        tab.page.wait_for_selector("button[type=submit]:focus")
+        tab.page.keyboard.press("Enter")
+        tab.wait_for("view.match.ticks > 5")
+        assert tab.texts(".scoreboard .name") == ["You & palus/goalie-striker", "palus/ball-chaser"]
+    store.close()
 
 
 def test_a_person_moves_their_player_with_the_keyboard(open_tab: Any) -> None:

@@ -4,7 +4,7 @@ import { rated } from "../site/format";
 import { field, sideMark } from "../site/parts";
 import type { RoomPlayers, Start } from "./protocol";
 
-const DEFAULTS = { blue: "palus/goalie-striker", purple: "palus/ball-chaser" };
+const BUILT_IN = ["palus/goalie-striker", "palus/ball-chaser"] as const;
 /** By agent: 0 and 2 are blue, 1 and 3 purple. */
 const SEATS: readonly (readonly [value: string, label: string])[] = [
   ["", "Nobody, I watch"],
@@ -26,8 +26,8 @@ export function setupForm(players: RoomPlayers, asked: Start, onStart: (start: S
   for (const { repo, rating } of players.players) {
     list.append(element("option", { value: repo }, rating === null ? "" : `rated ${rated(rating, null)}`));
   }
-  const blue = picker(asked.blue || likely(players, 0));
-  const purple = picker(asked.purple || likely(players, 1));
+  const blue = picker(asked.blue || likely(players, asked.purple));
+  const purple = picker(asked.purple || likely(players, blue.value));
   const seed = element("input", {
     inputmode: "numeric",
     pattern: "[0-9]{1,16}",
@@ -39,7 +39,9 @@ export function setupForm(players: RoomPlayers, asked: Start, onStart: (start: S
   for (const [value, label] of SEATS) {
     seat.append(element("option", { value, selected: value === String(asked.person ?? "") }, label));
   }
-  const start = element("button", { type: "submit", class: "button primary" }, "Start");
+  // Who comes by a link with a seat has nothing left to choose.
+  const seated = asked.person !== null;
+  const start = element("button", { type: "submit", class: "button primary", autofocus: seated }, "Start");
   const swap = element("button", { type: "button", class: "button" }, "Swap the two");
   swap.addEventListener("click", () => ([blue.value, purple.value] = [purple.value, blue.value]));
   const root = element(
@@ -66,10 +68,10 @@ export function setupForm(players: RoomPlayers, asked: Start, onStart: (start: S
   return { root, read };
 }
 
-/** The two best models when there are some, else the built-in players. */
-function likely({ players }: RoomPlayers, place: 0 | 1): string {
-  const models = players.filter(({ house }) => !house);
-  return models[place]?.repo ?? (place === 0 ? DEFAULTS.blue : DEFAULTS.purple);
+/** The best model but the one that plays already; a built-in player where there is none. */
+function likely({ players }: RoomPlayers, other: string): string {
+  const models = players.filter(({ house }) => !house).map(({ repo }) => repo);
+  return [...models, ...BUILT_IN].find((repo) => repo !== other.replace(/@.*/, "")) ?? "";
 }
 
 function picker(value: string): HTMLInputElement {

@@ -44,24 +44,27 @@ function title(model: ModelPage, chosen: Performance | undefined, body: HTMLElem
   if (chosen?.standing?.provisional)
     marks.push(tag("provisional", "wait", "Below 20 games, or the interval is wider than ± 100"));
   const environments = model.performance.map((each) => [each.env, each.env] as const);
+  const links = element("span", { class: "bar" }, ...actions(model, chosen));
   const change = (env: string) => {
     writeParameters({ env });
     const found = model.performance.find((each) => each.env === env);
+    links.replaceChildren(...actions(model, found));
     if (found) body.replaceChildren(...performance(model, found));
   };
   const choice = environments.length > 1 ? [switcher("Environment", environments, chosen?.env ?? "", change)] : [];
-  const compare = element("a", { class: "button", href: pageLink("compare", { b: model.repo }) }, "Compare");
-  const play = element(
-    "a",
-    { class: "button primary", href: pageLink("room", { blue: model.repo }) },
-    "Play against it",
-  );
-  const accepted = model.revisions.some((revision) => revision.state === "accepted");
-  const live = !isExport && !chosen?.filmed;
-  const actions = accepted ? [compare, ...(live ? [play] : [])] : [];
-  const head = heading(model.repo, "", element("div", { class: "bar" }, ...choice, ...actions));
+  const head = heading(model.repo, "", element("div", { class: "bar" }, ...choice, links));
   if (marks.length) head.firstElementChild?.append(element("p", {}, ...marks));
   return head;
+}
+
+/** What can be done with the model in the shown environment. */
+function actions(model: ModelPage, shown: Performance | undefined): HTMLElement[] {
+  const accepted = model.revisions.some(({ env, state }) => state === "accepted" && env === shown?.env);
+  if (!accepted || !shown) return [];
+  const compare = element("a", { class: "button", href: pageLink("compare", { b: model.repo }) }, "Compare");
+  if (isExport || shown.filmed) return [compare];
+  const seat = { purple: model.repo, play: "1", env: shown.env };
+  return [compare, element("a", { class: "button primary", href: pageLink("room", seat) }, "Play against it")];
 }
 
 /** The outcome for the newest revision; nothing when it is accepted and ranked. */
