@@ -32,6 +32,7 @@ import psutil
 import machine
 from machine import Json, caption, table
 from palus.hub.training_curve import read_scalars
+from process_tree import Meter
 
 HERE = Path(__file__).parent
 PALUS_LINE = re.compile(r"Step: (\d+)\. Time Elapsed")
@@ -40,7 +41,6 @@ DOOM, SYNTHETIC = "health_gathering_supreme", "synthetic vector game"
 FRAMESKIP = {DOOM: 4, SYNTHETIC: 1}
 PEER = "Sample Factory 2.1.1"
 PROFILED_FRAMES = {DOOM: 100_000, SYNTHETIC: 1_000_000}
-BETWEEN_SAMPLES_S = 1.0
 LAST_WORDS_S = 45.0
 
 
@@ -89,43 +89,6 @@ def _peer_command(python: Path, game: str) -> tuple[str, ...]:
         own += ["--batched_sampling=True", "--serial_mode=True", "--async_rl=False", "--num_workers=1"]
         own += ["--num_envs_per_worker=1", "--worker_num_splits=1", "--batch_size=8192"]
     return (str(python), str(HERE / "peer" / "sf_run.py"), *own, *common)
-
-
-class Meter(threading.Thread):
-    """CPU time and memory of a process tree, once a second."""
-
-    def __init__(self, pid: int) -> None:
-        super().__init__(daemon=True)
-        self.process = psutil.Process(pid)
-        self.cpu: list[tuple[float, float]] = []
-        self.memory, self.processes = 0, 0
-        self._seen: dict[int, float] = {}
-
-    def run(self) -> None:
-        while self.process.is_running() and self.process.status() != psutil.STATUS_ZOMBIE:
-            memory, count = 0, 0
-            for process in self._tree():
-                try:
-                    times = process.cpu_times()
-                    self._seen[process.pid] = times.user + times.system
-                    memory += process.memory_full_info().pss
-                    count += 1
-                except (psutil.NoSuchProcess, psutil.AccessDenied):
-                    continue
-            self.cpu.append((time.monotonic(), sum(self._seen.values())))
-            self.memory, self.processes = max(self.memory, memory), max(self.processes, count)
-            time.sleep(BETWEEN_SAMPLES_S)
-
-    def _tree(self) -> list[psutil.Process]:
-        try:
-            return [self.process, *self.process.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
-
-    def cpu_between(self, first: float, last: float) -> float:
-        """CPU seconds between two instants, from the nearest samples."""
-        near = [min(self.cpu, key=lambda sample, t=t: abs(sample[0] - t)) for t in (first, last)]
-        return (near[1][1] - near[0][1]) * (last - first) / max(near[1][0] - near[0][0], 1e-9)
 
 
 def measure(case: Case, seconds: float, warm_up: float) -> Json:

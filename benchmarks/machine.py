@@ -78,8 +78,20 @@ def caption(report: Json) -> str:
     )
 
 
+def refuse_changed_tree(report: Json) -> None:
+    """Exits when a result was measured in a tree that differs from its commit: nobody could remake it."""
+    commit = report["machine"]["commit"]
+    if commit.endswith("-dirty") or commit == "unknown":
+        sys.exit(
+            f"{report['recipe']}: measured at {commit}; results/ takes figures of a committed tree only. Commit and "
+            "measure again, or write elsewhere with --output."
+        )
+
+
 def save(report: Json, json_file: Path, markdown: Callable[[Json], str]) -> None:
-    """Write a result, and its tables. Raises StorageError."""
+    """Write a result, and its tables. Exits for results/ when the tree had changes. Raises StorageError."""
+    if json_file.parent.resolve() == RESULTS.resolve() and "machine" in report:
+        refuse_changed_tree(report)
     write_text(json_file, json.dumps(report, indent=1) + "\n")
     print(f"Written: {json_file}", file=sys.stderr)
     write_tables(json_file, markdown)
