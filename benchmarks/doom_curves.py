@@ -185,14 +185,17 @@ def _curve(run: Path) -> list[tuple[int, float]]:
     return next((points for points in found.values() if points), [])
 
 
-def collect(out: Path) -> Json:
-    """All runs of a folder as one result, each with its machine, commit and load. Exits where a tree had changes."""
-    runs = [json.loads(path.read_text()) for path in sorted(out.glob("*-*.json"))]
-    if not runs:
-        sys.exit(f"{out}: no runs; train some first")
-    for run in runs:
+def collect(out: Path, stored: Path) -> Json:
+    """The stored result with the runs of a folder, which replace those of their row and seed.
+
+    Every run keeps its own machine, commits and load. Exits where a tree had changes.
+    """
+    runs = json.loads(stored.read_text())["runs"] if stored.exists() else []
+    runs += [json.loads(path.read_text()) for path in sorted(out.glob("*-*.json"))]
+    newest = {(run["row"], run["seed"]): run for run in runs}
+    for run in newest.values():
         machine.refuse_changed_tree(run)
-    return {"recipe": "doom-curves", "runs": runs}
+    return {"recipe": "doom-curves", "runs": list(newest.values())}
 
 
 def main() -> None:
@@ -213,9 +216,10 @@ def main() -> None:
     elif arguments.what == "peer":
         train_peer(out, arguments.seeds, arguments.peer / "bin" / "python")
     else:
-        report = collect(out)
+        result = machine.RESULTS / "doom-curves.json"
+        report = collect(out, result)
         draw(report)
-        machine.save(report, machine.RESULTS / "doom-curves.json", markdown)
+        machine.save(report, result, markdown)
 
 
 if __name__ == "__main__":

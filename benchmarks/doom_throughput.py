@@ -69,9 +69,10 @@ def cases(peer_python: Path | None) -> list[Case]:
 def _palus_variants(game: str) -> dict[str, list[str]]:
     """Name -> overrides. The synchronous mode is palus's default, the asynchronous one Sample Factory's."""
     fp32 = ["palus.matmul=highest"]
-    variants = {"synchronous": [], "synchronous, fp32": fp32}
+    variants = {"synchronous, fp32": fp32, "synchronous": []}
     if game == DOOM:
-        variants["asynchronous"] = ["palus.sampling.asynchronous=true"]
+        overlapping = ["palus.sampling.asynchronous=true"]
+        variants |= {"asynchronous, fp32": [*fp32, *overlapping], "asynchronous": overlapping}
     return variants
 
 

@@ -31,6 +31,8 @@ class Session:
 
     def __init__(self, recipe: str, arguments: Json) -> None:
         self.recipe, self.arguments = recipe, arguments
+        if _is_changed(_commit()):
+            print(f"{recipe}: the tree differs from its commit; results/ will not take this.", file=sys.stderr)
         self.started, self._clock = datetime.now(UTC), time.perf_counter()
         self._load = list(os.getloadavg())
 
@@ -78,14 +80,43 @@ def caption(report: Json) -> str:
     )
 
 
+def note_origin(run: Path) -> None:
+    """Leave beside a run's folder where this sitting trains it: RUN.origin.json, one entry a sitting."""
+    file = run.with_name(f"{run.name}.origin.json")
+    sittings = json.loads(file.read_text()) if file.exists() and run.exists() else []
+    here = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "load_average": list(os.getloadavg())}
+    write_text(file, json.dumps([*sittings, {**describe(), **here}], indent=1) + "\n")
+
+
+def origin(run: Path) -> list[Json]:
+    """The sittings in which a run was trained. Exits when nobody noted them, or a tree had changes."""
+    file = run.with_name(f"{run.name}.origin.json")
+    if not file.exists():
+        sys.exit(f"{file} is missing: which commit trained {run.name} is not known; train it by this recipe.")
+    sittings: list[Json] = json.loads(file.read_text())
+    for sitting in sittings:
+        _refuse_changed(f"{run.name} was trained", sitting["commit"])
+    return sittings
+
+
+def trained_at(sittings: list[Json]) -> str:
+    """The commits and processors that trained a run, for a table's notes."""
+    places = dict.fromkeys(f"{sitting['commit']} on {sitting['cpu']}" for sitting in sittings)
+    return f"trained at commit {', then '.join(places)}"
+
+
 def refuse_changed_tree(report: Json) -> None:
     """Exits when a result was measured in a tree that differs from its commit: nobody could remake it."""
-    commit = report["machine"]["commit"]
-    if commit.endswith("-dirty") or commit == "unknown":
-        sys.exit(
-            f"{report['recipe']}: measured at {commit}; results/ takes figures of a committed tree only. Commit and "
-            "measure again, or write elsewhere with --output."
-        )
+    _refuse_changed(f"{report['recipe']} was measured", report["machine"]["commit"])
+
+
+def _is_changed(commit: str) -> bool:
+    return commit.endswith("-dirty") or commit == "unknown"
+
+
+def _refuse_changed(what: str, commit: str) -> None:
+    if _is_changed(commit):
+        sys.exit(f"{what} at {commit}; results/ takes figures of a committed tree only. Commit, then measure again.")
 
 
 def save(report: Json, json_file: Path, markdown: Callable[[Json], str]) -> None:

@@ -56,6 +56,7 @@ def train(arguments: argparse.Namespace) -> None:
                 f"behaviors.{BEHAVIOR}.max_steps": arguments.steps,
                 f"behaviors.{BEHAVIOR}.checkpoint_interval": arguments.steps // CHECKPOINTS,
             }
+            machine.note_origin(arguments.results / name)
             command = [sys.executable, "-m", "palus", "train", PRESET, "--force", "--seed", str(seed)]
             command += ["--run-id", name, "--results-dir", str(arguments.results)]
             command += [f"{key}={value}" for key, value in settings.items()]
@@ -68,10 +69,12 @@ def table(arguments: argparse.Namespace) -> None:
     session = machine.Session("precision", vars(arguments))
     spec = envs.make(BEHAVIOR, 1).spec
     opponents = [load_player(name, spec) for name in OPPONENTS]
-    rows, duels = [], []
+    rows, duels, runs = [], [], []
     for seed in arguments.seeds:
         for path in PATHS:
-            for checkpoint in learning_curves.checkpoints(arguments.results / run_name(path, seed), BEHAVIOR):
+            run = arguments.results / run_name(path, seed)
+            runs.append({"name": run.name, "trained": machine.origin(run)})
+            for checkpoint in learning_curves.checkpoints(run, BEHAVIOR):
                 player = load_player(str(checkpoint.path), spec)
                 for opponent in opponents:
                     score = summarize(play_pairs(player, opponent, arguments.pairs, 0)).score
@@ -86,7 +89,7 @@ def table(arguments: argparse.Namespace) -> None:
                     )
         exact, rounded = (load_player(str(arguments.results / run_name(path, seed)), spec) for path in PATHS)
         duels.append({"seed": seed, **vars(summarize(play_pairs(rounded, exact, 2 * arguments.pairs, 0)))})
-    report = session.report(rows=rows, duels=duels, steps=arguments.steps)
+    report = session.report(rows=rows, duels=duels, runs=runs, steps=arguments.steps)
     machine.save(report, arguments.output / "precision.json", markdown)
 
 
@@ -111,6 +114,7 @@ def markdown(report: Json) -> str:
         "# bfloat16 against fp32",
         "Made by `python benchmarks/precision.py table` from precision.json beside it.",
         machine.caption(report),
+        "\n".join(f"- {run['name']}: {machine.trained_at(run['trained'])}" for run in report["runs"]),
         "Share of points in %, mean over seeds and (each seed); `highest` is exact fp32.",
         machine.table(["path", "trained steps", *(f"against {name}" for name in OPPONENTS)], lines),
         "## The final teams against each other",

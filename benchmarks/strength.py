@@ -63,6 +63,7 @@ def train(arguments: argparse.Namespace) -> None:
         say(f"{name}: {left:.1f} minutes{' more' if resume else ''}")
         command = [sys.executable, "-m", "palus", "train", arguments.preset, *resume]
         command += ["--seed", str(seed), "--run-id", name, "--results-dir", str(arguments.results)]
+        machine.note_origin(folder)
         command += [f"palus.max_minutes={left:.3f}", f"behaviors.{BEHAVIOR}.keep_checkpoints={KEEP_CHECKPOINTS}"]
         if subprocess.run([*command, *arguments.set]).returncode != 0:
             sys.exit(f"{name}: training failed; see above.")
@@ -106,7 +107,8 @@ def table(arguments: argparse.Namespace) -> None:
     for seed, folder in trained_runs(arguments).items():
         card = json.loads((folder / "bundle.json").read_text())
         chosen = ("steps", "wall_seconds", "sha256", "trainer_type")
-        teams.append({"seed": seed, "name": folder.name, **{key: card[key] for key in chosen}})
+        trained = {"trained": machine.origin(folder), **{key: card[key] for key in chosen}}
+        teams.append({"seed": seed, "name": folder.name, **trained})
         team = load_player(str(folder), spec)
         for opponent in opponents:
             summary = summarize(play_pairs(team, opponent, arguments.pairs, arguments.seed))
@@ -127,7 +129,8 @@ def strength_markdown(report: Json) -> str:
         for name in sorted(means, key=lambda name: means[name])
     ]
     teams = "\n".join(
-        f"- {t['name']}: {t['trainer_type']}, {t['steps'] / 1e6:.1f}M steps in {t['wall_seconds'] / 60:.1f} minutes"
+        f"- {t['name']}: {t['trainer_type']}, {t['steps'] / 1e6:.1f}M steps in {t['wall_seconds'] / 60:.1f} minutes, "
+        f"{machine.trained_at(t['trained'])}"
         for t in report["teams"]
     )
     pairs = max(row["pairs"] for row in report["matches"])
@@ -162,6 +165,7 @@ def curves(arguments: argparse.Namespace) -> None:
         opponents = [official, load_player("ball-chaser", spec)]
         points = []
         for seed, folder in trained_runs(arguments).items():
+            machine.origin(folder)
             for checkpoint in learning_curves.thinned(learning_curves.checkpoints(folder, BEHAVIOR), arguments.points):
                 policy = load_player(str(checkpoint.path), spec)
                 for opponent in opponents:

@@ -93,7 +93,8 @@ def test_the_strength_table_puts_the_hardest_opponent_first():
             "pairs": 200,
         }
 
-    team = {"trainer_type": "ppo", "steps": 20_000_000, "wall_seconds": 1200.0}
+    trained = [{"commit": "abc", "cpu": "Some CPU"}, {"commit": "def", "cpu": "Some CPU"}]
+    team = {"trainer_type": "ppo", "steps": 20_000_000, "wall_seconds": 1200.0, "trained": trained}
     text = strength.strength_markdown(
         MACHINE
         | {
@@ -108,6 +109,7 @@ def test_the_strength_table_puts_the_hardest_opponent_first():
             ],
         }
     )
+    assert "20.0M steps in 20.0 minutes, trained at commit abc on Some CPU, then def on Some CPU" in text
     assert text.splitlines()[-2:] == [
         "| official | 60.0 (56 to 63) | 64.0 (60 to 67) | **62.0** |",
         "| random | 96.0 (92 to 99) | 94.0 (90 to 97) | **95.0** |",
