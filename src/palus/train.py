@@ -77,6 +77,7 @@ class Run:
         if self.saved is None:
             self.folder.clear()  # only now, when nothing can be wrong with the run file any more
             if self.league is not None:
+                self.folder.own(self.league.next_path)
                 self.league.advance(0, 0, self.learner.actor.arrays())  # the pool starts with the untrained policy
         draw = self.league.draw if self.league is not None else lambda slot: Matchup(0, LATEST)
         self.collector = Collector(env, teams, steps, seed, draw, self.threads)
@@ -105,6 +106,7 @@ class Run:
         if self.league is not None:
             for episode in episodes:
                 self.league.rate(episode)
+            self.folder.own(self.league.next_path)
             ghost_steps = rollout.agent_steps * (len(self.collector.teams.agents) - 1)
             self.league.advance(self.step, ghost_steps, self.learner.actor.arrays())
             self.league.forget(self.collector.opponents_in_play)
@@ -117,13 +119,13 @@ class Run:
         elo = self.league.elo if self.league is not None else None
         arrays = self.learner.actor.arrays()
         # The export refuses weights that diverged, so it comes before the checkpoint that it would replace.
-        write_onnx(self.folder.behavior_folder / f"{self.name}-{self.step}.onnx", arrays, self.spec)
+        write_onnx(self.folder.own(self.folder.behavior_folder / f"{self.name}-{self.step}.onnx"), arrays, self.spec)
         self.folder.save(self._state())
         if self.league is not None:
             self.league.prune(self.collector.opponents_in_play)
         env_id, trainer = self.run.env_id or "", self.behavior.trainer_type
         provenance = Provenance(env_id, trainer, self.step, self.wall_seconds, elo, self.baselines.latest)
-        model = write_bundle(self.folder.root, arrays, self.spec, dump_run(self.run), provenance)
+        model = write_bundle(self.folder.own_bundle(), arrays, self.spec, dump_run(self.run), provenance)
         self.folder.record_checkpoint(self.step, self.report.mean_reward, self.behavior.keep_checkpoints, elo)
         self.report.checkpoint(self.step, model)
         return model

@@ -67,7 +67,7 @@ class AppoRun:
         self.spec = game.spec
         game.close()
         self._learners_and_sampler(make)
-        self.report = SampledReport(self.name, behavior, self.policy_folders)
+        self.report = SampledReport(self.name, behavior, self.policy_folders, self.folder)
         self.step, self.saves, self.learning_seconds = 0, 0, 0.0
         self.previous_seconds, self.started = 0.0, time.perf_counter()
         try:
@@ -163,7 +163,7 @@ class AppoRun:
             if not full or mean is None or self.frames[k] < behavior.save_best_after or mean < self.records[k] + BETTER:
                 continue
             try:
-                write_agent(folder / FILES["best"], self._agent(k))
+                write_agent(self.folder.own(folder / FILES["best"]), self._agent(k))
             except StorageError as error:
                 self.report.warn(f"{error} Training goes on; the next record tries again.")
                 continue
@@ -176,6 +176,7 @@ class AppoRun:
     def _add_ghost(self, ghosts: SampledGhosts) -> None:
         """Make the present policy an opponent of later ones."""
         try:
+            self.folder.own(ghosts.next_path)
             snapshot = ghosts.save(self.step, self.learners[0].policy.arrays())
         except StorageError as error:
             self.report.warn(f"{error} Training goes on against older snapshots.")
@@ -214,10 +215,10 @@ class AppoRun:
         self.sampler.restart_games(self.saves)
         agents = [self._agent(k) for k in range(len(self.learners))]
         for agent, folder in zip(agents, self.policy_folders, strict=True):
-            write_agent(folder / FILES["latest"], agent)
+            write_agent(self.folder.own(folder / FILES["latest"]), agent)
         if self.population is not None:
             for own, folder in zip(self.population.numbers, self.policy_folders, strict=True):
-                write_text(folder / "hyperparameters.json", json.dumps(own, indent=2) + "\n")
+                write_text(self.folder.own(folder / "hyperparameters.json"), json.dumps(own, indent=2) + "\n")
         self.folder.save(self._state())
         if self.ghosts is not None:
             self.ghosts.prune()
@@ -232,7 +233,7 @@ class AppoRun:
         settings, configuration = agent.settings, dump_run(self.run)
         try:
             return write_agent_bundle(
-                self.folder.root, self.name, agent.arrays, agent.spec, settings, configuration, provenance
+                self.folder.own_bundle(), self.name, agent.arrays, agent.spec, settings, configuration, provenance
             )
         except ModelError as error:
             self.report.warn(f"no ONNX file: {error}")

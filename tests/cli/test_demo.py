@@ -63,6 +63,8 @@ def test_the_demo_trains_pushes_ranks_and_shows(tmp_path, stranger, few_matches,
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    (tmp_path / "arena").mkdir()
+    (tmp_path / "arena" / "palus.db").write_text("of an arena that went on after a former demo")
     words = ["demo", "--minutes", "0.02", "--arena-minutes", "0.6", "--json", "--leave"]
     result = CliRunner().invoke(app, [*words, "--results-dir", str(tmp_path), "--models", str(stranger)])
     assert result.exit_code == 0, result.output
@@ -82,7 +84,8 @@ def test_the_demo_trains_pushes_ranks_and_shows(tmp_path, stranger, few_matches,
         goals = read_replay(folder / "goals.match").recordings
         assert goals and all(goal_beauty(goal, "demo") > 0 for goal in goals)
     assert opened == []
-    store = open_store(tmp_path / "arena")
+    assert (tmp_path / "arena" / "palus.db").read_text().startswith("of an arena")
+    store = open_store(tmp_path / "arena-2")
     with contextlib.closing(store), store.read() as connection:
         refused = connection.execute(select(entries.c.repo, entries.c.code).where(entries.c.state == "refused")).all()
     assert [repo for repo, _ in refused] == ["broken/team"]

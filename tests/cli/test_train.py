@@ -75,7 +75,7 @@ def test_check_prints_a_configuration_that_loads_to_the_same_run(preset, tmp_pat
     words = (preset, "--check", "--seed", "5", f"{SETTINGS}max_steps=2e6", "palus.threads=1")
     text = palus(*words, "--run-id", "mine", "--results-dir", tmp_path / "r").stdout
     (tmp_path / "printed.yaml").write_text(text)
-    given = ["checkpoint_settings.run_id=mine", f"checkpoint_settings.results_dir={tmp_path / 'r'}"]
+    given = ["checkpoint_settings={run_id: mine, force: false}", f"checkpoint_settings.results_dir={tmp_path / 'r'}"]
     meant = load_run(preset, [*given, "env_settings.seed=5", f"{SETTINGS}max_steps=2e6", "palus.threads=1"])
     assert load_run(tmp_path / "printed.yaml") == meant
     assert text.endswith("# The run file is valid.\n")
@@ -165,6 +165,7 @@ def test_a_run_leaves_the_documented_folder(poca):
     snapshots = {f for f in files if f.startswith("SoccerTwos/snapshots/")}
     assert len(events) == 1
     assert files - events - snapshots == {
+        ".palus-files",
         "configuration.yaml",
         "SoccerTwos.onnx",
         "README.md",
@@ -238,6 +239,22 @@ def test_the_configuration_keeps_what_was_given(poca, ppo):
 def test_a_run_is_not_overwritten_by_accident(ppo):
     words = ("debug", *FAST, f"{SETTINGS}trainer_type=ppo", "--run-id", "mine", "--results-dir", ppo[0].parent)
     assert "continue it with --resume, replace it with --force" in palus(*words, code=2).stderr
+
+
+def test_the_debug_run_replaces_its_own_former_run_and_no_other(tmp_path):
+    words = ("debug", *FAST, f"{SETTINGS}max_steps=2048", "--results-dir", tmp_path)
+    palus(*words)
+    (tmp_path / "debug" / "SoccerTwos" / "notes.txt").write_text("mine")
+    palus(*words)
+    folder = tmp_path / "debug" / "SoccerTwos"
+    kept = sorted(path.name for path in folder.iterdir() if not path.name.startswith("events"))
+    assert kept == ["SoccerTwos-2048.onnx", "checkpoint.pt", "notes.txt", "snapshots"]
+    assert len(list(folder.glob("events*"))) == 1
+    palus(*words, "--run-id", "mine")
+    for named in (("--run-id", "mine"), ("checkpoint_settings.run_id=mine",)):
+        assert "replace it with --force" in palus(*words, *named, code=2).stderr
+    again = (tmp_path / "debug" / "configuration.yaml", "--run-id", "mine", "--results-dir", tmp_path)
+    assert "replace it with --force" in palus(*again, code=2).stderr
 
 
 # -- continuing ---------------------------------------------------------------------------------------------------

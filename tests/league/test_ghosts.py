@@ -173,10 +173,16 @@ def test_a_lost_or_damaged_snapshot_of_the_window_stops_the_resume(tmp_path, har
 
 def test_prune_deletes_only_what_neither_the_window_nor_a_running_match_needs(tmp_path):
     pool = filled(tmp_path, snapshots=7)
-    (tmp_path / "notes.txt").write_text("mine")
+    for name in ("notes.txt", "snapshot-old.npz", "snapshot-00900.npz"):
+        (tmp_path / name).write_text("mine")
     pool.prune({1})
-    kept = sorted(p.name for p in tmp_path.iterdir())
-    assert kept == ["notes.txt", *(f"snapshot-0000{k}.npz" for k in (1, 4, 5, 6))]
+    kept = {p.name for p in tmp_path.iterdir()}
+    assert kept == {
+        "notes.txt",
+        "snapshot-old.npz",
+        "snapshot-00900.npz",
+        *(f"snapshot-0000{k}.npz" for k in (1, 4, 5, 6)),
+    }
 
 
 def test_forgetting_frees_memory_but_not_what_is_still_played_against(tmp_path):

@@ -21,7 +21,7 @@ def folder(tmp_path):
 
 def record(folder, *steps, keep=5, elo=None, reward=0.5):
     for step in steps:
-        (folder.behavior_folder / f"Game-{step}.onnx").write_bytes(b"model")
+        folder.own(folder.behavior_folder / f"Game-{step}.onnx").write_bytes(b"model")
         folder.record_checkpoint(step, reward, keep, elo)
 
 
@@ -98,11 +98,61 @@ def test_a_run_is_replaced_only_by_force_and_resumed_only_where_one_is(folder):
     assert not folder.status.exists()
 
 
-def test_force_leaves_files_that_are_not_the_runs(folder):
+def everything(folder):
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_force_removes_what_the_run_wrote_and_nothing_else(folder):
     folder.save({})
-    (folder.root / "notes.txt").write_text("mine")
+    record(folder, 10)
+    (folder.own_bundle() / "Game.onnx").write_bytes(b"model")
+    folder.own(folder.snapshots / "snapshot-00000.npz").parent.mkdir()
+    (folder.snapshots / "snapshot-00000.npz").write_bytes(b"weights")
+    others = {"notes.txt", "Game/Game-499.pt", "Game/snapshots/mine.npz", "run_logs/timers.json", "Other/Other-7.onnx"}
+    for name in others:
+        (folder.root / name).parent.mkdir(exist_ok=True)
+        (folder.root / name).write_text("mine")
+    again = RunFolder(folder.root, "Game")
+    again.refuse_existing(force=True)
+    again.clear()
+    assert everything(folder.root) == others
+
+
+def test_a_folder_of_another_tool_is_neither_taken_nor_emptied(tmp_path):
+    """As ML-Agents leaves it: the same names, and no checkpoint.pt after a crash."""
+    root = tmp_path / "theirs"
+    files = {"Game/Game-499.pt", "Game/Game-499.onnx", "Game.onnx", "run_logs/timers.json"}
+    for name in files:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("theirs")
+    folder = RunFolder(root, "Game")
+    with pytest.raises(CheckpointError, match="theirs: a run of this id exists"):
+        folder.refuse_existing(force=False)
+    with pytest.raises(CheckpointError, match=r"Game-499\.onnx and 1 more: not written by palus.*another --run-id"):
+        folder.refuse_existing(force=True)
     folder.clear()
-    assert (folder.root / "notes.txt").read_text() == "mine"
+    assert everything(root) == files
+
+
+def test_a_list_from_elsewhere_points_at_nothing_outside_the_folder(folder, tmp_path):
+    (tmp_path / "precious").write_text("mine")
+    (folder.root / ".palus-files").write_text(f"../../precious\n{tmp_path / 'precious'}\nGame/checkpoint.pt\n")
+    folder.checkpoint.write_bytes(b"theirs")
+    RunFolder(folder.root, "Game").clear()
+    assert everything(tmp_path) == {"precious"}
+
+
+def test_a_status_from_elsewhere_does_not_say_what_is_deleted(folder, tmp_path):
+    (tmp_path / "precious").write_text("mine")
+    (folder.behavior_folder / "Game-1.onnx").write_text("mine")
+    entries = [
+        {"steps": step, "file_path": str(tmp_path / name)} for step, name in ((0, "precious"), (1, "Game-1.onnx"))
+    ]
+    folder.status.parent.mkdir()
+    folder.status.write_text(json.dumps({"Game": {"checkpoints": entries}}))
+    record(folder, 100, 200, keep=1)
+    assert everything(tmp_path / "results" / "mine" / "Game") == {"Game-1.onnx", "Game-200.onnx"}
+    assert (tmp_path / "precious").exists()
 
 
 def test_the_oldest_policies_beyond_keep_checkpoints_go(folder):

@@ -64,7 +64,10 @@ def test_an_existing_run_is_neither_overwritten_nor_invented(tmp_path):
     run = debug_run(tmp_path)
     with pytest.raises(CheckpointError, match="nothing to resume"):
         train(run, resume=True)
-    Run(run).save()
+    Run(run)  # killed before its first checkpoint
+    with pytest.raises(CheckpointError, match="a run of this id exists"):
+        Run(run)
+    Run(run, force=True).save()
     with pytest.raises(CheckpointError, match="--resume, replace it with --force"):
         Run(run)
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,13 +43,14 @@ class DemoArena:
 
 @contextmanager
 def running_arena(folder: Path) -> Iterator[DemoArena]:
-    """A fresh arena below `folder` with a worker per core, until the block ends. Raises ArenaError, StorageError."""
+    """A fresh arena with a worker per core in `folder`, or in a folder beside it where that is taken, until the block
+    ends. Raises ArenaError, StorageError."""
     from palus.arena.service import ArenaService, Sources
     from palus.arena.settings import ArenaSettings
     from palus.errors import ArenaError
     from palus.store import open_store
 
-    shutil.rmtree(folder, ignore_errors=True)
+    folder = _fresh(folder)
     pool = folder / "pool"
     store = open_store(folder)
     try:
@@ -63,6 +65,12 @@ def running_arena(folder: Path) -> Iterator[DemoArena]:
                 yield DemoArena(store, url, owner, pool)
     finally:
         store.close()
+
+
+def _fresh(folder: Path) -> Path:
+    """`folder`, or the first of folder-2, folder-3, ... that is not there yet: an arena is nothing to delete."""
+    beside = (folder.with_name(f"{folder.name}-{k}") for k in count(2))
+    return next(place for place in chain([folder], beside) if not place.exists())
 
 
 def _listen() -> socket.socket:

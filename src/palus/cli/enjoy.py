@@ -207,8 +207,9 @@ def _keep(folder: Path, score: AgentScore) -> None:
     """Beside the run, where `palus push` looks for it."""
     from palus.files import write_text
     from palus.hub.agent_card import EVALUATION
+    from palus.run.own_files import OwnFiles
 
-    write_text(folder / EVALUATION, json.dumps(asdict(score), indent=2) + "\n")
+    write_text(OwnFiles(folder).add(folder / EVALUATION), json.dumps(asdict(score), indent=2) + "\n")
 
 
 def _print_json(evaluation: Evaluation, score: AgentScore | None, place: Path | None) -> None:

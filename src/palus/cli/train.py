@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EPILOG = f"""
 Examples:
 
-  palus train debug                                  a run of seconds, to see that everything works
+  palus train debug                                  seconds, to see that everything works; replaces its former run
 
   palus train soccertwos --run-id mine               the course's configuration, MA-POCA
 
@@ -56,7 +56,9 @@ def train(
         "env_settings.seed": seed,
     }
     given = [f"{key}={json.dumps(value)}" for key, value in flags.items() if value is not None]
-    if run_id is None and not Path(file).is_file():
+    if run_id is not None or any(item.startswith("checkpoint_settings.run_id=") for item in overrides or []):
+        given.append("checkpoint_settings.force=false")  # a file's `force` is for the run that it names itself
+    elif not Path(file).is_file():
         given.append(f"checkpoint_settings.run_id={json.dumps(file)}")  # a preset's run is called like the preset
     run = load_run(file, [*given, *(overrides or [])])
     faults = unsupported(run)

@@ -55,7 +55,7 @@ class CheckpointSettings(Section):
     initialize_from: str | None = Field(default=None, description="Run id to take the first weights from.")
     load_model: bool = Field(default=False, description="Old word for resume.")
     resume: bool = Field(default=False, description="Continue the run of this id.")
-    force: bool = Field(default=False, description="Start anew although the folder exists.")
+    force: bool = Field(default=False, description="Replace the run of this id; not one that --run-id names.")
     train_model: bool = Field(default=False, description="Old word without effect.")
     inference: bool = Field(default=False, description="Play without learning.")
     results_dir: str = Field(default="results", min_length=1, description="Folder of all runs.")

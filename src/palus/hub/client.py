@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -125,7 +125,9 @@ def pull_from_hub(url: str, repo_id: str, folder: Path, revision: str | None = N
     with _explained(url, repo_id):
         _api(url).snapshot_download(repo_id, revision=revision, local_dir=folder)
     # The library's notes for continuing a broken download; kept until it succeeded, no part of the repository.
-    shutil.rmtree(folder / ".cache", ignore_errors=True)
+    shutil.rmtree(folder / ".cache" / "huggingface", ignore_errors=True)
+    with suppress(OSError):  # not empty: somebody else's files are in it
+        (folder / ".cache").rmdir()
 
 
 def _need_token(url: str) -> None:

@@ -36,6 +36,11 @@ class GhostLeague:
         self._slots: dict[int, tuple[int, int]] = {}  # match slot -> (opponent, ghost step of the draw)
         self._cache: dict[int, Snapshot] = {}
 
+    @property
+    def next_path(self) -> Path:
+        """The file of the snapshot that comes next."""
+        return snapshot_path(self.folder, self.snapshot_count)
+
     def draw(self, slot: int) -> Matchup:
         """The next match of a slot: the latest policy with probability `play_against_latest_model_ratio`, else a
         uniformly drawn snapshot of the window. A draw stays with its slot for at least `swap_steps` ghost steps."""
@@ -93,9 +98,9 @@ class GhostLeague:
     def prune(self, in_play: set[int]) -> None:
         """Delete snapshot files that the checkpoint just written does not need."""
         needed = in_play | set(self.window)
-        for path in self.folder.glob("snapshot-*.npz"):
-            if int(path.stem.removeprefix("snapshot-")) not in needed:
-                path.unlink(missing_ok=True)
+        for snapshot in range(self.snapshot_count):  # its own ones, whatever else lies there
+            if snapshot not in needed:
+                snapshot_path(self.folder, snapshot).unlink(missing_ok=True)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the snapshot files."""

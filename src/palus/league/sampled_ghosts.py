@@ -43,6 +43,11 @@ class SampledGhosts:
         self.ratings: dict[int, float] = {}
         self.restart(0)
 
+    @property
+    def next_path(self) -> Path:
+        """The file of the snapshot that comes next."""
+        return snapshot_path(self.folder, self.count)
+
     def restart(self, counter: int) -> None:
         """All games start anew, for the `counter`-th time: another series of draws."""
         self._counter = counter
@@ -106,9 +111,9 @@ class SampledGhosts:
 
     def prune(self) -> None:
         """Delete snapshot files that the checkpoint just written does not need."""
-        for path in self.folder.glob("snapshot-*.npz"):
-            if int(path.stem.removeprefix("snapshot-")) not in self.window:
-                path.unlink(missing_ok=True)
+        for snapshot in range(self.count):  # its own ones, whatever else lies there
+            if snapshot not in self.window:
+                snapshot_path(self.folder, snapshot).unlink(missing_ok=True)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the snapshot files."""

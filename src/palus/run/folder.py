@@ -7,12 +7,13 @@
   <Behavior>/snapshots/                                           opponents of self-play
   <Behavior>/events.out.tfevents.*                                TensorBoard
   run_logs/training_status.json                                   checkpoints and rating, as ML-Agents writes it
+  .palus-files                                                    which of all these palus wrote, and may remove
 """
 
 from __future__ import annotations
 
 import json
-import shutil
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ import torch
 from palus import __version__
 from palus.errors import CheckpointError, StorageError
 from palus.files import write_atomically, write_text
+from palus.run.own_files import OwnFiles
 
 FORMAT = 1
 _ARRAY = "__array__"
@@ -38,35 +40,70 @@ class RunFolder:
         self.snapshots = self.behavior_folder / "snapshots"
         self.checkpoint = self.behavior_folder / "checkpoint.pt"
         self.status = root / "run_logs" / "training_status.json"
+        self._own = OwnFiles(root)
+
+    def own(self, path: Path) -> Path:
+        """Enter a file that is about to be written among those that --force may remove. Raises StorageError."""
+        return self._own.add(path)
+
+    def own_bundle(self) -> Path:
+        """The same for all files of the bundle but the card, which may be the user's. Returns the folder."""
+        for name in ("configuration.yaml", "bundle.json", f"{self.behavior}.onnx"):
+            self.own(self.root / name)
+        return self.root
 
     def refuse_existing(self, *, force: bool) -> None:
-        """Raises CheckpointError when a run of this id lies there and `force` is not given."""
-        if self.checkpoint.exists() and not force:
+        """Raises CheckpointError when the folder holds a file and `force` is not given, or when the run would replace
+        one that palus did not write."""
+        if all(path.is_dir() for path in self.root.rglob("*")):
+            return
+        if not force:
             raise CheckpointError(
-                f"{self.root}: a run of this id exists; continue it with --resume, replace it with --force, "
-                "or choose another --run-id."
+                f"{self.root}: a run of this id exists; continue it with --resume, replace it with --force (files "
+                "that palus did not write stay), or choose another --run-id."
+            )
+        foreign = self._foreign()
+        if foreign:
+            more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+            raise CheckpointError(
+                f"{foreign[0]}{more}: not written by palus, and this run would replace it; move it away, or choose "
+                "another --run-id."
             )
 
+    def _foreign(self) -> list[Path]:
+        """Files of others under the names that a run gives its own."""
+        b = re.escape(self.behavior)
+        names = re.compile(
+            rf"configuration\.yaml|bundle\.json|{b}\.onnx|run_logs/training_status\.json"
+            rf"|{b}/(checkpoint\.pt|{b}-\d+\.onnx|snapshots/snapshot-\d+\.npz)"
+            rf"|{b}/(policy_\d+/)?(policy\.npz|best\.npz|hyperparameters\.json)"
+        )
+        files = (
+            path for path in sorted(self.root.rglob("*")) if names.fullmatch(path.relative_to(self.root).as_posix())
+        )
+        return [path for path in files if path not in self._own]
+
     def clear(self) -> None:
-        """Remove what a former run of this id left and make the folder. Raises StorageError."""
-        for path in (self.behavior_folder, self.root / "run_logs"):
-            shutil.rmtree(path, ignore_errors=True)
+        """Remove what palus wrote for a former run of this id and make the folder. Raises StorageError."""
         try:
+            self._own.remove_all()
             self.behavior_folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(
-                f"{self.behavior_folder}: the folder cannot be made ({error.strerror}); choose another --results-dir."
+                f"{error.filename or self.behavior_folder}: the folder cannot be prepared ({error.strerror}); "
+                "choose another --results-dir."
             ) from error
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Replace checkpoint.pt atomically. Raises StorageError; the old checkpoint is then still there."""
-        write_atomically(self.checkpoint, lambda f: torch.save({"format": FORMAT, **_pack(state)}, f))
+        write_atomically(self.own(self.checkpoint), lambda f: torch.save({"format": FORMAT, **_pack(state)}, f))
 
     def load(self) -> dict[str, Any]:
         """Read checkpoint.pt without executing anything in it. Raises CheckpointError with what to do."""
         if not self.checkpoint.exists():
             raise CheckpointError(
-                f"{self.root}: nothing to resume, {self.checkpoint.name} is not there; start without --resume."
+                f"{self.root}: nothing to resume, {self.behavior}/{self.checkpoint.name} is not there; start without "
+                "--resume, with --force where an unfinished run of this id lies there."
             )
         try:
             state = torch.load(self.checkpoint, weights_only=True, map_location="cpu")
@@ -97,7 +134,9 @@ class RunFolder:
         }
         checkpoints = [c for c in entry.get("checkpoints", []) if c["steps"] != steps] + [item]
         while 0 < keep < len(checkpoints):
-            Path(checkpoints.pop(0)["file_path"]).unlink(missing_ok=True)
+            old = self.behavior_folder / Path(checkpoints.pop(0)["file_path"]).name
+            if old in self._own:  # the list may have come with the folder from elsewhere
+                old.unlink(missing_ok=True)
         entry["checkpoints"] = checkpoints
         entry["final_checkpoint"] = {**item, "file_path": str(self.root / f"{self.behavior}.onnx")}
         if elo is not None:
@@ -107,7 +146,7 @@ class RunFolder:
             "palus_version": __version__,
             "torch_version": torch.__version__,
         }
-        write_text(self.status, json.dumps(status, indent=4) + "\n")
+        write_text(self.own(self.status), json.dumps(status, indent=4) + "\n")
 
     def _read_status(self) -> dict[str, Any]:
         """A table of contents on which nothing depends: one that cannot be read is begun anew."""

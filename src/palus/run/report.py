@@ -32,6 +32,15 @@ def progress_bar(console: Console) -> Progress:
     return Progress(*texts, TimeElapsedColumn(), TimeRemainingColumn(), console=console)
 
 
+def event_writer(folder: Path, run: RunFolder) -> SummaryWriter:
+    """A TensorBoard file in `folder`, entered among the run's own. The library names it, so it is found afterwards."""
+    before = set(folder.glob("events.out.tfevents.*"))
+    writer = SummaryWriter(str(folder), flush_secs=10)
+    for path in set(folder.glob("events.out.tfevents.*")) - before:
+        run.own(path)
+    return writer
+
+
 class Report:
     """Collects what happened since the last summary; a summary is due at every multiple of `summary_freq`."""
 
@@ -50,7 +59,7 @@ class Report:
         self._progress: Progress | None = None
 
     def __enter__(self) -> Report:
-        self._writer = SummaryWriter(str(self.folder.behavior_folder), flush_secs=10)
+        self._writer = event_writer(self.folder.behavior_folder, self.folder)
         settings = json.dumps(self.behavior.model_dump(mode="json"), indent=2)
         self._writer.add_text("Hyperparameters", f"```\n{settings}\n```")
         if self.console.is_terminal:

@@ -23,7 +23,8 @@ from tensorboardX import SummaryWriter, summary
 from palus.config.trainer import AppoBehavior
 from palus.learn.appo import AppoStats
 from palus.rollout.trajectories import EpisodeEnd
-from palus.run.report import progress_bar
+from palus.run.folder import RunFolder
+from palus.run.report import event_writer, progress_bar
 
 RECENT_EPISODES = 100
 """Episodes that means are taken over: for lines, best checkpoints and populations."""
@@ -112,9 +113,9 @@ class SampledReport:
     """One record and one TensorBoard folder per policy; a summary is due at every multiple of `summary_freq`."""
 
     def __init__(
-        self, name: str, behavior: AppoBehavior, folders: Sequence[Path], console: Console | None = None
+        self, name: str, behavior: AppoBehavior, folders: Sequence[Path], run: RunFolder, console: Console | None = None
     ) -> None:
-        self.name, self.behavior, self.folders = name, behavior, folders
+        self.name, self.behavior, self.folders, self.run = name, behavior, folders, run
         self.console = console or Console(stderr=True)
         self.records = [PolicyRecord() for _ in folders]
         self._writers: list[SummaryWriter] = []
@@ -123,7 +124,7 @@ class SampledReport:
         self._summary_step = 0
 
     def __enter__(self) -> SampledReport:
-        self._writers = [SummaryWriter(str(folder), flush_secs=10) for folder in self.folders]
+        self._writers = [event_writer(folder, self.run) for folder in self.folders]
         settings = json.dumps(self.behavior.model_dump(mode="json"), indent=2)
         for writer in self._writers:
             writer.add_text("Hyperparameters", f"```\n{settings}\n```")
