@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browsing import Tab, browsing, needs_axe, needs_browser, tabs
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 from synthetic_arena import ENV, START_MS, SyntheticArena, sha_of
 from web_server import serving, serving_files
 
@@ -18,7 +18,7 @@ from palus.arena.play_stats import play_statistics
 from palus.arena.recording import RecordedEvent, Recording
 from palus.arena.replay import encode_replay
 from palus.store import open_store
-from palus.store.tables import play_stats, workers
+from palus.store.tables import entries, play_stats, workers
 from palus.web.app import WebLimits, make_app
 from palus.web.static_site import export_site
 
@@ -170,6 +170,68 @@ def test_a_new_model_and_new_matches_appear_without_a_reload(visit: Callable[[st
         tab.page.wait_for_selector("[aria-label='Ranking'] th:has-text('one')")
         arena.play("bob/two", "ada/one", "win1", "win1")
         tab.page.wait_for_selector("[aria-label='Newest matches'] tbody tr:nth-child(4)")
+        assert tab.page.evaluate("window.stayed") is True
+        assert tab.complaints == []
+    store.close()
+
+
+def test_the_board_moves_under_the_focus_and_leaves_it_where_it_is(visit: Callable[[str], Tab], tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    arena = SyntheticArena(store)
+    for repo in ("ada/one", "bob/two", "cy/three"):
+        arena.add_entry(repo)
+    arena.play("ada/one", "bob/two", "win1", "win2")
+    arena.play("bob/two", "cy/three", "win1", "win2")
+    arena.rate()
+    with serving(make_app(store, limits=WebLimits(fresh_s=0.0, poll_s=0.05))) as address:
+        tab = visit(address)
+        tab.page.wait_for_selector(".live.on")
+        assert tab.texts("[aria-label='Ranking'] tbody th a") == ["one", "two", "three"]
+        tab.page.locator("[aria-label='Ranking'] th a:text-is('two')").focus()
+        for first, other in (("two", "ada/one"), ("three", "bob/two")):
+            winner = {"two": "bob/two", "three": "cy/three"}[first]
+            for _ in range(6):
+                arena.play(winner, other, "win1", "win2")
+            arena.rate()
+            tab.page.wait_for_selector(f"[aria-label='Ranking'] tbody tr:first-child th:has-text('{first}')")
+            assert tab.page.evaluate("document.activeElement.textContent") == "two"
+        watch = tab.page.locator("[aria-label='Newest matches'] tbody tr:first-child a:text-is('Watch')")
+        watch.focus()
+        label = watch.get_attribute("aria-label")
+        arena.play("ada/one", "cy/three", "draw", "draw")
+        tab.page.wait_for_selector(f"[aria-label='Newest matches'] tbody tr:nth-child(3) a[aria-label='{label}']:focus")
+        assert tab.complaints == []
+    store.close()
+
+
+def test_status_goes_on_while_a_reader_is_in_a_table(visit: Callable[[str], Tab], tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    arena = SyntheticArena(store)
+    why = {"code": "external_data", "sentence": "Tensor w lies in w.bin.", "remedy": "Export it into the file."}
+    arena.add_entry("eve/refused", state="refused", **why)
+    with serving(make_app(store, limits=WebLimits(fresh_s=0.0, poll_s=0.05))) as address:
+        tab = visit(f"{address}/status")
+        tab.page.wait_for_selector(".live.on")
+        tab.page.locator("[aria-label='Models that are not ranked'] a:text-is('refused')").focus()
+        arena.add_entry("ada/one", state="pending")
+        tab.page.wait_for_selector("[aria-label='Models that are not ranked'] a:text-is('one')")
+        assert tab.page.evaluate("document.activeElement.textContent") == "refused"
+        assert tab.complaints == []
+    store.close()
+
+
+def test_the_page_of_a_model_that_is_checked_follows_in_place(visit: Callable[[str], Tab], tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    arena = SyntheticArena(store)
+    arena.add_entry("ada/one", state="pending")
+    with serving(make_app(store, limits=WebLimits(fresh_s=0.0, poll_s=0.05))) as address:
+        tab = visit(f"{address}/ada/one")
+        tab.page.wait_for_selector(".live.on")
+        assert "waits to be checked" in tab.texts("[aria-label='Validation']")[0]
+        tab.page.evaluate("window.stayed = true")
+        with store.write() as connection:
+            connection.execute(update(entries).values(state="accepted", checked_ms=START_MS + 9))
+        tab.page.wait_for_selector("main:not(:has([aria-label='Validation'])) h1")
         assert tab.page.evaluate("window.stayed") is True
         assert tab.complaints == []
     store.close()

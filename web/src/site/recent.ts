@@ -5,7 +5,7 @@ import { matchLink } from "./links";
 import { modelCell, sideName, timeAgo, type Content } from "./parts";
 import { placeholder } from "./shell";
 import type { MatchSummary, Verdict } from "./shapes";
-import { DataTable, type Column } from "./table";
+import { Listed, type Column } from "./table";
 
 const MOST = 12;
 
@@ -48,22 +48,23 @@ const COLUMNS: readonly Column<MatchSummary>[] = [
 
 export class RecentList {
   readonly root: HTMLElement;
-  private readonly table: DataTable<MatchSummary>;
+  private readonly list: Listed<MatchSummary>;
   private readonly arrived = new Set<string>();
-  private readonly nothing = placeholder("No matches yet", [
-    "The first ones start as soon as two models are accepted.",
-  ]);
 
   constructor(private matches: readonly MatchSummary[]) {
     this.matches = matches.slice(0, MOST);
-    this.table = new DataTable({
-      label: "Newest matches",
-      columns: COLUMNS,
-      rowClass: (match) => (this.arrived.has(match.id) ? "arrived" : ""),
-    });
+    this.list = new Listed(
+      {
+        label: "Newest matches",
+        columns: COLUMNS,
+        key: (match) => match.id,
+        rowClass: (match) => (this.arrived.has(match.id) ? "arrived" : ""),
+      },
+      placeholder("No matches yet", ["The first ones start as soon as two models are accepted."]),
+    );
     const head = element("header", {}, element("h2", {}, "Newest matches"));
-    this.root = element("section", { class: "box" }, head, this.nothing, this.table.root);
-    this.show();
+    this.root = element("section", { class: "box" }, head, this.list.root);
+    this.list.show(this.matches);
   }
 
   add(match: MatchSummary): void {
@@ -71,12 +72,6 @@ export class RecentList {
     this.matches = [match, ...this.matches].slice(0, MOST);
     this.arrived.clear();
     this.arrived.add(match.id);
-    this.show();
-  }
-
-  private show(): void {
-    this.nothing.hidden = this.matches.length > 0;
-    this.table.root.hidden = this.matches.length === 0;
-    this.table.show(this.matches);
+    this.list.show(this.matches);
   }
 }

@@ -2,6 +2,7 @@
 import "./site.css";
 import { element, svg } from "../page/dom";
 import { isExport, LoadError } from "./data";
+import { focusedLink, focusLink } from "./focus";
 import { pageLink, type PageName } from "./links";
 
 const ENTRIES: readonly (readonly [PageName, string])[] = [
@@ -53,7 +54,10 @@ export async function fill(target: HTMLElement, build: () => Promise<readonly No
   target.setAttribute("aria-busy", "true");
   if (!target.hasChildNodes()) target.append(placeholder("Loading …", [], true));
   try {
-    target.replaceChildren(...(await build()));
+    const content = await build();
+    const link = focusedLink(target);
+    target.replaceChildren(...content);
+    focusLink(target, link);
     return true;
   } catch (error) {
     if (!(error instanceof LoadError)) throw error;

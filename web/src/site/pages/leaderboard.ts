@@ -3,6 +3,7 @@ import { element } from "../../page/dom";
 import { intervalBar } from "../charts/marks";
 import type { Range } from "../charts/plot";
 import { load, LoadError, path } from "../data";
+import { put } from "../focus";
 import { count, percent, plural, rated } from "../format";
 import { modelLink, pageLink, parameter, writeParameters } from "../links";
 import { listen, paced } from "../live";
@@ -65,6 +66,7 @@ class LeaderboardPage {
   private view: View = parameter("columns") === "other" ? "other" : "rating";
   private masses: ReadonlyMap<string, number> | null = null;
   private query = parameter("q") ?? "";
+  private range: Range;
 
   constructor(
     private readonly env: string,
@@ -72,6 +74,7 @@ class LeaderboardPage {
     private readonly latest: RecentList,
   ) {
     this.remember();
+    this.range = rangeOf(board.rows);
     this.table = this.newTable();
   }
 
@@ -142,11 +145,12 @@ class LeaderboardPage {
     const { board, query } = this;
     const wanted = query.trim().toLowerCase();
     const rows = board.rows.filter((row) => row.repo.toLowerCase().includes(wanted));
+    this.range = rangeOf(board.rows);
     this.summary.replaceChildren(...summaryOf(board));
     this.found.textContent = wanted ? `${plural(rows.length, "model")} found` : "";
     if (rows.length) {
       this.table.show(rows);
-      this.main.replaceChildren(this.table.root);
+      put(this.main, this.table.root);
     } else {
       this.main.replaceChildren(board.rows.length ? placeholder(`No model matches “${query}”`) : noModels());
     }
@@ -157,14 +161,14 @@ class LeaderboardPage {
   }
 
   private newTable(): DataTable<LeaderboardRow> {
-    const range = rangeOf(this.board.rows);
     const columns =
       this.view === "rating"
-        ? [...nameColumns(), ...ratingColumns(range), ...gameColumns()]
+        ? [...nameColumns(), ...ratingColumns(() => this.range), ...gameColumns()]
         : [...nameColumns(), ...otherColumns((row) => this.masses?.get(row.sha256) ?? null), ...gameColumns()];
     return new DataTable({
       label: `Models of ${this.env} by rank`,
       columns,
+      key: (row) => row.sha256,
       rowClass: (row) => (this.seen.get(row.sha256) === row.games ? "" : "arrived"),
     });
   }
@@ -224,7 +228,7 @@ function nameCell(row: LeaderboardRow): HTMLElement {
   return element("span", { class: "model" }, element("span", {}, link, ...marks), element("small", {}, owner));
 }
 
-function ratingColumns(range: Range): Column<LeaderboardRow>[] {
+function ratingColumns(range: () => Range): Column<LeaderboardRow>[] {
   return [
     {
       name: "Rating",
@@ -237,7 +241,7 @@ function ratingColumns(range: Range): Column<LeaderboardRow>[] {
     {
       name: "Interval",
       optional: true,
-      cell: (row) => intervalBar(row.rating, row.half_width, range, row.provisional),
+      cell: (row) => intervalBar(row.rating, row.half_width, range(), row.provisional),
     },
     {
       name: "Results",

@@ -2,7 +2,7 @@
 import { element } from "../../page/dom";
 import { ratingChart } from "../charts/series";
 import { cardFrame } from "../card";
-import { isExport, load, path } from "../data";
+import { isExport, load, LoadError, path } from "../data";
 import { count, moment, plural, points, rated, short } from "../format";
 import { pageLink, parameter, repoOfPage, writeParameters } from "../links";
 import { listen, paced } from "../live";
@@ -15,20 +15,42 @@ import { DataTable } from "../table";
 
 const shell = buildShell(null);
 const repo = repoOfPage();
-void fill(shell.content, async () => {
-  const model = await load<ModelPage>(path("models", ...repo.split("/")));
-  const pending = model.revisions.some((revision) => revision.state === "pending");
+const REFRESH_MS = 10_000;
+let current: ModelPage | null = null;
+
+const get = () => load<ModelPage>(path("models", ...repo.split("/")));
+const show = (model: ModelPage) => {
+  current = model;
+  return build(model);
+};
+
+void fill(shell.content, async () => show(await get())).then((found) => {
+  if (!found) return;
   listen(
     (event) => {
-      if (event.type === "entry" && event.repo === repo) reload();
+      if (event.type === "entry" && event.repo === repo) refresh();
     },
     (on) => shell.connected(on),
   );
-  // The outcome of validation is what its author waits for: the page follows.
-  const reload = paced(async () => location.reload());
-  if (pending) window.setInterval(() => !document.hidden && reload(), 10_000);
-  return build(model);
+  window.setInterval(() => !document.hidden && isPending(current) && refresh(), REFRESH_MS);
 });
+
+/** The outcome of validation is what its author waits for: the page follows that, and stands still otherwise. */
+const refresh = paced(async () => {
+  const newer = await get().catch((error: unknown) => {
+    if (error instanceof LoadError) return current;
+    throw error;
+  });
+  if (newer && states(newer) !== states(current)) await fill(shell.content, async () => show(newer));
+});
+
+function states(model: ModelPage | null): string {
+  return (model?.revisions ?? []).map((line) => `${line.env} ${line.revision} ${line.state}`).join();
+}
+
+function isPending(model: ModelPage | null): boolean {
+  return (model?.revisions ?? []).some((revision) => revision.state === "pending");
+}
 
 function build(model: ModelPage): Node[] {
   const asked = parameter("env");

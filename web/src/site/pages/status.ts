@@ -1,38 +1,77 @@
 // What the arena is doing now, and why a model is not on the board.
 import { element } from "../../page/dom";
 import { histogramOf } from "../charts/hours";
-import { load } from "../data";
+import { load, LoadError } from "../data";
 import { count, plural, short } from "../format";
 import { listen, paced } from "../live";
 import { box, describe, facts, modelCell, note, stateTag, tag, timeAgo } from "../parts";
 import { buildShell, fill, heading, placeholder } from "../shell";
 import type { JobCounts, RunningJob, Status, Unranked, WorkerLine } from "../shapes";
-import { DataTable } from "../table";
+import { DataTable, Listed, type TableOptions } from "../table";
 
 const shell = buildShell("status");
 const REFRESH_MS = 10_000;
 
-const show = () => fill(shell.content, async () => build(await load<Status>("status")));
+let page: StatusPage | null = null;
 
-void show().then((shown) => {
+void fill(shell.content, async () => {
+  const status = await load<Status>("status");
+  page = new StatusPage();
+  page.show(status);
+  return page.build();
+}).then((shown) => {
   if (!shown) return;
-  const refresh = paced(async () => {
-    // A reader who is inside a table keeps the place; what changed shows once they leave it.
-    if (!shell.content.contains(document.activeElement) || document.activeElement === shell.content) await show();
-  });
   listen(refresh, (on) => shell.connected(on));
   window.setInterval(() => !document.hidden && refresh(), REFRESH_MS);
 });
 
-function build(status: Status): Node[] {
-  return [
-    heading("Status", "What the arena is doing now, and why a model is not ranked."),
-    overview(status),
-    unranked(status.unranked),
-    element("div", { class: "columns" }, queue(status), activity(status)),
-    workers(status.workers),
-    log(status),
-  ];
+/** What cannot be loaded now is left as it is; the next event asks again. */
+const refresh = paced(async () => {
+  try {
+    page?.show(await load<Status>("status"));
+  } catch (error) {
+    if (!(error instanceof LoadError)) throw error;
+  }
+});
+
+/** Built once; what changes is shown in place, so that a reader keeps the order, the scrolled place and the focus. */
+class StatusPage {
+  private readonly overview = element("div");
+  private readonly unranked = new Listed(UNRANKED, placeholder("Every pushed model is ranked"));
+  private readonly kinds = new DataTable(KINDS);
+  private readonly running = new Listed(RUNNING, note("Nothing is being played at this moment."));
+  private readonly hours = element("div");
+  private readonly workers = new Listed(WORKERS, noWorkers());
+  private readonly log = element("div");
+
+  build(): Node[] {
+    const why = "Every pushed revision that the board does not show, with the reason and what to do about it.";
+    const pairs = "Work is handed out in mirrored pairs: same seed, sides swapped.";
+    return [
+      heading("Status", "What the arena is doing now, and why a model is not ranked."),
+      this.overview,
+      box("Why is my model not ranked?", why, this.unranked.root),
+      element(
+        "div",
+        { class: "columns" },
+        box("Queue", pairs, this.kinds.root, this.running.root),
+        box("Matches per hour", "The last 24 hours.", this.hours),
+      ),
+      box("Workers", "Processes that check models and play matches.", this.workers.root),
+      box("Match log", "", this.log),
+    ];
+  }
+
+  show(status: Status): void {
+    this.overview.replaceChildren(overview(status));
+    this.unranked.show(status.unranked);
+    this.kinds.root.hidden = status.jobs.length === 0;
+    this.kinds.show(status.jobs);
+    this.running.show(status.running);
+    this.hours.replaceChildren(histogramOf(status.hours));
+    this.workers.show(status.workers);
+    this.log.replaceChildren(logHead(status));
+  }
 }
 
 function overview(status: Status): HTMLElement {
@@ -49,36 +88,24 @@ function overview(status: Status): HTMLElement {
   ]);
 }
 
-function unranked(lines: readonly Unranked[]): HTMLElement {
-  const text = "Every pushed revision that the board does not show, with the reason and what to do about it.";
-  if (!lines.length) return box("Why is my model not ranked?", text, placeholder("Every pushed model is ranked"));
-  const table = new DataTable(
+const UNRANKED: TableOptions<Unranked> = {
+  label: "Models that are not ranked",
+  limit: 50,
+  key: (line) => `${line.repo} ${line.env}`,
+  columns: [
+    { name: "Model", header: true, by: (line) => line.repo.toLowerCase(), cell: (line) => modelCell(line.repo) },
+    { name: "State", by: (line) => line.state, cell: (line) => stateTag(line.state) },
+    { name: "Why, and what to do", cell: reason },
+    { name: "Environment", optional: true, cell: (line) => line.env },
     {
-      label: "Models that are not ranked",
-      limit: 50,
-      columns: [
-        {
-          name: "Model",
-          header: true,
-          by: (line: Unranked) => line.repo.toLowerCase(),
-          cell: (line) => modelCell(line.repo),
-        },
-        { name: "State", by: (line) => line.state, cell: (line) => stateTag(line.state) },
-        { name: "Why, and what to do", cell: reason },
-        { name: "Environment", optional: true, cell: (line) => line.env },
-        {
-          name: "Since",
-          optional: true,
-          descending: true,
-          by: (line) => line.since_ms,
-          cell: (line) => timeAgo(line.since_ms),
-        },
-      ],
+      name: "Since",
+      optional: true,
+      descending: true,
+      by: (line) => line.since_ms,
+      cell: (line) => timeAgo(line.since_ms),
     },
-    lines,
-  );
-  return box("Why is my model not ranked?", text, table.root);
-}
+  ],
+};
 
 function reason(line: Unranked): HTMLElement {
   const parts: Node[] = [element("span", {}, line.sentence)];
@@ -87,92 +114,68 @@ function reason(line: Unranked): HTMLElement {
   return element("span", { class: "model" }, ...parts);
 }
 
-function queue(status: Status): HTMLElement {
-  const kinds = new DataTable(
-    {
-      label: "Jobs by kind",
-      columns: [
-        { name: "Kind", header: true, cell: (job: JobCounts) => job.kind },
-        { name: "Ready", numeric: true, cell: (job) => count(job.ready) },
-        { name: "Running", numeric: true, cell: (job) => count(job.leased) },
-        { name: "Done", numeric: true, cell: (job) => count(job.done) },
-        { name: "Failed", numeric: true, cell: (job) => count(job.failed) },
-      ],
-    },
-    status.jobs,
-  );
-  const running = new DataTable(
-    {
-      label: "Jobs running now",
-      limit: 20,
-      columns: [
-        { name: "Running now", header: true, cell: (job: RunningJob) => job.what },
-        { name: "Worker", cell: (job) => job.worker },
-        { name: "Attempt", numeric: true, optional: true, cell: (job) => String(job.attempts) },
-      ],
-    },
-    status.running,
-  );
-  const now = status.running.length ? running.root : note("Nothing is being played at this moment.");
-  return box(
-    "Queue",
-    "Work is handed out in mirrored pairs: same seed, sides swapped.",
-    ...(status.jobs.length ? [kinds.root] : []),
-    now,
-  );
-}
+const KINDS: TableOptions<JobCounts> = {
+  label: "Jobs by kind",
+  key: (job) => job.kind,
+  columns: [
+    { name: "Kind", header: true, cell: (job) => job.kind },
+    { name: "Ready", numeric: true, cell: (job) => count(job.ready) },
+    { name: "Running", numeric: true, cell: (job) => count(job.leased) },
+    { name: "Done", numeric: true, cell: (job) => count(job.done) },
+    { name: "Failed", numeric: true, cell: (job) => count(job.failed) },
+  ],
+};
 
-function activity(status: Status): HTMLElement {
-  return box("Matches per hour", "The last 24 hours.", histogramOf(status.hours));
-}
+const RUNNING: TableOptions<RunningJob> = {
+  label: "Jobs running now",
+  limit: 20,
+  key: (job) => String(job.id),
+  columns: [
+    { name: "Running now", header: true, cell: (job) => job.what },
+    { name: "Worker", cell: (job) => job.worker },
+    { name: "Attempt", numeric: true, optional: true, cell: (job) => String(job.attempts) },
+  ],
+};
 
-function workers(lines: readonly WorkerLine[]): HTMLElement {
-  if (!lines.length) {
-    const hint = placeholder("No worker has connected", [
-      "The arena starts its own unless told otherwise (--workers). Another machine can help:",
-    ]);
-    hint.append(element("pre", { tabindex: "0" }, `palus worker --arena ${location.origin} --token-file lab.token`));
-    return box("Workers", "", hint);
-  }
-  const table = new DataTable(
+const WORKERS: TableOptions<WorkerLine> = {
+  label: "Workers",
+  limit: 50,
+  key: (worker) => worker.name,
+  columns: [
+    { name: "Worker", header: true, cell: (worker) => worker.name },
+    { name: "State", cell: workerState },
+    { name: "Isolation", cell: (worker) => worker.isolation },
     {
-      label: "Workers",
-      limit: 50,
-      columns: [
-        { name: "Worker", header: true, cell: (worker: WorkerLine) => worker.name },
-        { name: "State", cell: workerState },
-        { name: "Isolation", cell: (worker) => worker.isolation },
-        {
-          name: "Matches",
-          numeric: true,
-          descending: true,
-          by: (worker) => worker.matches,
-          cell: (worker) => count(worker.matches),
-        },
-        {
-          name: "Seen",
-          descending: true,
-          by: (worker) => worker.last_seen_ms,
-          cell: (worker) => timeAgo(worker.last_seen_ms),
-        },
-        { name: "Platform", optional: true, cell: (worker) => describe(worker.platform) },
-      ],
+      name: "Matches",
+      numeric: true,
+      descending: true,
+      by: (worker) => worker.matches,
+      cell: (worker) => count(worker.matches),
     },
-    lines,
-  );
-  return box("Workers", "Processes that check models and play matches.", table.root);
-}
+    {
+      name: "Seen",
+      descending: true,
+      by: (worker) => worker.last_seen_ms,
+      cell: (worker) => timeAgo(worker.last_seen_ms),
+    },
+    { name: "Platform", optional: true, cell: (worker) => describe(worker.platform) },
+  ],
+};
 
 function workerState(worker: WorkerLine): HTMLElement {
   if (worker.suspended) return tag("suspended", "bad", worker.suspended);
   return worker.alive ? tag("playing", "good") : tag("gone");
 }
 
-function log(status: Status): HTMLElement {
+function noWorkers(): HTMLElement {
+  const hint = placeholder("No worker has connected", [
+    "The arena starts its own unless told otherwise (--workers). Another machine can help:",
+  ]);
+  hint.append(element("pre", { tabindex: "0" }, `palus worker --arena ${location.origin} --token-file lab.token`));
+  return hint;
+}
+
+function logHead(status: Status): HTMLElement {
   const head = element("code", {}, status.head_hash);
-  return box(
-    "Match log",
-    "",
-    note(`Match ${count(status.head_seq)} ends the log; its hash covers every match before it: `, head),
-  );
+  return note(`Match ${count(status.head_seq)} ends the log; its hash covers every match before it: `, head);
 }
