@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,6 +71,22 @@ def test_the_history_is_read_by_the_rules_of_the_reference_analytics(client: Tes
     assert games["ada/one"] == ["win", "draw", "loss", "win"]
     assert games["bob/two"] == ["loss", "draw", "win", "loss", "win", "loss", "loss"]
     assert games["ada/three"] == ["loss", "win", "win"]
+
+
+def test_a_file_of_a_quiet_arena_stays_until_there_is_a_newer_one(store: Store, arena: SyntheticArena) -> None:
+    """Each new file sweeps old ones; what is given out now is none of these, however long ago it was written."""
+    folder, url = store.folder / "exports", f"/api/arena/downloads/{ENV}"
+    with TestClient(make_app(store)) as client:
+        before = client.get(f"{url}/elo.csv")
+        (left_behind := folder / "left-by-a-killed-arena.csv").write_text("")
+        for file in folder.iterdir():
+            os.utime(file, (0, 0))
+        assert client.get(f"{url}/history.csv").status_code == 200
+        assert not left_behind.exists()
+        assert client.get(f"{url}/elo.csv").content == before.content
+        for file in folder.iterdir():
+            file.unlink()
+        assert client.get(f"{url}/elo.csv").content == before.content
 
 
 def test_the_history_is_the_one_of_the_log(client: TestClient, store: Store) -> None:

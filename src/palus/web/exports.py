@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -160,8 +161,11 @@ class Exports:
             return None
         with self._lock:
             view = self._views.current()
-            made_s, of, path = self._made.get((env, name), (0.0, None, Path()))
-            if of is None or (of.version != view.version and time.monotonic() - made_s >= self._keep_s):
+            made_s, of, path = self._made.get((env, name), (0.0, None, self._folder))
+            is_stale = of is None or (of.version != view.version and time.monotonic() - made_s >= self._keep_s)
+            if is_stale or not path.is_file():
+                with contextlib.suppress(OSError):  # whoever reads the file that is replaced now has time to finish
+                    os.utime(path)
                 path = self._write(env, name, view, write)
                 self._made[env, name] = (time.monotonic(), view, path)
             return path
@@ -191,9 +195,10 @@ class Exports:
 
     def _write(self, env: str, name: str, view: View, write: Callable[[View, Path], None]) -> Path:
         """A new file beside those that are still being sent; files nobody can be reading any more are removed."""
+        given_out = {path for _, _, path in self._made.values()}
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            for old in self._folder.iterdir():
+            for old in set(self._folder.iterdir()) - given_out:
                 if time.time() - old.stat().st_mtime > 10 * max(self._keep_s, 60.0):
                     with contextlib.suppress(OSError):
                         old.unlink()
