@@ -115,19 +115,31 @@ def test_two_models_that_fail_are_void(sandbox: Sandbox):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
-def test_kill_9_in_the_middle_is_a_crash_of_that_side_and_leaves_nothing(
+def test_a_kill_from_outside_is_nobodys_forfeit_and_leaves_nothing(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ):
+    """An operator, or a system without memory: models cannot send signals, so it was none of their doing."""
     pids = interrupt(monkeypatch, signal.SIGKILL)
     outcome = play_unit(unit(BASIC, RANDOM), LIMITS, sandbox=sandbox)
+    assert [(r.result, r.cause) for r in outcome.results] == [("void", "engine")] * 2
+    assert "killed from outside (signal SIGKILL)" in outcome.failures[0]
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert play_unit(unit(BASIC, RANDOM), LIMITS, sandbox=sandbox).results  # and the next unit is played
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+def test_a_crash_in_the_middle_is_a_forfeit_of_that_side_and_leaves_nothing(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+):
+    pids = interrupt(monkeypatch, signal.SIGSEGV)
+    outcome = play_unit(unit(BASIC, RANDOM), LIMITS, sandbox=sandbox)
     assert [(r.result, r.cause) for r in outcome.results] == [("forfeit1", "crash"), ("forfeit2", "crash")]
-    assert "SIGKILL" in outcome.failures[0]
+    assert "SIGSEGV" in outcome.failures[0]
     for result, replay, actions in zip(outcome.results, outcome.replays, outcome.actions, strict=True):
         assert len(decode_actions(actions, 1000)) == 3
         assert len(decode_replay(replay).recordings[0].frames) == result.duration_ticks + 1
         assert replay_actions("SoccerTwos", result.seed, actions) == result.final_state
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
-    assert play_unit(unit(BASIC, RANDOM), LIMITS, sandbox=sandbox).results  # and the next unit is played
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")

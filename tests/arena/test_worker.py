@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +23,7 @@ from palus.arena.log import LogRow, read_log
 from palus.arena.queue import Lease
 from palus.arena.reports import UnitReport, from_json, to_json
 from palus.arena.runner.limits import Limits
+from palus.arena.runner.sandbox import LockedProcess
 from palus.arena.scheduler import Looker, Scheduler
 from palus.arena.settings import ArenaSettings
 from palus.arena.worker import play_order, work
@@ -95,6 +98,34 @@ def test_models_of_a_pool_are_validated_and_tried_before_they_are_ranked(store: 
     trial = [row.record for row in log(store)]
     assert [record.rated for record in trial] == [False, False]
     assert {side.repo for side in trial[0].sides} == {"ann/good", "palus/random"}
+
+
+def test_a_unit_whose_model_is_killed_from_outside_is_played_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "pool/ann/good/SoccerTwos.onnx"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(stock().SerializeToString())
+    pool = FolderPool(tmp_path / "pool", store.blobs)
+    plan = scheduler(store, Looker(lambda env: pool.sweep(env, quiet_since_ms=2**62), 0.0))
+    plan.tick()
+    assert do(store, 1) == 1  # its validation
+    ask, killed = LockedProcess.ask, []
+
+    def kill_the_first(self: LockedProcess, observations: bytes, answer_bytes: int) -> bytes:
+        if not killed:
+            killed.append(self.pid)
+            os.kill(self.pid, signal.SIGKILL)
+        return ask(self, observations, answer_bytes)
+
+    monkeypatch.setattr(LockedProcess, "ask", kill_the_first)
+    while not killed:
+        plan.tick()
+        assert do(store, 1) == 1
+    assert {row.record.cause for row in log(store)} <= {"goal", "time_limit"}
+    with store.read() as connection:
+        attempts = select(jobs.c.attempts).where(jobs.c.kind == "pair", jobs.c.state == "done").order_by(jobs.c.id)
+        assert list(connection.scalars(attempts))[-1] == 2
 
 
 def test_a_report_is_stored_once_however_often_it_is_sent(store: Store) -> None:

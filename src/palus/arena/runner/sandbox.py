@@ -30,6 +30,12 @@ _STARTUP_S = 120.0
 _STARVED_S = 1.0
 """A process that was given less processor time than this before a wall timeout was not slow but starved."""
 
+_OWN_FAULTS = frozenset(
+    getattr(signal, name) for name in "SIGSEGV SIGBUS SIGILL SIGFPE SIGTRAP SIGABRT SIGSYS SIGPIPE SIGXFSZ".split()
+)
+"""Signals by which the system ends a process for what it did. It cannot send itself any other: its filter of system
+calls lets no signal out. So SIGKILL, SIGTERM and the like are an operator's doing, or the system's that lacks memory."""
+
 FailureCause = Literal["timeout", "crash", "engine"]
 
 
@@ -248,7 +254,10 @@ class LockedProcess:
         number = os.WTERMSIG(status)
         if number == signal.SIGXCPU or cpu_s >= self._limits.cpu_s:
             return LockedProcessError("timeout", f"used up its {self._limits.cpu_s} s of processor time")
-        return LockedProcessError("crash", f"its process was ended by signal {signal.Signals(number).name}")
+        name = signal.Signals(number).name
+        if number in _OWN_FAULTS:
+            return LockedProcessError("crash", f"its process was ended by signal {name}")
+        return LockedProcessError("engine", f"its process was killed from outside (signal {name}); is memory short?")
 
     def _late(self) -> LockedProcessError:
         """It did not answer in time."""
