@@ -115,9 +115,7 @@ def test_two_models_that_fail_are_void(sandbox: Sandbox):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
-def test_a_kill_from_outside_is_nobodys_forfeit_and_leaves_nothing(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_kill_from_outside_is_nobodys_forfeit_and_leaves_nothing(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch):
     """An operator, or a system without memory: models cannot send signals, so it was none of their doing."""
     pids = interrupt(monkeypatch, signal.SIGKILL)
     outcome = play_unit(unit(BASIC, RANDOM), LIMITS, sandbox=sandbox)

@@ -19,8 +19,9 @@ from sqlalchemy import select
 from palus.hub.accounts import Account, create_account
 from palus.hub.commits import Message, Put, add_commit, list_files
 from palus.hub.limits import Buckets, HubLimits
+from palus.hub.refusals import TooLargeError
 from palus.hub.repos import Filter, Repo, create_repo, delete_repo, find_repo, list_repos, read_file
-from palus.hub.uploads import collect_garbage, day_bytes_left, keep_upload
+from palus.hub.uploads import Incoming, collect_garbage, day_bytes_left, keep_upload
 from palus.store import Store, open_store
 from palus.store.tables import blobs, entries
 
@@ -94,10 +95,10 @@ def ada(store: Store) -> Account:
         return create_account(connection, "ada")
 
 
-def upload(store: Store, account: Account, data: bytes) -> str:
+def upload(store: Store, account: Account, data: bytes, limits: HubLimits = LIMITS) -> str:
     with store.blobs.open_writer() as writer:
         writer.write(data)
-        return keep_upload(store, writer, account.id).sha256
+        return keep_upload(store, writer, account.id, limits).sha256
 
 
 def make_repo(store: Store, account: Account, name: str, files: dict[str, bytes]) -> Repo:
@@ -150,6 +151,15 @@ def test_the_day_quota_counts_what_is_new(store: Store, ada: Account) -> None:
         upload(store, ada, data)
     with store.read() as connection:
         assert day_bytes_left(connection, ada.id, limits) == 500
+    with pytest.raises(TooLargeError, match="500 bytes more within a day"):
+        upload(store, ada, bytes(501), limits)
+    assert len(files_on_disk(store.blobs.folder)) == 2, "refused bytes leave neither file nor claim"
+    incoming = Incoming()
+    incoming.take(store, ada.id, 300, limits)
+    with pytest.raises(TooLargeError, match="200 bytes more within a day"):
+        incoming.take(store, ada.id, 300, limits)
+    incoming.give_back(ada.id, 300)
+    incoming.take(store, ada.id, 300, limits)
 
 
 def test_repositories_are_found_by_tags_and_read_by_the_arena(store: Store, ada: Account) -> None:

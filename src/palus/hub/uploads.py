@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from sqlalchemy import Connection, delete, exists, func, or_, select
@@ -10,7 +11,8 @@ from sqlalchemy.exc import IntegrityError
 
 from palus.hub.accounts import Caller
 from palus.hub.commits import DAY_MS
-from palus.hub.limits import HubLimits
+from palus.hub.limits import HubLimits, show_bytes
+from palus.hub.refusals import TooLargeError
 from palus.store import Store
 from palus.store.blobs import Blob, BlobWriter
 from palus.store.engine import now_ms
@@ -20,8 +22,8 @@ SWEEP_BLOBS = 200
 """Orphans per sweep: writers wait while one runs."""
 
 
-def keep_upload(store: Store, writer: BlobWriter, account_id: int) -> Blob:
-    """Store finished bytes as those of an account.
+def keep_upload(store: Store, writer: BlobWriter, account_id: int, limits: HubLimits) -> Blob:
+    """Store finished bytes as those of an account. Raises TooLargeError when they are more than its day has left.
 
     The database learns of them before the folder shows them: whatever a kill leaves behind can be swept.
     """
@@ -35,7 +37,39 @@ def keep_upload(store: Store, writer: BlobWriter, account_id: int) -> Blob:
         claim = insert(blob_claims).values(sha256=blob.sha256, account_id=account_id, created_ms=now)
         key = (blob_claims.c.sha256, blob_claims.c.account_id)
         connection.execute(claim.on_conflict_do_update(index_elements=key, set_={"created_ms": now}))
+        left = day_bytes_left(connection, account_id, limits)
+        if left < 0:  # leaving here takes the rows back
+            raise over_quota(left + blob.size)
         return writer.keep()
+
+
+class Incoming:
+    """Bytes on their way in by account, so that uploads at the same time share one day's quota. In memory: a restart
+    ends the uploads too."""
+
+    def __init__(self) -> None:
+        self._bytes: dict[int, int] = {}
+        self._lock = threading.Lock()
+
+    def take(self, store: Store, account_id: int, size: int, limits: HubLimits) -> None:
+        """Set bytes of the quota aside until `give_back`. Raises TooLargeError when so many are not left."""
+        with self._lock, store.read() as connection:
+            left = day_bytes_left(connection, account_id, limits) - self._bytes.get(account_id, 0)
+            if size > left:
+                raise over_quota(left)
+            self._bytes[account_id] = self._bytes.get(account_id, 0) + size
+
+    def give_back(self, account_id: int, size: int) -> None:
+        """They are stored now, or will not come."""
+        with self._lock:
+            self._bytes[account_id] -= size
+            if not self._bytes[account_id]:
+                del self._bytes[account_id]
+
+
+def over_quota(left: int) -> TooLargeError:
+    """left: bytes that the account may still bring today."""
+    return TooLargeError(f"you may send {show_bytes(max(left, 0))} more within a day; leave large files out")
 
 
 def _insert_for(connection: Connection) -> Any:

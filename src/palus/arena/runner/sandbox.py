@@ -30,11 +30,9 @@ _STARTUP_S = 120.0
 _STARVED_S = 1.0
 """A process that was given less processor time than this before a wall timeout was not slow but starved."""
 
-_OWN_FAULTS = frozenset(
-    getattr(signal, name) for name in "SIGSEGV SIGBUS SIGILL SIGFPE SIGTRAP SIGABRT SIGSYS SIGPIPE SIGXFSZ".split()
-)
-"""Signals by which the system ends a process for what it did. It cannot send itself any other: its filter of system
-calls lets no signal out. So SIGKILL, SIGTERM and the like are an operator's doing, or the system's that lacks memory."""
+_OWN_FAULTS = {"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP", "SIGABRT", "SIGSYS", "SIGPIPE", "SIGXFSZ"}
+"""Signals by which the system ends a process for what it did. It cannot send itself any other, its filter lets none
+out: SIGKILL, SIGTERM and the like are the doing of an operator, or of a system that lacks memory."""
 
 FailureCause = Literal["timeout", "crash", "engine"]
 
@@ -255,7 +253,7 @@ class LockedProcess:
         if number == signal.SIGXCPU or cpu_s >= self._limits.cpu_s:
             return LockedProcessError("timeout", f"used up its {self._limits.cpu_s} s of processor time")
         name = signal.Signals(number).name
-        if number in _OWN_FAULTS:
+        if name in _OWN_FAULTS:
             return LockedProcessError("crash", f"its process was ended by signal {name}")
         return LockedProcessError("engine", f"its process was killed from outside (signal {name}); is memory short?")
 

@@ -15,6 +15,7 @@ from palus.hub.accounts import Caller, authenticate
 from palus.hub.limits import Buckets, HubLimits
 from palus.hub.refusals import INVALID_TOKEN, ForbiddenError, NotSignedInError, RepoNotFoundError, TooManyError
 from palus.hub.repos import Kind, Repo, find_repo
+from palus.hub.uploads import Incoming
 from palus.store import Store
 
 
@@ -27,6 +28,7 @@ class Hub:
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     requests: Buckets = field(init=False, repr=False)
     bad_tokens: Buckets = field(init=False, repr=False)
+    incoming: Incoming = field(default_factory=Incoming, repr=False)
 
     def __post_init__(self) -> None:
         limits = self.limits

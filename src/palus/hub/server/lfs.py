@@ -21,7 +21,7 @@ from palus.hub.refusals import InvalidInputError, TooLargeError
 from palus.hub.server.context import Hub
 from palus.hub.server.route import STREAMED_BODY, HubRoute, StreamRoute
 from palus.hub.server.shapes import Json, LfsBatch, LfsObject
-from palus.hub.uploads import day_bytes_left, keep_upload, may_reuse
+from palus.hub.uploads import day_bytes_left, keep_upload, may_reuse, over_quota
 
 VALID_S = 3600
 _MEDIA_TYPE = "application/vnd.git-lfs+json"
@@ -59,7 +59,7 @@ class LfsEndpoints:
         if missing and max(item.size for item in missing) > limits.lfs_bytes:
             raise TooLargeError(f"one file may have {show_bytes(limits.lfs_bytes)}; leave the largest out")
         if sum(item.size for item in missing) > left:
-            raise TooLargeError(f"you may send {show_bytes(max(left, 0))} more within a day; leave large files out")
+            raise over_quota(left)
         objects = [self._answer(request, caller, repo.name, item, item.oid in here) for item in body.objects]
         return JSONResponse({"transfer": "basic", "objects": objects}, media_type=_MEDIA_TYPE)
 
@@ -102,8 +102,18 @@ class LfsPutEndpoint:
     async def put(
         self, request: Request, oid: Sha256, size: Positive, account: Positive, expires: Positive, signature: str
     ) -> Json:
-        """Store an object. Refused unless exactly the announced bytes come."""
-        self._hub.check_signature(signature, expires, oid, size, account)
+        """Store an object. Refused unless exactly the announced bytes come, and the account's day has room for them:
+        what was promised when the address was given out may have gone to others since."""
+        hub = self._hub
+        hub.check_signature(signature, expires, oid, size, account)
+        await run_in_threadpool(hub.incoming.take, hub.store, account, size, hub.limits)
+        try:
+            await self._store(request, oid, size, account)
+        finally:
+            hub.incoming.give_back(account, size)
+        return {"oid": oid, "size": size}
+
+    async def _store(self, request: Request, oid: str, size: int, account: int) -> None:
         store = self._hub.store
         with await run_in_threadpool(store.blobs.open_writer) as writer:
             batch = bytearray()
@@ -121,5 +131,4 @@ class LfsPutEndpoint:
                     f"{blob.size} bytes of hash {blob.sha256[:12]} came, {size} of hash {oid[:12]} were announced; "
                     "upload them again"
                 )
-            await run_in_threadpool(keep_upload, store, writer, account)
-        return {"oid": oid, "size": size}
+            await run_in_threadpool(keep_upload, store, writer, account, self._hub.limits)

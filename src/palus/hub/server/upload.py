@@ -102,7 +102,7 @@ class UploadEndpoints:
             raise _too_large(int(declared), body_bytes)
         reader = CommitReader(
             self._hub.store.blobs.open_writer,
-            lambda writer: keep_upload(self._hub.store, writer, caller.account_id),
+            lambda writer: keep_upload(self._hub.store, writer, caller.account_id, limits),
             limits.file_bytes,
             allowed,
         )
