@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from html.parser import HTMLParser
 
 import pytest
 
-from palus.web.cards import MAX_DATA_IMAGE_CHARACTERS, card_html
+from palus.web.cards import (
+    MAX_CARD_BYTES,
+    MAX_CELLS,
+    MAX_DATA_IMAGE_CHARACTERS,
+    MAX_LINES,
+    MAX_MARKS,
+    card_html,
+)
 
 REVISION = "f" * 40
 FILES = f"/ada/one/resolve/{REVISION}/"
@@ -104,6 +112,49 @@ def test_images_of_the_repository_and_small_inline_ones_are_shown() -> None:
     assert "<img" not in html_of("![svg](data:image/svg+xml;base64,PHN2Zz4=)")
 
 
-@pytest.mark.parametrize("text", ["[" * 5000, "> " * 5000, "*" * 20_000, "![](" * 3000, "a" * 300_000, "\x00\ufffe"])
-def test_cards_made_to_exhaust_the_renderer_end_soon(text: str) -> None:
-    assert len(html_of(text)) < 1_000_000
+MARKS, LINES, SIZE = MAX_MARKS, MAX_LINES, MAX_CARD_BYTES
+COSTLY = {
+    "brackets": "[" * MARKS,
+    "images": "![" * (MARKS // 2),
+    "closed images": "![" * (MARKS // 4) + "a" + "](b)" * (MARKS // 4),
+    "labels": "[a][" * (MARKS // 3),
+    "emphasis": "*a " * (MARKS // 2) + "a* " * (MARKS // 2),
+    "stars": "*" * MARKS,
+    "quotes around lazy lines": ">" * 19 + "a\n" + "a\n" * (LINES - 1),
+    "titles": '[a]: /b\n"' + "x\n" * (LINES - 2),
+    "lists": ("- " * 14 + "a\n") * LINES,
+    "many columns": "|" * 5000 + "\n" + "|-" * 4999,
+    "filled rows": f"|{'a|' * 40}\n|{'-|' * 40}\n" + "|\n" * (MAX_CELLS // 41 - 2),
+    "definitions": "".join(f"[{k}]: /{k}\n" for k in range(LINES)),
+    "one link many times": f"[a]: {'b' * (SIZE // 2)}\n\n" + "[a]" * (SIZE // 6),
+    "a link a hundred times": f"[a]: {'b' * 1000}\n\n" + "[a]" * 128,
+    "one image many times": f"[a]: {PIXEL[:-1]}{'A' * (SIZE // 2)}\n\n" + "![a]" * 1000,
+    "rows beyond the bound": f"|{'a|' * 40}\n|{'-|' * 40}\n" + "|\n" * 1900,
+    "brackets beyond the bound": "[" * SIZE,
+    "lines beyond the bound": ">" * 19 + "a\n" * (SIZE // 2),
+    "characters": "a" * 300_000,
+    "controls": "\x00\ufffe",
+}
+
+
+@pytest.mark.parametrize("text", COSTLY.values(), ids=list(COSTLY))
+def test_no_card_holds_up_the_pages(text: str) -> None:
+    """Counted in calls of functions: a million takes a quarter of a second. Without bounds cards of this size take ten
+    times as many, or write pages of 100 MB."""
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        html = html_of(text)
+    finally:
+        sys.setprofile(None)
+    assert calls < 1_500_000 and len(html) < 1_000_000
+
+
+def test_a_card_beyond_the_bounds_is_shown_as_it_was_written() -> None:
+    assert html_of("*a* <\n\n" * (MAX_LINES // 2)).startswith("<p><em>a</em> &lt;</p>")
+    assert html_of("*a* <\n\n" * MAX_LINES).startswith("<pre><code>*a* &lt;\n")

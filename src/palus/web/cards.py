@@ -2,6 +2,9 @@
 
 Two fences, each enough alone for the usual attacks: Markdown is rendered with raw HTML off, then an allowlist lets
 through only known elements, attributes and addresses. Nothing is loaded from elsewhere: remote images become links.
+
+Rendering holds up everybody else's pages, so what it may cost is bounded before it begins: a card beyond the bounds,
+which no reader would call one, is shown as it was written.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from html import escape
 from posixpath import normpath
 from urllib.parse import quote, unquote, urlsplit
 
@@ -16,11 +20,19 @@ import nh3
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-MAX_CARD_BYTES = 256 << 10
+MAX_CARD_BYTES = 64 << 10
 MAX_DATA_IMAGE_CHARACTERS = 64 << 10
+MAX_LINES, MAX_MARKS, MAX_CELLS = 2000, 5000, 10_000
+"""Of a card that is rendered. Marks may open or close something within a line; cells are those of a table of all lines,
+as wide as the widest of them, since short rows are filled up."""
+MAX_ADDRESS_CHARACTERS = 2 * MAX_DATA_IMAGE_CHARACTERS
+"""Of all links and images: a reference of one line can be used by thousands."""
+
+TOO_LARGE = f"<p>README.md is larger than {MAX_CARD_BYTES >> 10} KiB and is not shown.</p>\n"
 
 _FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n.*?^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
 _DATA_IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
+_MARKS = "[]!*_`<&~\\"
 _TAGS = {"a", "blockquote", "br", "code", "em", "h2", "h3", "h4", "h5", "h6", "hr", "img", "li", "ol", "p", "pre"}
 _TAGS |= {"s", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"}
 _ATTRIBUTES = {"a": {"href", "title"}, "img": {"src", "alt", "title"}, "ol": {"start"}}
@@ -32,12 +44,32 @@ Resolve = Callable[[str], str | None]
 def card_html(markdown: str, repo: str, revision: str) -> str:
     """A README as sanitised HTML. Links and images without a host are files of the repository at this revision."""
     text = _FRONT_MATTER.sub("", markdown[:MAX_CARD_BYTES], count=1)
+    if _is_too_much(text):
+        return _as_written(text)
     renderer = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     tokens = renderer.parse(text)
+    if _address_characters(tokens) > MAX_ADDRESS_CHARACTERS:
+        return _as_written(text)
     files = f"/{repo}/resolve/{revision}/"
     for token in tokens:
         _rework(token, files)
     return _sanitise(renderer.renderer.render(tokens, renderer.options, {}), files)
+
+
+def _is_too_much(text: str) -> bool:
+    """Whether rendering might cost more than a page may wait for. The renderer is linear in lines, marks and cells."""
+    lines = text.splitlines()
+    cells = len(lines) * max((line.count("|") for line in lines), default=0)
+    return len(lines) > MAX_LINES or sum(map(text.count, _MARKS)) > MAX_MARKS or cells > MAX_CELLS
+
+
+def _address_characters(tokens: list[Token]) -> int:
+    inline = [child for token in tokens for child in token.children or []]
+    return sum(len(str(value)) for child in inline for value in child.attrs.values())
+
+
+def _as_written(text: str) -> str:
+    return f"<pre><code>{escape(text)}</code></pre>\n"
 
 
 def _rework(token: Token, files: str) -> None:

@@ -31,7 +31,7 @@ from palus.web.api.play_stats import MATCHES, read_play_stats
 from palus.web.api.players import accepted_revisions
 from palus.web.api.roster import kind_of
 from palus.web.api.view import View
-from palus.web.cards import MAX_CARD_BYTES, card_html
+from palus.web.cards import MAX_CARD_BYTES, TOO_LARGE, card_html
 from palus.web.shapes import ModelPage, Performance, Player, PlayStats, RatingPoint, RatingSeries, Refusal, Revision
 
 HISTORY_POINTS = 300
@@ -85,8 +85,10 @@ def _card(store: Store, connection: Connection, hub: Row[Any] | None) -> str:
             commit_files.c.commit_id == hub.head, commit_files.c.path == "README.md"
         )
     ).first()
-    if file is None or file.size > MAX_CARD_BYTES:
+    if file is None:
         return ""
+    if file.size > MAX_CARD_BYTES:
+        return TOO_LARGE
     try:
         markdown = store.blobs.read(file.sha256).decode("utf-8", "replace")
     except StorageError:  # a damaged card must not take the page down; `palus audit` reports damaged blobs
