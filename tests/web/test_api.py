@@ -88,6 +88,33 @@ def test_a_copy_of_a_file_is_credited_to_who_pushed_it_first(client: TestClient,
     arena.add_entry("thief/copy", file="ada/one")
     rows = get(client, f"leaderboard/{ENV}")["rows"]
     assert [row["repo"] for row in rows] == ["ada/one", "bob/two", "cy/three"]
+    (line,) = get(client, f"unranked/{ENV}")["models"]
+    assert (line["repo"], line["state"], line["same_as"]) == ("thief/copy", "accepted", "ada/one")
+    performance = get(client, "models/thief/copy")["performance"][0]
+    assert (performance["same_as"], performance["standing"]["repo"]) == ("ada/one", "ada/one")
+
+
+def test_every_model_without_a_row_on_the_board_is_listed_with_the_reason(
+    client: TestClient, arena: SyntheticArena
+) -> None:
+    arena.add_entry("dan/new", state="pending")
+    arena.add_entry("eve/duel", state="waiting", code="not_played", sentence="waiting: no duels", remedy="start it")
+    arena.add_entry("fay/young")
+    arena.add_entry("gus/gone", state="withdrawn", code="too_big", sentence="17 MB", remedy="less")
+    listed = get(client, f"unranked/{ENV}")
+    assert listed["of"] == 4
+    assert [(line["repo"], line["state"], line["code"]) for line in listed["models"]] == [
+        ("gus/gone", "withdrawn", None),
+        ("fay/young", "accepted", None),
+        ("eve/duel", "waiting", "not_played"),
+        ("dan/new", "pending", None),
+    ]
+    reasons = [line["sentence"].split(" ", 2)[2] for line in listed["models"] if line["code"] is None]
+    assert reasons[0] == "was withdrawn by its owner or an administrator."
+    assert reasons[1].startswith("was accepted; it is ranked once")
+    assert reasons[2] == "waits to be checked."
+    status = get(client, "status")
+    assert (status["unranked"], status["unranked_of"]) == (listed["models"], 4)
 
 
 def test_the_model_page_sums_up_what_the_log_holds(client: TestClient) -> None:

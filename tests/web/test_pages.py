@@ -30,6 +30,7 @@ EVERY_PAGE = (
     "/",
     "/ada/one",
     "/eve/refused",
+    "/thief/copy",
     "/match?match={match}&t=1",
     "/compare?a=bob/two&b=ada/one",
     "/matrix",
@@ -62,12 +63,14 @@ MATCH = recording()
 
 
 def fill(arena: SyntheticArena) -> None:
-    """Ada beats Bob more often than not, Bob beats Cy; Eve's model was refused."""
+    """Ada beats Bob more often than not, Bob beats Cy; Eve's model was refused, Fay's waits, one is a copy of Ada's."""
     for repo in ("ada/one", "bob/two", "cy/three", f"{HOSTILE[:-1]}/four"):
         arena.add_entry(repo)
     arena.add_entry("palus/ball-chaser", source="house")
     why = {"code": "external_data", "sentence": "Tensor w lies in w.bin.", "remedy": "Export it into the file."}
     arena.add_entry("eve/refused", state="refused", **why)
+    arena.add_entry("fay/new", state="pending")
+    arena.add_entry("thief/copy", file="ada/one")
     arena.push_card("ada/one", CARD)
     for _ in range(6):
         arena.play(
@@ -145,6 +148,26 @@ def test_search_and_other_columns_are_kept_in_the_address(visit: Callable[[str],
     assert again.texts("[aria-label='Ranking'] tbody th a") == ["two"]
     assert "Elo" in again.texts("[aria-label='Ranking'] thead th")
     assert tab.complaints + again.complaints == []
+
+
+def test_models_that_are_not_ranked_are_listed_found_and_explained(visit: Callable[[str], Tab], site: str) -> None:
+    tab = visit(site)
+    names, lines = (f"[aria-label='Not on the board'] tbody {part}" for part in ("th a", "tr"))
+    assert sorted(tab.texts(names)) == ["copy", "new", "refused"]
+    for name, state, why in (
+        ("eve/refused", "refused", "Tensor w lies in w.bin."),
+        ("fay/new", "pending", "waits to be checked"),
+        ("thief/copy", "same player", "is the same player as ada/one"),
+    ):
+        tab.page.get_by_label("Search").fill(name)
+        assert "No ranked model matches" in tab.texts("[aria-label='Ranking']")[0]
+        (line,) = tab.texts(lines)
+        assert state in line and why in line
+        assert tab.page.locator("[role=status]:text-is('1 model found')").count() == 1
+    tab.page.locator(names).click()
+    tab.page.get_by_role("link", name="ada/one").first.wait_for()
+    assert tab.texts("[aria-label='Same player'] strong") == ["The same player as ada/one"]
+    assert tab.complaints == []
 
 
 def test_a_column_head_sorts_and_says_so(visit: Callable[[str], Tab], site: str) -> None:

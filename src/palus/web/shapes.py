@@ -7,6 +7,7 @@ entity: the SHA-256 of a model file. `repo` is `owner/name`, and `/` + repo is t
     GET /api/arena/...                              shape
     envs                                            Environments
     leaderboard/{env}                               Leaderboard
+    unranked/{env}                                  UnrankedModels
     recent/{env}                                    RecentMatches
     models/{owner}/{name}                           ModelPage
     matches/{id}                                    MatchPage
@@ -312,6 +313,7 @@ class Performance(Shape):
     filmed: bool = Field(description="replays are videos: no statistics of them, no matches in the demo room")
     standing: LeaderboardRow | None
     why_unranked: str | None = Field(description="a sentence where standing is null")
+    same_as: str | None = Field(description="repository whose player the newest revision is, if another one")
     history: list[RatingSeries]
     head_to_head: list[HeadToHead]
     best_wins: list[MatchLine] = Field(description="strongest opponents first")
@@ -510,7 +512,7 @@ class WorkerLine(Shape):
 
 
 class Unranked(Shape):
-    """A revision that is not on the board, and why."""
+    """The newest revision of a repository that does not stand on the board under its name, and why."""
 
     repo: str
     env: str
@@ -519,7 +521,16 @@ class Unranked(Shape):
     code: str | None
     sentence: str
     remedy: str | None
+    same_as: str | None = Field(description="repository whose player it is: equal models are rated once")
     since_ms: int
+
+
+class UnrankedModels(Shape):
+    """/api/arena/unranked/{env}: the newest first. of: how many there are, which may be more than are listed."""
+
+    env: str
+    of: int
+    models: list[Unranked]
 
 
 class HourCount(Shape):
@@ -541,7 +552,8 @@ class Status(Shape):
     jobs: list[JobCounts]
     running: list[RunningJob]
     workers: list[WorkerLine]
-    unranked: list[Unranked]
+    unranked: list[Unranked] = Field(description="of all envs, the newest")
+    unranked_of: int = Field(description="how many there are")
     head_seq: int
     head_hash: str
 

@@ -33,6 +33,7 @@ from palus.web.api.models import model_page
 from palus.web.api.players import players_to_compare
 from palus.web.api.router import Arena
 from palus.web.api.status import status
+from palus.web.api.unranked import unranked_models
 from palus.web.api.view import View, Views
 from palus.web.exports import Exports
 from palus.web.page import page_html
@@ -135,6 +136,7 @@ class _Export:
         board = leaderboard(view, env)
         competition = analytics(view, env, self._arena.season, self._arena.season_end_ms)
         self._write(f"leaderboard/{env}", board)
+        self._write(f"unranked/{env}", unranked_models(view, env))
         self._write(f"recent/{env}", recent_matches(view, env))
         self._write(f"matrix/{env}", matrix(view, env))
         self._write(f"analytics/{env}", competition)

@@ -220,6 +220,7 @@ export interface Performance {
   readonly filmed: boolean;
   readonly standing: LeaderboardRow | null;
   readonly why_unranked: string | null;
+  readonly same_as: string | null;
   readonly history: readonly RatingSeries[];
   readonly head_to_head: readonly HeadToHead[];
   readonly best_wins: readonly MatchLine[];
@@ -385,7 +386,14 @@ export interface Unranked {
   readonly code: string | null;
   readonly sentence: string;
   readonly remedy: string | null;
+  readonly same_as: string | null;
   readonly since_ms: number;
+}
+
+export interface UnrankedModels {
+  readonly env: string;
+  readonly of: number;
+  readonly models: readonly Unranked[];
 }
 
 export interface HourCount {
@@ -404,6 +412,7 @@ export interface Status {
   readonly running: readonly RunningJob[];
   readonly workers: readonly WorkerLine[];
   readonly unranked: readonly Unranked[];
+  readonly unranked_of: number;
   readonly head_seq: number;
   readonly head_hash: string;
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -30,6 +29,7 @@ from palus.web.api.performance import (
 from palus.web.api.play_stats import MATCHES, read_play_stats
 from palus.web.api.players import accepted_revisions
 from palus.web.api.roster import kind_of
+from palus.web.api.unranked import same_player_as, why_unranked
 from palus.web.api.view import View
 from palus.web.cards import MAX_CARD_BYTES, TOO_LARGE, card_html
 from palus.web.shapes import ModelPage, Performance, Player, PlayStats, RatingPoint, RatingSeries, Refusal, Revision
@@ -122,13 +122,15 @@ def _performance(view: View, connection: Connection, env: str, repo: str) -> Per
     sha256 = view.roster.current_of(env, repo)
     games = games_of(view, env, sha256 or "")
     row = standing(view, env, games)
+    newest = next(entry for entry in view.roster.entries_of[repo] if entry.env == env)
     blue, purple = by_side(games)
     revisions = accepted_revisions(view, env, repo)
     return Performance(
         env=env,
         filmed=game_of(env).filmed,
         standing=row,
-        why_unranked=None if row is not None else why_unranked(view.roster.entries_of[repo], env),
+        why_unranked=None if row is not None else why_unranked(view, newest),
+        same_as=same_player_as(view, newest),
         history=[_history(connection, env, player) for player in revisions],
         head_to_head=opponents_met(games),
         best_wins=best_wins(games),
@@ -143,23 +145,6 @@ def _performance(view: View, connection: Connection, env: str, repo: str) -> Per
         revision_comparisons=[
             compare_revisions(view, env, newer, older) for newer, older in pairwise(revisions[: COMPARED_REVISIONS + 1])
         ],
-    )
-
-
-def why_unranked(newest_first: Sequence[Row[Any]], env: str) -> str:
-    """A sentence for a repository without a row on the board."""
-    entry = next(entry for entry in newest_first if entry.env == env)
-    if entry.state == "refused":
-        return f"Revision {entry.revision[:7]} was refused: {entry.sentence} {entry.remedy}"
-    if entry.state == "waiting":
-        return f"Revision {entry.revision[:7]} is {entry.sentence}; {entry.remedy}."
-    if entry.state == "withdrawn":
-        return f"Revision {entry.revision[:7]} was withdrawn by its owner or an administrator."
-    if entry.state == "pending":
-        return f"Revision {entry.revision[:7]} waits to be checked."
-    return (
-        f"Revision {entry.revision[:7]} was accepted; it is ranked once the ratings include its first games, "
-        "unless its owner has too many newer models."
     )
 
 

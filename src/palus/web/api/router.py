@@ -22,6 +22,7 @@ from palus.web.api.matrix import matrix
 from palus.web.api.models import model_page
 from palus.web.api.players import players_to_compare
 from palus.web.api.status import status
+from palus.web.api.unranked import unranked_models
 from palus.web.api.view import View
 from palus.web.page import page_html
 from palus.web.security import fault
@@ -73,6 +74,10 @@ def _add_boards(router: APIRouter, store: Store, answers: Answers, arena: Arena)
     @router.get("/leaderboard/{env}", response_model=shapes.Leaderboard)
     async def get_leaderboard(request: Request, env: Env) -> Response:
         return await of_env(request, env, "leaderboard", lambda view: leaderboard(view, env))
+
+    @router.get("/unranked/{env}", response_model=shapes.UnrankedModels)
+    async def get_unranked(request: Request, env: Env) -> Response:
+        return await of_env(request, env, "unranked", lambda view: unranked_models(view, env))
 
     @router.get("/recent/{env}", response_model=shapes.RecentMatches)
     async def get_recent(request: Request, env: Env) -> Response:

@@ -11,9 +11,9 @@ from sqlalchemy import Connection, Row, func, select
 from palus.arena.log import GENESIS
 from palus.store.engine import now_ms
 from palus.store.tables import jobs, matches, workers
-from palus.web.api.models import why_unranked
+from palus.web.api.unranked import unranked
 from palus.web.api.view import View
-from palus.web.shapes import HourCount, JobCounts, RunningJob, Status, Unranked, WorkerLine
+from palus.web.shapes import HourCount, JobCounts, RunningJob, Status, WorkerLine
 
 HOUR_MS = 3_600_000
 ALIVE_MS = 60_000
@@ -29,6 +29,7 @@ def status(view: View, connection: Connection, mode: str) -> Status:
     head = connection.execute(select(matches.c.seq, matches.c.hash).order_by(matches.c.seq.desc()).limit(1)).first()
     running = connection.execute(select(jobs).where(jobs.c.state == "leased").order_by(jobs.c.id).limit(WORKERS))
     seen = connection.execute(select(workers).order_by(workers.c.last_seen_ms.desc()).limit(WORKERS))
+    left_out = unranked(view, view.envs())
     return Status(
         now_ms=now,
         mode=mode,
@@ -39,7 +40,8 @@ def status(view: View, connection: Connection, mode: str) -> Status:
         jobs=_job_counts(connection),
         running=[_running(row) for row in running],
         workers=[_worker(row, now) for row in seen],
-        unranked=_unranked(view),
+        unranked=left_out[:UNRANKED],
+        unranked_of=len(left_out),
         head_seq=head.seq if head else 0,
         head_hash=head.hash if head else GENESIS,
     )
@@ -100,27 +102,3 @@ def _worker(row: Row[Any], now: int) -> WorkerLine:
         matches=row.matches,
         suspended=row.suspended,
     )
-
-
-def _unranked(view: View) -> list[Unranked]:
-    """Repositories whose newest revision is not on the board, the newest first."""
-    found = []
-    for rows in view.roster.entries_of.values():
-        for env in {entry.env for entry in rows}:
-            entry = next(entry for entry in rows if entry.env == env)
-            board = view.roster.ratings.get(env, {})
-            if entry.state == "accepted" and entry.sha256 in board and board[entry.sha256].rank:
-                continue
-            found.append(
-                Unranked(
-                    repo=entry.repo,
-                    env=env,
-                    revision=entry.revision,
-                    state=entry.state,
-                    code=entry.code,
-                    sentence=entry.sentence or why_unranked(rows, env),
-                    remedy=entry.remedy,
-                    since_ms=entry.checked_ms or entry.pushed_ms,
-                )
-            )
-    return sorted(found, key=lambda line: -line.since_ms)[:UNRANKED]

@@ -10,8 +10,9 @@ import { listen, paced } from "../live";
 import { chooseEnvironment, environmentField, field, note, shareBar, switcher, tag, timeAgo } from "../parts";
 import { RecentList } from "../recent";
 import { buildShell, fill, heading, placeholder } from "../shell";
-import type { Event, Leaderboard, LeaderboardRow, Matrix, RecentMatches } from "../shapes";
-import { DataTable, type Column } from "../table";
+import type { Event, Leaderboard, LeaderboardRow, Matrix, RecentMatches, UnrankedModels } from "../shapes";
+import { DataTable, Listed, type Column } from "../table";
+import { unrankedTable } from "../unranked";
 
 type View = "rating" | "other";
 
@@ -22,11 +23,8 @@ const start = () =>
   fill(shell.content, async () => {
     const { all, env } = await chooseEnvironment();
     if (env === null) return emptyArena();
-    const [board, recent] = await Promise.all([
-      load<Leaderboard>(path("leaderboard", env)),
-      load<RecentMatches>(path("recent", env)),
-    ]);
-    page = new LeaderboardPage(env, board, new RecentList(recent.matches));
+    const [models, recent] = await Promise.all([loadModels(env), load<RecentMatches>(path("recent", env))]);
+    page = new LeaderboardPage(env, models, new RecentList(recent.matches));
     return page.build(environmentField(all, env));
   });
 
@@ -44,6 +42,20 @@ listen(
   (on) => shell.connected(on),
 );
 
+/** Who stands on the board, and who does not. */
+interface Models {
+  readonly board: Leaderboard;
+  readonly unranked: UnrankedModels;
+}
+
+async function loadModels(env: string): Promise<Models> {
+  const [board, unranked] = await Promise.all([
+    load<Leaderboard>(path("leaderboard", env)),
+    load<UnrankedModels>(path("unranked", env)),
+  ]);
+  return { board, unranked };
+}
+
 function emptyArena(): Node[] {
   return [heading("Leaderboard"), element("section", { class: "box" }, noModels())];
 }
@@ -59,6 +71,9 @@ function noModels(): HTMLElement {
 
 class LeaderboardPage {
   private readonly main = element("div");
+  private readonly others = new Listed(unrankedTable(false), element("div"));
+  private readonly left = note();
+  private readonly below = element("section", { class: "box", "aria-label": "Not on the board" });
   private readonly summary = element("p");
   private readonly found = element("p", { class: "visually-hidden", role: "status" });
   private readonly seen = new Map<string, number>();
@@ -70,12 +85,13 @@ class LeaderboardPage {
 
   constructor(
     private readonly env: string,
-    private board: Leaderboard,
+    private models: Models,
     private readonly latest: RecentList,
   ) {
     this.remember();
-    this.range = rangeOf(board.rows);
+    this.range = rangeOf(models.board.rows);
     this.table = this.newTable();
+    this.below.append(element("header", {}, element("h2", {}, "Not on the board"), this.left), this.others.root);
   }
 
   build(environments: HTMLElement): Node[] {
@@ -110,6 +126,7 @@ class LeaderboardPage {
       this.found,
       element("section", { class: "box flush", "aria-label": "Ranking" }, this.main),
       legend(),
+      this.below,
       this.latest.root,
     ];
   }
@@ -121,7 +138,7 @@ class LeaderboardPage {
   /** A board that cannot be loaded now is left as it is; the next event asks again. */
   async refresh(): Promise<void> {
     try {
-      this.board = await load<Leaderboard>(path("leaderboard", this.env));
+      this.models = await loadModels(this.env);
     } catch (error) {
       if (error instanceof LoadError) return;
       throw error;
@@ -142,22 +159,37 @@ class LeaderboardPage {
   }
 
   private show(): void {
-    const { board, query } = this;
-    const wanted = query.trim().toLowerCase();
+    const { board, unranked } = this.models;
+    const wanted = this.query.trim().toLowerCase();
     const rows = board.rows.filter((row) => row.repo.toLowerCase().includes(wanted));
+    // Who looks for a name finds it even when its owner took it back.
+    const others = unranked.models.filter((line) =>
+      wanted ? line.repo.toLowerCase().includes(wanted) : line.state !== "withdrawn",
+    );
     this.range = rangeOf(board.rows);
     this.summary.replaceChildren(...summaryOf(board));
-    this.found.textContent = wanted ? `${plural(rows.length, "model")} found` : "";
+    this.found.textContent = wanted ? `${plural(rows.length + others.length, "model")} found` : "";
     if (rows.length) {
       this.table.show(rows);
       put(this.main, this.table.root);
     } else {
-      this.main.replaceChildren(board.rows.length ? placeholder(`No model matches “${query}”`) : noModels());
+      this.main.replaceChildren(this.nobody(others.length));
     }
+    this.below.hidden = others.length === 0;
+    this.left.textContent = whoIsLeft(unranked);
+    this.others.show(others);
+  }
+
+  /** What stands in the place of the ranking. others: models that stand below it. */
+  private nobody(others: number): HTMLElement {
+    const below = others ? ["What was found stands below, with the reason."] : [];
+    if (this.models.board.rows.length) return placeholder(`No ranked model matches “${this.query}”`, below);
+    if (others) return placeholder("No model is ranked yet", ["Those that were pushed stand below, with the reason."]);
+    return noModels();
   }
 
   private remember(): void {
-    for (const row of this.board.rows) this.seen.set(row.sha256, row.games);
+    for (const row of this.models.board.rows) this.seen.set(row.sha256, row.games);
   }
 
   private newTable(): DataTable<LeaderboardRow> {
@@ -172,6 +204,11 @@ class LeaderboardPage {
       rowClass: (row) => (this.seen.get(row.sha256) === row.games ? "" : "arrived"),
     });
   }
+}
+
+function whoIsLeft({ models, of }: UnrankedModels): string {
+  const text = "Models that wait, were refused, or are the same player as another.";
+  return models.length === of ? text : `${text} The newest ${count(models.length)} of ${count(of)}.`;
 }
 
 function summaryOf(board: Leaderboard): (Node | string)[] {

@@ -4,7 +4,7 @@ import { ratingChart } from "../charts/series";
 import { cardFrame } from "../card";
 import { isExport, load, LoadError, path } from "../data";
 import { count, moment, plural, points, rated, short } from "../format";
-import { pageLink, parameter, repoOfPage, writeParameters } from "../links";
+import { modelLink, pageLink, parameter, repoOfPage, writeParameters } from "../links";
 import { listen, paced } from "../live";
 import { againstBox, matchesBox, nextBox, opponentsBox } from "../model/opponents";
 import { fragsBox, goalsBox, playBox, sidesBox } from "../model/play";
@@ -111,9 +111,9 @@ function validation(model: ModelPage): HTMLElement[] {
 }
 
 function performance(model: ModelPage, shown: Performance): HTMLElement[] {
-  const standing = shown.standing ? standingFacts(shown.standing) : unranked(shown.why_unranked);
+  const standing = [...samePlayer(shown), shown.standing ? standingFacts(shown.standing) : unranked(shown.why_unranked)];
   const explained = Boolean(model.revisions[0]?.refusal);
-  if (!shown.recent.length && !shown.history.length) return explained ? [] : [standing];
+  if (!shown.recent.length && !shown.history.length) return explained ? [] : standing;
   const wide = element("div", { class: "columns" }, ratingBox(shown), againstBox(shown.by_strength));
   const sides = sidesBox(shown.blue, shown.purple);
   const play = shown.filmed
@@ -131,7 +131,17 @@ function performance(model: ModelPage, shown: Performance): HTMLElement[] {
     matchesBox("Worst losses", "The weakest opponents lost to.", shown.worst_losses),
   );
   const last = [nextBox(model.repo, shown), matchesBox("Newest matches", "", shown.recent)];
-  return [standing, wide, opponentsBox(model.repo, shown), matches, play, ...last];
+  return [...standing, wide, opponentsBox(model.repo, shown), matches, play, ...last];
+}
+
+/** Who is rated under another name is told so before the numbers. */
+function samePlayer({ same_as }: Performance): HTMLElement[] {
+  if (same_as === null) return [];
+  const lines = [
+    element("strong", {}, "The same player as ", element("a", { href: modelLink(same_as) }, same_as)),
+    element("p", {}, `Equal models are one rated player. It stands on the board as ${same_as}; these are its results.`),
+  ];
+  return [element("section", { class: "verdict wait", "aria-label": "Same player" }, ...lines)];
 }
 
 function standingFacts(row: LeaderboardRow): HTMLElement {

@@ -2,12 +2,13 @@
 import { element } from "../../page/dom";
 import { histogramOf } from "../charts/hours";
 import { load, LoadError } from "../data";
-import { count, plural, short } from "../format";
+import { count, plural } from "../format";
 import { listen, paced } from "../live";
-import { box, describe, facts, modelCell, note, stateTag, tag, timeAgo } from "../parts";
+import { box, describe, facts, note, tag, timeAgo } from "../parts";
 import { buildShell, fill, heading, placeholder } from "../shell";
-import type { JobCounts, RunningJob, Status, Unranked, WorkerLine } from "../shapes";
+import type { JobCounts, RunningJob, Status, WorkerLine } from "../shapes";
 import { DataTable, Listed, type TableOptions } from "../table";
+import { unrankedTable } from "../unranked";
 
 const shell = buildShell("status");
 const REFRESH_MS = 10_000;
@@ -37,7 +38,8 @@ const refresh = paced(async () => {
 /** Built once; what changes is shown in place, so that a reader keeps the order, the scrolled place and the focus. */
 class StatusPage {
   private readonly overview = element("div");
-  private readonly unranked = new Listed(UNRANKED, placeholder("Every pushed model is ranked"));
+  private readonly left = note();
+  private readonly unranked = new Listed(unrankedTable(true), placeholder("Every pushed model is ranked"));
   private readonly kinds = new DataTable(KINDS);
   private readonly running = new Listed(RUNNING, note("Nothing is being played at this moment."));
   private readonly hours = element("div");
@@ -45,12 +47,11 @@ class StatusPage {
   private readonly log = element("div");
 
   build(): Node[] {
-    const why = "Every pushed revision that the board does not show, with the reason and what to do about it.";
     const pairs = "Work is handed out in mirrored pairs: same seed, sides swapped.";
     return [
       heading("Status", "What the arena is doing now, and why a model is not ranked."),
       this.overview,
-      box("Why is my model not ranked?", why, this.unranked.root),
+      box("Why is my model not ranked?", "", this.left, this.unranked.root),
       element(
         "div",
         { class: "columns" },
@@ -64,6 +65,7 @@ class StatusPage {
 
   show(status: Status): void {
     this.overview.replaceChildren(overview(status));
+    this.left.textContent = whatIsListed(status);
     this.unranked.show(status.unranked);
     this.kinds.root.hidden = status.jobs.length === 0;
     this.kinds.show(status.jobs);
@@ -88,30 +90,10 @@ function overview(status: Status): HTMLElement {
   ]);
 }
 
-const UNRANKED: TableOptions<Unranked> = {
-  label: "Models that are not ranked",
-  limit: 50,
-  key: (line) => `${line.repo} ${line.env}`,
-  columns: [
-    { name: "Model", header: true, by: (line) => line.repo.toLowerCase(), cell: (line) => modelCell(line.repo) },
-    { name: "State", by: (line) => line.state, cell: (line) => stateTag(line.state) },
-    { name: "Why, and what to do", cell: reason },
-    { name: "Environment", optional: true, cell: (line) => line.env },
-    {
-      name: "Since",
-      optional: true,
-      descending: true,
-      by: (line) => line.since_ms,
-      cell: (line) => timeAgo(line.since_ms),
-    },
-  ],
-};
-
-function reason(line: Unranked): HTMLElement {
-  const parts: Node[] = [element("span", {}, line.sentence)];
-  if (line.remedy) parts.push(element("small", {}, line.remedy));
-  if (line.code) parts.push(element("small", {}, element("code", {}, line.code), ` revision ${short(line.revision)}`));
-  return element("span", { class: "model" }, ...parts);
+function whatIsListed({ unranked, unranked_of }: Status): string {
+  const text = "Every model that the board does not show under its name, with the reason and what to do about it.";
+  if (unranked.length === unranked_of) return text;
+  return `${text} These are the newest ${count(unranked.length)} of ${count(unranked_of)}; the leaderboard finds all.`;
 }
 
 const KINDS: TableOptions<JobCounts> = {
