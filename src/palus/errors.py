@@ -13,6 +13,7 @@
       HubError         a model repository is missing, out of reach, or refuses what it was asked
       ArenaError       the match log, a job or a result is not what the arena needs
         LeaseError     a job is no longer the sender's
+        FalseReportError   what a worker sent cannot be true of its job
 
 Programming errors stay asserts and built-in exceptions; the command line prints only `PalusError` without a traceback.
 """
@@ -74,3 +75,7 @@ class ArenaError(PalusError):
 
 class LeaseError(ArenaError):
     """The lease that came with a result is void: it ran out and the job went to another worker."""
+
+
+class FalseReportError(ArenaError):
+    """A report that no honest worker sends: it is not one, or contradicts the job. Its sender is trusted no more."""

@@ -9,16 +9,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 from arena_records import record, season, sha
+from hostile import stock, treacherous
 from sqlalchemy import insert, select
+from units import contender, house
 
-from palus.arena.audit import audit, suspend, suspend_outliers, verify, verify_record
+from palus.arena import queue
+from palus.arena.audit import audit, reinstate, suspend, suspend_outliers
+from palus.arena.contenders import Entrant, PairOrder
 from palus.arena.discovery import sweep_house
-from palus.arena.log import LogRecord, StoredBytes, append, read_log
+from palus.arena.log import EnvBuild, LogRecord, StoredBytes, append, read_log
+from palus.arena.runner.actions import decode_actions, encode_actions, replay_match
+from palus.arena.runner.unit import Contender
 from palus.arena.runner_tests import RatedGame, suspicions
 from palus.arena.scheduler import Looker, Scheduler
 from palus.arena.settings import ArenaSettings
+from palus.arena.verification import verify, verify_record
 from palus.arena.worker import work
-from palus.arena.workers import StoreSource, describe_here
+from palus.arena.workers import StoreSource, describe_here, suspension
 from palus.errors import ArenaError
 from palus.store import Store, open_store
 from palus.store.tables import annulments, workers
@@ -88,12 +95,134 @@ def test_an_audit_strikes_out_the_pair_of_a_match_that_does_not_verify(tmp_path:
     ]
     with store.write() as connection:
         append(connection, forged, finished_ms=1)
-    failures = audit(store, 1.0, seed=0, now_ms=5)
-    assert [failure.match_id for failure in failures] == ["f1"]
+    found = audit(store, 1.0, seed=0, now_ms=5)
+    assert [failure.match_id for failure in found.failures] == ["f1"]
+    assert len(found.found) == 6 and found.suspended == ()  # a worker beside the store is not suspended
     with store.read() as connection:
         rows = connection.execute(select(annulments).order_by(annulments.c.match_id)).all()
     assert [(row.match_id, row.created_ms) for row in rows] == [("f1", 5), ("f2", 5)]
-    assert audit(store, 1.0, seed=0, now_ms=6) == []
+    again = audit(store, 1.0, seed=0, now_ms=6)
+    assert [verification.ok for verification in again.found] == [True] * 4
+
+
+def report_of(store: Store, worker: str, *entrants: Contender, seed: int = 1) -> list[LogRecord]:
+    """Let a worker play a pair of these two honestly. Returns its records."""
+    for entrant in entrants:
+        if entrant.model is not None:
+            store.blobs.put(entrant.model)
+    sides = [
+        Entrant(e.sha256, e.repo, e.owner, e.revision, e.file, frozenset({e.owner})).to_payload() for e in entrants
+    ]
+    order = PairOrder("SoccerTwos", seed, 1, "stochastic", True, *sides)
+    source = StoreSource(store, worker, SETTINGS, describe_here())
+    with store.write() as connection:
+        queue.enqueue(connection, "pair", order.unit_id, order.to_payload(), priority=99, now_ms=1)
+    assert work(source, threading.Event(), max_jobs=1) == 1
+    return records(store)[-2:]
+
+
+def log_again(store: Store, honest: list[LogRecord], name: str, worker: str, **changes: object) -> list[LogRecord]:
+    """Log a pair once more under other ids, its first leg changed."""
+    forged = [
+        replace(
+            r,
+            id=f"{name}-{r.leg}",
+            unit_id=name,
+            runner=replace(r.runner, worker=worker),
+            **(changes if r.leg == 1 else {}),
+        )
+        for r in honest
+    ]
+    with store.write() as connection:
+        append(connection, forged, finished_ms=1)
+    return forged
+
+
+def test_the_players_of_a_match_are_asked_again_and_others_in_their_place_are_found(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    pair = report_of(store, "w", contender("ann/a", stock()), contender("bob/b", stock(logits=np.eye(3))))
+    assert [verify_record(store, leg).ok for leg in pair] == [True, True]
+    for leg in pair:
+        swapped = verify_record(store, replace(leg, sides=leg.sides[::-1]))
+        assert swapped.ok is False and swapped.forged and "would not have taken" in swapped.sentence
+    bots = report_of(store, "w", house("ball-chaser"), house("random"))
+    assert verify_record(store, bots[0]).ok
+    assert verify_record(store, replace(bots[0], sides=bots[0].sides[::-1])).forged
+
+
+def cut_short(store: Store, honest: LogRecord) -> dict[str, object]:
+    """What a worker would send that breaks a match off after three decisions and says that blue failed."""
+    assert honest.actions is not None
+    actions = encode_actions(decode_actions(store.blobs.read(honest.actions.sha256), 1000)[:3])
+    again, stored = replay_match("SoccerTwos", honest.seed, actions), store.blobs.put(actions)
+    return {
+        "result": "forfeit1",
+        "score": (0, 0),
+        "duration_ticks": again.ticks,
+        "actions": StoredBytes(stored.sha256, stored.size),
+        "replay": None,
+        "state": again.state,
+    }
+
+
+def test_a_forfeit_is_believed_where_it_happens_again_and_only_there(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    traitor = report_of(store, "w", contender("eve/t", treacherous()), house("random"))
+    assert [(leg.result, leg.cause) for leg in traitor] == [("forfeit1", "non_finite"), ("forfeit2", "non_finite")]
+    assert [verify_record(store, leg).ok for leg in traitor] == [True, True]
+    honest = report_of(store, "w", contender("ann/a", stock()), house("random"))[0]
+    fake = replace(honest, cause="non_finite", **cut_short(store, honest))
+    found = verify_record(store, fake)
+    assert found.ok is False and found.forged and "not how it ends" in found.sentence
+    late = verify_record(store, replace(fake, cause="timeout"))
+    assert late.ok is False and not late.forged and "answers now" in late.sentence  # or its machine was busy
+
+
+def test_an_audit_suspends_a_forger_with_its_account_and_looks_at_every_forfeit_from_elsewhere(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    a, b = contender("ann/a", stock()), house("random")
+    report_of(store, "eve/one", a, b)
+    report_of(store, "lab/pc", a, b, seed=2)
+    honest = report_of(store, "lab/late", a, b, seed=3)
+    fakes = cut_short(store, honest[0])
+    log_again(store, honest, "once", "lab/late", cause="timeout", **fakes)
+    assert audit(store, 0.0, seed=0, now_ms=1).suspended == ()
+    for number in range(3):
+        log_again(store, honest, f"again{number}", "eve/two", cause="timeout", **fakes)
+    (sentence,) = audit(store, 0.0, seed=0, now_ms=2).suspended
+    assert sentence.startswith("worker eve/two is suspended: 3 of its matches")
+    with store.read() as connection:
+        struck = set(connection.execute(select(annulments.c.match_id)).scalars())
+        of = {row.record.id: row.record.runner.worker for row in read_log(connection)}
+        assert suspension(connection, "eve/three") and suspension(connection, "lab/pc") is None
+    assert {worker for match, worker in of.items() if match not in struck} == {"lab/pc", "lab/late"}
+    with store.write() as connection:
+        reinstate(connection, "eve/two")
+        assert suspension(connection, "eve/three") is None
+        with pytest.raises(ArenaError, match="no worker lab/pc is suspended"):
+            reinstate(connection, "lab/pc")
+
+
+@pytest.mark.parametrize(
+    "bogus",
+    [
+        {"env": EnvBuild("os:abort", "1", "0" * 64, {})},
+        {"env": EnvBuild("Chess", "1", "0" * 64, {})},
+        {"seed": 10**30},
+        {"replay": StoredBytes("0" * 64, 1)},
+    ],
+)
+def test_a_bogus_record_is_reported_and_the_audit_goes_on(tmp_path: Path, bogus: dict[str, object]) -> None:
+    store = open_store(tmp_path)
+    honest = report_of(store, "w", house("ball-chaser"), house("random"))
+    log_again(store, honest, "bogus", "w", **bogus)
+    found = audit(store, 1.0, seed=0, now_ms=1)
+    assert {v.match_id: v.ok for v in found.found} == {
+        honest[0].id: True,
+        honest[1].id: True,
+        "bogus-1": None,
+        "bogus-2": True,
+    }
 
 
 def games(worker: str, count: int, share_of_a: float, seed: int, forfeits: float = 0.0) -> list[RatedGame]:

@@ -21,7 +21,7 @@ from palus.arena.refresh import Refresher
 from palus.arena.replay import encode_replay
 from palus.arena.settings import ArenaSettings
 from palus.store import Store, open_store
-from palus.store.tables import DERIVED, annulments, fields, rating_points, ratings
+from palus.store.tables import DERIVED, annulments, fields, play_stats, rating_points, ratings
 
 ENV = "SoccerTwos"
 SETTINGS = ArenaSettings()
@@ -195,3 +195,21 @@ def test_unrated_and_void_matches_change_nothing_and_a_replaced_revision_keeps_a
     add(store, [record(900, rated=False), record(901, result="void")])
     assert refresher.refresh() == []
     assert published(store) == before
+
+
+def test_a_replay_that_nobody_foresaw_costs_its_own_statistics_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_recording: Recording) -> dict[str, Any]:
+        raise IndexError("no such frame")
+
+    store = make_store(tmp_path, [], season(FOUR, 2, seed=1))
+    still = Recording(
+        ENV, 1, ("a", "b"), np.zeros((2, 14), np.float32), np.zeros((1, 4, 3), np.int8), None, (), (0, 0), "draw"
+    )
+    blob = store.blobs.put(encode_replay([still]))
+    add(store, [replace(record(999), replay=StoredBytes(blob.sha256, blob.size))])
+    monkeypatch.setattr("palus.arena.refresh.play_statistics", fail)
+    Refresher(store, SETTINGS).refresh()
+    assert len(published(store)) == 6 and published(store, play_stats) == []
+    assert "no play statistics of match" in caplog.text

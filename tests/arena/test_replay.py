@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import struct
 import zlib
 from dataclasses import replace
@@ -64,6 +65,14 @@ def with_header(data: bytes, old: bytes, new: bytes) -> bytes:
     header = header.replace(old, new)
     prefix = struct.pack("<8sHIII", magic, version, len(header), body_bytes, zlib.crc32(header + body))
     return prefix + header + body
+
+
+def without_matches(data: bytes) -> bytes:
+    """The replay with no match in it, whole otherwise."""
+    header_bytes = struct.unpack_from("<8sHIII", data)[2]
+    header = json.loads(data[22 : 22 + header_bytes]) | {"matches": []}
+    text, body = json.dumps(header).encode(), b"\x03\x00"  # an empty deflate stream
+    return struct.pack("<8sHIII", data[:8], 1, len(text), len(body), zlib.crc32(text + body)) + text + body
 
 
 def test_a_replay_returns_what_was_recorded_to_a_millimetre_and_a_tenth_of_a_degree(tmp_path: Path) -> None:
@@ -130,6 +139,7 @@ def test_a_minute_of_play_takes_less_than_plain_deltas_would() -> None:
         (with_header(GOLDEN, b'"decisions":1', b'"decisions":99999999'), "claims"),
         (with_header(GOLDEN, b'"score":[0,1]', b'"score":"lots"'), "matches.0.score"),
         (with_header(GOLDEN, b'[1,"kick",0,2]', b'[9,"kick",0,2]'), "impossible event"),
+        (without_matches(GOLDEN), "its header is wrong at 'matches'"),
     ],
 )
 def test_what_is_not_a_replay_is_refused_with_a_reason(tmp_path: Path, content: bytes, message: str) -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -18,13 +19,13 @@ from sqlalchemy import select
 
 from palus.arena.contenders import PairOrder
 from palus.arena.discovery import sweep_house
-from palus.arena.log import check_chain, read_log
+from palus.arena.log import append, check_chain, read_log
 from palus.arena.refresh import Refresher
 from palus.arena.scheduler import Looker, Scheduler
 from palus.arena.service import ArenaService, Sources
 from palus.arena.settings import ArenaSettings
 from palus.arena.worker import work
-from palus.arena.workers import StoreSource, describe_here
+from palus.arena.workers import StoreSource, describe_here, suspension
 from palus.errors import ArenaError
 from palus.store import Store, open_store
 from palus.store.tables import DERIVED, entries, jobs, ratings
@@ -107,4 +108,50 @@ def test_a_model_that_arrives_while_the_arena_runs_is_ranked_and_one_that_goes_i
     with store.read() as connection:
         assert check_chain(connection) > 2
         assert connection.execute(select(entries.c.state).where(entries.c.repo == "ann/mine")).scalar() == "withdrawn"
+    store.close()
+
+
+def test_a_step_that_fails_in_an_unforeseen_way_is_told_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("palus.arena.service.PAUSE_S", 0.01)
+    failures: list[int] = []
+    tick = Scheduler.tick
+
+    def fail_first(self: Scheduler) -> None:
+        failures.append(1)
+        if len(failures) < 3:
+            raise IndexError("a replay without a match")
+        tick(self)
+
+    monkeypatch.setattr(Scheduler, "tick", fail_first)
+    store = open_store(tmp_path)
+    with ArenaService(store, ENDLESS, Sources(), workers=0):
+
+        def is_queued() -> bool:
+            with store.read() as connection:
+                return connection.execute(select(jobs.c.id).limit(1)).first() is not None
+
+        wait_until(is_queued)
+    assert caplog.text.count("IndexError: a replay without a match") == 2
+    store.close()
+
+
+def test_a_running_arena_audits_its_log_and_suspends_who_forged_it(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    settings = replace(ENDLESS, audit_interval_s=0.2, audit_share=1.0)
+    plan = Scheduler(store, settings, [Looker(sweep_house, 1e9)], seed=1)
+    plan.tick()
+    work(StoreSource(store, "eve/pc", settings, describe_here()), threading.Event(), max_jobs=1)
+    with store.write() as connection:
+        row = next(read_log(connection))
+        forged = replace(row.record, id="forged", unit_id="forged", sides=row.record.sides[::-1])
+        append(connection, [forged], finished_ms=1)
+
+    def is_suspended() -> bool:
+        with store.read() as connection:
+            return suspension(connection, "eve/other") is not None
+
+    with ArenaService(store, settings, Sources(), workers=0):
+        wait_until(is_suspended)
     store.close()

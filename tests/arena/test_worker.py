@@ -27,7 +27,7 @@ from palus.arena.runner.sandbox import LockedProcess
 from palus.arena.scheduler import Looker, Scheduler
 from palus.arena.settings import ArenaSettings
 from palus.arena.worker import play_order, work
-from palus.arena.workers import StoreSource, describe_here
+from palus.arena.workers import StoreSource, describe_here, games_of
 from palus.errors import ArenaError, LeaseError
 from palus.store import Store, open_store
 from palus.store.tables import entries, jobs, workers
@@ -172,6 +172,21 @@ def test_a_report_that_does_not_fit_its_job_is_refused_and_nothing_is_stored(sto
             complete(store, lease.job_id, lease.secret, forged, now_ms=1)
     assert log(store) == []
     assert complete(store, lease.job_id, lease.secret, honest, now_ms=1)
+
+
+def test_a_match_of_another_build_is_logged_and_not_rated(store: Store) -> None:
+    scheduler(store).tick()
+    lease = take(store)
+    honest = report(store, lease)
+    other = replace(honest, env=replace(honest.env, build_hash="0" * 64))
+    assert complete(store, lease.job_id, lease.secret, other, now_ms=1)
+    assert [row.record.rated for row in log(store)] == [False, False]
+
+
+def test_a_worker_gets_no_game_of_which_it_has_another_build(store: Store) -> None:
+    about = {"games": [ENV, "Chess"], "builds": {ENV: "0" * 64}}
+    assert games_of(about) == []
+    assert games_of(describe_here()) and games_of({}) == [ENV]
 
 
 def test_reports_survive_the_network(store: Store) -> None:

@@ -64,6 +64,12 @@ def get(client: TestClient, path: str) -> Any:
     return answer.json()
 
 
+def test_a_number_that_no_match_has_does_not_stop_the_pages(client: TestClient, arena: SyntheticArena) -> None:
+    (match,) = arena.play("ada/one", "cy/three", "win1", ticks=10**30)
+    for path in (f"leaderboard/{ENV}", f"analytics/{ENV}", f"matches/{match}", "status"):
+        get(client, path)
+
+
 def test_the_board_lists_players_by_rating_with_their_games(client: TestClient) -> None:
     board = get(client, f"leaderboard/{ENV}")
     rows = [(row["rank"], row["repo"], row["games"], row["wins"], row["draws"], row["losses"]) for row in board["rows"]]

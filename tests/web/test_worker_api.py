@@ -22,16 +22,20 @@ from fastapi import FastAPI
 from processes import children, eventually
 from sqlalchemy import delete, select, update
 
+from palus.arena.audit import reinstate
+from palus.arena.contenders import PairOrder
 from palus.arena.discovery import FolderPool, sweep_house
 from palus.arena.log import check_chain, read_log
 from palus.arena.remote import HttpSource
+from palus.arena.reports import to_json
+from palus.arena.runner.limits import Limits
 from palus.arena.scheduler import Looker, Scheduler
 from palus.arena.settings import ArenaSettings
-from palus.arena.worker import work
+from palus.arena.worker import play_order, work
 from palus.errors import ArenaError, LeaseError
 from palus.hub.accounts import create_account, issue_token
 from palus.store import Store, open_store
-from palus.store.tables import jobs, workers
+from palus.store.tables import annulments, jobs, workers
 from palus.web.security import install_faults
 from palus.web.worker_api import make_worker_router
 
@@ -139,6 +143,48 @@ def test_a_lease_that_was_lost_is_told_apart_from_other_refusals(served: Served)
         source.renew(lease)
     with pytest.raises(LeaseError):
         source.give_back(lease, "too late")
+
+
+def test_a_false_report_costs_the_account_its_trust_and_an_administrator_gives_it_back(served: Served) -> None:
+    with served.store.write() as connection:
+        connection.execute(delete(jobs).where(jobs.c.kind == "validate"))
+    assert work(served.source(), threading.Event(), max_jobs=1) == 1
+    source = served.source(worker="two")
+    lease = source.take()
+    assert lease is not None
+    honest = to_json(play_order(source, PairOrder.from_payload(lease.payload), Limits()))
+    result = json.loads(honest["games"][0]["result"]) | {"duration_ticks": 10**30}
+    honest["games"][0]["result"] = json.dumps(result)
+    finish = f"jobs/{lease.job_id}/finish"
+    status, _ = served.post(finish, {"secret": "0" * 32, "report": honest})
+    assert status == 422 and served.source().worker == "lab/pc"  # without its lease nobody is harmed
+    status, answer = served.post(finish, {"secret": lease.secret, "report": honest})
+    assert (status, answer["code"]) == (422, "false_report")
+    assert "duration_ticks" in answer["error"] and answer["error"].endswith("is suspended")
+    for path, body in ((finish, {"secret": lease.secret, "report": honest}), ("hello", {"worker": "new", "about": {}})):
+        status, answer = served.post(path, body)
+        assert (status, answer["code"]) == (403, "suspended") and "false report" in answer["error"]
+    with served.store.read() as connection:
+        assert len(list(read_log(connection))) == len(list(connection.execute(select(annulments)))) == 2
+    served.scheduler.take_back()
+    with served.store.write() as connection:
+        assert connection.execute(select(jobs.c.state).where(jobs.c.id == lease.job_id)).scalar() == "ready"
+        reinstate(connection, "lab/two")
+    assert served.source(worker="new").take() is not None
+
+
+@pytest.mark.parametrize(
+    "about",
+    [{"platform": ["x"]}, {"platform": "x" * 1000}, {"runtimes": ["numpy"]}, {"runtimes": {"a": {}}}, {"games": "all"}],
+)
+def test_what_a_worker_says_of_its_machine_has_a_form(served: Served, about: dict[str, Any]) -> None:
+    assert served.post("hello", {"worker": "pc", "about": about})[0] == 422
+
+
+def test_a_worker_with_another_build_of_the_game_is_told_so(served: Served) -> None:
+    about = {"games": ["SoccerTwos"], "builds": {"SoccerTwos": "0" * 64}}
+    status, answer = served.post("hello", {"worker": "pc", "about": about})
+    assert (status, answer["code"]) == (422, "another_build")
 
 
 @pytest.mark.parametrize(

@@ -1,126 +1,119 @@
-"""Trust, checked: matches are played again from their seed and action log, runners are compared with each other.
-
-Matches of games that do not repeat cannot be played again: what is left to check is their record and their video.
+"""Trust, checked: samples of the log are played again (see `palus.arena.verification`), runners are compared.
 
 What is struck out stays in the log; `annulments` names it with the reason, and the ratings are computed without it.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import Connection, Select, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, insert, select, update
 
-from palus.arena.builds import env_build
-from palus.arena.games import game_of
-from palus.arena.log import LogRecord, read_match
-from palus.arena.result import verdict_of
-from palus.arena.runner.actions import Replayed, replay_match
 from palus.arena.runner_tests import RatedGame, suspicions
-from palus.errors import ArenaError, ReplayError, StorageError
+from palus.arena.verification import Verification, verify
+from palus.errors import ArenaError
 from palus.store import Store
-from palus.store.tables import annulments, matches, workers
+from palus.store.tables import annulments, jobs, matches, workers
+
+logger = logging.getLogger(__name__)
 
 LOCAL = "local-"
 """Names of the workers that the service itself starts begin like this; nobody else's may."""
+
+FORFEITS_FORGIVEN = 2
+"""A time-out or a crash that does not happen again may be the fault of a busy machine; so many of a worker's in one
+audit may."""
 
 _POINTS = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1.0}
 
 
 @dataclass(frozen=True)
-class Verification:
-    """What playing a match again gave, or looking at its video. ok: None when it could not be tried. sentence: for
-    people."""
+class Audit:
+    """What an audit found. suspended: sentences."""
 
-    match_id: str
-    ok: bool | None
-    sentence: str
+    found: tuple[Verification, ...]
+    suspended: tuple[str, ...] = ()
+
+    @property
+    def failures(self) -> list[Verification]:
+        """Matches that are struck out now."""
+        return [verification for verification in self.found if verification.ok is False]
+
+    @property
+    def unchecked(self) -> list[Verification]:
+        """Matches that could not be played again."""
+        return [verification for verification in self.found if verification.ok is None]
 
 
-def verify(store: Store, match_id: str) -> Verification:
-    """Play a match again from its seed and action log and compare the final state.
+def audit(
+    store: Store,
+    share: float,
+    *,
+    seed: int,
+    now_ms: int,
+    forfeits_after: int = 0,
+    stop: threading.Event | None = None,
+) -> Audit:
+    """Play a random share of the log again, at least one mirrored pair, both legs; strike out what fails.
 
-    Raises ArenaError when there is no such match.
+    Pairs with a forfeit that a worker elsewhere reported are all played again. Workers from elsewhere whose matches
+    turn out to be forged are suspended.
+    forfeits_after: number in the log after which those forfeits are looked at. stop: ends the audit early.
     """
+    columns = select(matches.c.seq, matches.c.id, matches.c.unit_id, matches.c.worker, matches.c.result)
     with store.read() as connection:
-        row = read_match(connection, match_id)
-    if row is None:
-        raise ArenaError(f"there is no match {match_id} in this log; its address is on the match's page")
-    return verify_record(store, row.record)
-
-
-def verify_record(store: Store, record: LogRecord) -> Verification:
-    """`verify` for a record at hand."""
-    if game_of(record.env.id).filmed:
-        return _check_filmed(store, record)
-    here = env_build(record.env.id)
-    if here.build_hash != record.env.build_hash:
-        return Verification(
-            record.id,
-            None,
-            f"match {record.id} was played with palus {record.env.version} and another build of {record.env.id}; "
-            "install that version to verify it",
-        )
-    try:
-        actions = store.blobs.read(record.actions.sha256) if record.actions else b""
-        again = replay_match(record.env.id, record.seed, actions)
-    except (StorageError, ReplayError) as error:
-        return Verification(record.id, False, f"match {record.id} cannot be played again: {error}")
-    if again.state != record.state:
-        return Verification(
-            record.id,
-            False,
-            f"match {record.id} ends differently when it is played again: its record does not belong to its actions",
-        )
-    if not _is_told_truly(record, again):
-        return Verification(
-            record.id,
-            False,
-            f"match {record.id} is recorded as {record.result} {record.score[0]}:{record.score[1]} after "
-            f"{record.duration_ticks} ticks, which is not how it ends when it is played again",
-        )
-    return Verification(record.id, True, f"match {record.id}: played again, the same to the last bit")
-
-
-def _check_filmed(store: Store, record: LogRecord) -> Verification:
-    """A match that nobody can play again: whether result and score agree, and the video is the one recorded."""
-    if record.result in ("win1", "win2", "draw") and verdict_of(record.score) != record.result:
-        sentence = f"match {record.id} is recorded as {record.result} {record.score[0]}:{record.score[1]}"
-        return Verification(record.id, False, f"{sentence}, which contradict each other")
-    try:
-        video = store.blobs.read(record.replay.sha256) if record.replay else b""
-    except StorageError as error:
-        return Verification(record.id, False, f"the video of match {record.id} is not the one recorded: {error}")
-    seen = f"its video of {len(video)} bytes is the one recorded" if video else "it has no video"
-    return Verification(
-        record.id,
-        True,
-        f"match {record.id}: {record.env.id} does not repeat, and cannot be played again; its record is sound, {seen}",
-    )
-
-
-def _is_told_truly(record: LogRecord, again: Replayed) -> bool:
-    """Whether result, score and duration are those of the match. Who forfeited, cannot be seen from its actions."""
-    if record.result not in ("win1", "win2", "draw"):
-        return True
-    result, score = {0: ("win1", (1, 0)), 1: ("win2", (0, 1))}.get(again.winner, ("draw", (0, 0)))
-    return (record.result, tuple(record.score), record.duration_ticks) == (result, score, again.ticks)
-
-
-def audit(store: Store, share: float, *, seed: int, now_ms: int) -> list[Verification]:
-    """Verify a random share of the log, at least one match; strike out what fails. Returns the failures."""
-    with store.read() as connection:
-        ids = connection.execute(select(matches.c.id).where(matches.c.id.not_in(_struck())).order_by(matches.c.seq))
-        candidates = list(ids.scalars())
-    count = min(len(candidates), max(1, round(share * len(candidates))))
-    chosen = np.random.default_rng(seed).permutation(len(candidates))[:count]
-    found = [verify(store, candidates[i]) for i in sorted(chosen.tolist())]
-    failures = [verification for verification in found if verification.ok is False]
+        rows = connection.execute(columns.where(matches.c.id.not_in(_struck())).order_by(matches.c.seq)).all()
+    units = list(dict.fromkeys(row.unit_id for row in rows))
+    count = min(len(units), max(1, round(share * len(units))))
+    chosen = {units[i] for i in np.random.default_rng(seed).permutation(len(units))[:count].tolist()}
+    for row in rows:
+        if row.seq > forfeits_after and row.result not in ("win1", "win2", "draw") and _is_elsewhere(row.worker):
+            chosen.add(row.unit_id)
+    found, worker_of = [], {}
+    for row in rows:
+        if row.unit_id in chosen and not (stop is not None and stop.is_set()):
+            found.append(_look_again(store, row.id))
+            worker_of[row.id] = row.worker
     with store.write() as connection:
-        for failure in failures:
-            annul_unit(connection, failure.match_id, failure.sentence, now_ms=now_ms)
-    return failures
+        for failure in found:
+            if failure.ok is False:
+                annul_unit(connection, failure.match_id, failure.sentence, now_ms=now_ms)
+        suspended = _suspend_forgers(connection, found, worker_of, now_ms)
+    return Audit(tuple(found), tuple(suspended))
+
+
+def _look_again(store: Store, match_id: str) -> Verification:
+    """`verify`; a record that nobody foresaw is reported, and the audit goes on."""
+    try:
+        return verify(store, match_id)
+    except Exception as error:
+        logger.exception("match %s cannot be verified", match_id)
+        return Verification(match_id, None, f"match {match_id} cannot be verified: {error}")
+
+
+def _suspend_forgers(
+    connection: Connection, found: Sequence[Verification], worker_of: dict[str, str], now_ms: int
+) -> list[str]:
+    """Suspend workers from elsewhere by what an audit found. Returns a sentence for each."""
+    failures = [failure for failure in found if failure.ok is False and _is_elsewhere(worker_of[failure.match_id])]
+    counts = Counter(worker_of[failure.match_id] for failure in failures if not failure.forged and not failure.filmed)
+    reasons = {worker_of[failure.match_id]: failure.sentence for failure in failures if failure.forged}
+    for worker, count in counts.items():
+        if count > FORFEITS_FORGIVEN:
+            reasons.setdefault(worker, f"{count} of its matches came out otherwise when they were played again")
+    for worker, reason in reasons.items():
+        suspend(connection, worker, reason, now_ms=now_ms)
+    return [f"worker {worker} is suspended: {reason}" for worker, reason in reasons.items()]
+
+
+def _is_elsewhere(worker: str) -> bool:
+    """Whether a worker reports over the network: it is called account/name."""
+    return "/" in worker
 
 
 def annul_unit(connection: Connection, match_id: str, reason: str, *, now_ms: int) -> int:
@@ -129,16 +122,36 @@ def annul_unit(connection: Connection, match_id: str, reason: str, *, now_ms: in
     return _annul(connection, select(matches.c.id).where(matches.c.unit_id == unit), reason, now_ms)
 
 
+def workers_with(worker: str, table: Table = workers) -> ColumnElement[bool]:
+    """Rows of a worker and of all others that its account answers for."""
+    column = table.c.name if table is workers else table.c.worker
+    account, slash, _ = worker.rpartition("/")
+    return column.startswith(f"{account}/", autoescape=True) if slash else column == worker
+
+
 def suspend(connection: Connection, worker: str, reason: str, *, now_ms: int) -> int:
     """Take no more results from a worker and strike out all it has sent. Returns how many matches that were.
 
+    A worker from elsewhere goes with all others of its account: it could take another name at any time.
     Raises ArenaError when there is no such worker.
     """
-    changed = connection.execute(update(workers).where(workers.c.name == worker).values(suspended=reason))
+    changed = connection.execute(update(workers).where(workers_with(worker)).values(suspended=reason))
     if changed.rowcount == 0:
         raise ArenaError(f"there is no worker {worker}; the status page lists them")
+    held = (jobs.c.state == "leased") & workers_with(worker, jobs)
+    connection.execute(update(jobs).where(held).values(lease_until_ms=0))  # the scheduler hands them out again
     reason = f"worker {worker} was suspended: {reason}"
-    return _annul(connection, select(matches.c.id).where(matches.c.worker == worker), reason, now_ms)
+    return _annul(connection, select(matches.c.id).where(workers_with(worker, matches)), reason, now_ms)
+
+
+def reinstate(connection: Connection, worker: str) -> None:
+    """Let a suspended worker, and all of its account, work again. What was struck out stays so.
+
+    Raises ArenaError when there is no such worker, or none is suspended.
+    """
+    suspended = workers_with(worker) & workers.c.suspended.is_not(None)
+    if connection.execute(update(workers).where(suspended).values(suspended=None)).rowcount == 0:
+        raise ArenaError(f"no worker {worker} is suspended; the status page lists them")
 
 
 def suspend_outliers(store: Store, *, now_ms: int) -> list[str]:

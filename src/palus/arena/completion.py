@@ -14,15 +14,15 @@ from sqlalchemy import Connection, Row, select, update
 
 from palus import __version__
 from palus.arena import entries, queue
+from palus.arena.audit import LOCAL, suspend
+from palus.arena.builds import env_build
 from palus.arena.contenders import PairOrder
 from palus.arena.discovery import sweep_house
-from palus.arena.games import game_of
 from palus.arena.log import LOG_SCHEMA, LogRecord, LogSide, RunnerInfo, StoredBytes, append
-from palus.arena.reports import MAX_BLOB_BYTES, GameReport, Report, UnitReport, ValidationReport
-from palus.arena.result import verdict_of
-from palus.arena.sampling import pair_seeds
+from palus.arena.report_check import check_unit
+from palus.arena.reports import GameReport, Report, UnitReport, ValidationReport
 from palus.arena.vetting.refusal import Refusal
-from palus.errors import ArenaError
+from palus.errors import ArenaError, FalseReportError, LeaseError
 from palus.store import Store
 from palus.store.tables import jobs, workers
 
@@ -44,14 +44,17 @@ class _Job:
 def complete(store: Store, job_id: int, secret: str, report: Report, *, now_ms: int) -> bool:
     """Store a report. False when this lease has stored it before; that is no fault.
 
-    Raises LeaseError when the lease is void, ArenaError when the report does not fit its job. Nothing is stored then.
+    Raises LeaseError when the lease is void, FalseReportError when the report does not fit its job, ArenaError when the
+    worker is suspended. Nothing is stored then.
     """
     with store.read() as connection:
         row = connection.execute(select(jobs).where(jobs.c.id == job_id)).first()
-    if row is None:
-        raise ArenaError(f"there is no job {job_id}")
+    if row is None or row.lease != secret:
+        raise LeaseError(f"job {job_id}: this lease is void, the job went to another worker; drop the result")
     job = _Job(row.kind, json.loads(row.payload), row.worker or "")
     order, unit = _order_and_unit(job, report)
+    if unit is not None:
+        check_unit(order, unit)
     records = _records(store, order, unit, job.worker) if unit else []
     with store.write() as connection:
         if not queue.close(connection, job_id, secret, now_ms=now_ms):
@@ -67,12 +70,21 @@ def complete(store: Store, job_id: int, secret: str, report: Report, *, now_ms: 
     return True
 
 
+def distrust(store: Store, job_id: int, secret: str, reason: str, *, now_ms: int) -> None:
+    """A false report came with this lease: suspend who holds it. Who shows no valid lease proves nothing of anybody."""
+    held = (jobs.c.id == job_id) & (jobs.c.lease == secret) & (jobs.c.state == "leased")
+    with store.write() as connection:
+        worker = connection.execute(select(jobs.c.worker).where(held)).scalar()
+        if worker is not None and not worker.startswith(LOCAL):
+            suspend(connection, worker, f"it sent a false report: {reason}"[:500], now_ms=now_ms)
+
+
 def _order_and_unit(job: _Job, report: Report) -> tuple[PairOrder, UnitReport | None]:
     if job.kind == "pair" and isinstance(report, UnitReport):
         return PairOrder.from_payload(job.payload), report
     if job.kind == "validate" and isinstance(report, ValidationReport):
         return trial_order(job.payload), report.trial
-    raise ArenaError(f"the job is of kind {job.kind}, the report is a {type(report).__name__}")
+    raise FalseReportError(f"the job is of kind {job.kind}, the report is a {type(report).__name__}")
 
 
 def trial_order(payload: dict[str, Any]) -> PairOrder:
@@ -116,8 +128,6 @@ def _trial_refusal(trial: UnitReport | None) -> Refusal | None:
 
 def _records(store: Store, order: PairOrder, unit: UnitReport, worker: str) -> list[LogRecord]:
     """The unit as records of the log. Who played, by which seed and for what: the order says so, not the report."""
-    if len(unit.games) != len(order.legs):
-        raise ArenaError(f"the report has {len(unit.games)} games; the job has {len(order.legs)}")
     with store.read() as connection:
         known = connection.execute(select(workers).where(workers.c.name == worker)).first()
     runner = _runner(known, worker, unit.isolation)
@@ -139,7 +149,6 @@ def _record(
     store: Store, order: PairOrder, leg: int, game: GameReport, unit: UnitReport, runner: RunnerInfo
 ) -> LogRecord:
     result = game.result
-    _check_game(order, leg, game)
     blue, purple = (order.a, order.b) if leg == 1 else (order.b, order.a)
     return LogRecord(
         id=order.match_id(leg),
@@ -150,7 +159,7 @@ def _record(
         leg=leg,
         season=order.season,
         round=order.round,
-        rated=order.rated,
+        rated=order.rated and unit.env.build_hash == env_build(order.env).build_hash,  # others cannot be played again
         sides=(_side(blue, order), _side(purple, order)),
         runner=runner,
         result=result.result,
@@ -164,24 +173,6 @@ def _record(
         actions=_store(store, game.actions),
         state=result.final_state,
     )
-
-
-def _check_game(order: PairOrder, leg: int, game: GameReport) -> None:
-    """What anybody can see to be wrong without playing; `palus.arena.audit` plays a sample again."""
-    result = game.result
-    seed = int(pair_seeds(order.seed, 1)[0])
-    if (result.env, result.seed, result.leg) != (order.env, seed, leg):
-        raise ArenaError(
-            f"the report is of {result.env}, seed {result.seed}, leg {result.leg}; "
-            f"ordered were {order.env}, seed {seed}, leg {leg}"
-        )
-    filmed = game_of(order.env).filmed
-    if result.result in ("win1", "win2", "draw"):
-        fits = verdict_of(result.score) == result.result and (filmed or sorted(result.score) in ([0, 0], [0, 1]))
-        if not fits or not game.replay or not (game.actions or filmed):
-            raise ArenaError(f"the report says {result.result} by {result.score}, or comes without replay and actions")
-    if max(len(game.replay), len(game.actions)) > MAX_BLOB_BYTES:
-        raise ArenaError(f"the report's replay has {len(game.replay)} bytes; at most {MAX_BLOB_BYTES} are accepted")
 
 
 def _check_worker(connection: Connection, worker: str) -> None:

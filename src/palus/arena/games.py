@@ -21,6 +21,7 @@ class ArenaGame:
     tick_s: seconds of game time that a tick of a match's length lasts.
     rules, max_p99_ms: for model files; processor milliseconds of the slowest percent of answers to 4 observations.
     limits: of the process that holds a model.
+    max_ticks, max_score: of a match; more is no match of this game.
     filmed: its matches do not repeat, so a replay is a video and there is no log of actions to play again.
     packages: that have to be installed where it is played; install: what brings them.
     """
@@ -32,6 +33,8 @@ class ArenaGame:
     rules: Rules = ARENA_RULES
     max_p99_ms: float = 2.0
     limits: Limits = _LIMITS
+    max_ticks: int = 5000
+    max_score: int = 1
     filmed: bool = False
     packages: tuple[str, ...] = ()
     install: str = ""
@@ -55,6 +58,8 @@ DOOM_DUEL = ArenaGame(
     rules=DUEL_RULES,
     max_p99_ms=40.0,
     limits=replace(_LIMITS, cpu_s=120),
+    max_ticks=35 * 60 * 15,
+    max_score=1000,
     filmed=True,
     packages=("vizdoom", "av"),
     install="palus[doom,video]",

@@ -12,7 +12,7 @@ from palus.arena.recording import RecordedEvent, Recording
 from palus.arena.result import MatchResult
 from palus.types import F32, I32, I64
 
-_OUTCOME: dict[str, Literal["blue", "purple", "draw"]] = {
+OUTCOME: dict[str, Literal["blue", "purple", "draw"]] = {
     "win1": "blue",
     "win2": "purple",
     "forfeit1": "purple",
@@ -20,6 +20,7 @@ _OUTCOME: dict[str, Literal["blue", "purple", "draw"]] = {
     "draw": "draw",
     "void": "draw",
 }
+"""What a replay shows as the result."""
 
 
 class Recorder:
@@ -67,7 +68,7 @@ class Recorder:
             probabilities=probabilities if np.isfinite(probabilities).all() else None,
             events=(*tape.kicks, *result.events),
             score=result.score,
-            result=_OUTCOME[result.result],
+            result=OUTCOME[result.result],
         )
 
     def _slots(self, matches: I64, playing: NDArray[np.bool_]) -> list[int]:

@@ -6,6 +6,7 @@ Both ways end in the same bytes. What a refresh remembers between calls only sav
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, delete, func, insert, select
@@ -17,11 +18,13 @@ from palus.arena.log import LogRecord
 from palus.arena.play_stats import play_statistics
 from palus.arena.replay import decode_replay
 from palus.arena.settings import ArenaSettings
-from palus.errors import ReplayError, StorageError
+from palus.errors import ArenaError, ReplayError, StorageError
 from palus.ratings.history import Played
 from palus.ratings.online import OnlineRatings
 from palus.store import Store
 from palus.store.tables import DERIVED, annulments, fields, matches, play_stats, rating_points, ratings
+
+logger = logging.getLogger(__name__)
 
 _POINTS = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1.0}
 _STATS_PER_TRANSACTION = 50
@@ -132,13 +135,13 @@ class Refresher:
     def _read_some_replays(self) -> bool:
         """Statistics of the next replays that have none yet; False when there is none left.
 
-        A replay that is missing or damaged is passed over.
+        A replay that is missing or damaged is passed over, and told of once.
         """
         with self._store.read() as connection:
             wanted = select(matches.c.seq, matches.c.id, matches.c.record).where(matches.c.seq > self._stats_seq)
             todo = wanted.where(matches.c.id.not_in(select(play_stats.c.match_id))).order_by(matches.c.seq)
             batch = connection.execute(todo.limit(_STATS_PER_TRANSACTION)).all()
-        found = [(row.id, self._statistics(LogRecord.from_json(row.record))) for row in batch]
+        found = [(row.id, self._statistics(row.id, row.record)) for row in batch]
         rows = [{"match_id": match_id, "stats": stats} for match_id, stats in found if stats is not None]
         if rows:
             with self._store.write() as connection:
@@ -146,11 +149,17 @@ class Refresher:
         self._stats_seq = batch[-1].seq if batch else self._stats_seq
         return bool(batch)
 
-    def _statistics(self, record: LogRecord) -> str | None:
-        if record.replay is None or game_of(record.env.id).filmed:
-            return None
+    def _statistics(self, match_id: str, line: str) -> str | None:
         try:
+            record = LogRecord.from_json(line)
+            if record.replay is None or game_of(record.env.id).filmed:
+                return None
             replay = decode_replay(self._store.blobs.read(record.replay.sha256), source=f"match {record.id}")
-        except (StorageError, ReplayError):
+            statistics = play_statistics(replay.recordings[0])
+        except (StorageError, ReplayError, ArenaError) as error:
+            logger.warning("no play statistics of match %s: %s", match_id, error)
             return None
-        return json.dumps(play_statistics(replay.recordings[0]), sort_keys=True, separators=(",", ":"))
+        except Exception:  # a file that nobody foresaw costs its own statistics, not everybody's ratings
+            logger.exception("no play statistics of match %s", match_id)
+            return None
+        return json.dumps(statistics, sort_keys=True, separators=(",", ":"))

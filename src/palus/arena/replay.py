@@ -86,7 +86,7 @@ class _Header(BaseModel):
     ticks_per_decision: int
     position_unit_m: _Unit
     yaw_unit_degrees: _Unit
-    matches: list[_MatchHeader]
+    matches: Annotated[list[_MatchHeader], Field(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,11 @@ def encode_replay(recordings: Sequence[Recording], *, title: str = "") -> bytes:
     return prefix + header_bytes + body
 
 
-def decode_replay(data: bytes, source: str = "replay") -> Replay:
-    """The inverse of `encode_replay`. source: what to call the data in an error. Raises ReplayError."""
+def decode_replay(data: bytes, source: str = "replay", *, max_body_bytes: int = MAX_BODY_BYTES) -> Replay:
+    """The inverse of `encode_replay`. source: what to call the data in an error. Raises ReplayError.
+
+    max_body_bytes: that it may inflate to.
+    """
     header_bytes, deflated = _split(data, source)
     try:
         header = _Header.model_validate_json(header_bytes)
@@ -167,7 +170,7 @@ def decode_replay(data: bytes, source: str = "replay") -> Replay:
             f"{source}: was played on pitch '{header.pitch}', this version of palus draws '{PITCH}'; "
             "open it with the version of palus that wrote it"
         )
-    body = _inflate(deflated, sum(match.body_bytes for match in header.matches), source)
+    body = _inflate(deflated, sum(match.body_bytes for match in header.matches), source, max_body_bytes)
     recordings = []
     for match in header.matches:
         block, body = body[: match.body_bytes], body[match.body_bytes :]
@@ -272,10 +275,10 @@ def _split(data: bytes, source: str) -> tuple[bytes, bytes]:
     return content[:header_bytes], content[header_bytes:]
 
 
-def _inflate(deflated: bytes, expected: int, source: str) -> bytes:
+def _inflate(deflated: bytes, expected: int, source: str, at_most: int) -> bytes:
     """Inflate to exactly `expected` bytes, never more, whatever the file claims."""
-    if expected > MAX_BODY_BYTES:
-        raise ReplayError(f"{source}: claims {expected} bytes of frames, at most {MAX_BODY_BYTES} are read; split it")
+    if expected > at_most:
+        raise ReplayError(f"{source}: claims {expected} bytes of frames, at most {at_most} are read; split it")
     inflate = zlib.decompressobj(wbits=-15)
     try:
         body = inflate.decompress(deflated, expected + 1)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from palus.arena.log import EnvBuild
-from palus.arena.result import MatchResult
+from palus.arena.recording import RecordedEvent
+from palus.arena.report_form import GameForm, ResultForm, UnitForm, ValidationForm
+from palus.arena.result import SCHEMA, MatchResult, Side
 from palus.arena.vetting.refusal import Refusal
-from palus.errors import ArenaError, ReplayError
+from palus.errors import ArenaError, FalseReportError
 
 MAX_BLOB_BYTES = 4 << 20
 """Largest replay or action log that is accepted; a full SoccerTwos match has about 80 kB."""
@@ -58,17 +63,22 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def from_json(body: dict[str, Any]) -> Report:
-    """The report in a worker's message. Raises ArenaError for anything else."""
+    """The report in a worker's message. Raises FalseReportError for anything else, ArenaError for a newer palus's."""
     try:
         if "games" in body:
-            return _unit_from_json(body)
+            return _unit(UnitForm.model_validate(body))
+        form = ValidationForm.model_validate(body)
+        if (form.refusal is None) == (form.trial is None):
+            raise FalseReportError("a validation ends with a refusal or with a trial; this one has both or none")
         return ValidationReport(
-            refusal=Refusal(**body["refusal"]) if body["refusal"] else None,
-            details=dict(body["details"]),
-            trial=_unit_from_json(body["trial"]) if body["trial"] else None,
+            refusal=Refusal(**form.refusal.model_dump()) if form.refusal else None,
+            details=form.details.model_dump(exclude_unset=True),
+            trial=_unit(form.trial) if form.trial else None,
         )
-    except (KeyError, TypeError, ValueError, binascii.Error, ReplayError) as error:
-        raise ArenaError(f"not a report of a worker ({error}); worker and arena need the same palus") from error
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(str(part) for part in fault["loc"])
+        raise FalseReportError(f"not a report of a worker: {where or 'it'}: {fault['msg']}") from error
 
 
 def _unit_to_json(report: UnitReport) -> dict[str, Any]:
@@ -86,16 +96,35 @@ def _unit_to_json(report: UnitReport) -> dict[str, Any]:
     }
 
 
-def _unit_from_json(body: dict[str, Any]) -> UnitReport:
-    games = tuple(
-        GameReport(MatchResult.from_json(game["result"]), _bytes(game["replay"]), _bytes(game["actions"]))
-        for game in body["games"]
-    )
-    return UnitReport(games, EnvBuild(**body["env"]), str(body["isolation"])[:40])
+def _unit(form: UnitForm) -> UnitReport:
+    return UnitReport(tuple(map(_game, form.games)), EnvBuild(**form.env.model_dump()), form.isolation)
+
+
+def _game(form: GameForm) -> GameReport:
+    _check_schema(form.result)
+    result = ResultForm.model_validate_json(form.result)
+    fields = result.model_dump(by_alias=True) | {
+        "sides": tuple(Side(**side.model_dump()) for side in result.sides),
+        "events": tuple(RecordedEvent(**event.model_dump()) for event in result.events),
+    }
+    return GameReport(MatchResult(**fields), _bytes(form.replay), _bytes(form.actions))
+
+
+def _check_schema(result: str) -> None:
+    """Who is ahead of us has done nothing wrong."""
+    try:
+        schema = json.loads(result)["schema"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise FalseReportError(f"not a match record ({type(error).__name__}): {result[:80]!r}") from error
+    if isinstance(schema, int) and SCHEMA < schema < SCHEMA + 100:
+        raise ArenaError(f"match record of schema {schema}; this arena reads up to {SCHEMA}: update its palus")
 
 
 def _bytes(text: str) -> bytes:
-    data = base64.b64decode(text, validate=True)
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise FalseReportError(f"a replay or action log is not base64 ({error})") from error
     if len(data) > MAX_BLOB_BYTES:
-        raise ArenaError(f"a replay or action log of {len(data)} bytes; at most {MAX_BLOB_BYTES} are accepted")
+        raise FalseReportError(f"a replay or action log of {len(data)} bytes; at most {MAX_BLOB_BYTES} are accepted")
     return data

@@ -59,6 +59,29 @@ def best(probabilities: F32, sizes: tuple[int, ...]) -> I32:
     return _joined([part.argmax(axis=2).astype(np.int32) for part in _branches(probabilities, sizes)])
 
 
+def could_draw(
+    probabilities: F32, uniform: F64, sizes: tuple[int, ...], chosen: I32, slack: float
+) -> NDArray[np.bool_]:
+    """Where `draw` gives the chosen branch indices for a number within `slack` of this one: [rows, branches].
+
+    Processors round differently, so the same model answers slightly other probabilities elsewhere.
+    """
+    lowest = draw(probabilities, np.maximum(uniform - slack, 0.0), sizes)
+    highest = draw(probabilities, np.minimum(uniform + slack, 1.0 - 2.0**-53), sizes)
+    could: NDArray[np.bool_] = (lowest <= chosen) & (chosen <= highest)
+    return could
+
+
+def could_be_best(probabilities: F32, sizes: tuple[int, ...], chosen: I32, slack: float) -> NDArray[np.bool_]:
+    """Where the chosen branch indices are within `slack` of the most probable: [rows, branches]."""
+    parts, first = [], 0
+    for part in _branches(probabilities, sizes):
+        index = chosen[:, first : first + part.shape[1], None]
+        parts.append(np.take_along_axis(part, index, axis=2)[..., 0] >= part.max(axis=2) - slack)
+        first += part.shape[1]
+    return _joined(parts)
+
+
 def entropy(probabilities: F32) -> F64:
     """Sum over branches of the entropy in nats: [rows]."""
     p = np.maximum(probabilities.astype(np.float64), 0.0)

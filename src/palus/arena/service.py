@@ -23,6 +23,7 @@ from palus.arena.audit import LOCAL, audit, suspend_outliers
 from palus.arena.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
 from palus.arena.games import game_of
 from palus.arena.local_worker import RESTART_S, instructions, pause_after
+from palus.arena.log import head_seq
 from palus.arena.scheduler import Looker, Scheduler, look
 from palus.arena.settings import SETTINGS_FILE, ArenaSettings
 from palus.errors import ArenaError, PalusError
@@ -36,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 TICK_S = 0.25
 STOP_S = 20.0
+PAUSE_S = 5.0
+"""After something went wrong."""
 FIRST_AUDIT_S = 600.0
 """After the start, since a laptop's arena rarely runs for a whole day."""
 
@@ -76,10 +79,13 @@ class ArenaService:
         self._workers: list[_LocalWorker] = []
         self._restart_s = RESTART_S
         self._restart_due_s = 0.0
-        self._audit_due_s = time.monotonic() + min(FIRST_AUDIT_S, settings.audit_interval_s)
+        self._audited_seq = 0
         self._garbage_due_s = time.monotonic()
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._run, name="arena scheduler")]
+        self._threads = [
+            threading.Thread(target=self._run, name="arena scheduler"),
+            threading.Thread(target=self._watch_over, name="arena audit"),  # on its own: matches go on meanwhile
+        ]
         if sources.huggingface:  # on its own: the network may take its time, the matches go on
             self._threads.append(threading.Thread(target=self._look_far, name="arena huggingface", daemon=True))
         self._lock: IO[str] | None = None
@@ -96,7 +102,9 @@ class ArenaService:
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        self._threads[0].join()
+        for thread in self._threads:
+            if not thread.daemon:
+                thread.join()
         self._end_workers()
         if self._lock is not None:
             self._lock.close()
@@ -110,26 +118,28 @@ class ArenaService:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            try:
-                self._keep_workers()
-                self._scheduler.tick()
-                self._audit()
-                self._collect_garbage()
-            except (PalusError, SQLAlchemyError, OSError) as error:
-                # A full disk or a database that restarts: say so, and go on when it is over.
-                logger.error("%s", error)
-                self._stop.wait(5.0)
+            for step in (self._keep_workers, self._scheduler.tick, self._collect_garbage):
+                self._try(step)
             self._stop.wait(TICK_S)
+
+    def _try(self, step: Callable[[], object]) -> None:
+        """One step of a thread that must not end: what goes wrong is told, and tried again a little later."""
+        try:
+            step()
+        except (PalusError, SQLAlchemyError, OSError) as error:
+            # A full disk or a database that restarts: say so, and go on when it is over.
+            logger.error("%s", error)
+            self._stop.wait(PAUSE_S)
+        except Exception:
+            logger.exception("the arena goes on without this step, and tries it again")
+            self._stop.wait(PAUSE_S)
 
     def _look_far(self) -> None:
         """Look at huggingface.co now and then."""
         far = HuggingFace(self._store.blobs)
         looker = Looker(lambda env: far.sweep(env, wanted=_is_new(self._store, env)), HF_EVERY_S)
         while not self._stop.is_set():
-            try:
-                look(self._store, looker, self.settings)
-            except (PalusError, SQLAlchemyError, OSError) as error:
-                logger.error("%s", error)
+            self._try(lambda: look(self._store, looker, self.settings))
             self._stop.wait(looker.every_s)
 
     def _keep_workers(self) -> None:
@@ -173,13 +183,31 @@ class ArenaService:
                 worker.process.kill()
                 worker.process.wait()
 
+    def _watch_over(self) -> None:
+        """Audit the log now and then."""
+        pause_s = min(FIRST_AUDIT_S, self.settings.audit_interval_s)
+        while not self._stop.wait(pause_s):
+            self._try(self._audit)
+            pause_s = self.settings.audit_interval_s
+
     def _audit(self) -> None:
-        if time.monotonic() < self._audit_due_s:
-            return
-        self._audit_due_s = time.monotonic() + self.settings.audit_interval_s
-        for finding in audit(self._store, self.settings.audit_share, seed=secrets.randbits(32), now_ms=now_ms()):
-            logger.error("audit: %s", finding.sentence)
-        for sentence in suspend_outliers(self._store, now_ms=now_ms()):
+        with self._store.read() as connection:
+            newest = head_seq(connection)
+        found = audit(
+            self._store,
+            self.settings.audit_share,
+            seed=secrets.randbits(32),
+            now_ms=now_ms(),
+            forfeits_after=self._audited_seq,
+            stop=self._stop,
+        )
+        self._audited_seq = newest
+        for failure in found.failures:
+            logger.error("audit: %s", failure.sentence)
+        if found.unchecked:
+            sentence = found.unchecked[0].sentence
+            logger.warning("audit: %d matches could not be played again, so %s", len(found.unchecked), sentence)
+        for sentence in (*found.suspended, *suspend_outliers(self._store, now_ms=now_ms())):
             logger.error("audit: %s", sentence)
 
     def _collect_garbage(self) -> None:

@@ -10,9 +10,10 @@ from sqlalchemy import Connection, insert, select, update
 
 from palus import __version__
 from palus.arena import queue
-from palus.arena.builds import platform_name, runtimes
+from palus.arena.audit import workers_with
+from palus.arena.builds import env_build, platform_name, runtimes
 from palus.arena.completion import complete
-from palus.arena.games import SOCCER_TWOS, games_played_here
+from palus.arena.games import GAMES, SOCCER_TWOS, games_played_here
 from palus.arena.queue import Lease
 from palus.arena.reports import Report
 from palus.arena.settings import ArenaSettings
@@ -34,20 +35,36 @@ def describe_here() -> dict[str, Any]:
         "palus": __version__,
         "platform": platform_name(),
         "runtimes": runtimes(),
-        "games": games_played_here(),
+        "games": (games := games_played_here()),
+        "builds": {game: env_build(game).build_hash for game in games},
     }
 
 
 def games_of(about: dict[str, Any]) -> list[str]:
-    """What a worker can play, by what it says about itself; workers of old say nothing and play SoccerTwos."""
-    games = about.get("games")
-    return [game for game in games if isinstance(game, str)] if isinstance(games, list) else [SOCCER_TWOS.env]
+    """What a worker can play, by what it says about itself; workers of old say nothing and play SoccerTwos.
+
+    Games of which it has another build than ours are left out: what it played of them could not be played again.
+    """
+    games, builds = about.get("games") or [SOCCER_TWOS.env], about.get("builds") or {}
+    return [game for game in games if game in GAMES and builds.get(game, "") in ("", env_build(game).build_hash)]
+
+
+def suspension(connection: Connection, worker: str) -> str | None:
+    """Why nothing is taken from a worker; None when all is well.
+
+    A worker from elsewhere is called account/name, and its account answers for it: when one is suspended, all are.
+    """
+    suspended = select(workers.c.suspended).where(workers.c.suspended.is_not(None), workers_with(worker))
+    found: str | None = connection.execute(suspended.limit(1)).scalar()
+    return found
 
 
 def greet(connection: Connection, name: str, about: dict[str, Any], *, now_ms: int) -> None:
     """Note that a worker is there. Raises ArenaError when it is suspended."""
-    row = connection.execute(select(workers.c.suspended).where(workers.c.name == name)).first()
-    if row is None:
+    reason = suspension(connection, name)
+    if reason is not None:
+        raise ArenaError(f"worker {name} is suspended: {reason}")
+    if connection.execute(select(workers.c.name).where(workers.c.name == name)).first() is None:
         new = {
             "name": name,
             "isolation": UNKNOWN_ISOLATION,
@@ -57,8 +74,6 @@ def greet(connection: Connection, name: str, about: dict[str, Any], *, now_ms: i
             "matches": 0,
         }
         connection.execute(insert(workers).values(new))
-    elif row.suspended is not None:
-        raise ArenaError(f"worker {name} is suspended: {row.suspended}")
     else:
         now = {"last_seen_ms": now_ms, "platform": json.dumps(about, sort_keys=True)}
         connection.execute(update(workers).where(workers.c.name == name).values(now))

@@ -22,7 +22,9 @@ Examples:
 
   palus audit --sample 1%                play a random share again, check the hash chain, compare the runners
 
-  palus audit --suspend lab/pc --reason "modified engine"     strike out all of a worker's matches
+  palus audit --suspend lab/pc --reason "modified engine"     strike out all that the workers of lab sent
+
+  palus audit --reinstate lab/pc         take results from them again
 
   palus recompute                        empty every derived table and compute it again from the log
 """
@@ -37,7 +39,7 @@ def verify(
 
     Duels in Doom do not repeat: their record is checked, and that the video is the one recorded.
     """
-    from palus.arena.audit import verify as verify_match
+    from palus.arena.verification import verify as verify_match
     from palus.store import open_store
 
     store = open_store(data, database)
@@ -54,11 +56,13 @@ def audit(
     sample: Annotated[str, typer.Option(help="Share of all matches to play again, such as 1% or 0.01.")] = "1%",
     suspend: Annotated[str | None, typer.Option(help="Name of a worker whose matches no longer count.")] = None,
     reason: Annotated[str, typer.Option(help="Why it is suspended; shown on the status page.")] = "by hand",
+    reinstate: Annotated[str | None, typer.Option(help="Name of a suspended worker that may work again.")] = None,
     data: Data = DEFAULT_DATA,
     database: Database = None,
 ) -> None:
     """Check the log: its hash chain, a random sample played again, every runner against the rest."""
     from palus.arena.audit import audit as play_again
+    from palus.arena.audit import reinstate as reinstate_worker
     from palus.arena.audit import suspend as suspend_worker
     from palus.arena.audit import suspend_outliers
     from palus.arena.log import check_chain
@@ -73,21 +77,33 @@ def audit(
                 struck = suspend_worker(connection, suspend, reason, now_ms=now_ms())
             stdout.print(f"{escape(suspend)} is suspended; {struck} matches no longer count.")
             return
+        if reinstate is not None:
+            with store.write() as connection:
+                reinstate_worker(connection, reinstate)
+            stdout.print(f"{escape(reinstate)} may work again; what was struck out stays so.")
+            return
         with store.read() as connection:
             stdout.print(f"{check_chain(connection)} matches: the hash chain is whole.")
-        failures = play_again(store, share, seed=secrets.randbits(32), now_ms=now_ms())
-        sentences = [failure.sentence for failure in failures] + suspend_outliers(store, now_ms=now_ms())
+        found = play_again(store, share, seed=secrets.randbits(32), now_ms=now_ms())
+        suspended = [*found.suspended, *suspend_outliers(store, now_ms=now_ms())]
     finally:
         store.close()
-    for sentence in sentences:
-        stdout.print(f"[red]struck out:[/] {escape(sentence)}", soft_wrap=True)
-    if sentences:
-        raise typer.Exit(1)
+    for failure in found.failures:
+        stdout.print(f"[red]struck out:[/] {escape(failure.sentence)}", soft_wrap=True)
+    for verification in found.unchecked:
+        stdout.print(f"[yellow]not checked:[/] {escape(verification.sentence)}", soft_wrap=True)
+    for sentence in suspended:
+        stdout.print(f"[red]suspended:[/] {escape(sentence)}", soft_wrap=True)
+    sound = [verification for verification in found.found if verification.ok]
+    filmed = sum(verification.filmed for verification in sound)
     stdout.print(
-        f"{share:.1%} of them were played again, the same to the last bit (of duels, which do not repeat, the videos "
-        "are the ones recorded); no runner stands out.",
+        f"{len(sound) - filmed} matches were played again by their players, the same to the last bit; of {filmed} "
+        f"duels, which do not repeat, the videos are the ones recorded; {len(found.failures)} were struck out, "
+        f"{len(found.unchecked)} could not be checked; {len(suspended) or 'no'} runners stand out.",
         soft_wrap=True,
     )
+    if found.failures or suspended or not sound:
+        raise typer.Exit(1)
 
 
 def recompute(data: Data = DEFAULT_DATA, database: Database = None) -> None:

@@ -14,13 +14,15 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from palus.arena.completion import complete
+from palus import __version__
+from palus.arena.completion import complete, distrust
 from palus.arena.queue import Lease
 from palus.arena.remote import LEASE_LOST_STATUS, MAX_ANSWER_BYTES
+from palus.arena.report_form import AboutForm
 from palus.arena.reports import from_json
 from palus.arena.settings import ArenaSettings
-from palus.arena.workers import StoreSource, greet, known_model
-from palus.errors import ArenaError, LeaseError
+from palus.arena.workers import StoreSource, games_of, greet, known_model, suspension
+from palus.errors import ArenaError, FalseReportError, LeaseError
 from palus.hub.accounts import authenticate
 from palus.store import Store
 from palus.store.engine import now_ms
@@ -41,7 +43,12 @@ class Hello(_Body):
     """A worker says who it is. about: palus, platform, runtimes."""
 
     worker: str = Field(pattern=r"^[A-Za-z0-9._/-]{1,64}$")
-    about: dict[str, Any] = Field(max_length=20)
+    about: AboutForm
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What it said of its machine."""
+        return self.about.model_dump(exclude_unset=True)
 
 
 class Held(_Body):
@@ -73,6 +80,11 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
         if not caller.scopes & {"runner", "admin"}:
             sentence = f"The token '{caller.label}' may not run matches; it needs the scope runner."
             raise fault(403, "not_a_runner", sentence)
+        with store.read() as connection:
+            suspended = suspension(connection, f"{caller.name}/")
+        if suspended is not None:
+            sentence = f"A worker of {caller.name} is suspended, so none of them is let in: {suspended}."
+            raise fault(403, "suspended", sentence)
         request.state.runner = caller.name
 
     router = APIRouter(prefix="/api/worker", tags=["worker"], dependencies=[Depends(runner)])
@@ -82,8 +94,11 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
     def hello(body: Hello, request: Request) -> dict[str, Any]:
         """Register; answers the worker's full name and how long a lease lasts."""
         name = f"{request.state.runner}/{body.worker.rpartition('/')[2]}"
+        if not games_of(body.said):
+            sentence = f"The games there are other builds than this arena's; install palus {__version__} there."
+            raise fault(422, "another_build", sentence)
         with store.write() as connection:
-            _answer(lambda: greet(connection, name, body.about, now_ms=now_ms()))
+            _answer(lambda: greet(connection, name, body.said, now_ms=now_ms()))
         return {"worker": name, "lease_s": settings.lease_s}
 
     @router.post("/take")
@@ -91,7 +106,7 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
         """Lease a job; null when nothing waits."""
         if not body.worker.startswith(f"{request.state.runner}/"):
             raise fault(403, "not_your_worker", f"{body.worker} belongs to somebody else; say hello first.")
-        mine = StoreSource(store, body.worker, settings, body.about)
+        mine = StoreSource(store, body.worker, settings, body.said)
         lease = _answer(mine.take)
         return {"job": None if lease is None else vars(lease)}
 
@@ -110,7 +125,11 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
             raise fault(422, "invalid_input", f"Not a finished job: {error.errors()[0]['msg']}.") from error
 
         def close() -> bool:
-            return complete(store, job_id, body.secret, from_json(body.report), now_ms=now_ms())
+            try:
+                return complete(store, job_id, body.secret, from_json(body.report), now_ms=now_ms())
+            except FalseReportError as error:
+                distrust(store, job_id, body.secret, str(error), now_ms=now_ms())
+                raise
 
         return {"new": await run_in_threadpool(_answer, close)}
 
@@ -140,6 +159,8 @@ def _answer(call: Callable[[], T]) -> T:
     """What the call returns; our errors as the answers that workers understand."""
     try:
         return call()
+    except FalseReportError as error:
+        raise fault(422, "false_report", f"{error}; a worker that sends such reports is suspended") from error
     except LeaseError as error:
         raise fault(LEASE_LOST_STATUS, "lease_lost", str(error)) from error
     except ArenaError as error:

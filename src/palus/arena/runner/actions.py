@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,11 +65,30 @@ def state_hash(frames: F32) -> str:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A match that was played again. state: `state_hash`. winner: team that scored, -1 none. ticks: fixed steps."""
+    """A match that was played again. frames: [ticks + 1, 14]. winner: team that scored, -1 none. over: by the rules of
+    the game; otherwise somebody failed after the last action."""
 
-    state: str
+    frames: F32
     winner: int
-    ticks: int
+    over: bool
+
+    @property
+    def state(self) -> str:
+        """`state_hash` of the match."""
+        return state_hash(self.frames)
+
+    @property
+    def ticks(self) -> int:
+        """Fixed steps."""
+        return len(self.frames) - 1
+
+
+class Witness(Protocol):
+    """Looks on while a match is played again."""
+
+    def see(self, env: Any, decision: int, choice: I8 | None) -> None:
+        """A decision is about to be played. choice: [4, 3] as logged; None after the last one of a match that is not
+        over."""
 
 
 def replay_actions(env_id: str, seed: int, actions: bytes) -> str:
@@ -77,7 +96,7 @@ def replay_actions(env_id: str, seed: int, actions: bytes) -> str:
     return replay_match(env_id, seed, actions).state
 
 
-def replay_match(env_id: str, seed: int, actions: bytes) -> Replayed:
+def replay_match(env_id: str, seed: int, actions: bytes, witness: Witness | None = None) -> Replayed:
     """Play a match again from its match seed and action log.
 
     The same as the first time on a machine of the same kind, with the same build of the environment.
@@ -93,7 +112,10 @@ def replay_match(env_id: str, seed: int, actions: bytes) -> Replayed:
     for decision, choice in enumerate(decisions):
         if over:
             raise ReplayError(f"the match ended after {decision} decisions, its action log has {len(decisions)}")
+        if witness is not None:
+            witness.see(env, decision, choice)
         over = bool(env.step([choice[None].astype(np.int32)]).match_over[0])
         frames.append(env.trace[0, : env.trace_length[0]].copy())
-    played = np.concatenate(frames)
-    return Replayed(state_hash(played), int(env.winner[0]) if over else -1, len(played) - 1)
+    if witness is not None and not over:
+        witness.see(env, len(decisions), None)
+    return Replayed(np.concatenate(frames), int(env.winner[0]) if over else -1, over)

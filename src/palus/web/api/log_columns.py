@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, select
 
+from palus.arena.games import game_of
 from palus.store.tables import matches
 
 VERDICTS = ("win1", "win2", "draw", "forfeit1", "forfeit2", "void")
@@ -158,6 +159,7 @@ def _values(columns: LogColumns, row: Row[Any]) -> tuple[Any, ...]:
     record = json.loads(row.record)
     blue, purple = record["sides"]
     score = record.get("score") or (0, 0)
+    game = game_of(row.env)
     return (
         row.seq,
         row.id.encode("ascii"),
@@ -173,10 +175,15 @@ def _values(columns: LogColumns, row: Row[Any]) -> tuple[Any, ...]:
         row.rated,
         bool(record.get("replay")),
         row.finished_ms,
-        record.get("duration_ticks") or 0,
-        score[0],
-        score[1],
+        _within(record.get("duration_ticks") or 0, 0, game.max_ticks),
+        _within(score[0], -game.max_score, game.max_score),
+        _within(score[1], -game.max_score, game.max_score),
     )
+
+
+def _within(number: int, low: int, high: int) -> int:
+    """Old logs may hold numbers that no match has and no column."""
+    return max(low, min(number, high))
 
 
 def _unit_number(unit_id: str) -> int:
