@@ -28,7 +28,7 @@ demo: .venv/train,arena.stamp  ## train a team from nothing, rank it, write a pa
 test: .venv/dev.stamp  ## the tests, without the slow ones
 	@.venv/bin/pytest
 
-test-slow: .venv/dev.stamp  ## the slow tests: learning curves, long runs
+test-slow: .venv/dev.stamp  ## only the tests that take minutes: training to a score, kills by the dozen, intervals
 	@.venv/bin/pytest -m slow
 
 lint: .venv/dev.stamp  ## style, formatting, types
@@ -42,8 +42,9 @@ bench: .venv/dev.stamp  ## measure the speed of training; writes benchmarks/resu
 web:  ## rebuild the viewer's assets from web/ (the one target that needs Node)
 	@cd web && npm ci && npm run build
 
-docs: .venv/dev.stamp  ## regenerate the pages under docs/ that are made from the code
-	@.venv/bin/python -m palus.config.docs
+docs: .venv/dev.stamp  ## write docs/run-file.md anew, the page that is made from the code
+	@.venv/bin/python -m palus.config.docs > docs/run-file.md.new
+	@mv docs/run-file.md.new docs/run-file.md
 
 clean:  ## remove the environment and every cache; runs and results stay
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist web/node_modules

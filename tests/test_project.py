@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import tomllib
-from importlib.metadata import distribution
+from importlib.metadata import distribution, entry_points
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,48 @@ def palus_subcommands() -> set[str]:
     from palus.cli import app
 
     return set(getattr(get_command(app), "commands", {}))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A folder to call make in, whose .venv is this environment; pytest there writes down what it was asked."""
+    programs = {"python": f'exec {sys.executable} "$@"', "pytest": 'echo "$@" > asked'}
+    (tmp_path / "docs").mkdir()
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    for name, line in programs.items():
+        (tmp_path / ".venv" / "bin" / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / ".venv" / "bin" / name).chmod(0o755)
+    return tmp_path
+
+
+def make(folder: Path, target: str) -> None:
+    words = ["make", "-C", str(folder), "-f", str(ROOT / "Makefile"), "-o", ".venv/dev.stamp", target]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_make_docs_writes_the_generated_page(elsewhere: Path) -> None:
+    (elsewhere / "docs" / "run-file.md").write_text("old")
+    make(elsewhere, "docs")
+    assert [path.name for path in (elsewhere / "docs").iterdir()] == ["run-file.md"]
+    assert (elsewhere / "docs" / "run-file.md").read_text() == (ROOT / "docs" / "run-file.md").read_text()
+
+
+def test_make_test_slow_runs_the_slow_tests(elsewhere: Path) -> None:
+    make(elsewhere, "test-slow")
+    assert (elsewhere / "asked").read_text() == "-m slow\n"
+
+
+def test_every_program_of_the_ten_lines_comes_with_the_demo() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    requirements = [*project["dependencies"], *extras["train"], *extras["arena"]]
+    installed = {re.split(r"[^\w-]", requirement)[0] for requirement in requirements} | {"palus"}
+    block = (ROOT / "README.md").read_text().partition("## Ten lines")[2].partition("\n## ")[0]
+    programs = {line.split()[0] for line in re.findall(r"^ {4}(\S.*)$", block, re.MULTILINE)} - {"source", "ls"}
+    scripts = {script.name: script.dist.name for script in entry_points(group="console_scripts") if script.dist}
+    assert programs == {"palus", "tensorboard"}
+    assert {scripts[program] for program in programs} <= installed
 
 
 def test_the_changelog_begins_with_this_version() -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from palus import __version__
 from palus.arena.replay import read_replay
 from palus.arena.result import MatchResult
-from palus.cli import app
+from palus.cli import app, literal
 from palus.export.onnx import build_onnx
 from palus.types import BehaviorSpec
 
@@ -45,6 +47,28 @@ def test_version_and_help():
     assert "palus train soccertwos" in run("--help")
     for command in ("match", "rank", "fidelity"):
         assert f"palus {command} " in run(command, "--help")
+
+
+def commands(command, path: tuple[str, ...] = ()):
+    """Every command below one, with the words that call it."""
+    yield path, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from commands(below, (*path, name))
+
+
+def test_help_shows_every_word_that_was_written():
+    """Asterisks, <NAMES> and ampersands too, which Markdown takes for itself."""
+    texts = []
+    for path, command in commands(get_command(app)):
+        result = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "600", "TERMINAL_WIDTH": "600"})
+        shown = " ".join(result.stdout.replace("│", " ").split())
+        written = [command.help, command.epilog, *(getattr(option, "help", None) for option in command.params)]
+        for text in filter(None, written):
+            plain = " ".join(re.sub(r"\\([*<&\\])", r"\1", text).replace("`", "").split())
+            assert plain in shown, path
+            texts.append(plain)
+    assert "Also rank OWNER/NAME/<env>.onnx below this folder." in texts
+    assert literal("2 * `a<b>` & <ENV> \\d") == "2 \\* `a<b>` \\& \\<ENV> \\\\d"
 
 
 def test_match_prints_json_writes_a_log_and_a_replay(models: Path, tmp_path: Path):

@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "run-file.md"
 
 
 def test_the_committed_page_is_up_to_date() -> None:
-    hint = "run: python -m palus.config.docs > docs/run-file.md"
+    hint = "run: make docs"
     assert PAGE.read_text(encoding="utf-8") == render(), hint
 
 

@@ -41,6 +41,8 @@ def test_a_revoked_token_is_worth_nothing_at_once(store: Store) -> None:
         lost, kept = (issue_token(connection, "ada", label) for label in ("lost", "kept"))
         assert revoke_tokens(connection, "ada", "lost") == 1
         assert revoke_tokens(connection, "ada", "lost") == 0
+        with pytest.raises(InvalidInputError, match="ada has no token labelled lots; did you mean lost\\?"):
+            revoke_tokens(connection, "ada", "lots")
     assert authenticate(store, lost) is None
     assert authenticate(store, kept) is not None
     assert authenticate(store, "\ud800") is None
@@ -88,3 +90,15 @@ def test_a_class_gets_a_sheet_or_with_a_bad_name_nothing(tmp_path: Path) -> None
         callers = [authenticate(store, token) for token in tokens]
     assert [caller.name for caller in callers if caller] == ["ada", "grace"]
     assert sheet.count("HF_ENDPOINT=http://10.0.0.1:7860") == 2
+
+
+def test_a_slip_of_a_label_is_an_error_and_revokes_nothing(tmp_path: Path) -> None:
+    palus = CliRunner()
+    folder = ["--data", str(tmp_path)]
+    palus.invoke(app, ["account", "add", "ada", "--label", "lab-pc", *folder])
+    slip = palus.invoke(app, ["account", "revoke", "ada", "--label", "lab_pc", *folder])
+    assert (slip.exit_code, "did you mean lab-pc?" in slip.stderr) == (2, True)
+    far = palus.invoke(app, ["account", "revoke", "ada", "--label", "x", *folder])
+    assert (far.exit_code, "its labels: lab-pc" in far.stderr) == (2, True)
+    assert palus.invoke(app, ["account", "revoke", "ada", *folder]).stdout == "1 token of ada revoked.\n"
+    assert "revoked already" in palus.invoke(app, ["account", "revoke", "ada", *folder]).stdout

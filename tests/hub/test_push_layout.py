@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -168,3 +169,25 @@ def test_the_words_for_a_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for wrong in ("nowhere", "folder:", "http://user:secret@host", "http://host/ada/striker", "http://host:99999"):
         with pytest.raises(HubError, match=r"not (a hub|the address of a hub)|no folder is named"):
             parse_target(wrong)
+
+
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [
+        ("htp:/foo", "http://foo"),
+        ("http:/10.0.0.1:8000", "http://10.0.0.1:8000"),
+        ("https//hub.lan", "https://hub.lan"),
+        ("HTTP://hub.lan/ada", "http://hub.lan"),
+        ("localhost:8000/ada", "http://localhost:8000"),
+        ("huggingface.co/ada", "huggingface.co"),
+    ],
+)
+def test_a_slip_of_an_address_is_no_folder(slip: str, meant: str) -> None:
+    with pytest.raises(HubError, match=rf"did you mean {re.escape(meant)}\?"):
+        parse_target(slip)
+    assert parse_target(f"folder:{slip}") == FolderTarget(Path(slip))
+
+
+def test_a_path_is_a_folder_still() -> None:
+    for path in ("pool/class", "./a:b", "~/pool", "C:/pool", "https-pool/x"):
+        assert isinstance(parse_target(path), FolderTarget)

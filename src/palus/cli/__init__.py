@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from palus import __version__
 from palus.cli import account, site
@@ -47,12 +49,33 @@ From nothing to a watched match:
 `palus demo` does all of this in minutes. `palus COMMAND --help` has examples for each command.
 """
 
+
+def literal(text: str | None) -> str | None:
+    """The text as Markdown that shows it as it is, `*`, `<NAME>` and `&` included; what stands in backticks is code."""
+    return text and re.sub(r"(`[^`]*`)|([\\*<&])", lambda m: m[1] or f"\\{m[2]}", text)
+
+
+def _walk(command: Any) -> Iterator[Any]:
+    """A command and all below it."""
+    yield command
+    for below in getattr(command, "commands", {}).values():
+        yield from _walk(below)
+
+
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 
 
 class _Group(TyperGroup):
     """Turns our errors into one red line and an exit code; typer asks for a subclass here."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for command in _walk(self):
+            command.help, command.epilog = literal(command.help), literal(command.epilog)
+            for parameter in command.params:
+                if isinstance(parameter, TyperOption | TyperArgument):
+                    parameter.help = literal(parameter.help)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; exit 2 on a `PalusError`, 130 on Ctrl-C."""

@@ -119,6 +119,9 @@ def revoke(
 
     with _open(data, database) as store, store.write() as connection:
         count = revoke_tokens(connection, name, label)
+    if count == 0:
+        stdout.print(f"Nothing to do: these tokens of {name} are revoked already.")
+        return
     stdout.print(f"{count} token{'' if count == 1 else 's'} of {name} revoked.")
 
 

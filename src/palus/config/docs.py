@@ -1,4 +1,4 @@
-"""Writes docs/run-file.md from the models: `python -m palus.config.docs > docs/run-file.md`."""
+"""Writes docs/run-file.md from the models: `make docs`."""
 
 from __future__ import annotations
 

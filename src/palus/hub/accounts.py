@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import secrets
 from collections.abc import Iterable
@@ -103,12 +104,20 @@ def issue_token(connection: Connection, name: str, label: str, scopes: Iterable[
 
 
 def revoke_tokens(connection: Connection, name: str, label: str | None = None) -> int:
-    """Make the tokens of an account, or those with one label, worthless at once. Returns how many were valid."""
+    """Make the tokens of an account, or those with one label, worthless at once. Returns how many were valid.
+
+    Raises InvalidInputError for an account or a label that is not there.
+    """
     account = find_account(connection, name)
     if account is None:
         raise InvalidInputError(f"there is no account {name}; see which there are")
     statement = update(tokens).where(tokens.c.account_id == account.id, tokens.c.revoked_ms.is_(None))
     if label is not None:
+        labels = connection.scalars(select(tokens.c.label).where(tokens.c.account_id == account.id)).all()
+        if label not in labels:
+            near = difflib.get_close_matches(label, labels, 1)
+            hint = f"did you mean {near[0]}?" if near else f"its labels: {', '.join(sorted(set(labels))) or 'none'}"
+            raise InvalidInputError(f"{account.name} has no token labelled {label}; {hint}")
         statement = statement.where(tokens.c.label == label)
     return connection.execute(statement.values(revoked_ms=now_ms())).rowcount
 

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 from palus.errors import HubError
 
 HUGGING_FACE = "https://huggingface.co"
+_NEAR_ADDRESS = re.compile(r"[^/\\]{2,}:|(ht{1,2}|tt)ps?/|(www\.)?huggingface\.co/", re.IGNORECASE)
+"""A word that has a colon before its first slash, or begins like an address: a slip, and no folder."""
 _HOST_AND_PORT = re.compile(r"[A-Za-z0-9.-]+:\d{1,5}")
 
 
@@ -61,11 +63,23 @@ def parse_target(text: str | None = None) -> Target:
         return HubTarget(HUGGING_FACE)
     if _HOST_AND_PORT.fullmatch(word):
         return HubTarget(_server(f"http://{word}"))
+    if _NEAR_ADDRESS.match(word):
+        raise HubError(f"{word}: not the address of a hub; did you mean {_nearest(word)}? A folder: folder:{word}")
     if "/" in word or os.sep in word or word.startswith(("~", ".")) or Path(word).is_dir():
         return _folder(word, word)
     raise HubError(
         f"{word}: not a hub; name huggingface.co, a palus hub as http://host:port, or a folder as folder:PATH"
     )
+
+
+def _nearest(word: str) -> str:
+    """The address that was probably meant."""
+    found = re.match(r"h?t*ps?(?=[:/])|[a-z]+(?=:/)", word, re.IGNORECASE)
+    scheme = found[0].lower() if found else ""
+    host = word[len(scheme) :].lstrip(":/").split("/")[0]
+    if host.removeprefix("www.") == "huggingface.co":
+        return "huggingface.co"
+    return f"{'https' if scheme.endswith('s') else 'http'}://{host or 'host:port'}"
 
 
 def _folder(path: str, word: str) -> FolderTarget:
