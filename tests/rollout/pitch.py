@@ -19,7 +19,7 @@ class Pitch:
     Observation, 4 floats: slot, agent, number of the match in the slot, decisions played in it.
     lengths: decisions per match of each slot. cut_off: slots whose matches are truncated instead of terminated.
     leaves: agents that leave after the first decision of every match.
-    rewards: agent p gets p + 1 for every decision; at the end team 0's group gets +1 and team 1's -1.
+    rewards: agent p gets `pay` x (p + 1) for every decision; at the end team 0's group gets +1 and team 1's -1.
     played: the actions [N, P] of each step, a copy. matches: the number of each slot's match in that step.
     """
 
@@ -32,6 +32,7 @@ class Pitch:
         self.num_matches = len(lengths)
         self.lengths, self.cut_off, self.leaves = np.array(lengths), list(cut_off), list(leaves)
         self.active = np.ones((len(lengths), len(agents)), np.bool_)
+        self.pay = 1
         self.poison = dict.fromkeys(("reward", "group reward", "observation"), 0.0)  # added to every such number
         self.played: list[np.ndarray] = []
         self.matches: list[np.ndarray] = []
@@ -68,7 +69,7 @@ class Pitch:
         truncated = self.ended & ~gone & cut[:, None]
         goal = np.where(np.array([a.team for a in self.spec.agents]) == 0, 1.0, -1.0)
         step = Step(
-            ((np.arange(acted.shape[1]) + 1) * acted + self.poison["reward"]).astype(np.float32),
+            (self.pay * (np.arange(acted.shape[1]) + 1) * acted + self.poison["reward"]).astype(np.float32),
             (goal * (acted & over[:, None]) + self.poison["group reward"]).astype(np.float32),
             self.ended & ~truncated,
             truncated,

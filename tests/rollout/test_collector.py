@@ -140,6 +140,22 @@ def test_episodes_tell_length_returns_and_result_as_each_team_sees_them():
     ]
 
 
+def test_a_match_has_a_result_for_those_who_saw_its_end():
+    # Agent 0 leaves after the first decision, paid 1; agent 2 is paid 3 and, at the end, the group's 1.
+    rows = collector(Pitch([3], leaves=[0]), 3)
+    _, episodes = rows.collect(Always(0), Book())
+    told = [(e.result, e.length, e.reward, e.group_reward, e.left_early) for e in episodes]
+    assert told == [(None, 1, 1.0, 0.0, True), (1, 3, 9.0, 1.0, False)]
+
+
+@pytest.mark.parametrize(("pay", "results"), [(0, [None, None]), (1, [1, 1])])
+def test_a_group_that_is_out_while_others_play_on_has_the_result_that_it_was_told(pay, results):
+    env = Pitch([3], leaves=[0, 2])
+    env.pay = pay  # 0: nobody told it anything, and the match is not over
+    _, episodes = collector(env, 3).collect(Always(0), Book())
+    assert [(e.result, e.left_early) for e in episodes] == [(result, False) for result in results]
+
+
 def test_entropy_is_the_mean_since_it_was_last_taken():
     rows = collector(Pitch([9, 9]), 3)
     rows.collect(lambda x: torch.zeros(len(x), ACTIONS), Book())

@@ -49,6 +49,26 @@ def test_the_line_of_a_poca_summary(tmp_path):
     ]
 
 
+def test_what_a_group_was_paid_is_told_by_those_who_saw_its_end(tmp_path):
+    told, early = Told(tmp_path), Episode(0, -1, None, 3, 0.25, 0.5, left_early=True)
+    with told.report as report:
+        report.add(4000, 1.0, [early, episode(0.75, 1.0)], stats(baseline_loss=0.3), 3.0, None)
+        report.add(8000, 1.0, [early], stats(baseline_loss=0.3), 3.0, None)
+    assert told.values(4000)["Environment/Group Cumulative Reward"] == 1.0
+    assert told.values(4000)["Environment/Cumulative Reward"] == 0.5
+    assert "Environment/Group Cumulative Reward" not in told.values(8000)
+    assert told.lines()[1].endswith("Mean Reward: 0.250. Training.")
+
+
+def test_an_iteration_without_an_update_counts_for_its_episodes(tmp_path):
+    told = Told(tmp_path)
+    with told.report as report:
+        report.add(3000, 1.0, [episode(0.5, 1.0)], None, 0.0, None)
+        report.add(4000, 1.0, [], stats(baseline_loss=0.3), 3.0, None)
+    assert told.values(4000)["Policy/Entropy"] == 3.0
+    assert told.values(4000)["Environment/Cumulative Reward"] == 0.5
+
+
 def test_the_line_of_a_ppo_summary_without_self_play(tmp_path):
     told = Told(tmp_path, "ppo")
     with told.report as report:

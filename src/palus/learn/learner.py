@@ -67,8 +67,8 @@ class Learner(Protocol):
     actor: Actor
     updates: int
 
-    def update(self, rollout: Rollout, step: int) -> UpdateStats:
-        """One update from a rollout; `step` is the trainer step for the schedules."""
+    def update(self, rollout: Rollout, step: int) -> UpdateStats | None:
+        """One update from a rollout; `step` is the trainer step for the schedules. None where nobody was active."""
 
     def state_dict(self) -> dict[str, object]:
         """Everything that the next update depends on."""

@@ -122,7 +122,10 @@ class POCA:
         )  # fmt: skip
 
     def _next_values(self, rollout: Rollout, values: F32) -> tuple[F32, Bool]:
-        """V of the following group step and whether the group's episode ended, [T, groups] each."""
+        """V of the following group step and whether the group's episode ended, [T, groups] each.
+
+        A member that is cut off while others go on leaves like one that is terminated: the group's return runs on.
+        """
         T, B, D = rollout.observations.shape
         G = rollout.group_size
         ended_now = (rollout.terminated | rollout.truncated).reshape(T, B // G, G)
@@ -135,15 +138,18 @@ class POCA:
         following[-1] = self.estimate(last, None, rollout.last_active.reshape(B // G, G))[0]
         following[ended] = 0.0
         cut_off = rollout.truncated.reshape(T, B // G, G)
-        if len(rollout.final_observations):
-            final = np.zeros((T, B // G, G, D), np.float32)[cut_off.any(2)]
-            members = cut_off[cut_off.any(2)]
-            final[members] = rollout.final_observations
-            following[cut_off.any(2)] = self.estimate(final, None, members)[0]
+        bootstrapped = ended & cut_off.any(2)
+        if bootstrapped.any():
+            members = cut_off[bootstrapped]
+            final = np.zeros((*members.shape, D), np.float32)
+            final[members] = rollout.final_observations[np.repeat(bootstrapped, G, 1)[rollout.truncated]]
+            following[bootstrapped] = self.estimate(final, None, members)[0]
         return following, ended
 
-    def update(self, rollout: Rollout, step: int) -> UpdateStats:
+    def update(self, rollout: Rollout, step: int) -> UpdateStats | None:
         """Several epochs of shuffled minibatches of whole group steps (batch_size / G of them each)."""
+        if not rollout.active.any():
+            return None
         if self.actor.normalizer is not None:
             self.actor.normalizer.update(torch.from_numpy(rollout.observations[rollout.active]))
         h = self.behavior.hyperparameters

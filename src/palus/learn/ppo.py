@@ -98,8 +98,10 @@ class PPO:
         )
         return values, advantages, targets
 
-    def update(self, rollout: Rollout, step: int) -> UpdateStats:
+    def update(self, rollout: Rollout, step: int) -> UpdateStats | None:
         """Several epochs of shuffled minibatches over the rollout's active rows."""
+        if not rollout.active.any():
+            return None
         if self.actor.normalizer is not None:
             self.actor.normalizer.update(torch.from_numpy(rollout.observations[rollout.active]))
         h = self.behavior.hyperparameters

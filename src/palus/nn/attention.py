@@ -56,8 +56,8 @@ def value_and_baselines(
 ) -> tuple[Tensor, Tensor]:
     """V [M] and b [M, G] of M group steps.
 
-    observations: [M, G, D]; actions: [M, G, K] one-hot; present: [M, G] bool, at least one agent in each row.
-    Baselines of absent agents are meaningless numbers.
+    observations: [M, G, D]; actions: [M, G, K] one-hot; present: [M, G] bool.
+    Baselines of absent agents, and values of steps without agents, are meaningless numbers, but numbers.
     """
     _M, G, _ = observations.shape
     seen = F.silu(_linear(tensors, "critic_observation", observations))

@@ -138,7 +138,7 @@ def _pool(mixed: AnyArray, x: AnyArray, sets: I64, present: Bool, out: AnyArray)
     for m in range(M):
         for e in range(E):
             load_row(x[m, e], rows[e])
-        share = np.float32(1.0 / present[m].sum())
+        share = np.float32(1.0 / max(present[m].sum(), 1))  # an empty set pools to zeros
         for s in range(S):
             pooled[:] = 0.0
             for i in range(G):
@@ -162,7 +162,7 @@ def _pool_backward(
         for e in range(E):
             load_row(x[m, e], rows[e])
         drows[:] = 0.0
-        share = np.float32(1.0 / present[m].sum())
+        share = np.float32(1.0 / max(present[m].sum(), 1))  # an empty set pools to zeros
         for s in range(S):
             load_row(grad[m, s], g)
             for i in range(G):
@@ -235,7 +235,7 @@ def pool(mixed: Tensor, x: Tensor, sets: Tensor, present: Tensor) -> Tensor:
     """Residual connection, layer norm without weights, mean over the members present: [M, S, h].
 
     mixed: [M, S, G, h], what attention adds to the members; x: [M, E, h], the members; sets, present: as in `attend`.
-    Each row of `present` needs at least one member.
+    Where nobody is present the mean is zero.
     """
     result: Tensor = _Pool.apply(mixed, x, sets, present)  # type: ignore[no-untyped-call]
     return result

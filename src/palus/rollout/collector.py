@@ -19,7 +19,7 @@ from palus.envs.protocol import MultiAgentEnv
 from palus.errors import EnvError
 from palus.rollout.rollout import LATEST, Episode, Matchup, Rollout
 from palus.rollout.sampling import sample
-from palus.types import F32, I32, I64
+from palus.types import F32, I32, I64, Bool
 
 PolicyFunction = Callable[[Tensor], Tensor]
 """Observations [R, D] float32 -> logits [R, sum of branches] float32."""
@@ -161,7 +161,7 @@ class Collector:
                 np.take(source.ravel(), self._agent_of_row, out=target[t])
             if truncated[t].any():
                 finals.append(self._final_observations(truncated[t]))
-            self._account(rewards[t], group_rewards[t], terminated[t], truncated[t], active[t], episodes)
+            self._account(t, step.match_over, episodes)
             if step.match_over.any():
                 self._assign(np.nonzero(step.match_over)[0])
         self.env.observe(self.behavior.name, self._learner_rows, self._last_observations)
@@ -236,30 +236,28 @@ class Collector:
         self.env.observe_final(self.behavior.name, rows.reshape(self._learner_rows.shape), out)
         return out
 
-    def _account(
-        self,
-        reward: F32,
-        group_reward: F32,
-        terminated: np.ndarray,
-        truncated: np.ndarray,
-        active: np.ndarray,
-        episodes: list[Episode],
-    ) -> None:
-        """Add one decision to the running episodes and close those that ended."""
+    def _account(self, t: int, match_over: Bool, episodes: list[Episode]) -> None:
+        """Add decision t to the running episodes and close those that ended."""
+        reward, group_reward, terminated, truncated, active = (outcome[t] for outcome in self._outcomes)
         self._episode["length"] += active
         self._episode["reward"] += reward
         self._episode["group_reward"] += group_reward
-        for row in np.nonzero(terminated | truncated)[0]:
+        ended = terminated | truncated
+        G = self.teams.group_size
+        group_plays_on = np.repeat((active & ~ended).reshape(-1, G).any(1), G)
+        outcomes = np.sign(reward + group_reward)
+        told = ~truncated & ~group_plays_on & (np.repeat(match_over, self.rows_per_match) | (outcomes != 0))
+        for row in np.nonzero(ended)[0]:
             match = row // self.rows_per_match
-            outcome = float(reward[row] + group_reward[row])
             episodes.append(
                 Episode(
                     team=int(self.learning_team[match]),
                     opponent=int(self.opponent[match]),
-                    result=None if truncated[row] else int(np.sign(outcome)),
+                    result=int(outcomes[row]) if told[row] else None,
                     length=int(self._episode["length"][row]),
                     reward=float(self._episode["reward"][row]),
                     group_reward=float(self._episode["group_reward"][row]),
+                    left_early=bool(group_plays_on[row]),
                 )
             )
             for sums in self._episode.values():

@@ -47,8 +47,10 @@ class Rollout:
 class Episode:
     """One finished episode of a learning agent.
 
-    opponent: id of the opposing snapshot, -1 for the latest policy; result: sign of the last reward plus group reward,
-    or None when the match was cut off (not rated, as in ML-Agents). length: decisions. The returns are undiscounted.
+    opponent: id of the opposing snapshot, -1 for the latest policy. length: decisions. The returns are undiscounted.
+    left_early: others of its group played on; what the group reached is told by them.
+    result: sign of the last reward plus group reward, or None where there is none to rate: the match was cut off (as in
+    ML-Agents), the agent left early, or its group was out, paid nothing, while others played on.
     """
 
     team: int
@@ -57,6 +59,7 @@ class Episode:
     length: int
     reward: float
     group_reward: float
+    left_early: bool = False
 
 
 @dataclass(frozen=True)

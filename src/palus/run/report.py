@@ -83,13 +83,14 @@ class Report:
         step: int,
         seconds: float,
         episodes: Sequence[Episode],
-        stats: UpdateStats,
+        stats: UpdateStats | None,
         entropy: float,
         elo: float | None,
     ) -> None:
-        """Take in one iteration; write a summary when a multiple of summary_freq was passed."""
+        """Take in one iteration; write a summary when a multiple of summary_freq was passed. stats: of an update."""
         self._episodes.extend(episodes)
-        self._updates.append((stats, entropy))
+        if stats is not None:
+            self._updates.append((stats, entropy))
         self._elo = elo
         self._pace = [*self._pace, (time.perf_counter(), step)][-RECENT_UPDATES:]
         if self._progress is not None:
@@ -116,12 +117,15 @@ class Report:
         if self._episodes:
             rewards = np.array([e.reward if self.uses_groups else e.reward + e.group_reward for e in self._episodes])
             self._write("Environment/Cumulative Reward_hist", _histogram(rewards), step)
-            if self.uses_groups:
-                grouped = np.array([e.group_reward for e in self._episodes])
-                self._write("Environment/Group Cumulative Reward_hist", _histogram(grouped), step)
+            if self.uses_groups and (grouped := self._group_rewards()):
+                self._write("Environment/Group Cumulative Reward_hist", _histogram(np.array(grouped)), step)
         self.console.print(self._line(step, seconds, values), highlight=False, soft_wrap=True)
         self._episodes.clear()
         self._updates.clear()
+
+    def _group_rewards(self) -> list[float]:
+        """What groups were paid, told by the agents that saw their group's end: others know a part of it."""
+        return [e.group_reward for e in self._episodes if not e.left_early]
 
     def _write(self, tag: str, content: Any, step: int) -> None:
         """One value under exactly that tag; tensorboardX's own calls would turn ML-Agents' blanks into underscores."""
@@ -154,8 +158,8 @@ class Report:
             values["Environment/Cumulative Reward"] = self.mean_reward
             values["Environment/Episode Length"] = float(np.mean([e.length - 1 for e in self._episodes]))
             values["Policy/Extrinsic Reward"] = own + grouped
-            if self.uses_groups:
-                values["Environment/Group Cumulative Reward"] = grouped
+            if self.uses_groups and (groups := self._group_rewards()):
+                values["Environment/Group Cumulative Reward"] = float(np.mean(groups))
         if self._elo is not None:
             values["Self-play/ELO"] = self._elo
         return values
@@ -165,9 +169,9 @@ class Report:
         parts = [self.name, f"Step: {step}", f"Time Elapsed: {seconds:.3f} s"]
         if self._episodes:
             parts.append(f"Mean Reward: {values['Environment/Cumulative Reward']:.3f}")
-            if self.uses_groups:
+            if "Environment/Group Cumulative Reward" in values:
                 parts.append(f"Mean Group Reward: {values['Environment/Group Cumulative Reward']:.3f}")
-            else:
+            elif not self.uses_groups:
                 own = [e.reward + e.group_reward for e in self._episodes]
                 parts.append(f"Std of Reward: {np.std(own):.3f}")
         else:
