@@ -22,7 +22,7 @@ from palus.league.ghosts import GhostLeague
 from palus.learn.learner import Learner, frozen_policy
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
-from palus.nn.matmul import MatmulPath, choose, keep_freed_memory
+from palus.nn.matmul import MatmulPath, choose, explain, keep_freed_memory, slowness
 from palus.rollout.collector import Collector, PolicyFunction, Teams
 from palus.rollout.rollout import LATEST, Matchup
 from palus.run.baselines import Baselines
@@ -170,6 +170,9 @@ def train(
     parts = Run(run, resume=resume, force=force)
     if on_start is not None:
         on_start(parts)
+    slow = slowness(parts.matmul, parts.measured)
+    if slow is not None:
+        parts.report.warn(slow)
     behavior, limit = parts.behavior, run.palus.max_minutes * 60
     session_start = time.perf_counter()
     next_save = next_multiple(parts.step, behavior.checkpoint_interval)
@@ -203,12 +206,10 @@ def _sizes(run: RunFile, name: str, teams: Teams) -> tuple[int, int]:
 
 def describe(parts: Run) -> list[str]:
     """Derived values of a run with their reasons, for the start of the log."""
-    collector, path = parts.collector, parts.matmul
-    rates = ", ".join(f"{p.name} {p.gflops:.0f}" for p in parts.measured)
-    reason = "fastest of the paths measured" if len(parts.measured) > 1 else "as the run file says, measured"
+    collector = parts.collector
     L = collector.rows_per_match
     return [
-        f"matmul {path.name}: {reason} on one thread (GFLOP/s: {rates})",
+        explain(parts.matmul, parts.measured),
         f"{collector.env.num_matches} matches x {L} learning agents x {collector.rollout_steps} decisions "
         f"= {collector.env.num_matches * L * collector.rollout_steps} steps per update",
     ]

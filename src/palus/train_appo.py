@@ -26,7 +26,7 @@ from palus.league.population import PopulationLeague, shaping_of, with_numbers
 from palus.league.sampled_ghosts import SampledGhosts
 from palus.learn.appo import APPO
 from palus.nn.actor_critic import ActorCritic
-from palus.nn.matmul import choose, keep_freed_memory
+from palus.nn.matmul import choose, explain, keep_freed_memory, slowness
 from palus.rollout.messages import GameMaker
 from palus.rollout.sampler import Sampler
 from palus.run.agent_folder import FILES, Agent, best_of, write_agent
@@ -297,6 +297,9 @@ def train_appo(
         try:
             if on_start is not None:
                 on_start(parts)
+            slow = slowness(parts.matmul, parts.measured)
+            if slow is not None:
+                parts.report.warn(slow)
             with parts.report:
                 return _drive(parts, interrupted)
         finally:
@@ -323,13 +326,11 @@ def _drive(parts: AppoRun, interrupted: Callable[[], bool]) -> TrainingResult:
 def describe(parts: AppoRun) -> list[str]:
     """Derived values of a run with their reasons, for the start of the log."""
     h, horizon, staff = parts.behavior.hyperparameters, parts.behavior.time_horizon, parts.sampler.staff
-    rates = ", ".join(f"{p.name} {p.gflops:.0f}" for p in parts.measured)
-    reason = "fastest of the paths measured" if len(parts.measured) > 1 else "as the run file says, measured"
     rows = h.buffer_size // horizon
     games = rows // parts.spec.num_agents
     place = f"{staff.workers} workers" if staff.workers else "the main process"
     return [
-        f"matmul {parts.matmul.name}: {reason} on one thread (GFLOP/s: {rates})",
+        explain(parts.matmul, parts.measured),
         f"{games} games in {place} = buffer_size {h.buffer_size} / time_horizon {horizon}"
         + (f" / {parts.spec.num_agents} agents" if parts.spec.num_agents > 1 else ""),
         f"1 step = 1 engine frame; a decision takes {parts.spec.frameskip}",

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from palus.cli import app
 from palus.config import load_run
+from palus.nn.matmul import MatmulPath
 from palus.run.folder import RunFolder
 
 FAST = ("palus.threads=1", "palus.matmul=highest")
@@ -128,10 +129,11 @@ chekpoint_settings: {}
         "bad.yaml, behaviors.Goalie.hyperparameters: buffer_size 2048 is smaller than batch_size 20480; "
         "raise buffer_size to a multiple of batch_size",
         "override, palus.threads: expected a whole number, found 'many'",
+        "bad.yaml, behaviors: SoccerTwos, Goalie: palus trains one behavior per run; keep one",
     ):
         assert sentence in message
     assert message.startswith("error: ")
-    assert message.count("\n") == 7
+    assert message.count("\n") == 8
 
 
 def test_settings_that_palus_cannot_train_with_are_refused_together(tmp_path):
@@ -144,9 +146,58 @@ def test_settings_that_palus_cannot_train_with_are_refused_together(tmp_path):
         "behaviors.SoccerTwos.trainer_type sac: not supported yet; use poca or ppo",
         "behaviors.SoccerTwos.network_settings.memory: recurrent networks need trainer_type appo",
         "behaviors.SoccerTwos.reward_signals.curiosity: not supported yet",
-        "behaviors.SoccerTwos.reward_signals: training without extrinsic is not supported yet",
+        "behaviors.SoccerTwos.reward_signals.extrinsic: training without it is not supported yet",
     ):
         assert sentence in message
+
+
+def test_check_says_what_the_start_would_die_of_beside_the_faults_of_the_file(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        """
+behaviors:
+  SoccerTwo:
+    trainer_type: poca
+    hyperparameters: {batch_sise: 512}
+    network_settings: {memory: {}}
+environment_parameters: {bal_touch: 0.2}
+palus: {env: SoccerTwos, env_options: {wad: x}, baselines: [nobody]}
+"""
+    )
+    lines = palus(path, "--check", code=2).stderr.removeprefix("error: ").replace("run.yaml, ", "").splitlines()
+    assert [line.split(";")[0] for line in lines] == [
+        "behaviors.SoccerTwo.hyperparameters.batch_sise: unknown key",
+        "behaviors.SoccerTwo.network_settings.memory: recurrent networks need trainer_type appo",
+        "palus.env_options: only games of appo take options",
+        "behaviors.SoccerTwo: SoccerTwos has no behavior of that name",
+        "environment_parameters: SoccerTwos: no environment parameter 'bal_touch'",
+        "palus.baselines: nobody: no such player",
+    ]
+    assert "did you mean SoccerTwos?" in lines[3]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("debug", "palus.env=doom_basic"), "trainer_type poca: doom_basic steps one game at a time; use appo"),
+        (("debug", "palus.env=SocerTwos"), "palus.env: unknown environment 'SocerTwos'; did you mean SoccerTwos?"),
+        (("debug", "palus.env=RescueToy"), "behaviors.SoccerTwos.self_play: RescueToy has one team; remove self_play"),
+        (("doom-basic", "palus.env=SoccerTwos"), "trainer_type appo: SoccerTwos steps many matches in one call"),
+        (("doom-basic", "palus.env_options.wat=1"), "palus.env: game doom_basic refuses the options"),
+        (("doom-basic", "behaviors.doom_basic.self_play={}"), "doom_basic.self_play: doom_basic has one side only"),
+        (("doom-basic", "palus.sampling.workers=7"), "behaviors.doom_basic: buffer_size / time_horizon ="),
+    ],
+)
+def test_check_asks_the_game(words, message, tmp_path):
+    if words[0].startswith("doom"):
+        pytest.importorskip("vizdoom")
+    assert message in palus(*words, "--check", code=2).stderr
+
+
+def test_defaults_without_a_behavior_are_no_run(tmp_path):
+    (tmp_path / "defaults.yaml").write_text("default_settings: {trainer_type: poca}")
+    message = palus(tmp_path / "defaults.yaml", "--check", code=2).stderr
+    assert "behaviors: default_settings alone names nothing to train; add a behavior of the game" in message
 
 
 def test_a_source_that_does_not_exist_is_named(tmp_path):
@@ -255,6 +306,13 @@ def test_the_debug_run_replaces_its_own_former_run_and_no_other(tmp_path):
         assert "replace it with --force" in palus(*words, *named, code=2).stderr
     again = (tmp_path / "debug" / "configuration.yaml", "--run-id", "mine", "--results-dir", tmp_path)
     assert "replace it with --force" in palus(*again, code=2).stderr
+
+
+def test_a_precision_that_this_cpu_is_slow_at_is_warned_of(tmp_path, monkeypatch):
+    rates = {"highest": 80.0, "bf16": 20.0}
+    monkeypatch.setattr("palus.nn.matmul.measure", lambda name, seconds: MatmulPath(name, rates[name], 0.0))
+    words = ("debug", "palus.threads=1", "palus.matmul=bf16", f"{SETTINGS}max_steps=2048", "--results-dir", tmp_path)
+    assert "warning: palus.matmul bf16 makes 20 GFLOP/s on one thread here, highest 80" in palus(*words).stderr
 
 
 # -- continuing ---------------------------------------------------------------------------------------------------

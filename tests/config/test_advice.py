@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from palus.config import load_run, notes, preset_names, unsupported
+from palus.config.run_file import PalusSettings
 
 
 def test_derived_values_come_with_their_reason(load) -> None:
@@ -34,6 +35,44 @@ def test_derived_values_come_with_their_reason(load) -> None:
 @pytest.mark.parametrize("name", preset_names())
 def test_every_preset_can_be_trained(name: str) -> None:
     assert unsupported(load_run(name)) == []
+
+
+ALL, MATCHES = {"ppo", "poca", "appo"}, {"ppo", "poca"}
+READERS = {
+    "env": (ALL, "SoccerTwos"),
+    "env_options": ({"appo"}, "{wad: x.wad}"),
+    "sampling": ({"appo"}, "{workers: 0}"),
+    "num_matches": (MATCHES, "8"),
+    "matmul": (ALL, "highest"),
+    "threads": (ALL, "1"),
+    "baselines": (MATCHES, "[random]"),
+    "baseline_interval": (MATCHES, "0"),
+    "baseline_pairs": (MATCHES, "3"),
+    "kick_point": (MATCHES, "ball"),
+    "max_minutes": (ALL, "3"),
+}
+"""Key of `palus` -> the trainers that read it, and a value that is not its default."""
+
+
+@pytest.mark.parametrize("trainer", sorted(ALL))
+@pytest.mark.parametrize("key", PalusSettings.model_fields)
+def test_a_key_that_the_trainer_ignores_is_told(key: str, trainer: str, load) -> None:
+    readers, value = READERS[key]
+    name, game = ("doom_basic", "doom_basic") if trainer == "appo" else ("SoccerTwos", "SoccerTwos")
+    text = f"{{behaviors: {{{name}: {{trainer_type: {trainer}}}}}, palus: {{env: {game}}}}}"
+    run = load(text, [f"palus.{key}={value}"])
+    told = [line for line in [*notes(run), *unsupported(run)] if line.startswith(f"palus.{key} ") or "options:" in line]
+    assert len(told) == (trainer not in readers)
+
+
+@pytest.mark.parametrize("trainer", sorted(ALL))
+def test_environment_parameters_of_a_game_that_reads_none_are_refused(trainer: str, load) -> None:
+    run = load(
+        f"{{behaviors: {{X: {{trainer_type: {trainer}}}}}, environment_parameters: {{a: 1}}, palus: {{env: X}}}}"
+    )
+    assert [line.split(";")[0] for line in unsupported(run)] == (
+        ["environment_parameters: games of appo read none"] if trainer == "appo" else []
+    )
 
 
 def test_a_plain_constant_and_signal_strength_are_supported() -> None:

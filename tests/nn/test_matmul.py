@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from palus.nn import matmul
-from palus.nn.matmul import PATHS, MatmulPath, choose, measure
+from palus.nn.matmul import PATHS, MatmulPath, choose, explain, measure, slowness
 
 FP32, ROUNDED = 3e-7, 3e-3
 
@@ -47,7 +47,8 @@ def test_the_rate_counts_two_products_by_the_given_clock():
     )
 
 
-def test_a_path_that_was_asked_for_is_taken_unseen():
+def test_a_path_that_was_asked_for_is_taken_beside_the_plain_one():
+    assert [p.name for p in choose("bf16")[1]] == ["highest", "bf16"]
     path, seen = choose("highest")
     assert (path.name, [p.name for p in seen]) == ("highest", ["highest"])
     assert path.dtype == torch.float32
@@ -90,3 +91,15 @@ def test_activating_a_path_sets_how_torch_multiplies_fp32(name, setting):
     torch.set_float32_matmul_precision("high")
     MatmulPath(name, 1.0, 0.0).activate()
     assert torch.get_float32_matmul_precision() == setting
+
+
+def test_a_path_that_is_slower_here_is_warned_of_with_both_rates(monkeypatch):
+    measured(monkeypatch, 100.0, 25.0)
+    assert slowness(*choose("bf16")) == (
+        "palus.matmul bf16 makes 25 GFLOP/s on one thread here, highest 100: 4.0 times slower, as on CPUs without bf16 "
+        "units; remove palus.matmul, or set it to highest."
+    )
+    measured(monkeypatch, 100.0, 190.0)
+    assert slowness(*choose("bf16")) is None
+    assert slowness(*choose("auto")) is None
+    assert "as the run file says" in explain(*choose("bf16")) and "fastest of" in explain(*choose("auto"))

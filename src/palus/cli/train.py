@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from palus.config import RunFile, dump_run, load_run, notes, preset_names, unsupported
-from palus.errors import ConfigError
 
 if TYPE_CHECKING:
     from palus.run.session import TrainingResult
@@ -60,14 +59,18 @@ def train(
         given.append("checkpoint_settings.force=false")  # a file's `force` is for the run that it names itself
     elif not Path(file).is_file():
         given.append(f"checkpoint_settings.run_id={json.dumps(file)}")  # a preset's run is called like the preset
-    run = load_run(file, [*given, *(overrides or [])])
-    faults = unsupported(run)
-    if faults:
-        raise ConfigError(faults)
+    run = load_run(file, [*given, *(overrides or [])], judge=_obstacles)
     if check:
         _show(run, as_json)
         return
     _train(run, console, resume, force, as_json)
+
+
+def _obstacles(run: RunFile) -> list[str]:
+    """Why a run that is written correctly cannot start."""
+    from palus.run.misfits import misfits
+
+    return [*unsupported(run), *misfits(run)]
 
 
 def _show(run: RunFile, as_json: bool) -> None:
@@ -83,8 +86,7 @@ def _show(run: RunFile, as_json: bool) -> None:
 def _train(run: RunFile, console: Console, resume: bool, force: bool, as_json: bool) -> None:
     resume = resume or run.checkpoint_settings.resume or run.checkpoint_settings.load_model
     force = force or run.checkpoint_settings.force
-    is_sampled = any(behavior.trainer_type == "appo" for behavior in run.behaviors.values())
-    result = (_train_sampled if is_sampled else _train_batched)(run, console, resume, force)
+    result = (_train_sampled if run.is_sampled else _train_batched)(run, console, resume, force)
     if as_json:
         print(json.dumps({**result.__dict__, "model": str(result.model)}))
         return
@@ -98,7 +100,7 @@ def _train(run: RunFile, console: Console, resume: bool, force: bool, as_json: b
     )
     if not result.finished:
         _hint(console, "Continue:", f"palus train {folder / 'configuration.yaml'} --resume")
-    if is_sampled:
+    if run.is_sampled:
         _hint(console, "Next:", f"palus enjoy {folder}")
     elif run.env_id == "SoccerTwos":
         _hint(console, "Next:", f"palus match {folder} goalie-striker --pairs 20 --replay match.match")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from palus.config.environment import ConstantSampler, Curriculum, EnvironmentParameter
-from palus.config.run_file import RunFile
+from palus.config.run_file import PalusSettings, RunFile
 from palus.config.trainer import AppoBehavior, Behavior, OnPolicyHyperparameters, SacBehavior
 
 
@@ -15,13 +15,29 @@ def notes(run: RunFile) -> list[str]:
     if run.palus.env is None and run.env_id is not None:
         lines.append(f"palus.env {run.env_id}: there is a behavior of that name and no env_settings.env_path")
     if run.env_settings.env_path is None and run.env_settings.num_envs > 1:
-        lines.append("env_settings.num_envs has no effect on a built-in game; palus.num_matches has")
+        has = "palus.sampling" if run.is_sampled else "palus.num_matches"
+        lines.append(f"env_settings.num_envs has no effect on a built-in game; {has} has")
+    lines += _palus_notes(run)
     for name, parameter in (run.environment_parameters or {}).items():
         if isinstance(parameter, Curriculum) and parameter.curriculum[-1].completion_criteria is not None:
             last = parameter.curriculum[-1].name
             lines.append(f"environment_parameters.{name}: completion_criteria of the last lesson {last} have no effect")
         lines += _curriculum_notes(name, parameter) if isinstance(parameter, Curriculum) else []
     return lines
+
+
+def _palus_notes(run: RunFile) -> Iterator[str]:
+    """Keys of `palus` that the trainer or the game does not read; the harmful ones are refused by `unsupported`."""
+    default = PalusSettings()
+    written = {key for key, value in run.palus if value != getattr(default, key)}
+    if run.is_sampled and "num_matches" in written:
+        yield "palus.num_matches has no effect on an appo behavior; palus.sampling has"
+    if not run.is_sampled and "sampling" in written:
+        yield "palus.sampling has an effect on an appo behavior only; palus.num_matches has one here"
+    if run.env_id != "SoccerTwos":
+        for key in ("baselines", "baseline_interval", "baseline_pairs", "kick_point"):
+            if key in written:
+                yield f"palus.{key} has an effect on SoccerTwos only"
 
 
 def _curriculum_notes(name: str, curriculum: Curriculum) -> Iterator[str]:
@@ -76,6 +92,11 @@ def _appo_notes(name: str, behavior: AppoBehavior) -> Iterator[str]:
 def unsupported(run: RunFile) -> list[str]:
     """Valid ML-Agents settings that palus does not train yet, one sentence each; empty when the run can start."""
     lines = [line for name, behavior in run.behaviors.items() for line in _unsupported_in(name, behavior)]
+    if not run.behaviors:
+        lines.append(
+            "behaviors: default_settings alone names nothing to train; add a behavior of the game, for example "
+            "behaviors: {SoccerTwos: {}}"
+        )
     if len(run.behaviors) > 1:
         lines.append(f"behaviors: {', '.join(run.behaviors)}: palus trains one behavior per run; keep one")
     if run.env_settings.env_path is not None:
@@ -83,10 +104,11 @@ def unsupported(run: RunFile) -> list[str]:
             f"env_settings.env_path {run.env_settings.env_path}: Unity executables cannot be trained in yet; "
             "remove it to use a built-in game"
         )
-    elif run.env_id is None:
+    elif run.env_id is None and run.behaviors:
         lines.append("palus.env: no game; set palus.env to a built-in game, for example SoccerTwos")
     for name, parameter in (run.environment_parameters or {}).items():
         lines += _unsupported_parameter(f"environment_parameters.{name}", parameter)
+    lines += _unread(run)
     if run.checkpoint_settings.initialize_from is not None:
         lines.append("checkpoint_settings.initialize_from: starting from another run is not supported yet; remove it")
     if run.torch_settings.device not in (None, "cpu"):
@@ -94,6 +116,14 @@ def unsupported(run: RunFile) -> list[str]:
     if run.checkpoint_settings.inference:
         lines.append("checkpoint_settings.inference: training only; use `palus match` to play a trained policy")
     return lines
+
+
+def _unread(run: RunFile) -> Iterator[str]:
+    """Settings of the game that its trainer does not hand on: the run would be another than the file says."""
+    if run.is_sampled and run.environment_parameters:
+        yield "environment_parameters: games of appo read none; use palus.env_options, or remove it"
+    if run.behaviors and not run.is_sampled and run.palus.env_options:
+        yield "palus.env_options: only games of appo take options; remove it"
 
 
 def _unsupported_parameter(at: str, parameter: EnvironmentParameter) -> Iterator[str]:
@@ -128,7 +158,7 @@ def _unsupported_in(name: str, behavior: Behavior) -> Iterator[str]:
         if getattr(behavior.reward_signals, signal) is not None:
             yield f"{at}.reward_signals.{signal}: not supported yet; keep extrinsic alone"
     if behavior.reward_signals.extrinsic is None:
-        yield f"{at}.reward_signals: training without extrinsic is not supported yet; add extrinsic: {{}}"
+        yield f"{at}.reward_signals.extrinsic: training without it is not supported yet; add extrinsic: {{}}"
     if behavior.behavioral_cloning is not None:
         yield f"{at}.behavioral_cloning: imitation is not supported yet; remove it"
     if behavior.init_path is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,14 @@ from palus.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 
-def load_run(source: str | Path, overrides: Sequence[str] = ()) -> RunFile:
+def load_run(
+    source: str | Path, overrides: Sequence[str] = (), judge: Callable[[RunFile], Sequence[str]] = lambda run: ()
+) -> RunFile:
     """Read a run file.
 
     source: path of a YAML file, or a name out of `preset_names()`; a file of that name goes first.
     overrides: `dotted.path=value`, the value in YAML, for example `behaviors.SoccerTwos.max_steps=1e6`.
+    judge: more faults of a run, sentences that begin with their key (`unsupported`); told together with the file's own.
     Old keys that are translated or ignored are logged as warnings.
     Raises ConfigError with one sentence per fault, all faults together.
     """
@@ -43,8 +46,13 @@ def load_run(source: str | Path, overrides: Sequence[str] = ()) -> RunFile:
     tree, warnings = retire_old_keys(tree)
     run, more = _resolve(tree)
     faults += misspelt + more
-    if faults or run is None:
-        raise ConfigError([fault.sentence(_label(fault.path, overridden, text.label)) for fault in faults])
+    sentences = [fault.sentence(_label(fault.path, overridden, text.label)) for fault in faults]
+    for sentence in judge(run) if run is not None else ():
+        path = tuple(sentence.split(":")[0].split(" ")[0].split("."))
+        if not any(path[: len(fault.path)] == fault.path for fault in faults):  # else of what stands in for a fault
+            sentences.append(f"{_label(path, overridden, text.label)}, {sentence}")
+    if sentences or run is None:
+        raise ConfigError(sentences)
     for warning in warnings:
         logger.warning("%s", warning.sentence(text.label))
     return run

@@ -10,13 +10,15 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 
 ROWS, WIDTH = 2048, 512
 PATHS = ("highest", "medium", "bf16")
+SLOWER = 1.25
+"""A path that is asked for and slower than another one by this is worth a warning."""
 EXACT_ERROR = 1e-5
 """A path whose relative error stays below this counts as fp32."""
 
@@ -67,13 +69,14 @@ def measure(name: str, seconds: float = 0.05, clock: Callable[[], float] = time.
 
 
 def choose(setting: str) -> tuple[MatmulPath, list[MatmulPath]]:
-    """The path to use and all that were measured. setting: `auto` or one of PATHS.
+    """The path to use and all that were measured: all there are, or that of the setting and `highest`.
 
-    `auto` takes the fastest; bfloat16 has to beat the best fp32 path by a fifth to be worth its rounding.
+    setting: `auto` or one of PATHS. `auto` takes the fastest; bfloat16 has to beat the best fp32 path by a fifth to be
+    worth its rounding.
     """
     if setting != "auto":
-        chosen = measure(setting)
-        return chosen, [chosen]
+        measured = [measure(name, 0.05) for name in dict.fromkeys(("highest", setting))]
+        return measured[-1], measured
     # In turns, so that another program that runs for a moment slows all of them alike.
     rounds = [[measure(name, 0.02) for name in PATHS] for _ in range(3)]
     measured = [max(tries, key=lambda path: path.gflops) for tries in zip(*rounds, strict=True)]
@@ -83,6 +86,25 @@ def choose(setting: str) -> tuple[MatmulPath, list[MatmulPath]]:
         if path.gflops > needed * best.gflops:
             best = path
     return best, measured
+
+
+def explain(path: MatmulPath, measured: Sequence[MatmulPath]) -> str:
+    """One line for the start of the log: which path, why, and how fast the measured ones are."""
+    reason = "fastest of the paths measured" if len(measured) == len(PATHS) else "as the run file says, measured"
+    rates = ", ".join(f"{p.name} {p.gflops:.0f}" for p in measured)
+    return f"matmul {path.name}: {reason} on one thread (GFLOP/s: {rates})"
+
+
+def slowness(path: MatmulPath, measured: Sequence[MatmulPath]) -> str | None:
+    """A warning where a measured path is faster than the one in use by `SLOWER`; None otherwise."""
+    best = max(measured, key=lambda p: p.gflops)
+    if best.gflops < SLOWER * path.gflops:
+        return None
+    units = ", as on CPUs without bf16 units" if path.name == "bf16" else ""
+    return (
+        f"palus.matmul {path.name} makes {path.gflops:.0f} GFLOP/s on one thread here, {best.name} {best.gflops:.0f}: "
+        f"{best.gflops / path.gflops:.1f} times slower{units}; remove palus.matmul, or set it to {best.name}."
+    )
 
 
 def keep_freed_memory() -> None:
