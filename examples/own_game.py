@@ -1,4 +1,7 @@
-"""A game of your own: walk along a line of cells to the goal. Train it, from this folder, by `env: own_game:Line`."""
+"""A game of your own: walk along a line of cells to the goal.
+
+Train it, from this folder, by `env: own_game:Line` and `--trust own_game`.
+"""
 
 import numpy as np
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,12 @@ from palus.hub.publish import publish
 from palus.hub.target import FolderTarget
 from palus.hub.training_curve import read_scalars
 from palus.run.agent_folder import read_agent
-from palus.train_appo import AppoRun, train_appo
+from palus.train_appo import AppoRun as _AppoRun
+from palus.train_appo import train_appo as _train_appo
+from palus.trust import Trust
+
+TRUST = Trust(frozenset({"sampled"}))
+AppoRun, train_appo = partial(_AppoRun, trust=TRUST), partial(_train_appo, trust=TRUST)
 
 BEHAVIOR = {
     "trainer_type": "appo",
@@ -44,7 +50,7 @@ def run_file(folder: Path, *overrides: str, workers: int = 0) -> RunFile:
     return load_run(path, overrides)
 
 
-def weights(parts: AppoRun) -> np.ndarray:
+def weights(parts: _AppoRun) -> np.ndarray:
     return parts.learners[0].policy.weights.master.numpy().copy()
 
 

@@ -4,6 +4,7 @@
       ConfigError      a run file or an override is wrong
       EnvError         an environment breaks the contract of `palus.envs.protocol`
         ScenarioError  a game's files are not on this machine
+      TrustError       a file or a message names code that nobody here allowed to run
       WorkerError      worker processes cannot be kept alive
       DivergenceError  training produced numbers that are not finite
       ModelError       a policy file is missing, foreign or corrupt
@@ -39,6 +40,10 @@ class EnvError(PalusError):
 
 class ScenarioError(EnvError):
     """Files that a game needs are missing; the message says which package holds them."""
+
+
+class TrustError(PalusError):
+    """Something from outside names code to run; `--trust` allows it where a person decides."""
 
 
 class WorkerError(PalusError):

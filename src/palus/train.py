@@ -29,6 +29,7 @@ from palus.run.baselines import Baselines
 from palus.run.folder import RunFolder
 from palus.run.report import Report
 from palus.run.session import TrainingResult, interruptible, next_multiple
+from palus.trust import NOBODY, Trust
 
 ALGORITHMS: dict[str, Callable[..., Learner]] = {"ppo": PPO, "poca": POCA}
 PHYSICAL_CORES = torch.get_num_threads()
@@ -40,7 +41,7 @@ TARGET_ROLLOUT_STEPS = 80
 class Run:
     """All parts of one run, wired together; `train` drives them."""
 
-    def __init__(self, run: RunFile, *, resume: bool = False, force: bool = False) -> None:
+    def __init__(self, run: RunFile, *, resume: bool = False, force: bool = False, trust: Trust = NOBODY) -> None:
         self.run = run
         self.name, self.behavior = next(iter(run.behaviors.items()))
         self.folder = RunFolder(Path(run.checkpoint_settings.results_dir) / run.checkpoint_settings.run_id, self.name)
@@ -61,12 +62,12 @@ class Run:
         self.run = run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
         env_id, self_play = run.env_id, self.behavior.self_play
         assert env_id is not None, "checked by palus.config.unsupported"
-        probe = envs.make(env_id, 1)
+        probe = envs.make(env_id, 1, trust)
         teams = Teams.of(probe, self_play is not None)
         self.spec = probe.spec.behavior(self.name)
         matches, steps = _sizes(run, self.name, teams)
         options = {"kick_point": run.palus.kick_point, "threads": self.threads} if env_id == "SoccerTwos" else {}
-        env = envs.make(env_id, matches, **options)
+        env = envs.make(env_id, matches, trust, **options)
         self.league = None
         if self_play is not None:
             self.league = GhostLeague(self_play, self.name, len(teams.agents), self.folder.snapshots, seed)
@@ -160,14 +161,20 @@ class Run:
 
 
 def train(
-    run: RunFile, *, resume: bool = False, force: bool = False, on_start: Callable[[Run], None] | None = None
+    run: RunFile,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    trust: Trust = NOBODY,
+    on_start: Callable[[Run], None] | None = None,
 ) -> TrainingResult:
     """Run to max_steps (or `palus.max_minutes`, or Ctrl-C), save, export.
 
     Ctrl-C once ends after the current iteration with everything saved; twice aborts at once, the last checkpoint stays.
-    Raises CheckpointError, ConfigError, EnvError, StorageError.
+    trust: modules of one's own that the run file may name.
+    Raises CheckpointError, ConfigError, EnvError, StorageError, TrustError.
     """
-    parts = Run(run, resume=resume, force=force)
+    parts = Run(run, resume=resume, force=force, trust=trust)
     if on_start is not None:
         on_start(parts)
     slow = slowness(parts.matmul, parts.measured)

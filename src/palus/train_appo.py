@@ -17,7 +17,6 @@ import torch
 
 from palus.config import RunFile, dump_run
 from palus.config.trainer import AppoBehavior
-from palus.envs.game import make_game
 from palus.errors import CheckpointError, ModelError, StorageError
 from palus.export.bundle import Provenance, write_agent_bundle
 from palus.files import write_text
@@ -33,6 +32,7 @@ from palus.run.agent_folder import FILES, Agent, best_of, write_agent
 from palus.run.folder import RunFolder
 from palus.run.sampled_report import SampledReport
 from palus.run.session import TrainingResult, interruptible, next_multiple
+from palus.trust import NOBODY, Trust
 
 PHYSICAL_CORES = torch.get_num_threads()
 """What torch counts when it is imported, before anybody changes it."""
@@ -43,7 +43,7 @@ BETTER = 1e-3
 class AppoRun:
     """All parts of one run, wired together; `train_appo` drives them. Close it, or its games stay."""
 
-    def __init__(self, run: RunFile, *, resume: bool = False, force: bool = False) -> None:
+    def __init__(self, run: RunFile, *, resume: bool = False, force: bool = False, trust: Trust = NOBODY) -> None:
         self.name, behavior = next(iter(run.behaviors.items()))
         assert isinstance(behavior, AppoBehavior) and run.env_id is not None, "checked by palus.config.unsupported"
         self.behavior = behavior
@@ -62,8 +62,9 @@ class AppoRun:
         self.seed = int(saved["seed"]) if saved is not None else seed
         settings = run.env_settings.model_copy(update={"seed": self.seed})
         self.run = run.model_copy(update={"env_settings": settings})
-        make = GameMaker(run.env_id, run.palus.env_options)
-        game = make_game(make.env_id, **make.options)
+        self.trust = trust
+        make = GameMaker(run.env_id, run.palus.env_options, trust)
+        game = make()
         self.spec = game.spec
         game.close()
         self._learners_and_sampler(make)
@@ -87,7 +88,9 @@ class AppoRun:
             self.population = PopulationLeague(settings, behavior, self.seed, self.spec.shaping)
         numbers = self.population.numbers if self.population is not None else [{}]
         self.learners = [
-            APPO(with_numbers(behavior, own), self.spec, self.matmul.dtype, self.seed + k, self.threads)
+            APPO(
+                with_numbers(behavior, own), self.spec, self.matmul.dtype, self.seed + k, self.threads, trust=self.trust
+            )
             for k, own in enumerate(numbers)
         ]
         self.frames, self.records = [0] * count, [float("-inf")] * count
@@ -185,7 +188,8 @@ class AppoRun:
         ghosts.admit(snapshot)
 
     def _publish(self, ghosts: SampledGhosts, snapshot: int) -> None:
-        policy = ActorCritic(self.spec, self.behavior.network_settings, torch.Generator(), self.matmul.dtype)
+        settings, dtype = self.behavior.network_settings, self.matmul.dtype
+        policy = ActorCritic(self.spec, settings, torch.Generator(), dtype, trust=self.trust)
         policy.load_arrays(ghosts.arrays(snapshot))
         self.sampler.publish(ghosts.policy_id(snapshot), policy)
 
@@ -285,15 +289,21 @@ class AppoRun:
 
 
 def train_appo(
-    run: RunFile, *, resume: bool = False, force: bool = False, on_start: Callable[[AppoRun], None] | None = None
+    run: RunFile,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    trust: Trust = NOBODY,
+    on_start: Callable[[AppoRun], None] | None = None,
 ) -> TrainingResult:
     """Run to max_steps engine frames (or `palus.max_minutes`, or Ctrl-C) and save.
 
     Ctrl-C once ends after the current page with everything saved; twice aborts at once, the last checkpoint stays.
-    Raises CheckpointError, ConfigError, DivergenceError, EnvError, StorageError, WorkerError.
+    trust: modules of one's own that the run file may name.
+    Raises CheckpointError, ConfigError, DivergenceError, EnvError, StorageError, TrustError, WorkerError.
     """
     with interruptible() as interrupted:
-        parts = AppoRun(run, resume=resume, force=force)
+        parts = AppoRun(run, resume=resume, force=force, trust=trust)
         try:
             if on_start is not None:
                 on_start(parts)

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from arena_records import record, season, sha
+from code_that_runs import MODULE, Stranger
 from hostile import stock, treacherous
 from sqlalchemy import insert, select
+from typer.testing import CliRunner
 from units import contender, house
 
 from palus.arena import queue
@@ -26,6 +28,7 @@ from palus.arena.settings import ArenaSettings
 from palus.arena.verification import verify, verify_record
 from palus.arena.worker import work
 from palus.arena.workers import StoreSource, describe_here, suspension
+from palus.cli import app
 from palus.errors import ArenaError
 from palus.store import Store, open_store
 from palus.store.tables import annulments, workers
@@ -223,6 +226,22 @@ def test_a_bogus_record_is_reported_and_the_audit_goes_on(tmp_path: Path, bogus:
         "bogus-1": None,
         "bogus-2": True,
     }
+
+
+def test_a_record_names_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stranger = Stranger(tmp_path, monkeypatch)
+    store = open_store(tmp_path / "arena")
+    forged = record(1, worker="eve/pc")
+    for env in (f"{MODULE}:make", f"{MODULE}.inner:make", "os:_exit", "RescueToy"):
+        found = verify_record(store, replace(forged, env=replace(forged.env, id=env)))
+        assert found.ok is None and f"no arena plays {env}" in found.sentence
+    with store.write() as connection:
+        append(connection, [replace(forged, env=replace(forged.env, id=f"{MODULE}:make"))], finished_ms=1)
+    store.close()
+    for command in (["verify", forged.id], ["audit", "--sample", "100%"]):
+        result = CliRunner().invoke(app, [*command, "--data", str(tmp_path / "arena")])
+        assert result.exit_code == 1 and f"no arena plays {MODULE}" in " ".join(result.output.split()), result.output
+    assert not stranger.ran
 
 
 def games(worker: str, count: int, share_of_a: float, seed: int, forfeits: float = 0.0) -> list[RatedGame]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from code_that_runs import MODULE, Stranger
 from hostile import stock
 from sqlalchemy import select, update
 
@@ -21,7 +22,7 @@ from palus.arena.discovery import FolderPool, sweep_house
 from palus.arena.entries import board
 from palus.arena.log import LogRow, read_log
 from palus.arena.queue import Lease
-from palus.arena.reports import UnitReport, from_json, to_json
+from palus.arena.reports import Report, UnitReport, from_json, to_json
 from palus.arena.runner.limits import Limits
 from palus.arena.runner.sandbox import LockedProcess
 from palus.arena.scheduler import Looker, Scheduler
@@ -222,6 +223,65 @@ def test_a_job_that_cannot_be_done_is_given_up_with_its_reason_and_its_model_ref
     assert (row.state, row.code) == ("refused", "validation-failed")
     assert job.state == "failed" and "given up after 2 attempts" in job.fault
     assert work(source(store), stop, max_jobs=1) == 1  # the queue goes on
+
+
+@dataclass
+class Hostile:
+    """An arena that hands out one job of its own making. faults: what workers gave back."""
+
+    kind: str
+    payload: dict[str, Any]
+    lease_s: float = 60.0
+    faults: list[str] = field(default_factory=list)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def take(self) -> Lease:
+        return Lease(1, self.kind, self.payload, "0" * 32, 0)
+
+    def renew(self, lease: Lease) -> None:
+        """It is not asked for long."""
+
+    def model(self, sha256: str) -> bytes:
+        return b"no model"
+
+    def finish(self, lease: Lease, report: Report) -> None:
+        raise AssertionError("there is nothing to finish")
+
+    def give_back(self, lease: Lease, fault: str) -> None:
+        self.faults.append(fault)
+        if len(self.faults) == 2:
+            self.stop.set()
+
+
+@pytest.mark.parametrize("kind", ["pair", "validate"])
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"env": f"{MODULE}:make"}, f"'{MODULE}:make' is no game of an arena; there are SoccerTwos, doom_duel"),
+        ({"env": "os:_exit"}, "'os:_exit' is no game of an arena"),
+        ({"env": "RescueToy"}, "'RescueToy' is no game of an arena"),
+        ({"env": ["SoccerTwos"]}, "the job cannot be understood"),
+    ],
+)
+def test_a_worker_plays_no_game_that_it_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, change: dict[str, Any], fault: str
+) -> None:
+    stranger = Stranger(tmp_path, monkeypatch)
+    side = {"sha256": "a" * 64, "repo": "palus/random", "owner": "palus", "revision": "", "file": "", "house": "random"}
+    order = PairOrder(ENV, 1, 1, "stochastic", True, side, side).to_payload()
+    arena = Hostile(kind, {**order, "contender": side, **change})
+    work(arena, arena.stop)
+    assert len(arena.faults) == 2 and all(fault in said for said in arena.faults)
+    assert not stranger.ran
+
+
+def test_a_worker_opens_no_file_as_a_player_of_the_house(tmp_path: Path) -> None:
+    (tmp_path / "own.onnx").write_bytes(b"mine")
+    names = {"sha256": "a" * 64, "repo": "palus/random", "owner": "palus", "revision": "", "file": ""}
+    sides = [{**names, "house": str(tmp_path / "own.onnx")}, {**names, "house": "random"}]
+    arena = Hostile("pair", PairOrder(ENV, 1, 1, "stochastic", True, *sides).to_payload())
+    work(arena, arena.stop)
+    assert "is no built-in player of SoccerTwos; there are random, ball-chaser, goalie-striker" in arena.faults[0]
 
 
 def test_a_suspended_worker_gets_no_work_and_its_results_are_not_taken(store: Store) -> None:

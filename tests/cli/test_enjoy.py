@@ -22,6 +22,7 @@ from palus.hub.card import read_card
 from palus.nn.actor_critic import ActorCritic
 from palus.run.agent_folder import Agent, write_agent
 
+MINE = ("--trust", "countdown")
 SF_AGENT = Path(__file__).parents[1] / "run" / "data" / "sf_health_gathering"
 
 
@@ -49,13 +50,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def measured(*words: str | Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run("enjoy", *words, "--json").splitlines()[-1])
+    found: dict[str, Any] = json.loads(run("enjoy", *words, *MINE, "--json").splitlines()[-1])
     return found
 
 
 def test_measure_publish_fetch_and_measure_again(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("av", reason="the extra `video` is not installed")
-    said = run("enjoy", folder, "--max-num-episodes", 20, "--push-to-hub", "ada/counter", "--hub", "folder:pool")
+    said = run("enjoy", folder, *MINE, "--max-num-episodes", 20, "--push-to-hub", "ada/counter", "--hub", "folder:pool")
     assert "over 20 episodes" in said
     assert (folder / "replay.mp4").stat().st_size > 1000
     published = tmp_path / "pool" / "ada" / "counter"
@@ -82,7 +83,7 @@ def test_an_agent_goes_through_a_hub_by_name_with_score_and_video(
     with running_hub(tmp_path / "hub") as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         assert client.log_in(hub.url, hub.token("ada")) == "ada"
-        said = run("enjoy", folder, "--max-num-episodes", 20, "--push-to-hub", "ada/counter")
+        said = run("enjoy", folder, *MINE, "--max-num-episodes", 20, "--push-to-hub", "ada/counter")
         assert f"{hub.url}/ada/counter" in said
         by_name = measured("ada/counter", "--no-render", "--max-num-episodes", 20)
         run("pull", "ada/counter", "again")

@@ -183,7 +183,10 @@ palus: {env: SoccerTwos, env_options: {wad: x}, baselines: [nobody]}
         (("debug", "palus.env=SocerTwos"), "palus.env: unknown environment 'SocerTwos'; did you mean SoccerTwos?"),
         (("debug", "palus.env=RescueToy"), "behaviors.SoccerTwos.self_play: RescueToy has one team; remove self_play"),
         (("doom-basic", "palus.env=SoccerTwos"), "trainer_type appo: SoccerTwos steps many matches in one call"),
-        (("doom-basic", "palus.env_options.wat=1"), "palus.env: game doom_basic refuses the options"),
+        (
+            ("doom-basic", "palus.env_options.wat=1"),
+            "palus.env: game doom_basic refuses its options: wat: no such option; did you mean wad?",
+        ),
         (("doom-basic", "behaviors.doom_basic.self_play={}"), "doom_basic.self_play: doom_basic has one side only"),
         (("doom-basic", "palus.sampling.workers=7"), "behaviors.doom_basic: buffer_size / time_horizon ="),
     ],

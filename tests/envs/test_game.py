@@ -6,10 +6,13 @@ import pytest
 
 from palus.envs.game import make_game
 from palus.errors import EnvError
+from palus.trust import Trust
+
+MINE = Trust(frozenset({"fractions", "no"}))
 
 
 def test_a_dotted_path_makes_a_game_with_its_options() -> None:
-    assert make_game("fractions:Fraction", numerator=3) == 3
+    assert make_game("fractions:Fraction", MINE, numerator=3) == 3
 
 
 @pytest.mark.parametrize(
@@ -23,4 +26,4 @@ def test_a_dotted_path_makes_a_game_with_its_options() -> None:
 )
 def test_a_game_that_cannot_be_made_says_why(name, options, message) -> None:
     with pytest.raises(EnvError, match=message):
-        make_game(name, **options)
+        make_game(name, MINE, **options)

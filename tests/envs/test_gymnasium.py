@@ -9,6 +9,7 @@ from palus.envs.check_game import check_game
 from palus.envs.game import make_game
 from palus.errors import EnvError
 from palus.spaces import Continuous, Discrete
+from palus.trust import Trust
 
 gymnasium = pytest.importorskip("gymnasium", reason="needs the extra doom")
 from gymnasium import spaces  # noqa: E402
@@ -16,7 +17,7 @@ from gymnasium import spaces  # noqa: E402
 from palus.envs.gymnasium import GymnasiumGame, VectorGame  # noqa: E402
 from palus.envs.gymnasium_spaces import ActionWriter, ObservationReader  # noqa: E402
 
-MAKE = "palus.envs.gymnasium:make"
+MAKE, TRUST = "palus.envs.gymnasium:make", Trust(frozenset({"gymnasium"}))
 
 
 def look(game):
@@ -26,7 +27,7 @@ def look(game):
 
 
 def test_cart_pole_plays_as_gymnasium_plays_it():
-    game, env = make_game(MAKE, id="CartPole-v1"), gymnasium.make("CartPole-v1")
+    game, env = make_game(MAKE, TRUST, id="CartPole-v1"), gymnasium.make("CartPole-v1")
     game.reset(3)
     observation, _ = env.reset(seed=3)
     for t in range(40):
@@ -44,11 +45,11 @@ def test_cart_pole_plays_as_gymnasium_plays_it():
 
 @pytest.mark.parametrize("id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Taxi-v4"])
 def test_common_environments_keep_the_contract(id):
-    check_game(make_game(MAKE, id=id), decisions=250)
+    check_game(make_game(MAKE, TRUST, id=id), decisions=250)
 
 
 def test_vectorised_environments_go_on_after_their_ends_and_show_their_last_observation():
-    game = make_game(MAKE, id="CartPole-v1", num_envs=4)
+    game = make_game(MAKE, TRUST, id="CartPole-v1", num_envs=4)
     assert isinstance(game, VectorGame) and game.spec.num_agents == 4
     twin = [gymnasium.make("CartPole-v1") for _ in range(4)]
     for i, env in enumerate(twin):
@@ -71,7 +72,7 @@ def test_vectorised_environments_go_on_after_their_ends_and_show_their_last_obse
 
 
 def test_an_own_vector_implementation_is_inactive_while_it_resets():
-    game = make_game(MAKE, id="CartPole-v1", num_envs=3, vectorization_mode="vector_entry_point")
+    game = make_game(MAKE, TRUST, id="CartPole-v1", num_envs=3, vectorization_mode="vector_entry_point")
     game.reset(5)
     while not (step := game.step(np.ones((3, 1), np.float32))).terminated.any():
         assert game.active.all()
@@ -131,8 +132,8 @@ def test_what_no_network_can_read_or_write_is_refused():
     with pytest.raises(EnvError, match="expected one made of Discrete"):
         ActionWriter(spaces.Text(5))
     with pytest.raises(EnvError, match="Gymnasium cannot make 'NoSuch-v0'"):
-        make_game(MAKE, id="NoSuch-v0")
-    game = make_game(MAKE, id="CartPole-v1")
+        make_game(MAKE, TRUST, id="NoSuch-v0")
+    game = make_game(MAKE, TRUST, id="CartPole-v1")
     with pytest.raises(EnvError, match="render_mode: rgb_array"):
         game.render()
     game.close()

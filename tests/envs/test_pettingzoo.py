@@ -11,11 +11,14 @@ import pytest
 from palus.envs.check_game import check_game
 from palus.envs.game import make_game
 from palus.errors import EnvError
+from palus.trust import Trust
 
 pettingzoo = pytest.importorskip("pettingzoo", reason="needs the extra doom")
 from gymnasium import spaces  # noqa: E402
 
 from palus.envs.pettingzoo import PettingZooGame  # noqa: E402
+
+TRUST = Trust(frozenset({"countdown_v1", "no_such_game"}))
 
 
 class Countdown(pettingzoo.ParallelEnv):
@@ -76,13 +79,13 @@ def test_a_module_is_named_by_its_path_and_must_be_parallel():
     sys.modules["countdown_v1"] = module
     try:
         with pytest.raises(EnvError, match="countdown_v1 has no parallel_env"):
-            make_game("palus.envs.pettingzoo:make", module="countdown_v1")
+            make_game("palus.envs.pettingzoo:make", TRUST, module="countdown_v1")
         module.parallel_env = Countdown
-        assert make_game("palus.envs.pettingzoo:make", module="countdown_v1").spec.env_id == "countdown_v1"
+        assert make_game("palus.envs.pettingzoo:make", TRUST, module="countdown_v1").spec.env_id == "countdown_v1"
     finally:
         del sys.modules["countdown_v1"]
     with pytest.raises(EnvError, match="no_such_game cannot be imported"):
-        make_game("palus.envs.pettingzoo:make", module="no_such_game")
+        make_game("palus.envs.pettingzoo:make", TRUST, module="no_such_game")
 
 
 def test_agents_with_different_spaces_are_refused():

@@ -11,6 +11,7 @@ from palus.errors import ConfigError, ModelError
 from palus.nn.actor_critic import ActorCritic
 from palus.nn.running import RunningMoments
 from palus.spaces import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
+from palus.trust import Trust
 
 DOOM = GameSpec("doom", (ObservationSpec("obs", (3, 72, 128), "uint8"),), ActionSpec((Discrete(5),)), frameskip=4)
 SMALL = GameSpec(
@@ -22,7 +23,8 @@ TINY = {"hidden_units": 16, "image_units": 16, "core_size": 8}
 
 
 def network(spec: GameSpec = SMALL, dtype: torch.dtype = torch.float32, seed: int = 0, **settings) -> ActorCritic:
-    return ActorCritic(spec, AppoNetworkSettings(**settings), torch.Generator().manual_seed(seed), dtype)
+    generator, trust = torch.Generator().manual_seed(seed), Trust(frozenset({"palus.nn", __name__, "no_such_module"}))
+    return ActorCritic(spec, AppoNetworkSettings(**settings), generator, dtype, trust=trust)
 
 
 def observations(spec: GameSpec, rows: int, seed: int = 0) -> dict[str, np.ndarray]:

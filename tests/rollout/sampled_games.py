@@ -8,6 +8,7 @@ from counting_game import CHOICES, DECISION, counting_spec
 from palus.config.appo import Sampling
 from palus.rollout.messages import GameMaker
 from palus.rollout.sampler import Sampler
+from palus.trust import Trust
 
 
 class CountingPolicy:
@@ -35,7 +36,7 @@ def counting_sampler(rows, horizon=4, policies=None, assign=None, reward_scale=1
     settings = Sampling(**{"workers": 2, "decorrelate": False, "timeout": 30.0, **(sampling or {})})
     agents = options.get("agents", 1)
     return Sampler(
-        GameMaker("counting_game:CountingGame", options),
+        GameMaker("counting_game:CountingGame", options, Trust(frozenset({"counting_game"}))),
         counting_spec(agents, options.get("bonus", False)),
         settings,
         rows=rows,

@@ -17,6 +17,7 @@ from palus.envs.game import make_game
 from palus.errors import WorkerError
 from palus.rollout.messages import GameMaker
 from palus.rollout.sampler import Sampler
+from palus.trust import Trust
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("vizdoom") is None, reason="needs vizdoom: pip install 'palus[doom]'"),
@@ -42,7 +43,7 @@ def doom_sampler(game="doom_basic", **settings):
     spec = probe.spec
     probe.close()
     return Sampler(
-        GameMaker(game),
+        GameMaker(game, {}, Trust(frozenset({"broken_doom"}))),
         spec,
         Sampling(**{"workers": 2, "decorrelate": False, **settings}),
         rows=4,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from browsing import needs_browser
@@ -148,6 +150,29 @@ def test_an_inner_fault_is_one_sentence_without_a_trace(store: Store) -> None:
     assert answer.status_code == 500 and answer.json()["code"] == "internal"
     assert "annulments" not in answer.text and "Traceback" not in answer.text
     assert answer.headers["content-security-policy"] == CONTENT_POLICY
+
+
+def test_files_beside_the_built_pages_are_not_served(store: Store, tmp_path: Path) -> None:
+    """By a real server, which gets the address as it is written."""
+    secret, site = tmp_path / "class.txt", tmp_path / "site"
+    secret.write_text("a token")
+    (site / "static").mkdir(parents=True)
+    (site / "secret.json").write_text("{}")
+    (site / "static" / "page-1a2b.js").write_text("1")
+    (site / "static" / "link-1a2b.txt").symlink_to(secret)
+    tried = [f"/{secret}", f"//{secret}", str(secret), f"%2F{str(secret)[1:]}", "../secret.json", "%2e%2e/secret.json"]
+    tried += ["..%2fsecret.json", "x/../../secret.json", "link-1a2b.txt", ".", "page-1a2b.js%00.txt"]
+    with serving(make_app(store, site=site)) as address:
+        host, port = urlsplit(address).hostname, urlsplit(address).port
+        connection = HTTPConnection(str(host), port, timeout=60)
+        found = {}
+        for path in ["page-1a2b.js", *tried]:
+            connection.request("GET", f"/static/{path}")
+            answer = connection.getresponse()
+            answer.read()
+            found[path] = answer.status
+        connection.close()
+    assert found == {"page-1a2b.js": 200, **dict.fromkeys(tried, 404)}
 
 
 @needs_browser

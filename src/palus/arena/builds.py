@@ -24,7 +24,10 @@ def env_build(env_id: str) -> EnvBuild:
 
     Raises EnvError when there is no such environment.
     """
-    found = find_spec((envs.BUILT_IN | GAMES).get(env_id, env_id).partition(":")[0])
+    path = (envs.BUILT_IN | GAMES).get(env_id)
+    if path is None:
+        raise EnvError(f"{env_id!r:.80} is no game of palus, so it has no build; it does not come from this palus")
+    found = find_spec(path.partition(":")[0])
     if found is None or found.origin is None:
         raise EnvError(f"{env_id}: its module has no file, so its build cannot be named; install it from files")
     folder = Path(found.origin).parent

@@ -9,6 +9,7 @@ from palus.arena.players import HOUSE_PLAYERS
 from palus.arena.recording import FIXED_STEP_S
 from palus.arena.runner.limits import Limits
 from palus.arena.vetting.rules import ARENA_RULES, DUEL_RULES, Rules
+from palus.errors import ArenaError
 
 _LIMITS = Limits()
 
@@ -38,6 +39,11 @@ class ArenaGame:
     filmed: bool = False
     packages: tuple[str, ...] = ()
     install: str = ""
+
+    def check_house(self, name: str) -> None:
+        """Raises ArenaError when that is no built-in player of the game: others may be names of files."""
+        if name not in self.house:
+            raise ArenaError(f"{name!r:.80} is no built-in player of {self.env}; there are {', '.join(self.house)}")
 
     @property
     def can_be_played_here(self) -> bool:
@@ -69,8 +75,18 @@ GAMES = {game.env: game for game in (SOCCER_TWOS, DOOM_DUEL)}
 
 
 def game_of(env: str) -> ArenaGame:
-    """The game of that name; others are taken for games of ML-Agents, as SoccerTwos is one."""
+    """How a game is shown and counted: a log may hold matches of games that this palus does not know."""
     return GAMES.get(env) or ArenaGame(env, ("reinforcement-learning", "ml-agents", f"ML-Agents-{env}"))
+
+
+def playable_game(env: str) -> ArenaGame:
+    """The game to play, or to play again, for a name that may come from anywhere: sockets, jobs, logs, run files.
+
+    Raises ArenaError when no arena plays it.
+    """
+    if env not in GAMES:
+        raise ArenaError(f"{env!r:.80} is no game of an arena; there are {', '.join(GAMES)}")
+    return GAMES[env]
 
 
 def games_played_here() -> list[str]:

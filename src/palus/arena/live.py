@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from palus import envs
 from palus.arena import sampling
+from palus.arena.games import playable_game
 from palus.arena.players import Bot, Player
 from palus.arena.recorder import still_frame
 from palus.arena.runner.limits import Limits
@@ -59,7 +60,7 @@ class LiveMatch:
     """Steps one match. Not for use by several threads at once.
 
     players: blue, purple.   seed: in [0, 2^53).   person: agent that takes its choices from `step`'s argument (0 blue
-    A, 1 purple A, 2 blue B, 3 purple B); None when nobody plays.   Raises EnvError for a game without a winner.
+    A, 1 purple A, 2 blue B, 3 purple B); None when nobody plays.   Raises ArenaError for a game that no arena plays.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class LiveMatch:
         self.ticks = 0
         self._decision = 0
         # Fields of a built-in game beyond the protocol, as in the referee: winner, trace, trace_length, kick.
-        self._env: Any = envs.make(env_id, 1, record=True)
+        self._env: Any = envs.make(playable_game(env_id).env, 1, record=True)
         self._env.reset(np.array([seed], np.int64))
         self._behavior = self._env.spec.behaviors[0]
         self._team_of = np.array([agent.team for agent in self._env.spec.agents])
@@ -163,9 +164,9 @@ def open_live_match(
 ) -> Iterator[LiveMatch]:
     """A match with every stranger's model in a locked process of its own; leaving the context ends the processes.
 
-    Raises ArenaError when a model cannot be opened.
+    Raises ArenaError when a model cannot be opened, or for a game that no arena plays.
     """
-    spec = envs.make(env_id, 1).spec
+    spec = envs.make(playable_game(env_id).env, 1).spec
     with contextlib.ExitStack() as stack:
         players = []
         for contender in contenders:

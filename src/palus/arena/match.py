@@ -24,6 +24,7 @@ from palus.arena.recorder import Recorder
 from palus.arena.recording import RecordedEvent
 from palus.arena.result import Cause, MatchResult, Mode, Side, Verdict, match_ids
 from palus.errors import EnvError
+from palus.trust import NOBODY
 from palus.types import F32, I32, I64
 
 TEAMS = 2
@@ -260,7 +261,7 @@ class _Wave:
 
     def _make_env(self, num_matches: int) -> Any:
         record = {"record": True} if self.recorder is not None else {}
-        return envs.make(self.terms.env_id, num_matches, **self.terms.env_options, **record)
+        return envs.make(self.terms.env_id, num_matches, NOBODY, **self.terms.env_options, **record)
 
 
 def _verdict(winner: int, healthy: NDArray[np.bool_]) -> tuple[Verdict, Cause]:

@@ -15,6 +15,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from palus.cli.output import print_json, stdout
+from palus.cli.trusting import TrustOption, told_where
+from palus.trust import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,16 +59,19 @@ def enjoy(
     seed: Annotated[int, typer.Option(help="The same seed gives the same episodes.")] = 0,
     push_to_hub: Annotated[str | None, typer.Option(help="Publish run, score and video.", metavar="OWNER/NAME")] = None,
     hub: Annotated[str | None, typer.Option(help="huggingface.co, http://host:port, or folder:PATH.")] = None,
+    trust: TrustOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Let an agent play whole episodes: mean and standard deviation of its true objective, and a video."""
     from palus.hub.agent_card import VIDEO
 
+    trusted = Trust.of(trust or [])
     folder = _folder(run, hub)
     with Console(stderr=True).status("Loading PyTorch and the agent"):
         from palus.run.agents import open_agent
 
-        agent = open_agent(folder, "best" if best else "latest")
+        with told_where(folder):
+            agent = open_agent(folder, "best" if best else "latest", trusted)
     if push_to_hub is not None:
         _check_publishable(agent, push_to_hub, hub)
     place = None if no_render else video or _default_video(agent, folder / VIDEO)

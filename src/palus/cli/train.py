@@ -10,7 +10,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from palus.cli.trusting import TrustOption, check_trust, told_where
 from palus.config import RunFile, dump_run, load_run, notes, preset_names, unsupported
+from palus.trust import Trust
 
 if TYPE_CHECKING:
     from palus.run.session import TrainingResult
@@ -41,6 +43,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run of this id.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run of this id.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Only validate the run file and show what it means.")] = False,
+    trust: TrustOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a team by self-play or an agent on games of its own, watch it improve, export it.
@@ -59,18 +62,21 @@ def train(
         given.append("checkpoint_settings.force=false")  # a file's `force` is for the run that it names itself
     elif not Path(file).is_file():
         given.append(f"checkpoint_settings.run_id={json.dumps(file)}")  # a preset's run is called like the preset
-    run = load_run(file, [*given, *(overrides or [])], judge=_obstacles)
+    trusted = Trust.of(trust or [], overrides or [])
+    with told_where(file):
+        run = load_run(file, [*given, *(overrides or [])], judge=lambda run: _obstacles(run, trusted))
     if check:
         _show(run, as_json)
         return
-    _train(run, console, resume, force, as_json)
+    _train(run, console, resume, force, trusted, as_json)
 
 
-def _obstacles(run: RunFile) -> list[str]:
-    """Why a run that is written correctly cannot start."""
+def _obstacles(run: RunFile, trust: Trust) -> list[str]:
+    """Why a run that is written correctly cannot start. Raises TrustError before anything of the game runs."""
     from palus.run.misfits import misfits
 
-    return [*unsupported(run), *misfits(run)]
+    check_trust(run, trust)
+    return [*unsupported(run), *misfits(run, trust)]
 
 
 def _show(run: RunFile, as_json: bool) -> None:
@@ -83,10 +89,10 @@ def _show(run: RunFile, as_json: bool) -> None:
     print("# The run file is valid.")
 
 
-def _train(run: RunFile, console: Console, resume: bool, force: bool, as_json: bool) -> None:
+def _train(run: RunFile, console: Console, resume: bool, force: bool, trust: Trust, as_json: bool) -> None:
     resume = resume or run.checkpoint_settings.resume or run.checkpoint_settings.load_model
     force = force or run.checkpoint_settings.force
-    result = (_train_sampled if run.is_sampled else _train_batched)(run, console, resume, force)
+    result = (_train_sampled if run.is_sampled else _train_batched)(run, console, resume, force, trust)
     if as_json:
         print(json.dumps({**result.__dict__, "model": str(result.model)}))
         return
@@ -99,22 +105,22 @@ def _train(run: RunFile, console: Console, resume: bool, force: bool, as_json: b
         soft_wrap=True,
     )
     if not result.finished:
-        _hint(console, "Continue:", f"palus train {folder / 'configuration.yaml'} --resume")
+        _hint(console, "Continue:", f"palus train {folder / 'configuration.yaml'} --resume{trust.option}")
     if run.is_sampled:
-        _hint(console, "Next:", f"palus enjoy {folder}")
+        _hint(console, "Next:", f"palus enjoy {folder}{trust.option}")
     elif run.env_id == "SoccerTwos":
         _hint(console, "Next:", f"palus match {folder} goalie-striker --pairs 20 --replay match.match")
         _hint(console, "", "palus watch match.match")
 
 
-def _train_sampled(run: RunFile, console: Console, resume: bool, force: bool) -> TrainingResult:
+def _train_sampled(run: RunFile, console: Console, resume: bool, force: bool, trust: Trust) -> TrainingResult:
     with console.status("Loading PyTorch and starting the games ..."):
         from palus.train_appo import AppoRun, describe, train_appo
 
     def announce(parts: AppoRun) -> None:
         _announce(console, [*notes(run), *describe(parts)], parts.step)
 
-    return train_appo(run, resume=resume, force=force, on_start=announce)
+    return train_appo(run, resume=resume, force=force, trust=trust, on_start=announce)
 
 
 def _announce(console: Console, lines: list[str], step: int) -> None:
@@ -124,7 +130,7 @@ def _announce(console: Console, lines: list[str], step: int) -> None:
         console.print(f"Resuming training from step {step}.", highlight=False)
 
 
-def _train_batched(run: RunFile, console: Console, resume: bool, force: bool) -> TrainingResult:
+def _train_batched(run: RunFile, console: Console, resume: bool, force: bool, trust: Trust) -> TrainingResult:
     with console.status("Loading PyTorch and compiling the game (once per version, a few seconds) ..."):
         from palus.train import Run, describe
         from palus.train import train as run_training
@@ -132,7 +138,7 @@ def _train_batched(run: RunFile, console: Console, resume: bool, force: bool) ->
     def announce(parts: Run) -> None:
         _announce(console, [*notes(run), *describe(parts)], parts.step)
 
-    return run_training(run, resume=resume, force=force, on_start=announce)
+    return run_training(run, resume=resume, force=force, trust=trust, on_start=announce)
 
 
 def _hint(console: Console, why: str, command: str) -> None:

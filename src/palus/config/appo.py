@@ -75,7 +75,8 @@ class AppoNetworkSettings(NetworkSettings):
     encoder: str = Field(
         default="convnet_simple",
         description="Image encoder: convnet_simple, convnet_impala, convnet_atari, resnet_impala, resnet_strided (its "
-        "blocks with strides, cheaper), or module:Class.",
+        "blocks with strides, cheaper), or module:Class of a module that "
+        "--trust names.",
     )
     core: Literal["gru", "lstm", "none"] = Field(default="gru", description="Recurrent core.")
     core_size: Count = Field(default=512, description="Width of the core.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from palus.config.environment import CompletionCriteria, Curriculum
 from palus.config.faults import Fault, KeyPath
@@ -23,11 +24,24 @@ class Finding:
 
 def check(run: RunFile) -> Iterator[Finding]:
     """Every broken rule of a run whose single values are all right."""
+    yield from _paths(run)
     for name, behavior in run.behaviors.items():
         yield from _behavior(("behaviors", name), behavior)
     for name, parameter in (run.environment_parameters or {}).items():
         if isinstance(parameter, Curriculum):
             yield from _curriculum(run, ("environment_parameters", name, "curriculum"), parameter)
+
+
+def _paths(run: RunFile) -> Iterator[Finding]:
+    """Names that become files stay below the folder of all runs: a run file may be somebody else's."""
+    run_id = run.checkpoint_settings.run_id
+    if PurePath(run_id).is_absolute() or ".." in PurePath(run_id).parts or not PurePath(run_id).parts:
+        text = f"run_id {run_id} leads out of results_dir; give a name, and the folder as results_dir"
+        yield _finding(("checkpoint_settings",), ("run_id",), text)
+    for name in run.behaviors:
+        if PurePath(name).name != name or name.startswith("."):
+            text = "a behavior's name is a file's name; use one without / and without a dot in front"
+            yield _finding(("behaviors", name), (), text)
 
 
 def _finding(section: KeyPath, keys: tuple[str, ...], text: str) -> Finding:

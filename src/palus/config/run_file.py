@@ -72,7 +72,8 @@ class PalusSettings(Section):
 
     env: str | None = Field(
         default=None,
-        description="Built-in game; null: SoccerTwos where a behavior has that name and there is no env_path.",
+        description="Built-in game, or module:attribute of a module that --trust names; null: SoccerTwos "
+        "where a behavior has that name and there is no env_path.",
     )
     env_options: dict[str, Any] = Field(default_factory=dict, description="Keywords for an `appo` game's factory.")
     sampling: Sampling = Field(default_factory=Sampling, description="How an `appo` behavior's games are stepped.")

@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
+import difflib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import numpy as np
+from pydantic import ValidationError, validate_call
 
 from palus.errors import EnvError
 from palus.spaces import Discrete, GameSpec
+from palus.trust import NOBODY, Trust, load
 from palus.types import F32, F64, AnyArray, Bool
 
 GAMES: dict[str, str] = dict.fromkeys(
@@ -41,7 +43,17 @@ GAMES: dict[str, str] = dict.fromkeys(
     ),
     "palus.envs.doom:make",
 )
-"""Short name -> `module:factory` of the games that come with palus, Doom's among them; factories take keywords."""
+"""Short name -> `module:factory` of the games that come with palus, Doom's among them.
+
+Their options may come from anywhere: they are checked against the annotations of the factory's keywords."""
+
+ADAPTERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "palus.envs.gymnasium:make": lambda options: str(options.get("id")).rpartition(":")[0] or "gymnasium",
+    "palus.envs.pettingzoo:make": lambda options: str(options.get("module")),
+}
+"""palus's own factories of games that others wrote -> the module that runs then, by the options."""
+
+_OURS = Trust(frozenset({"palus"}))
 
 
 @dataclass(frozen=True)
@@ -97,26 +109,61 @@ class ShapedGame(Game, Protocol):
     """[P, numbers]: obeyed from the next step on; one array for the game's life, written by whoever tunes."""
 
 
-def make_game(env_id: str, **options: Any) -> Game:
-    """A new instance of a game: a key of `GAMES`, or `module:factory` of one's own (a class or a function).
+def make_game(env_id: str, trust: Trust = NOBODY, /, **options: Any) -> Game:
+    """A new instance of a game: a key of `GAMES`, or `module:factory` (a class or a function) of a trusted module.
 
     A Gymnasium or PettingZoo environment is made by the adapters' factories, `palus.envs.gymnasium:make` and
-    `palus.envs.pettingzoo:make`. Raises EnvError when there is no such game or it refuses the options.
+    `palus.envs.pettingzoo:make`; what has to be trusted is the module that they import.
+    Raises EnvError when there is no such game or it refuses the options, TrustError for code that is not trusted.
     """
-    path = GAMES.get(env_id, env_id)
-    module, _, attribute = path.partition(":")
-    if not attribute:
-        raise EnvError(f"unknown game {env_id!r}; give one of {', '.join(sorted(GAMES)) or 'none'}, or module:factory")
+    if env_id in GAMES:
+        return _make_built_in(env_id, options)
+    check_game_trust(env_id, options, trust)
     try:
-        factory = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise EnvError(f"game {path!r} cannot be imported ({error}); check module, attribute and PYTHONPATH") from error
-    if path != env_id:
-        options = {"env_id": env_id, **options}
+        factory = load(env_id, _OURS if env_id in ADAPTERS else trust, f"game {env_id}")
+    except (ImportError, AttributeError, ValueError) as error:
+        raise EnvError(
+            f"game {env_id!r} cannot be imported ({error}); check module, attribute and PYTHONPATH"
+        ) from error
     try:
         return cast(Game, factory(**options))
     except TypeError as error:
         raise EnvError(f"game {env_id} refuses the options {sorted(options)}: {error}") from error
+
+
+def check_game_trust(env_id: str, options: Mapping[str, Any], trust: Trust) -> None:
+    """Raises what `make_game` would before it imports anything: EnvError for no game, TrustError for foreign code."""
+    if env_id in GAMES:
+        return
+    module, colon, _ = env_id.partition(":")
+    if not colon:
+        near = difflib.get_close_matches(env_id, GAMES, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"give one of {', '.join(sorted(GAMES))}, or module:factory"
+        raise EnvError(f"unknown game {env_id!r}; {hint}")
+    if env_id in ADAPTERS:
+        module = ADAPTERS[env_id](options)
+    trust.check(module, f"palus.env {env_id} with the options {dict(options)}")
+
+
+def _make_built_in(env_id: str, options: Mapping[str, Any]) -> Game:
+    try:
+        factory = load(GAMES[env_id], _OURS, f"game {env_id}")
+    except ImportError as error:
+        raise EnvError(f"game {env_id} cannot be played here ({error}); install palus[doom]") from error
+    try:
+        return cast(Game, validate_call(factory)(env_id, **options))
+    except ValidationError as error:
+        known = [name for name in factory.__annotations__ if name not in ("env_id", "return")]
+        faults = "; ".join(_option_fault(detail, known) for detail in error.errors())
+        raise EnvError(f"game {env_id} refuses its options: {faults}") from error
+
+
+def _option_fault(detail: Mapping[str, Any], known: list[str]) -> str:
+    name = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] != "unexpected_keyword_argument":
+        return f"{name}: {detail['msg']}, found {detail['input']!r}"
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"{name}: no such option; " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")
 
 
 def random_actions(spec: GameSpec, generator: np.random.Generator) -> F32:

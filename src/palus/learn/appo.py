@@ -28,6 +28,7 @@ from palus.nn.distributions import Distribution
 from palus.nn.running import CLIP, RunningMoments
 from palus.rollout.trajectories import Trajectories
 from palus.spaces import GameSpec
+from palus.trust import NOBODY, Trust
 from palus.types import F32, I64, AnyArray, Bool
 
 
@@ -71,7 +72,16 @@ class APPO:
     Raises ConfigError when the settings do not fit the game.
     """
 
-    def __init__(self, behavior: AppoBehavior, spec: GameSpec, dtype: torch.dtype, seed: int, threads: int = 1) -> None:
+    def __init__(
+        self,
+        behavior: AppoBehavior,
+        spec: GameSpec,
+        dtype: torch.dtype,
+        seed: int,
+        threads: int = 1,
+        *,
+        trust: Trust = NOBODY,
+    ) -> None:
         self.behavior, self.spec = behavior, spec
         self.hyper = h = behavior.hyperparameters
         if h.exploration_loss == "symmetric_kl" and not spec.actions.is_discrete:
@@ -80,7 +90,7 @@ class APPO:
                 "covers; use entropy"
             )
         self.generator = torch.Generator().manual_seed(seed)
-        self.policy = ActorCritic(spec, behavior.network_settings, self.generator, dtype)
+        self.policy = ActorCritic(spec, behavior.network_settings, self.generator, dtype, trust=trust)
         self.policy.returns = RunningMoments(1) if h.normalize_returns else None
         self.optimizer = Adam(self.policy.weights, h.adam_beta1, h.adam_beta2, h.adam_epsilon)
         self.parallel = DataParallel(self.policy.weights, self.optimizer, threads)

@@ -20,6 +20,7 @@ from palus.nn.encoders import Encoder, fully_connected
 from palus.nn.parameters import FlatParameters
 from palus.nn.running import CLIP, ObservationScaler, RunningMoments
 from palus.spaces import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
+from palus.trust import NOBODY, Trust
 from palus.types import I64, AnyArray
 
 OBSERVATION_PREFIX = "obs_normalizer.running_mean_std.running_mean_std."
@@ -85,21 +86,23 @@ class ActorCritic(nn.Module):
         settings: AppoNetworkSettings,
         generator: torch.Generator,
         dtype: torch.dtype = torch.float32,
+        *,
+        trust: Trust = NOBODY,
     ) -> None:
         super().__init__()
         self.spec, self.settings, self.version = spec, settings, 0
         self.lock = threading.RLock()
         with torch.random.fork_rng(devices=[]):  # torch's own initialisers, and those of users, take no generator
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
-            self._build(settings)
+            self._build(settings, trust)
         self.weights = FlatParameters.of_module(self, dtype)
         self.scalers = {o.name: _scaler(o, settings) for o in spec.observations}
         self.returns: RunningMoments | None = None
 
-    def _build(self, settings: AppoNetworkSettings) -> None:
+    def _build(self, settings: AppoNetworkSettings, trust: Trust) -> None:
         self.sides = ("",) if settings.shared_critic else ("actor_", "critic_")
         for side in self.sides:
-            encoder = Encoder(self.spec.observations, settings)
+            encoder = Encoder(self.spec.observations, settings, trust)
             core = make_core(settings.core, encoder.out_features, settings.core_size, settings.core_layers)
             decoder = Decoder(core.out_features, settings)
             for name, module in (("encoder", encoder), ("core", core), ("decoder", decoder)):

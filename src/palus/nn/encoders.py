@@ -6,7 +6,6 @@ see examples/own_encoder.py. Names of weights are Sample Factory's, so that its 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
@@ -18,6 +17,7 @@ from palus.errors import ConfigError
 from palus.nn.elu import Elu
 from palus.nn.stacks import CONVOLUTIONS, RESIDUAL, RESNET_CHANNELS, RESNET_STAGES, stage_padding
 from palus.spaces import ObservationSpec
+from palus.trust import NOBODY, Trust, load
 
 Activation = Literal["elu", "relu", "tanh"]
 
@@ -132,7 +132,7 @@ class _Named(nn.Module):
         return self.enc(x)  # type: ignore[no-any-return]
 
 
-def _encoder_of(observation: ObservationSpec, settings: AppoNetworkSettings) -> nn.Module:
+def _encoder_of(observation: ObservationSpec, settings: AppoNetworkSettings, trust: Trust) -> nn.Module:
     if not observation.is_image:
         return VectorEncoder(observation.size, settings)
     channels, height, width = observation.shape
@@ -141,7 +141,7 @@ def _encoder_of(observation: ObservationSpec, settings: AppoNetworkSettings) -> 
         return _Named(ImageEncoder((channels, height, width), settings))
     if name in RESIDUAL:
         return ImageEncoder((channels, height, width), settings)
-    encoder: nn.Module = _own_class(name)((channels, height, width), settings)
+    encoder: nn.Module = _own_class(name, trust)((channels, height, width), settings)
     if not isinstance(getattr(encoder, "out_features", None), int):
         raise ConfigError(f"network_settings.encoder {name}: no attribute out_features; set it to its output's width")
     return encoder
@@ -152,15 +152,14 @@ def width_of(encoder: nn.Module) -> int:
     return int(getattr(encoder, "out_features"))  # noqa: B009 (mypy knows no such attribute)
 
 
-def _own_class(path: str) -> Callable[..., nn.Module]:
-    """The class that `module:Class` names. Raises ConfigError when there is none."""
-    module, _, attribute = path.partition(":")
+def _own_class(path: str, trust: Trust) -> Callable[..., nn.Module]:
+    """The class that `module:Class` names. Raises ConfigError when there is none, TrustError when it may not run."""
     known = ", ".join([*CONVOLUTIONS, *RESIDUAL])
-    if not attribute:
+    if ":" not in path:
         raise ConfigError(f"network_settings.encoder {path}: unknown; use one of {known}, or module:Class of your own")
     try:
-        found: Callable[..., nn.Module] = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+        found: Callable[..., nn.Module] = load(path, trust, f"network_settings.encoder {path}")
+    except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
             f"network_settings.encoder {path}: cannot be imported ({error}); check module, class and PYTHONPATH"
         ) from error
@@ -170,9 +169,11 @@ def _own_class(path: str) -> Callable[..., nn.Module]:
 class Encoder(nn.Module):
     """Encodes each observation and lays the results side by side, in the order of the game's specification."""
 
-    def __init__(self, observations: Sequence[ObservationSpec], settings: AppoNetworkSettings) -> None:
+    def __init__(
+        self, observations: Sequence[ObservationSpec], settings: AppoNetworkSettings, trust: Trust = NOBODY
+    ) -> None:
         super().__init__()
-        encoders = {o.name: _encoder_of(o, settings) for o in observations}
+        encoders = {o.name: _encoder_of(o, settings, trust) for o in observations}
         self.encoders = nn.ModuleDict(encoders)
         self.out_features = sum(width_of(encoder) for encoder in encoders.values())
 

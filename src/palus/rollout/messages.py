@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from palus.envs.game import Game, make_game
+from palus.trust import NOBODY, Trust
 
 
 @dataclass(frozen=True)
@@ -15,10 +16,11 @@ class GameMaker:
 
     env_id: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    trust: Trust = NOBODY
 
     def __call__(self) -> Game:
         """One more instance; errors of `make_game`."""
-        return make_game(self.env_id, **self.options)
+        return make_game(self.env_id, self.trust, **self.options)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from palus.nn.distributions import mode, sample
 from palus.run.agent_folder import read_agent
 from palus.run.sf_checkpoint import is_sf_experiment, read_sf_agent
 from palus.spaces import GameSpec
+from palus.trust import NOBODY, Trust
 from palus.types import F32, I64, AnyArray
 
 CONFIGURATION = "configuration.yaml"
@@ -28,7 +29,8 @@ Kind = Literal["latest", "best"]
 class Playable:
     """A policy and the game it plays. env_options: of the game's factory, as in training.
 
-    steps: engine frames it was trained for. kind: which of its run's policies it is. is_ours: palus trained it.
+    steps: engine frames it was trained for. kind: which of its run's policies it is. is_ours: palus trained it. trust:
+    modules that the game may come from.
     """
 
     env_id: str
@@ -37,10 +39,11 @@ class Playable:
     steps: int
     kind: Kind
     is_ours: bool
+    trust: Trust = NOBODY
 
     def make_game(self) -> Game:
         """A new instance of its game."""
-        return make_game(self.env_id, **self.env_options)
+        return make_game(self.env_id, self.trust, **self.env_options)
 
 
 class AgentPlayer:
@@ -66,18 +69,19 @@ class AgentPlayer:
         return chosen, after.numpy()
 
 
-def open_agent(folder: Path, kind: Kind = "latest") -> Playable:
+def open_agent(folder: Path, kind: Kind = "latest", trust: Trust = NOBODY) -> Playable:
     """The agent in a run's folder or a Sample Factory experiment.
 
-    kind: the newest policy, or the one with the best score in training.
-    Raises CheckpointError when there is none, EnvError when its game cannot be made here, ModelError when the weights
-    do not fit the network that the run file describes.
+    kind: the newest policy, or the one with the best score in training. trust: modules outside palus that the folder's
+    files may name, for the game and the encoder: somebody else may have written them.
+    Raises TrustError when they name others, CheckpointError when there is no agent, EnvError when its game cannot be
+    made here, ModelError when the weights do not fit the network that the run file describes.
     """
     if is_sf_experiment(folder):
         theirs = read_sf_agent(folder, kind)
-        spec = _spec_of(theirs.env_id, theirs.env_options)
-        policy = _load(spec, theirs.settings, theirs.arrays)
-        return Playable(theirs.env_id, theirs.env_options, policy, theirs.steps, kind, is_ours=False)
+        spec = _spec_of(theirs.env_id, theirs.env_options, trust)
+        policy = _load(spec, theirs.settings, theirs.arrays, trust)
+        return Playable(theirs.env_id, theirs.env_options, policy, theirs.steps, kind, False, trust)
     configuration = folder / CONFIGURATION
     if not configuration.is_file():
         raise CheckpointError(
@@ -88,23 +92,23 @@ def open_agent(folder: Path, kind: Kind = "latest") -> Playable:
     if run.env_id is None:
         raise CheckpointError(f"{configuration}: names no game; set palus.env to the one it was trained in")
     ours = read_agent(folder, kind)
-    found = _spec_of(run.env_id, run.palus.env_options)
+    found = _spec_of(run.env_id, run.palus.env_options, trust)
     if (found.observations, found.actions) != (ours.spec.observations, ours.spec.actions):
         raise CheckpointError(
             f"{folder}: the agent was trained on other observations or actions than {run.env_id} has with the options "
             f"{run.palus.env_options}; restore {CONFIGURATION}"
         )
-    policy = _load(found, ours.settings, ours.arrays)
-    return Playable(run.env_id, run.palus.env_options, policy, ours.steps, kind, is_ours=True)
+    policy = _load(found, ours.settings, ours.arrays, trust)
+    return Playable(run.env_id, run.palus.env_options, policy, ours.steps, kind, True, trust)
 
 
-def _spec_of(env_id: str, env_options: Mapping[str, Any]) -> GameSpec:
-    game = make_game(env_id, **env_options)
+def _spec_of(env_id: str, env_options: Mapping[str, Any], trust: Trust) -> GameSpec:
+    game = make_game(env_id, trust, **env_options)
     game.close()
     return game.spec
 
 
-def _load(spec: GameSpec, settings: AppoNetworkSettings, arrays: Mapping[str, AnyArray]) -> ActorCritic:
-    policy = ActorCritic(spec, settings, torch.Generator())
+def _load(spec: GameSpec, settings: AppoNetworkSettings, arrays: Mapping[str, AnyArray], trust: Trust) -> ActorCritic:
+    policy = ActorCritic(spec, settings, torch.Generator(), trust=trust)
     policy.load_arrays(arrays)
     return policy

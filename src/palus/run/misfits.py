@@ -11,29 +11,30 @@ from palus.config.faults import near_name
 from palus.envs.game import GAMES, make_game
 from palus.errors import ConfigError, EnvError, ModelError
 from palus.rollout.affinity import plan_staff
+from palus.trust import NOBODY, Trust
 
 
-def misfits(run: RunFile) -> list[str]:
+def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
     """Why a run that `palus.config.unsupported` has nothing against would die at its start, one sentence each.
 
-    Makes one instance of the game, as the start does. Loads no torch.
+    Makes one instance of the game, as the start does. Loads no torch. Raises TrustError when it is not trusted.
     """
     env_id = run.env_id
     if env_id is None or len(run.behaviors) != 1:
         return []
     name, behavior = next(iter(run.behaviors.items()))
     if isinstance(behavior, AppoBehavior):
-        return list(_of_game(run, env_id, name, behavior))
-    return list(_of_matches(run, env_id, name, behavior))
+        return list(_of_game(run, env_id, name, behavior, trust))
+    return list(_of_matches(run, env_id, name, behavior, trust))
 
 
-def _of_matches(run: RunFile, env_id: str, name: str, behavior: Behavior) -> Iterator[str]:
+def _of_matches(run: RunFile, env_id: str, name: str, behavior: Behavior, trust: Trust) -> Iterator[str]:
     """Games that step thousands of matches in one call: ppo, poca."""
     if env_id in GAMES:
         yield f"behaviors.{name}.trainer_type {behavior.trainer_type}: {env_id} steps one game at a time; use appo"
         return
     try:
-        env = envs.make(env_id, 1)
+        env = envs.make(env_id, 1, trust)
     except EnvError as error:
         yield f"palus.env: {error}"
         return
@@ -56,14 +57,14 @@ def _of_matches(run: RunFile, env_id: str, name: str, behavior: Behavior) -> Ite
                 yield f"palus.baselines: {error}"
 
 
-def _of_game(run: RunFile, env_id: str, name: str, behavior: AppoBehavior) -> Iterator[str]:
+def _of_game(run: RunFile, env_id: str, name: str, behavior: AppoBehavior, trust: Trust) -> Iterator[str]:
     """Games that step one at a time in worker processes: appo."""
     at, hyper = f"behaviors.{name}", behavior.hyperparameters
     if env_id in envs.BUILT_IN:
         yield f"{at}.trainer_type appo: {env_id} steps many matches in one call; use poca or ppo"
         return
     try:
-        game = make_game(env_id, **run.palus.env_options)
+        game = make_game(env_id, trust, **run.palus.env_options)
     except EnvError as error:
         yield f"palus.env: {error}"
         return

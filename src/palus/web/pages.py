@@ -42,6 +42,7 @@ def site_folder() -> Path:
 def make_pages_router(folder: Path) -> APIRouter:
     """Every address that people type. folder: the built site."""
     router = APIRouter(include_in_schema=False)
+    static = _static_files(folder / "static")
 
     def page(request: Request, name: str) -> Response:
         return respond(request, _page(folder, name))
@@ -59,8 +60,8 @@ def make_pages_router(folder: Path) -> APIRouter:
 
     @router.api_route("/static/{path:path}", methods=["GET", "HEAD"])
     async def get_static(request: Request, path: str) -> Response:
-        file = folder / "static" / path
-        if ".." in file.parts or "\0" in path or file.suffix not in MEDIA_TYPES or not file.is_file():
+        file = static.get(path)
+        if file is None:
             raise _no_file()
         return respond(request, _read(file), IMMUTABLE)
 
@@ -71,6 +72,12 @@ def make_pages_router(folder: Path) -> APIRouter:
         return page(request, "model")
 
     return router
+
+
+def _static_files(folder: Path) -> dict[str, Path]:
+    """Address below /static -> file, of all that is served there: what is not in this table does not exist."""
+    files = (file for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
+    return {file.relative_to(folder).as_posix(): file for file in files if file.suffix in MEDIA_TYPES}
 
 
 def _page(folder: Path, name: str) -> Body:

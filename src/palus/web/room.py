@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import func, select
 
 from palus.arena.discovery import HOUSE_OWNER, sweep_house
-from palus.arena.games import game_of
+from palus.arena.games import GAMES
 from palus.arena.live import DURATION_TICKS, LiveMatch, open_live_match
 from palus.arena.recording import FIXED_STEP_S
 from palus.arena.runner.sandbox import Sandbox, shared_sandbox
@@ -162,7 +162,10 @@ async def _serve(socket: WebSocket, store: Store, rooms: Rooms, sandbox: Sandbox
 def _open(
     stack: contextlib.ExitStack, store: Store, start: Start, limits: RoomLimits, sandbox: Sandbox
 ) -> tuple[tuple[Contender, Contender], LiveMatch]:
-    if game_of(start.env).filmed:
+    game = GAMES.get(start.env)
+    if game is None:
+        raise _RefusedError("unknown", f"There is no such game here; there are {', '.join(GAMES)}.")
+    if game.filmed:
         raise _RefusedError("unknown", f"{start.env} is not played in this room; its rated matches are kept as videos.")
     contenders = find_contender(store, start.blue, start.env), find_contender(store, start.purple, start.env)
     seed = secrets.randbelow(MAX_SEED + 1) if start.seed is None else start.seed

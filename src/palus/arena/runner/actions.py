@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from palus import envs
+from palus.arena.games import playable_game
 from palus.arena.recorder import still_frame
-from palus.errors import EnvError, ReplayError
+from palus.errors import ReplayError
 from palus.types import F32
 
 I8 = NDArray[np.int8]
@@ -100,11 +101,12 @@ def replay_match(env_id: str, seed: int, actions: bytes, witness: Witness | None
     """Play a match again from its match seed and action log.
 
     The same as the first time on a machine of the same kind, with the same build of the environment.
-    Raises ReplayError when the log is not one, or goes on after the match has ended.
+    Raises ReplayError when the log is not one, or goes on after the match has ended; ArenaError for a game that no
+    arena plays.
     """
+    if playable_game(env_id).filmed:
+        raise ReplayError(f"matches of {env_id} do not repeat; what there is of them is a video")
     env: Any = envs.make(env_id, 1, record=True)
-    if not hasattr(env, "trace"):
-        raise EnvError(f"{env_id} keeps no trace of its steps; matches are replayed in SoccerTwos")
     decisions = decode_actions(actions, env.spec.max_decisions)
     env.reset(np.array([seed], np.int64))
     frames = [still_frame(env, 0)[None]]

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from palus import envs
-from palus.arena.games import game_of
+from palus.arena.games import playable_game
 from palus.arena.match import play_pairs
 from palus.arena.players import Bot, Player, load_player
 from palus.arena.recorder import Recorder
@@ -33,10 +33,15 @@ def play_unit(unit: Unit, limits: Limits | None = None, *, sandbox: Sandbox | No
     this Python process.
     Models that fail lose by forfeit when the other side is healthy; the pair is void when both fail or we do.
     Where matches repeat, the same unit gives the same results, with or without processes: they equal `play_pairs` with
-    one pair. Raises EnvError when the game is not installed here.
+    one pair. Raises ArenaError for a game or a built-in player that there is not, EnvError when the game is not
+    installed here.
     """
-    limits, sandbox = limits or game_of(unit.env).limits, sandbox or shared_sandbox()
-    if game_of(unit.env).filmed:
+    game = playable_game(unit.env)
+    limits, sandbox = limits or game.limits, sandbox or shared_sandbox()
+    for contender in unit.contenders:
+        if contender.house is not None:
+            game.check_house(contender.house)
+    if game.filmed:
         return play_duel_unit(unit, limits, sandbox)
     spec = envs.make(unit.env, 1).spec
     recorder = Recorder()

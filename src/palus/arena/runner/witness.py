@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from palus import envs
 from palus.arena import sampling
-from palus.arena.games import game_of
+from palus.arena.games import playable_game
 from palus.arena.players import Bot, Player
 from palus.arena.result import Mode
 from palus.arena.runner.actions import I8, Replayed, replay_match
@@ -47,13 +47,16 @@ class Testimony:
 def ask_again(env_id: str, seed: int, actions: bytes, contenders: tuple[Contender, Contender], mode: Mode) -> Testimony:
     """Play a match again and ask both players at every decision. contenders: blue first.
 
-    Raises ReplayError as `replay_match` does.
+    Raises ReplayError and ArenaError as `replay_match` does.
     """
-    spec = envs.make(env_id, 1).spec
+    game = playable_game(env_id)
+    spec = envs.make(game.env, 1).spec
     with contextlib.ExitStack() as stack:
         players = []
         for contender in contenders:
-            players.append(open_player(contender, spec, game_of(env_id).limits, shared_sandbox()))
+            if contender.house is not None:
+                game.check_house(contender.house)
+            players.append(open_player(contender, spec, game.limits, shared_sandbox()))
             if isinstance(players[-1], RemotePolicy):
                 stack.callback(players[-1].locked.close)
         witness = _Asking(players, seed, mode)

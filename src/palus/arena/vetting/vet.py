@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from palus import envs
 from palus.arena.duelist_file import MAX_STATE
-from palus.arena.games import ArenaGame, game_of
+from palus.arena.games import ArenaGame, playable_game
 from palus.arena.runner.duels import duel_spec
 from palus.arena.runner.frames import OUT_OF_MEMORY
 from palus.arena.runner.limits import Limits
@@ -85,10 +85,10 @@ def vet(
 
     limits: of the process that parses and runs it; default those of the game.   patience: times the processor time that
     the game's rules allow for an answer.   sandbox: which opens the process; default the one of this Python process.
-    Raises ArenaError when validation itself failed, through no fault of the model: try again; EnvError when the game is
-    not installed here.
+    Raises ArenaError when validation itself failed, through no fault of the model: try again, or when no arena plays
+    the game; EnvError when it is not installed here.
     """
-    game = game_of(env_id)
+    game = playable_game(env_id)
     limits, sandbox = limits or game.limits, sandbox or shared_sandbox()
     sha256 = hashlib.sha256(data).hexdigest()
     details: dict[str, Any] = {"bytes": len(data)}

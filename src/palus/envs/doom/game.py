@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
+from pydantic import Field
 
 from palus.envs.doom.engine import EngineFault
 from palus.envs.doom.measurements import SIZE, Measurements
@@ -25,6 +26,12 @@ from palus.types import F32, AnyArray, Bool
 SEED_BITS = (1 << 31) - 1
 NETWORK_ATTEMPTS = 3
 T = TypeVar("T")
+
+Pixels = Annotated[int, Field(ge=1, le=2048)]
+Seats = Annotated[int, Field(ge=0, le=16)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+MapName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")]
+"""A name in the scenario folders, never a path: run files come from anywhere, and the engine trusts its maps."""
 
 
 @dataclass(frozen=True)
@@ -237,22 +244,22 @@ def _spec(env_id: str, environment: Environment, options: Options) -> GameSpec:
 def make(
     env_id: str,
     *,
-    frameskip: int | None = None,
-    resolution: Sequence[int] = (72, 128),
+    frameskip: Annotated[int, Field(ge=1, le=1000)] | None = None,
+    resolution: tuple[Pixels, Pixels] = (72, 128),
     wide: bool = False,
     average: bool = False,
     measurements: bool | None = None,
-    reward_scale: float | None = None,
-    timelimit: float = 4.0,
+    reward_scale: Finite | None = None,
+    timelimit: Annotated[float, Field(gt=0, le=1440)] = 4.0,
     timeout_truncates: bool = False,
-    num_agents: int | None = None,
-    num_bots: int | None = None,
-    wad: str | None = None,
-    shaping: Mapping[str, Sequence[float]] | None = None,
+    num_agents: Seats | None = None,
+    num_bots: Seats | None = None,
+    wad: MapName | None = None,
+    shaping: Mapping[str, tuple[Finite, Finite]] | None = None,
 ) -> DoomGame:
     """A game of `ENVIRONMENTS`; None keeps the environment's value. No engine starts before the first reset.
 
-    wad: another map for the same rules, a file of the scenario folders or a path. measurements: whether those of the
+    wad: another map for the same rules, a file of the scenario folders. measurements: whether those of the
     game's variables that `Measurements` knows are a second observation. shaping: variable -> [reward per unit of rise,
     per unit of drop], on top of the environment's scheme; `CELLS` counts the squares visited. Other options: `Options`.
     Raises ScenarioError when the map is missing, EnvError on an unknown environment or an option it has no use for.

@@ -175,12 +175,10 @@ STAND_INS = {"ssl2.wad": "multi_duel.wad", "dwango5.wad": "multi_deathmatch.wad"
 
 
 def find_wad(name: str) -> Path:
-    """The map file: a path as it stands, a bare name from PALUS_DOOM_SCENARIOS, ViZDoom, or Sample Factory's wheel.
+    """The map file of that name, from PALUS_DOOM_SCENARIOS, ViZDoom, or Sample Factory's wheel.
 
     Raises ScenarioError that says which package holds it. Nothing is imported from either package.
     """
-    if Path(name).name != name and Path(name).is_file():
-        return Path(name).resolve()
     named = os.environ.get(SCENARIOS_VARIABLE)
     folders = [Path(named)] if named else []
     folders += _package_folder("vizdoom", "scenarios")
