@@ -56,7 +56,7 @@ def simulate(models: int, matches: int, seed: int) -> list[Played]:
     return history
 
 
-def measure(models: int, matches: int, replicates: int) -> dict[str, float]:
+def measure(models: int, matches: int) -> dict[str, float]:
     """CPU seconds of every view, in the order in which they are made."""
     seconds: dict[str, float] = {}
 
@@ -73,8 +73,6 @@ def measure(models: int, matches: int, replicates: int) -> dict[str, float]:
     timed("the same with the side term", lambda: bradley_terry.fit(field.games, n, side_term=True))
     timed("rank ranges", lambda: bradley_terry.rank_ranges(fit.strength, fit.covariance))
     timed("information gain of every pairing", lambda: pairing.information_gain(fit.strength, fit.covariance))
-    rows = timed("bootstrap", lambda: bradley_terry.bootstrap(field.games, n, replicates=replicates))
-    seconds[f"bootstrap, mean of {replicates} replicates"] = seconds.pop("bootstrap") / len(rows)
     timed("Davidson fit", lambda: davidson.fit(field.games, n))
     matrix = timed("win matrix", lambda: nash.win_matrix(field.games, n))
     timed("share that no order explains", lambda: nash.unexplained(matrix, fit.phi))
@@ -106,7 +104,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=int, default=911)
     parser.add_argument("--matches", type=int, default=240_000)
-    parser.add_argument("--replicates", type=int, default=5)
     arguments = parser.parse_args()
     session = Session("ratings-scale", vars(arguments))
     seconds = measure(**vars(arguments))

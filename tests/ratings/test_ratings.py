@@ -43,23 +43,32 @@ def test_elo_of_ml_agents_moves_by_result_minus_expectation():
 
 
 def test_ten_to_one_odds_are_four_hundred_points_apart():
-    fit = bradley_terry.fit(two_players(10_000, 1_000), 2, prior_sd=1e6)
-    assert fit.strength[0] - fit.strength[1] == pytest.approx(400.0, abs=1e-3)
-    assert fit.strength.sum() == pytest.approx(0.0, abs=1e-6)
+    strength = bradley_terry.mode(two_players(10_000, 1_000), 2, prior_sd=1e6)
+    assert strength[0] - strength[1] == pytest.approx(400.0, abs=1e-3)
+    assert strength.sum() == pytest.approx(0.0, abs=1e-6)
 
 
-def test_covariance_of_two_players_matches_the_closed_form():
-    fit = bradley_terry.fit(two_players(3, 1), 2)
-    # MAP of d = t0 - t1 solves L (3 - 4 p(d)) = d / (2 s0^2); its variance is 1 / (L^2 n p (1 - p) + 1 / (2 s0^2)).
-    d = fit.strength[0] - fit.strength[1]
-    scale = np.log(10) / 400
-    p = 1 / (1 + np.exp(-scale * d))
-    assert scale * (3 - 4 * p) == pytest.approx(d / (2 * 350**2))
-    precision_games, precision_prior = scale**2 * 4 * p * (1 - p), 1 / (2 * 350**2)
-    total = precision_games + precision_prior
-    expected = (fit.phi * precision_games + precision_prior) / total**2
-    spread = fit.covariance[0, 0] + fit.covariance[1, 1] - 2 * fit.covariance[0, 1]
-    assert spread == pytest.approx(expected)
+@pytest.mark.parametrize(("wins", "losses"), [(5, 5), (9, 1), (12, 0)])
+def test_two_players_have_the_mean_and_the_deviation_of_their_posterior(wins: int, losses: int):
+    fit = bradley_terry.fit(two_players(wins, losses), 2, prior_sd=200.0)
+    # By summation: the gap's prior is normal with 2 * 200^2, each game counts 1 / phi.
+    gap = np.linspace(-4000.0, 4000.0, 80_001)
+    p = 1 / (1 + np.exp(-np.log(10) / 400 * gap))
+    phi = float(fit.scatter.phi(np.zeros(1), bradley_terry.win_probability(fit.strength[:1] - fit.strength[1:]))[0])
+    log = (wins * np.log(p) + losses * np.log1p(-p)) / phi - gap**2 / (4 * 200.0**2)
+    weight = np.exp(log - log.max())
+    mean = float(weight @ gap / weight.sum())
+    deviation = float(np.sqrt(weight @ (gap - mean) ** 2 / weight.sum()))
+    assert fit.strength[0] - fit.strength[1] == pytest.approx(mean, abs=0.1 * deviation)
+    assert np.sqrt(bradley_terry.variance_of_gaps(fit.covariance)[0, 1]) == pytest.approx(deviation, rel=0.05)
+
+
+def test_the_spread_of_the_field_is_found():
+    rng = np.random.default_rng(0)
+    for spread in (150.0, 450.0):
+        strengths = (spread * rng.standard_normal(24)).tolist()
+        fit = bradley_terry.fit(play(strengths, pairs=3, seed=0), 24)
+        assert fit.prior_sd == pytest.approx(np.std(strengths), rel=0.3)
 
 
 def test_draws_count_as_half_wins():
@@ -115,11 +124,27 @@ def test_pairs_whose_games_go_together_widen_the_interval():
     np.testing.assert_allclose(ratio, np.sqrt(2), rtol=0.05)
 
 
-def test_bootstrap_agrees_with_the_normal_intervals():
-    games = play([150.0, 0.0, -150.0], pairs=100, seed=5)
-    fit = bradley_terry.fit(games, 3)
-    rows = bradley_terry.bootstrap(games, 3, replicates=200, seed=0)
-    np.testing.assert_allclose(1.96 * rows.std(axis=0), fit.half_width, rtol=0.25)
+def test_pairs_of_the_strong_widen_their_own_intervals_only():
+    # Among the strong (0 to 5) games of a pair end alike, among the weak (6 to 11) every pair is split.
+    rng = np.random.default_rng(2)
+    first, second, points = [], [], []
+    for group, alike in ((range(6), True), (range(6, 12), False)):
+        for i in group:
+            for j in range(group[0], i):
+                for _ in range(20):
+                    luck = float(rng.random() < 0.5)
+                    first += [i, j]
+                    second += [j, i]
+                    points += [luck, 1.0 - luck if alike else luck]
+    bridge = [(i, j) for i in range(6) for j in range(6, 12) for _ in range(4)]
+    for i, j in bridge:
+        won = rng.random(2) < 0.9
+        first += [i, j]
+        second += [j, i]
+        points += [float(won[0]), 1.0 - won[1]]
+    unit = np.arange(len(first)) // 2
+    fit = bradley_terry.fit(Games(np.array(first), np.array(second), np.array(points), unit), 12)
+    assert fit.half_width[:6].mean() > 1.5 * fit.half_width[6:].mean()
 
 
 def test_dispersion_is_one_for_independent_games_and_two_for_twins():

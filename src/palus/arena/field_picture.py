@@ -14,7 +14,6 @@ from palus.arena.contenders import Entrant, PairOrder
 from palus.arena.derive import Fitted
 from palus.arena.matchmaking import Picture
 from palus.arena.settings import ArenaSettings
-from palus.ratings.bradley_terry import PRIOR_SD
 from palus.store.tables import matches
 
 F64 = NDArray[np.float64]
@@ -113,7 +112,7 @@ def _beliefs(entrants: Sequence[Entrant], fitted: Fitted | None) -> tuple[F64, F
     place = {name: i for i, name in enumerate(fitted.field.names)}
     known = np.array([i for i, entrant in enumerate(entrants) if entrant.sha256 in place], np.int64)
     rows = np.array([place[entrants[i].sha256] for i in known.tolist()], np.int64)
-    strength, covariance = np.zeros(n), PRIOR_SD**2 * np.eye(n)
+    strength, covariance = np.zeros(n), fitted.fit.prior_sd**2 * np.eye(n)
     strength[known] = fitted.fit.strength[rows]
     covariance[np.ix_(known, known)] = fitted.fit.covariance[np.ix_(rows, rows)]
     return strength, covariance

@@ -2,41 +2,56 @@
 
 Unlike Elo the result does not depend on the order of the games or on when a player joined. Strengths are points on the
 Elo scale (400 points = 10:1 odds) around a mean of zero; `DISPLAY_BASE + strength` is what people see.
+How often the intervals hold what they promise is measured by `benchmarks/rating_coverage.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from palus.ratings.games import Cells, Games, add_up, games_per_unit, units_of
-from palus.ratings.interval import Z_95, pooled_dispersion
+from palus.ratings.games import Cells, Games, Units, add_up, units_of
+from palus.ratings.interval import Z_95
 from palus.ratings.newton import maximise
+from palus.ratings.scatter import Scatter, fit_scatter
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 DISPLAY_BASE = 1200.0
 PRIOR_SD = 350.0
-"""Points. Weak: it keeps a player who won everything finite and fades after a few games."""
+"""Points: the spread of strengths that is expected of a field before it has played."""
+_PRIOR_PLAYERS = 1.0
+"""Imaginary players of that spread. With more real ones the spread is the field's own."""
 
 POINTS_TO_LOGIT = float(np.log(10.0) / 400.0)
 LONGEST_STEP = 400.0
 """Points that one Newton step may move a strength: a decade of odds."""
+_VAGUE_SD = 1000.0
+"""Points: a prior that says next to nothing, for fields in which the fitted one contradicts the results."""
+_CONTRADICTION = 1.3
+"""How much wider than the fitted spread the strengths may lie. By chance they are less than that."""
+_FIRST_ROUNDS, _ROUNDS = 4, 10
+"""Times that strengths, their spread and the scatter of results are fitted in turn. A fixed number, so that no rounding
+decides when to stop; what is left after it is far below the half-widths."""
+_LARGEST_LEVERAGE = 0.9
 
 
 @dataclass(frozen=True)
 class Fit:
     """Strengths with their joint uncertainty.
 
-    strength: [N] points. covariance: [N, N] points squared. phi: dispersion of the pairs (`interval.dispersion`).
+    strength: [N] points. covariance: [N, N] points squared. prior_sd: spread of strengths in the field, points.
+    scatter: how results scatter, by pairing; phi: the same as one factor for the field (`scatter.Scatter`).
     side: advantage of the first side in points and its standard error; None when it was not fitted.
     """
 
     strength: F64
     covariance: F64
+    prior_sd: float
+    scatter: Scatter
     phi: float
     side: tuple[float, float] | None
 
@@ -52,24 +67,41 @@ def fit(
     *,
     anchor: int | None = None,
     side_term: bool = False,
-    prior_sd: float = PRIOR_SD,
+    prior_sd: float | None = None,
 ) -> Fit:
-    """Maximum a posteriori strengths under P(i beats j) = 1 / (1 + exp(-L (t_i - t_j))), L = ln(10) / 400.
+    """Strengths under P(i beats j) = 1 / (1 + exp(-L (t_i - t_j))), L = ln(10) / 400, as means of their posterior.
 
     anchor: the player whose strength is fixed at zero; None fixes the mean. side_term: also fit the first side's worth.
-    The order of the games changes no bit of the result.
+    prior_sd: spread of strengths, points; None finds it. The order of the games changes no bit of the result.
 
-    Covariance: with the Hessian H = K + P, K from the games and P from the prior, it is H^-1 (phi K + P) H^-1. At
-    phi = 1 that is the usual H^-1; phi measured over mirrored pairs widens it when the games of a pair go together
-    and narrows it when draws or mirroring remove luck.
+    Three things are found in turn:
+    - The strengths: the normal distribution nearest to the posterior. Its mean, unlike the mode, is right about who won
+      nearly everything, and about whoever leads: the largest of many estimates is too large unless all are pulled
+      towards the field by as much as chance has spread them.
+    - The spread of the field's strengths (empirical Bayes), so that the prior neither holds a wide field together nor
+      lets chance spread a narrow one. Its own uncertainty widens the intervals of those far from the mean. Where it
+      contradicts the results the prior is let go (`_spread_seen`).
+    - The scatter of the points in a mirrored pair beside independent games, which depends on who plays. Likelihoods are
+      divided by it, so an interval widens where games of a pair go together and narrows where draws remove luck.
 
-    Source: Bradley and Terry, Rank analysis of incomplete block designs, 1952; sandwich: Huber, 1967.
+    Sources: Bradley and Terry, Rank analysis of incomplete block designs, 1952. Nearest normal: Opper and Archambeau,
+    The variational Gaussian approximation revisited, 2009, with E[p(x)] = p(x / sqrt(1 + pi v / 8)) of MacKay, The
+    evidence framework applied to classification networks, 1992; there the spread, too. Its uncertainty: Kass and
+    Steffey, Approximate Bayesian inference in conditionally independent hierarchical models, 1989. Likelihoods divided
+    by a scatter: Wedderburn, Quasi-likelihood functions, 1974.
     """
-    start = np.zeros(num_players + 1 if side_term else num_players)
-    theta, information = _mode(add_up(games, num_players), num_players, start, prior_sd)
-    units = units_of(games)
-    phi = pooled_dispersion(units.share, units.starts, games_per_unit(games))
-    covariance = _sandwich(information, phi, prior_sd)
+    size = num_players + 1 if side_term else num_players
+    cells, units = add_up(games, num_players), units_of(games)
+    first = prior_sd or PRIOR_SD
+    start = _Belief(_mode(cells, num_players, size, first), np.empty(0), first, Scatter(), 1.0)
+    if prior_sd is None:
+        known = _rounds(start, cells, units, num_players, _FIRST_ROUNDS)
+        belief = _rounds(known, cells, units, num_players, _ROUNDS, fit_spread=True)
+        if _spread_seen(known, num_players) > _CONTRADICTION * belief.spread:
+            belief = _rounds(replace(known, spread=_VAGUE_SD), cells, units, num_players, _ROUNDS)
+    else:
+        belief = _rounds(start, cells, units, num_players, _ROUNDS)
+    theta, covariance = belief.mean, belief.covariance
     side = (float(theta[-1]), float(np.sqrt(covariance[-1, -1]))) if side_term else None
     zero = np.full(num_players, 1.0 / max(num_players, 1))
     if anchor is not None:
@@ -79,34 +111,17 @@ def fit(
     return Fit(
         strength=strength - zero @ strength,
         covariance=covariance - with_zero[:, None] - with_zero[None, :] + zero @ with_zero,
-        phi=phi,
+        prior_sd=belief.spread,
+        scatter=belief.scatter,
+        phi=belief.phi,
         side=side,
     )
 
 
-def bootstrap(games: Games, num_players: int, *, replicates: int = 200, seed: int = 0) -> F64:
-    """Strengths refitted to resampled mirrored pairs: [replicates, N], mean zero in each row.
-
-    Percentiles over the rows (`bootstrap_interval`) are the intervals of published tables, without the normal
-    approximation of `fit`. The same games and seed give the same rows when units are numbered alike (`games.arrange`).
-    """
-    rng = np.random.default_rng(seed)
-    units, unit = np.unique(games.unit, return_inverse=True)
-    rows = np.zeros((replicates, num_players))
-    if len(units) == 0:
-        return rows
-    center, _ = _mode(add_up(games, num_players), num_players, np.zeros(num_players), PRIOR_SD)
-    for replicate in range(replicates):
-        times_drawn = rng.multinomial(len(units), np.full(len(units), 1.0 / len(units))).astype(np.float64)
-        theta, _ = _mode(add_up(games, num_players, times_drawn[unit]), num_players, center, PRIOR_SD)
-        rows[replicate] = theta - theta.mean()
-    return rows
-
-
-def bootstrap_interval(rows: F64, level: float = 0.95) -> F64:
-    """Percentile interval of each strength: [N, 2], low and high. rows: what `bootstrap` returned."""
-    tail = (1.0 - level) / 2.0
-    return np.quantile(rows, [tail, 1.0 - tail], axis=0).T
+def mode(games: Games, num_players: int, *, prior_sd: float = PRIOR_SD) -> F64:
+    """Maximum a posteriori strengths, mean zero, of independent games and a known spread: [N]. `fit` starts there."""
+    theta = _mode(add_up(games, num_players), num_players, num_players, prior_sd)
+    return theta - theta.mean() if num_players else theta
 
 
 def rank_ranges(strength: F64, covariance: F64, z: float = Z_95) -> I64:
@@ -134,28 +149,123 @@ def win_probability(gap: F64) -> F64:
     return probability
 
 
-def _mode(cells: Cells, n: int, start: F64, prior_sd: float) -> tuple[F64, F64]:
-    """Parameters [n, or n + 1 with the side's worth last] of the largest posterior, and the games' information."""
-    size = len(start)
+def _mode(cells: Cells, n: int, size: int, prior_sd: float) -> F64:
+    """Parameters [n, or n + 1 with the side's worth last] of the largest posterior."""
+    even = np.ones(len(cells.played))
     return maximise(
-        lambda theta: _derivatives(theta, cells, n), start, np.full(size, prior_sd**-2), np.full(size, LONGEST_STEP)
-    )
+        lambda theta: _derivatives(theta, cells, n, even, even),
+        np.zeros(size),
+        np.full(size, prior_sd**-2),
+        np.full(size, LONGEST_STEP),
+    )[0]
 
 
-def _sandwich(information: F64, phi: float, prior_sd: float) -> F64:
-    """H^-1 (phi K + P) H^-1 with H = K + P and P = p I, written as phi H^-1 + (1 - phi) p H^-2: one product less."""
-    prior = prior_sd**-2
-    inverse = np.linalg.inv(information + prior * np.eye(len(information)))
-    inverse = 0.5 * (inverse + inverse.T)
-    return phi * inverse + (1.0 - phi) * prior * (inverse @ inverse)
+@dataclass(frozen=True)
+class _Belief:
+    """mean [size], covariance [size, size] of the parameters; spread of strengths; scatter of results, as phi too."""
+
+    mean: F64
+    covariance: F64
+    spread: float
+    scatter: Scatter
+    phi: float
 
 
-def _derivatives(theta: F64, cells: Cells, n: int) -> tuple[F64, F64]:
-    """Gradient and negative Hessian of the log likelihood."""
+def _rounds(start: _Belief, cells: Cells, units: Units, n: int, rounds: int, *, fit_spread: bool = False) -> _Belief:
+    """The belief after so many rounds from a start that is near it. fit_spread: otherwise that of the start is kept."""
+    theta, covariance, spread, scatter, phi = start.mean, start.covariance, start.spread, start.scatter, start.phi
+    size = len(theta)
+    flat = np.ones(len(cells.played)) if not len(covariance) else _flattening(covariance, cells)
+    for _ in range(rounds):
+        worth = 1.0 / _phi(scatter, theta[:n], spread, cells.first, cells.second)
+        precision = np.full(size, spread**-2)
+        gradient, information = _derivatives(theta, cells, n, worth, flat)
+        covariance = _inverse(information + np.diag(precision))
+        step = covariance @ (gradient - precision * theta)
+        theta = theta + step * min(1.0, LONGEST_STEP / max(float(np.abs(step).max(initial=0.0)), 1e-300))
+        flat = _flattening(covariance, cells)
+        determined = n - float(np.trace(covariance[:n, :n])) / spread**2
+        moves = covariance @ (precision * theta)
+        if fit_spread and n:
+            squares = float(np.square(theta[:n] - theta[:n].mean()).sum())
+            spread = float(np.sqrt((_PRIOR_PLAYERS * PRIOR_SD**2 + squares) / (_PRIOR_PLAYERS + determined)))
+        scatter, phi = _scatter(units, theta[:n], covariance, spread, scatter)
+    if fit_spread:
+        # `moves`: by the logarithm of the prior's precision, whose variance is 2 / degrees of freedom.
+        covariance = covariance + 2.0 / (_PRIOR_PLAYERS + determined) * np.outer(moves, moves)
+    return _Belief(theta, covariance, spread, scatter, phi)
+
+
+def _spread_seen(belief: _Belief, n: int) -> float:
+    """Spread of strengths that the scatter of estimates under a known prior shows, whoever met whom; a moment estimate.
+
+    The fitted spread also uses how close the players are who met. That is evidence when chance or earlier results of
+    this history paired them, and misleads when somebody did who knew better: divisions, seeds.
+    """
+    if n < 2:
+        return 0.0
+    precision = belief.spread**-2
+    centred = belief.covariance[:n, :n] - belief.covariance[:n, :n].mean(axis=0)
+    trace, squares = float(np.trace(centred)), float(np.square(centred).sum())
+    # With C = (K + precision)^-1: noise is tr(C K C), and the truth's share in the estimate is C K.
+    noise = trace - precision * squares
+    share = (n - 1) - 2.0 * precision * trace + precision**2 * squares
+    estimate = belief.mean[:n] - belief.mean[:n].mean()
+    return float(np.sqrt(max(float(estimate @ estimate) - noise, 0.0) / max(share, 1e-9)))
+
+
+def _flattening(covariance: F64, cells: Cells) -> F64:
+    """[C] factor of each gap by which its uncertainty flattens the curve of expectation."""
+    variance = _gap(covariance, cells.first, cells.second)
+    factor: F64 = 1.0 / np.sqrt(1.0 + np.pi / 8.0 * POINTS_TO_LOGIT**2 * variance)
+    return factor
+
+
+def _scatter(units: Units, strength: F64, covariance: F64, spread: float, before: Scatter) -> tuple[Scatter, float]:
+    """The scatter of pairs around their expectation, and as one factor. before: what the covariance was made with."""
+    p = win_probability(strength[units.low] - strength[units.high])
+    variance = units.games * p * (1.0 - p)
+    # A residual is smaller than the noise by what its own unit pulled the strengths towards it.
+    worth = variance / _phi(before, strength, spread, units.low, units.high)
+    leverage = np.minimum(POINTS_TO_LOGIT**2 * worth * _gap(covariance, units.low, units.high), _LARGEST_LEVERAGE)
+    squares = np.square(units.games * (units.share - p)) / (1.0 - leverage)
+    middle = _middle(strength, spread, units.low, units.high)
+    scatter = fit_scatter(squares, variance, middle, p)
+    return scatter, (1.0 + float(squares.sum())) / (1.0 + float(variance.sum()))
+
+
+def _phi(scatter: Scatter, strength: F64, spread: float, first: I64, second: I64) -> F64:
+    return scatter.phi(_middle(strength, spread, first, second), win_probability(strength[first] - strength[second]))
+
+
+def _middle(strength: F64, spread: float, first: I64, second: I64) -> F64:
+    """Mean strength of each pairing, in units of the field's spread around the field's mean."""
+    level = float(strength.mean()) if len(strength) else 0.0
+    middle: F64 = (0.5 * (strength[first] + strength[second]) - level) / spread
+    return middle
+
+
+def _gap(covariance: F64, first: I64, second: I64) -> F64:
+    """Variance of t_first - t_second."""
+    variance = np.diag(covariance)
+    return np.maximum(variance[first] + variance[second] - 2.0 * covariance[first, second], 0.0)
+
+
+def _inverse(matrix: F64) -> F64:
+    inverse = np.linalg.inv(matrix)
+    symmetric: F64 = 0.5 * (inverse + inverse.T)
+    return symmetric
+
+
+def _derivatives(theta: F64, cells: Cells, n: int, worth: F64, flat: F64) -> tuple[F64, F64]:
+    """Gradient and negative Hessian of the log likelihood, in expectation over the posterior.
+
+    worth: [C] factor of each cell's log likelihood. flat: [C] `_flattening`; 1 gives the derivatives at theta itself.
+    """
     side = theta[n] if len(theta) > n else 0.0
-    p = win_probability(theta[cells.first] - theta[cells.second] + side)
-    residual = POINTS_TO_LOGIT * (cells.points - cells.played * p)
-    weight = POINTS_TO_LOGIT**2 * cells.played * p * (1.0 - p)
+    p = win_probability(flat * (theta[cells.first] - theta[cells.second] + side))
+    residual = POINTS_TO_LOGIT * worth * (cells.points - cells.played * p)
+    weight = POINTS_TO_LOGIT**2 * worth * flat * cells.played * p * (1.0 - p)
     return pairwise_derivatives(cells, residual, weight, len(theta), n)
 
 

@@ -57,14 +57,16 @@ class Cells:
 
 @dataclass(frozen=True)
 class Units:
-    """Mirrored pairs, sorted by (low, high, share).
+    """Mirrored pairs, sorted by (low, high, share, games).
 
     low, high: [U] player indices, low < high. share: [U] of the points that `low` took in the unit, in [0, 1].
+    games: [U] of the unit.
     """
 
     low: I64
     high: I64
     share: F64
+    games: I64
 
     @property
     def starts(self) -> I64:
@@ -124,16 +126,12 @@ def units_of(games: Games) -> Units:
     low, high, unit, points = low[order], high[order], games.unit[order], points_of_low[order]
     changes = (np.diff(low) != 0) | (np.diff(high) != 0) | (np.diff(unit) != 0)
     number = np.concatenate([np.zeros(min(1, len(low)), np.int64), np.cumsum(changes)])
-    share = np.bincount(number, points) / np.maximum(np.bincount(number), 1)
+    played = np.bincount(number)
+    share = np.bincount(number, points) / np.maximum(played, 1)
     first_game = np.flatnonzero(np.concatenate([np.ones(min(1, len(low)), np.bool_), changes]))
     low, high = low[first_game], high[first_game]
-    canonical = np.lexsort((share, high, low))
-    return Units(low[canonical], high[canonical], share[canonical])
-
-
-def games_per_unit(games: Games) -> int:
-    """Typical number of games in a unit: 2 for mirrored pairs, 1 where every game stands alone."""
-    return max(1, round(len(games.unit) / max(len(np.unique(games.unit)), 1)))
+    canonical = np.lexsort((played, share, high, low))
+    return Units(low[canonical], high[canonical], share[canonical], played[canonical])
 
 
 def tally(games: Games, num_players: int) -> I64:
