@@ -142,6 +142,20 @@ def parts() -> Model:
     return model
 
 
+def padded(count: int) -> Model:
+    """With weights that nothing uses."""
+    model = stock()
+    weight(model, np.zeros(count, np.float32), "padding")
+    return model
+
+
+def noted() -> Model:
+    """With a long comment."""
+    model = stock()
+    model.doc_string = "a" * 100_000
+    return model
+
+
 def operator() -> Model:
     return before_branches(stock(), helper.make_node("Sin", ["x"], ["y"]))
 
@@ -252,6 +266,8 @@ HOSTILE: dict[str, tuple[Callable[[], Model | bytes], str]] = {
     "endless dimensions": (lambda: declared(TensorProto.INT8, [2**62, 2**62]), "tensor-too-large"),
     "8 000 001 parameters": (parameters, "too-many-parameters"),
     "500 more nodes": (lambda: nodes(500), "too-many-nodes"),
+    "9 MB of unused weights": (lambda: padded(9 * 2**18), "padded"),
+    "100 kB of comment": (noted, "padded"),
     "sine": (operator, "operator"),
     "opset of the future": (opset, "opset"),
     "NaN weight": (broken_weight, "broken-weights"),

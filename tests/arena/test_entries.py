@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from arena_records import sha
 from sqlalchemy import select
@@ -13,7 +14,10 @@ from sqlalchemy import select
 from palus.arena import queue
 from palus.arena.discovery import FolderPool, Found, Sweep, sweep_house
 from palus.arena.entries import accept, board, credited, refuse, take_in
+from palus.arena.field_picture import Ledger, take_picture
+from palus.arena.settings import ArenaSettings
 from palus.arena.vetting.refusal import Refusal
+from palus.arena.workers import known_model
 from palus.store import Store, open_store
 from palus.store.tables import entries
 
@@ -40,9 +44,9 @@ def take(store: Store, *revisions: Found) -> list[tuple[str, str]]:
         return [(c.repo, c.state) for c in take_in(connection, sweep(*revisions), now_ms=9)]
 
 
-def accept_file(store: Store, file: str) -> None:
+def accept_file(store: Store, file: str, computes: str = "") -> None:
     with store.write() as connection:
-        accept(connection, ENV, sha(file), {"p99_ms": 0.1}, now_ms=10)
+        accept(connection, ENV, sha(file), {"p99_ms": 0.1, "computation": sha(computes or file)}, now_ms=10)
 
 
 def on_board(store: Store, repos_per_owner: int = 0) -> list[str]:
@@ -92,7 +96,55 @@ def test_equal_files_are_one_entity_credited_to_the_first_and_share_one_validati
     assert take(store, found("ann/a", "same"), found("bob/b", "same"), found("cy/c", "same")) == [("cy/c", "accepted")]
     with store.read() as connection:
         (entity,) = board(connection, ENV, repos_per_owner=0).values()
-    assert (entity.repo, entity.owners) == ("ann/a", {"ann", "bob", "cy"})
+    assert (entity.repo, entity.owner) == ("ann/a", "ann")
+
+
+def test_files_that_compute_the_same_are_one_entity_too(store: Store) -> None:
+    take(store, found("ann/a", "weights"))
+    accept_file(store, "weights", computes="this")
+    take(store, found("ann/a", "weights"), found("bob/b", "weights, and a comment"))
+    assert waiting(store) == ["ann/a", "bob/b"], "nobody can tell before the check"
+    accept_file(store, "weights, and a comment", computes="this")
+    take(
+        store,
+        found("ann/a", "weights"),
+        found("bob/b", "weights, and a comment"),
+        found("cy/c", "weights, and a comment"),
+    )
+    with store.read() as connection:
+        assert {key: e.repo for key, e in board(connection, ENV, repos_per_owner=0).items()} == {
+            sha("weights"): "ann/a"
+        }
+        rows = {row.repo: row for row in connection.execute(select(entries))}
+        assert known_model(connection, sha("weights, and a comment"))
+    assert {row.sha256 for row in rows.values()} == {sha("weights")}
+    assert rows["cy/c"].file_sha256 == rows["bob/b"].file_sha256 == sha("weights, and a comment")
+
+
+def test_copies_of_everybodys_models_keep_nobody_apart(store: Store) -> None:
+    students = ["ann", "bob", "cy", "dan", "eva", "flo"]
+    theirs = [found(f"{name}/a", name) for name in students]
+    copies = [found(f"mal/copy-of-{name}", name) for name in students]
+    take(store, *theirs, *copies)
+    for name in students:
+        accept_file(store, name)
+    with store.read() as connection:
+        ranked = board(connection, ENV, repos_per_owner=10)
+    assert sorted(entrant.owner for entrant in ranked.values()) == students
+    seen = take_picture(list(ranked.values()), ranked, Ledger(ENV, 1), [], [], None, ArenaSettings())
+    assert not (seen.barred & ~np.eye(6, dtype=bool)).any()
+
+
+def test_whoever_pushes_without_end_waits_while_others_are_checked_and_play(store: Store) -> None:
+    flood = [found("mal/a", f"{number}", revision=str(number)) for number in range(25)]
+    take(store, *flood)
+    take(store, *flood, found("ann/a"))
+    with store.write() as connection:
+        match = {"env": ENV, "contender": {"owner": "x"}}
+        queue.enqueue(connection, "pair", "pair:1", match, priority=queue.PRIORITY_LADDER, now_ms=9)
+        taken = [queue.take(connection, "w", [ENV], lease_s=60, now_ms=9) for _ in range(27)]
+    owners = [lease.payload["contender"]["owner"] for lease in taken if lease is not None]
+    assert owners.index("ann") <= 1 and owners[22:] == ["x"] + ["mal"] * 4
 
 
 def test_a_refused_file_is_refused_with_its_reason_for_everybody(store: Store) -> None:

@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from palus.arena.contenders import Entrant
+from palus.arena.field_picture import Ledger, take_picture
 from palus.arena.matchmaking import Picture, choose, entry_pairings, ladder_pairings
 from palus.arena.settings import ArenaSettings
 
@@ -25,6 +27,7 @@ def picture(strength: list[float], sd: float | list[float] = 100.0, **changes: o
         meetings=np.zeros((n, n), np.int64),
         queued=np.zeros(n, np.int64),
         entry_left=np.zeros(n, np.int64),
+        over=np.zeros(n, np.bool_),
     )
     return replace(made, **changes)
 
@@ -115,3 +118,51 @@ def test_newcomers_go_before_the_ladder_and_play_each_other_where_nobody_is_sett
     assert [pairing.entry for pairing in rest] == [False]
     everybody = choose(picture([0, 0], entry_left=np.array([3, 3])), 10, GREEDY, np.random.default_rng(0))
     assert [pairing.entry for pairing in everybody] == [True, True, True, False]
+
+
+def test_owners_beyond_their_share_wait_while_others_have_something_to_learn() -> None:
+    over = np.array([True, False, False, False])
+    seen = picture([0, 0, 0, 0], sd=[300, 100, 100, 100], over=over)
+    assert all(0 not in pair for pair in ladder(seen, 6, ArenaSettings(uniform_share=0.5)))
+    alone = picture([0, 0, 0, 0], sd=[300, 10, 10, 10], over=over)
+    assert all(0 in pair for pair in ladder(alone, 3)), "nobody else wants to play"
+    newcomers = picture([0, 0, 0, 0], entry_left=np.array([9, 0, 0, 2]), over=over)
+    assert {first for first, _ in entry_pairings(newcomers, 50)} == {3}
+
+
+def play_on(models: list[Entrant], units: int) -> tuple[Ledger, dict[str, int]]:
+    """Let the scheduler's choice play on among models that stay unsure. Units of each owner."""
+    known, ledger = {model.sha256: model for model in models}, Ledger("SoccerTwos", 1)
+    settings, rng, played = ArenaSettings(entry_pairs=3), np.random.default_rng(0), Counter[str]()
+    for _ in range(units // 4):
+        seen = take_picture(models, known, ledger, [], [], None, settings)
+        for pairing in choose(seen, 4, settings, rng):
+            sides = (models[pairing.first].sha256, models[pairing.second].sha256)
+            ledger.recent.append(sides)
+            ledger.units.update(sides)
+            played.update(known[side].owner for side in sides)
+    return ledger, played
+
+
+def entrant(owner: str, number: int = 0, p99_ms: float = 0.1) -> Entrant:
+    return Entrant(f"{owner} {number}", f"{owner}/{number}", owner, "", "SoccerTwos.onnx", p99_ms)
+
+
+def test_a_slow_model_takes_its_owners_time_and_not_that_of_the_others() -> None:
+    """Eleven times the time of the others' units: with an even say it would take two thirds of all."""
+    _, played = play_on([entrant("mal", p99_ms=2.0), *(entrant(f"student {i}") for i in range(6))], 2000)
+    time = {owner: units * (11.0 if owner == "mal" else 1.5) for owner, units in played.items()}
+    assert 0.1 < time["mal"] / sum(time.values()) < 0.35
+
+
+def test_what_replaced_models_took_is_charged_to_their_owner() -> None:
+    models = [entrant("mal"), *(entrant(f"student {i}") for i in range(6))]
+    ledger = Ledger("SoccerTwos", 1)
+    old = {e.sha256: e for e in (entrant("mal", number) for number in range(1, 50))}
+    ledger.recent.extend((sha256, "palus/random") for sha256 in old)
+    settings = ArenaSettings()
+    known = old | {model.sha256: model for model in models}
+    assert take_picture(models, known, ledger, [], [], None, settings).over.tolist() == [True] + [False] * 6
+    few = Ledger("SoccerTwos", 1)
+    few.recent.extend((sha256, "palus/random") for sha256 in list(old)[:10])
+    assert not take_picture(models, known, few, [], [], None, settings).over.any(), "as much as one newcomer takes"

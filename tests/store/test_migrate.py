@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
+from sqlalchemy import create_engine, inspect, text
 
 from palus.errors import StorageError
 from palus.store import Store, open_store
@@ -44,6 +45,23 @@ def test_the_newest_step_is_the_one_that_is_checked_for() -> None:
     assert ScriptDirectory.from_config(config).get_current_head() == REVISION
 
 
+def test_entries_of_an_older_palus_keep_the_entity_that_they_were(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'palus.db'}")
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(STEPS))
+        command.upgrade(config, "0002")
+        row = "'hub', 'ann/a', 'ann', 'f', 'SoccerTwos', 'SoccerTwos.onnx', 'abc', 'accepted', '{}', 1"
+        names = "source, repo, owner, revision, env, file, sha256, state, details, pushed_ms"
+        connection.execute(text(f"INSERT INTO entries ({names}) VALUES ({row})"))
+    engine.dispose()
+    store = open_store(tmp_path)
+    with store.read() as connection:
+        columns = "sha256, file_sha256, computation"
+        assert connection.execute(text(f"SELECT {columns} FROM entries")).one() == ("abc", "abc", None)
+    store.close()
+
+
 def test_opening_again_changes_nothing(tmp_path: Path, url: str | None) -> None:
     for _ in range(2):
         store = open_store(tmp_path, url)
@@ -61,7 +79,7 @@ def test_a_database_of_a_newer_palus_is_refused_and_untouched(tmp_path: Path, ur
     store = open_store(tmp_path, url)
     with store.write() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(StorageError, match=r"version 9999.*up to 0002.*update palus"):
+    with pytest.raises(StorageError, match=rf"version 9999.*up to {REVISION}.*update palus"):
         open_store(tmp_path, url)
     with store.read() as connection:
         assert revision_of(connection) == "9999"
@@ -78,8 +96,8 @@ open_store(Path(sys.argv[1]), sys.argv[2] or None).close()
 
 
 def test_processes_that_start_together_make_the_tables_once(tmp_path: Path, url: str | None) -> None:
-    command = [sys.executable, "-c", OPEN, str(tmp_path / "data"), url or ""]
-    openers = [subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    line = [sys.executable, "-c", OPEN, str(tmp_path / "data"), url or ""]
+    openers = [subprocess.Popen(line, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     for opener in openers:
         assert opener.stdin is not None
         opener.stdin.write("\n")

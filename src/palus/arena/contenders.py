@@ -16,7 +16,8 @@ from palus.arena.result import Mode
 class Entrant:
     """A rated entity that takes part. repo, owner, revision, file: of the entry that is credited with it.
 
-    owners: everybody who pushed these bytes; none of them is rated against another model of their own.
+    Others may have pushed the same: that gives them nothing, and takes nothing from the one who is credited.
+    p99_ms: processor time of a slow answer when it was validated.
     house: name of the built-in player, None for models.
     """
 
@@ -25,7 +26,7 @@ class Entrant:
     owner: str
     revision: str
     file: str
-    owners: frozenset[str]
+    p99_ms: float = 0.0
 
     @property
     def house(self) -> str | None:

@@ -1,7 +1,7 @@
 """Who takes part: revisions become entries, entries are validated, and the board is drawn from those accepted.
 
-The rated entity is the SHA-256 of the model file. Equal files are one entity, credited to whoever pushed them first;
-what validation said about a file holds for every copy of it.
+The rated entity is the SHA-256 of a model file. Files that compute the same, byte for byte equal or not, are one
+entity, that of the first of them, credited to whoever pushed it; what validation said of a file holds for every copy.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from palus.arena.contenders import Entrant
 from palus.arena.discovery import MISSING_FILE, Found, Sweep
 from palus.arena.games import game_of
 from palus.arena.vetting.refusal import Refusal
-from palus.store.tables import entries
+from palus.store.tables import entries, jobs
 
 NOT_PLAYED = "not-played"
+HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,15 @@ def take_in(
 
 
 def accept(connection: Connection, env: str, sha256: str, details: dict[str, Any], *, now_ms: int) -> list[Change]:
-    """The file passed: so do all pending entries that have it."""
-    return _decide(connection, env, sha256, {"state": "accepted", "details": _json(details), "code": None}, now_ms)
+    """The file passed: so do all pending entries that have it.
+
+    details: of the validation; a `computation` in them that is known already makes the entries those of its entity.
+    """
+    computation = details.get("computation")
+    known = select(entries.c.sha256).where(entries.c.env == env, entries.c.computation == computation)
+    entity = connection.execute(known.order_by(entries.c.id).limit(1)).scalar() if computation else None
+    verdict = {"state": "accepted", "details": _json(details), "code": None, "computation": computation}
+    return _decide(connection, env, sha256, verdict | {"sha256": entity or sha256}, now_ms)
 
 
 def refuse(
@@ -100,11 +108,7 @@ def board(connection: Connection, env: str, *, repos_per_owner: int) -> dict[str
         for place, row in enumerate(owned)
         if row.source == "house" or repos_per_owner == 0 or place < repos_per_owner
     ]
-    owners = {sha256: entrant.owners for sha256, entrant in _by_entity(rows).items()}
-    return {
-        sha256: Entrant(sha256, e.repo, e.owner, e.revision, e.file, owners[sha256])
-        for sha256, e in _by_entity(sorted(active, key=lambda row: row.id)).items()
-    }
+    return _by_entity(sorted(active, key=lambda row: row.id))
 
 
 def _facts(found: Found, now_ms: int) -> dict[str, Any]:
@@ -116,6 +120,7 @@ def _facts(found: Found, now_ms: int) -> dict[str, Any]:
         "env": found.env,
         "file": found.file,
         "sha256": found.sha256,
+        "file_sha256": found.sha256,
         "details": "{}",
         "pushed_ms": found.pushed_ms or now_ms,
     }
@@ -129,11 +134,12 @@ def _judge(connection: Connection, found: Found, params: Mapping[str, Any] | Non
         return {"state": "accepted", "checked_ms": now_ms}
     if found.sha256 is None:
         return {"state": "refused", "checked_ms": now_ms, **_refusal_columns(_missing(found))}
-    same_file = (entries.c.env == found.env) & (entries.c.sha256 == found.sha256)
+    same_file = (entries.c.env == found.env) & (entries.c.file_sha256 == found.sha256)
     checked = same_file & entries.c.checked_ms.is_not(None)
     twin = connection.execute(select(entries).where(checked).order_by(entries.c.id).limit(1)).first()
     if twin is not None:
-        verdict = {name: getattr(twin, name) for name in ("code", "sentence", "remedy", "details")}
+        told = ("sha256", "computation", "code", "sentence", "remedy", "details")
+        verdict = {name: getattr(twin, name) for name in told}
         return {"state": "accepted" if twin.code is None else "refused", "checked_ms": now_ms, **verdict}
     _queue_validation(connection, found, params, now_ms)
     return {"state": "pending", "code": None, "sentence": None, "remedy": None}
@@ -144,15 +150,22 @@ def _refusal_columns(refusal: Refusal) -> dict[str, str]:
 
 
 def _queue_validation(connection: Connection, found: Found, params: Mapping[str, Any], now_ms: int) -> None:
-    entrant = Entrant(str(found.sha256), found.repo, found.owner, found.revision, found.file, frozenset({found.owner}))
+    entrant = Entrant(str(found.sha256), found.repo, found.owner, found.revision, found.file)
     queue.enqueue(
         connection,
         "validate",
         f"validate:{found.env}:{found.sha256}",
         {"env": found.env, "contender": entrant.to_payload(), "params": dict(params)},
-        priority=queue.PRIORITY_VALIDATE,
+        priority=max(queue.PRIORITY_VALIDATE - _asked_lately(connection, found.owner, now_ms), queue.PRIORITY_IDLE),
         now_ms=now_ms,
     )
+
+
+def _asked_lately(connection: Connection, owner: str, now_ms: int) -> int:
+    """Validations that an owner's pushes caused within the hour: each makes the next one less urgent."""
+    recent = (jobs.c.kind == "validate") & (jobs.c.created_ms > now_ms - HOUR_MS)
+    payloads = connection.scalars(select(jobs.c.payload).where(recent))
+    return sum(json.loads(payload)["contender"]["owner"] == owner for payload in payloads)
 
 
 def _missing(found: Found) -> Refusal:
@@ -179,7 +192,7 @@ def _not_played(env: str) -> Refusal:
 
 def _decide(connection: Connection, env: str, sha256: str, verdict: dict[str, Any], now_ms: int) -> list[Change]:
     """Write a verdict to all entries of the file that wait for one. Those withdrawn meanwhile stay withdrawn."""
-    unchecked = (entries.c.env == env) & (entries.c.sha256 == sha256) & entries.c.checked_ms.is_(None)
+    unchecked = (entries.c.env == env) & (entries.c.file_sha256 == sha256) & entries.c.checked_ms.is_(None)
     rows = connection.execute(select(entries).where(unchecked).order_by(entries.c.id)).all()
     changes = []
     for row in rows:
@@ -198,12 +211,10 @@ def _set(connection: Connection, row: Row[Any], values: dict[str, Any]) -> Chang
 def _by_entity(rows: Iterable[Row[Any]]) -> dict[str, Entrant]:
     """rows: oldest first, so that the first pusher is credited."""
     first: dict[str, Row[Any]] = {}
-    owners: dict[str, set[str]] = {}
     for row in rows:
         first.setdefault(row.sha256, row)
-        owners.setdefault(row.sha256, set()).add(row.owner)
     return {
-        sha256: Entrant(sha256, row.repo, row.owner, row.revision, row.file, frozenset(owners[sha256]))
+        sha256: Entrant(sha256, row.repo, row.owner, row.revision, row.file, json.loads(row.details).get("p99_ms", 0.0))
         for sha256, row in first.items()
     }
 

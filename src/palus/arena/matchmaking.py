@@ -31,6 +31,7 @@ class Picture:
     barred: [N, N] pairings that are never rated: the same owner, and everybody with itself.
     meetings: [N, N] units of this season, those that are queued included. queued: [N] units that wait or are played.
     entry_left: [N] units that a newcomer still has to play against anchors, those that are queued subtracted.
+    over: [N] whose owner took more than its share of the workers' time lately: others go first.
     """
 
     strength: F64
@@ -40,6 +41,7 @@ class Picture:
     meetings: I64
     queued: I64
     entry_left: I64
+    over: Bool
 
     def __len__(self) -> int:
         return len(self.strength)
@@ -66,9 +68,10 @@ def entry_pairings(picture: Picture, count: int) -> list[tuple[int, int]]:
 
     Anchors are those who have finished their own entry, or everybody while those are few. The number of anchors of a
     newcomer is what it has left to play, taken at equal steps of the order, so that weak and strong ones are met alike.
+    Newcomers of an owner beyond its share wait for the ladder, and none of its models is an anchor.
     """
-    newcomers = np.flatnonzero(picture.entry_left > 0)
-    settled = picture.entry_left <= 0
+    newcomers = np.flatnonzero((picture.entry_left > 0) & ~picture.over)
+    settled = (picture.entry_left <= 0) & ~picture.over
     meetings = picture.meetings.copy()
     left = picture.entry_left.copy()
     pairs: list[tuple[int, int]] = []
@@ -100,9 +103,13 @@ def ladder_pairings(
     """The pairings that teach most, greedily, nobody twice in a batch while others are free.
 
     A share of them is drawn uniformly. Only pairings with somebody whose interval is still wider than the target are
-    open; those at the season's limit of meetings wait until every open pairing had one.
+    open; those at the season's limit of meetings wait until every open pairing had one, and those with a model of an
+    owner beyond its share until no other is left.
     """
     open_pairs = _open(picture, settings)
+    in_share = open_pairs & ~(picture.over[:, None] | picture.over[None, :])
+    if in_share.any():
+        open_pairs = in_share
     gain = _gain(picture)
     busy = picture.queued > 0
     pairs: list[tuple[int, int]] = []

@@ -23,6 +23,7 @@ JobKind = Literal["validate", "pair"]
 PRIORITY_VALIDATE = 20
 PRIORITY_ENTRY = 10
 PRIORITY_LADDER = 0
+PRIORITY_IDLE = -1
 
 
 @dataclass(frozen=True)

@@ -143,11 +143,12 @@ class Scheduler:
             ledger = self._ledgers[env]
             ledger.read(connection)
             ranked = entries.board(connection, env, repos_per_owner=self._settings.repos_per_owner)
+            known = entries.credited(connection, env)
             given_up = _orders(payload for payload, _ in queue.failed_jobs(connection, "pair"))
         entrants = [ranked[sha256] for sha256 in sorted(ranked)]
         fitted = self.refresher.fitted(env)
         lost = [order for order in given_up if order.env == env]
-        picture = take_picture(entrants, ledger, waiting, lost, fitted, self._settings)
+        picture = take_picture(entrants, known, ledger, waiting, lost, fitted, self._settings)
         pairings = choose(picture, REFILL_TO * hands - len(waiting), self._settings, self._rng)
         if not pairings:
             return

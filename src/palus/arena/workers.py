@@ -81,7 +81,8 @@ def greet(connection: Connection, name: str, about: dict[str, Any], *, now_ms: i
 
 def known_model(connection: Connection, sha256: str) -> bool:
     """Whether a model of these bytes was ever entered: other blobs are not for workers."""
-    return connection.execute(select(entries.c.id).where(entries.c.sha256 == sha256).limit(1)).first() is not None
+    entered = (entries.c.sha256 == sha256) | (entries.c.file_sha256 == sha256)
+    return connection.execute(select(entries.c.id).where(entered).limit(1)).first() is not None
 
 
 @dataclass

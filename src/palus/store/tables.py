@@ -141,7 +141,9 @@ entries = Table(
     Column("revision", COMMIT, nullable=False, comment="commit; for folders and house players derived from the bytes"),
     Column("env", String(64), nullable=False),
     Column("file", Text, nullable=False, comment="path in the repository; empty for house players"),
-    Column("sha256", SHA256, comment="of the file: the rated entity; equal files are one entity"),
+    Column("sha256", SHA256, comment="the rated entity: of the first file that computes the same"),
+    Column("file_sha256", SHA256, comment="of the file itself"),
+    Column("computation", SHA256, comment="of what it computes, however that is written down; null before its check"),
     Column("state", String(10), nullable=False, comment="pending, waiting, accepted, refused or withdrawn"),
     Column("code", String(40), comment="of the refusal"),
     Column("sentence", Text),
@@ -151,6 +153,8 @@ entries = Table(
     Column("checked_ms", BigInteger),
     UniqueConstraint("repo", "revision", "env"),
     Index("ix_entries_sha256", "sha256"),
+    Index("ix_entries_file_sha256", "file_sha256"),
+    Index("ix_entries_computation", "computation"),
     Index("ix_entries_state", "state"),
 )
 

@@ -16,6 +16,8 @@ from palus.arena.runner.frames import OUT_OF_MEMORY, Kind, read_frame, write_fra
 from palus.arena.runner.opened import OpenedModel, open_model
 from palus.arena.runner.samples import sample_models
 from palus.arena.runner.tasks import read_task
+from palus.arena.vetting.computation import computation_of
+from palus.arena.vetting.grammar import check_padding
 from palus.arena.vetting.probe import probe
 from palus.arena.vetting.refusal import RefusedError
 from palus.types import BehaviorSpec
@@ -24,7 +26,7 @@ from palus.types import BehaviorSpec
 def warm_up() -> None:
     """Open, examine and refuse harmless models, so that nothing is left to be imported or looked up afterwards."""
     for data, contract in sample_models():
-        _examine(open_model(data, contract), np.inf)
+        _examine(open_model(data, contract), len(data), np.inf)
         for broken in (b"", b"\x08\x04\x3a\xff"):
             with contextlib.suppress(RefusedError):
                 open_model(broken, contract)
@@ -40,8 +42,9 @@ def serve(channel: int, isolation: str) -> None:
     write_frame(channel, Kind.REPORT, json.dumps({"isolation": isolation}).encode())
     contract, up_to_ms = read_task(json.loads(read_frame(channel)[1]))
     try:
-        model = open_model(read_frame(channel)[1], contract)
-        details = {} if up_to_ms is None else _examine(model, up_to_ms)
+        data = read_frame(channel)[1]
+        model = open_model(data, contract)
+        details = {} if up_to_ms is None else _examine(model, len(data), up_to_ms)
     except RefusedError as error:
         write_frame(channel, Kind.REPORT, json.dumps({"refusal": asdict(error.refusal)}).encode())
         return
@@ -64,8 +67,9 @@ def _answer(channel: int, model: OpenedModel) -> None:
     write_frame(channel, Kind.PROBABILITIES, np.ascontiguousarray(answer, np.float32).tobytes())
 
 
-def _examine(model: OpenedModel, up_to_ms: float) -> dict[str, object]:
+def _examine(model: OpenedModel, file_bytes: int, up_to_ms: float) -> dict[str, object]:
     """Probe the model; returns what there is to say of it. Raises RefusedError."""
+    check_padding(file_bytes, len(model.graph))
     try:
         report = probe(model.probabilities, model.probes(), model.game, model.choices, up_to_ms)
     except (RefusedError, MemoryError):
@@ -77,4 +81,4 @@ def _examine(model: OpenedModel, up_to_ms: float) -> dict[str, object]:
         raise RefusedError(
             "cannot-run", f"Fails when it is run ({reason}).", "Try it in onnxruntime with a batch of 4 observations."
         ) from error
-    return model.facts | asdict(report)
+    return model.facts | asdict(report) | {"computation": computation_of(model.graph)}

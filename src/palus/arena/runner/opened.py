@@ -23,7 +23,7 @@ class OpenedModel:
     """game: what it plays. choices: of each branch or part. state_size: numbers that it remembers.
 
     columns, dtype: of a row of questions. probes: makes rows to examine it with. answer: rows of questions ->
-    [rows, sum(choices) + state_size]. facts: what there is to say of the file.
+    [rows, sum(choices) + state_size]. graph: what of the file is run. facts: what there is to say of it.
     """
 
     game: str
@@ -33,6 +33,7 @@ class OpenedModel:
     dtype: type[np.generic]
     probes: Callable[[], AnyArray]
     answer: Callable[[AnyArray], F32]
+    graph: bytes
     facts: dict[str, object]
 
     def probabilities(self, questions: AnyArray) -> F32:
@@ -55,6 +56,7 @@ def _open_policy(data: bytes, behavior: BehaviorSpec) -> OpenedModel:
         dtype=np.float32,
         probes=lambda: probe_observations(behavior),
         answer=PolicySession(graph, behavior, "").probabilities,
+        graph=graph.model,
         facts={"nodes": graph.nodes, "parameters": graph.parameters, "opset": graph.opset, "producer": graph.producer},
     )
 
@@ -75,5 +77,6 @@ def _open_duelist(data: bytes, spec: GameSpec) -> OpenedModel:
         dtype=np.uint8,
         probes=lambda: probe_rows(rows),
         answer=answer,
+        graph=graph.model,
         facts={"nodes": graph.nodes, "parameters": graph.parameters, "opset": graph.opset, "producer": graph.producer},
     )

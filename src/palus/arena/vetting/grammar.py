@@ -22,6 +22,7 @@ DEFAULT_DOMAINS = ("", "ai.onnx")
 _FLOAT_TYPES = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _LEAST_BYTES = {TensorProto.FLOAT: 4.0, TensorProto.DOUBLE: 8.0, TensorProto.FLOAT16: 2.0}
 _LEAST_BYTES_OF_OTHERS = 0.5
+_PADDING, _PADDING_BYTES = 1.25, 64 << 10
 _EXPORT = "Export a plain policy with ML-Agents or palus."
 
 # onnx is not typed; this name says what is meant.
@@ -59,6 +60,20 @@ def tensors_of(model: ModelProto) -> Iterator[Any]:
 def count_parameters(model: ModelProto) -> int:
     """Numbers in all tensors, as they are declared."""
     return sum(math.prod(tensor.dims) for tensor in tensors_of(model))
+
+
+def check_padding(file_bytes: int, used_bytes: int) -> None:
+    """Refuse a file of which much decides nothing: it travels to the workers and is read for every pair all the same.
+
+    used_bytes: of the graph cut down to what its actions depend on.
+    """
+    if file_bytes > _PADDING * used_bytes + _PADDING_BYTES:
+        raise RefusedError(
+            "padded",
+            f"Has {file_bytes} bytes, of which {used_bytes} decide its actions; the rest may be a quarter of those and "
+            f"{_PADDING_BYTES >> 10} KiB.",
+            "Export the policy alone, without unused weights and notes: ML-Agents and palus add some 2 KiB.",
+        )
 
 
 def _check_wrapping(data: bytes, rules: Rules) -> None:

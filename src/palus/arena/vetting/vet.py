@@ -32,8 +32,8 @@ _Measure = Annotated[float, Field(ge=0, le=10**9)]
 @dataclass(frozen=True)
 class Vetting:
     """sha256: of the file.   refusal: None when it may play.   details: what was measured, for its page: bytes,
-    isolation, and of a file that was run nodes, parameters, opset, producer, entropy, p99_ms and, where a match is
-    short, self_match."""
+    isolation, and of a file that was run nodes, parameters, opset, producer, entropy, p99_ms, computation (the hash of
+    what it computes) and, where a match is short, self_match."""
 
     sha256: str
     refusal: Refusal | None
@@ -61,6 +61,7 @@ class _Details(BaseModel):
     producer: _Text
     entropy: _Measure
     p99_ms: _Measure
+    computation: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class _Report(BaseModel):
