@@ -334,6 +334,20 @@ def test_names_and_cards_of_strangers_stay_text(visit: Callable[[str], Tab], sit
     assert HOSTILE[:-1] in board.texts("[aria-label='Ranking'] tbody")[0]
 
 
+def test_a_phone_shows_every_page_of_the_navigation_and_whole_links(visit: Callable[[str], Tab], site: str) -> None:
+    tab = visit(site)
+    for width in (390, 360):
+        tab.page.set_viewport_size({"width": width, "height": 844})
+        for link in tab.page.locator("header nav a").all():
+            box = link.bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= width, link.inner_text()
+            assert box["y"] + box["height"] <= 160 and box["height"] >= 44
+        for label in ("Models of SoccerTwos by rank", "Models that are not ranked", "Newest matches"):
+            region = tab.page.get_by_role("region", name=label)
+            assert region.evaluate("region => region.scrollWidth - region.clientWidth") <= 0, f"{label} is cut"
+    assert tab.page.get_by_role("link", name="Play", exact=True).is_visible()
+
+
 def test_the_keyboard_reaches_the_content_at_once(visit: Callable[[str], Tab], site: str) -> None:
     tab = visit(site)
     tab.page.keyboard.press("Tab")

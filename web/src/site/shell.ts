@@ -7,10 +7,10 @@ import { pageLink, type PageName } from "./links";
 
 const ENTRIES: readonly (readonly [PageName, string])[] = [
   ["index", "Leaderboard"],
+  ["room", "Play"],
   ["matrix", "Win matrix"],
   ["compare", "Compare"],
   ["analytics", "Analytics"],
-  ["room", "Play"],
   ["status", "Status"],
 ];
 
@@ -36,9 +36,6 @@ export function buildShell(current: PageName | null): Shell {
     content,
     element("footer", { class: "foot" }, element("p", {}, footText())),
   );
-  // On a narrow screen the navigation scrolls: show where the reader is.
-  const shown = nav.querySelector<HTMLElement>("[aria-current]");
-  if (shown) nav.scrollLeft = shown.offsetLeft - nav.offsetLeft - (nav.clientWidth - shown.offsetWidth) / 2;
   return {
     content,
     connected(on) {

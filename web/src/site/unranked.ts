@@ -14,8 +14,8 @@ export function unrankedTable(ofAll: boolean): TableOptions<Unranked> {
     limit: 50,
     key: (line) => `${line.repo} ${line.env}`,
     columns: [
-      { name: "Model", header: true, by: (line) => line.repo.toLowerCase(), cell: (line) => modelCell(line.repo) },
-      { name: "State", by: stateWord, cell: state },
+      { name: "Model", header: true, by: (line) => line.repo.toLowerCase(), cell: model },
+      { name: "State", optional: true, by: stateWord, cell: state },
       { name: "Why, and what to do", cell: reason },
       ...(ofAll ? [environment] : []),
       {
@@ -27,6 +27,10 @@ export function unrankedTable(ofAll: boolean): TableOptions<Unranked> {
       },
     ],
   };
+}
+
+function model(line: Unranked): HTMLElement {
+  return modelCell(line.repo, element("span", { class: "only-narrow" }, " ", state(line)));
 }
 
 function stateWord(line: Unranked): string {
