@@ -113,9 +113,16 @@ def test_no_probabilities_forfeit_and_a_lost_engine_voids() -> None:
     assert [(r.result, r.cause, r.points) for r in voids] == [("void", "engine", None)] * 2
 
 
+def test_duels_that_are_stopped_leave_whole_pairs() -> None:
+    played: list[int] = []
+    players = (Shooter("a", 1.0), Shooter("b", 0.0))
+    results = play_duels(*players, 5, 7, make=Shooting, progress=played.append, stopped=lambda: len(played) >= 3)
+    assert [result.leg for result in results] == [1, 2, 1, 2]
+
+
 def test_a_round_robin_of_duels_ranks_the_better_shot_first() -> None:
-    def play(a: Any, b: Any, pairs: int, seed: int, *, progress: Any = None) -> Any:
-        return play_duels(a, b, pairs, seed, make=Shooting, progress=progress)
+    def play(a: Any, b: Any, pairs: int, seed: int, *, progress: Any = None, stopped: Any = None) -> Any:
+        return play_duels(a, b, pairs, seed, make=Shooting, progress=progress, stopped=stopped)
 
     board = round_robin([Shooter("poor", 0.2), Shooter("good", 0.9), Shooter("fair", 0.5)], 4, 0, play)
     assert [s.name for s in board.standings] == ["good", "fair", "poor"]

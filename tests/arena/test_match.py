@@ -125,3 +125,15 @@ def test_official_policy_takes_nearly_all_points_from_random():
 def test_official_policy_is_strong_greedily_too():
     official = OnnxPolicy(MODELS / "unity-official-soccertwos.onnx", SOCCER)
     assert summarize(play_pairs(official, RANDOM, 20, seed=0, mode="greedy")).score > 0.9
+
+
+def test_a_stopped_call_returns_the_pairs_that_are_over_as_they_would_have_been() -> None:
+    whole = play_pairs(RANDOM, reader_policy(), 8, seed=0)
+    over: list[int] = []
+    part = play_pairs(
+        RANDOM, reader_policy(), 8, seed=0, num_parallel=5, progress=over.append, stopped=lambda: sum(over) >= 7
+    )
+    assert 2 <= len(part) < 16 and len(part) % 2 == 0
+    assert set(part) < set(whole)
+    assert [result.leg for result in part] == [1, 2] * (len(part) // 2)
+    assert play_pairs(RANDOM, RANDOM, 3, seed=0, stopped=lambda: True) == ()

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +112,48 @@ def test_ctrl_c_ends_quietly_with_exit_code_130(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("palus.arena.match.play_pairs", interrupted)
     assert run("match", "random", "random", code=130) == "Interrupted.\n"
+
+
+def interrupted_process(*words: str | Path) -> tuple[int, str, str]:
+    """Exit code, output and errors of a real process that gets Ctrl-C in a terminal once a pair may be over."""
+    master, slave = pty.openpty()
+    shown = ""
+    with subprocess.Popen(
+        [sys.executable, "-m", "palus", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        text=True,
+        env={**os.environ, "COLUMNS": "200", "TERM": "xterm"},
+    ) as process:
+        os.close(slave)
+        with contextlib.suppress(OSError):  # the end of a pseudo terminal is an error
+            while piece := os.read(master, 65536).decode(errors="replace"):
+                before, shown = shown, shown + piece
+                bar = re.compile(r"\b[1-9]\d{2,}/\d+")  # a hundred matches are over, so some of them are pairs
+                if bar.search(shown) and not bar.search(before):
+                    process.send_signal(signal.SIGINT)
+        os.close(master)
+        said = process.communicate()[0]
+    return process.returncode, said, shown
+
+
+def test_ctrl_c_in_a_match_tells_what_was_played(tmp_path: Path):
+    replay, log = tmp_path / "part.match", tmp_path / "log.jsonl"
+    words = ("match", "ball-chaser", "random", "--pairs", 5000, "--json", "--replay", replay, "--replay-matches", 9999)
+    code, said, shown = interrupted_process(*words, "--log", log)
+    report = json.loads(said)
+    assert (code, report["interrupted"]) == (130, True)
+    assert 1 <= report["pairs"] < 5000
+    assert f"Interrupted: {report['pairs']} of 5000 pairs were over" in shown
+    assert len(log.read_text().splitlines()) == 2 * report["pairs"]
+    assert len(read_replay(replay).recordings) >= 2 * report["pairs"]
+
+
+def test_ctrl_c_in_a_ranking_leaves_a_leaderboard(models: Path):
+    code, said, shown = interrupted_process("rank", models, "--pairs", 5000)
+    assert code == 130
+    assert "rating" in said and "ball-chaser" in said
+    assert re.search(r"Interrupted: [1-9]\d* of 60000 matches were over", shown)
 
 
 def test_rank_makes_a_leaderboard_and_names_what_it_skipped(models: Path, tmp_path: Path):

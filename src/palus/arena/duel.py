@@ -48,11 +48,12 @@ def play_duels(
     make: Callable[[], Game] = make_duel,
     recorder: Recorder | None = None,
     progress: Callable[[int], None] | None = None,
+    stopped: Callable[[], bool] | None = None,
 ) -> tuple[MatchResult, ...]:
     """Play `pairs` mirrored pairs; two results each: A hosts and is first (leg 1), then B (leg 2).
 
     make: as for `play_duel`. recorder: gets the pictures of all matches, every tic's where the game has a `recorder`.
-    progress: called with 1 after each match.
+    progress: called with 1 after each match. stopped: asked before every pair; once it says so, no more are played.
     """
     results = []
     game = make()
@@ -60,6 +61,8 @@ def play_duels(
         game.recorder = recorder
     try:
         for match_seed in sampling.pair_seeds(seed, pairs).tolist():
+            if stopped is not None and stopped():
+                break
             for leg, players in ((1, (a, b)), (2, (b, a))):
                 results.append(play_duel(game, players, match_seed, leg, mode=mode))
                 if progress is not None:

@@ -46,6 +46,7 @@ def play_pairs(
     num_parallel: int = MATCHES_SIDE_BY_SIDE,
     recorder: Recorder | None = None,
     progress: Callable[[int], None] | None = None,
+    stopped: Callable[[], bool] | None = None,
 ) -> tuple[MatchResult, ...]:
     """Play `pairs` mirrored pairs; two results each, in order: A blue (leg 1), then A purple (leg 2).
 
@@ -54,14 +55,19 @@ def play_pairs(
     legs: which games of every pair to play; (1,) for a player against itself, where the second repeats the first.
     num_parallel: matches stepped at the same time; speed and memory, never results.
     recorder: keeps what it takes to draw chosen matches. progress: called with the number of matches just finished.
+    stopped: asked before every decision; once it says so, only the pairs that are over come back. Those are the short
+    ones of what was played, so their score leans to quick goals.
     """
     seeds = sampling.pair_seeds(seed, pairs)
-    results: list[MatchResult] = []
-    terms = _Terms((a, b), seeds, mode, env_id, dict(env_options or {}), recorder, progress)
+    results: list[MatchResult | None] = []
+    terms = _Terms((a, b), seeds, mode, env_id, dict(env_options or {}), recorder, progress, stopped)
     games = [(pair, leg) for pair in range(pairs) for leg in legs]
     for first in range(0, len(games), num_parallel):
-        results += _Wave(terms, games[first : first + num_parallel]).play()
-    return tuple(results)
+        if not terms.is_stopped:
+            results += _Wave(terms, games[first : first + num_parallel]).play()
+    size = len(legs)
+    whole = [unit for k in range(0, len(results), size) if None not in (unit := results[k : k + size])]
+    return tuple(result for unit in whole if len(unit) == size for result in unit if result is not None)
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,12 @@ class _Terms:
     env_options: dict[str, object]
     recorder: Recorder | None
     progress: Callable[[int], None] | None
+    stopped: Callable[[], bool] | None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody asked to end early."""
+        return self.stopped is not None and self.stopped()
 
 
 @dataclass
@@ -121,16 +133,16 @@ class _Wave:
         self.team_of = np.array([agent.team for agent in self.env.spec.agents])
         self.behavior = self.env.spec.behaviors[0]
 
-    def play(self) -> list[MatchResult]:
-        """Step until every match has a verdict."""
+    def play(self) -> list[MatchResult | None]:
+        """Step until every match has a verdict, or until stopped: None then stands for a match without one."""
         with ThreadPoolExecutor(1) as helper:
-            while self.playing.any():
+            while self.playing.any() and not self.terms.is_stopped:
                 finished = self._play_decision(helper)
                 if self.terms.progress is not None and finished:
                     self.terms.progress(finished)
                 if 2 * self.playing.sum() <= len(self.playing):
                     self._compact()
-        return [result for result in self.tally.results if result is not None]
+        return self.tally.results
 
     def _play_decision(self, helper: ThreadPoolExecutor) -> int:
         """One decision of all running matches. Returns how many got their verdict."""

@@ -37,7 +37,14 @@ class Play(Protocol[_Contra]):
     """Plays mirrored pairs of two players: `play_pairs`, or `palus.arena.duel.play_duels`."""
 
     def __call__(
-        self, a: _Contra, b: _Contra, pairs: int, seed: int, *, progress: Callable[[int], None] | None = ...
+        self,
+        a: _Contra,
+        b: _Contra,
+        pairs: int,
+        seed: int,
+        *,
+        progress: Callable[[int], None] | None = ...,
+        stopped: Callable[[], bool] | None = ...,
     ) -> tuple[MatchResult, ...]:
         """Two results per pair."""
 
@@ -83,9 +90,10 @@ def rank_players(
     *,
     mode: Mode = "stochastic",
     progress: Callable[[str, int], None] | None = None,
+    stopped: Callable[[], bool] | None = None,
 ) -> Leaderboard:
     """`round_robin` of players of SoccerTwos. mode: how actions are chosen (`palus.arena.match.play_pairs`)."""
-    return round_robin(players, pairs, seed, partial(play_pairs, mode=mode), progress)
+    return round_robin(players, pairs, seed, partial(play_pairs, mode=mode), progress, stopped)
 
 
 def round_robin(
@@ -94,11 +102,14 @@ def round_robin(
     seed: int,
     play: Play[Entrant],
     progress: Callable[[str, int], None] | None = None,
+    stopped: Callable[[], bool] | None = None,
 ) -> Leaderboard:
     """Round robin of `pairs` mirrored pairs per pairing, then the joint fit.
 
     A pairing's matches depend on the seed and the two names, so that adding a player leaves old results as they were.
-    progress: called with (who plays, matches just finished). Raises ValueError when two players share a name.
+    progress: called with (who plays, matches just finished). stopped: asked by `play`; once it says so, the
+    board is of the pairs that are over, without players that met nobody.
+    Raises ValueError when two players share a name.
     """
     names = [player.name for player in players]
     if len(set(names)) != len(names):
@@ -107,7 +118,7 @@ def round_robin(
     for a, b in combinations(sorted(players, key=lambda p: p.name), 2):
         title = f"{a.name} - {b.name}"
         tick = None if progress is None else (lambda finished, t=title, call=progress: call(t, finished))
-        results += play(a, b, pairs, _pairing_seed(seed, a.name, b.name), progress=tick)
+        results += play(a, b, pairs, _pairing_seed(seed, a.name, b.name), progress=tick, stopped=stopped)
     return leaderboard(results)
 
 

@@ -22,6 +22,7 @@ from palus.cli.enjoy import enjoy
 from palus.cli.fidelity import fidelity
 from palus.cli.login import login
 from palus.cli.match import match
+from palus.cli.output import EXIT_INTERRUPTED
 from palus.cli.pull import pull
 from palus.cli.push import push
 from palus.cli.rank import rank
@@ -63,7 +64,6 @@ def _walk(command: Any) -> Iterator[Any]:
 
 
 EXIT_USER_ERROR = 2
-EXIT_INTERRUPTED = 130
 
 
 class _Group(TyperGroup):

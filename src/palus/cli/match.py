@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.markup import escape
 
-from palus.cli.output import matches_progress, nats, percent, percent_range, print_json, stdout
+from palus.cli.output import end_early, matches_progress, nats, percent, percent_range, print_json, stdout
 
 if TYPE_CHECKING:
-    from palus.arena.result import MatchResult, Mode
+    from palus.arena.result import MatchResult, MatchSummary, Mode
 
 EPILOG = """
 Players: an .onnx file from ML-Agents or palus, a bundle folder (a run's folder is one), a league snapshot (.npz), or
@@ -31,6 +31,18 @@ Examples:
 
   palus match a.onnx b.onnx --json                      score, interval, wins, draws, losses and more
 """
+
+QUICK = "What ends soon is over first, so they lean to quick wins; let it finish for a fair number."
+
+
+@dataclass(frozen=True)
+class _Played:
+    """results: of the pairs that are over. replay: the file that was written. interrupted: by Ctrl-C."""
+
+    names: tuple[str, str]
+    results: tuple[MatchResult, ...]
+    replay: Path | None
+    interrupted: bool
 
 
 def match(
@@ -50,25 +62,39 @@ def match(
     log: Annotated[Path | None, typer.Option(help="Append one JSON line per match to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Play two teams against each other and say who is better, and how sure that is."""
+    """Play two teams against each other and say who is better, and how sure that is.
+
+    Ctrl-C once tells what was played so far, replay included, and leaves with 130; twice ends at once.
+    """
     from palus.arena.result import summarize
     from palus.cli.players import append_log
 
     if game == "doom_duel":
-        names, results = _duel(a, b, pairs, seed, mode, replay)
+        played = _duel(a, b, pairs, seed, mode, replay)
     else:
-        names, results = _soccer(a, b, pairs, seed, mode, replay, replay_matches)
-    summary = summarize(results)
+        played = _soccer(a, b, pairs, seed, mode, replay, replay_matches)
+    if played.interrupted and not played.results:
+        end_early(0, pairs, "pairs")
+    summary = summarize(played.results)
     if log is not None:
-        append_log(log, results)
+        append_log(log, played.results)
     if as_json:
-        print_json({"a": names[0], "b": names[1], "seed": seed, "mode": mode, **asdict(summary)})
-        return
-    tick_s = 1 / 35 if game == "doom_duel" else 0.02
+        first, second = played.names
+        report = {"a": first, "b": second, "seed": seed, "mode": mode, "interrupted": played.interrupted}
+        print_json({**report, **asdict(summary)})
+    else:
+        _tell(played, summary, game == "doom_duel")
+    if played.interrupted:
+        end_early(len(played.results) // 2, pairs, "pairs", "" if game == "doom_duel" else QUICK)
+
+
+def _tell(played: _Played, summary: MatchSummary, is_doom: bool) -> None:
+    first, second = played.names
+    tick_s = 1 / 35 if is_doom else 0.02
     low, high = summary.interval
     verdict = "A is better" if low > 0.5 else "B is better" if high < 0.5 else "too close to call"
     stdout.print(
-        f"[bold]{escape(names[0])}[/] - [bold]{escape(names[1])}[/]   "
+        f"[bold]{escape(first)}[/] - [bold]{escape(second)}[/]   "
         f"[bold]{percent(summary.score)}[/] of the points ({percent_range(summary.interval)}, 95 %): {verdict}",
         soft_wrap=True,
     )
@@ -78,34 +104,34 @@ def match(
         f"{nats(summary.entropy_b)} nats",
         soft_wrap=True,
     )
-    if replay is not None:
-        how = "" if game == "doom_duel" else "palus watch "
-        stdout.print(f"Replay: {how}{escape(str(replay))}", soft_wrap=True)
+    if played.replay is not None:
+        stdout.print(f"Replay: {'' if is_doom else 'palus watch '}{escape(str(played.replay))}", soft_wrap=True)
 
 
-def _soccer(
-    a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | None, replay_matches: int
-) -> tuple[tuple[str, str], tuple[MatchResult, ...]]:
+def _soccer(a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | None, replay_matches: int) -> _Played:
+    """Matches of SoccerTwos. The replay has those of its matches that are over."""
     from palus.arena.match import play_pairs
     from palus.arena.recorder import Recorder
     from palus.cli.players import load, save_replay
+    from palus.run.session import interruptible
 
     first, second = load(a, b)
     recorder = None if replay is None else Recorder(range(min(replay_matches, 2 * pairs)))
-    with matches_progress(f"{first.name} - {second.name}", 2 * pairs) as tick:
-        results = play_pairs(first, second, pairs, seed, mode=mode, recorder=recorder, progress=tick)
-    if replay is not None and recorder is not None:
+    with interruptible() as stopped, matches_progress(f"{first.name} - {second.name}", 2 * pairs) as tick:
+        results = play_pairs(first, second, pairs, seed, mode=mode, recorder=recorder, progress=tick, stopped=stopped)
+    if replay is not None and recorder is not None and recorder.recordings:
         save_replay(replay, recorder, f"{first.name} - {second.name}")
-    return (first.name, second.name), results
+    else:
+        replay = None
+    return _Played((first.name, second.name), results, replay, stopped())
 
 
-def _duel(
-    a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | None
-) -> tuple[tuple[str, str], tuple[MatchResult, ...]]:
+def _duel(a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | None) -> _Played:
     """Doom's matches; a replay is a video of what both players see, all matches one after another."""
     from palus.arena.duel import make_duel, play_duels
     from palus.arena.duelists import load_duelist
     from palus.cli.agents import refresh_onnx
+    from palus.run.session import interruptible
 
     for word in (a, b):
         refresh_onnx(Path(word))
@@ -113,11 +139,12 @@ def _duel(
     game.close()
     first, second = (load_duelist(word, game.spec) for word in (a, b))
     with ExitStack() as stack:
+        stopped = stack.enter_context(interruptible())
         tick = stack.enter_context(matches_progress(f"{first.name} - {second.name}", 2 * pairs))
         recorder = None
         if replay is not None:
             from palus.run.video import VideoWriter
 
             recorder = stack.enter_context(VideoWriter(replay, game.spec.fps)).write
-        results = play_duels(first, second, pairs, seed, mode=mode, recorder=recorder, progress=tick)
-    return (first.name, second.name), results
+        results = play_duels(first, second, pairs, seed, mode=mode, recorder=recorder, progress=tick, stopped=stopped)
+    return _Played((first.name, second.name), results, replay, stopped())

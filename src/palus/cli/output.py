@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 stdout = Console(highlight=False)
+
+EXIT_INTERRUPTED = 130
 
 
 class Tick(Protocol):
@@ -39,6 +42,15 @@ def matches_progress(title: str, total: int) -> Iterator[Tick]:
             progress.update(task, advance=finished, description=title)
 
         yield tick
+
+
+def end_early(over: int, planned: int, what: str, caution: str = "") -> NoReturn:
+    """After Ctrl-C, when what was played is told: say how much that was, and leave with 130."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(f"Interrupted: {over} of {planned} {what} were over and count; those still running are left out.")
+    if over and caution:
+        console.print(caution)
+    raise typer.Exit(EXIT_INTERRUPTED)
 
 
 def print_json(content: Any) -> None:

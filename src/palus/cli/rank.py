@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar
 
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from palus.cli.output import matches_progress, percent, print_json, stdout
+from palus.cli.output import end_early, matches_progress, percent, print_json, stdout
 
 if TYPE_CHECKING:
     from palus.arena.tournament import Leaderboard
@@ -60,44 +61,58 @@ def rank(
 
     The random policy and, in SoccerTwos, the two house bots take part unless left out. A file that cannot be played is
     named and skipped.
+
+    Ctrl-C once makes the leaderboard of what was played so far and leaves with 130; twice ends at once.
     """
     from palus.cli.players import append_log
+    from palus.run.session import interruptible
 
     rank_game = _rank_duelists if game == "doom_duel" else _rank_teams
-    board, rejected = rank_game(folder, also or [], without or [], pairs, seed)
+    with interruptible() as stopped:
+        board, rejected, planned = rank_game(folder, also or [], without or [], pairs, seed, stopped)
+        interrupted = stopped()
+    if interrupted and not board.results:
+        end_early(0, planned, "matches")
     if log is not None:
         append_log(log, board.results)
     if output is not None:
         _write_markdown(output, board)
     if as_json:
         report = {"standings": board.standings, "blue_advantage": board.blue_advantage, "skipped": rejected}
-        print_json({**report, "pairs": pairs, "seed": seed})
-        return
-    stdout.print(leaderboard_table(board))
-    low, high = (board.blue_advantage[0] + sign * board.blue_advantage[1] for sign in (-1, 1))
-    stdout.print(
-        f"{len(board.results)} matches. Playing blue is worth {low:+.0f} to {high:+.0f} points (0 = a fair field)."
-    )
+        print_json({**report, "pairs": pairs, "seed": seed, "interrupted": interrupted})
+    else:
+        stdout.print(leaderboard_table(board))
+        low, high = (board.blue_advantage[0] + sign * board.blue_advantage[1] for sign in (-1, 1))
+        stdout.print(
+            f"{len(board.results)} matches. Playing blue is worth {low:+.0f} to {high:+.0f} points (0 = a fair field)."
+        )
+    if interrupted:
+        end_early(len(board.results), planned, "matches", "Pairings that did not begin are missing.")
 
 
 def _rank_teams(
-    folder: Path, also: list[str], without: list[str], pairs: int, seed: int
-) -> tuple[Leaderboard, list[str]]:
-    """The leaderboard of SoccerTwos, and why files of the folder do not take part."""
+    folder: Path, also: list[str], without: list[str], pairs: int, seed: int, stopped: Callable[[], bool]
+) -> tuple[Leaderboard, list[str], int]:
+    """The leaderboard of SoccerTwos, why files of the folder do not take part, and how many matches were planned."""
     from palus.arena.players import HOUSE_PLAYERS, find_players
     from palus.arena.tournament import rank_players
     from palus.cli.players import load, soccer_twos
 
     found, rejected = find_players(folder, soccer_twos())
     entrants = _entrants([*load(*HOUSE_PLAYERS, *also), *found], rejected, folder, without)
-    with matches_progress("", pairs * len(entrants) * (len(entrants) - 1)) as tick:
-        board = rank_players(entrants, pairs, seed, progress=lambda title, finished: tick(finished, title))
-    return board, rejected
+    planned = pairs * len(entrants) * (len(entrants) - 1)
+    with matches_progress("", planned) as tick:
+
+        def progress(title: str, finished: int) -> None:
+            tick(finished, title)
+
+        board = rank_players(entrants, pairs, seed, progress=progress, stopped=stopped)
+    return board, rejected, planned
 
 
 def _rank_duelists(
-    folder: Path, also: list[str], without: list[str], pairs: int, seed: int
-) -> tuple[Leaderboard, list[str]]:
+    folder: Path, also: list[str], without: list[str], pairs: int, seed: int, stopped: Callable[[], bool]
+) -> tuple[Leaderboard, list[str], int]:
     """The leaderboard of Doom's duel."""
     from palus.arena.duel import make_duel, play_duels
     from palus.arena.duelists import find_duelists, load_duelist
@@ -111,9 +126,14 @@ def _rank_duelists(
     found, rejected = find_duelists(folder, game.spec)
     named = [load_duelist(word, game.spec) for word in ("random", *also)]
     entrants = _entrants([*named, *found], rejected, folder, without)
-    with matches_progress("", pairs * len(entrants) * (len(entrants) - 1)) as tick:
-        board = round_robin(entrants, pairs, seed, play_duels, lambda title, finished: tick(finished, title))
-    return board, rejected
+    planned = pairs * len(entrants) * (len(entrants) - 1)
+    with matches_progress("", planned) as tick:
+
+        def progress(title: str, finished: int) -> None:
+            tick(finished, title)
+
+        board = round_robin(entrants, pairs, seed, play_duels, progress, stopped)
+    return board, rejected, planned
 
 
 def _entrants(players: list[Entrant], rejected: list[str], folder: Path, without: list[str]) -> list[Entrant]:
