@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browsing import browsing
+from fastapi.testclient import TestClient
 from viewing import OpenPage
 
 from palus.arena.recording import Recording
 from palus.arena.replay import encode_replay
+
+
+@pytest.fixture(scope="session", autouse=True)
+def local_clients() -> Iterator[None]:
+    """Starlette's client calls every server `testserver`, a name that no arena answers to."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TestClient, "__init__", partialmethod(TestClient.__init__, base_url="http://localhost"))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,12 +16,12 @@ from palus.web.serving import make_uvicorn
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[str]:
+def serving(app: FastAPI, proxies: Sequence[str] = ()) -> Iterator[str]:
     """Serve an application while the block runs; gives its address without a slash at the end."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(64)  # from now on connections wait instead of failing: nobody has to poll
-    server = make_uvicorn(app)
+    server = make_uvicorn(app, proxies)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from palus.cli.arena_serving import listen, serving
-from palus.cli.arena_start import Place, make_admin, welcome
+from palus.cli.arena_start import Place, check_proxies, check_public_urls, make_admin, welcome
 from palus.cli.output import stdout
 
 EPILOG = """
@@ -22,6 +22,8 @@ Examples:
   palus arena                                      on this machine only, at http://127.0.0.1:8000
 
   palus arena --host 0.0.0.0 --open                for a class in the same network; opens the leaderboard
+
+  palus arena --host 0.0.0.0 --public-url http://arena.school.example:8000      under a name of its own
 
   palus arena --pool models                        also ranks models/<owner>/<name>/SoccerTwos.onnx
 
@@ -37,6 +39,14 @@ def arena(
     data: Annotated[Path, typer.Option(help="Folder of everything that is kept.")] = Path("arena"),
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 is the whole network.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    public_url: Annotated[
+        list[str] | None,
+        typer.Option(help="http://NAME or https://NAME:PORT by which others reach it; may be repeated.", metavar="URL"),
+    ] = None,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="Address or network of a proxy whose X-Forwarded-For is believed; may be repeated."),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(min=0, help="Processes that play on this machine. Default: cores minus one.")
     ] = None,
@@ -59,6 +69,7 @@ def arena(
     from palus.arena.service import ArenaService, Sources
     from palus.arena.settings import ArenaSettings, check_games
     from palus.store import open_store
+    from palus.web.names import Names
 
     settings = ArenaSettings(
         envs=check_games(game or ["SoccerTwos"]),
@@ -68,14 +79,15 @@ def arena(
         season=season,
         repos_per_owner=repos_per_owner,
     )
+    public, proxies = check_public_urls(public_url or []), check_proxies(proxy or [])
     count = max(1, (os.cpu_count() or 2) - 1) if workers is None else workers
     store = open_store(data, database)
     try:
         with listen(host, port) as listener:
             service = ArenaService(store, settings, Sources(pool, huggingface), workers=count, url=database)
-            place = Place(host, listener.getsockname()[1], data, count, open_browser, settings.envs)
+            place = Place(host, listener.getsockname()[1], data, count, open_browser, settings.envs, public)
             new_admin = make_admin(store)
-            with serving(store, service, listener) as pages:
+            with serving(store, service, listener, names=Names.of(host, public), proxies=proxies) as pages:
                 threading.Thread(target=welcome, args=(store, place, new_admin), daemon=True).start()
                 _until_stopped(pages)
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from palus.arena.service import ArenaService
     from palus.store import Store
+    from palus.web.names import Names
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -31,8 +32,18 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 @contextmanager
-def serving(store: Store, service: ArenaService, listener: socket.socket) -> Iterator[threading.Thread]:
-    """Pages, hub and matches until the block ends. Yields the thread of the pages, once they answer."""
+def serving(
+    store: Store,
+    service: ArenaService,
+    listener: socket.socket,
+    *,
+    names: Names | None = None,
+    proxies: Sequence[str] = (),
+) -> Iterator[threading.Thread]:
+    """Pages, hub and matches until the block ends. Yields the thread of the pages, once they answer.
+
+    names, proxies: as `make_app` and `make_uvicorn` take them.
+    """
     from palus.errors import ArenaError
     from palus.web.api.router import Arena
     from palus.web.app import make_app
@@ -44,8 +55,9 @@ def serving(store: Store, service: ArenaService, listener: socket.socket) -> Ite
         store,
         arena=Arena(envs=settings.envs, mode=settings.mode, season=settings.season),
         extra_routers=(make_worker_router(store, settings),),
+        names=names,
     )
-    server = make_uvicorn(app)
+    server = make_uvicorn(app, proxies)
     # In a thread uvicorn leaves signals alone, so that the service ends in order: pages first, then matches.
     pages = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="arena pages")
     with service:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import getpass
+import ipaddress
 import os
 import secrets
 import socket
 import webbrowser
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from rich.console import Console
 from rich.markup import escape
@@ -34,6 +37,7 @@ class Place:
     workers: int
     open_browser: bool
     games: tuple[str, ...] = ("SoccerTwos",)
+    public_urls: tuple[str, ...] = ()
 
     @property
     def is_private(self) -> bool:
@@ -43,13 +47,45 @@ class Place:
     @property
     def url(self) -> str:
         """As others reach it."""
+        if self.public_urls:
+            return self.public_urls[0]
         host = socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     @property
     def local_url(self) -> str:
         """As this machine reaches it."""
-        return f"http://127.0.0.1:{self.port}" if self.host in ("0.0.0.0", "::") else self.url
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+
+def check_public_urls(urls: Sequence[str]) -> tuple[str, ...]:
+    """Addresses as others reach the arena, without a slash at the end. Raises ArenaError for what is none."""
+    from palus.errors import ArenaError
+
+    for url in urls:
+        try:
+            parts = urlsplit(url)
+            sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            sound = False
+        if not sound or parts.path.strip("/") or parts.query or parts.username:
+            raise ArenaError(f"--public-url {url}: not an address; write http://NAME, https://NAME or http://NAME:PORT")
+    return tuple(url.rstrip("/") for url in urls)
+
+
+def check_proxies(addresses: Sequence[str]) -> tuple[str, ...]:
+    """Addresses and networks in numbers. Raises ArenaError for others."""
+    from palus.errors import ArenaError
+
+    for address in addresses:
+        try:
+            ipaddress.ip_network(address)
+        except ValueError as error:
+            raise ArenaError(
+                f"--proxy {address}: {error}; give the address that the proxy calls from, such as 127.0.0.1"
+            ) from error
+    return tuple(addresses)
 
 
 def welcome(store: Store, place: Place, new_admin: bool) -> None:

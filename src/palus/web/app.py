@@ -18,6 +18,7 @@ from palus.web.api.router import Arena, make_api_router
 from palus.web.api.view import FRESH_S, Views
 from palus.web.events import MAX_LISTENERS, POLL_S, Events, make_events_router
 from palus.web.exports import KEEP_S, Exports, make_downloads_router
+from palus.web.names import KnownNames, Names
 from palus.web.pages import make_pages_router, site_folder
 from palus.web.room import make_room_router
 from palus.web.security import REQUEST_BURST, REQUESTS_PER_S, Meter, SecurityHeaders, install_faults
@@ -47,11 +48,13 @@ def make_app(
     limits: WebLimits | None = None,
     extra_routers: Sequence[APIRouter] = (),
     site: Path | None = None,
+    names: Names | None = None,
 ) -> FastAPI:
     """The application over a store. The caller serves it and closes the store afterwards.
 
     arena: games, mode and season to show. extra_routers: routes that come before the pages, such as the
-    workers'. site: folder of built pages, by default the package's own.
+    workers'. site: folder of built pages, by default the package's own. names: under which it answers, besides
+    addresses in numbers; by default localhost.
     """
     limits = limits or WebLimits()
     views = Views(store, limits.fresh_s)
@@ -67,6 +70,7 @@ def make_app(
 
     app = FastAPI(title="palus arena", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.events = events  # palus.web.serving ends them when the server stops
+    app.add_middleware(KnownNames, names=names or Names())
     app.add_middleware(SecurityHeaders)
     install_faults(app)
     metered = [Depends(Meter(limits.requests_per_s, limits.request_burst))]
