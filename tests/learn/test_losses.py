@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from palus.learn.losses import clipped_surrogate, clipped_value_loss, linear_schedule
+from palus.learn.losses import clipped_surrogate, linear_schedule, value_loss
 
 OFFSETS = np.array([0, 3, 5])
 
@@ -59,13 +59,10 @@ def test_surrogate_of_one_row_by_hand():
 
 
 def test_value_loss_by_hand():
-    # row 0: inside the clip range, error 0.1; row 1: moved 1.0 past epsilon 0.2 towards the target 2, so the clipped
-    # error 1.8 counts and has no slope; row 2: moved away from the target -1, error 2 counts with its slope
-    values, old, targets = np.float32([[1.1, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 2.0, -1.0]])
-    gradient = np.empty(3, np.float32)
-    loss = clipped_value_loss(values, old, targets, 0.2, 0.5, gradient)
-    assert loss == pytest.approx((0.1**2 + 1.8**2 + 2.0**2) / 3, rel=1e-6)
-    np.testing.assert_allclose(gradient, [0.5 * 2 * 0.1 / 3, 0.0, 0.5 * 2 * 2.0 / 3], rtol=1e-5)
+    # errors 0.5 and -3: (0.25 + 9) / 2; gradient 0.25 x 2 x error / 2. Nothing is clipped, however far a value moved.
+    loss, gradient = value_loss(np.float32([1.5, 97.0]), np.float32([1.0, 100.0]), 0.25)
+    assert loss == pytest.approx(4.625)
+    assert gradient.tolist() == [0.125, -0.75]
 
 
 @pytest.mark.parametrize(

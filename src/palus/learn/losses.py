@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numba import njit
 
 from palus.types import F32, I32, I64
@@ -75,29 +76,14 @@ def clipped_surrogate(
     return loss * weight, entropy / R, kl * weight, clipped * weight
 
 
-@njit(cache=True, nogil=True)
-def clipped_value_loss(
-    values: F32, old_values: F32, targets: F32, epsilon: float, scale: float, gradient: F32
-) -> float:
-    """Mean of max((R - V)^2, (R - V_clip)^2), V_clip within epsilon of the old value; gradient times `scale`.
+def value_loss(values: F32, targets: F32, scale: float) -> tuple[float, F32]:
+    """Mean of (R - V)^2, and `scale` times its gradient with respect to the values. values, targets: [R].
 
-    values, old_values, targets, gradient: [R]. The reference compares with the return where it says "old value", which
-    switches the clipping off; here the old value is the critic's own estimate at collection time.
+    Not clipped: PPO's clip range is a change of probabilities, and the same number in units of returns stops a critic
+    whose returns are large (benchmarks/value_clipping.py).
     """
-    R = values.shape[0]
-    loss: float = 0.0
-    for r in range(R):
-        error = values[r] - targets[r]
-        moved = values[r] - old_values[r]
-        clip_error = old_values[r] + min(max(moved, -epsilon), epsilon) - targets[r]
-        if abs(moved) <= epsilon or error * error >= clip_error * clip_error:
-            loss += error * error
-            gradient[r] = scale * 2.0 * error / R
-        else:
-            loss += clip_error * clip_error
-            gradient[r] = 0.0
-    mean: float = loss / R
-    return mean
+    error = values - targets
+    return float(np.square(error, dtype=np.float64).mean()), error * np.float32(2.0 * scale / len(error))
 
 
 def linear_schedule(initial: float, minimum: float, step: int, max_steps: int) -> float:

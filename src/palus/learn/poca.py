@@ -28,7 +28,7 @@ from palus.learn.learner import (
     learner_state,
     load_learner_state,
 )
-from palus.learn.losses import clipped_surrogate, clipped_value_loss
+from palus.learn.losses import clipped_surrogate, value_loss
 from palus.learn.returns import normalize, td_lambda
 from palus.nn.attention import poca_critic_layers, value, value_and_baselines
 from palus.nn.mlp import MlpShape, actor_layers, actor_logits
@@ -170,9 +170,9 @@ class POCA:
                 sums += (abs(policy_loss), *others)
                 count += 1
         self.updates += 1
-        policy, value_loss, baseline, kl, clipped = (sums / max(count, 1)).tolist()
+        policy, critic, baseline, kl, clipped = (sums / max(count, 1)).tolist()
         estimates = float(batch.values[rows].mean()), float(batch.baselines[batch.present].mean())
-        return UpdateStats(policy, value_loss, baseline, estimates[0], estimates[1], kl, clipped, now)
+        return UpdateStats(policy, critic, baseline, estimates[0], estimates[1], kl, clipped, now)
 
     def _part(self, batch: GroupBatch, index: I64, minibatch: I64, now: Schedules) -> Part:
         """What some group steps add to the gradient of L_pi + 0.5 (L_V + 0.5 L_b) - beta entropy over a minibatch.
@@ -193,24 +193,19 @@ class POCA:
             logits.detach().float().numpy(), actions[present], batch.log_probs[index][present],
             batch.advantages[index][present], self.spec.branch_offsets, now.epsilon, now.beta, logit_gradient,
         )  # fmt: skip
-        value_gradient = np.empty(len(index), np.float32)
-        value_loss = clipped_value_loss(
-            values.detach().float().numpy(), batch.values[index], batch.returns[index], now.epsilon, 0.5, value_gradient
-        )
-        targets = np.repeat(batch.returns[index][:, None], present.shape[1], 1)[present]
-        own_gradient = np.empty(len(targets), np.float32)
-        baseline_loss = clipped_value_loss(
-            baselines.detach().float().numpy()[present], batch.baselines[index][present], targets,
-            now.epsilon, 0.25, own_gradient,
-        )  # fmt: skip
+        returns = batch.returns[index]
+        critic_loss, value_gradient = value_loss(values.detach().float().numpy(), returns, 0.5)
+        targets = np.repeat(returns[:, None], present.shape[1], 1)[present]
         baseline_gradient = np.zeros(present.shape, np.float32)
-        baseline_gradient[present] = own_gradient
+        baseline_loss, baseline_gradient[present] = value_loss(
+            baselines.detach().float().numpy()[present], targets, 0.25
+        )
         of_steps = len(index) / len(minibatch)
         of_agents = float(present.sum() / batch.present[minibatch].sum())
         weighted = ((logit_gradient, of_agents), (value_gradient, of_steps), (baseline_gradient, of_agents))
         gradients = [torch.from_numpy(g * np.float32(share)).to(x.dtype) for g, share in weighted]
         found = self.parameters.backward([logits, values, baselines], gradients)
-        means = (policy_loss, of_agents), (value_loss, of_steps), (baseline_loss, of_agents)
+        means = (policy_loss, of_agents), (critic_loss, of_steps), (baseline_loss, of_agents)
         rates = (kl, of_agents), (clipped, of_agents)
         return Part(found, tuple(share * mean for mean, share in (*means, *rates)))
 

@@ -4,8 +4,8 @@ Source: Schulman et al. 2017 (arXiv 1707.06347), with ML-Agents' details: probab
 policy + 0.5 value - beta entropy, advantages normalised over the whole buffer, one Adam over actor and critic, no
 gradient clipping, remainder of a shuffled epoch dropped.
 
-Deviations from ML-Agents 1.1.0, with reasons in docs/differences.md: value clipping compares with the old value, values
-are computed in one batch after the rollout, segments end with the rollout rather than at `time_horizon`.
+Deviations from ML-Agents 1.1.0, with reasons in docs/differences.md: values are computed in one batch after the
+rollout, segments end with the rollout rather than at `time_horizon`. As there, the value loss is not clipped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from palus.learn.learner import (
     learner_state,
     load_learner_state,
 )
-from palus.learn.losses import clipped_surrogate, clipped_value_loss
+from palus.learn.losses import clipped_surrogate, value_loss
 from palus.learn.returns import gae, normalize
 from palus.nn.mlp import MlpShape, actor_layers, actor_logits, body, critic_layers, critic_value
 from palus.nn.parameters import FlatParameters, xavier_uniform
@@ -119,17 +119,15 @@ class PPO:
             share = len(index) / len(minibatch)
             x = self.actor.inputs(observations[torch.from_numpy(index)])
             logits, values = self._forward(x)
-            logit_gradient, value_gradient = np.empty(logits.shape, np.float32), np.empty(len(index), np.float32)
+            logit_gradient = np.empty(logits.shape, np.float32)
             policy_loss, _, kl, clipped = clipped_surrogate(
                 logits.detach().float().numpy(), actions[index], log_probs[index], advantages[index],
                 self.spec.branch_offsets, now.epsilon, now.beta, logit_gradient,
             )  # fmt: skip
-            value_loss = clipped_value_loss(
-                values.detach().float().numpy(), old_values[index], targets[index], now.epsilon, 0.5, value_gradient
-            )
+            critic_loss, value_gradient = value_loss(values.detach().float().numpy(), targets[index], 0.5)
             gradients = [torch.from_numpy(g * np.float32(share)).to(x.dtype) for g in (logit_gradient, value_gradient)]
             found = self.parameters.backward([logits, values], gradients)
-            return Part(found, tuple(share * mean for mean in (policy_loss, value_loss, kl, clipped)))
+            return Part(found, tuple(share * mean for mean in (policy_loss, critic_loss, kl, clipped)))
 
         size = min(h.batch_size, len(rows))
         sums, count = np.zeros(4), 0
