@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from browsing import Tab, browsing, needs_axe, needs_browser, tabs
+from fastapi import APIRouter
 from sqlalchemy import insert, update
 from synthetic_arena import ENV, START_MS, SyntheticArena, sha_of
 from web_server import serving, serving_files
@@ -39,6 +42,7 @@ EVERY_PAGE = (
     "/analytics?tab=competition",
     "/analytics?tab=downloads",
     "/nobody/nothing",
+    "/no/such/address",
 )
 
 
@@ -286,6 +290,53 @@ def test_the_match_page_says_what_the_record_says(visit: Callable[[str], Tab], s
     tab.page.get_by_role("link", name="The other leg").click()
     tab.page.wait_for_url(f"**/match?match={match_id(2)}")
     assert tab.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("method", "address", "status", "title"),
+    [
+        ("GET", "/no/such/address", 404, "Nothing here"),
+        ("GET", "/ada/o%20ne", 404, "Nothing here"),
+        ("GET", "/static/missing.js", 404, "Nothing here"),
+        ("POST", "/matrix", 405, "Not at this address"),
+        ("GET", "/broken", 500, "Something failed"),
+    ],
+)
+def test_a_browser_is_shown_errors_on_a_page(
+    browser: Any, arena: SyntheticArena, method: str, address: str, status: int, title: str
+) -> None:
+    broken = APIRouter()
+    broken.add_api_route("/broken", lambda: 1 / 0)
+    with serving(make_app(arena.store, extra_routers=[broken])) as site:
+        answers = [httpx.request(method, site + address, headers={"Accept": accept}) for accept in ("*/*", "text/html")]
+        assert [answer.headers["content-type"] for answer in answers] == [
+            "application/json",
+            "text/html; charset=utf-8",
+        ]
+        assert answers[1].status_code == status and answers[1].headers["content-security-policy"]
+        page = browser.new_page()
+        if method == "POST":
+            page.goto(site)
+            page.evaluate(f"""() => {{
+                const form = document.createElement("form");
+                Object.assign(form, {{ method: "post", action: "{address}" }});
+                document.body.append(form);
+                form.submit();
+            }}""")
+        else:
+            page.goto(site + address)
+        page.wait_for_selector(f"h1:text-is('{title}')")
+        assert page.title() == f"{title} · palus arena"
+        assert html.unescape(answers[1].text).count(answers[0].json()["error"]) == 2 or address == "/ada/o%20ne"
+        page.get_by_role("main").get_by_role("link", name="Leaderboard").click()
+        page.wait_for_selector("h1:text-is('Leaderboard')")
+        page.close()
+
+
+def test_programs_get_errors_as_json_whatever_they_accept(site: str) -> None:
+    for address in ("/api/arena/nothing", "/api/models/ada/none", "/api/arena/matches/xyz"):
+        answer = httpx.get(site + address, headers={"Accept": "text/html"})
+        assert answer.status_code >= 400 and answer.json()["error"]
 
 
 def test_a_refused_model_tells_code_sentence_and_remedy(visit: Callable[[str], Tab], site: str) -> None:

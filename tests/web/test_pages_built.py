@@ -10,7 +10,7 @@ from palus.web import shapes
 
 ROOT = Path(__file__).parents[2]
 ASSETS = ROOT / "src" / "palus" / "web" / "assets"
-PAGES = {"index", "model", "match", "compare", "matrix", "status", "analytics", "room"}
+PAGES = {"index", "model", "match", "compare", "matrix", "status", "analytics", "room", "error"}
 
 
 def test_all_assets_together_stay_below_one_and_a_half_megabytes() -> None:

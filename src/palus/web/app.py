@@ -72,7 +72,7 @@ def make_app(
     app.state.events = events  # palus.web.serving ends them when the server stops
     app.add_middleware(KnownNames, names=names or Names())
     app.add_middleware(SecurityHeaders)
-    install_faults(app)
+    install_faults(app, site or site_folder())
     metered = [Depends(Meter(limits.requests_per_s, limits.request_burst))]
     app.include_router(make_events_router(events), dependencies=metered)
     app.include_router(make_downloads_router(Exports(store, views, limits.keep_s)), dependencies=metered)

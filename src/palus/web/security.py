@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from pathlib import Path
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from palus.hub.limits import Buckets
+from palus.web.error_pages import error_page, wants_page
 from palus.web.shapes import Fault
 
 _log = logging.getLogger(__name__)
@@ -83,11 +86,15 @@ def fault(status: int, code: str, sentence: str, headers: dict[str, str] | None 
     return HTTPException(status, {"error": sentence, "code": code}, headers)
 
 
-def install_faults(app: FastAPI) -> None:
-    """Let every error leave the server as a Fault; what went wrong inside goes to the log only."""
-    app.add_exception_handler(StarletteHTTPException, _http_fault)  # type: ignore[arg-type]
-    app.add_exception_handler(RequestValidationError, _input_fault)  # type: ignore[arg-type]
-    app.add_exception_handler(Exception, _inner_fault)
+def install_faults(app: FastAPI, site: Path) -> None:
+    """Let every error leave the server as a Fault, or as a page that says the same to a browser which asks for one.
+
+    What went wrong inside goes to the log only. site: folder of the built pages.
+    """
+    faults = _Faults(site)
+    app.add_exception_handler(StarletteHTTPException, faults.http)  # type: ignore[arg-type]
+    app.add_exception_handler(RequestValidationError, faults.input)  # type: ignore[arg-type]
+    app.add_exception_handler(Exception, faults.inner)
 
 
 _SENTENCES = {
@@ -96,24 +103,40 @@ _SENTENCES = {
 }
 
 
-async def _http_fault(_request: Request, error: StarletteHTTPException) -> Response:
+class _Faults:
+    """The handlers of every kind of error."""
+
+    def __init__(self, site: Path) -> None:
+        self._site = site
+
+    async def http(self, request: Request, error: StarletteHTTPException) -> Response:
+        """What a route or the router refused."""
+        return self._answer(request, error.status_code, _fault_of(error), error.headers)
+
+    async def input(self, request: Request, error: RequestValidationError) -> Response:
+        """What does not have the form that a route takes. A reader's address is then nobody's."""
+        first = error.errors()[0]
+        if first["loc"][0] == "path" and wants_page(request):
+            return await self.http(request, StarletteHTTPException(404))
+        where = ".".join(str(part) for part in first["loc"])
+        sentence = f"{where}: {first['msg']}; see /openapi.json for what is expected."
+        return self._answer(request, 422, Fault(error=sentence, code="invalid_input"))
+
+    async def inner(self, request: Request, error: Exception) -> Response:
+        """What should not have happened."""
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        sentence = "The arena could not answer this; its log says why. Try again in a moment."
+        return self._answer(request, 500, Fault(error=sentence, code="internal"), HEADERS)
+
+    def _answer(self, request: Request, status: int, body: Fault, headers: Mapping[str, str] | None = None) -> Response:
+        if wants_page(request) and (page := error_page(self._site, status, body.error)) is not None:
+            return HTMLResponse(page, status, {**(headers or {}), "Cache-Control": "no-store", "Vary": "Accept"})
+        return JSONResponse(body.model_dump(), status, headers)
+
+
+def _fault_of(error: StarletteHTTPException) -> Fault:
     detail: object = error.detail
     if isinstance(detail, dict):
-        body = Fault(**detail)
-    else:
-        code, sentence = _SENTENCES.get(error.status_code, ("refused", str(detail)))
-        body = Fault(error=sentence, code=code)
-    return JSONResponse(body.model_dump(), error.status_code, error.headers)
-
-
-async def _input_fault(_request: Request, error: RequestValidationError) -> Response:
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    sentence = f"{where}: {first['msg']}; see /openapi.json for what is expected."
-    return JSONResponse(Fault(error=sentence, code="invalid_input").model_dump(), 422)
-
-
-async def _inner_fault(request: Request, error: Exception) -> Response:
-    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    sentence = "The arena could not answer this; its log says why. Try again in a moment."
-    return JSONResponse(Fault(error=sentence, code="internal").model_dump(), 500, HEADERS)
+        return Fault(**detail)
+    code, sentence = _SENTENCES.get(error.status_code, ("refused", str(detail)))
+    return Fault(error=sentence, code=code)

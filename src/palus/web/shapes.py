@@ -45,7 +45,7 @@ class Shape(BaseModel):
 
 
 class Fault(Shape):
-    """Body of every answer that is not a success."""
+    """Body of every answer that is not a success; a browser that asks for a page is shown the sentence on one."""
 
     error: str = Field(description="one sentence: what was found, what was expected, what to do")
     code: str = Field(description="stable name of the fault, for programs")
