@@ -113,9 +113,7 @@ def report_of(store: Store, worker: str, *entrants: Contender, seed: int = 1) ->
     for entrant in entrants:
         if entrant.model is not None:
             store.blobs.put(entrant.model)
-    sides = [
-        Entrant(e.sha256, e.repo, e.owner, e.revision, e.file, frozenset({e.owner})).to_payload() for e in entrants
-    ]
+    sides = [Entrant(e.sha256, e.repo, e.owner, e.revision, e.file).to_payload() for e in entrants]
     order = PairOrder("SoccerTwos", seed, 1, "stochastic", True, *sides)
     source = StoreSource(store, worker, SETTINGS, describe_here())
     with store.write() as connection:

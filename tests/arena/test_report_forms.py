@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hostile import stock
 
 from palus import envs
 from palus.arena.contenders import PairOrder
@@ -19,11 +20,12 @@ from palus.arena.log import EnvBuild
 from palus.arena.recording import STEPS_PER_DECISION
 from palus.arena.replay import decode_replay, encode_replay
 from palus.arena.report_check import check_unit
-from palus.arena.reports import GameReport, UnitReport, from_json, to_json
+from palus.arena.reports import GameReport, UnitReport, ValidationReport, from_json, to_json
 from palus.arena.result import MatchResult, Side
 from palus.arena.runner.limits import Limits
 from palus.arena.scheduler import Looker, Scheduler
 from palus.arena.settings import ArenaSettings
+from palus.arena.vetting.vet import vet
 from palus.arena.worker import play_order
 from palus.arena.workers import StoreSource, describe_here
 from palus.errors import ArenaError, FalseReportError
@@ -134,6 +136,13 @@ def test_anything_else_than_a_report_is_refused_with_a_sentence(
 def test_a_validation_ends_with_a_short_refusal_or_a_trial(validation: dict[str, Any]) -> None:
     with pytest.raises(FalseReportError):
         from_json(validation)
+
+
+def test_what_validation_says_of_a_sound_model_has_this_form(job: tuple[PairOrder, UnitReport]) -> None:
+    verdict = vet(stock().SerializeToString(), "SoccerTwos", patience=100.0)
+    assert verdict.refusal is None
+    report = ValidationReport(None, verdict.details, job[1])
+    assert to_json(from_json(json.loads(json.dumps(to_json(report))))) == to_json(report)
 
 
 def test_a_worker_of_a_newer_palus_is_told_so_and_not_called_a_liar(job: tuple[PairOrder, UnitReport]) -> None:

@@ -129,7 +129,8 @@ class DetailsForm(_Form):
     producer: _Text = ""
     entropy: _Measure = 0.0
     p99_ms: _Measure = 0.0
-    self_match: tuple[Verdict, ...] = Field((), max_length=2)
+    computation: Sha256 = ""
+    self_match: list[Verdict] = Field([], max_length=2)
 
 
 class ValidationForm(_Form):
