@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import shutil
@@ -19,7 +20,7 @@ import torch
 from palus.errors import CheckpointError
 from palus.nn.actor_critic import ActorCritic
 from palus.run.safe_pickle import read_tensors
-from palus.run.sf_checkpoint import is_sf_experiment, read_sf_agent
+from palus.run.sf_checkpoint import CONFIGURATIONS, is_sf_experiment, read_sf_agent
 from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 DATA = Path(__file__).parent / "data"
@@ -108,3 +109,23 @@ def test_a_tensor_that_reaches_beyond_its_storage_is_refused(tmp_path: Path) -> 
             short.writestr(info.filename, data[:8] if "/data/" in info.filename else data)
     with pytest.raises(CheckpointError, match="beyond its 2 numbers"):
         read_tensors(tmp_path / "short.pth")["t"].array()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"env_frameskip": "four"},
+        {"res_h": None},
+        {"res_w": 1e400},
+        {"rnn_size": [512]},
+        {"encoder_conv_architecture": {"a": 1}},
+        {"rnn_type": "os:_exit"},
+        {"decoder_mlp_layers": 3},
+    ],
+)
+def test_options_of_other_types_are_a_fault_of_the_experiment(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    folder = shutil.copytree(DATA / "sf_health_gathering", tmp_path / "experiment")
+    (path,) = (folder / name for name in CONFIGURATIONS if (folder / name).exists())
+    path.write_text(json.dumps(json.loads(path.read_text()) | wrong))
+    with pytest.raises(CheckpointError, match="its options are not Sample Factory's"):
+        read_sf_agent(folder)

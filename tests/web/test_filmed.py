@@ -89,7 +89,7 @@ def test_a_model_that_waits_for_its_game_says_so(client: TestClient) -> None:
 
 
 def test_the_demo_room_does_not_play_it(client: TestClient) -> None:
-    with client.websocket_connect("/api/arena/room/live") as socket:
+    with client.websocket_connect("ws://localhost/api/arena/room/live") as socket:
         socket.send_json({"blue": "ada/shooter", "purple": "bob/runner", "env": "doom_duel"})
         assert "kept as videos" in socket.receive_json()["reason"]
 

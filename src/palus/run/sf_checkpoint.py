@@ -64,14 +64,18 @@ def read_sf_agent(folder: Path, kind: Literal["latest", "best"] = "latest", poli
         raise CheckpointError(f"{path}: holds no `model`; expected a checkpoint of Sample Factory 2")
     arrays = {_our_name(name): value.array() for name, value in content["model"].items() if isinstance(value, Tensor)}
     best = content.get("best_performance")
-    return SfAgent(
-        env_id=str(configuration["env"]),
-        env_options=_env_options(configuration),
-        settings=_settings(configuration, folder),
-        arrays=arrays,
-        steps=int(content.get("env_steps") or 0),
-        metric=float(best) if isinstance(best, int | float) and best > -1e8 else None,
-    )
+    try:
+        return SfAgent(
+            env_id=str(configuration["env"]),
+            env_options=_env_options(configuration),
+            settings=_settings(configuration, folder),
+            arrays=arrays,
+            steps=int(content.get("env_steps") or 0),
+            metric=float(best) if isinstance(best, int | float) and best > -1e8 else None,
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        reason = " ".join(str(error).split())
+        raise CheckpointError(f"{folder}: its options are not Sample Factory's ({reason}); fetch it again") from error
 
 
 def _configuration(folder: Path) -> dict[str, Any]:

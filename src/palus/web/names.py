@@ -37,9 +37,10 @@ class Names:
     def of(host: str, public_urls: Iterable[str] = ()) -> Names:
         """Those of an arena that listens at `host`, this machine's own among them. public_urls: as others reach it."""
         here = socket.gethostname().lower()
+        short = here.partition(".")[0]
         places = frozenset(_place(urlsplit(url).netloc) for url in public_urls)
         public = (_host_of(place) for place in places)
-        return Names(frozenset({"localhost", host.lower(), here, f"{here}.local", *public}), places)
+        return Names(frozenset({"localhost", host.lower(), here, short, f"{short}.local", *public}), places)
 
     def answer_to(self, host: str) -> bool:
         """Whether a Host header names us. Addresses in numbers do: no foreign page has one of ours for its origin."""
