@@ -13,6 +13,7 @@ import pytest
 from arena_records import record, season, sha
 from sqlalchemy import insert, select
 
+from palus.arena.derive import variance_of_gap
 from palus.arena.discovery import Found, Sweep
 from palus.arena.entries import accept, take_in
 from palus.arena.log import LogRecord, StoredBytes, append
@@ -20,6 +21,7 @@ from palus.arena.recording import RecordedEvent, Recording
 from palus.arena.refresh import Refresher
 from palus.arena.replay import encode_replay
 from palus.arena.settings import ArenaSettings
+from palus.ratings.bradley_terry import variance_of_gaps
 from palus.store import Store, open_store
 from palus.store.tables import DERIVED, annulments, fields, play_stats, rating_points, ratings
 
@@ -135,6 +137,24 @@ def test_swapping_all_sides_flips_the_side_term_and_nothing_else(tmp_path: Path)
     for name in ("rating", "half_width", "rank"):
         mine, theirs = ([row[name] for row in by_repo(store).values()] for store in stores)
         assert mine == pytest.approx(theirs, abs=1e-4)
+
+
+def test_camps_that_hardly_met_are_named_and_gaps_have_the_joint_variance(tmp_path: Path) -> None:
+    camp = {"ann/a": 0, "bob/b": 0, "cy/c": 1, "dee/d": 1}
+    whole = season(FOUR, units=12, seed=1)
+    apart = [match for match in whole if camp[match.sides[0].repo] == camp[match.sides[1].repo]]
+    store = make_store(tmp_path, list(FOUR), apart)
+    refresher = Refresher(store, SETTINGS)
+    refresher.refresh()
+    (group,) = summary(store)["loose"]
+    assert group["pairs"] == 0
+    assert set(group["players"]) in ({sha("ann/a"), sha("bob/b")}, {sha("cy/c"), sha("dee/d")})
+    fitted = refresher.fitted(ENV)
+    (row,) = published(store, fields)
+    assert fitted is not None
+    gaps = variance_of_gaps(fitted.fit.covariance)
+    for i, j in ((0, 1), (3, 1), (2, 2)):
+        assert variance_of_gap(row["covariance"], i, j) == pytest.approx(gaps[i, j], rel=1e-4, abs=1e-2)
 
 
 def test_two_files_that_play_alike_get_overlapping_intervals_and_share_a_rank(tmp_path: Path) -> None:

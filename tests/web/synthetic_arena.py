@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import delete, insert, select
 
+from palus.arena.derive import packed
 from palus.arena.log import EnvBuild, LogRecord, LogSide, RunnerInfo, StoredBytes, append
 from palus.hub.accounts import create_account, find_account
 from palus.hub.commits import Message, Put, add_commit
@@ -108,12 +109,13 @@ class SyntheticArena:
         ]
         side, error = fitted.side or (0.0, 0.0)
         of_env = {"env": self.env, "upto_seq": self.seq, "side_advantage": side, "side_half_width": 1.96 * error}
+        published = {"summary": json.dumps(summary or {}), "covariance": packed(fitted.covariance)}
         with self.store.write() as connection:
             connection.execute(delete(ratings))
             connection.execute(delete(fields))
             connection.execute(insert(ratings), rows)
             connection.execute(insert(rating_points), points)
-            connection.execute(insert(fields).values(of_env | {"summary": json.dumps(summary or {})}))
+            connection.execute(insert(fields).values(of_env | published))
 
     def push_card(self, repo: str, markdown: str, *, private: bool = False) -> None:
         """A repository on the hub with a README."""

@@ -19,11 +19,15 @@ from web_server import serving
 
 from palus.arena.recording import Recording
 from palus.arena.replay import encode_replay
+from palus.ratings.bradley_terry import fit, variance_of_gaps
+from palus.ratings.games import arrange
 from palus.ratings.interval import score_interval
 from palus.store import Store, open_store
 from palus.store.tables import annulments, entries, jobs, matches, play_stats, workers
+from palus.web.api.compare import verdict
 from palus.web.api.summaries import share_intervals
 from palus.web.app import WebLimits, make_app
+from palus.web.shapes import SequentialTest
 
 AT_ONCE = WebLimits(fresh_s=0.0, keep_s=0.0, poll_s=0.05)
 
@@ -196,6 +200,48 @@ def test_comparing_says_whether_the_second_is_better(client: TestClient, arena: 
         arena.play("ada/one", "bob/two", "win1", "win2")
     assert get(client, "compare/bob/two/ada/one")["test"]["state"] == "better"
     assert get(client, "compare/ada/one/bob/two")["test"]["state"] == "not better"
+
+
+def test_the_interval_of_a_difference_is_that_of_the_joint_fit(client: TestClient, arena: SyntheticArena) -> None:
+    # Between two models alone each rating is half of the difference: as independent ones they would be too sure of it.
+    page = get(client, "compare/bob/two/ada/one")
+    table = arrange(arena.history)
+    joint = fit(table.games, len(table), side_term=True)
+    i, j = (table.names.index(sha_of(repo)) for repo in ("ada/one", "bob/two"))
+    assert page["half_width"] == pytest.approx(1.96 * np.sqrt(variance_of_gaps(joint.covariance)[i, j]), rel=1e-3)
+    assert page["half_width"] != pytest.approx(np.hypot(*joint.half_width[[i, j]]), rel=0.02)
+
+
+def test_models_that_few_matches_tie_together_are_compared_with_a_warning(
+    client: TestClient, arena: SyntheticArena
+) -> None:
+    assert get(client, "compare/bob/two/ada/one")["caution"] is None
+    group = {"players": [sha_of("bob/two"), sha_of("cy/three")], "pairs": 3}
+    arena.play("ada/one", "bob/two", "win1", "win2")
+    arena.rate({"loose": [group]})
+    assert "Only 3 mirrored pairs tie a group of 2 models" in get(client, "compare/bob/two/ada/one")["caution"]
+    assert get(client, "compare/bob/two/cy/three")["caution"] is None
+    assert get(client, f"leaderboard/{ENV}")["loose"] == [{"repos": ["bob/two", "cy/three"], "pairs": 3}]
+
+
+@pytest.mark.parametrize(
+    ("state", "difference", "words"),
+    [
+        ("better", 60.0, "b is better than a: the games between them and the ratings (60 ± 20 points) agree."),
+        ("better", 5.0, "too close to tell apart"),
+        ("better", -60.0, "b beats a in the games between them, although a is better against everybody"),
+        ("not better", 25.0, "b is better than a by the ratings (25 ± 20 points), but by less than 35 points"),
+        ("not better", 90.0, "It does not show in the games between them"),
+        ("not better", -60.0, "a is better than b"),
+        ("undecided", 60.0, "b is better than a by the ratings (60 ± 20 points). The games between them alone do not"),
+        ("undecided", 0.0, "too close to tell apart so far"),
+        ("undecided", None, "Nobody knows yet"),
+    ],
+)
+def test_the_two_verdicts_of_a_comparison_are_told_as_one(state: Any, difference: float | None, words: str) -> None:
+    rule = {"elo0": 0.0, "elo1": 35.0, "alpha": 0.05, "beta": 0.05, "lower": -2.9, "upper": 2.9}
+    test = SequentialTest(**rule, pairs=9, llr=0.0, state=state, sentence="")
+    assert words in verdict(test, difference, None if difference is None else 20.0, "a", "b")
 
 
 def test_revisions_are_compared_although_their_games_are_not_rated(client: TestClient, arena: SyntheticArena) -> None:

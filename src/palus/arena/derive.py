@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from palus.ratings import bradley_terry, reference_elo
 from palus.ratings.bradley_terry import DISPLAY_BASE, Fit
+from palus.ratings.connections import loose_groups
 from palus.ratings.cycles import cycles
 from palus.ratings.games import Field, Games, arrange, tally
 from palus.ratings.history import Played
@@ -89,7 +91,8 @@ def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int)
 
     `summary` is JSON: support [{sha256, mass}] of the maximum-entropy equilibrium among those on the board, skill
     {sha256: points ahead of it}, unexplained_share of the win matrix and what chance would leave, cycles [{players,
-    shares}], phi of the mirrored pairs, annulments that were left out.
+    shares}], phi of the mirrored pairs, annulments that were left out, loose groups [{players, pairs}] that few matches
+    tie to the others. `covariance`: `packed`, in the order of all SHA-256.
     """
     field = fitted.field
     side = bradley_terry.fit(field.games, len(field), side_term=True).side or (0.0, 0.0)
@@ -111,6 +114,10 @@ def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int)
         ],
         "phi": _published(fitted.fit.phi),
         "annulments": annulments,
+        "loose": [
+            {"players": [field.names[i] for i in group.players], "pairs": group.pairs}
+            for group in loose_groups(field.games, len(field))
+        ],
     }
     return {
         "env": env,
@@ -118,7 +125,24 @@ def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int)
         "side_advantage": _published(side[0]),
         "side_half_width": _published(Z_95 * side[1]),
         "summary": json.dumps(summary, sort_keys=True, separators=(",", ":")),
+        "covariance": packed(fitted.fit.covariance),
     }
+
+
+def packed(covariance: NDArray[np.float64]) -> bytes:
+    """A symmetric matrix as its lower triangle, row by row, in float32."""
+    return covariance[np.tril_indices(len(covariance))].astype("<f4").tobytes()
+
+
+def variance_of_gap(triangle: bytes, i: int, j: int) -> float:
+    """Variance of the difference of two strengths, points squared. triangle: what `packed` made."""
+    values = np.frombuffer(triangle, "<f4")
+
+    def entry(row: int, column: int) -> float:
+        low, high = sorted((row, column))
+        return float(values[high * (high + 1) // 2 + low])
+
+    return max(0.0, entry(i, i) + entry(j, j) - 2.0 * entry(i, j))
 
 
 def point_counts(games: int) -> Iterator[int]:

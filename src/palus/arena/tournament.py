@@ -19,6 +19,7 @@ from palus.arena.players import Player
 from palus.arena.result import MatchResult, Mode
 from palus.ratings import bradley_terry
 from palus.ratings.bradley_terry import DISPLAY_BASE
+from palus.ratings.connections import loose_groups
 from palus.ratings.games import Games
 from palus.ratings.interval import Z_95, score_interval
 from palus.ratings.standings import is_provisional
@@ -76,11 +77,13 @@ class Leaderboard:
     """Standings, best first, and what they rest on.
 
     blue_advantage: worth of the blue side in points and the half width of its 95 % interval; a fair field's contains 0.
+    loose: names of groups that few pairs tie to the others, with the number of these pairs.
     """
 
     standings: tuple[Standing, ...]
     results: tuple[MatchResult, ...]
     blue_advantage: tuple[float, float]
+    loose: tuple[tuple[tuple[str, ...], int], ...] = ()
 
 
 def rank_players(
@@ -149,7 +152,10 @@ def leaderboard(results: Sequence[MatchResult]) -> Leaderboard:
                 provisional=is_provisional(played, float(half_width[i])),
             )
         )
-    return Leaderboard(tuple(standings), tuple(results), (side[0], Z_95 * side[1]))
+    loose = tuple(
+        (tuple(identities[i][0] for i in group.players), group.pairs) for group in loose_groups(games, len(identities))
+    )
+    return Leaderboard(tuple(standings), tuple(results), (side[0], Z_95 * side[1]), loose)
 
 
 def _games(results: Sequence[MatchResult], identities: list[tuple[str, str]]) -> Games:

@@ -82,6 +82,12 @@ def rank(
         print_json({**report, "pairs": pairs, "seed": seed, "interrupted": interrupted})
     else:
         stdout.print(leaderboard_table(board))
+        for names, tied in board.loose:
+            stdout.print(
+                f"[yellow]Careful:[/] only {tied} pairs tie {escape(', '.join(names))} to the others; ratings cannot "
+                "be compared across that gap. Let them play more pairs.",
+                soft_wrap=True,
+            )
         low, high = (board.blue_advantage[0] + sign * board.blue_advantage[1] for sign in (-1, 1))
         stdout.print(
             f"{len(board.results)} matches. Playing blue is worth {low:+.0f} to {high:+.0f} points (0 = a fair field)."

@@ -15,6 +15,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -264,6 +265,7 @@ fields = Table(
     Column("side_advantage", Float, nullable=False, comment="worth of the blue side, rating points"),
     Column("side_half_width", Float, nullable=False),
     Column("summary", Text, nullable=False, comment="JSON: Nash support, skill, unexplained share, cycles"),
+    Column("covariance", LargeBinary, comment="of the ratings, by SHA-256: lower triangle by rows, float32"),
 )
 
 play_stats = Table(

@@ -126,6 +126,13 @@ class SideTerm(Shape):
     half_width: float
 
 
+class LooseGroup(Shape):
+    """Models that fewer than ten mirrored pairs tie to all others; ratings cannot be compared across that gap."""
+
+    repos: list[str]
+    pairs: int
+
+
 class Leaderboard(Shape):
     """Everything of one env's board. upto_seq: last match of the log that went into the ratings."""
 
@@ -135,6 +142,7 @@ class Leaderboard(Shape):
     log_seq: int = Field(description="newest match of the log; ahead of upto_seq while a fit is due")
     matches: int
     side: SideTerm | None
+    loose: list[LooseGroup] = Field(description="groups that few matches tie to the rest; empty in a sound field")
     rows: list[LeaderboardRow]
 
 
@@ -428,7 +436,8 @@ class MatchPage(Shape):
 class Comparison(Shape):
     """Two repositories by their current revisions; the same one twice compares its last two revisions.
 
-    difference: rating of b minus a. expected: share of b that the ratings predict. games seen from b.
+    difference: rating of b minus a, half_width of its own 95 % interval. expected: share of b that the ratings predict.
+    games seen from b.
     """
 
     env: str
@@ -439,6 +448,8 @@ class Comparison(Shape):
     expected: float | None
     head_to_head: HeadToHead = Field(description="of b against a")
     test: SequentialTest
+    verdict: str = Field(description="what the games between the two and the ratings say together")
+    caution: str | None = Field(description="why the difference is not to be trusted; null where it is")
     matches: list[MatchLine] = Field(description="of b, newest first")
 
 

@@ -71,6 +71,11 @@ export interface SideTerm {
   readonly half_width: number;
 }
 
+export interface LooseGroup {
+  readonly repos: readonly string[];
+  readonly pairs: number;
+}
+
 export interface Leaderboard {
   readonly env: string;
   readonly updated_ms: number | null;
@@ -78,6 +83,7 @@ export interface Leaderboard {
   readonly log_seq: number;
   readonly matches: number;
   readonly side: SideTerm | null;
+  readonly loose: readonly LooseGroup[];
   readonly rows: readonly LeaderboardRow[];
 }
 
@@ -323,6 +329,8 @@ export interface Comparison {
   readonly expected: number | null;
   readonly head_to_head: HeadToHead;
   readonly test: SequentialTest;
+  readonly verdict: string;
+  readonly caution: string | null;
   readonly matches: readonly MatchLine[];
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from palus.arena.derive import variance_of_gap
+from palus.ratings.interval import Z_95
 from palus.ratings.sequential import SequentialTest as Test
 from palus.web.api.performance import Games, games_of
 from palus.web.api.summaries import F64, Rows, expected_share, head_to_head
@@ -17,7 +19,8 @@ def compare(view: View, env: str, a: Player, b: Player) -> Comparison:
     """Everything about b against a in an env. Same-owner games count here, although they are not rated."""
     games = games_of(view, env, b.sha256)
     rows = _meetings(games, a.sha256)
-    difference, half_width = rating_difference(a, b)
+    difference, half_width = rating_difference(view, env, a, b)
+    test = sequential_test(games, rows, a, b)
     met = head_to_head(view, b, games.opponents(rows), games.points(rows), view.log["unit"][rows])
     known = a.rating is not None and b.rating is not None
     return Comparison(
@@ -28,24 +31,84 @@ def compare(view: View, env: str, a: Player, b: Player) -> Comparison:
         half_width=half_width,
         expected=expected_share(b.rating or 0.0, a.rating or 0.0) if known else None,
         head_to_head=met[0] if met else _never_met(a),
-        test=sequential_test(games, rows, a, b),
+        test=test,
+        verdict=verdict(test, difference, half_width, *_short_names(a, b)),
+        caution=_caution(view, env, a, b),
         matches=games.lines(rows[::-1][:MATCHES]),
     )
 
 
-def rating_difference(a: Player, b: Player) -> tuple[float | None, float | None]:
-    """b minus a and its half-width, as if the two ratings were independent; None where one is not rated."""
-    if a.rating is None or b.rating is None or a.half_width is None or b.half_width is None:
-        return None, None
+def rating_difference(view: View, env: str, a: Player, b: Player) -> tuple[float | None, float | None]:
+    """b minus a and its half-width, from the joint covariance; None where one is not rated or it is not known yet."""
     if a.sha256 == b.sha256:
-        return 0.0, 0.0
-    return b.rating - a.rating, float(np.hypot(a.half_width, b.half_width))
+        return (0.0, 0.0) if a.rating is not None else (None, None)
+    field, board = view.roster.fields.get(env), view.roster.ratings.get(env, {})
+    if field is None or field.covariance is None or a.sha256 not in board or b.sha256 not in board:
+        return None, None
+    order = sorted(board)
+    variance = variance_of_gap(field.covariance, order.index(a.sha256), order.index(b.sha256))
+    return board[b.sha256].rating - board[a.sha256].rating, Z_95 * float(np.sqrt(variance))
+
+
+def verdict(test: SequentialTest, difference: float | None, half_width: float | None, a: str, b: str) -> str:
+    """What the games between the two and the ratings say together, in one or two sentences.
+
+    The two answer different questions: the test asks for a lead of elo1 in the games between the two, the ratings who
+    does better against everybody. test: of "b is better than a". difference: b minus a, None where not rated.
+    """
+    sure = f"{test.elo1:.0f} points"
+    if difference is None or half_width is None:
+        return {
+            "better": f"{b} is better than {a}, by the games between them.",
+            "not better": f"{b} is not {sure} better than {a}, by the games between them.",
+            "undecided": f"Nobody knows yet whether {b} is better than {a}.",
+        }[test.state]
+    lead = f"{abs(difference):.0f} ± {half_width:.0f} points"
+    if abs(difference) <= half_width:
+        return {
+            "better": f"{b} is better than {a} in the games between them. Against everybody the two are too close to "
+            "tell apart.",
+            "not better": f"{b} and {a} are too close to tell apart; if {b} is ahead at all, their games say, then by "
+            f"less than {sure}.",
+            "undecided": f"{b} and {a} are too close to tell apart so far.",
+        }[test.state]
+    if difference > 0:
+        small = difference - half_width < test.elo1
+        return {
+            "better": f"{b} is better than {a}: the games between them and the ratings ({lead}) agree.",
+            "not better": f"{b} is better than {a} by the ratings ({lead})"
+            + (
+                f", but by less than {sure}, their games say."
+                if small
+                else f". It does not show in the games between "
+                f"them, which fit no lead of {sure}: {a} may be the opponent that does not suit it."
+            ),
+            "undecided": f"{b} is better than {a} by the ratings ({lead}). The games between them alone do not decide.",
+        }[test.state]
+    return {
+        "better": f"{b} beats {a} in the games between them, although {a} is better against everybody ({lead}).",
+        "not better": f"{a} is better than {b}: the ratings ({lead}) say so, and the games between them agree.",
+        "undecided": f"{a} is better than {b} by the ratings ({lead}). The games between them alone do not decide.",
+    }[test.state]
+
+
+def _caution(view: View, env: str, a: Player, b: Player) -> str | None:
+    """Why the difference is not to be trusted, where few matches tie the two together."""
+    field = view.roster.fields.get(env)
+    for group in field.summary.get("loose", ()) if field else ():
+        if (a.sha256 in group["players"]) != (b.sha256 in group["players"]):
+            return (
+                f"Only {group['pairs']} mirrored pairs tie a group of {len(group['players'])} models, one of these two "
+                "among them, to all others. The difference of the ratings rests on little more than that both groups "
+                "are taken for equally strong, whatever its interval says."
+            )
+    return None
 
 
 def compare_revisions(view: View, env: str, newer: Player, older: Player) -> RevisionComparison:
     """A revision against the one before it."""
     games = games_of(view, env, newer.sha256)
-    difference, half_width = rating_difference(older, newer)
+    difference, half_width = rating_difference(view, env, older, newer)
     return RevisionComparison(
         newer=newer.revision,
         older=older.revision,
@@ -75,7 +138,7 @@ def sequential_test(games: Games, rows: Rows, a: Player, b: Player) -> Sequentia
 
 
 def _sentence(test: Test, a: Player, b: Player) -> str:
-    newer, older = (b.repo, a.repo) if a.repo != b.repo else (b.revision[:7], a.revision[:7])
+    older, newer = _short_names(a, b)
     bounds = test.hypotheses
     if test.pairs == 0:
         return f"{newer} and {older} have not met in a mirrored pair yet; palus compare lets them play."
@@ -87,6 +150,11 @@ def _sentence(test: Test, a: Player, b: Player) -> str:
             f"(error rate {bounds.beta:.0%})."
         )
     return f"{test.pairs} pairs leave open whether {newer} is better than {older}."
+
+
+def _short_names(a: Player, b: Player) -> tuple[str, str]:
+    """Repositories, or revisions where that is the same."""
+    return (a.repo, b.repo) if a.repo != b.repo else (a.revision[:7], b.revision[:7])
 
 
 def _pair_scores(points: F64, units: Rows) -> F64:

@@ -9,7 +9,7 @@ import numpy as np
 from palus.web.api.roster import Rated
 from palus.web.api.summaries import Rows, match_summary
 from palus.web.api.view import View
-from palus.web.shapes import Environment, Environments, Leaderboard, LeaderboardRow, RecentMatches, SideTerm
+from palus.web.shapes import Environment, Environments, Leaderboard, LeaderboardRow, LooseGroup, RecentMatches, SideTerm
 
 RECENT_MATCHES = 50
 
@@ -42,6 +42,10 @@ def leaderboard(view: View, env: str) -> Leaderboard:
         log_seq=int(view.log["seq"][of_env[-1]]) if len(of_env) else 0,
         matches=len(of_env),
         side=SideTerm(points=field.side_advantage, half_width=field.side_half_width) if field else None,
+        loose=[
+            LooseGroup(repos=[view.roster.player(sha256).repo for sha256 in group["players"]], pairs=group["pairs"])
+            for group in (field.summary.get("loose", ()) if field else ())
+        ],
         rows=[board_row(view, env, rated, last_ms.get(rated.sha256)) for rated in board_order(view, env)],
     )
 

@@ -48,12 +48,17 @@ Boards = dict[str, dict[str, Rated]]
 
 @dataclass(frozen=True)
 class Field:
-    """What the last fit says about an env as a whole. summary: Nash support, cycles and more."""
+    """What the last fit says about an env as a whole.
+
+    summary: Nash support, cycles and more. covariance: of all ratings of the env, sorted by SHA-256
+    (`palus.arena.derive.packed`); None until a version that computes it has refitted.
+    """
 
     upto_seq: int
     side_advantage: float
     side_half_width: float
     summary: dict[str, Any]
+    covariance: bytes | None
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,7 @@ def _read_ratings(connection: Connection) -> Boards:
 
 def _read_fields(connection: Connection) -> dict[str, Field]:
     return {
-        row.env: Field(row.upto_seq, row.side_advantage, row.side_half_width, json.loads(row.summary))
+        row.env: Field(row.upto_seq, row.side_advantage, row.side_half_width, json.loads(row.summary), row.covariance)
         for row in connection.execute(select(fields))
     }
 

@@ -87,20 +87,27 @@ function build(comparison: Comparison): Node[] {
       under: plural(games.games, "game"),
     },
   ]);
-  const columns = element("div", { class: "columns" }, verdict(comparison), difference(comparison));
-  return [numbers, columns, headToHead(comparison)];
+  const columns = element("div", { class: "columns" }, ownGames(comparison), difference(comparison));
+  return [verdict(comparison), numbers, columns, headToHead(comparison)];
 }
 
 export function testText(test: SequentialTest): string {
   return `${plural(test.pairs, "mirrored pair")}; tests ${signed(test.elo1)} against ${signed(test.elo0)} points at error rates of ${percent(test.alpha)}.`;
 }
 
-function verdict({ test }: Comparison): HTMLElement {
+function verdict(comparison: Comparison): HTMLElement {
+  const lines = [element("strong", {}, comparison.verdict)];
+  if (comparison.caution !== null) lines.push(element("p", {}, comparison.caution));
+  return element("section", { class: "verdict wait", "aria-label": "Verdict" }, ...lines);
+}
+
+/** The sequential test, whose question is narrower than the page's: a lead of so many points in these games. */
+function ownGames({ test }: Comparison): HTMLElement {
   const kind = { better: "good", "not better": "bad", undecided: "wait" }[test.state];
   const head = {
-    better: "The second is better",
-    "not better": "The second is not better",
-    undecided: "Not decided yet",
+    better: "Their own games: the second is better",
+    "not better": `Their own games: the second is not ${test.elo1} points better`,
+    undecided: "Their own games: not decided yet",
   }[test.state];
   const lines = [element("strong", {}, head), element("p", {}, test.sentence)];
   const card = element("div", { class: `verdict ${kind}` }, ...lines);
@@ -108,7 +115,7 @@ function verdict({ test }: Comparison): HTMLElement {
 }
 
 function difference(comparison: Comparison): HTMLElement {
-  const text = "From the joint fit of all matches, opponents' opponents included; with its 95 % interval.";
+  const text = "Against everybody: from the joint fit of all matches, opponents' opponents included; with its own 95 % interval.";
   if (comparison.difference === null || comparison.half_width === null) {
     return box("Difference in rating", text, placeholder("Not rated yet", ["One of the two has no rated games."]));
   }

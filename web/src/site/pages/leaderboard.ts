@@ -10,7 +10,7 @@ import { listen, paced } from "../live";
 import { chooseEnvironment, environmentField, field, note, shareBar, switcher, tag, timeAgo } from "../parts";
 import { RecentList } from "../recent";
 import { buildShell, fill, heading, placeholder } from "../shell";
-import type { Event, Leaderboard, LeaderboardRow, Matrix, RecentMatches, UnrankedModels } from "../shapes";
+import type { Event, Leaderboard, LeaderboardRow, LooseGroup, Matrix, RecentMatches, UnrankedModels } from "../shapes";
 import { DataTable, Listed, type Column } from "../table";
 import { unrankedTable } from "../unranked";
 
@@ -219,7 +219,13 @@ function summaryOf(board: Leaderboard): (Node | string)[] {
     ...(board.updated_ms === null ? ["No ratings yet"] : ["Ratings computed ", timeAgo(board.updated_ms)]),
     due > 0 ? `, ${plural(due, "match", "matches")} not in yet.` : ".",
     side ? ` Playing blue is worth ${rated(side.points, side.half_width)} points.` : "",
+    ...board.loose.map(looseText),
   ];
+}
+
+function looseText({ repos, pairs }: LooseGroup): string {
+  const names = repos.length > 4 ? `${repos.slice(0, 3).join(", ")} and ${repos.length - 3} more` : repos.join(", ");
+  return ` Only ${plural(pairs, "mirrored pair")} tie ${names} to the other models: ratings cannot be compared across that gap.`;
 }
 
 /** All ratings with most of their intervals, so that bars can be compared down the column. */

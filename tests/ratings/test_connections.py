@@ -1,0 +1,57 @@
+"""Groups that hang together by few pairs."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from palus.ratings.connections import LooseGroup, loose_groups
+from palus.ratings.games import Games
+
+
+def field(pairs: dict[tuple[int, int], int]) -> Games:
+    """pairs: how many mirrored pairs two players have played."""
+    rows = [(i, j) for (i, j), count in pairs.items() for _ in range(count)]
+    first = np.array([row[0] for row in rows] + [row[1] for row in rows], np.int64)
+    second = np.array([row[1] for row in rows] + [row[0] for row in rows], np.int64)
+    unit = np.tile(np.arange(len(rows)), 2)
+    return Games(first, second, np.full(len(first), 0.5), unit)
+
+
+def everybody(players: range, pairs: int) -> dict[tuple[int, int], int]:
+    return dict.fromkeys(combinations(players, 2), pairs)
+
+
+@pytest.mark.parametrize("bridge", [0, 3, 9])
+def test_two_groups_with_few_pairs_between_them_are_found(bridge: int) -> None:
+    pairs = everybody(range(5), 6) | everybody(range(5, 9), 6)
+    if bridge:
+        pairs[2, 7] = bridge
+    assert loose_groups(field(pairs), 9) == (LooseGroup((5, 6, 7, 8), bridge),)
+
+
+def test_ten_pairs_tie_two_groups_together_wherever_they_were_played() -> None:
+    pairs = everybody(range(5), 6) | everybody(range(5, 9), 6)
+    assert loose_groups(field(pairs | {(2, 7): 10}), 9) == ()
+    assert loose_groups(field(pairs | {(0, 5): 4, (1, 6): 3, (2, 7): 3}), 9) == ()
+
+
+def test_newcomers_are_no_group() -> None:
+    assert loose_groups(field(everybody(range(5), 6) | {(0, 5): 3, (1, 6): 1}), 7) == ()
+    assert loose_groups(field({}), 0) == loose_groups(field({}), 3) == ()
+    assert loose_groups(field({(0, 1): 2}), 2) == ()
+
+
+def test_two_random_camps_are_apart_exactly_while_few_pairs_link_them() -> None:
+    rng = np.random.default_rng(0)
+    for bridge in [*range(20)] * 3:
+        order = rng.permutation(11).tolist()
+        camps = order[:6], order[6:]
+        pairs = {(i, j): int(rng.integers(3, 8)) for camp in camps for i, j in combinations(camp, 2)}
+        for _ in range(bridge):
+            link = (int(rng.choice(camps[0])), int(rng.choice(camps[1])))
+            pairs[link] = pairs.get(link, 0) + 1
+        expected = () if bridge >= 10 else (LooseGroup(tuple(sorted(camps[1])), bridge),)
+        assert loose_groups(field(pairs), 11) == expected
