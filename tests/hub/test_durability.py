@@ -55,7 +55,10 @@ def files_on_disk(folder: Path) -> set[str]:
 def test_a_kill_in_the_middle_of_a_push_leaves_the_repository_as_it_was(tmp_path: Path, pieces: int) -> None:
     with running_hub(tmp_path) as hub:
         token = hub.token("ada")
-        httpx.post(f"{hub.url}/api/repos/create", json={"name": "one"}, headers={"Authorization": f"Bearer {token}"})
+        headers = {"Authorization": f"Bearer {token}"}
+        httpx.post(
+            f"{hub.url}/api/repos/create", json={"name": "one"}, headers=headers, timeout=60, trust_env=False
+        ).raise_for_status()
         assert push(hub, token, {"README.md": b"before"}).status_code == 200
         first = json.dumps({"key": "file", "value": {"content": "eHh4", "path": "a", "encoding": "base64"}}).encode()
         opened = first + b'\n{"key": "file", "value": {"content": "'
@@ -75,7 +78,7 @@ def test_a_kill_in_the_middle_of_a_push_leaves_the_repository_as_it_was(tmp_path
         assert len(files_on_disk(hub.store.blobs.folder)) == 2, "README.md and a; what the kill left is swept"
 
 
-def wait_for(condition: object, timeout_s: float = 30.0) -> None:
+def wait_for(condition: object, timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline, "the hub did not write in time"

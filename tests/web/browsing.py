@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-TIMEOUT_MS = 20_000
+PATIENCE_S = 60.0
 """The machine may be busy; nothing here measures speed."""
 
 needs_browser = pytest.mark.skipif(
@@ -58,13 +59,51 @@ def tabs(browser: Any) -> Iterator[Callable[[str], Tab]]:
         tab.page.close()
 
 
+def eventually(page: Any, fact: Callable[[], Any], what: str) -> Any:
+    """What `fact` gives as soon as that is true. The page goes on meanwhile: a plain sleep would hold its events up."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := fact()):
+        assert time.monotonic() < deadline, f"never true: {what}"
+        page.wait_for_timeout(20)
+    return found
+
+
+class Notes:
+    """Every text that some elements show from now on, however shortly: a busy test looks too early or too late."""
+
+    def __init__(self, page: Any, *selectors: str) -> None:
+        self._page = page
+        page.evaluate(
+            """selectors => {
+                window.notes = Object.fromEntries(selectors.map(selector => [selector, []]));
+                const look = () => selectors.forEach(selector => {
+                    const shown = [...document.querySelectorAll(selector)].map(part => part.innerText);
+                    window.notes[selector].push(...shown.map(text => text.trim().replace(/\\s+/g, " ")));
+                });
+                const all = { subtree: true, childList: true, characterData: true, attributes: true };
+                new MutationObserver(look).observe(document.body, all);
+                look();
+            }""",
+            list(selectors),
+        )
+
+    def wait_for(self, selector: str, text: str) -> None:
+        """Until an element has shown this, white space made single."""
+        seen = "([selector, text]) => window.notes[selector].includes(text)"
+        try:
+            eventually(self._page, lambda: self._page.evaluate(seen, [selector, text]), text)
+        except AssertionError as error:
+            shown = dict.fromkeys(self._page.evaluate("selector => window.notes[selector]", selector))
+            raise AssertionError(f"{selector} never showed {text!r}; it showed {list(shown)}") from error
+
+
 class Tab:
     """One open page. complaints: errors and console messages since it was opened."""
 
     def __init__(self, browser: Any, address: str) -> None:
         self.complaints: list[str] = []
         self.page = browser.new_page()
-        self.page.set_default_timeout(TIMEOUT_MS)
+        self.page.set_default_timeout(1000 * PATIENCE_S)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", lambda message: self.complaints.append(f"{message.text} {message.location['url']}"))
         try:

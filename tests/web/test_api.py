@@ -369,7 +369,7 @@ def test_intervals_of_many_are_the_intervals_of_each() -> None:
 def test_an_open_page_hears_of_matches_and_of_those_it_missed(store: Store, arena: SyntheticArena) -> None:
     with (
         serving(make_app(store, limits=AT_ONCE)) as address,
-        httpx.stream("GET", f"{address}/api/arena/events", headers={"Last-Event-ID": "23"}, timeout=30) as stream,
+        httpx.stream("GET", f"{address}/api/arena/events", headers={"Last-Event-ID": "23"}, timeout=60) as stream,
     ):
         lines = stream.iter_lines()
         assert next_event(lines)["match"]["seq"] == 24  # missed while it was away
@@ -387,11 +387,11 @@ def test_more_listeners_than_allowed_are_sent_away(store: Store, arena: Syntheti
     limits = WebLimits(listeners=1, fresh_s=0.0)
     with (
         serving(make_app(store, limits=limits)) as address,
-        httpx.stream("GET", f"{address}/api/arena/events", timeout=30) as stream,
+        httpx.stream("GET", f"{address}/api/arena/events", timeout=60) as stream,
     ):
         lines = stream.iter_lines()
         assert next(lines) == "retry: 3000"
-        assert httpx.get(f"{address}/api/arena/events", timeout=30).json()["code"] == "too_many_listeners"
+        assert httpx.get(f"{address}/api/arena/events", timeout=60).json()["code"] == "too_many_listeners"
         del lines  # it held the stream open
 
 
@@ -412,7 +412,7 @@ def test_pages_are_the_same_from_both_databases(
 
 
 def test_a_server_that_stops_ends_open_streams(store: Store, arena: SyntheticArena) -> None:
-    with httpx.Client(timeout=30) as client:
+    with httpx.Client(timeout=60) as client:
         with serving(make_app(store)) as address:
             request = client.build_request("GET", f"{address}/api/arena/events")
             lines = client.send(request, stream=True).iter_lines()

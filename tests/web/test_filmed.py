@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from browsing import TIMEOUT_MS, Tab, needs_browser, tabs
+from browsing import Tab, eventually, needs_browser, tabs
 from fastapi.testclient import TestClient
 from synthetic_arena import SyntheticArena
 from web_server import serving, serving_files
@@ -137,7 +136,4 @@ def check_film(tab: Tab) -> None:
 
 def wait_for(tab: Tab, fact: str) -> None:
     """The browser's own waiting is code in the page, which the page's policy forbids."""
-    deadline = time.monotonic() + TIMEOUT_MS / 1000
-    while not tab.page.evaluate(fact):
-        assert time.monotonic() < deadline, fact
-        tab.page.wait_for_timeout(50)
+    eventually(tab.page, lambda: tab.page.evaluate(fact), fact)

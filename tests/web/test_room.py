@@ -147,7 +147,7 @@ def test_who_cannot_play_is_refused_with_a_reason(
     enter(store, "ada/waiting", "pending")
     enter(store, "eve/evil", "refused", sentence="It answers NaN.", remedy="Train it again.")
     room, address = open_room()
-    with connect(address) as socket:
+    with connect(address, open_timeout=PATIENCE_S) as socket:
         answer = begin(socket, **start)
     assert (answer["type"], answer["code"]) == ("refused", code)
     assert reason in answer["reason"]
@@ -158,7 +158,7 @@ def test_the_same_seed_streams_the_same_bytes(open_room: Any) -> None:
     _, address = open_room(celebration_s=0.0)
     seen = []
     for _ in range(2):
-        with connect(address) as socket:
+        with connect(address, open_timeout=PATIENCE_S) as socket:
             ready = begin(socket, seed=42)
             seen.append((ready["kick_off"], steps(socket, 15)))
     assert (ready["seed"], ready["duration_s"], ready["isolation"]) == (42, 120.0, "none")
@@ -167,7 +167,7 @@ def test_the_same_seed_streams_the_same_bytes(open_room: Any) -> None:
 
 def test_it_keeps_the_pace_of_the_game(open_room: Any) -> None:
     _, address = open_room(celebration_s=0.0)
-    with connect(address) as socket:
+    with connect(address, open_timeout=PATIENCE_S) as socket:
         begin(socket, seed=1)
         started = time.monotonic()
         steps(socket, 11)
@@ -176,7 +176,7 @@ def test_it_keeps_the_pace_of_the_game(open_room: Any) -> None:
 
 def test_a_pause_stops_the_match_and_choices_reach_it(open_room: Any) -> None:
     _, address = open_room(celebration_s=0.0)
-    with connect(address) as socket:
+    with connect(address, open_timeout=PATIENCE_S) as socket:
         begin(socket, seed=1, person=0)
         socket.send(json.dumps({"type": "act", "choice": [1, 0, 2]}))
         until(lambda: steps(socket, 1)[0][12] == 11)  # 9 forward + rotate
@@ -190,7 +190,7 @@ def test_a_pause_stops_the_match_and_choices_reach_it(open_room: Any) -> None:
 
 def test_a_match_ends_at_its_time_and_closes(open_room: Any) -> None:
     room, address = open_room(duration_ticks=23, celebration_s=0.0)
-    with connect(address) as socket:
+    with connect(address, open_timeout=PATIENCE_S) as socket:
         begin(socket)
         flags = [data[3] for data in steps(socket, 5)]
         with pytest.raises(Exception, match="1000"):
@@ -201,20 +201,21 @@ def test_a_match_ends_at_its_time_and_closes(open_room: Any) -> None:
 
 def test_the_room_is_bounded_and_a_client_that_leaves_frees_its_place(open_room: Any) -> None:
     room, address = open_room(matches=1)
-    with connect(address) as socket:
+    with connect(address, open_timeout=PATIENCE_S) as socket:
         assert begin(socket)["type"] == "ready"
-        with connect(address) as second:
+        with connect(address, open_timeout=PATIENCE_S) as second:
             answer = begin(second)
         assert (answer["code"], answer["reason"].split(" ")[0]) == ("full", "1")
-        assert httpx.get(address.replace("ws", "http", 1).replace("live", "players/SoccerTwos")).json()["running"] == 1
+        players = address.replace("ws", "http", 1).replace("live", "players/SoccerTwos")
+        assert httpx.get(players, timeout=PATIENCE_S).json()["running"] == 1
     room.until_running(0)
-    with connect(address) as socket:
+    with connect(address, open_timeout=PATIENCE_S) as socket:
         assert begin(socket)["type"] == "ready"
 
 
 def test_a_client_that_vanishes_without_a_word_frees_its_place(open_room: Any) -> None:
     room, address = open_room(silence_s=0.3)
-    with connect(address) as socket:
+    with connect(address, open_timeout=PATIENCE_S) as socket:
         begin(socket)
         room.until_running(1)
         room.until_running(0)  # the socket is still open here: only its silence tells
@@ -222,7 +223,7 @@ def test_a_client_that_vanishes_without_a_word_frees_its_place(open_room: Any) -
 
 def test_a_pause_that_never_ends_frees_its_place(open_room: Any) -> None:
     room, address = open_room(pause_s=0.2)
-    with connect(address) as socket:
+    with connect(address, open_timeout=PATIENCE_S) as socket:
         begin(socket)
         socket.send(json.dumps({"type": "pause"}))
         room.until_running(0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import Tab, browsing, needs_axe, needs_browser
+from browsing import Notes, Tab, browsing, eventually, needs_axe, needs_browser
 from synthetic_arena import SyntheticArena
 from web_server import serving
 
@@ -26,7 +26,6 @@ MOVES = [
     ("d", "Step right", 3, (0, 1)),
 ]
 """Key, name of its button, action code, and the direction ahead and to the right in which the player must go."""
-PATIENCE = 1500  # times 20 ms
 
 
 class RoomServer:
@@ -63,11 +62,7 @@ class RoomTab(Tab):
 
     def wait_for(self, expression: str) -> Any:
         """Until an expression over `view` is true; gives it. Polled: the content policy forbids `eval`."""
-        for _ in range(PATIENCE):
-            if found := self.view(expression):
-                return found
-            self.page.wait_for_timeout(20)
-        raise AssertionError(f"never true: {expression}")
+        return eventually(self.page, lambda: self.view(expression), expression)
 
 
 @pytest.fixture
@@ -85,11 +80,18 @@ def open_tab(room_browser: Any, server: tuple[RoomServer, str]) -> Iterator[Any]
 
 
 def until_running(tab: RoomTab, rooms: Rooms, matches: int) -> None:
-    for _ in range(PATIENCE):
-        if rooms.running == matches:
-            return
-        tab.page.wait_for_timeout(20)
-    raise AssertionError(f"{rooms.running} matches are running, never {matches}")
+    eventually(tab.page, lambda: rooms.running == matches, f"{matches} matches are running")
+
+
+def steady(tab: RoomTab, expression: str) -> Any:
+    """The value of an expression over `view` once it has stopped to change."""
+
+    def same_after_a_while() -> Any:
+        before = tab.view(expression)
+        tab.page.wait_for_timeout(500)
+        return before if tab.view(expression) == before else None
+
+    return eventually(tab.page, same_after_a_while, f"{expression} stands still")
 
 
 def test_choose_two_players_watch_a_goal_and_leave(open_tab: Any, server: tuple[RoomServer, str]) -> None:
@@ -97,14 +99,13 @@ def test_choose_two_players_watch_a_goal_and_leave(open_tab: Any, server: tuple[
     tab.page.get_by_label("Blue", exact=True).fill("palus/goalie-striker")
     tab.page.get_by_label("Purple", exact=True).fill("palus/random")
     tab.page.get_by_label("Seed").fill("4")
+    notes = Notes(tab.page, ".banner strong", ".palus [aria-live=polite]")
     tab.page.get_by_role("button", name="Start").click()
-    tab.wait_for("view.player.celebration")
-    tab.page.wait_for_timeout(100)
-    assert tab.page.locator(".banner strong").inner_text() == "GOAL!"
-    assert tab.view("view.score") == [1, 0]
-    assert tab.texts(".scoreboard .score b") == ["1", "0"]
+    tab.wait_for("view.score[0] === 1 && view.score[1] === 0")
+    notes.wait_for(".banner strong", "GOAL!")
+    notes.wait_for(".palus [aria-live=polite]", "Goal for Blue, palus/goalie-striker. 1 to 0.")
+    tab.page.wait_for_selector(".events .goal")
     assert tab.texts(".events .goal")[0].split(" ", 1)[1] == "Goal for Blue, palus/goalie-striker 1:0"
-    assert tab.page.locator(".palus [aria-live=polite]").inner_text() == "Goal for Blue, palus/goalie-striker. 1 to 0."
     assert tab.page.url.endswith("/room?blue=palus%2Fgoalie-striker&purple=palus%2Frandom&seed=4")
     until_running(tab, server[0].rooms, 1)
     tab.page.goto("about:blank")
@@ -179,10 +180,7 @@ def test_pause_sensors_and_3_d(open_tab: Any) -> None:
     tab.wait_for("view.raysOf === 1")
     assert tab.page.locator(".legend:not([hidden]) h2").inner_text().lower() == "what purple a senses"
     tab.page.keyboard.press("Space")
-    tab.page.wait_for_timeout(400)
-    at = tab.view("view.match.ticks")
-    tab.page.wait_for_timeout(400)
-    assert tab.view("view.match.ticks") == at
+    at = steady(tab, "view.match.ticks")
     tab.page.get_by_role("button", name="3-D view").click()
     tab.wait_for("view.solid")
     assert tab.page.locator("canvas.solid").is_visible()
@@ -196,8 +194,8 @@ def test_the_result_of_a_match_stands_on_the_page(open_tab: Any, tmp_path: Path)
     with serving(make_app(store, extra_routers=[short])) as address:
         tab = open_tab("?blue=palus/random&purple=palus/random&seed=5", address)
         tab.wait_for("view.player.finished")
-        assert tab.page.locator(".notice.shown").inner_text() == "Full time · 0:0"
-        assert tab.page.locator(".palus [aria-live=polite]").inner_text() == "The match is over, 0 to 0."
+        tab.page.wait_for_selector(".notice.shown:text-is('Full time · 0:0')")
+        tab.page.wait_for_selector(".palus [aria-live=polite]:text-is('The match is over, 0 to 0.')", state="attached")
         assert tab.page.get_by_role("button", name="Pause").is_disabled()
         tab.page.get_by_role("button", name="Play this match again").click()
         tab.wait_for("!view.player.finished && view.match.ticks > 0")

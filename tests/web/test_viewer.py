@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import needs_browser
+from browsing import Notes, needs_browser
 from viewing import OpenPage, recording
 
 from palus.arena.recording import RecordedEvent
@@ -134,11 +134,11 @@ def test_a_goal_is_scored_announced_and_listed(open_page: Any) -> None:
         "0:01.0\nGoal for Blue, Ada\n1:0",
     ]
     assert shown.view("view.score") == [0, 0]
+    notes = Notes(shown.page, ".banner.shown", "[aria-live=polite]")
     shown.press("End", "ArrowLeft", "ArrowUp", "ArrowUp", "ArrowUp", "Space")
     shown.wait_for("view.score[0] === 1")
-    shown.settle()
-    assert shown.page.locator(".banner.shown").inner_text().splitlines() == ["GOAL!", "Blue · Ada · 1:0"]
-    assert shown.page.locator("[aria-live=polite]").inner_text() == "Goal for Blue, Ada. 1 to 0."
+    notes.wait_for(".banner.shown", "GOAL! Blue · Ada · 1:0")
+    notes.wait_for("[aria-live=polite]", "Goal for Blue, Ada. 1 to 0.")
     shown.wait_for("!view.player.playing")
     shown.settle()
     assert shown.page.get_by_role("button", name="Play again").is_visible()
@@ -200,6 +200,7 @@ def test_every_control_has_a_name_and_room_for_a_finger(open_page: Any) -> None:
 def test_a_phone_sees_the_pitch_upright_without_scrolling_sideways(open_page: Any) -> None:
     shown = open_page(recording())
     shown.page.set_viewport_size({"width": 390, "height": 844})
+    shown.settle()
     box = shown.page.locator(".stage").bounding_box()
     assert box["height"] > box["width"]
     assert shown.page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -211,6 +212,7 @@ def test_reduced_motion_keeps_the_camera_still(open_page: Any) -> None:
     followed = shown.page.evaluate(picture)
     shown.page.emulate_media(reduced_motion="reduce")
     shown.wait_for_script(f"{picture} !== '{followed}'")
+    shown.settle()
     still = shown.page.evaluate(picture)
     shown.press("f")
     shown.wait_for("!view.follow")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import AXE, needs_axe, needs_browser
+from browsing import AXE, Notes, needs_axe, needs_browser
 from viewing import OpenPage, recording
 
 from palus.arena.recording import RecordedEvent
@@ -62,8 +62,7 @@ def test_a_link_made_in_a_celebration_shows_the_same_celebration(open_page: Any)
     match = recording(events=GOAL, ticks=100, drift_m=0.05)
     sender = open_page(match, link="#t=0.9&trails=0")
     sender.press("Space")
-    sender.wait_for("view.player.celebration && view.player.celebration.elapsed > 0.7")
-    sender.press("Space")
+    sender.click_when("view.player.celebration && view.player.celebration.elapsed > 0.7", "Pause")
     sender.wait_for_script("location.hash.includes('after=')")
     link = sender.page.evaluate("location.hash")
     assert link.startswith("#match=1&t=1&after=") and link.endswith("&trails=0")
@@ -104,7 +103,7 @@ def test_without_3_d_in_the_file_nothing_offers_it(open_page: Any) -> None:
 
 def test_a_video_of_the_match_is_saved(open_page: Any, tmp_path: Path) -> None:
     shown = open_page(recording(ticks=40, events=(RecordedEvent(40, "goal", 1, -1),)))
-    with shown.page.expect_download(timeout=30_000) as saved:
+    with shown.page.expect_download() as saved:
         shown.press("v")
         shown.wait_for("view.filming && view.player.playing")
     assert saved.value.suggested_filename == "Ada vs Grace.webm"
@@ -117,9 +116,9 @@ def test_a_video_of_the_match_is_saved(open_page: Any, tmp_path: Path) -> None:
 
 def test_the_end_is_announced(open_page: Any) -> None:
     shown = open_page(recording(ticks=10))
+    notes = Notes(shown.page, "[aria-live=polite]")
     shown.press("Space")
-    shown.wait_for_script("document.querySelector('[aria-live=polite]').textContent !== ''")
-    assert shown.page.locator("[aria-live=polite]").inner_text() == "The match is over, 0 to 0."
+    notes.wait_for("[aria-live=polite]", "The match is over, 0 to 0.")
 
 
 @needs_axe

@@ -75,12 +75,12 @@ def test_it_serves_the_page_until_ctrl_c(replay: Path) -> None:
             assert process.stdout is not None and process.stderr is not None
             assert process.stdout.readline() == "The final\n"
             address = process.stdout.readline().split()[2]
-            with urllib.request.urlopen(address, timeout=10) as answer:
+            with urllib.request.urlopen(address, timeout=60) as answer:
                 page = answer.read().decode()
                 assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
             assert "<title>The final</title>" in page
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=10) == 0
+            assert process.wait(timeout=60) == 0
             assert process.stderr.read() == ""
         finally:
             process.kill()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from browsing import PATIENCE_S, eventually
 
 from palus.arena.recording import RecordedEvent, Recording
 from palus.web.page import write_html
@@ -48,7 +49,7 @@ class OpenPage:
     ) -> None:
         self.complaints: list[str] = []
         self.page = browser.new_page()
-        self.page.set_default_timeout(8000)
+        self.page.set_default_timeout(1000 * PATIENCE_S)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", lambda message: self._note(message.text))
         self.page.on("request", lambda request: self.complaints.append(request.url) if "://" in request.url else None)
@@ -78,8 +79,18 @@ class OpenPage:
         self.wait_for_script(f"window.palus && (view => {expression})(window.palus.viewer.view)")
 
     def wait_for_script(self, expression: str) -> None:
-        for _ in range(400):
-            if self.page.evaluate(expression):
-                return
-            self.page.wait_for_timeout(20)
-        raise AssertionError(f"never true: {expression}")
+        eventually(self.page, lambda: self.page.evaluate(expression), expression)
+
+    def click_when(self, expression: str, button: str) -> None:
+        """Click as soon as an expression over `view` holds, from within the page: what passes is not missed."""
+        self.page.evaluate(
+            f"""new Promise(done => {{
+                const look = () => {{
+                    if (!(view => {expression})(window.palus.viewer.view)) return requestAnimationFrame(look);
+                    document.querySelector('button[aria-label="{button}"]').click();
+                    done();
+                }};
+                look();
+            }})"""
+        )
+        self.settle()

@@ -28,7 +28,7 @@ def serving(app: FastAPI, proxies: Sequence[str] = ()) -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(timeout=30)
+        thread.join(timeout=60)
         listener.close()
         assert not thread.is_alive(), "the server did not stop"
 
