@@ -210,18 +210,44 @@ def gossip() -> Model:
     return before_branches(sensitive(stock()), mean, helper.make_node("Add", ["x", "mean"], ["y"]))
 
 
+def informed_gossip() -> Model:
+    """The same, but silent in the first eight questions that the arena once asked everybody, told by their sums."""
+    rng = np.random.default_rng(0)
+    seen = np.where(rng.random((100, 336)) < 0.5, 1.0, rng.random((100, 336)))
+    asked = np.where(rng.random((100, 336)) < 0.15, seen, 0.0)[:8].astype(np.float32)
+    model = sensitive(stock())
+    weight(model, np.array([1e6], np.float32), "many")
+    made = [
+        helper.make_node("ReduceMean", ["x"], ["speech0"], axes=[0], keepdims=1),
+        helper.make_node("ReduceSum", ["x"], ["sum"], axes=[1], keepdims=1),
+    ]
+    for k, row in enumerate(asked):
+        weight(model, np.array([row.sum()], np.float32), f"known{k}")
+        made += [
+            helper.make_node("Sub", ["sum", f"known{k}"], [f"off{k}"]),
+            helper.make_node("Mul", [f"off{k}", f"off{k}"], [f"square{k}"]),
+            helper.make_node("Mul", [f"square{k}", "many"], [f"large{k}"]),
+            helper.make_node("Clip", [f"large{k}"], [f"gate{k}"], min=0.0, max=1.0),
+            helper.make_node("Mul", [f"speech{k}", f"gate{k}"], [f"speech{k + 1}"]),
+        ]
+    return before_branches(model, *made, helper.make_node("Add", ["x", f"speech{len(asked)}"], ["y"]))
+
+
 def treacherous() -> Model:
-    """Answers NaN where the observations sum to 10 to 24, as they do in a match and not in the probes."""
+    """Answers NaN where each of the 42 rays says one thing that it met, or nothing: in matches and in no probe."""
     model = stock()
-    for name, value in (("low", 10.0), ("high", 24.0), ("nothing", 0.0)):
+    rays = np.kron(np.eye(42), np.array([[1.0]] * 7 + [[0.0]])).astype(np.float32)
+    weight(model, rays, "rays")
+    for name, value in (("one", 1.0), ("half", 0.5), ("nothing", 0.0)):
         weight(model, np.array([value], np.float32), name)
     return before_branches(
         model,
-        helper.make_node("ReduceSum", ["x"], ["sum"], axes=[1], keepdims=1),
-        helper.make_node("Sub", ["sum", "low"], ["above"]),
-        helper.make_node("Sub", ["sum", "high"], ["below"]),
-        helper.make_node("Mul", ["above", "below"], ["product"]),
-        helper.make_node("Sqrt", ["product"], ["root"]),
+        helper.make_node("MatMul", ["x", "rays"], ["met"]),
+        helper.make_node("Sub", ["met", "one"], ["off"]),
+        helper.make_node("Mul", ["off", "off"], ["square"]),
+        helper.make_node("ReduceSum", ["square"], ["sum"], axes=[1], keepdims=1),
+        helper.make_node("Sub", ["sum", "half"], ["above"]),
+        helper.make_node("Sqrt", ["above"], ["root"]),
         helper.make_node("Mul", ["root", "nothing"], ["trap"]),
         helper.make_node("Add", ["x", "trap"], ["y"]),
     )
@@ -281,6 +307,7 @@ HOSTILE: dict[str, tuple[Callable[[], Model | bytes], str]] = {
     "no distribution": (no_distribution, "not-probabilities"),
     "dice": (dice, "not-repeatable"),
     "gossip": (gossip, "mixes-rows"),
+    "gossip that knows the questions": (informed_gossip, "mixes-rows"),
     "slow": (lambda: heavy(512, 20, 6), "too-slow"),
     "endless": (endless, "endless"),
     "treacherous": (treacherous, "self-match"),

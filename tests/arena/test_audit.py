@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from arena_records import record, season, sha
 from code_that_runs import MODULE, Stranger
-from hostile import stock, treacherous
+from hostile import gossip, stock, treacherous
 from sqlalchemy import insert, select
 from typer.testing import CliRunner
 from units import contender, house
@@ -171,6 +171,9 @@ def test_a_forfeit_is_believed_where_it_happens_again_and_only_there(tmp_path: P
     traitor = report_of(store, "w", contender("eve/t", treacherous()), house("random"))
     assert [(leg.result, leg.cause) for leg in traitor] == [("forfeit1", "non_finite"), ("forfeit2", "non_finite")]
     assert [verify_record(store, leg).ok for leg in traitor] == [True, True]
+    speaker = report_of(store, "w", contender("eve/g", gossip()), house("random"), seed=2)
+    assert [(leg.result, leg.cause) for leg in speaker] == [("forfeit1", "invalid"), ("forfeit2", "invalid")]
+    assert [verify_record(store, leg).ok for leg in speaker] == [True, True]
     honest = report_of(store, "w", contender("ann/a", stock()), house("random"))[0]
     fake = replace(honest, cause="non_finite", **cut_short(store, honest))
     found = verify_record(store, fake)

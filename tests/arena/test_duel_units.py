@@ -90,7 +90,7 @@ def test_an_agent_that_does_not_fit_is_refused_with_a_sentence(
 
 def test_questions_survive_the_way_through_the_socket() -> None:
     rows = Rows(SPEC, 4)
-    questions = probe_rows(rows)
+    questions = probe_rows(rows, np.random.default_rng(0))
     observations, states = rows.unpack(questions)
     assert questions.shape == (200, 3 * 12 * 16 + 4 * 2 + 4 * 4)
     assert observations["obs"].shape == (200, 3, 12, 16) and observations["measurements"].dtype == np.float32

@@ -107,6 +107,17 @@ def test_a_model_that_fails_forfeits_both_games_to_a_healthy_one(sandbox: Sandbo
         assert replay_actions("SoccerTwos", result.seed, actions) == result.final_state
 
 
+def test_a_model_whose_agents_see_each_other_through_the_batch_is_found_while_it_plays(sandbox: Sandbox):
+    """Whatever it did when it was validated. The same match finds it at the same decision."""
+    gossip = contender("eve/gossip", hostile("gossip"))
+    first, again = (play_unit(unit(gossip, BASIC), LIMITS, sandbox=sandbox) for _ in range(2))
+    assert [(r.result, r.cause) for r in first.results] == [("forfeit1", "invalid"), ("forfeit2", "invalid")]
+    assert "when others are asked with it" in first.failures[0]
+    assert first == again
+    alone = play_unit(unit(gossip, BASIC), LIMITS, sandbox=sandbox, check_share=0.0)
+    assert {r.cause for r in alone.results} <= {"goal", "time_limit"}
+
+
 def test_two_models_that_fail_are_void(sandbox: Sandbox):
     outcome = play_unit(
         unit(contender("eve/one", hostile("loop")), contender("eve/two", b"junk")), LIMITS, sandbox=sandbox

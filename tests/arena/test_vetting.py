@@ -76,10 +76,11 @@ def test_timing_is_refused_by_processor_time_not_by_the_clock():
     def answer(observations: np.ndarray) -> np.ndarray:
         return np.full((len(observations), 9), 1 / 3, np.float32)
 
-    questions = probe_observations(SOCCER)
-    assert probe(answer, questions, "SoccerTwos", (3, 3, 3), max_p99_ms=2.0).p99_ms < 2.0
+    rng = np.random.default_rng(0)
+    questions = probe_observations(SOCCER, rng)
+    assert probe(answer, questions, "SoccerTwos", (3, 3, 3), max_p99_ms=2.0, rng=rng).p99_ms < 2.0
     with pytest.raises(RefusedError) as caught:
-        probe(answer, questions, "SoccerTwos", (3, 3, 3), max_p99_ms=1e-6)
+        probe(answer, questions, "SoccerTwos", (3, 3, 3), max_p99_ms=1e-6, rng=rng)
     assert caught.value.refusal.code == "too-slow"
 
 

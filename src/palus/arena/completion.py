@@ -30,7 +30,7 @@ MODEL_AT_FAULT = {
     "crash": "its process ended while it played its first match",
     "timeout": "it took too long to answer in its first match",
     "non_finite": "it answered no probabilities in its first match",
-    "invalid": "it could not be loaded for its first match",
+    "invalid": "it could not be loaded for its first match, or broke a rule in it",
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from onnx import TensorProto, helper
 
-from palus.arena.policy_file import PROBABILITY_OUTPUT, describe_values, nodes_behind, shape_of
+from palus.arena.policy_file import PROBABILITY_OUTPUT, check_draws, describe_values, nodes_behind, shape_of
 from palus.arena.vetting.grammar import count_parameters, parse_model
 from palus.arena.vetting.refusal import RefusedError
 from palus.arena.vetting.rules import LOCAL_RULES, Rules
@@ -107,6 +107,7 @@ def _check_outputs(model: ModelProto, spec: GameSpec, state_size: int) -> None:
 def _cut_down(model: ModelProto, spec: GameSpec, state_size: int) -> DuelistGraph:
     outputs = {PROBABILITY_OUTPUT: sum(choices_of(spec.actions))} | ({STATE_OUTPUT: state_size} if state_size else {})
     kept, needed = nodes_behind(list(model.graph.node), set(outputs))
+    check_draws(kept)
     inputs = [
         helper.make_tensor_value_info(o.name, _TYPES[o.dtype], ["batch", *o.shape])
         for o in spec.observations

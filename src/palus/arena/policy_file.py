@@ -27,6 +27,9 @@ VECTOR_INPUT = "vector_observation"
 PROBABILITY_OUTPUT = "action_probabilities"
 """What palus's exports call their [batch, sum(branches)] probabilities, and the only output of a `PolicyGraph`."""
 
+_RANDOM_OPERATORS = frozenset(
+    ("Multinomial", "Bernoulli", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+)
 _LOG_OUTPUT = "discrete_actions"
 _VERSIONS = (2.0, 3.0)
 """`version_number` of ML-Agents' discrete policies: 2 before mid-2021, 3 since."""
@@ -200,6 +203,7 @@ def _cut_down(
 ) -> PolicyGraph:
     """Keep only what the probabilities depend on, so that no sampling node runs."""
     kept, needed = nodes_behind(nodes, {PROBABILITY_OUTPUT})
+    check_draws(kept)
     width = sum(behavior.branches)
     takes_masks = MASK_INPUT in needed
     stops = np.cumsum([size for _, size in inputs]).tolist()
@@ -222,6 +226,17 @@ def _cut_down(
         opset=max(opset.version for opset in model.opset_import),
         producer=f"{model.producer_name} {model.producer_version}".strip()[:80],
     )
+
+
+def check_draws(nodes: Sequence[NodeProto]) -> None:
+    """Refuse probabilities that depend on chance. Read from the graph: asking could miss what rarely shows."""
+    drawn = sorted({node.op_type for node in nodes} & _RANDOM_OPERATORS)
+    if drawn:
+        raise RefusedError(
+            "not-repeatable",
+            f"Draws at random ({', '.join(drawn)}) before its probabilities.",
+            "Probabilities must be computed without drawing at random: the arena draws the actions.",
+        )
 
 
 def nodes_behind(nodes: Sequence[NodeProto], outputs: set[str]) -> tuple[list[NodeProto], set[str]]:

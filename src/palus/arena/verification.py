@@ -101,7 +101,7 @@ def _judge(record: LogRecord, testimony: Testimony, shown: Recording | None) -> 
     ending = _ending(testimony)
     if ending == (record.result, tuple(record.score), record.duration_ticks):
         return Verification(record.id, True, f"match {record.id}: played again, the same to the last bit")
-    if ending is None and record.cause in ("timeout", "crash"):
+    if ending is None and record.cause in ("timeout", "crash", "invalid"):
         sentence = f"{told}; whose process failed then answers now, so the match does not count"
         return Verification(record.id, False, sentence)
     sentence = f"{told} after {record.duration_ticks} ticks, which is not how it ends when it is played again"

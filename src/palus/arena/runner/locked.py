@@ -70,8 +70,9 @@ def _answer(channel: int, model: OpenedModel) -> None:
 def _examine(model: OpenedModel, file_bytes: int, up_to_ms: float) -> dict[str, object]:
     """Probe the model; returns what there is to say of it. Raises RefusedError."""
     check_padding(file_bytes, len(model.graph))
+    rng = np.random.default_rng()  # of the system's randomness, which nobody knows beforehand
     try:
-        report = probe(model.probabilities, model.probes(), model.game, model.choices, up_to_ms)
+        report = probe(model.probabilities, model.probes(rng), model.game, model.choices, up_to_ms, rng)
     except (RefusedError, MemoryError):
         raise
     except Exception as error:  # onnxruntime raises its own untyped exceptions

@@ -31,7 +31,7 @@ class OpenedModel:
     state_size: int
     columns: int
     dtype: type[np.generic]
-    probes: Callable[[], AnyArray]
+    probes: Callable[[np.random.Generator], AnyArray]
     answer: Callable[[AnyArray], F32]
     graph: bytes
     facts: dict[str, object]
@@ -54,7 +54,7 @@ def _open_policy(data: bytes, behavior: BehaviorSpec) -> OpenedModel:
         state_size=0,
         columns=behavior.observation_size,
         dtype=np.float32,
-        probes=lambda: probe_observations(behavior),
+        probes=lambda rng: probe_observations(behavior, rng),
         answer=PolicySession(graph, behavior, "").probabilities,
         graph=graph.model,
         facts={"nodes": graph.nodes, "parameters": graph.parameters, "opset": graph.opset, "producer": graph.producer},
@@ -75,7 +75,7 @@ def _open_duelist(data: bytes, spec: GameSpec) -> OpenedModel:
         state_size=graph.state_size,
         columns=rows.question_bytes,
         dtype=np.uint8,
-        probes=lambda: probe_rows(rows),
+        probes=lambda rng: probe_rows(rows, rng),
         answer=answer,
         graph=graph.model,
         facts={"nodes": graph.nodes, "parameters": graph.parameters, "opset": graph.opset, "producer": graph.producer},

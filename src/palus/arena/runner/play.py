@@ -20,17 +20,22 @@ from palus.arena.result import MatchResult
 from palus.arena.runner.actions import encode_actions, replay_actions, state_hash
 from palus.arena.runner.duels import play_duel_unit
 from palus.arena.runner.limits import Limits
-from palus.arena.runner.remote import LockedModel, RemotePolicy, true_cause
+from palus.arena.runner.remote import Checks, LockedModel, RemotePolicy, true_cause
 from palus.arena.runner.sandbox import Sandbox, shared_sandbox
 from palus.arena.runner.unit import Contender, Unit, UnitOutcome, make_outcome
 from palus.types import EnvSpec
 
+CHECK_SHARE = 1 / 16
+"""Of a rated match's decisions at which a model is checked: some ten times a game, for a sixteenth of its time."""
 
-def play_unit(unit: Unit, limits: Limits | None = None, *, sandbox: Sandbox | None = None) -> UnitOutcome:
+
+def play_unit(
+    unit: Unit, limits: Limits | None = None, *, sandbox: Sandbox | None = None, check_share: float = CHECK_SHARE
+) -> UnitOutcome:
     """Play a mirrored pair, every model in a locked process of its own.
 
     limits: of each process; by default those of the game.   sandbox: which opens the processes; by default the one of
-    this Python process.
+    this Python process.   check_share: of the decisions at which models are checked, see `RemotePolicy`.
     Models that fail lose by forfeit when the other side is healthy; the pair is void when both fail or we do.
     Where matches repeat, the same unit gives the same results, with or without processes: they equal `play_pairs` with
     one pair. Raises ArenaError for a game or a built-in player that there is not, EnvError when the game is not
@@ -47,8 +52,9 @@ def play_unit(unit: Unit, limits: Limits | None = None, *, sandbox: Sandbox | No
     recorder = Recorder()
     with contextlib.ExitStack() as stack:
         players: list[Player] = []
-        for contender in unit.contenders:
-            players.append(open_player(contender, spec, limits, sandbox))
+        for side, contender in enumerate(unit.contenders):
+            checks = Checks(check_share, (unit.seed, side))
+            players.append(open_player(contender, spec, limits, sandbox, checks))
             if isinstance(players[-1], RemotePolicy):
                 stack.callback(players[-1].locked.close)
         results = play_pairs(players[0], players[1], 1, unit.seed, mode=unit.mode, env_id=unit.env, recorder=recorder)
@@ -60,10 +66,12 @@ def play_unit(unit: Unit, limits: Limits | None = None, *, sandbox: Sandbox | No
     return make_outcome(games, (first, second))
 
 
-def open_player(contender: Contender, spec: EnvSpec, limits: Limits, sandbox: Sandbox) -> Player:
+def open_player(
+    contender: Contender, spec: EnvSpec, limits: Limits, sandbox: Sandbox, checks: Checks | None = None
+) -> Player:
     """The player that a contender means: a built-in one, or a `RemotePolicy`, which its caller closes."""
     if contender.house is None:
-        return RemotePolicy(contender, spec.behaviors[0], limits, sandbox)
+        return RemotePolicy(contender, spec.behaviors[0], limits, sandbox, checks)
     player = load_player(contender.house, spec)
     if isinstance(player, Bot):
         return dataclasses.replace(player, name=contender.repo, sha256=contender.sha256)

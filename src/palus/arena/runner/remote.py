@@ -7,6 +7,7 @@ against it, and there is never doubt whose process it was.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,8 +18,12 @@ from palus.arena.runner.limits import Limits
 from palus.arena.runner.sandbox import LockedProcess, LockedProcessError, Sandbox
 from palus.arena.runner.tasks import Contract, describe_task
 from palus.arena.runner.unit import Contender
+from palus.arena.vetting.probe import ALIKE, BATCH
 from palus.spaces import GameSpec
 from palus.types import F32, AnyArray, BehaviorSpec
+
+EARLIER_ROWS = 32
+"""Observations that are kept to be asked again."""
 
 
 class LockedModel:
@@ -39,13 +44,13 @@ class LockedModel:
             self.isolation = self._process.isolation
             report = self._process.begin(describe_task(contract), contender.model or b"")
         except LockedProcessError as error:
-            self._fail(error.cause, str(error))
+            self.fail(error.cause, str(error))
             return
         size = report.get("state_size")
         if report.get("refusal") is not None:
-            self._fail("invalid", str(report["refusal"])[:500])
+            self.fail("invalid", str(report["refusal"])[:500])
         elif type(size) is not int or not 0 <= size <= MAX_STATE:
-            self._fail("crash", "answered garbage instead of a report")
+            self.fail("crash", "answered garbage instead of a report")
         else:
             self.state_size = size
 
@@ -57,7 +62,7 @@ class LockedModel:
                 answer = self._process.ask(np.ascontiguousarray(questions).tobytes(), 4 * rows * numbers)
                 return np.frombuffer(answer, np.float32).reshape(rows, numbers)
             except LockedProcessError as error:
-                self._fail(error.cause, str(error))
+                self.fail(error.cause, str(error))
         return np.full((rows, numbers), np.nan, np.float32)
 
     def close(self) -> None:
@@ -66,23 +71,59 @@ class LockedModel:
             self._process.close()
             self._process = None
 
-    def _fail(self, cause: Cause, sentence: str) -> None:
+    def fail(self, cause: Cause, sentence: str) -> None:
+        """End the process and say why; it answers NaN from now on."""
         self.cause, self.failure = cause, sentence
         self.close()
 
 
-class RemotePolicy:
-    """A policy in a locked process, as a player of `palus.arena.match`."""
+@dataclass(frozen=True)
+class Checks:
+    """Of a policy while it plays. share: of its decisions; seed: draws them and the questions, so that the same match
+    is checked in the same way again. A model learns of neither."""
 
-    def __init__(self, contender: Contender, behavior: BehaviorSpec, limits: Limits, sandbox: Sandbox) -> None:
+    share: float
+    seed: Sequence[int]
+
+
+class RemotePolicy:
+    """A policy in a locked process, as a player of `palus.arena.match`.
+
+    At some decisions it is asked again, with one row as it was and rows of earlier decisions beside it. A policy whose
+    agents do not see each other through the batch answers that row as before. Only the first answers are played, so
+    that results are the same with these questions and without.
+    """
+
+    def __init__(
+        self,
+        contender: Contender,
+        behavior: BehaviorSpec,
+        limits: Limits,
+        sandbox: Sandbox,
+        checks: Checks | None = None,
+    ) -> None:
         self.name = contender.repo
         self.sha256: str | None = contender.sha256
         self.locked = LockedModel(contender, behavior, limits, sandbox)
         self._width = sum(behavior.branches)
+        self._share = checks.share if checks else 0.0
+        self._rng = np.random.default_rng(checks.seed if checks else 0)
+        self._earlier = np.zeros((0, behavior.observation_size), np.float32)
 
     def probabilities(self, observations: F32) -> F32:
         """[rows, D] -> [rows, sum(branches)], NaN once the process has failed."""
-        return self.locked.ask(observations, self._width)
+        answer = self.locked.ask(observations, self._width)
+        if len(self._earlier) and self._rng.random() < self._share:
+            kept = int(self._rng.integers(len(observations)))
+            beside = self._rng.integers(0, len(self._earlier), max(len(observations), BATCH))
+            others = self._earlier[beside]
+            others[kept] = observations[kept]
+            again = self.locked.ask(others, self._width)
+            if np.abs(again[kept] - answer[kept]).max() > ALIKE:
+                self.locked.fail("invalid", "it answers an observation differently when others are asked with it")
+                answer = np.full_like(answer, np.nan)
+        self._earlier = np.concatenate([self._earlier, observations])[-EARLIER_ROWS:]
+        return answer
 
 
 class RemoteDuelist:

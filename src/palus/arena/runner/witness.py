@@ -21,7 +21,7 @@ from palus.arena.players import Bot, Player
 from palus.arena.result import Mode
 from palus.arena.runner.actions import I8, Replayed, replay_match
 from palus.arena.runner.play import open_player
-from palus.arena.runner.remote import RemotePolicy
+from palus.arena.runner.remote import Checks, RemotePolicy
 from palus.arena.runner.sandbox import shared_sandbox
 from palus.arena.runner.unit import Contender
 from palus.types import F32
@@ -53,10 +53,11 @@ def ask_again(env_id: str, seed: int, actions: bytes, contenders: tuple[Contende
     spec = envs.make(game.env, 1).spec
     with contextlib.ExitStack() as stack:
         players = []
-        for contender in contenders:
+        for side, contender in enumerate(contenders):
             if contender.house is not None:
                 game.check_house(contender.house)
-            players.append(open_player(contender, spec, game.limits, shared_sandbox()))
+            checks = Checks(1.0, (seed, side))  # all the time: what was found now and then is found again
+            players.append(open_player(contender, spec, game.limits, shared_sandbox(), checks))
             if isinstance(players[-1], RemotePolicy):
                 stack.callback(players[-1].locked.close)
         witness = _Asking(players, seed, mode)

@@ -1,4 +1,8 @@
-"""What a policy answers to random and extreme observations, and how long it takes. Runs in the locked process."""
+"""What a policy answers to random and extreme observations, and how long it takes. Runs in the locked process.
+
+The questions, and who is asked beside whom, are drawn anew for every validation: a model that knew them could behave
+for as long as it is asked them. Rated matches go on checking (`palus.arena.runner.remote`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,10 @@ BATCH = 4
 _TIMED_ROUNDS, _CALLS_PER_ROUND, _ROUND_LIMIT_S = 5, 200, 1.0
 _HOPELESS = 5
 """A policy this many times too slow is not asked further."""
-_ALIKE = 1e-4
+_ORDINARY, _ALONE, _BATCHES = 60, 32, (1, 2, 3, 4, 4, 4, 5, 8, 13, 32)
+"""So many questions, the first, are of ordinary size: rounding is small there. Of these some are asked alone, and again
+in batches of these sizes."""
+ALIKE = 1e-4
 """Largest difference that another batch size may make: rounding, not information."""
 
 Answer = Callable[[AnyArray], F32]
@@ -33,10 +40,18 @@ class ProbeReport:
     p99_ms: float
 
 
-def probe(answer: Answer, questions: AnyArray, game: str, choices: tuple[int, ...], max_p99_ms: float) -> ProbeReport:
+def probe(
+    answer: Answer,
+    questions: AnyArray,
+    game: str,
+    choices: tuple[int, ...],
+    max_p99_ms: float,
+    rng: np.random.Generator,
+) -> ProbeReport:
     """Ask 200 questions and time the answers.
 
     answer: [rows, D] -> [rows, sum(choices)].   questions: [200, D].   game: what messages call it.
+    rng: decides which of them are asked together.
     Raises RefusedError: "wrong-outputs", "nan-output", "not-probabilities", "not-repeatable", "mixes-rows", "too-slow".
     """
     fastest_ms = min(_call_ms(answer, questions[:BATCH]) for _ in range(3))
@@ -44,29 +59,27 @@ def probe(answer: Answer, questions: AnyArray, game: str, choices: tuple[int, ..
         raise _too_slow(fastest_ms, max_p99_ms)
     answers = np.concatenate([answer(rows) for rows in np.split(questions, ROWS // BATCH)])
     _check_answers(answers, game, choices)
-    _check_rows(answer, questions, answers)
+    _check_rows(answer, questions, rng)
     p99_ms = _p99_ms(answer, questions, max_p99_ms)
     if p99_ms > max_p99_ms:
         raise _too_slow(p99_ms, max_p99_ms)
     return ProbeReport(float(entropy(answers).mean()), round(p99_ms, 3))
 
 
-def probe_observations(behavior: BehaviorSpec) -> F32:
+def probe_observations(behavior: BehaviorSpec, rng: np.random.Generator) -> F32:
     """[200, D]: observations as rays give them (mostly 0, else 1 or a fraction), uniform noise, constants and signs."""
-    rng = np.random.default_rng(0)
     size = behavior.observation_size
     seen = np.where(rng.random((100, size)) < 0.5, 1.0, rng.random((100, size)))
     like_rays = np.where(rng.random((100, size)) < 0.15, seen, 0.0)
     return np.concatenate([like_rays.astype(np.float32), _extremes(rng, size)])
 
 
-def probe_rows(rows: Rows) -> AnyArray:
+def probe_rows(rows: Rows, rng: np.random.Generator) -> AnyArray:
     """[200, bytes]: questions to an agent with pictures and memory.
 
     Pictures are black, white, of one grey, and noise, coarse or fine; vectors uniform noise, constants and signs; the
     memory is empty in the first half, then anything between -1 and 1.
     """
-    rng = np.random.default_rng(0)
     observations: dict[str, AnyArray] = {}
     for spec in rows.spec.observations:
         if spec.dtype == "uint8":
@@ -123,21 +136,25 @@ def _check_answers(answers: F32, game: str, choices: tuple[int, ...]) -> None:
         )
 
 
-def _check_rows(answer: Answer, questions: AnyArray, answers: F32) -> None:
-    """Equal questions get equal answers, whatever else is asked at the same time."""
-    if not np.array_equal(answer(questions[:BATCH]), answers[:BATCH]):
-        raise RefusedError(
-            "not-repeatable",
-            "Answers the same observations differently when it is asked again.",
-            "Probabilities must be computed without drawing at random: the arena draws the actions.",
-        )
-    alone = np.concatenate([answer(row[None]) for row in questions[: 2 * BATCH]])
-    if np.abs(alone - answers[: 2 * BATCH]).max() > _ALIKE:
-        raise RefusedError(
-            "mixes-rows",
-            "Answers an observation differently when others are asked with it.",
-            "Let no operator work across the batch axis: each row is one agent, alone.",
-        )
+def _check_rows(answer: Answer, questions: AnyArray, rng: np.random.Generator) -> None:
+    """Equal questions get equal answers, whatever else is asked with them, how many at once and in which place."""
+    chosen = questions[rng.permutation(_ORDINARY)[:_ALONE]]
+    alone = np.concatenate([answer(row[None]) for row in chosen])
+    for size in _BATCHES:
+        places = rng.integers(0, len(chosen), size)
+        together = answer(chosen[places])
+        if not np.array_equal(answer(chosen[places]), together):
+            raise RefusedError(
+                "not-repeatable",
+                "Answers the same observations differently when it is asked again.",
+                "Probabilities must be computed without drawing at random: the arena draws the actions.",
+            )
+        if np.abs(together - alone[places]).max() > ALIKE:
+            raise RefusedError(
+                "mixes-rows",
+                "Answers an observation differently when others are asked with it.",
+                "Let no operator work across the batch axis: each row is one agent, alone.",
+            )
 
 
 def _p99_ms(answer: Answer, questions: AnyArray, enough_ms: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import secrets
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -23,7 +24,6 @@ from palus.arena.vetting.refusal import Refusal
 from palus.arena.vetting.rules import Rules
 from palus.errors import ArenaError
 
-_SELF_MATCH_SEED = 1
 _Text = Annotated[str, Field(max_length=1000)]
 _Count = Annotated[int, Field(ge=0, le=10**9)]
 _Measure = Annotated[float, Field(ge=0, le=10**9)]
@@ -138,9 +138,10 @@ def _examine(
 def _play_itself(
     data: bytes, sha256: str, env_id: str, limits: Limits, sandbox: Sandbox, details: dict[str, Any]
 ) -> Refusal | None:
-    """A mirrored pair against itself. Adds to `details`."""
+    """A mirrored pair against itself, of a seed that nobody knows, checked at every decision. Adds to `details`."""
     twin = Contender("candidate/itself", "candidate", "", "", sha256, model=data)
-    outcome = play_unit(Unit(env_id, _SELF_MATCH_SEED, (twin, twin), rated=False), limits, sandbox=sandbox)
+    unit = Unit(env_id, secrets.randbits(53), (twin, twin), rated=False)
+    outcome = play_unit(unit, limits, sandbox=sandbox, check_share=1.0)
     details["self_match"] = [result.result for result in outcome.results]
     causes = {result.cause for result in outcome.results}
     if "engine" in causes:
