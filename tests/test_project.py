@@ -87,6 +87,15 @@ def test_every_program_of_the_ten_lines_comes_with_the_demo() -> None:
     assert {scripts[program] for program in programs} <= installed
 
 
+@pytest.mark.parametrize("document", ["README.md", "docs/doom.md"])
+def test_dooms_install_line_brings_what_its_commands_need(document: str) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    line = re.search(r'^ {4}pip install "palus\[(.*)\]"$', (ROOT / document).read_text(), re.MULTILINE)
+    assert line is not None
+    brought = {re.split(r"[^\w-]", need)[0] for extra in line[1].split(",") for need in extras[extra]}
+    assert {"torch", "vizdoom", "av", "huggingface_hub"} <= brought  # train, play, film, --push-to-hub
+
+
 def test_the_changelog_begins_with_this_version() -> None:
     versions = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert versions[0] == palus.__version__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,24 @@ def test_measure_publish_fetch_and_measure_again(folder: Path, tmp_path: Path) -
     assert (tmp_path / "counter" / "countdown" / "policy.npz").is_file()
     assert mine["objectives"] == theirs["objectives"]
     assert f"{mine['mean']:.2f} +/- {mine['std']:.2f}" == metric["value"]
+
+
+def test_rights_to_publish_are_asked_for_before_anything_is_played(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", str(tmp_path / "hf" / "token"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_STORED_TOKENS_PATH", str(tmp_path / "hf" / "stored_tokens"))
+    words = ("enjoy", folder, *MINE, "--no-render", "--push-to-hub", "ada/counter")
+    with running_hub(tmp_path / "hub") as hub:
+        assert "no token is stored for this hub" in run(*words, "--hub", hub.url, code=2)
+        client.log_in(hub.url, hub.token("bob"))
+        assert "may not push to ada" in run(*words, "--hub", hub.url, code=2)
+        monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+        monkeypatch.delitem(sys.modules, "palus.hub.client")
+        monkeypatch.delattr("palus.hub.client")
+        assert "pip install 'palus[hub]'" in run(*words, "--hub", hub.url, code=2)
+    assert not (folder / "evaluation.json").exists()
 
 
 def test_an_agent_goes_through_a_hub_by_name_with_score_and_video(

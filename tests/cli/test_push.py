@@ -99,6 +99,20 @@ def test_login_push_and_pull_with_a_hub_never_show_the_token(tmp_path: Path, res
     assert not (tmp_path / "rival" / ".cache").exists()
 
 
+def test_rights_are_asked_for_before_the_work(results: Path, hub: RunningHub) -> None:
+    (results / "SoccerTwos.onnx").write_bytes(b"a model that an arena refuses, had it been looked at")
+    words = ("push", results, "ada/striker", "--hub", hub.url)
+    for token, reason in (
+        (hub.token("bob"), "ada/striker: you are bob at .* and may not push to ada; name it bob/striker"),
+        (hub.token("ada", "read"), "the token of ada may only read; get one that may write"),
+    ):
+        run("login", hub.url, stdin=token)
+        assert re.search(reason, run(*words, code=2).replace("\n", " "))
+    for token in (hub.token("Ada"), hub.token("carol", "read", "write", "admin")):
+        run("login", hub.url, stdin=token)
+        assert "nothing was uploaded" in run(*words, code=1)  # now the model is looked at
+
+
 def test_mistakes_are_explained(tmp_path: Path, results: Path) -> None:
     assert "no repository is named" in run("push", results, code=2)
     assert "expected OWNER/NAME" in run("push", results, "striker", code=2)

@@ -109,14 +109,17 @@ def _folder(run: str, hub: str | None) -> Path:
 
 
 def _check_publishable(agent: Playable, repo_id: str, hub: str | None) -> None:
-    """Find out before the work whether its outcome can be published."""
+    """Find out before the work whether its outcome can be published: packages, token and rights."""
+    from palus.cli.push import sign_in
     from palus.errors import HubError
     from palus.hub.publish import check_id
     from palus.hub.target import parse_target
 
     if not agent.is_ours:
         raise HubError("--push-to-hub publishes runs of palus; Sample Factory publishes its own experiments")
-    check_id(parse_target(hub), repo_id)
+    target = parse_target(hub)
+    check_id(target, repo_id)
+    sign_in(target, repo_id)
 
 
 def _default_video(agent: Playable, place: Path) -> Path | None:

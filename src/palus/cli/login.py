@@ -52,7 +52,7 @@ def hub_client() -> ModuleType:
         from palus.errors import HubError
 
         raise HubError(
-            f"speaking to a hub needs {error.name}, which is not installed; pip install 'palus[arena]', "
+            f"speaking to a hub needs {error.name}, which is not installed; pip install 'palus[hub]', "
             "or push to a folder with --hub folder:PATH"
         ) from error
     return client

@@ -68,7 +68,7 @@ def push(
     from palus.errors import HubError
     from palus.hub.layout import read_run
     from palus.hub.publish import check_id, publish
-    from palus.hub.target import parse_target
+    from palus.hub.target import HubTarget, parse_target
 
     refresh_onnx(run)
     contents = read_run(run, snapshots=snapshots)
@@ -77,12 +77,14 @@ def push(
     target = parse_target(hub)
     if repo_id is not None:
         check_id(target, repo_id)
+        name = None if check else sign_in(target, repo_id)
+        if name is not None and isinstance(target, HubTarget):
+            stdout.print(f"Signed in to {target.url} as {escape(name)}.", soft_wrap=True)
     # What an agent is measured by is its own score: it need not fit an arena to be published.
     if not no_check and (not contents.is_agent or (check and contents.env_id in GAMES)):
         _check(contents)
     if check or repo_id is None:
         return
-    _sign_in(target)
     standing = None if rating is None else _rating(rating, contents)
     made = _replay(contents, repo_id) if replay and not contents.is_agent else {}
     with _uploading(len(contents.files) + len(made)):
@@ -115,15 +117,15 @@ def _check(run: LocalRun) -> None:
     raise typer.Exit(1)
 
 
-def _sign_in(target: Target) -> None:
-    """Find out before the work whether the hub knows us."""
+def sign_in(target: Target, repo_id: str) -> str | None:
+    """Find out before the work whether we may push there: package, token, rights. Raises HubError.
+
+    Returns the account's name; None for a folder, which asks for none.
+    """
+    from palus.cli.login import hub_client
     from palus.hub.target import HubTarget
 
-    if isinstance(target, HubTarget):
-        from palus.cli.login import hub_client
-
-        name = hub_client().account(target.url)
-        stdout.print(f"Signed in to {target.url} as {escape(name)}.", soft_wrap=True)
+    return str(hub_client().check_may_push(target.url, repo_id)) if isinstance(target, HubTarget) else None
 
 
 def _rating(path: Path, run: LocalRun) -> Rating | None:

@@ -72,6 +72,30 @@ def account(url: str) -> str:
         return str(_api(url).whoami()["name"])
 
 
+def check_may_push(url: str, repo_id: str) -> str:
+    """Whose token is stored for this hub, and whether it may write there as far as the hub tells; returns the name.
+
+    Raises HubError without a valid token, for one that only reads, and for an owner that is neither its account nor
+    an organisation of that. What only the hub knows (a token bound to some repositories) it says at the push.
+    """
+    _need_token(url)
+    with _explained(url):
+        caller = _api(url).whoami()
+    name, owner = str(caller["name"]), repo_id.partition("/")[0]
+    token = caller.get("auth", {}).get("accessToken", {})
+    if "admin" in token.get("scopes", ()):
+        return name
+    if token.get("role") == "read":
+        raise HubError(
+            f"{url}: the token of {name} may only read; get one that may write, then: palus login{_argument(url)}"
+        )
+    owners = [name, *(str(group["name"]) for group in caller.get("orgs", ()))]
+    if owner.lower() not in (known.lower() for known in owners):
+        own = f"{name}/{repo_id.partition('/')[2]}"
+        raise HubError(f"{repo_id}: you are {name} at {url} and may not push to {owner}; name it {own}")
+    return name
+
+
 def read_card(url: str, repo_id: str) -> str | None:
     """README.md at the repository's head; None when there is no repository or no card yet. Raises HubError."""
     with tempfile.TemporaryDirectory() as folder, _explained(url, repo_id), _quietly():

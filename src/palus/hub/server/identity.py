@@ -25,7 +25,7 @@ class IdentityEndpoints:
         """The account of the token at hand."""
         caller = self._hub.require_caller(request)
         role = "write" if caller.can_write_as(caller.name) else "read"
-        token = {"displayName": caller.label, "role": role}
+        token = {"displayName": caller.label, "role": role, "scopes": sorted(caller.scopes)}
         return {
             "type": "user",
             "id": f"{caller.account_id:024x}",
