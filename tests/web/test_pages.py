@@ -34,6 +34,7 @@ EVERY_PAGE = (
     "/ada/one",
     "/eve/refused",
     "/thief/copy",
+    "/gus/words",
     "/match?match={match}&t=1",
     "/compare?a=bob/two&b=ada/one",
     "/matrix",
@@ -76,6 +77,7 @@ def fill(arena: SyntheticArena) -> None:
     arena.add_entry("fay/new", state="pending")
     arena.add_entry("thief/copy", file="ada/one")
     arena.push_card("ada/one", CARD)
+    arena.push_card("gus/words", "# Only words")
     for _ in range(6):
         arena.play(
             "ada/one",
@@ -93,7 +95,12 @@ def fill(arena: SyntheticArena) -> None:
     with arena.store.write() as connection:
         stats = {"match_id": sha_of("match 1")[:16], "stats": json.dumps(play_statistics(MATCH))}
         connection.execute(insert(play_stats).values(stats))
-        worker = {"name": "laptop", "isolation": "namespaces", "platform": "{}", "matches": 9}
+        worker = {
+            "name": "laptop",
+            "isolation": "namespaces",
+            "platform": json.dumps({"envs": [ENV, "doom_duel"]}),
+            "matches": 9,
+        }
         connection.execute(insert(workers).values(worker | {"first_seen_ms": START_MS, "last_seen_ms": START_MS}))
 
 
@@ -171,6 +178,17 @@ def test_models_that_are_not_ranked_are_listed_found_and_explained(visit: Callab
     tab.page.locator(names).click()
     tab.page.get_by_role("link", name="ada/one").first.wait_for()
     assert tab.texts("[aria-label='Same player'] strong") == ["The same player as ada/one"]
+    assert tab.complaints == []
+
+
+def test_pages_say_what_plays_and_under_which_name(visit: Callable[[str], Tab], site: str) -> None:
+    tab = visit(f"{site}/gus/words")
+    assert tab.texts("[aria-label='Validation'] strong") == ["No model of this repository plays here"]
+    tab.open(f"{site}/thief/copy")
+    assert "shown on the board as ada/one" in tab.texts("[aria-label='Revisions'] tbody th")[0]
+    assert "palus pull" not in tab.texts("main")[0] and "nothing to download" in tab.texts("main")[0]
+    tab.open(f"{site}/status")
+    assert "envs SoccerTwos and doom_duel" in tab.texts("[aria-label='Workers'] tbody")[0]
     assert tab.complaints == []
 
 
@@ -393,7 +411,14 @@ def test_a_phone_shows_every_page_of_the_navigation_and_whole_links(visit: Calla
             box = link.bounding_box()
             assert box["x"] >= 0 and box["x"] + box["width"] <= width, link.inner_text()
             assert box["y"] + box["height"] <= 160 and box["height"] >= 44
-        for label in ("Models of SoccerTwos by rank", "Models that are not ranked", "Newest matches"):
+    tab.page.set_viewport_size({"width": 360, "height": 844})
+    for address, tables in (
+        ("/", ("Models of SoccerTwos by rank", "Models that are not ranked", "Newest matches")),
+        ("/status", ("Models that are not ranked", "Workers")),
+        ("/analytics?team=ada/one", ("Games of ada/one",)),
+    ):
+        tab.open(site + address)
+        for label in tables:
             region = tab.page.get_by_role("region", name=label)
             assert region.evaluate("region => region.scrollWidth - region.clientWidth") <= 0, f"{label} is cut"
     assert tab.page.get_by_role("link", name="Play", exact=True).is_visible()

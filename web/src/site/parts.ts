@@ -171,9 +171,11 @@ export function tallyText(games: number, share: number): string {
 /** What a process says of itself, nested or not, as one line. */
 export function describe(facts: Readonly<Record<string, unknown>>): string {
   const flat = Object.entries(facts).flatMap(([key, value]) =>
-    typeof value === "object" && value !== null ? Object.entries(value) : [[key, value] as const],
+    typeof value === "object" && value !== null && !Array.isArray(value)
+      ? Object.entries(value)
+      : [[key, value] as const],
   );
-  return flat.map(([key, value]) => `${key} ${String(value)}`).join(", ");
+  return flat.map(([key, value]) => `${key} ${Array.isArray(value) ? value.join(" and ") : String(value)}`).join(", ");
 }
 
 /** How far a revision got. */

@@ -72,12 +72,18 @@ function gamesBox(team: TeamResults, games: number): HTMLElement {
       columns: [
         { name: "Result", header: true, by: (game: TeamGame) => game.result, cell: (game) => outcome(game.result) },
         {
-          name: "Opponent's owner",
+          name: "Owner",
           by: (game) => game.opponent_owner.toLowerCase(),
           cell: (game) => game.opponent_owner,
         },
-        { name: "Opponent's model", by: (game) => game.opponent_model.toLowerCase(), cell: opponent },
-        { name: "When", descending: true, by: (game) => game.at_ms, cell: (game) => timeAgo(game.at_ms) },
+        { name: "Opponent", by: (game) => game.opponent_model.toLowerCase(), cell: opponent },
+        {
+          name: "When",
+          optional: true,
+          descending: true,
+          by: (game) => game.at_ms,
+          cell: (game) => timeAgo(game.at_ms),
+        },
         {
           name: "Match",
           cell: (game) =>

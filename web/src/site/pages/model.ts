@@ -92,7 +92,8 @@ function actions(model: ModelPage, shown: Performance | undefined): HTMLElement[
 /** The outcome for the newest revision; nothing when it is accepted and ranked. */
 function validation(model: ModelPage): HTMLElement[] {
   const newest = model.revisions[0];
-  if (!newest || newest.state === "accepted") return [];
+  if (!newest) return [noRevision()];
+  if (newest.state === "accepted") return [];
   if (newest.refusal) {
     const { code, sentence, remedy } = newest.refusal;
     const waits = newest.state === "waiting";
@@ -108,6 +109,16 @@ function validation(model: ModelPage): HTMLElement[] {
   const text = newest.state === "pending" ? "It is checked as soon as a worker is free; this page follows." : "";
   const lines = [element("strong", {}, `Revision ${short(newest.revision)} ${words}`), element("p", {}, text)];
   return [element("section", { class: "verdict wait", "aria-label": "Validation" }, ...lines)];
+}
+
+/** Of a repository that the arena does not take for a player. */
+function noRevision(): HTMLElement {
+  const lines = [
+    element("strong", {}, "No model of this repository plays here"),
+    element("p", {}, "A repository takes part when it holds a model named after the game, such as SoccerTwos.onnx."),
+    element("p", {}, "What to do: push the folder of a run with palus push, which names and tags what it pushes."),
+  ];
+  return element("section", { class: "verdict wait", "aria-label": "Validation" }, ...lines);
 }
 
 function performance(model: ModelPage, shown: Performance): HTMLElement[] {
@@ -187,15 +198,23 @@ function about(model: ModelPage): HTMLElement[] {
   const card = model.card_html
     ? cardFrame(model.card_html, `Model card of ${model.repo}`)
     : placeholder("No model card", [
-        model.kind === "house" ? "A player of the house, written by hand." : "Add a README.md to the repository.",
+        model.kind === "house"
+          ? "A player of the house, written by hand."
+          : model.on_hub
+            ? "Add a README.md to the repository."
+            : "The model came as a file, without a repository.",
       ]);
   return [
     element("div", { class: "columns" }, box("Model card", "", card), repository(model)),
-    revisions(model.revisions),
+    ...(model.revisions.length ? [revisions(model)] : []),
   ];
 }
 
 function repository(model: ModelPage): HTMLElement {
+  if (!model.on_hub) {
+    const why = "This player is not a repository of this hub: there is nothing to download.";
+    return box("Repository", "", definitions([["Name", element("code", {}, model.repo)]]), note(why));
+  }
   const tags = model.tags.flatMap((name) => [tag(name), " "]);
   const rows: (readonly [string, Content])[] = [
     ["Repository", element("code", {}, model.repo)],
@@ -206,19 +225,18 @@ function repository(model: ModelPage): HTMLElement {
     ["Changed", moment(model.modified_ms)],
   ];
   const pull = `palus pull ${model.repo} --hub ${location.origin}`;
-  const get = model.on_hub
-    ? [note("Get the files:"), element("pre", { class: "command", tabindex: "0" }, pull)]
-    : [note("There is nothing to download: this player is not a repository of the hub.")];
+  const get = [note("Get the files:"), element("pre", { class: "command", tabindex: "0" }, pull)];
   return box("Repository", "", definitions(rows), ...get);
 }
 
-function revisions(lines: readonly Revision[]): HTMLElement {
+function revisions({ revisions: lines, performance }: ModelPage): HTMLElement {
+  const names = new Map(performance.map(({ env, same_as }) => [env, same_as]));
   const table = new DataTable(
     {
       label: "Revisions",
       limit: 20,
       columns: [
-        { name: "Revision", header: true, cell: revisionCell },
+        { name: "Revision", header: true, cell: (line) => revisionCell(line, names.get(line.env) ?? null) },
         { name: "State", cell: (line: Revision) => stateTag(line.state) },
         {
           name: "Rating",
@@ -236,12 +254,14 @@ function revisions(lines: readonly Revision[]): HTMLElement {
   return box(plural(lines.length, "revision"), text, table.root);
 }
 
-function revisionCell(line: Revision): HTMLElement {
+/** sameAs: whose name it plays under, if another one. */
+function revisionCell(line: Revision, sameAs: string | null): HTMLElement {
+  const shown = sameAs === null ? " shown on the board" : ` shown on the board as ${sameAs}`;
   const name = element("code", { title: line.revision }, short(line.revision));
   return element(
     "span",
     { class: "model" },
-    element("span", {}, name, line.current ? " shown on the board" : ""),
+    element("span", {}, name, line.current ? shown : ""),
     element("small", {}, line.file),
   );
 }

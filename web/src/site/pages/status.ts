@@ -126,7 +126,7 @@ const WORKERS: TableOptions<WorkerLine> = {
   columns: [
     { name: "Worker", header: true, cell: (worker) => worker.name },
     { name: "State", cell: workerState },
-    { name: "Isolation", cell: (worker) => worker.isolation },
+    { name: "Isolation", optional: true, cell: (worker) => worker.isolation },
     {
       name: "Matches",
       numeric: true,
