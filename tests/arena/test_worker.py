@@ -261,6 +261,7 @@ class Hostile:
         ({"env": "os:_exit"}, "'os:_exit' is no game of an arena"),
         ({"env": "RescueToy"}, "'RescueToy' is no game of an arena"),
         ({"env": ["SoccerTwos"]}, "the job cannot be understood"),
+        ({"contender": None, "contenders": [1, 2]}, "the job cannot be understood"),
     ],
 )
 def test_a_worker_plays_no_game_that_it_does_not_know(

@@ -114,7 +114,7 @@ def _run(source: WorkSource, lease: Lease, limits: Limits | None) -> Report:
         if lease.kind == "pair":
             return play_order(source, PairOrder.from_payload(lease.payload), limits)
         return _validate(source, lease.payload, limits)
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ArenaError(f"the job cannot be understood ({reason}); arena and worker need the same palus") from error
 

@@ -42,6 +42,10 @@ _TRANSPORT_ERRORS: tuple[type[BaseException], ...] = (HfHubHTTPError.__bases__[0
 
 CONFLICT = 412
 
+_GIT = ".[gG][iI][tT]"
+_NEVER = (_GIT, f"*/{_GIT}", f"{_GIT}/*", f"*/{_GIT}/*", "/*", "..", "../*", "*/..", "*/../*")
+"""Patterns of paths that `check_path` refuses on the way up, and that nobody wants on the way down."""
+
 
 def token_for(url: str) -> str | None:
     """The token for this hub: stored by `log_in`, or of `huggingface_hub` itself where it speaks to the same hub."""
@@ -145,9 +149,12 @@ def push_to_hub(
 
 
 def pull_from_hub(url: str, repo_id: str, folder: Path, revision: str | None = None) -> None:
-    """Copy a repository's files at `revision` (head when None) into `folder`. Raises HubError."""
+    """Copy a repository's files at `revision` (head when None) into `folder`. Raises HubError.
+
+    Paths that lead out of the folder, and what git would obey in it, stay away: a hub may list anything.
+    """
     with _explained(url, repo_id):
-        _api(url).snapshot_download(repo_id, revision=revision, local_dir=folder)
+        _api(url).snapshot_download(repo_id, revision=revision, local_dir=folder, ignore_patterns=list(_NEVER))
     # The library's notes for continuing a broken download; kept until it succeeded, no part of the repository.
     shutil.rmtree(folder / ".cache" / "huggingface", ignore_errors=True)
     with suppress(OSError):  # not empty: somebody else's files are in it

@@ -1,0 +1,61 @@
+"""A hub that lists what no honest one would: what a client fetches of it stays in the folder, and out of git's."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from palus.hub.publish import fetch
+from palus.hub.target import HubTarget
+
+HARMLESS = ["SoccerTwos.onnx", "SoccerTwos/notes..txt", ".gitattributes", "my.git/notes.txt"]
+HARMFUL = [
+    *(".git", ".git/config", "SoccerTwos/.GIT/hooks/pre-commit", "SoccerTwos/.git"),
+    *("../beside.txt", "SoccerTwos/../../beside.txt", "/tmp/beside-of-palus.txt", ".."),
+]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if "/tree/" in self.path:
+            body = json.dumps([{"type": "file", "path": p, "size": 4, "oid": "b" * 40} for p in HARMLESS + HARMFUL])
+        elif self.path.startswith("/api/"):
+            siblings = [{"rfilename": path} for path in HARMLESS + HARMFUL]
+            body = json.dumps({"id": "eve/evil", "sha": "a" * 40, "siblings": siblings, "private": False, "tags": []})
+        else:
+            body = "evil"
+        self.send_response(200)
+        for name, value in {"Content-Length": len(body), "ETag": f'"{"b" * 40}"', "X-Repo-Commit": "a" * 40}.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body.encode())
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Tests that fail say what they missed."""
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_stranger_writes_neither_beside_the_folder_nor_into_git(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "http_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    fetch("eve/evil", HubTarget(url), tmp_path / "pool" / "evil")
+    found = [str(path.relative_to(tmp_path / "pool")) for path in (tmp_path / "pool").rglob("*") if path.is_file()]
+    assert sorted(found) == sorted(f"evil/{path}" for path in HARMLESS)
