@@ -395,6 +395,18 @@ def test_more_listeners_than_allowed_are_sent_away(store: Store, arena: Syntheti
         del lines  # it held the stream open
 
 
+def test_one_address_does_not_take_all_places_of_listeners(store: Store, arena: SyntheticArena) -> None:
+    limits = WebLimits(listeners=5, client_listeners=1, fresh_s=0.0)
+    with (
+        serving(make_app(store, limits=limits)) as address,
+        httpx.stream("GET", f"{address}/api/arena/events", timeout=30) as stream,
+    ):
+        lines = stream.iter_lines()
+        assert next(lines) == "retry: 3000"
+        assert httpx.get(f"{address}/api/arena/events", timeout=30).json()["code"] == "too_many_listeners"
+        del lines
+
+
 def test_pages_are_the_same_from_both_databases(
     client: TestClient, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -56,6 +56,12 @@ def download(client: TestClient, name: str) -> bytes:
     return answer.content
 
 
+def test_nobody_fills_the_disk_with_downloads_of_games_that_he_makes_up(client: TestClient, store: Store) -> None:
+    assert client.get(f"/api/arena/downloads/{ENV}/elo.csv").status_code == 200
+    assert client.get("/api/arena/downloads/MadeUp/elo.csv").status_code == 404
+    assert len(list((store.folder / "exports").iterdir())) == 1
+
+
 def test_the_history_is_read_by_the_rules_of_the_reference_analytics(client: TestClient) -> None:
     """Those rules: four columns by name, ids split at the slash, Unix seconds, anything but 0 and 1 is a draw."""
     rows = list(csv.DictReader(io.StringIO(download(client, "history.csv").decode())))

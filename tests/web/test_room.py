@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from sqlalchemy import insert
 from web_server import serving
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from palus.arena.live import LiveStep
@@ -235,3 +235,38 @@ def test_pages_of_other_sites_cannot_play_here(open_room: Any) -> None:
     _, address = open_room()
     with pytest.raises(InvalidStatus), connect(address, origin="https://elsewhere.example"):
         pass
+
+
+def test_one_client_does_not_hold_all_places(open_room: Any) -> None:
+    room, address = open_room(matches=5, client_matches=1, starts_per_minute=3)
+    with connect(address) as socket:
+        assert begin(socket)["type"] == "ready"
+        with connect(address) as second:
+            assert begin(second)["reason"].startswith("You are playing 1 matches here already")
+    room.until_running(0)
+    for _ in range(2):
+        with connect(address) as socket:
+            assert begin(socket)["type"] == "ready"
+        room.until_running(0)
+    with connect(address) as socket:
+        assert begin(socket)["reason"].startswith("You started many matches within a minute. Try again in ")
+
+
+def test_a_match_is_over_after_its_time_however_often_it_is_paused(open_room: Any) -> None:
+    room, address = open_room(match_s=0.5)
+    with connect(address) as socket:
+        begin(socket)
+        room.until_running(0)
+
+
+def test_a_client_that_floods_its_match_is_sent_away(open_room: Any) -> None:
+    room, address = open_room(words_per_s=2.0)
+    with connect(address) as socket:
+        begin(socket)
+        for _ in range(20):
+            socket.send(json.dumps({"type": "alive"}))
+        room.until_running(0)
+    with connect(address) as socket:
+        socket.send("x" * 5000)
+        with pytest.raises(ConnectionClosedError, match="1009"):
+            socket.recv(timeout=PATIENCE_S)

@@ -125,6 +125,13 @@ def test_only_runner_tokens_are_let_in(served: Served) -> None:
         HttpSource("file:///etc/passwd", "x", "pc", {})
 
 
+def test_wrong_tokens_are_metered_and_the_right_one_still_works(served: Served) -> None:
+    hello = {"worker": "pc", "about": {}}
+    codes = [served.post("hello", hello, token=f"palus_{number}")[0] for number in range(40)]
+    assert set(codes[:30]) == {401} and codes[-1] == 429
+    assert served.post("hello", hello)[0] == 200
+
+
 def test_nobody_works_in_somebody_elses_name(served: Served) -> None:
     status, answer = served.post("take", {"worker": "local-1", "about": {}})
     assert (status, answer["code"]) == (403, "not_your_worker")

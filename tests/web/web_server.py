@@ -12,16 +12,17 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from palus.web.connections import ConnectionLimits
 from palus.web.serving import make_uvicorn
 
 
 @contextmanager
-def serving(app: FastAPI, proxies: Sequence[str] = ()) -> Iterator[str]:
+def serving(app: FastAPI, proxies: Sequence[str] = (), connections: ConnectionLimits | None = None) -> Iterator[str]:
     """Serve an application while the block runs; gives its address without a slash at the end."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(64)  # from now on connections wait instead of failing: nobody has to poll
-    server = make_uvicorn(app, proxies)
+    server = make_uvicorn(app, proxies, connections)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

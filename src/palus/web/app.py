@@ -7,34 +7,41 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, FastAPI
 
 from palus import __version__
-from palus.hub.limits import HubLimits
+from palus.arena.remote import MAX_ANSWER_BYTES
+from palus.hub.limits import KIB, HubLimits
 from palus.hub.server import make_hub_router
+from palus.hub.server.guard import Guard, RouteLimit, hub_route_limits
 from palus.store import Store
 from palus.web.api.answers import Answers
 from palus.web.api.router import Arena, make_api_router
 from palus.web.api.view import FRESH_S, Views
-from palus.web.events import MAX_LISTENERS, POLL_S, Events, make_events_router
+from palus.web.events import CLIENT_LISTENERS, MAX_LISTENERS, POLL_S, Events, make_events_router
 from palus.web.exports import KEEP_S, Exports, make_downloads_router
 from palus.web.names import KnownNames, Names
 from palus.web.pages import make_pages_router, site_folder
 from palus.web.room import make_room_router
-from palus.web.security import REQUEST_BURST, REQUESTS_PER_S, Meter, SecurityHeaders, install_faults
+from palus.web.security import SecurityHeaders, install_faults
 
 
 @dataclass(frozen=True)
 class WebLimits:
     """What one server gives its readers, and how far pages may lag behind the store.
 
-    requests_per_s, request_burst: of one address. listeners: open event streams. fresh_s: pages may be this much
-    behind. poll_s: time between looks at the store while somebody listens. keep_s: downloads may be this much behind.
+    requests_per_s, request_burst: of one address. request_bytes, report_bytes: of one body; reports are those of remote
+    workers. listeners, client_listeners: open event streams of everybody, of one address. fresh_s: pages may be this
+    much behind. poll_s: time between looks at the store while somebody listens. keep_s: downloads may be this much
+    behind.
     """
 
-    requests_per_s: float = REQUESTS_PER_S
-    request_burst: int = REQUEST_BURST
+    requests_per_s: float = 50.0
+    request_burst: int = 1000  # a classroom behind one address; a page is about a dozen requests
+    request_bytes: int = 64 * KIB
+    report_bytes: int = MAX_ANSWER_BYTES
     listeners: int = MAX_LISTENERS
+    client_listeners: int = CLIENT_LISTENERS
     fresh_s: float = FRESH_S
     poll_s: float = POLL_S
     keep_s: float = KEEP_S
@@ -59,7 +66,8 @@ def make_app(
     limits = limits or WebLimits()
     views = Views(store, limits.fresh_s)
     answers = Answers(views)
-    events = Events(answers, limits.poll_s, limits.listeners)
+    events = Events(answers, limits.poll_s, limits.listeners, limits.client_listeners)
+    hub_limits = hub_limits or HubLimits()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -71,16 +79,27 @@ def make_app(
     app = FastAPI(title="palus arena", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.events = events  # palus.web.serving ends them when the server stops
     app.add_middleware(KnownNames, names=names or Names())
+    app.add_middleware(Guard, routes=route_limits(limits, hub_limits), limits=hub_limits)
     app.add_middleware(SecurityHeaders)
     install_faults(app, site or site_folder())
-    metered = [Depends(Meter(limits.requests_per_s, limits.request_burst))]
-    app.include_router(make_events_router(events), dependencies=metered)
-    app.include_router(make_downloads_router(Exports(store, views, limits.keep_s)), dependencies=metered)
-    app.include_router(make_api_router(store, answers, arena or Arena()), dependencies=metered)
-    app.include_router(make_hub_router(store, hub_limits or HubLimits()))
+    app.include_router(make_events_router(events))
+    arena = arena or Arena()
+    app.include_router(make_downloads_router(Exports(store, views, limits.keep_s), arena.envs))
+    app.include_router(make_api_router(store, answers, arena))
+    app.include_router(make_hub_router(store, hub_limits))
     for router in extra_routers:
         app.include_router(router)
-    app.include_router(make_room_router(store))  # not metered: it counts its matches, and a socket is no request
-    # Last: /{owner}/{name} would swallow others.
-    app.include_router(make_pages_router(site or site_folder()), dependencies=metered)
+    app.include_router(make_room_router(store))
+    app.include_router(make_pages_router(site or site_folder()))  # last: /{owner}/{name} would swallow others
     return app
+
+
+def route_limits(limits: WebLimits, hub: HubLimits) -> tuple[RouteLimit, ...]:
+    """Limits of all routes, the first that fits counts; a socket is no request, its room counts it."""
+    often = (limits.requests_per_s, limits.request_burst)
+    return (
+        *hub_route_limits(hub),
+        RouteLimit("POST /api/worker/jobs/[^/]+/finish", limits.report_bytes, *often),
+        RouteLimit(r"\w+ /api/worker/", limits.request_bytes, *often),
+        RouteLimit("", limits.request_bytes, *often),
+    )

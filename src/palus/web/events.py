@@ -15,6 +15,7 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
+from palus.hub.limits import client_of
 from palus.web.api.answers import Answers
 from palus.web.api.summaries import match_summary
 from palus.web.api.view import View
@@ -26,6 +27,8 @@ HEARTBEAT_S = 15.0
 """A comment after so much silence, so that no proxy takes the connection for dead."""
 RECONNECT_MS = 3000
 MAX_LISTENERS = 250
+CLIENT_LISTENERS = 100
+"""Of one address: a class may share it."""
 BACKLOG = 50
 """Events that a slow listener may be behind, and matches that one who comes back is told."""
 
@@ -33,27 +36,34 @@ BACKLOG = 50
 class Events:
     """All listeners of one server. poll_s: how often the store is looked at while somebody listens."""
 
-    def __init__(self, answers: Answers, poll_s: float = POLL_S, max_listeners: int = MAX_LISTENERS) -> None:
+    def __init__(
+        self,
+        answers: Answers,
+        poll_s: float = POLL_S,
+        max_listeners: int = MAX_LISTENERS,
+        client_listeners: int = CLIENT_LISTENERS,
+    ) -> None:
         self._answers = answers
         self._poll_s = poll_s
-        self._max_listeners = max_listeners
-        self._listeners: set[asyncio.Queue[str | None]] = set()
+        self._max_listeners, self._client_listeners = max_listeners, client_listeners
+        self._listeners: dict[asyncio.Queue[str | None], str] = {}  # -> of whom
         self._watcher: asyncio.Task[None] | None = None
         self._closed = False
 
-    def listen(self, last_seq: int | None) -> AsyncIterator[str]:
+    def listen(self, last_seq: int | None, client: str) -> AsyncIterator[str]:
         """The stream of one listener, who has seen the log up to last_seq. Raises HTTPException 503 when there are too
-        many."""
+        many, of this client or at all."""
         if self._closed:
             raise fault(503, "stopping", "The arena is being stopped; come back later.")
-        if len(self._listeners) >= self._max_listeners:
-            sentence = f"{self._max_listeners} pages are listening already; reload this one to see what is new."
+        own = sum(owner == client for owner in self._listeners.values())
+        if len(self._listeners) >= self._max_listeners or own >= self._client_listeners:
+            sentence = f"{max(own, len(self._listeners))} pages are listening already; reload this one to see the news."
             raise fault(503, "too_many_listeners", sentence, {"Retry-After": "30"})
-        return self._stream(last_seq)
+        return self._stream(last_seq, client)
 
-    async def _stream(self, last_seq: int | None) -> AsyncIterator[str]:
+    async def _stream(self, last_seq: int | None, client: str) -> AsyncIterator[str]:
         queue: asyncio.Queue[str | None] = asyncio.Queue(BACKLOG)
-        self._listeners.add(queue)
+        self._listeners[queue] = client
         try:
             yield f"retry: {RECONNECT_MS}\n\n"
             view = await self._answers.view()
@@ -71,7 +81,7 @@ class Events:
                     return
                 yield message
         finally:
-            self._listeners.discard(queue)
+            self._listeners.pop(queue, None)
 
     async def _watch(self, view: View) -> None:
         """Tell listeners what changes, until there are none."""
@@ -92,7 +102,7 @@ class Events:
 
     def _end(self, queue: asyncio.Queue[str | None]) -> None:
         """Let a stream end now, whatever it has not read yet."""
-        self._listeners.discard(queue)
+        self._listeners.pop(queue, None)
         while not queue.empty():
             queue.get_nowait()
         queue.put_nowait(None)
@@ -156,7 +166,8 @@ def make_events_router(events: Events) -> APIRouter:
     )
     async def get_events(request: Request) -> Response:
         last = request.headers.get("last-event-id", "")
-        stream = events.listen(int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None)
+        seen = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
+        stream = events.listen(seen, client_of(request.scope))
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 

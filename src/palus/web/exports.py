@@ -13,7 +13,7 @@ import csv
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -170,6 +170,10 @@ class Exports:
                 self._made[env, name] = (time.monotonic(), view, path)
             return path
 
+    def envs(self) -> list[str]:
+        """Games that somebody entered a model for; nobody can fill the folder with files of games that he made up."""
+        return self._views.current().envs()
+
     def write_all(self, env: str, folder: Path) -> None:
         """Write every download of an env to a folder."""
         for name in NAMES:
@@ -247,14 +251,14 @@ def _quoted(path: Path) -> str:
     return str(path).replace("'", "''")
 
 
-def make_downloads_router(exports: Exports) -> APIRouter:
-    """`/api/arena/downloads/{env}/{file}`."""
+def make_downloads_router(exports: Exports, envs: Collection[str] = ()) -> APIRouter:
+    """`/api/arena/downloads/{env}/{file}`. envs: games that have downloads even before the first entry."""
     router = APIRouter(prefix="/api/arena/downloads", tags=["downloads"], responses=FAULTS)
 
     @router.get("/{env}/{file}", response_class=FileResponse)
     def get_download(env: Env, file: str) -> FileResponse:
         """matches or ratings as .csv, .json, .parquet; history.csv and elo.csv as the reference competition's."""
-        path = exports.file(env, file)
+        path = exports.file(env, file) if env in envs or env in exports.envs() else None
         if path is None:
             raise _unknown(file)
         media_type = MEDIA_TYPES[file.rpartition(".")[2]]

@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from palus.arena.live import LiveMatch, LiveStep
 from palus.arena.recording import FIXED_STEP_S
+from palus.hub.limits import Buckets
 
 _HEAD = struct.Struct("<BBbBIHH")
 _STEP_MESSAGE = 1
@@ -39,12 +40,18 @@ MAX_LAG_S = 0.3
 
 @dataclass(frozen=True)
 class RoomLimits:
-    """matches: played at the same time, by everybody.   silence_s: without a word from a client it is gone.
-    pause_s: the longest pause.   celebration_s: rest after a goal.   duration_ticks: of a match, None for the usual."""
+    """matches, client_matches: played at the same time, by everybody and by one address.   starts_per_minute: of one
+    address.   words_per_s: of one client.   silence_s: without a word from a client it is gone.   pause_s: the longest
+    pause.   match_s: of a match with its pauses.   celebration_s: rest after a goal.   duration_ticks: of a match, None
+    for the usual."""
 
     matches: int = 6
+    client_matches: int = 3
+    starts_per_minute: int = 20
+    words_per_s: float = 50.0
     silence_s: float = 20.0
     pause_s: float = 180.0
+    match_s: float = 600.0
     celebration_s: float = 2.6
     duration_ticks: int | None = None
 
@@ -98,9 +105,10 @@ async def play_live(socket: WebSocket, match: LiveMatch, limits: RoomLimits) -> 
     Raises ArenaError when a model no longer plays.
     """
     seat = _Seat()
-    listener = asyncio.create_task(_listen(socket, seat, limits.silence_s))
+    listener = asyncio.create_task(_listen(socket, seat, limits))
     try:
-        return await _play(socket, match, seat, limits)
+        async with asyncio.timeout(limits.match_s):
+            return await _play(socket, match, seat, limits)
     except (TimeoutError, WebSocketDisconnect, RuntimeError):  # the last is starlette's word for a closed socket
         return False
     finally:
@@ -130,14 +138,16 @@ async def _play(socket: WebSocket, match: LiveMatch, seat: _Seat, limits: RoomLi
     return False
 
 
-async def _listen(socket: WebSocket, seat: _Seat, silence_s: float) -> None:
-    """Pass on what the client says, until it says nothing more, or something that we do not understand."""
+async def _listen(socket: WebSocket, seat: _Seat, limits: RoomLimits) -> None:
+    """Pass on what the client says, until it says nothing more, too much, or something that we do not understand."""
+    words = Buckets(limits.words_per_s, 2 * limits.words_per_s)
     try:
-        while True:
-            text = await asyncio.wait_for(socket.receive_text(), silence_s)
+        while words.take("") == 0:
+            text = await asyncio.wait_for(socket.receive_text(), limits.silence_s)
             seat.hear(_Message.model_validate_json(text))
     except (TimeoutError, WebSocketDisconnect, RuntimeError, ValidationError, KeyError):
-        seat.leave()
+        pass
+    seat.leave()
 
 
 def encode_step(step: LiveStep) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -23,6 +24,7 @@ from palus.arena.recording import FIXED_STEP_S
 from palus.arena.runner.sandbox import Sandbox, shared_sandbox
 from palus.arena.runner.unit import Contender
 from palus.errors import ArenaError, EnvError, PalusError
+from palus.hub.limits import Buckets, client_of
 from palus.store import Store
 from palus.store.tables import entries, ratings
 from palus.web.live import RoomLimits, play_live
@@ -98,19 +100,31 @@ class Rooms:
 
     def __init__(self, limits: RoomLimits) -> None:
         self.limits = limits
-        self.running = 0
+        self._of: Counter[str] = Counter()
+        self._starts = Buckets(limits.starts_per_minute / 60, limits.starts_per_minute)
+
+    @property
+    def running(self) -> int:
+        """Matches that are being played."""
+        return self._of.total()
 
     @contextlib.contextmanager
-    def enter(self) -> Iterator[None]:
-        """A place in the room. Raises when all are taken."""
+    def enter(self, client: str) -> Iterator[None]:
+        """A place in the room. Raises when all are taken, or this client has its share."""
         if self.running >= self.limits.matches:
             sentence = f"{self.running} matches are being played here, which is all there is room for."
             raise _RefusedError("full", f"{sentence} Try again in a minute or two.")
-        self.running += 1
+        if self._of[client] >= self.limits.client_matches:
+            sentence = f"You are playing {self._of[client]} matches here already; the others' places are for others."
+            raise _RefusedError("full", f"{sentence} Close one of them first.")
+        if (wait_s := self._starts.take(client)) > 0:
+            raise _RefusedError("full", f"You started many matches within a minute. Try again in {wait_s:.0f} s.")
+        self._of[client] += 1
         try:
             yield
         finally:
-            self.running -= 1
+            self._of[client] -= 1
+            self._of += Counter()  # forgets who has none
 
 
 def make_room_router(
@@ -145,7 +159,7 @@ async def _serve(socket: WebSocket, store: Store, rooms: Rooms, sandbox: Sandbox
         start = Start.model_validate_json(await asyncio.wait_for(socket.receive_text(), FIRST_WORD_S))
     except (ValidationError, TimeoutError, KeyError) as error:
         raise _RefusedError("unknown", "No match was asked for; choose a blue and a purple player.") from error
-    with rooms.enter(), contextlib.ExitStack() as stack:
+    with rooms.enter(client_of(socket.scope)), contextlib.ExitStack() as stack:
         try:
             contenders, match = await asyncio.to_thread(_open, stack, store, start, rooms.limits, sandbox)
             await socket.send_text(_ready(start, contenders, match).model_dump_json())

@@ -1,4 +1,4 @@
-"""What every answer carries to protect its reader, how often one address may ask, and errors as one JSON shape."""
+"""What every answer carries to protect its reader, and errors as one JSON shape."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from palus.hub.limits import Buckets
 from palus.web.error_pages import error_page, wants_page
 from palus.web.shapes import Fault
 
@@ -42,10 +41,6 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
-REQUESTS_PER_S = 50.0
-REQUEST_BURST = 1000
-"""A classroom behind one address opens its pages at the same time; a page is about a dozen requests."""
-
 
 class SecurityHeaders:
     """Adds HEADERS to every answer that does not set them itself: files of the hub have a stricter policy."""
@@ -64,21 +59,6 @@ class SecurityHeaders:
             await send(message)
 
         await self.app(scope, receive, guarded if scope["type"] == "http" else send)
-
-
-class Meter:
-    """Dependency of our routes: refuses an address that asks too often. The hub meters its own routes by token."""
-
-    def __init__(self, per_s: float = REQUESTS_PER_S, burst: int = REQUEST_BURST) -> None:
-        self._buckets = Buckets(per_s, burst)
-
-    async def __call__(self, request: Request) -> None:
-        """Raises HTTPException 429 with Retry-After."""
-        address = request.client.host if request.client else "unknown"
-        wait_s = self._buckets.take(address)
-        if wait_s > 0:
-            sentence = f"Too many requests from this address; wait {wait_s:.1f} s and try again."
-            raise fault(429, "too_many_requests", sentence, {"Retry-After": str(int(wait_s) + 1)})
 
 
 def fault(status: int, code: str, sentence: str, headers: dict[str, str] | None = None) -> HTTPException:
@@ -124,7 +104,7 @@ class _Faults:
 
     async def inner(self, request: Request, error: Exception) -> Response:
         """What should not have happened."""
-        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        _log.error("%s %a failed", request.method, request.url.path[:200], exc_info=error)
         sentence = "The arena could not answer this; its log says why. Try again in a moment."
         return self._answer(request, 500, Fault(error=sentence, code="internal"), HEADERS)
 

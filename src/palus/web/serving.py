@@ -4,31 +4,57 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 
 import uvicorn
 from fastapi import FastAPI
+
+from palus.web.connections import ConnectionLimits, Connections, HttpLine, SocketLine
+from palus.web.log_limit import limit_logs
 
 GRACE_S = 5
 """How long requests may finish when the server is told to stop."""
 
 
-def make_uvicorn(app: FastAPI, proxies: Sequence[str] = ()) -> uvicorn.Server:
+BACKLOG = 128
+"""Connections that the kernel keeps for us, and that we take at once: the limits are looked at in between."""
+
+
+def make_uvicorn(app: FastAPI, proxies: Sequence[str] = (), limits: ConnectionLimits | None = None) -> uvicorn.Server:
     """A server for an application of `make_app`; run it with sockets that listen already.
 
     proxies: addresses or networks in numbers. What they say of the reader (X-Forwarded-For and -Proto) is believed; by
     default nobody is, not this machine either: requests are counted by the address that they come from.
     """
+    limits = _that_fit(limits or ConnectionLimits())
+    seats = {"seats": Connections(limits, proxies)}
+    limit_logs()
     config = uvicorn.Config(
         app,
+        http=type("Http", (HttpLine,), seats),
+        ws=type("Socket", (SocketLine,), seats),
+        h11_max_incomplete_event_size=limits.header_bytes,
+        ws_max_size=limits.message_bytes,
+        backlog=BACKLOG,
         log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=bool(proxies),
         forwarded_allow_ips=list(proxies),
         timeout_graceful_shutdown=GRACE_S,
-        ws="websockets-sansio",  # the default one is built on a part of websockets that is going away
     )
     return _Server(config)
+
+
+def _that_fit(limits: ConnectionLimits) -> ConnectionLimits:
+    """The limits with at most half of the files that this process may open, which is few on some systems."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return limits
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = limits.connections if files == resource.RLIM_INFINITY else min(limits.connections, files // 2)
+    return replace(limits, connections=most, client_connections=min(limits.client_connections, most))
 
 
 class _Server(uvicorn.Server):

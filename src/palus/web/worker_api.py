@@ -24,6 +24,7 @@ from palus.arena.settings import ArenaSettings
 from palus.arena.workers import StoreSource, games_of, greet, known_model, suspension
 from palus.errors import ArenaError, FalseReportError, LeaseError
 from palus.hub.accounts import authenticate
+from palus.hub.limits import Buckets, HubLimits, client_of
 from palus.store import Store
 from palus.store.engine import now_ms
 from palus.web.security import fault
@@ -69,12 +70,18 @@ class Finished(Held):
     report: dict[str, Any]
 
 
-def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
-    """The routes below `/api/worker`."""
+def make_worker_router(store: Store, settings: ArenaSettings, limits: HubLimits | None = None) -> APIRouter:
+    """The routes below `/api/worker`. limits: how often an address may come with a wrong token."""
+    limits = limits or HubLimits()
+
+    bad_tokens = Buckets(limits.bad_tokens_per_minute / 60, limits.bad_tokens_per_minute)
 
     def runner(request: Request) -> None:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         caller = authenticate(store, token.strip()) if scheme.lower() == "bearer" else None
+        if caller is None and (wait_s := bad_tokens.take(client_of(request.scope))) > 0:
+            sentence = f"Too many wrong tokens from this address; wait {wait_s:.0f} s and try again."
+            raise fault(429, "too_many_requests", sentence, {"Retry-After": str(int(wait_s) + 1)})
         if caller is None:
             raise fault(401, "no_token", "A worker needs a valid token; ask the arena's administrator for one.")
         if not caller.scopes & {"runner", "admin"}:

@@ -12,7 +12,7 @@ from fastapi import Request
 from sqlalchemy import Connection
 
 from palus.hub.accounts import Caller, authenticate
-from palus.hub.limits import Buckets, HubLimits
+from palus.hub.limits import Buckets, HubLimits, client_of
 from palus.hub.refusals import INVALID_TOKEN, ForbiddenError, NotSignedInError, RepoNotFoundError, TooManyError
 from palus.hub.repos import Kind, Repo, find_repo
 from palus.hub.uploads import Incoming
@@ -38,7 +38,7 @@ class Hub:
 
     def identify(self, request: Request) -> Caller | None:
         """Who calls; None without a token. Raises NotSignedInError for a bad token, TooManyError."""
-        address = request.client.host if request.client else "unknown"
+        address = client_of(request.scope)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if not token:
             _meter(self.requests, f"address {address}")

@@ -19,7 +19,7 @@ from palus.hub.accounts import Caller
 from palus.hub.limits import MIB, show_bytes
 from palus.hub.refusals import InvalidInputError, TooLargeError
 from palus.hub.server.context import Hub
-from palus.hub.server.route import STREAMED_BODY, HubRoute, StreamRoute
+from palus.hub.server.route import STREAMED_BODY, HubRoute
 from palus.hub.server.shapes import Json, LfsBatch, LfsObject
 from palus.hub.uploads import day_bytes_left, keep_upload, may_reuse, over_quota
 
@@ -95,7 +95,7 @@ class LfsPutEndpoint:
 
     def router(self) -> APIRouter:
         """The route."""
-        router = APIRouter(tags=["hub: uploads"], route_class=StreamRoute)
+        router = APIRouter(tags=["hub: uploads"], route_class=HubRoute)
         router.add_api_route("/api/lfs/{oid}", self.put, methods=["PUT"], openapi_extra=STREAMED_BODY)
         return router
 

@@ -20,6 +20,7 @@ from palus.hub.server.shapes import Json, show_commit, show_file, show_repo, sho
 from palus.hub.server.trees import show_folders, show_tree
 
 COMMITS_PER_PAGE = 50
+MAX_FULL_PAGE = 100
 _SORTS: dict[str, repos.Sort] = {
     **dict.fromkeys(("lastModified", "last_modified", "trendingScore", "trending_score", "likes"), "modified_ms"),
     **dict.fromkeys(("createdAt", "created_at"), "created_ms"),
@@ -63,7 +64,7 @@ class ListingEndpoints:
     ) -> JSONResponse:
         """Repositories that have all the tags of `filter`; newest first, or by downloads. Pages by the Link header."""
         caller = self._hub.identify(request)
-        by, limit = _SORTS.get(sort or "", "modified_ms"), min(limit, repos.MAX_PAGE)
+        by, limit = _SORTS.get(sort or "", "modified_ms"), min(limit, MAX_FULL_PAGE if full else repos.MAX_PAGE)
         tags = tuple(tag for words in filter or () for tag in words.split(",") if tag)
         wanted = repos.Filter(
             self._kind, tags, author, search, caller.name if caller else None, bool(caller and caller.is_admin)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
 
 from palus.hub import repos
 from palus.hub.accounts import Caller, find_account
@@ -22,6 +25,7 @@ class ManageEndpoints:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        self._checkers = asyncio.Semaphore(hub.limits.cards_at_once)
 
     def router(self) -> APIRouter:
         """The routes."""
@@ -57,9 +61,10 @@ class ManageEndpoints:
             repos.delete_repo(connection, self._hub.writable(connection, caller, kind, full))
         return {"deleted": full}
 
-    def check_card(self, body: CardToCheck) -> JSONResponse:
+    async def check_card(self, body: CardToCheck) -> JSONResponse:
         """What is wrong with a README.md; every client asks before it uploads one, and stops on a 400."""
-        card = read_card(body.content.encode("utf-8", "replace"))
+        async with self._checkers:
+            card = await run_in_threadpool(read_card, body.content.encode("utf-8", "replace"))
         said = [{"message": card.warning}] if card.warning else []
         if card.hostile:
             return JSONResponse({"errors": said, "warnings": [], "error": card.warning}, 400)

@@ -28,7 +28,7 @@ from palus.store.blobs import Blob, BlobWriter
 _CONTENT = re.compile(rb'(?<!\\)"content"\s*:\s*"')
 _MAX_LINE = 64 * KIB  # without the content
 _MAX_KEY = 64  # how far back a content's key may begin that two pieces of the body share
-_MAX_CHANGES = 10_000
+MAX_CHANGES = 10_000
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _MAX_TITLE, _MAX_DESCRIPTION = 500, 20_000
 
@@ -125,8 +125,8 @@ class CommitReader:
                 content.writer.discard()
 
     def _take(self, key: str, value: dict[str, Any], content: _Base64Writer | None) -> None:
-        if len(self._changes) >= _MAX_CHANGES:
-            raise TooLargeError(f"the commit has more than {_MAX_CHANGES} changes; split it")
+        if len(self._changes) >= MAX_CHANGES:
+            raise TooLargeError(f"the commit has more than {MAX_CHANGES} changes; split it")
         if key == "header":
             self._message = _read_message(value)
         elif key == "file":

@@ -1,4 +1,4 @@
-"""What every endpoint has in common: errors as clients read them, bodies of bounded size and never compressed."""
+"""What every endpoint has in common: errors as clients read them, bodies never compressed."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import logging
 import re
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
-from starlette.types import Message, Receive
 
 from palus.errors import StorageError
-from palus.hub.limits import MIB, show_bytes
-from palus.hub.refusals import EncodedBodyError, InvalidInputError, RefusedError, TooLargeError
+from palus.hub.refusals import EncodedBodyError, InvalidInputError, RefusedError
 
 _NOT_IN_HEADERS = re.compile(r"[^\x20-\x7e]")  # messages repeat what strangers sent
 _MAX_HEADER = 1000
@@ -36,9 +34,7 @@ STREAMED_BODY = {
 
 
 class HubRoute(APIRoute):
-    """A route whose refusals carry the headers that clients show to their users. body_bytes: the largest body."""
-
-    body_bytes: ClassVar[int | None] = 4 * MIB
+    """A route whose refusals carry the headers that clients show to their users."""
 
     def get_route_handler(self) -> Handler:
         """The handler of FastAPI, guarded."""
@@ -47,27 +43,18 @@ class HubRoute(APIRoute):
         async def guarded(request: Request) -> Response:
             try:
                 _check_encoding(request)
-                if self.body_bytes is not None:
-                    request = Request(request.scope, _limited(request.receive, self.body_bytes))
                 return await serve(request)
             except RefusedError as refusal:
                 return refused(refusal)
             except RequestValidationError as error:
                 return refused(InvalidInputError(_first_fault(error)))
-            except HTTPException as error:  # FastAPI's, while it read the body; ours may have been the cause
-                cause = error.__cause__
-                return refused(cause if isinstance(cause, RefusedError) else InvalidInputError(str(error.detail)))
+            except HTTPException as error:  # FastAPI's, while it read the body
+                return refused(InvalidInputError(str(error.detail)))
             except StorageError as error:
                 _log.error("%s", error)  # the caller learns that, not where on this machine
                 return _broken()
 
         return guarded
-
-
-class StreamRoute(HubRoute):
-    """A route that reads its body in pieces and counts them itself."""
-
-    body_bytes: ClassVar[int | None] = None
 
 
 def refused(refusal: RefusedError, headers: dict[str, str] | None = None) -> JSONResponse:
@@ -93,20 +80,6 @@ def _check_encoding(request: Request) -> None:
     coding = request.headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
         raise EncodedBodyError(f"the body is {coding[:20]!a}-encoded; send it as it is, without Content-Encoding")
-
-
-def _limited(receive: Receive, limit: int) -> Receive:
-    received = 0
-
-    async def counted() -> Message:
-        nonlocal received
-        message = await receive()
-        received += len(message.get("body", b""))
-        if received > limit:
-            raise TooLargeError(f"the body is larger than {show_bytes(limit)}, the most that is taken here")
-        return message
-
-    return counted
 
 
 def _first_fault(error: RequestValidationError) -> str:

@@ -47,7 +47,7 @@ class Settings(BaseModel):
 class CardToCheck(BaseModel):
     """A README.md before it is pushed."""
 
-    content: Annotated[str, Field(max_length=4 * MIB)]
+    content: Annotated[str, Field(max_length=MIB)]
 
 
 class FileToUpload(BaseModel):

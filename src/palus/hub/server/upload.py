@@ -11,16 +11,15 @@ from palus.hub import repos
 from palus.hub.accounts import Caller
 from palus.hub.commits import MAIN, Put, add_commit, list_files
 from palus.hub.ids import check_path
-from palus.hub.limits import MIB, show_bytes
+from palus.hub.limits import MIB, commit_body_bytes, show_bytes
 from palus.hub.refusals import ForbiddenError, InvalidInputError, RefusedError, TooLargeError
 from palus.hub.server.context import Hub
 from palus.hub.server.ndjson import CommitReader, ParsedCommit
-from palus.hub.server.route import STREAMED_BODY, HubRoute, StreamRoute
+from palus.hub.server.route import STREAMED_BODY, HubRoute
 from palus.hub.server.shapes import FileToUpload, Json, Preupload
 from palus.hub.uploads import day_bytes_left, keep_upload, may_reuse
 
 _BATCH_BYTES = MIB
-_BASE64_EXCESS = 1.4  # 4/3 for the coding, the rest for paths
 _CLIENT = re.compile(r"hf_hub/(\d+)\.(\d+)")
 # From this version on a client with hf_xet never uses LFS, whatever the server says, and a server cannot see whether
 # it has hf_xet. Who turned Xet off says so with HF_HUB_USER_AGENT_ORIGIN=lfs, which ends up in the User-Agent.
@@ -39,13 +38,7 @@ class UploadEndpoints:
         prefix = f"/api/{self._kind}s/{{owner}}/{{name}}"
         router = APIRouter(prefix=prefix, tags=["hub: uploads"], route_class=HubRoute)
         router.add_api_route("/preupload/{revision}", self.preupload, methods=["POST"])
-        router.add_api_route(
-            "/commit/{revision}",
-            self.commit,
-            methods=["POST"],
-            route_class_override=StreamRoute,
-            openapi_extra=STREAMED_BODY,
-        )
+        router.add_api_route("/commit/{revision}", self.commit, methods=["POST"], openapi_extra=STREAMED_BODY)
         return router
 
     def preupload(self, request: Request, owner: str, name: str, revision: str, body: Preupload) -> Json:
@@ -96,7 +89,7 @@ class UploadEndpoints:
         caller, repo, left = await run_in_threadpool(self._admit, request, f"{owner}/{name}", revision)
         limits = self._hub.limits
         allowed = min(limits.commit_bytes, left)
-        body_bytes = int(allowed * _BASE64_EXCESS) + 16 * MIB
+        body_bytes = commit_body_bytes(allowed)
         declared = request.headers.get("content-length", "0")
         if declared.isdigit() and int(declared) > body_bytes:
             raise _too_large(int(declared), body_bytes)

@@ -1,0 +1,169 @@
+"""Open connections of one server: how many, of whom, and how long one may do nothing.
+
+uvicorn waits for ever for a request that was begun and for a reader who does not read, and a process has room for
+about a thousand connections. Here whoever was silent for the longest makes room for a newcomer, and what does not move
+for too long is closed. A connection that is being served is never closed for another's sake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from typing import Any, Protocol
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from palus.hub.limits import KIB, client_of
+
+SWEEP_S = 1.0
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """connections: of everybody. client_connections: of one address. header_bytes: of the head of a request.
+    header_s: until a request has come, from the start of the connection or the answer before it. stall_s: for a reader
+    who takes nothing of an answer. message_bytes: of one message by WebSocket.
+    """
+
+    connections: int = 512
+    client_connections: int = 160
+    header_bytes: int = 16 * KIB
+    header_s: float = 20.0
+    stall_s: float = 60.0
+    message_bytes: int = 4 * KIB
+
+
+class Line(Protocol):
+    """A connection as this module sees it."""
+
+    transport: Any
+
+    @property
+    def idle(self) -> bool:
+        """No request is being read or answered."""
+
+    @property
+    def progress(self) -> Hashable:
+        """Another value after every request, and after every pause for a slow reader."""
+
+
+@dataclass
+class _Seat:
+    client: str
+    progress: Hashable
+    since_s: float  # when it moved last
+    buffered: int = 0
+
+
+class Connections:
+    """Everybody who is connected. Used from the event loop only.
+
+    proxies: addresses or networks in numbers that bring many clients each; the limit of one client is not theirs.
+    """
+
+    def __init__(self, limits: ConnectionLimits, proxies: Sequence[str] = ()) -> None:
+        self.limits = limits
+        self._proxies = [ip_network(proxy, strict=False) for proxy in proxies]
+        self._seats: dict[Line, _Seat] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def enter(self, line: Line, client: str) -> None:
+        """Give a new connection its place; another one loses it where all are taken, or this one gets none."""
+        own = [other for other, seat in self._seats.items() if seat.client == client]
+        self._seats[line] = _Seat(client, line.progress, time.monotonic())
+        if len(own) >= self.limits.client_connections and not self._is_proxy(line):
+            self._make_room([*own, line])
+        elif len(self._seats) > self.limits.connections:
+            self._make_room(list(self._seats))
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+    def leave(self, line: Line) -> None:
+        """The connection is closed, or speaks another protocol from now on."""
+        self._seats.pop(line, None)
+
+    def _is_proxy(self, line: Line) -> bool:
+        peer = line.transport.get_extra_info("peername")
+        return bool(self._proxies and peer) and any(ip_address(peer[0]) in proxy for proxy in self._proxies)
+
+    def _make_room(self, among: list[Line]) -> None:
+        """Close the one that has been idle for the longest; the newcomer is idle too, and the last."""
+        self._close(next(line for line in sorted(among, key=lambda line: self._seats[line].since_s) if line.idle))
+
+    def _close(self, line: Line) -> None:
+        self.leave(line)
+        line.transport.abort()
+
+    def _sweep(self) -> None:
+        """Close what has not moved for too long."""
+        now_s = time.monotonic()
+        for line, seat in list(self._seats.items()):
+            buffered = line.transport.get_write_buffer_size()
+            if line.progress != seat.progress or buffered < seat.buffered or not (buffered or line.idle):
+                seat.progress, seat.since_s = line.progress, now_s
+            elif now_s - seat.since_s > (self.limits.stall_s if buffered else self.limits.header_s):
+                self._close(line)
+            seat.buffered = buffered
+        self._timer = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep) if self._seats else None
+
+
+class HttpLine(H11Protocol):
+    """uvicorn's HTTP, seated."""
+
+    seats: Connections
+    pauses = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.seats.enter(self, client_of({"client": self.client}))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.seats.leave(self)
+        super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        self.seats.leave(self)
+        super().handle_websocket_upgrade(event)
+
+    def pause_writing(self) -> None:
+        self.pauses += 1
+        super().pause_writing()
+
+    @property
+    def idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def progress(self) -> Hashable:
+        return self.cycle, self.pauses
+
+
+class SocketLine(WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket, seated. Silence is the room's to judge."""
+
+    seats: Connections
+    pauses = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.seats.enter(self, client_of({"client": self.client}))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.seats.leave(self)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self.pauses += 1
+        super().pause_writing()
+
+    @property
+    def idle(self) -> bool:
+        return self.transport.is_closing()
+
+    @property
+    def progress(self) -> Hashable:
+        return self.pauses

@@ -1,0 +1,308 @@
+"""What one client may take of a server: sizes, rates, times and numbers, over real sockets."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import logging
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from web_server import serving
+
+from palus.arena.settings import ArenaSettings
+from palus.hub.accounts import create_account, issue_token
+from palus.hub.limits import Buckets, HubLimits, client_of, show_bytes
+from palus.hub.repos import create_repo
+from palus.hub.server import manage
+from palus.store import Store, open_store
+from palus.web import events
+from palus.web.app import WebLimits, make_app
+from palus.web.connections import ConnectionLimits
+from palus.web.live import RoomLimits
+from palus.web.log_limit import LINES_PER_MINUTE, LogLimit
+from palus.web.worker_api import make_worker_router
+
+PATIENCE_S = 60
+DOCS = Path(__file__).parents[2] / "docs" / "arena.md"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_store(tmp_path / "arena")
+    yield opened
+    opened.close()
+
+
+@contextmanager
+def arena(store: Store, connections: ConnectionLimits | None = None, **limits: Any) -> Iterator[tuple[str, int]]:
+    """An arena with its workers' routes; gives its host and port."""
+    app = make_app(store, extra_routers=[make_worker_router(store, ArenaSettings())], **limits)
+    with serving(app, connections=connections) as address:
+        parts = urlsplit(address)
+        assert parts.hostname and parts.port
+        yield parts.hostname, parts.port
+
+
+def say(address: tuple[str, int], data: bytes) -> socket.socket:
+    """A connection on which this was said."""
+    opened = socket.create_connection(address, timeout=PATIENCE_S)
+    opened.sendall(data)
+    return opened
+
+
+def answer(line: socket.socket) -> tuple[int, dict[str, Any]]:
+    """Status and JSON of the answer that comes on a connection."""
+    with line, line.makefile("rb") as file:
+        status = int(file.readline().split()[1])
+        length = 0
+        while header := file.readline().strip().lower():
+            if header.startswith(b"content-length:"):
+                length = int(header.split(b":")[1])
+        return status, json.loads(file.read(length))
+
+
+def ask(address: tuple[str, int], path: str = "/api/arena/envs", **request: Any) -> httpx.Response:
+    return httpx.get(f"http://{address[0]}:{address[1]}{path}", timeout=PATIENCE_S, trust_env=False, **request)
+
+
+def ada_with_a_repository(store: Store) -> str:
+    """Make the repository ada/one; gives ada's token."""
+    with store.write() as connection:
+        account = create_account(connection, "ada")
+        create_repo(connection, "model", account, "one", False, HubLimits())
+        return issue_token(connection, "ada", "test", ("read", "write"))
+
+
+def is_shut(line: socket.socket) -> bool:
+    """Wait until the server closes a connection or says something; tells which."""
+    try:
+        return line.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def head_of(method: str, path: str, *headers: str) -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: localhost", *headers, "", ""]).encode()
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, "never came true"
+        time.sleep(0.02)
+
+
+def test_a_body_is_refused_by_its_announced_size_on_every_route(store: Store) -> None:
+    """Nothing of the body is sent here: an answer that came proves that nobody waited for it."""
+    with arena(store) as address:
+        paths = ask(address, "/openapi.json").json()["paths"]
+        taking = [(m.upper(), p) for p, methods in paths.items() for m, of in methods.items() if "requestBody" in of]
+        assert ("POST", "/api/worker/hello") in taking and ("PUT", "/api/lfs/{oid}") in taking and len(taking) >= 12
+        for method, path in [*taking, ("GET", "/"), ("DELETE", "/no/such/place")]:
+            limit = HubLimits().lfs_bytes if "/lfs/{oid}" in path else 2 << 30 if "/commit/" in path else 16 << 20
+            head = head_of(method, path.replace("{", "").replace("}", ""), f"Content-Length: {limit + 1}")
+            assert answer(say(address, head))[0] == 413, (method, path)
+
+
+def test_a_body_of_unknown_size_is_refused_as_soon_as_it_is_too_large(store: Store) -> None:
+    chunk = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
+    with arena(store) as address:
+        for path, chunks in (("/api/worker/hello", 3), ("/api/validate-yaml", 33)):
+            head = head_of("POST", path, "Content-Type: application/json", "Transfer-Encoding: chunked")
+            status, fault = answer(say(address, head + chunk * chunks))
+            assert (status, fault["code"]) == (413, "too_large")
+            assert "is larger than" in fault["error"]
+
+
+def test_a_body_that_trickles_in_is_given_up(store: Store) -> None:
+    limits = HubLimits(body_grace_s=0.3, body_bytes_per_s=1 << 30)
+    head = head_of("POST", "/api/validate-yaml", "Content-Type: application/json", "Content-Length: 1000")
+    with arena(store, hub_limits=limits) as address:
+        assert answer(say(address, head + b'{"content"'))[0] == 408
+        assert ask(address).status_code == 200
+
+
+def test_a_large_upload_still_streams(store: Store) -> None:
+    token = ada_with_a_repository(store)
+    data = bytes(range(256)) * (24 << 10)  # 6 MiB, above every limit but that of files
+    oid = hashlib.sha256(data).hexdigest()
+    batch = {"operation": "upload", "objects": [{"oid": oid, "size": len(data)}]}
+    with (
+        arena(store, hub_limits=HubLimits(body_grace_s=PATIENCE_S)) as (host, port),
+        httpx.Client(base_url=f"http://{host}:{port}", timeout=PATIENCE_S, trust_env=False) as http,
+    ):
+        http.headers["Authorization"] = f"Bearer {token}"
+        made = http.post("/ada/one.git/info/lfs/objects/batch", json=batch).json()["objects"][0]
+        pieces = (data[start : start + 100_000] for start in range(0, len(data), 100_000))
+        assert httpx.put(made["actions"]["upload"]["href"], content=pieces, timeout=PATIENCE_S).status_code == 200
+        assert store.blobs.read(oid) == data
+
+
+def test_half_open_connections_lock_nobody_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "HEARTBEAT_S", 0.2)
+    limits = ConnectionLimits(connections=20, client_connections=10, header_s=600)
+    with arena(store, limits) as address, ExitStack() as stack:
+        stream = stack.enter_context(
+            httpx.stream("GET", f"http://{address[0]}:{address[1]}/api/arena/events", timeout=PATIENCE_S)
+        )
+        lines = stream.iter_lines()
+        assert next(lines) == "retry: 3000"
+        half_open = [stack.enter_context(say(address, b"GET / HT")) for _ in range(40)]
+        assert ask(address).status_code == 200
+        assert is_shut(half_open[0]), "the oldest made room"
+        assert next(line for line in lines if line.startswith(":")) == ": still here", "who is served stays"
+        del lines
+
+
+def test_a_request_that_never_comes_is_given_up(store: Store) -> None:
+    with arena(store, ConnectionLimits(header_s=0.2)) as address:
+        silent, begun = say(address, b""), say(address, b"GET / HTTP/1.1\r\nHost: ")
+        with silent, begun:
+            assert is_shut(silent) and is_shut(begun)
+
+
+def test_a_reader_who_does_not_read_is_given_up(store: Store, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "index.html").write_bytes(b"x" * (32 << 20))
+    app = make_app(store, site=site)
+
+    def is_closed() -> bool:
+        try:
+            lazy.send(b"x")
+        except OSError:
+            return True
+        return False
+
+    with serving(app, connections=ConnectionLimits(stall_s=0.5)) as address, socket.socket() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.settimeout(PATIENCE_S)
+        parts = urlsplit(address)
+        lazy.connect((parts.hostname, parts.port))
+        lazy.sendall(head_of("GET", "/"))
+        until(is_closed)
+        assert ask((str(parts.hostname), parts.port or 0), "/api/arena/envs").status_code == 200
+
+
+def test_cards_are_checked_one_at_a_time_and_not_too_often(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once, most = 0, 0
+    lock, check = threading.Lock(), manage.read_card
+
+    def watched(readme: bytes) -> Any:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        time.sleep(0.02)
+        with lock:
+            at_once -= 1
+        return check(readme)
+
+    monkeypatch.setattr(manage, "read_card", watched)
+    codes: list[int] = []
+    with arena(store, hub_limits=HubLimits(cards_per_minute=12)) as (host, port):
+
+        def send() -> None:
+            address = f"http://{host}:{port}/api/validate-yaml"
+            for _ in range(4):
+                codes.append(httpx.post(address, json={"content": "# a"}, timeout=PATIENCE_S).status_code)
+
+        threads = [threading.Thread(target=send) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert ask((host, port)).status_code == 200, "the pages have a bucket of their own"
+    assert most == 1
+    assert set(codes) == {200, 429} and codes.count(200) in (12, 13)
+
+
+def test_what_strangers_send_does_not_fill_the_log(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+    token = ada_with_a_repository(store)
+    with arena(store) as address:
+        for _ in range(3 * LINES_PER_MINUTE):
+            with say(address, b"\0garbage\r\n\r\n") as line:
+                assert b"400" in line.recv(100)
+        for path in ("/api/validate-yaml", "/api/models/ada/one/commit/main"):  # uploads that break off
+            kind = ("Content-Type: application/json", "Content-Length: 1000", f"Authorization: Bearer {token}")
+            for _ in range(5):
+                say(address, head_of("POST", path, *kind) + b"{").close()
+        assert ask(address).status_code == 200
+    written = capfd.readouterr().err
+    assert written.count("Invalid HTTP request") <= LINES_PER_MINUTE + 2
+    assert "Traceback" not in written and len(written) < 4000
+
+
+def test_a_quiet_log_says_how_much_it_left_out() -> None:
+    limit = LogLimit(per_minute=60)
+    logger = logging.Logger("x")
+    logger.addFilter(limit)
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    for number in range(100):
+        logger.warning("line %d", number)
+    logger.warning("another")
+    assert said[0] == "line 0" and said[-1] == "another" and len(said) < 70
+    until(lambda: limit._buckets.take("x 30 line %d") == 0)
+    time.sleep(1.1)
+    logger.warning("line %d", 7)
+    assert re.fullmatch(r"line 7 \(\d+ more like this one were left out\)", said[-1])
+
+
+def test_buckets_take_little_memory_whoever_asks() -> None:
+    buckets = Buckets(per_s=0.001, burst=1)
+    for number in range(2 * Buckets.MAX_KEYS):
+        buckets.take(str(number), now_s=0.0)
+    assert len(buckets._levels) == Buckets.MAX_KEYS
+    assert buckets.take(str(2 * Buckets.MAX_KEYS - 1), now_s=0.0) > 0, "the last ones are remembered"
+
+
+@pytest.mark.parametrize(
+    ("host", "client"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:aaaa::1", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:bbbb::2", "2001:db8:1:2::/64"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("testclient", "testclient"),
+    ],
+)
+def test_a_network_counts_as_one_client(host: str, client: str) -> None:
+    assert client_of({"client": (host, 1)}) == client
+
+
+CLASSES = {of.__name__: of for of in (ConnectionLimits, HubLimits, WebLimits, RoomLimits)}
+NOT_LIMITS = {"fresh_s", "poll_s", "keep_s", "celebration_s", "duration_ticks"}
+
+
+def test_the_table_of_limits_is_that_of_the_code() -> None:
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| `([\w.]+)` \|$", DOCS.read_text(), re.MULTILINE)
+    wanted = {f"{name}.{field.name}" for name, of in CLASSES.items() for field in fields(of)}
+    assert {name for _, _, name in rows if name.split(".")[0] in CLASSES} == {
+        name for name in wanted if name.split(".")[1] not in NOT_LIMITS
+    }
+    assert {name: value for _, value, name in rows} == {name: shown(name) for _, _, name in rows}
+
+
+def shown(name: str) -> str:
+    """A limit as people read it."""
+    where, _, field = name.rpartition(".")
+    value = getattr(CLASSES[where]() if where in CLASSES else importlib.import_module(where), field)
+    unit = field.lower()
+    if "bytes" in unit:
+        return show_bytes(value)
+    return f"{value:,.10g} s" if unit.endswith("_s") and not unit.endswith("per_s") else f"{value:,.10g}"
