@@ -11,7 +11,6 @@ import ctypes
 import errno
 import platform
 import struct
-from dataclasses import dataclass
 
 _LOAD_WORD, _JUMP_IF_EQUAL, _JUMP_IF_SET, _RETURN = 0x20, 0x15, 0x45, 0x06
 _RETURN_ALLOW = 0x7FFF0000
@@ -22,43 +21,43 @@ _PROT_EXEC = 4
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
 
 
-@dataclass(frozen=True)
-class _Calls:
-    """System-call numbers of one processor family. protect: those whose third argument is a memory protection."""
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""As the kernel calls them in the filter; the order is that of the numbers below."""
 
-    architecture: int
-    allowed: tuple[int, ...]
-    protect: tuple[int, ...]
-
-
-_CALLS = {
-    "x86_64": _Calls(
-        architecture=0xC000003E,
-        allowed=(
-            *(0, 1, 3),  # read, write, close
-            *(11, 12, 25, 28),  # munmap, brk, mremap, madvise
-            *(13, 14, 15, 131),  # rt_sigaction, rt_sigprocmask, rt_sigreturn, sigaltstack
-            *(24, 35, 230, 96, 228),  # sched_yield, nanosleep, clock_nanosleep, gettimeofday, clock_gettime
-            *(39, 186, 98, 204, 309),  # getpid, gettid, getrusage, sched_getaffinity, getcpu
-            *(202, 219, 324, 334, 318),  # futex, restart_syscall, membarrier, rseq, getrandom
-            *(60, 231),  # exit, exit_group
-        ),
-        protect=(9, 10),  # mmap, mprotect
-    ),
-    "aarch64": _Calls(
-        architecture=0xC00000B7,
-        allowed=(
-            *(63, 64, 57),
-            *(215, 214, 216, 233),
-            *(134, 135, 139, 132),
-            *(124, 101, 115, 169, 113),
-            *(172, 178, 165, 123, 168),
-            *(98, 128, 283, 293, 278),
-            *(93, 94),
-        ),
-        protect=(222, 226),
-    ),
+SYSTEM_CALLS = {
+    "read": (0, 63),
+    "write": (1, 64),
+    "close": (3, 57),
+    "munmap": (11, 215),
+    "brk": (12, 214),
+    "mremap": (25, 216),
+    "madvise": (28, 233),
+    "rt_sigaction": (13, 134),
+    "rt_sigprocmask": (14, 135),
+    "rt_sigreturn": (15, 139),
+    "sigaltstack": (131, 132),
+    "sched_yield": (24, 124),
+    "nanosleep": (35, 101),
+    "clock_nanosleep": (230, 115),
+    "gettimeofday": (96, 169),
+    "clock_gettime": (228, 113),
+    "getpid": (39, 172),
+    "gettid": (186, 178),
+    "getrusage": (98, 165),
+    "sched_getaffinity": (204, 123),
+    "getcpu": (309, 168),
+    "futex": (202, 98),
+    "restart_syscall": (219, 128),
+    "membarrier": (324, 283),
+    "rseq": (334, 293),
+    "getrandom": (318, 278),
+    "exit": (60, 93),
+    "exit_group": (231, 94),
 }
+"""Name -> number on x86-64 and on ARM64."""
+
+WITHOUT_EXECUTION = {"mmap": (9, 222), "mprotect": (10, 226)}
+"""Those whose third argument is a memory protection: allowed unless the memory could be executed."""
 
 
 class _Program(ctypes.Structure):
@@ -67,10 +66,9 @@ class _Program(ctypes.Structure):
 
 def forbid_system_calls() -> bool:
     """Give up every system call that is not listed, for good. False where the system knows no such filter."""
-    calls = _CALLS.get(platform.machine())
-    if platform.system() != "Linux" or calls is None:
+    if platform.system() != "Linux" or platform.machine() not in _ARCHITECTURES:
         return False
-    code = _assemble(calls)
+    code = _assemble(platform.machine())
     program = _Program(len(code) // 8, code)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
@@ -78,19 +76,20 @@ def forbid_system_calls() -> bool:
     return bool(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0) == 0)
 
 
-def _assemble(calls: _Calls) -> bytes:
+def _assemble(machine: str) -> bytes:
     """The filter program, 8 bytes per instruction. Each test either returns or falls through to the next."""
+    column = list(_ARCHITECTURES).index(machine)
     program = [
         _instruction(_LOAD_WORD, _OFFSET_ARCHITECTURE),
-        _instruction(_JUMP_IF_EQUAL, calls.architecture, if_true=1),
+        _instruction(_JUMP_IF_EQUAL, _ARCHITECTURES[machine], if_true=1),
         _instruction(_RETURN, _RETURN_KILL),
         _instruction(_LOAD_WORD, _OFFSET_NUMBER),
     ]
-    for number in calls.allowed:
-        program += [_instruction(_JUMP_IF_EQUAL, number, if_false=1), _instruction(_RETURN, _RETURN_ALLOW)]
-    for number in calls.protect:
+    for numbers in SYSTEM_CALLS.values():
+        program += [_instruction(_JUMP_IF_EQUAL, numbers[column], if_false=1), _instruction(_RETURN, _RETURN_ALLOW)]
+    for numbers in WITHOUT_EXECUTION.values():
         program += [
-            _instruction(_JUMP_IF_EQUAL, number, if_false=4),
+            _instruction(_JUMP_IF_EQUAL, numbers[column], if_false=4),
             _instruction(_LOAD_WORD, _OFFSET_THIRD_ARGUMENT),
             _instruction(_JUMP_IF_SET, _PROT_EXEC, if_false=1),
             _instruction(_RETURN, _RETURN_EPERM),
