@@ -79,7 +79,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
     scheduler = Scheduler(store, SETTINGS, lookers, seed=1)
     scheduler.tick()
     app = FastAPI()
-    install_faults(app)
+    install_faults(app, tmp_path)
     app.include_router(make_worker_router(store, SETTINGS))
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
