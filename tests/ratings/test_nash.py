@@ -80,6 +80,38 @@ def test_win_matrix_counts_both_sides_and_is_pulled_to_even() -> None:
     assert matrix.advantage[0, 1] == pytest.approx(np.log(3.0)) == -matrix.advantage[1, 0]
 
 
+def test_one_lucky_pair_does_not_lift_the_eighteenth_of_nineteen() -> None:
+    rng = np.random.default_rng(0)
+    history = []
+    for i in range(19):
+        for j in range(i):
+            p = bradley_terry.win_probability(np.array(60.0 * (j - i)))
+            if (i, j) != (17, 0):
+                history += duel(f"{i:02d}", f"{j:02d}", (rng.random((4, 2)) < p).mean(axis=1).tolist())
+    field = arrange([*history, *duel("17", "00", [1.0])])
+    fit = bradley_terry.fit(field.games, 19)
+    matrix = nash.win_matrix(field.games, 19)
+    assert nash.equilibrium(matrix.advantage).weights[17] > 0.02  # what the cells alone say
+    belief = nash.believed(matrix, fit.strength, fit.phi)
+    found, span = nash.equilibrium(belief.advantage), nash.plausible(belief, fit.covariance)
+    assert found.weights[17] == 0.0 and span[17, 1] < 0.02
+    assert found.weights.argmax() == fit.strength.argmax()
+    assert np.all(span[:, 0] <= found.weights) and np.all(found.weights <= span[:, 1])
+
+
+def test_a_cycle_of_many_games_keeps_its_equilibrium() -> None:
+    field = rock_paper_scissors(60)
+    fit = bradley_terry.fit(field.games, 3)
+    belief = nash.believed(nash.win_matrix(field.games, 3), fit.strength, fit.phi)
+    assert belief.cyclic > 1.0
+    np.testing.assert_allclose(nash.equilibrium(belief.advantage).weights, [1 / 3] * 3, atol=0.02)
+    span = nash.plausible(belief, fit.covariance)
+    assert np.all((span[:, 0] > 0.1) & (span[:, 1] < 0.7))
+    assert nash.plausible(belief, fit.covariance).tolist() == span.tolist()
+    nothing = nash.believed(nash.win_matrix(arrange([]).games, 0), np.zeros(0))
+    assert nash.plausible(nothing, np.zeros((0, 0))).shape == (0, 2)
+
+
 def test_a_cycle_is_what_no_order_explains() -> None:
     matrix = nash.win_matrix(rock_paper_scissors(40).games, 3)
     cyclic = nash.unexplained(matrix)

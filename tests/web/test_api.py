@@ -258,7 +258,7 @@ def test_revisions_are_compared_although_their_games_are_not_rated(client: TestC
 def test_the_matrix_has_shares_counts_and_what_the_fit_found(client: TestClient, arena: SyntheticArena) -> None:
     ada, bob, cy = (sha_of(repo) for repo in ("ada/one", "bob/two", "cy/three"))
     summary = {
-        "support": [{"sha256": ada, "mass": 1.0}],
+        "support": [{"sha256": ada, "mass": 1.0, "low": 0.4, "high": 1.0}],
         "skill": {ada: 0.0, bob: -100.0, cy: -200.0},
         "unexplained_share": 0.1,
         "cycles": [{"players": [ada, bob, cy], "shares": [0.9, 0.9, 0.8]}],

@@ -21,11 +21,14 @@ from palus.ratings.cycles import cycles
 from palus.ratings.games import Field, Games, arrange, tally
 from palus.ratings.history import Played
 from palus.ratings.interval import Z_95
-from palus.ratings.nash import equilibrium, unexplained, win_matrix
+from palus.ratings.nash import IN_SUPPORT, believed, equilibrium, plausible, unexplained, win_matrix
 from palus.ratings.online import Skill
 
 DECIMALS = 6
 """Digits that are published: a million times finer than any interval, coarser than how libraries round."""
+
+LISTED = 0.01
+"""Weight in the equilibrium that the games must leave open for a player to be named with it."""
 
 FIRST_POINT_GAMES, POINT_GROWTH = 20, 0.04
 """The history of ratings has a point every 20 games at first, later whenever the log has grown by 4 %."""
@@ -89,19 +92,27 @@ def rating_rows(
 def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int) -> dict[str, Any]:
     """Row of the table `fields`: worth of the blue side, and what one number per player cannot say.
 
-    `summary` is JSON: support [{sha256, mass}] of the maximum-entropy equilibrium among those on the board, skill
-    {sha256: points ahead of it}, unexplained_share of the win matrix and what chance would leave, cycles [{players,
-    shares}], phi of the mirrored pairs, annulments that were left out, loose groups [{players, pairs}] that few matches
-    tie to the others. `covariance`: `packed`, in the order of all SHA-256.
+    `summary` is JSON: support [{sha256, mass, low, high}] of the maximum-entropy equilibrium among those on the board,
+    and of those for whom the games leave it open; skill {sha256: points ahead of it}, unexplained_share of the win
+    matrix and what chance would leave, cycles [{players, shares}], phi of the mirrored pairs, annulments that were left
+    out, loose groups [{players, pairs}] that few matches tie to the others. `covariance`: `packed`, in the order of all
+    SHA-256.
     """
     field = fitted.field
     side = bradley_terry.fit(field.games, len(field), side_term=True).side or (0.0, 0.0)
     names, games = _among(field, board)
     matrix = win_matrix(games, len(names))
-    balance = equilibrium(matrix.advantage)
+    place = [field.names.index(name) for name in names]
+    belief = believed(matrix, fitted.fit.strength[place], fitted.fit.phi)
+    balance = equilibrium(belief.advantage)
+    span = plausible(belief, fitted.fit.covariance[np.ix_(place, place)])
     rest = unexplained(matrix, fitted.fit.phi)
     summary = {
-        "support": [{"sha256": names[i], "mass": _published(balance.weights[i])} for i in balance.support.tolist()],
+        "support": [
+            {"sha256": names[i], "mass": _published(weight), "low": _published(low), "high": _published(high)}
+            for i, (weight, (low, high)) in enumerate(zip(balance.weights, span, strict=True))
+            if weight > IN_SUPPORT or high > LISTED
+        ],
         "skill": {name: _published(points) for name, points in zip(names, balance.points, strict=True)},
         "unexplained_share": _published(rest.share),
         "unexplained_by_chance": _published(rest.by_chance),

@@ -4,6 +4,10 @@ Rock, paper and scissors get the same Bradley-Terry rating, which hides how they
 the mixture p* of players that nobody beats: the Nash equilibrium of the win matrix, and among several the one of
 largest entropy, so that copies of a player share its weight and gain nothing.
 
+A cell of few games says little, and the largest of many such cells says what chance made of it. So each is pulled
+towards what the ratings expect, as far as its games leave room (`believed`), and the weights come with intervals
+(`plausible`).
+
 Source: Balduzzi et al., Re-evaluating evaluation, 2018 (maximum-entropy Nash); Jiang et al., Statistical ranking and
 combinatorial Hodge theory, 2011 (gradient and rotation).
 """
@@ -24,6 +28,9 @@ IN_SUPPORT = 1e-6
 """Weight below which a player counts as absent from the equilibrium."""
 _TOLERANCE = 1e-6
 """Log odds; ten times what the solver leaves."""
+_DRAWS = 100
+_CANDIDATES = 40
+"""Strongest players among whom the draws look for an equilibrium; those below are beaten by several of them."""
 _ROUNDING = 1e-9
 """Weight that a solver leaves where it means none."""
 
@@ -78,6 +85,79 @@ class Unexplained:
 
     share: float
     by_chance: float
+
+
+@dataclass(frozen=True)
+class Believed:
+    """The win matrix as far as it can be believed.
+
+    advantage: [N, N] antisymmetric log odds: what the ratings expect and, on top, the part of each cell's deviation
+    that its games vouch for. sd: [N, N] of what is left unknown of the deviations. cyclic: sd of deviations in the
+    whole field, log odds; 0 where chance alone explains the matrix, and then advantage is what the ratings say.
+    """
+
+    advantage: F64
+    sd: F64
+    cyclic: float
+
+
+def believed(matrix: WinMatrix, strength: F64, phi: float = 1.0) -> Believed:
+    """Cells pulled towards the ratings' expectation by 1 / (1 + cyclic^2 / variance).
+
+    strength: [N] points. phi: dispersion of mirrored pairs, as in `unexplained`. The variance of the true deviations is
+    the excess of the seen ones over sampling noise.
+
+    Source: DerSimonian and Laird, Meta-analysis in clinical trials, 1986.
+    """
+    n = len(strength)
+    expected = POINTS_TO_LOGIT * (strength[:, None] - strength[None, :])
+    i, j = np.nonzero(np.triu(matrix.played, 1))
+    # One imaginary game that went as expected keeps the odds finite.
+    share = 1.0 / (1.0 + np.exp(-expected[i, j]))
+    won, lost = matrix.points[i, j] + share, matrix.points[j, i] + 1.0 - share
+    deviation = np.log(won / lost) - expected[i, j]
+    variance = phi * (1.0 / won + 1.0 / lost)
+    weight = 1.0 / variance
+    freedom = max(len(i) - (n - 1), 0)
+    excess = float((weight * deviation**2).sum()) - freedom
+    scale = float(weight.sum() - (weight**2).sum() / weight.sum()) if len(i) > 1 else 0.0
+    cyclic = max(0.0, excess / scale) if scale > 0.0 and freedom > 0 else 0.0
+    advantage, left = expected.copy(), np.full((n, n), cyclic)
+    kept = deviation * cyclic / (cyclic + variance)
+    advantage[i, j] += kept
+    advantage[j, i] -= kept
+    left[i, j] = left[j, i] = cyclic * variance / (cyclic + variance)
+    return Believed(advantage, np.sqrt(left), float(np.sqrt(cyclic)))
+
+
+def plausible(field: Believed, covariance: F64, *, draws: int = _DRAWS, seed: int = 0) -> F64:
+    """95 % interval of each player's equilibrium weight: [N, 2]. covariance: [N, N] of the strengths, points squared.
+
+    Percentiles of the equilibria of matrices drawn from what the games leave possible. The same seed, the same bits.
+    """
+    rng = np.random.default_rng(seed)
+    n = len(field.advantage)
+    if n == 0:
+        return np.zeros((0, 2))
+    standing = np.argsort(-field.advantage.mean(axis=1), kind="stable")[:_CANDIDATES]
+    inside = np.ix_(standing, standing)
+    values, vectors = np.linalg.eigh(covariance[inside])
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    weights = np.zeros((draws, n))
+    for draw in range(draws):
+        moved = POINTS_TO_LOGIT * (root @ rng.standard_normal(len(standing)))
+        noise = np.triu(rng.standard_normal((len(standing), len(standing))) * field.sd[inside], 1)
+        advantage = field.advantage[inside] + moved[:, None] - moved[None, :] + noise - noise.T
+        weights[draw, standing] = _one_equilibrium(advantage)
+    return np.quantile(weights, [0.025, 0.975], axis=0).T
+
+
+def _one_equilibrium(advantage: F64) -> F64:
+    """The equilibrium of a matrix of random numbers, which is unique: weights [N]."""
+    unbeaten = np.flatnonzero((advantage >= 0.0).all(axis=1))
+    if len(unbeaten):
+        return np.asarray(np.eye(len(advantage))[unbeaten[0]])
+    return _program(advantage)
 
 
 def win_matrix(games: Games, num_players: int) -> WinMatrix:
@@ -139,10 +219,7 @@ def _largest_support(advantage: F64) -> F64:
     from scipy.optimize import linprog  # slow to import, needed by few
 
     n = len(advantage)
-    one = linprog(np.zeros(n), A_ub=advantage, b_ub=np.zeros(n), A_eq=np.ones((1, n)), b_eq=[1.0], method="highs")
-    if not one.success:
-        raise np.linalg.LinAlgError(f"no equilibrium of {n} players found: {one.message}")
-    mixture: F64 = np.where(one.x > _ROUNDING, one.x, 0.0)
+    mixture = _program(advantage)
     possible = np.flatnonzero(advantage @ mixture > -_TOLERANCE)
     if np.all(mixture[possible] > 0.0):
         return np.asarray(mixture / mixture.sum())
@@ -160,6 +237,17 @@ def _largest_support(advantage: F64) -> F64:
         mixture = np.zeros(n)
         mixture[possible] = np.where(part > 0.5, part + rest, 0.0)
     return np.asarray(mixture / mixture.sum())
+
+
+def _program(advantage: F64) -> F64:
+    """An equilibrium, found by a linear program. Raises LinAlgError."""
+    from scipy.optimize import linprog
+
+    n = len(advantage)
+    found = linprog(np.zeros(n), A_ub=advantage, b_ub=np.zeros(n), A_eq=np.ones((1, n)), b_eq=[1.0], method="highs")
+    if not found.success:
+        raise np.linalg.LinAlgError(f"no equilibrium of {n} players found: {found.message}")
+    return np.where(found.x > _ROUNDING, found.x, 0.0)
 
 
 def _spread(advantage: F64, inside: NDArray[np.int64], mixture: F64) -> F64:

@@ -454,10 +454,12 @@ class Comparison(Shape):
 
 
 class SupportLine(Shape):
-    """A player that the maximum-entropy equilibrium plays with probability mass."""
+    """A player that the maximum-entropy equilibrium plays with probability mass, or could; low, high: 95 % interval."""
 
     sha256: str
     mass: float
+    low: float
+    high: float
 
 
 class Cycle(Shape):
@@ -482,6 +484,7 @@ class Matrix(Shape):
     nash_support: list[SupportLine]
     nash_skill: list[float | None] = Field(description="per player: points that it is ahead of the equilibrium")
     unexplained_share: float | None = Field(description="variance of the matrix that one rating per player leaves open")
+    unexplained_by_chance: float | None = Field(description="what sampling noise alone would leave open")
     cycles: list[Cycle]
 
 

@@ -337,6 +337,8 @@ export interface Comparison {
 export interface SupportLine {
   readonly sha256: string;
   readonly mass: number;
+  readonly low: number;
+  readonly high: number;
 }
 
 export interface Cycle {
@@ -355,6 +357,7 @@ export interface Matrix {
   readonly nash_support: readonly SupportLine[];
   readonly nash_skill: readonly (number | null)[];
   readonly unexplained_share: number | null;
+  readonly unexplained_by_chance: number | null;
   readonly cycles: readonly Cycle[];
 }
 

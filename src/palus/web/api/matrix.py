@@ -20,7 +20,7 @@ def matrix(view: View, env: str) -> Matrix:
     order = [rated.sha256 for rated in board_order(view, env)]
     field = view.roster.fields.get(env)
     summary: dict[str, Any] = field.summary if field else {}
-    support = [SupportLine(sha256=line["sha256"], mass=line["mass"]) for line in summary.get("support", ())]
+    support = [SupportLine(**line) for line in summary.get("support", ())]
     cycles = [Cycle(players=cycle["players"], shares=cycle["shares"]) for cycle in summary.get("cycles", ())]
     named = {line.sha256 for line in support} | {sha256 for cycle in cycles for sha256 in cycle.players}
     shown = [sha256 for place, sha256 in enumerate(order) if place < PLAYERS or sha256 in named]
@@ -40,6 +40,7 @@ def matrix(view: View, env: str) -> Matrix:
         nash_support=support,
         nash_skill=[skill.get(sha256) for sha256 in shown],
         unexplained_share=summary.get("unexplained_share"),
+        unexplained_by_chance=summary.get("unexplained_by_chance"),
         cycles=cycles,
     )
 

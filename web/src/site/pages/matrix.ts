@@ -8,6 +8,9 @@ import { buildShell, fill, heading, placeholder } from "../shell";
 import type { Cycle, Matrix, Player } from "../shapes";
 import { DataTable } from "../table";
 
+/** Games at which a cell has half of its colour. */
+const PALE_GAMES = 10;
+
 const shell = buildShell("matrix");
 void fill(shell.content, async () => {
   const { all, env } = await chooseEnvironment();
@@ -34,12 +37,15 @@ function nothing(): HTMLElement {
 function overview(matrix: Matrix): HTMLElement {
   return facts([
     { name: "Models shown", value: String(matrix.players.length), under: `of ${matrix.of} rated` },
-    { name: "In the equilibrium", value: String(matrix.nash_support.length), under: "models no other makes redundant" },
+    { name: "In the equilibrium", value: String(matrix.nash_support.filter(({ mass }) => mass > 0).length), under: "models no other makes redundant" },
     { name: "Cycles", value: String(matrix.cycles.length), under: "each edge significant" },
     {
       name: "Not explained by ratings",
       value: percent(matrix.unexplained_share, 1),
-      under: "of the matrix's variance",
+      under:
+        matrix.unexplained_by_chance === null
+          ? "of the matrix's variance"
+          : `of the matrix's variance; chance alone leaves ${percent(matrix.unexplained_by_chance, 1)}`,
     },
   ]);
 }
@@ -63,7 +69,7 @@ function grid(matrix: Matrix): HTMLElement {
     table,
   );
   const legend = note(
-    "Green: the row took more than half of the points. Red: less. Small: games. A cell leads to the comparison.",
+    "Green: the row took more than half of the points. Red: less. Pale: few games. Small: games. A cell leads to the comparison.",
   );
   return box("Points of row against column", "", region, legend);
 }
@@ -81,13 +87,14 @@ function cell(matrix: Matrix, player: Player, other: Player, i: number, j: numbe
   const spoken = element("span", { class: "visually-hidden" }, ` games of ${player.name} against ${other.name}`);
   const link = element("a", { href }, String(Math.round(100 * share)), element("small", {}, String(games), spoken));
   const made = element("td", { title: label }, link);
-  const strength = Math.round(Math.min(1, Math.abs(share - 0.5) * 2) * 62);
+  const strength = Math.round(Math.min(1, Math.abs(share - 0.5) * 2) * (games / (games + PALE_GAMES)) * 62);
   made.style.background = `color-mix(in srgb, var(--${share >= 0.5 ? "cell-win" : "cell-loss"}) ${strength}%, transparent)`;
   return made;
 }
 
 function support(matrix: Matrix): HTMLElement {
   const bySha = new Map(matrix.players.map((player, i) => [player.sha256, i]));
+  const lines = new Map(matrix.nash_support.map((line) => [line.sha256, line]));
   const masses = new Map(matrix.nash_support.map(({ sha256, mass }) => [sha256, mass]));
   const table = new DataTable(
     {
@@ -101,6 +108,14 @@ function support(matrix: Matrix): HTMLElement {
           descending: true,
           by: (player) => masses.get(player.sha256) ?? null,
           cell: (player) => percent(masses.get(player.sha256) ?? null, 1),
+        },
+        {
+          name: "95 % interval",
+          numeric: true,
+          cell: (player) => {
+            const line = lines.get(player.sha256);
+            return line ? `${percent(line.low)} to ${percent(line.high)}` : "–";
+          },
         },
         {
           name: "Against the equilibrium",
@@ -117,7 +132,7 @@ function support(matrix: Matrix): HTMLElement {
   function skillOf(player: Player): number | null {
     return matrix.nash_skill[bySha.get(player.sha256) ?? -1] ?? null;
   }
-  const text = "The mixture of models that no single model beats. Copies of a model cannot raise its share.";
+  const text = "The mixture of models that no single model beats. A pairing of few games counts as the ratings expect it. Copies of a model cannot raise its share.";
   return box("Equilibrium", text, table.root);
 }
 
