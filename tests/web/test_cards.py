@@ -6,7 +6,9 @@ import sys
 from html.parser import HTMLParser
 
 import pytest
+from markdown_it import MarkdownIt
 
+from palus.web import cards
 from palus.web.cards import (
     MAX_CARD_BYTES,
     MAX_CELLS,
@@ -158,3 +160,45 @@ def test_no_card_holds_up_the_pages(text: str) -> None:
 def test_a_card_beyond_the_bounds_is_shown_as_it_was_written() -> None:
     assert html_of("*a* <\n\n" * (MAX_LINES // 2)).startswith("<p><em>a</em> &lt;</p>")
     assert html_of("*a* <\n\n" * MAX_LINES).startswith("<pre><code>*a* &lt;\n")
+
+
+BOTH = (
+    "<script>x()</script><img src=x onerror='x()'><svg onload='x()'><iframe src='https://a.example'></iframe>\n\n"
+    "[a](javascript:x()) [b](data:text/html,x) ![c](https://track.example/p.png) <a href='vbscript:x'>d</a>"
+)
+SAFE = {"p", "a", "img", "br"}
+
+
+def is_harmless(html: str) -> bool:
+    """Whether a browser would run nothing of it, and load nothing from elsewhere."""
+    return all(
+        tag in SAFE
+        and not [name for name in attributes if name.startswith("on")]
+        and not attributes.get("href", "").startswith(("javascript:", "data:", "vbscript:"))
+        and not attributes.get("src", "").startswith(("http", "javascript:", "data:text"))
+        for tag, attributes in elements(html)
+    )
+
+
+def test_without_the_allowlist_rendering_alone_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cards, "_sanitise", lambda html, files: html)
+    html = card_html.__wrapped__(BOTH, "ada/one", REVISION)
+    assert is_harmless(html) and "&lt;script&gt;" in html
+
+
+def test_without_rendering_s_care_the_allowlist_alone_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def careless(preset: str, _options: dict[str, bool]) -> MarkdownIt:
+        renderer = MarkdownIt(preset, {"html": True})
+        renderer.validateLink = lambda _address: True  # type: ignore[method-assign]
+        return renderer
+
+    monkeypatch.setattr(cards, "MarkdownIt", careless)
+    monkeypatch.setattr(cards, "_rework", lambda token, files: None)
+    html = card_html.__wrapped__(BOTH, "ada/one", REVISION)
+    assert is_harmless(html) and "script" not in html
+
+
+def test_without_both_it_would_not_be_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cards, "_sanitise", lambda html, files: html)
+    monkeypatch.setattr(cards, "MarkdownIt", lambda preset, _: MarkdownIt(preset, {"html": True}))
+    assert not is_harmless(card_html.__wrapped__(BOTH, "ada/one", REVISION))

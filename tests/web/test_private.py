@@ -23,6 +23,7 @@ from palus.hub.accounts import create_account, find_account, issue_token
 from palus.hub.commits import Message, Put, add_commit
 from palus.hub.limits import HubLimits
 from palus.hub.repos import create_repo, find_repo
+from palus.hub.server import lfs
 from palus.store import Store, open_store
 from palus.web.app import WebLimits, make_app
 from palus.web.exports import NAMES
@@ -171,3 +172,28 @@ def test_its_owner_reads_all_of_it(place: Place) -> None:
     assert "whispered" in [commit["title"] for commit in commits]
     assert place.ask("/api/models/ada/veiled-kite/refs", ada).json()["branches"][0]["targetCommit"] == place.head
     assert place.ask("/ada/veiled-kite/resolve/main/README.md", ada).text.endswith("HUSHHUSH")
+
+
+def test_an_address_for_an_upload_expires(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with place.store.write() as connection:
+        ada = issue_token(connection, "ada", "test", ("read", "write"))
+    data = b"large"
+    batch = {"operation": "upload", "objects": [{"oid": hashlib.sha256(data).hexdigest(), "size": len(data)}]}
+
+    def put() -> httpx.Response:
+        headers = {"Authorization": f"Bearer {ada}"}
+        answer = place.client.post("/ada/one.git/info/lfs/objects/batch", json=batch, headers=headers)
+        return place.client.put(answer.json()["objects"][0]["actions"]["upload"]["href"], content=data)
+
+    monkeypatch.setattr(lfs, "VALID_S", -1)
+    late = put()
+    assert late.status_code == 403 and "no longer valid" in late.json()["error"]
+    monkeypatch.setattr(lfs, "VALID_S", 60)
+    assert put().status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/api/whoami-v2", "/api/worker/models/" + "0" * 64])
+def test_wrong_tokens_are_metered_and_right_ones_still_let_in(place: Place, path: str) -> None:
+    codes = [place.ask(path, f"palus_{number}").status_code for number in range(40)]
+    assert set(codes[:30]) == {401} and codes[-1] == 429
+    assert place.ask(path, place.bob).status_code in (200, 404)
