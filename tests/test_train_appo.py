@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import signal
 from functools import partial
 from pathlib import Path
@@ -11,6 +13,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 import yaml
+from rich.console import Console
 
 from palus.config import RunFile, load_run
 from palus.errors import CheckpointError, ConfigError
@@ -180,6 +183,18 @@ def test_ctrl_c_ends_with_everything_saved(tmp_path: Path) -> None:
     assert not result.finished
     assert result.model.exists()
     assert train_appo(run_file(tmp_path, "behaviors.Recall.max_steps=512"), resume=True).steps == 512
+
+
+def test_a_lost_worker_is_told_in_the_terminal(tmp_path: Path) -> None:
+    said = io.StringIO()
+
+    def kill_a_worker(parts: _AppoRun) -> None:
+        parts.report.console = Console(file=said, width=200)
+        os.kill(parts.sampler.pids[0], signal.SIGKILL)
+
+    assert train_appo(run_file(tmp_path, "behaviors.Recall.max_steps=2048", workers=2), on_start=kill_a_worker).finished
+    (line,) = [line for line in said.getvalue().splitlines() if line.startswith("warning:")]
+    assert "lost worker 0: " in line and "so far 1 were lost" in line
 
 
 def test_a_run_that_is_there_is_neither_replaced_nor_resumed_as_another(tmp_path: Path) -> None:

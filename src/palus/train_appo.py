@@ -70,6 +70,7 @@ class AppoRun:
         self._learners_and_sampler(make)
         self.report = SampledReport(self.name, behavior, self.policy_folders, self.folder)
         self.step, self.saves, self.learning_seconds = 0, 0, 0.0
+        self._told_losses = 0
         self.previous_seconds, self.started = 0.0, time.perf_counter()
         try:
             if saved is None:
@@ -135,6 +136,7 @@ class AppoRun:
             self.report.records[k].add(ends, stats, self.sampler.entropy[k])
         if self.ghosts is not None:
             self.ghosts.rate(self.sampler.all_ends)
+        self._tell_losses()
         self.sampler.release()
         self.step = min(self.frames)
         self._keep_best()
@@ -143,6 +145,16 @@ class AppoRun:
         if self.population is not None:
             self._evolve(self.population)
         self.report.advance(self.step, self.wall_seconds, self._performance())
+
+    def _tell_losses(self) -> None:
+        """Say that a worker was lost, once; training goes on."""
+        faults = self.sampler.faults
+        if faults.lost > self._told_losses:
+            self._told_losses = faults.lost
+            self.report.warn(
+                f"lost {faults.last}. A new one took its place and training goes on; so far {faults.lost} were lost, "
+                f"and {faults.dropped} decisions with them."
+            )
 
     def _performance(self) -> dict[str, float]:
         faults, times = self.sampler.faults, self.sampler.times

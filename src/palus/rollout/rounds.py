@@ -239,6 +239,7 @@ class Rounds:
             crashed=self.faults.crashed + (not event.hung),
             hung=self.faults.hung + event.hung,
             dropped=self.faults.dropped + dropped,
+            last=f"worker {event.worker}: {event.what}",
         )
 
 

@@ -33,10 +33,11 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 @dataclass(frozen=True)
 class Lost:
-    """A worker is gone, its orders with it; another one has taken its place and waits for `Restart`."""
+    """A worker is gone, its orders with it; another one has taken its place and waits for `Restart`. what: happened."""
 
     worker: int
     hung: bool
+    what: str
 
 
 class Players(Protocol):
@@ -135,7 +136,7 @@ class Crew:
                 f"palus.sampling.max_restarts: {self._max_restarts}. The last one, worker {index}: {what}"
             )
         self._workers[index] = self._start(replace(worker.posting, life=worker.posting.life + 1))
-        return Lost(index, failure is None)
+        return Lost(index, failure is None, what)
 
     def wake(self) -> None:
         """Make `hear` return."""

@@ -88,11 +88,20 @@ class EpisodeEnd:
 
 @dataclass(frozen=True)
 class SamplerFaults:
-    """What went wrong so far and was repaired. dropped: decisions thrown away with lost workers."""
+    """What went wrong so far and was repaired. dropped: decisions thrown away with lost workers.
+
+    last: which worker was lost last, and how.
+    """
 
     crashed: int = 0
     hung: int = 0
     dropped: int = 0
+    last: str = ""
+
+    @property
+    def lost(self) -> int:
+        """Workers, for whatever reason."""
+        return self.crashed + self.hung
 
 
 FROZEN = 1 << 16
