@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "palus"
-EXTRAS = ("train", "arena", "doom", "video", "postgres")
+EXTRAS = ("train", "hub", "arena", "doom", "video", "postgres")
 
 
 @dataclass(frozen=True)
