@@ -125,7 +125,8 @@ class Run:
         if self.league is not None:
             self.league.prune(self.collector.opponents_in_play)
         env_id, trainer = self.run.env_id or "", self.behavior.trainer_type
-        provenance = Provenance(env_id, trainer, self.step, self.wall_seconds, elo, self.baselines.latest)
+        measured = (self.baselines.latest, self.baselines.settings.baseline_pairs)
+        provenance = Provenance(env_id, trainer, self.step, self.wall_seconds, elo, *measured)
         model = write_bundle(self.folder.own_bundle(), arrays, self.spec, dump_run(self.run), provenance)
         self.folder.record_checkpoint(self.step, self.report.mean_reward, self.behavior.keep_checkpoints, elo)
         self.report.checkpoint(self.step, model)

@@ -72,19 +72,21 @@ def test_a_folder_that_is_no_run_is_explained(tmp_path: Path, spoil: object, mes
 
 
 def test_a_new_card_has_a_list_of_tags_and_tells_what_is_known() -> None:
-    rating = Rating(1312.4, 28.3, (2, 3), 9, 400)
+    rating = Rating(1312.4, 28.3, (2, 3), 3, 400, ("random", "bob/two"))
     card = write_card(
-        CardFacts("SoccerTwos", "ada/striker", " --hub http://h:1", "poca", 3000000, 90.0, 1325.0, {"random": 0.75})
+        CardFacts("SoccerTwos", "ada/striker", " --hub http://h:1", "poca", 3000000, 90.0, 1325.0, {"random": 0.75}, 50)
     )
     assert front_matter(card) == {"library_name": "ml-agents", "tags": TAGS}
     assert read_card(card.encode()).warning is None
     assert "# A **poca** team for **SoccerTwos**" in card
     assert "Trained for 3,000,000 steps in 1.5 minutes." in card
-    assert "| share of points against random | 75.0% |" in card
+    # Wilson's interval by hand: 100 games, center (0.75 + 0.0192) / 1.0384, half 0.0833.
+    assert "| share of points against random | 75.0% (66 to 82 %, 50 mirrored pairs) |" in card
     assert "palus pull ada/striker rival --hub http://h:1" in card
     assert "replay" not in card and "training_curve" not in card
     ranked = write_card(CardFacts("SoccerTwos", "ada/striker", rating=rating, curve="Elo rose", replay=True))
-    assert "| rating | 1312 ± 28, rank 2 to 3 of 9, 400 games |" in ranked
+    assert "| rating | 1312 ± 28, rank 2 to 3 of 3, 400 games |" in ranked
+    assert "It holds in this pool only, whose mean is 1200: this model, random, bob/two." in ranked
     assert "![Elo rose](training_curve.svg)" in ranked
     assert "[replay.html](replay.html)" in ranked
 
@@ -92,7 +94,7 @@ def test_a_new_card_has_a_list_of_tags_and_tells_what_is_known() -> None:
 def test_the_rating_is_found_by_the_hash_of_the_model_not_by_its_name() -> None:
     row = {"rating": 1300.0, "half_width": 20.0, "rank_range": [1, 2], "games": 100}
     board = {"standings": [{**row, "name": "me", "sha256": "b" * 64}, {**row, "name": "x", "sha256": "a" * 64}]}
-    assert find_rating(board, "a" * 64) == Rating(1300.0, 20.0, (1, 2), 2, 100)
+    assert find_rating(board, "a" * 64) == Rating(1300.0, 20.0, (1, 2), 2, 100, ("me",))
     assert find_rating(board, "c" * 64) is None
     with pytest.raises(HubError, match="palus rank FOLDER --json"):
         find_rating({"results": []}, "a" * 64)

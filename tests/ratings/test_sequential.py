@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,12 +79,12 @@ def test_adding_pairs_one_by_one_or_at_once_is_the_same() -> None:
         one_by_one.after([0.3])
 
 
-def simulated(true_elo: float, hypotheses: Hypotheses, runs: int, seed: int) -> tuple[float, float]:
-    """Share of runs that end in "better", and mean pairs. Davidson draws (nu 0.4) at this *score* Elo."""
+def simulated(true_elo: float, hypotheses: Hypotheses, runs: int, seed: int, nu: float = 0.4) -> tuple[float, float]:
+    """Share of runs that end in "better", and mean pairs. Davidson draws (nu 0: none) at this *score* Elo."""
     gap = true_elo
     for _ in range(20):
-        gap *= true_elo / float(davidson.score_gap(np.array(gap), 0.4)) if true_elo else 1.0
-    outcome = davidson.predict(np.array(gap), 0.4)
+        gap *= true_elo / float(davidson.score_gap(np.array(gap), nu)) if true_elo else 1.0
+    outcome = davidson.predict(np.array(gap), nu)
     rng = np.random.default_rng(seed)
     better, pairs = 0, 0
     for _ in range(runs):
@@ -104,13 +106,32 @@ def test_clear_differences_are_decided_in_tens_of_pairs() -> None:
     assert 18 < pairs_h1 < 45
 
 
+def test_without_draws_the_documented_number_of_pairs_is_needed() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "ratings.md").read_text()
+    none, some = re.search(r"\| 100 points \| about (\d+) \| about (\d+) \|", text).groups()  # type: ignore[union-attr]
+    _, without = simulated(100.0, Hypotheses(0.0, 100.0), 100, seed=1, nu=0.0)
+    assert without == pytest.approx(float(none), rel=0.15)
+    # Chance has 1 / (1 - 1/6) times the variance without draws.
+    assert float(none) / float(some) == pytest.approx(1.2, abs=0.1)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("elo1", "pairs_h0", "pairs_h1"), [(35.0, 219, 214), (50.0, 108, 114), (100.0, 29, 32)])
-def test_error_rates_and_lengths_are_those_of_the_reference_measurement(
-    elo1: float, pairs_h0: float, pairs_h1: float
+@pytest.mark.parametrize(
+    ("elo1", "nu", "pairs_h0", "pairs_h1"),
+    [
+        (35.0, 0.4, 219, 214),
+        (50.0, 0.4, 108, 114),
+        (100.0, 0.4, 29, 32),
+        (35.0, 0.0, 270, 270),
+        (50.0, 0.0, 135, 135),
+        (100.0, 0.0, 35, 35),
+    ],
+)
+def test_error_rates_and_lengths_are_those_that_are_documented(
+    elo1: float, nu: float, pairs_h0: float, pairs_h1: float
 ) -> None:
-    false_accepts, length_h0 = simulated(0.0, Hypotheses(0.0, elo1), 300, seed=2)
-    power, length_h1 = simulated(elo1, Hypotheses(0.0, elo1), 300, seed=3)
+    false_accepts, length_h0 = simulated(0.0, Hypotheses(0.0, elo1), 300, seed=2, nu=nu)
+    power, length_h1 = simulated(elo1, Hypotheses(0.0, elo1), 300, seed=3, nu=nu)
     # Binomial noise of 300 runs at 5 % is 1.3 % (one standard deviation).
     assert false_accepts <= 0.09
     assert power >= 0.91

@@ -19,6 +19,7 @@ from palus.config.appo import AppoNetworkSettings
 from palus.export.appo_onnx import write_appo_onnx
 from palus.export.onnx import build_onnx
 from palus.files import write_atomically, write_text
+from palus.ratings.interval import wilson
 from palus.spaces import GameSpec
 from palus.types import F32, AnyArray, BehaviorSpec
 
@@ -30,7 +31,10 @@ CARD_MARK = "# Written by palus at every checkpoint and push. Delete this line a
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a policy comes from. results: opponent -> share of points, as last evaluated."""
+    """Where a policy comes from.
+
+    results: opponent -> share of points, as last evaluated, over so many mirrored pairs each.
+    """
 
     env_id: str
     trainer_type: str
@@ -38,6 +42,7 @@ class Provenance:
     wall_seconds: float
     elo: float | None = None
     results: Mapping[str, float] = field(default_factory=dict)
+    result_pairs: int | None = None
 
 
 def write_onnx(path: Path, arrays: Mapping[str, F32], spec: BehaviorSpec) -> Path:
@@ -90,11 +95,19 @@ def _write_facts(folder: Path, behavior: str, details: Mapping[str, object], pro
     write_text(folder / "bundle.json", json.dumps(facts, indent=2) + "\n")
 
 
+def share_text(share: float, pairs: int | None) -> str:
+    """A share of points with its 95 % interval and the number of mirrored pairs, where that is known."""
+    if not pairs:
+        return f"{share:.1%}"
+    low, high = wilson(share, 2 * pairs)
+    return f"{share:.1%} ({100 * low:.0f} to {100 * high:.0f} %, {pairs} mirrored pairs)"
+
+
 def _model_card(spec: BehaviorSpec, p: Provenance) -> str:
     tags = (p.env_id, "deep-reinforcement-learning", "reinforcement-learning", f"ML-Agents-{p.env_id}")
     front = "\n".join(["---", CARD_MARK, "library_name: ml-agents", "tags:", *(f"- {tag}" for tag in tags), "---"])
     rating = "" if p.elo is None else f" Its self-play rating was {p.elo:.0f}."
-    rows = "".join(f"| {name} | {score:.1%} |\n" for name, score in p.results.items())
+    rows = "".join(f"| {name} | {share_text(score, p.result_pairs)} |\n" for name, score in p.results.items())
     table = f"\n| opponent | share of points |\n|---|---|\n{rows}" if rows else ""
     return f"""{front}
 

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from palus.errors import HubError
-from palus.export.bundle import CARD_MARK
+from palus.export.bundle import CARD_MARK, share_text
 from palus.hub.card import Card, read_card
 
 
@@ -24,15 +24,23 @@ class Labels:
     tags: tuple[str, ...]
 
 
+NAMED_OPPONENTS = 10
+"""Of a rating's pool that a card names."""
+
+
 @dataclass(frozen=True)
 class Rating:
-    """One line of a leaderboard. rating: 1200 is its mean, 400 points = 10:1 odds; half_width: of the 95 % interval."""
+    """One line of a leaderboard.
+
+    rating: 1200 is its mean, 400 points = 10:1 odds; half_width: of the 95 % interval. opponents: who else is on it.
+    """
 
     rating: float
     half_width: float
     rank_range: tuple[int, int]
     players: int
     games: int
+    opponents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,8 @@ class CardFacts:
     """What a card tells. Unknown things are None or empty and left out.
 
     hub_option: what a reader adds to `palus pull` to reach the same hub, with a leading blank.
-    results: opponent -> share of points. curve: the training curve in words. replay: the repository holds a replay.
+    results: opponent -> share of points, over result_pairs mirrored pairs each. curve: the training curve in words.
+    replay: the repository holds a replay.
     """
 
     env_id: str
@@ -51,6 +60,7 @@ class CardFacts:
     wall_seconds: float | None = None
     elo: float | None = None
     results: Mapping[str, float] = field(default_factory=dict)
+    result_pairs: int | None = None
     rating: Rating | None = None
     curve: str | None = None
     replay: bool = False
@@ -109,7 +119,9 @@ def find_rating(board: Mapping[str, Any], sha256: str) -> Rating | None:
         if mine is None:
             return None
         low, high = (int(rank) for rank in mine["rank_range"])
-        return Rating(float(mine["rating"]), float(mine["half_width"]), (low, high), len(standings), int(mine["games"]))
+        others = tuple(str(line["name"]) for line in standings if line is not mine)
+        figures = float(mine["rating"]), float(mine["half_width"]), (low, high), len(standings), int(mine["games"])
+        return Rating(*figures, others)
     except (KeyError, TypeError, ValueError) as error:
         raise HubError(
             f"the leaderboard lacks {error}; write one with: palus rank FOLDER --json > board.json"
@@ -150,10 +162,17 @@ def _strength(facts: CardFacts) -> str:
         rows.append(f"| rating | {r.rating:.0f} ± {r.half_width:.0f}, {place} of {r.players}, {r.games} games |")
     if facts.elo is not None:
         rows.append(f"| Elo of its self-play | {facts.elo:.0f} |")
-    rows += [f"| share of points against {name} | {share:.1%} |" for name, share in facts.results.items()]
+    rows += [
+        f"| share of points against {name} | {share_text(share, facts.result_pairs)} |"
+        for name, share in facts.results.items()
+    ]
     if not rows:
         return ""
     note = "The rating is a Bradley-Terry fit over all games, 400 points = 10:1 odds, ± a 95 % interval.\n"
+    if facts.rating is not None and facts.rating.opponents:
+        named, more = facts.rating.opponents[:NAMED_OPPONENTS], len(facts.rating.opponents) - NAMED_OPPONENTS
+        others = ", ".join(named) + (f" and {more} more" if more > 0 else "")
+        note += f"It holds in this pool only, whose mean is 1200: this model, {others}.\n"
     return "\n".join(["## How strong", "", "| measured | |", "|---|---|", *rows, "", note if facts.rating else ""])
 
 

@@ -148,7 +148,7 @@ def _facts(
         value = run.facts.get(key)
         return value if isinstance(value, int | float) else None
 
-    steps, results = number("steps"), run.facts.get("results")
+    steps, results, pairs = number("steps"), run.facts.get("results"), number("result_pairs")
     return CardFacts(
         env_id=run.env_id,
         repo_id=repo_id,
@@ -158,6 +158,7 @@ def _facts(
         wall_seconds=number("wall_seconds"),
         elo=number("elo"),
         results={str(k): float(v) for k, v in results.items()} if isinstance(results, dict) else {},
+        result_pairs=None if pairs is None else int(pairs),
         rating=rating,
         curve=curve,
         replay=replay,

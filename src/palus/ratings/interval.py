@@ -66,6 +66,11 @@ def score_interval(unit_scores: F64, games_per_unit: int = 2, z: float = Z_95) -
         return 0.0, 1.0
     share = float(np.mean(unit_scores))
     games = units * games_per_unit / dispersion([unit_scores], games_per_unit)
+    return wilson(share, games, z)
+
+
+def wilson(share: float, games: float, z: float = Z_95) -> tuple[float, float]:
+    """Wilson's interval of a share of points over independent games (> 0); 95 % unless z says otherwise."""
     scale = 1.0 + z * z / games
     center = (share + z * z / (2.0 * games)) / scale
     half = z * float(np.sqrt(share * (1.0 - share) / games + z * z / (4.0 * games * games))) / scale
