@@ -21,10 +21,10 @@ import onnxruntime as ort
 from palus.arena.policy_file import MASK_INPUT, PROBABILITY_OUTPUT, PolicyGraph, read_policy
 from palus.arena.vetting.refusal import RefusedError
 from palus.errors import ModelError
+from palus.export.onnx import build_onnx
 from palus.types import F32, AnyArray, BehaviorSpec
 
 _PROBE_ROWS = 16
-_BLOCK_ROWS = 32
 
 
 class RandomPolicy:
@@ -85,10 +85,9 @@ class OnnxPolicy:
 
 
 class SnapshotPolicy:
-    """A league snapshot (`.npz`): a multilayer perceptron with SiLU, in numpy.
+    """A league snapshot (`.npz`), written to ONNX in memory and run as every other policy.
 
-    Arrays: layer<i>_weight [h, D], layer<i>_bias [h]; branch<k>_weight [n, h], branch<k>_bias [n]; optional
-    normalizer_mean [D] and normalizer_std [D], the input then being clip((x - mean) / std, -5, 5).
+    arrays: as in `palus.league.snapshot.Snapshot`.
     Raises ModelError when arrays are missing, do not fit together or are not finite.
     """
 
@@ -102,44 +101,22 @@ class SnapshotPolicy:
         missing = [f"{n}_{part}" for n in names for part in ("weight", "bias") if f"{n}_{part}" not in arrays]
         if missing:
             raise ModelError(f"{path}: not a snapshot of a {behavior.name} policy, it lacks {', '.join(missing[:4])}")
-        self._layers = [(arrays[f"layer{i}_weight"].T, arrays[f"layer{i}_bias"]) for i in range(layers)]
-        self._heads = [
-            (arrays[f"branch{k}_weight"].T, arrays[f"branch{k}_bias"]) for k in range(len(behavior.branches))
-        ]
-        self._normalizer: tuple[F32, F32] | None = None
-        if "normalizer_mean" in arrays:
-            self._normalizer = (arrays["normalizer_mean"], arrays["normalizer_std"])
-        try:
-            _probe(self, behavior, str(path))
-        except ValueError as error:  # numpy's word for shapes that do not multiply
-            raise ModelError(f"{path}: its layers do not fit together or not {behavior.name} ({error})") from error
+        width = behavior.observation_size
+        for part, out in zip(names, [None] * layers + list(behavior.branches), strict=True):
+            weight, bias = arrays[f"{part}_weight"], arrays[f"{part}_bias"]
+            if weight.shape != (out or len(bias), width) or bias.shape != weight.shape[:1]:
+                raise ModelError(
+                    f"{path}: its layers do not fit together or not {behavior.name}: {part} is {weight.shape} and "
+                    f"{bias.shape}, expected {(out or len(bias), width)} and {(out or len(bias),)}"
+                )
+            width = width if out else len(bias)
+        model = build_onnx(arrays, behavior).SerializeToString()
+        self._session = PolicySession(read_policy(model, str(path), behavior), behavior, str(path))
+        _probe(self, behavior, str(path))
 
     def probabilities(self, observations: F32) -> F32:
         """[rows, D] -> [rows, sum(branches)], the softmax of each branch."""
-        rows = len(observations)
-        # A matrix product may round differently for another number of rows; blocks of one size keep a row's bits.
-        blocks = -(-rows // _BLOCK_ROWS)
-        x = np.zeros((blocks, _BLOCK_ROWS, observations.shape[1]), np.float32)
-        x.reshape(-1, observations.shape[1])[:rows] = observations
-        if self._normalizer is not None:
-            mean, std = self._normalizer
-            x = np.clip((x - mean) / std, -5.0, 5.0)
-        for weight, bias in self._layers:
-            x = _silu(x @ weight + bias)
-        joined: F32 = np.concatenate([_softmax(x @ weight + bias) for weight, bias in self._heads], axis=-1)
-        return joined.reshape(-1, joined.shape[-1])[:rows]
-
-
-def _silu(x: F32) -> F32:
-    # tanh form: no overflow for large negative x.
-    result: F32 = x * (np.float32(0.5) * (np.tanh(np.float32(0.5) * x) + np.float32(1.0)))
-    return result
-
-
-def _softmax(logits: F32) -> F32:
-    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    result: F32 = exponentials / exponentials.sum(axis=-1, keepdims=True)
-    return result
+        return self._session.probabilities(observations)
 
 
 def _read(path: Path) -> bytes:
