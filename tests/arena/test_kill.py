@@ -23,8 +23,9 @@ from processes import children
 from sqlalchemy import select
 
 from palus.arena import queue
+from palus.arena.chain import check_chain
 from palus.arena.contenders import PairOrder
-from palus.arena.log import check_chain, read_log
+from palus.arena.log import read_log
 from palus.arena.refresh import Refresher
 from palus.arena.scheduler import Scheduler
 from palus.arena.worker import work

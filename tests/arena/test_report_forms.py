@@ -13,7 +13,7 @@ import pytest
 from hostile import stock
 
 from palus import envs
-from palus.arena.contenders import PairOrder
+from palus.arena.contenders import Entrant, PairOrder
 from palus.arena.discovery import sweep_house
 from palus.arena.games import GAMES, SOCCER_TWOS
 from palus.arena.log import EnvBuild
@@ -23,7 +23,6 @@ from palus.arena.report_check import check_unit
 from palus.arena.reports import GameReport, UnitReport, ValidationReport, from_json, to_json
 from palus.arena.result import MatchResult, Side
 from palus.arena.runner.limits import Limits
-from palus.arena.scheduler import Looker, Scheduler
 from palus.arena.settings import ArenaSettings
 from palus.arena.vetting.vet import vet
 from palus.arena.worker import play_order
@@ -36,14 +35,20 @@ Change = Callable[[dict[str, Any]], object]
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[PairOrder, UnitReport]:
-    """A job and its honest report."""
+    """A job, and its honest report, in which the first game ends with an early goal."""
     store, settings = open_store(tmp_path_factory.mktemp("arena")), ArenaSettings()
-    Scheduler(store, settings, [Looker(sweep_house, 1e9)], seed=1).tick()
     source = StoreSource(store, "w", settings, describe_here())
-    lease = source.take()
-    assert lease is not None
-    order = PairOrder.from_payload(lease.payload)
-    return order, play_order(source, order, Limits())
+    found = {f.repo: f for f in sweep_house("SoccerTwos").found}
+    sides = [
+        Entrant(str(found[repo].sha256), repo, "palus", found[repo].revision, "").to_payload()
+        for repo in ("palus/goalie-striker", "palus/random")
+    ]
+    for seed in range(100):
+        order = PairOrder("SoccerTwos", seed, 1, "stochastic", True, *sides)
+        report = play_order(source, order, Limits())
+        if report.games[0].result.cause == "goal" and report.games[0].result.duration_ticks < 4000:
+            return order, report
+    raise AssertionError("a bot that scores against nobody")
 
 
 def body(unit: UnitReport) -> dict[str, Any]:

@@ -17,9 +17,10 @@ from hostile import stock
 from postgres import postgres_server, postgres_url  # noqa: F401
 from sqlalchemy import select
 
+from palus.arena.chain import check_chain
 from palus.arena.contenders import PairOrder
 from palus.arena.discovery import sweep_house
-from palus.arena.log import append, check_chain, read_log
+from palus.arena.log import append, read_log
 from palus.arena.refresh import Refresher
 from palus.arena.scheduler import Looker, Scheduler
 from palus.arena.service import ArenaService, Sources

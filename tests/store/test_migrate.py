@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 
+from palus.arena.log import check_head, noted_head
 from palus.errors import StorageError
 from palus.store import Store, open_store
 from palus.store.migrate import REVISION, STEPS, revision_of
@@ -59,6 +61,27 @@ def test_entries_of_an_older_palus_keep_the_entity_that_they_were(tmp_path: Path
     with store.read() as connection:
         columns = "sha256, file_sha256, computation"
         assert connection.execute(text(f"SELECT {columns} FROM entries")).one() == ("abc", "abc", None)
+    store.close()
+
+
+def test_the_log_of_an_older_palus_ends_where_it_is_found(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'palus.db'}")
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(STEPS))
+        command.upgrade(config, "0004")
+        names = "seq, id, unit_id, leg, env, season, blue, purple, result, rated, worker, finished_ms, record"
+        names += ", prev_hash, hash"
+        for seq, match in ((1, "a"), (2, "b")):
+            row = f"{seq}, '{match}', 'u', 1, 'e', 1, 'x', 'y', 'win1', 1, 'w', 5, '{{}}', '', 'hash {seq}'"
+            connection.execute(text(f"INSERT INTO matches ({names}) VALUES ({row})"))
+        connection.execute(text("INSERT INTO annulments VALUES ('a', 'forged', 7)"))
+    engine.dispose()
+    store = open_store(tmp_path)
+    with store.read() as connection:
+        assert check_head(connection) == (2, "hash 2")
+        noted = noted_head(connection, "annulments")
+    assert noted == (1, hashlib.sha256(b'[["a","forged",7]]').hexdigest())
     store.close()
 
 

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from postgres import postgres_server, postgres_url  # noqa: F401
-from sqlalchemy import insert, update
+from sqlalchemy import insert, select, update
 from synthetic_arena import ENV, SyntheticArena, sha_of
 from web_server import serving
 
+from palus.arena.audit import annul_unit
 from palus.arena.recording import Recording
 from palus.arena.replay import encode_replay
 from palus.ratings.bradley_terry import fit, variance_of_gaps
@@ -66,6 +67,18 @@ def get(client: TestClient, path: str) -> Any:
     answer = client.get(f"/api/arena/{path}")
     assert answer.status_code == 200, answer.text
     return answer.json()
+
+
+def test_the_head_of_the_log_is_published(client: TestClient, store: Store, arena: SyntheticArena) -> None:
+    with store.read() as connection:
+        newest = connection.execute(select(matches.c.hash).order_by(matches.c.seq.desc()).limit(1)).scalar()
+    head = get(client, "head")
+    assert (head["seq"], head["hash"], head["annulled"]) == (24, newest, 0)
+    with store.write() as connection:
+        match = connection.execute(select(matches.c.id).limit(1)).scalar_one()
+        annul_unit(connection, match, "forged", now_ms=1)
+    again = get(client, "head")
+    assert (again["annulled"], again["annulled_hash"] == head["annulled_hash"]) == (2, False)
 
 
 def test_a_number_that_no_match_has_does_not_stop_the_pages(client: TestClient, arena: SyntheticArena) -> None:

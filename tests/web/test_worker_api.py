@@ -23,9 +23,10 @@ from processes import children, eventually
 from sqlalchemy import delete, select, update
 
 from palus.arena.audit import reinstate
+from palus.arena.chain import check_chain
 from palus.arena.contenders import PairOrder
 from palus.arena.discovery import FolderPool, sweep_house
-from palus.arena.log import check_chain, read_log
+from palus.arena.log import read_log
 from palus.arena.remote import HttpSource
 from palus.arena.reports import to_json
 from palus.arena.runner.limits import Limits

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, Select, Table, insert, select, update
 
+from palus.arena.chain import note_annulments
+from palus.arena.log import lock_log
 from palus.arena.runner_tests import RatedGame, suspicions
 from palus.arena.verification import Verification, verify
 from palus.errors import ArenaError
@@ -171,10 +173,12 @@ def suspend_outliers(store: Store, *, now_ms: int) -> list[str]:
 
 
 def _annul(connection: Connection, wanted: Select[tuple[str]], reason: str, now_ms: int) -> int:
+    lock_log(connection)
     ids = list(connection.execute(wanted.where(matches.c.id.not_in(_struck()))).scalars())
     if ids:
         rows = [{"match_id": match_id, "reason": reason, "created_ms": now_ms} for match_id in ids]
         connection.execute(insert(annulments), rows)
+        note_annulments(connection)
     return len(ids)
 
 

@@ -1,7 +1,7 @@
 """The match log: one record per match, only ever added to, each row chained to the one before by its hash.
 
 Everything the arena publishes is a function of these records, of the entries and of the settings. Whoever holds an
-export can recompute all of it, and `check_chain` finds any row that was changed, removed or slipped in.
+export can recompute all of it, and `palus.arena.chain` finds any row that was changed, removed or slipped in.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, func, insert, select, update
 
 from palus.arena.recording import RecordedEvent
 from palus.errors import ArenaError
-from palus.store.tables import matches
+from palus.store.tables import log_heads, matches
 
-LOG_SCHEMA = 1
+LOG_SCHEMA = 2
+"""2 has `finished_ms`, which the hash covers since then; records of schema 1 are read as they are."""
 GENESIS = "0" * 64
 """`prev_hash` of the first row."""
 
@@ -74,7 +75,8 @@ class LogRecord:
 
     round: number of the round in `rounds` mode, None where the queue never pauses. rated: what the scheduler decided;
     a void match does not rate whatever stands here. state: hash of the final state of the game (None when the match
-    ended before it began). started: UTC, ISO 8601. replay, actions: None when nothing was played.
+    ended before it began). started: UTC, ISO 8601. replay, actions: None when nothing was played. finished_ms: when it
+    was logged; 0 in records of schema 1.
     """
 
     id: str
@@ -98,6 +100,7 @@ class LogRecord:
     replay: StoredBytes | None
     actions: StoredBytes | None
     state: str | None
+    finished_ms: int = 0
 
     @property
     def points(self) -> float | None:
@@ -113,9 +116,9 @@ class LogRecord:
         """Raises ArenaError when the line is no record, or one of a newer schema."""
         try:
             fields: dict[str, Any] = json.loads(line)
-            if fields["schema"] != LOG_SCHEMA:
+            if fields["schema"] not in range(1, LOG_SCHEMA + 1):
                 raise ArenaError(
-                    f"log record of schema {fields['schema']}; this palus reads {LOG_SCHEMA}: update palus"
+                    f"log record of schema {fields['schema']}; this palus reads 1 to {LOG_SCHEMA}: update palus"
                 )
             first, second = fields["sides"]
             fields |= {
@@ -148,41 +151,80 @@ def link(prev_hash: str, record: str) -> str:
     return hashlib.sha256(f"{prev_hash}\n{record}".encode()).hexdigest()
 
 
+def columns_of(record: LogRecord) -> dict[str, Any]:
+    """What the columns beside a record repeat of it, so that it can be searched and rated."""
+    blue, purple = record.sides
+    return {
+        "id": record.id,
+        "unit_id": record.unit_id,
+        "leg": record.leg,
+        "env": record.env.id,
+        "season": record.season,
+        "blue": blue.sha256,
+        "purple": purple.sha256,
+        "result": record.result,
+        "rated": record.rated and record.points is not None,
+        "worker": record.runner.worker,
+        "finished_ms": record.finished_ms,
+    }
+
+
 def append(connection: Connection, records: Sequence[LogRecord], finished_ms: int) -> list[int]:
     """Add records to the end of the log, all in the caller's transaction. Returns their numbers.
 
     Blobs that the records name must be stored before. Raises sqlalchemy.exc.IntegrityError when a match with one of
-    these ids is in the log already: nothing is ever logged twice.
+    these ids is in the log already: nothing is ever logged twice. Raises ArenaError when the log does not end where
+    it was last left.
     """
-    if connection.dialect.name == "postgresql":  # SQLite's write transactions already wait for each other
-        connection.execute(select(func.pg_advisory_xact_lock(_CHAIN_LOCK)))
-    last = connection.execute(select(matches.c.seq, matches.c.hash).order_by(matches.c.seq.desc()).limit(1)).first()
-    seq, head = (last.seq, last.hash) if last else (0, GENESIS)
+    lock_log(connection)
+    seq, head = check_head(connection)
     numbers = []
     for record in records:
-        text = record.to_json()
+        logged = replace(record, schema=LOG_SCHEMA, finished_ms=finished_ms)
+        text = logged.to_json()
         prev_hash, head, seq = head, link(head, text), seq + 1
-        blue, purple = record.sides
-        row = {
-            "seq": seq,
-            "id": record.id,
-            "unit_id": record.unit_id,
-            "leg": record.leg,
-            "env": record.env.id,
-            "season": record.season,
-            "blue": blue.sha256,
-            "purple": purple.sha256,
-            "result": record.result,
-            "rated": record.rated and record.points is not None,
-            "worker": record.runner.worker,
-            "finished_ms": finished_ms,
-            "record": text,
-            "prev_hash": prev_hash,
-            "hash": head,
-        }
+        row = columns_of(logged) | {"seq": seq, "record": text, "prev_hash": prev_hash, "hash": head}
         connection.execute(insert(matches).values(row))
         numbers.append(seq)
+    set_head(connection, "matches", seq, head)
     return numbers
+
+
+def lock_log(connection: Connection) -> None:
+    """Let nobody else add to the log, or strike anything out, until this transaction ends."""
+    if connection.dialect.name == "postgresql":  # SQLite's write transactions already wait for each other
+        connection.execute(select(func.pg_advisory_xact_lock(_CHAIN_LOCK)))
+
+
+def check_head(connection: Connection) -> tuple[int, str]:
+    """Number and hash of the newest row, (0, GENESIS) for an empty log.
+
+    Raises ArenaError when that is not where palus last left the log.
+    """
+    newest = select(matches.c.seq, matches.c.hash).order_by(matches.c.seq.desc()).limit(1).subquery()
+    noted_row = select(log_heads.c.seq, log_heads.c.hash).where(log_heads.c.name == "matches").subquery()
+    both = [select(column).scalar_subquery() for side in (newest, noted_row) for column in side.c]
+    row = connection.execute(select(*both)).one()  # in one statement, so that nothing is added in between
+    found, noted = (row[0] or 0, row[1] or GENESIS), (row[2] or 0, row[3] or GENESIS)
+    if found != noted:
+        raise ArenaError(
+            f"the match log ends with match {found[0]} ({found[1][:12]}), palus left it at {noted[0]} "
+            f"({noted[1][:12]}): rows were cut off or put in from outside; restore the database from a backup"
+        )
+    return found
+
+
+def noted_head(connection: Connection, name: str) -> tuple[int, str] | None:
+    """Where palus left a table: "matches" or "annulments"."""
+    row = connection.execute(select(log_heads.c.seq, log_heads.c.hash).where(log_heads.c.name == name)).first()
+    return None if row is None else (row.seq, row.hash)
+
+
+def set_head(connection: Connection, name: str, seq: int, head: str) -> None:
+    """Note where a table ends now, in the transaction that adds to it."""
+    values = {"seq": seq, "hash": head}
+    if connection.execute(update(log_heads).where(log_heads.c.name == name).values(values)).rowcount == 0:
+        connection.execute(insert(log_heads).values({"name": name} | values))
 
 
 def read_match(connection: Connection, match_id: str) -> LogRow | None:
@@ -207,37 +249,8 @@ def head_seq(connection: Connection) -> int:
     return int(connection.execute(select(func.coalesce(func.max(matches.c.seq), 0))).scalar_one())
 
 
-def check_chain(connection: Connection) -> int:
-    """Recompute every hash of the log. Returns how many rows were checked.
-
-    Raises ArenaError at the first row that does not follow from the one before, or whose columns contradict its record.
-    """
-    head, count = GENESIS, 0
-    after = 0
-    while rows := connection.execute(
-        select(matches).where(matches.c.seq > after).order_by(matches.c.seq).limit(_ROWS_PER_READ)
-    ).all():
-        for row in rows:
-            count += 1
-            after = row.seq
-            if row.seq != count or row.prev_hash != head or row.hash != link(head, row.record):
-                raise ArenaError(
-                    f"match log, row {count} (match {row.id}): the hash chain is broken, a row was changed or removed; "
-                    "restore the database from a backup"
-                )
-            record = LogRecord.from_json(row.record)
-            if (row.id, row.result, row.blue, row.purple) != (
-                record.id,
-                record.result,
-                *(side.sha256 for side in record.sides),
-            ):
-                raise ArenaError(f"match log, row {count}: its columns contradict its record; restore from a backup")
-            head = row.hash
-    return count
-
-
 def export_jsonl(connection: Connection) -> Iterator[str]:
-    """The log as lines of JSON: each record with `seq`, `finished_ms`, `prev_hash` and `hash` added."""
+    """The log as lines of JSON: each record with `seq`, `finished_ms`, `prev_hash` and `hash`."""
     for row in read_log(connection):
         fields = asdict(row.record) | {
             "seq": row.seq,

@@ -21,6 +21,7 @@ from palus.arena.contenders import Entrant, PairOrder
 from palus.arena.discovery import Sweep
 from palus.arena.field_picture import Ledger, take_picture
 from palus.arena.games import GAMES
+from palus.arena.log import check_head
 from palus.arena.matchmaking import choose
 from palus.arena.refresh import Refresher
 from palus.arena.rounds import draw_round
@@ -95,7 +96,9 @@ class Scheduler:
         self._refresh_due_s = -np.inf
 
     def tick(self) -> None:
-        """One pass."""
+        """One pass. Raises ArenaError, and orders nothing, when the log does not end where it was left."""
+        with self._store.read() as connection:
+            check_head(connection)
         self.look_for_models()
         self.take_back()
         self.refresh()

@@ -44,7 +44,7 @@ def export(
 
     if database is None and not (data / DATABASE_FILE).is_file():
         raise ArenaError(f"{data}: there is no arena; name the folder that `palus arena` uses with --data")
-    store = open_store(data, database)
+    store = open_store(data, database, create=False)
     try:
         summary = export_site(store, folder, max_matches=matches)
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +22,8 @@ Examples:
   palus verify 3f2a9c01d4e5b678          play one match again from its seed and action log
 
   palus audit --sample 1%                play a random share again, check the hash chain, compare the runners
+
+  palus audit --head 24:9f3c...          also: whether match 24 still has the hash that every page's foot showed then
 
   palus audit --suspend lab/pc --reason "modified engine"     strike out all that the workers of lab sent
 
@@ -42,7 +45,7 @@ def verify(
     from palus.arena.verification import verify as verify_match
     from palus.store import open_store
 
-    store = open_store(data, database)
+    store = open_store(data, database, create=False)
     try:
         found = verify_match(store, match)
     finally:
@@ -57,6 +60,7 @@ def audit(
     suspend: Annotated[str | None, typer.Option(help="Name of a worker whose matches no longer count.")] = None,
     reason: Annotated[str, typer.Option(help="Why it is suspended; shown on the status page.")] = "by hand",
     reinstate: Annotated[str | None, typer.Option(help="Name of a suspended worker that may work again.")] = None,
+    head: Annotated[str, typer.Option(help="A match and its hash as you noted them, such as 24:9f3c...")] = "",
     data: Data = DEFAULT_DATA,
     database: Database = None,
 ) -> None:
@@ -65,12 +69,14 @@ def audit(
     from palus.arena.audit import reinstate as reinstate_worker
     from palus.arena.audit import suspend as suspend_worker
     from palus.arena.audit import suspend_outliers
-    from palus.arena.log import check_chain
+    from palus.arena.chain import check_chain
+    from palus.arena.log import check_head
+    from palus.errors import ArenaError
     from palus.store import open_store
     from palus.store.engine import now_ms
 
-    share = _share(sample)
-    store = open_store(data, database)
+    share, known = _share(sample), _head(head)
+    store = open_store(data, database, create=False)
     try:
         if suspend is not None:
             with store.write() as connection:
@@ -83,7 +89,13 @@ def audit(
             stdout.print(f"{escape(reinstate)} may work again; what was struck out stays so.")
             return
         with store.read() as connection:
-            stdout.print(f"{check_chain(connection)} matches: the hash chain is whole.")
+            count = check_chain(connection, known)
+            number, newest = check_head(connection)
+        if count == 0:
+            raise ArenaError(
+                f"{data}: its log holds no match yet, so there is nothing to check; name the arena's folder"
+            )
+        stdout.print(f"{count} matches: the hash chain is whole. It ends with {number}:{newest}", soft_wrap=True)
         found = play_again(store, share, seed=secrets.randbits(32), now_ms=now_ms())
         suspended = [*found.suspended, *suspend_outliers(store, now_ms=now_ms())]
     finally:
@@ -112,7 +124,7 @@ def recompute(data: Data = DEFAULT_DATA, database: Database = None) -> None:
     from palus.arena.settings import settings_of
     from palus.store import open_store
 
-    store = open_store(data, database)
+    store = open_store(data, database, create=False)
     try:
         Refresher(store, settings_of(store.folder)).recompute()
     finally:
@@ -133,3 +145,17 @@ def _share(text: str) -> float:
     if not 0.0 <= share <= 1.0:
         raise ArenaError(f"--sample {text}: not a share; write 1% or 0.01")
     return share
+
+
+def _head(text: str) -> tuple[int, str] | None:
+    """ "24:9f3c..." -> (24, "9f3c...")."""
+    from palus.errors import ArenaError
+
+    number, _, digest = text.partition(":")
+    if not text:
+        return None
+    if not number.isdecimal() or not re.fullmatch("[0-9a-f]{64}", digest):
+        raise ArenaError(
+            f"--head {text}: expected the number of a match and its hash of 64 digits, as a page's foot shows"
+        )
+    return int(number), digest

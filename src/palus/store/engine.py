@@ -56,20 +56,27 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def open_store(folder: Path, url: str | None = None) -> Store:
+def open_store(folder: Path, url: str | None = None, *, create: bool = True) -> Store:
     """Open the store of a data folder, make it where there is none, and bring its tables up to date.
 
     url: an SQLAlchemy URL such as postgresql+psycopg://user@host/name; None is SQLite in the folder.
-    Raises StorageError when it cannot be opened, or was written by a newer palus.
+    create: for who only looks at what is there, False.
+    Raises StorageError when it cannot be opened, is not there and may not be made, or was written by a newer palus.
     """
-    from palus.store.migrate import migrate
+    from palus.store.migrate import migrate, revision_of
 
+    if not create and not (folder.is_dir() if url else (folder / DATABASE_FILE).is_file()):
+        raise StorageError(f"{folder}: no arena has its data there; name the folder that `palus arena` runs with")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{folder}: cannot be used ({error.strerror}); choose another data folder") from error
     engine = open_engine(url or f"sqlite:///{folder / DATABASE_FILE}")
     try:
+        if not create:
+            with engine.connect() as connection:
+                if revision_of(connection) is None:
+                    raise StorageError("the database holds no arena; name the one that `palus arena` runs with")
         migrate(engine)
     except SQLAlchemyError as error:
         engine.dispose()

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from palus.errors import StorageError
 
-REVISION = "0004"
+REVISION = "0005"
 """Newest step."""
 
 STEPS = Path(__file__).with_name("migrations")

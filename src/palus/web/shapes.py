@@ -6,6 +6,7 @@ entity: the SHA-256 of a model file. `repo` is `owner/name`, and `/` + repo is t
 
     GET /api/arena/...                              shape
     envs                                            Environments
+    head                                            Head
     leaderboard/{env}                               Leaderboard
     unranked/{env}                                  UnrankedModels
     recent/{env}                                    RecentMatches
@@ -486,6 +487,18 @@ class Matrix(Shape):
     unexplained_share: float | None = Field(description="variance of the matrix that one rating per player leaves open")
     unexplained_by_chance: float | None = Field(description="what sampling noise alone would leave open")
     cycles: list[Cycle]
+
+
+# --- /api/arena/head
+
+
+class Head(Shape):
+    """Where the match log ends: who notes it can tell later whether anything before it was changed or cut off."""
+
+    seq: int
+    hash: str
+    annulled: int = Field(description="matches that were struck out")
+    annulled_hash: str = Field(description="of the list of those")
 
 
 # --- /api/arena/status

@@ -32,7 +32,7 @@ from palus.web.api.matrix import matrix
 from palus.web.api.models import model_page
 from palus.web.api.players import players_to_compare
 from palus.web.api.router import Arena
-from palus.web.api.status import status
+from palus.web.api.status import log_head, status
 from palus.web.api.unranked import unranked_models
 from palus.web.api.view import View, Views
 from palus.web.exports import Exports
@@ -114,6 +114,7 @@ class _Export:
         envs = [line.env for line in environments(view, self._arena.envs).environments]
         self._write("envs", environments(view, self._arena.envs))
         with self._store.read() as connection:
+            self._write("head", log_head(connection))
             self._write("status", status(view, connection, self._arena.mode))
         for env in envs:
             self._write_env(env)

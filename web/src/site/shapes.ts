@@ -412,6 +412,13 @@ export interface HourCount {
   readonly matches: number;
 }
 
+export interface Head {
+  readonly seq: number;
+  readonly hash: string;
+  readonly annulled: number;
+  readonly annulled_hash: string;
+}
+
 export interface Status {
   readonly now_ms: number;
   readonly mode: string;

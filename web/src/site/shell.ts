@@ -1,9 +1,10 @@
 // The frame around every page: navigation, the states of loading and failing, the sign that events arrive.
 import "./site.css";
 import { element, svg } from "../page/dom";
-import { isExport, LoadError } from "./data";
+import { isExport, load, LoadError } from "./data";
 import { focusedLink, focusLink } from "./focus";
 import { pageLink, type PageName } from "./links";
+import type { Head } from "./shapes";
 
 const ENTRIES: readonly (readonly [PageName, string])[] = [
   ["index", "Leaderboard"],
@@ -34,7 +35,7 @@ export function buildShell(current: PageName | null): Shell {
     element("a", { class: "skip", href: "#content" }, "Skip to the content"),
     element("header", { class: "masthead" }, element("div", {}, brand, nav, live)),
     content,
-    element("footer", { class: "foot" }, element("p", {}, footText())),
+    element("footer", { class: "foot" }, element("p", {}, footText(), logEnd())),
   );
   return {
     content,
@@ -96,6 +97,19 @@ function brandMark(): SVGElement {
   const blue = svg("circle", { cx: "11", cy: "12", r: "8.5", class: "team-mark" });
   const purple = svg("path", { d: "M25 2.5 34.5 12 25 21.5 15.5 12z", class: "team-mark team-1" });
   return svg("svg", { viewBox: "0 0 36 24", "aria-hidden": "true" }, purple, blue);
+}
+
+/** Where the log ends: whoever notes it can tell later whether anything before was changed (`palus audit --head`). */
+function logEnd(): HTMLElement {
+  const end = element("span", { id: "log-end" });
+  void load<Head>("head").then(
+    (head) => {
+      end.append(` It ends with match ${head.seq}, hash `, element("code", {}, head.hash), ".");
+      if (head.annulled) end.append(` Struck out: ${head.annulled}.`);
+    },
+    () => undefined, // the page itself says what is wrong
+  );
+  return end;
 }
 
 function footText(): string {

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import Connection, Row, select
 
+from palus.arena.chain import fault
 from palus.arena.games import game_of
-from palus.arena.log import GENESIS, LogRecord, LogSide, StoredBytes, link
+from palus.arena.log import GENESIS, LogRecord, LogSide, StoredBytes
 from palus.arena.recording import RecordedEvent
 from palus.store import Store
 from palus.store.tables import annulments, matches
@@ -96,12 +99,12 @@ def _file(store: Store, stored: StoredBytes | None, url: str) -> StoredFile | No
     return StoredFile(sha256=stored.sha256, bytes=stored.bytes, url=url if store.blobs.has(stored.sha256) else None)
 
 
-def _chain(view: View, connection: Connection, row: Row[tuple[object, ...]]) -> ChainPosition:
+def _chain(view: View, connection: Connection, row: Row[Any]) -> ChainPosition:
     before = connection.scalar(select(matches.c.hash).where(matches.c.seq == row.seq - 1)) or GENESIS
     return ChainPosition(
         seq=row.seq,
         prev_hash=row.prev_hash,
         hash=row.hash,
-        intact=row.prev_hash == before and row.hash == link(row.prev_hash, row.record),
+        intact=fault(row, row.seq, before) is None,
         head_seq=view.version.seq,
     )

@@ -21,7 +21,7 @@ from palus.web.api.matches import match_page, stored_record
 from palus.web.api.matrix import matrix
 from palus.web.api.models import model_page
 from palus.web.api.players import players_to_compare
-from palus.web.api.status import status
+from palus.web.api.status import log_head, status
 from palus.web.api.unranked import unranked_models
 from palus.web.api.view import View
 from palus.web.page import page_html
@@ -105,6 +105,14 @@ def _add_boards(router: APIRouter, store: Store, answers: Answers, arena: Arena)
             missing,
             lambda view: view.stamp(team),
         )
+
+    @router.get("/head", response_model=shapes.Head)
+    async def get_head(request: Request) -> Response:
+        def build(_view: View) -> shapes.Head:
+            with store.read() as connection:
+                return log_head(connection)
+
+        return await _send(request, answers, "head", build, "")
 
     @router.get("/status", response_model=shapes.Status)
     async def get_status(request: Request) -> Response:

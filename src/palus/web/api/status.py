@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, Row, func, select
 
-from palus.arena.log import GENESIS
+from palus.arena.chain import NOTHING_ANNULLED
+from palus.arena.log import GENESIS, noted_head
 from palus.store.engine import now_ms
-from palus.store.tables import jobs, matches, workers
+from palus.store.tables import jobs, workers
 from palus.web.api.unranked import unranked
 from palus.web.api.view import View
-from palus.web.shapes import HourCount, JobCounts, RunningJob, Status, WorkerLine
+from palus.web.shapes import Head, HourCount, JobCounts, RunningJob, Status, WorkerLine
 
 HOUR_MS = 3_600_000
 ALIVE_MS = 60_000
@@ -22,11 +23,18 @@ WORKERS = 100
 _STATES = ("ready", "leased", "done", "failed")
 
 
+def log_head(connection: Connection) -> Head:
+    """Where the match log ends now."""
+    seq, digest = noted_head(connection, "matches") or (0, GENESIS)
+    annulled, annulled_hash = noted_head(connection, "annulments") or (0, NOTHING_ANNULLED)
+    return Head(seq=seq, hash=digest, annulled=annulled, annulled_hash=annulled_hash)
+
+
 def status(view: View, connection: Connection, mode: str) -> Status:
     """The state of the arena. mode: continuous or rounds."""
     now = now_ms()
     hours = _hours(view, now)
-    head = connection.execute(select(matches.c.seq, matches.c.hash).order_by(matches.c.seq.desc()).limit(1)).first()
+    head = log_head(connection)
     running = connection.execute(select(jobs).where(jobs.c.state == "leased").order_by(jobs.c.id).limit(WORKERS))
     seen = connection.execute(select(workers).order_by(workers.c.last_seen_ms.desc()).limit(WORKERS))
     left_out = unranked(view, view.envs())
@@ -42,8 +50,8 @@ def status(view: View, connection: Connection, mode: str) -> Status:
         workers=[_worker(row, now) for row in seen],
         unranked=left_out[:UNRANKED],
         unranked_of=len(left_out),
-        head_seq=head.seq if head else 0,
-        head_hash=head.hash if head else GENESIS,
+        head_seq=head.seq,
+        head_hash=head.hash,
     )
 
 

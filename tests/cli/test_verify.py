@@ -1,0 +1,76 @@
+"""`palus audit`, `verify` and `recompute` say what they checked, and that there was something to check."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, select
+from typer.testing import CliRunner
+
+from palus.arena.discovery import sweep_house
+from palus.arena.log import check_head
+from palus.arena.scheduler import Looker, Scheduler
+from palus.arena.settings import ArenaSettings
+from palus.arena.worker import work
+from palus.arena.workers import StoreSource, describe_here
+from palus.cli import app
+from palus.store import open_store
+from palus.store.tables import annulments, matches
+
+
+def run(*words: str | Path) -> tuple[int, str]:
+    done = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "500"})
+    return done.exit_code, done.output
+
+
+def play(folder: Path) -> tuple[int, str]:
+    """A store with a mirrored pair. Returns where its log ends."""
+    store, settings = open_store(folder), ArenaSettings()
+    Scheduler(store, settings, [Looker(sweep_house, 1e9)], seed=1).tick()
+    assert work(StoreSource(store, "w", settings, describe_here()), threading.Event(), max_jobs=1) == 1
+    with store.read() as connection:
+        head = check_head(connection)
+    store.close()
+    return head
+
+
+@pytest.mark.parametrize("command", [("audit",), ("verify", "abc"), ("recompute",)])
+def test_a_folder_that_is_not_there_is_no_arena_and_is_not_made(tmp_path: Path, command: tuple[str, ...]) -> None:
+    folder = tmp_path / "typo"
+    code, said = run(*command, "--data", folder)
+    assert code == 2 and "no arena has its data there" in said
+    assert not folder.exists()
+    folder.mkdir()
+    assert run(*command, "--data", folder)[0] == 2
+    assert list(folder.iterdir()) == []
+
+
+def test_a_log_without_a_match_is_no_pass(tmp_path: Path) -> None:
+    open_store(tmp_path).close()
+    code, said = run("audit", "--data", tmp_path)
+    assert code == 2 and "holds no match yet" in said
+
+
+def test_an_audit_says_what_it_checked_and_compares_a_head_that_was_noted(tmp_path: Path) -> None:
+    number, digest = play(tmp_path)
+    code, said = run("audit", "--sample", "100%", "--head", f"{number}:{digest}", "--data", tmp_path)
+    assert code == 0, said
+    assert f"2 matches: the hash chain is whole. It ends with 2:{digest}" in said
+    assert "2 matches were played again by their players, the same to the last bit" in said
+    code, said = run("audit", "--head", f"2:{'0' * 64}", "--data", tmp_path)
+    assert code == 2 and "written anew" in said
+    assert run("audit", "--head", "newest", "--data", tmp_path)[0] == 2
+
+
+def test_a_cut_tail_fails_the_audit_and_strikes_nothing_out(tmp_path: Path) -> None:
+    play(tmp_path)
+    store = open_store(tmp_path)
+    with store.write() as connection:
+        connection.execute(delete(matches).where(matches.c.seq == 2))
+    code, said = run("audit", "--data", tmp_path)
+    assert code == 2 and "palus left it at 2" in said
+    with store.read() as connection:
+        assert connection.execute(select(annulments)).all() == []
+    store.close()
