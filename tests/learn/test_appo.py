@@ -14,6 +14,7 @@ from palus.config.appo import AppoHyperparameters
 from palus.errors import DivergenceError
 from palus.learn.appo import APPO, usable_decisions
 from palus.learn.appo_loss import Minibatch, clipped_policy_loss, clipped_value_loss, loss
+from palus.rollout.trajectories import Trajectories
 from palus.spaces import ActionSpec, Discrete
 
 VTRACE = ("hyperparameters.advantages=vtrace", "hyperparameters.normalize_returns=false")
@@ -173,3 +174,113 @@ def test_a_gradient_that_is_not_finite_stops_before_it_spoils_the_weights() -> N
     with pytest.raises(DivergenceError, match="not finite"):
         appo.update(replace(page, log_probs=log_probs), 0)
     assert torch.isfinite(appo.policy.weights.master).all()
+
+
+BY_HAND = [f"hyperparameters.{x}" for x in ("normalize_returns=false", "lambd=0.5", "num_epoch=1", "batch_size=6")]
+BY_HAND += [
+    "time_horizon=3",
+    "hyperparameters.buffer_size=6",
+    "reward_signals.extrinsic.gamma=0.5",
+    "network_settings.core=none",
+]
+
+
+def by_hand(*more: str) -> tuple[APPO, Trajectories]:
+    """A learner whose critic answers 7 whatever it sees, and three decisions of two rows.
+
+    Row 0 is cut off at decision 1, before a state worth 8; row 1 ends there by the rules.
+    """
+    appo = APPO(appo_behavior(*BY_HAND, *more), RECALL, torch.float32, 0)
+    tensors = appo.policy.weights.tensors
+    tensors["critic_linear.weight"].data.zero_()
+    tensors["critic_linear.bias"].data.fill_(7.0)
+    rng, nothing = np.random.default_rng(0), np.zeros((3, 2), np.bool_)
+    terminated, truncated = nothing.copy(), nothing.copy()
+    truncated[1, 0] = terminated[1, 1] = True
+    return appo, Trajectories(
+        observations={"obs": rng.random((4, 2, 3), np.float32)},
+        states=np.zeros((2, 0), np.float32),
+        last_states=np.zeros((2, 0), np.float32),
+        actions=np.float32([[0, 1], [1, 0], [0, 0]])[:, :, None],
+        parameters=np.zeros((3, 2, 2), np.float32),
+        log_probs=np.full((3, 2), -math.log(2), np.float32),
+        values=np.float32([[1, 2], [3, 4], [5, 6]]),
+        rewards=np.float32([[1, 0], [2, 1], [0, 2]]),
+        terminated=terminated,
+        truncated=truncated,
+        final_values=np.where(truncated, np.float32(8), np.float32(0)),
+        valid=~nothing,
+        versions=np.zeros((3, 2), np.int32),
+        frames=6,
+    )
+
+
+def test_advantages_and_targets_by_hand() -> None:
+    # A = r + 0.5 V' - V + 0.25 A', from the last decision back
+    # row 0: 0 + 3.5 - 5 = -1.5 | 2 + 4 - 3 = 3, time-out before an 8 | 1 + 1.5 - 1 + 0.75 = 2.25
+    # row 1: 2 + 3.5 - 6 = -0.5 | 1 + 0 - 4 = -3, the end | 0 + 2 - 2 - 0.75 = -0.75
+    appo, page = by_hand()
+    batch = appo._prepare(page, page.valid)
+    np.testing.assert_allclose(batch.advantages, [[2.25, -0.75], [3, -3], [-1.5, -0.5]], atol=1e-5)
+    np.testing.assert_allclose(batch.targets, [[3.25, 1.25], [6, 1], [3.5, 5.5]], atol=1e-5)
+
+
+def test_without_bootstrap_truncated_a_time_out_is_an_end() -> None:
+    # row 0: -1.5 | 2 + 0 - 3 = -1 | 1 + 1.5 - 1 - 0.25 = 1.25
+    appo, page = by_hand("hyperparameters.bootstrap_truncated=false")
+    batch = appo._prepare(page, page.valid)
+    np.testing.assert_allclose(batch.advantages[:, 0], [1.25, -1, -1.5], atol=1e-5)
+
+
+def test_targets_are_in_units_of_the_returns_seen_so_far_and_old_values_of_those_before() -> None:
+    # The critic's 7 is cut to 5 deviations, so the last targets are 2.5 and 4.5. With the virtual sample 0 +- 1 the
+    # mean is 18.5 / 7 = 2.64286, the mean square 76.625 / 7, the deviation 1.99041.
+    appo, page = by_hand("hyperparameters.normalize_returns=true")
+    batch = appo._prepare(page, page.valid)
+    np.testing.assert_allclose(batch.old_values, page.values, rtol=1e-4)
+    np.testing.assert_allclose(batch.targets[0], [0.30503, -0.69978], atol=1e-4)
+
+
+def test_the_gradients_norm_is_limited() -> None:
+    norms = []
+    for limit in (0.0, 0.001):
+        appo, page = by_hand(f"hyperparameters.max_grad_norm={limit}")
+        found = appo.update(page, 0).losses["gradient_norm"]
+        norms.append((found, float(appo.policy.weights.gradient.norm())))
+    (free, unlimited), (before, after) = norms
+    assert unlimited == pytest.approx(free, rel=1e-5)
+    assert free > 0.1
+    assert (before, after) == (pytest.approx(free, rel=1e-5), pytest.approx(0.001, rel=1e-4))
+
+
+def test_the_step_shrinks_with_the_share_of_valid_decisions() -> None:
+    moves, shares = [], []
+    for lost in ([], [(0, 0), (0, 1)]):  # the first decisions of both rows are another policy's
+        appo, page = by_hand("hyperparameters.max_grad_norm=0")
+        valid = page.valid.copy()
+        for place in lost:
+            valid[place] = False
+        before = appo.policy.weights.master.clone()
+        shares.append(appo.update(replace(page, valid=valid), 0).valid)
+        moves.append(float((appo.policy.weights.master - before).abs().max()))
+    assert shares == pytest.approx([1.0, 2 / 3])
+    # Adam's first step is the learning rate, whatever the gradient's size
+    assert moves == pytest.approx([0.01, 0.01 * 2 / 3], rel=1e-3)
+
+
+def test_decisions_left_out_change_nothing() -> None:
+    after = []
+    for garbage in (0.0, 50.0):
+        appo, page = by_hand()
+        valid, rewards = page.valid.copy(), page.rewards.copy()
+        valid[0, 1], rewards[0, 1] = False, garbage
+        appo.update(replace(page, valid=valid, rewards=rewards), 0)
+        after.append(appo.policy.weights.master)
+    assert torch.equal(*after)
+
+
+def test_weights_that_are_not_finite_end_the_update() -> None:
+    appo, page = by_hand()
+    appo.optimizer.square[0] = np.inf
+    with pytest.raises(DivergenceError, match="weights or gradients are not finite"):
+        appo.update(page, 0)

@@ -1,15 +1,35 @@
-"""Rollout in, numbers out: advantages and value targets of PPO and MA-POCA, worked out by hand.
+"""Rollout in, numbers out: advantages, value targets and updates of PPO and MA-POCA, worked out by hand.
 
 gamma 0.5, lambda 0.5, strength 2; what the critics answer stands in readable.py.
 """
+
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
 import torch
 from readable import SPEC, behavior_of, readable_poca, readable_ppo, rollout, two_matches
 
+from palus.errors import DivergenceError
+from palus.learn.learner import Schedules
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
+from palus.nn.attention import value_and_baselines
+from palus.nn.mlp import actor_logits, critic_value
+
+POCA_ADVANTAGES = (
+    -5.75,
+    -1.25,
+    -5.25,
+    -10.75,
+    1,
+    -8.5,
+    -4,
+    -9.5,
+    -6,
+    -5.5,
+    -6,
+)  # of two_matches, the absent row left out
 
 
 def close(found, expected):
@@ -40,8 +60,7 @@ def test_poca_group_values_returns_and_counterfactual_baselines():
     # own number and the mate's action: (1 + 20) / 2 + 1, (2 + 10) / 2 + 1, ...; alone: the value
     baselines = np.array([[11.5, 7], [7.5, 13], [5, 0], [14, 9.5], [15, 11.5], [7, 7.5]])
     close(batch.baselines[batch.present], baselines[batch.present])
-    expected = np.array([[-5.75, -1.25], [-5.25, -10.75], [1, 0], [-8.5, -4], [-9.5, -6], [-5.5, -6]])
-    close(batch.advantages[batch.present], expected[batch.present])
+    close(batch.advantages[batch.present], POCA_ADVANTAGES)
     assert batch.present.tolist() == [[True, True]] * 2 + [[True, False]] + [[True, True]] * 3
 
 
@@ -97,3 +116,114 @@ def test_nobody_active_nothing_learned(make, trainer):
     assert learner.update(empty, 0) is None
     assert torch.equal(learner.parameters.master, before)
     assert learner.updates == 0
+
+
+def printed_ppo(learner, found, epsilon, beta):
+    """L_pi + 0.5 L_V - beta H as a tensor, and its parts."""
+    data = two_matches()
+    x = torch.from_numpy(data.observations[data.active])
+    tensors = learner.parameters.tensors
+    logits, values = actor_logits(tensors, 1, x), critic_value(tensors, 1, x)
+    policy, entropy = printed_policy(logits, data, found[1][data.active], epsilon)
+    critic = (torch.from_numpy(found[2][data.active]) - values).square().mean()
+    return policy + 0.5 * critic - beta * entropy, policy, critic
+
+
+def printed_poca(learner, batch, epsilon, beta):
+    """L_pi + 0.5 (L_V + 0.5 L_b) - beta H as a tensor, and its parts."""
+    data, tensors = two_matches(), learner.parameters.tensors
+    present = torch.from_numpy(batch.present)
+    x = torch.from_numpy(batch.observations)
+    policy, entropy = printed_policy(
+        actor_logits(tensors, 1, x[present]), data, batch.advantages[batch.present], epsilon
+    )
+    values, baselines = value_and_baselines(tensors, 1, x, learner.one_hot(batch.actions), present)
+    returns = torch.from_numpy(batch.returns)
+    critic = (returns - values).square().mean()
+    baseline = (returns[:, None] - baselines)[present].square().mean()
+    return policy + 0.5 * (critic + 0.5 * baseline) - beta * entropy, policy, critic
+
+
+def printed_policy(logits, data, advantages, epsilon):
+    """-mean min(rho A, clip(rho) A) over the active rows, and their mean entropy. advantages: before normalisation."""
+    log_p = torch.log_softmax(logits, 1)
+    chosen = log_p.gather(1, torch.from_numpy(data.actions[data.active]).long())
+    ratio = (chosen - torch.from_numpy(data.log_probs[data.active])).exp()[:, 0]
+    wanted = torch.from_numpy((advantages - advantages.mean()) / advantages.std())
+    surrogate = torch.minimum(ratio * wanted, ratio.clip(1 - epsilon, 1 + epsilon) * wanted)
+    return -surrogate.mean(), -(log_p.exp() * log_p).sum(1).mean()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("make", "trainer"), [(PPO, "ppo"), (POCA, "poca")])
+def test_an_update_follows_the_gradient_of_the_loss_as_printed(make, trainer, threads):
+    more = ("hyperparameters.beta=0.1", "hyperparameters.epsilon=0.3")
+    learner = make(behavior_of(trainer, *more), SPEC, torch.float32, 5, threads)
+    if trainer == "ppo":
+        loss, policy, critic = printed_ppo(learner, learner.advantages(two_matches()), 0.3, 0.1)
+    else:
+        loss, policy, critic = printed_poca(learner, learner.batch(two_matches()), 0.3, 0.1)
+    expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(learner.parameters.tensors.values()))])
+    before = learner.parameters.master.clone()
+    stats = learner.update(two_matches(), 0)
+    torch.testing.assert_close(learner.parameters.gradient, expected, atol=2e-6, rtol=1e-4)
+    assert stats.policy_loss == pytest.approx(abs(policy.item()), abs=1e-5)
+    assert stats.value_loss == pytest.approx(critic.item(), rel=1e-4)
+    # Adam's first step: the learning rate, against the gradient
+    moved = (learner.parameters.master - before)[expected.abs() > 1e-3]
+    torch.testing.assert_close(moved, -0.01 * expected[expected.abs() > 1e-3].sign(), atol=1e-5, rtol=1e-3)
+
+
+def test_estimates_reported_are_means_over_the_active():
+    ppo, poca = readable_ppo().update(two_matches(), 0), readable_poca().update(two_matches(), 0)
+    assert ppo.value_estimate == pytest.approx(42 / 11, abs=1e-4)
+    assert poca.value_estimate == pytest.approx(28.5 / 6, abs=1e-3)
+    assert poca.baseline_estimate == pytest.approx(108.5 / 11, abs=1e-3)
+    assert poca.baseline_loss == pytest.approx(sum(a * a for a in POCA_ADVANTAGES) / 11, rel=1e-3)
+
+
+def test_minibatches_cover_an_epoch_and_drop_the_remainder():
+    seen = []
+    learner = readable_ppo("hyperparameters.batch_size=4", "hyperparameters.num_epoch=2")
+    step = learner.parallel.step
+    learner.parallel.step = lambda index, *rest: (seen.append(index.tolist()), step(index, *rest))[1]
+    learner.update(two_matches(), 0)
+    assert [len(rows) for rows in seen] == [4] * 4  # 11 active rows: two minibatches of 4 in each epoch
+    for epoch in (seen[:2], seen[2:]):
+        rows = {row for minibatch in epoch for row in minibatch}
+        assert len(rows) == 8
+        assert 5 not in rows  # the absent one
+    assert seen[:2] != seen[2:]
+
+
+def test_the_clip_range_follows_its_schedule():
+    # Ratios 1.25 everywhere: outside of 0.2 at the start, inside of 0.3 never; at max_steps epsilon is 0.1.
+    data = two_matches()
+    data = replace(data, log_probs=np.full_like(data.log_probs, np.log(0.4)))
+    schedule = ("hyperparameters.epsilon_schedule=linear", "hyperparameters.epsilon=0.4", "max_steps=1000")
+    clipped = [readable_ppo(*schedule).update(data, step).clipped for step in (0, 400, 600, 1000)]
+    assert clipped == [0.0, 0.0, 1.0, 1.0]  # epsilon 0.4, 0.28, 0.22, 0.1
+
+
+def test_schedules_end_at_their_floors():
+    linear = [f"hyperparameters.{name}_schedule=linear" for name in ("learning_rate", "beta", "epsilon")]
+    values = ("hyperparameters.learning_rate=0.01", "hyperparameters.beta=0.1", "hyperparameters.epsilon=0.3")
+    falling = behavior_of("ppo", *linear, *values, "max_steps=1000")
+    assert astuple(Schedules.at(falling, 0)) == pytest.approx((0.01, 0.3, 0.1))
+    assert astuple(Schedules.at(falling, 500)) == pytest.approx((0.005, 0.2, 0.050005))
+    for step in (1000, 2000):
+        assert astuple(Schedules.at(falling, step)) == pytest.approx((1e-10, 0.1, 1e-5), rel=1e-6)
+    constant = [setting.replace("linear", "constant") for setting in linear]
+    assert astuple(Schedules.at(behavior_of("ppo", *constant, *values, "max_steps=1000"), 900)) == (0.01, 0.3, 0.1)
+
+
+@pytest.mark.parametrize(("make", "trainer"), [(PPO, "ppo"), (POCA, "poca")])
+@pytest.mark.parametrize("fault", ["gradient", "weight"])
+def test_numbers_that_are_not_finite_end_an_update(make, trainer, fault):
+    learner, data = make(behavior_of(trainer), SPEC, torch.float32, 0), two_matches()
+    if fault == "gradient":
+        data = replace(data, log_probs=np.full_like(data.log_probs, -np.inf))
+    else:
+        learner.parameters.tensors["actor_layer0_weight"].data[0, 0] = np.inf
+    with pytest.raises(DivergenceError, match="update 1: weights or gradients are not finite; lower learning_rate"):
+        learner.update(data, 0)

@@ -212,6 +212,20 @@ def test_another_seed_draws_other_actions():
     assert (actions[0] != actions[1]).mean() > 0.5
 
 
+def test_opponents_draw_apart_from_the_learning_team_and_from_every_other_decision():
+    env, uniform = Pitch([99] * 8), lambda x: torch.zeros(len(x), ACTIONS)
+    rows = collector(env, 40)
+    for _ in range(2):
+        rows.collect(uniform, lambda snapshot: uniform)
+    played = np.array(env.played)  # [80, 8, 4]; agents 0 and 2 learn
+    ours, theirs = played[:, :, ::2], played[:, :, 1::2]
+    for shift in (-2, -1, 0, 1, 2):
+        a, b = ours[2:-2], np.roll(theirs, shift, 0)[2:-2]
+        assert (a == b).mean() == pytest.approx(1 / ACTIONS, abs=0.05), f"theirs, {shift} decisions away"
+    assert (ours[1:] == ours[:-1]).mean() == pytest.approx(1 / ACTIONS, abs=0.05)
+    assert (theirs[1:] == theirs[:-1]).mean() == pytest.approx(1 / ACTIONS, abs=0.05)
+
+
 @pytest.mark.parametrize(
     ("env", "message"),
     [

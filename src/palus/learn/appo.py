@@ -134,6 +134,7 @@ class APPO:
                     self._adapt(found[-1]["kl"])
             if h.adaptive_learning_rate == "epoch":
                 self._adapt(float(np.mean([step["kl"] for step in found[first:]])))
+        self.parallel.refuse_divergence(self.version)
         return AppoStats(
             samples=int(usable.sum()),
             valid=float(usable[:, rows].mean()),

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from palus.config import OnPolicyBehavior
+from palus.errors import DivergenceError
 from palus.learn.adam import Adam
 from palus.learn.losses import linear_schedule
 from palus.nn.mlp import MlpShape, Normalizer, actor_logits
@@ -68,7 +69,10 @@ class Learner(Protocol):
     updates: int
 
     def update(self, rollout: Rollout, step: int) -> UpdateStats | None:
-        """One update from a rollout; `step` is the trainer step for the schedules. None where nobody was active."""
+        """One update from a rollout; `step` is the trainer step for the schedules. None where nobody was active.
+
+        Raises DivergenceError.
+        """
 
     def state_dict(self) -> dict[str, object]:
         """Everything that the next update depends on."""
@@ -157,6 +161,14 @@ class DataParallel:
         waiting = [None if i % self.threads == 0 else self._pool.submit(work, item) for i, item in enumerate(items)]
         mine = iter([work(item) for item in items[own]])
         return [next(mine) if future is None else future.result() for future in waiting]
+
+    def refuse_divergence(self, updates: int) -> None:
+        """Raise DivergenceError when a weight is not finite, or a gradient was not: checkpoints on disk stay good."""
+        if not (np.isfinite(self.parameters.master.numpy()).all() and np.isfinite(self.optimizer.square).all()):
+            raise DivergenceError(
+                f"update {updates}: weights or gradients are not finite; lower learning_rate, or check that the game's "
+                "observations and rewards are finite, then resume from the last checkpoint"
+            )
 
     def step(self, index: I64, work: Callable[[I64, I64], Part], learning_rate: float) -> tuple[float, ...]:
         """One gradient step on a minibatch; returns its mean statistics.

@@ -170,6 +170,7 @@ class POCA:
                 sums += (abs(policy_loss), *others)
                 count += 1
         self.updates += 1
+        self.parallel.refuse_divergence(self.updates)
         policy, critic, baseline, kl, clipped = (sums / max(count, 1)).tolist()
         estimates = float(batch.values[rows].mean()), float(batch.baselines[batch.present].mean())
         return UpdateStats(policy, critic, baseline, estimates[0], estimates[1], kl, clipped, now)

@@ -138,6 +138,7 @@ class PPO:
                 sums += (abs(policy_loss), *others)
                 count += 1
         self.updates += 1
+        self.parallel.refuse_divergence(self.updates)
         means = (sums / max(count, 1)).tolist()
         return UpdateStats(means[0], means[1], None, float(old_values[rows].mean()), None, means[2], means[3], now)
 
