@@ -103,6 +103,20 @@ def test_onnx_answers_as_torch_does(case: str) -> None:
             np.testing.assert_allclose(found[name], numbers, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
+def test_observations_far_from_the_usual_are_clipped_as_in_torch() -> None:
+    network = _network("no core")
+    model = build_appo_onnx(network.arrays(), network.spec, network.settings)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    far = np.repeat(np.float32([[1e3], [1e6], [-1e3], [0.0]]), VECTOR.size, 1)
+    found, values = session.run(["action_probabilities", "values"], {VECTOR.name: far})
+    parameters, expected, _ = network.act({VECTOR.name: torch.from_numpy(far)}, torch.zeros(4, 0))
+    wanted = _expected(parameters.numpy(), network.spec.actions)["action_probabilities"]
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
+    np.testing.assert_allclose(values, expected.numpy(), atol=1e-4)
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)  # both beyond 5 deviations
+    assert np.abs(found[0] - found[2]).max() > 1e-3
+
+
 def test_broken_weights_are_not_exported() -> None:
     network = _network("no core")
     arrays = network.arrays()

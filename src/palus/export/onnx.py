@@ -23,7 +23,6 @@ OPSET, IR_VERSION = 9, 4
 MODEL_VERSION = 3.0
 """`version_number` of ML-Agents 2.x models; Unity rejects files without it."""
 MASK_PENALTY = 1e8
-SMALL_PROBABILITY = 1e-7
 
 
 def build_onnx(arrays: Mapping[str, F32], spec: BehaviorSpec) -> onnx.ModelProto:
@@ -73,8 +72,11 @@ def _body(g: Graph, arrays: Mapping[str, F32], spec: BehaviorSpec) -> str:
 
 
 def _heads(g: Graph, arrays: Mapping[str, F32], spec: BehaviorSpec, hidden: str) -> list[str]:
-    """One masked softmax per branch: logits * m - 1e8 * (1 - m), m = 1 where the action is allowed."""
-    one = g.constant("one", np.array([1.0], np.float32))
+    """One masked softmax per branch: logits * m + (1e8 * m - 1e8), m = 1 where the action is allowed.
+
+    Beside an allowed action a forbidden one has probability 0, exactly. Where a branch allows nothing at all, its
+    actions are equally likely: a distribution, not NaN.
+    """
     penalty = g.constant("mask_penalty", np.array([MASK_PENALTY], np.float32))
     outputs = []
     for b in range(len(spec.branches)):
@@ -83,19 +85,19 @@ def _heads(g: Graph, arrays: Mapping[str, F32], spec: BehaviorSpec, hidden: str)
         bias = g.constant(f"branch{b}_bias", arrays[f"branch{b}_bias"])
         logits = g.add("Gemm", [hidden, weight, bias], f"branch{b}_logits", transB=1)
         mask = g.add("Slice", ["action_masks"], f"branch{b}_mask", axes=[1], starts=[low], ends=[high])
-        forbidden = g.add("Sub", [one, mask], f"branch{b}_forbidden")
-        lowered = g.add("Mul", [forbidden, penalty], f"branch{b}_penalty")
+        # The mask stands first: engines that fold `constant - x` into `x - constant` would turn it around.
+        lowered = g.add("Sub", [g.add("Mul", [mask, penalty], f"branch{b}_raised"), penalty], f"branch{b}_lowered")
         allowed = g.add("Mul", [logits, mask], f"branch{b}_allowed")
-        masked = g.add("Sub", [allowed, lowered], f"branch{b}_masked")
+        masked = g.add("Add", [allowed, lowered], f"branch{b}_masked")
         outputs.append(g.add("Softmax", [masked], f"branch{b}_probabilities", axis=1))
     return outputs
 
 
 def _actions(g: Graph, spec: BehaviorSpec, probabilities: list[str]) -> None:
-    small = g.constant("small_probability", np.array([SMALL_PROBABILITY], np.float32))
+    """Draws and best choices. log(0) = -infinity is what Multinomial never draws."""
     sampled, best = [], []
     for b, p in enumerate(probabilities):
-        log_p = g.add("Log", [g.add("Add", [p, small], f"branch{b}_positive")], f"branch{b}_log")
+        log_p = g.add("Log", [p], f"branch{b}_log")
         sampled.append(g.add("Multinomial", [log_p], f"branch{b}_sampled", dtype=TensorProto.INT64, sample_size=1))
         best.append(g.add("ArgMax", [p], f"branch{b}_best", axis=1, keepdims=1))
     g.add("Concat", sampled, "discrete_actions", axis=1)
