@@ -233,12 +233,18 @@ def test_without_bootstrap_truncated_a_time_out_is_an_end() -> None:
 
 
 def test_targets_are_in_units_of_the_returns_seen_so_far_and_old_values_of_those_before() -> None:
-    # The critic's 7 is cut to 5 deviations, so the last targets are 2.5 and 4.5. With the virtual sample 0 +- 1 the
-    # mean is 18.5 / 7 = 2.64286, the mean square 76.625 / 7, the deviation 1.99041.
+    # Returns so far: 1 +- 2, one of them. The critic's 7 is cut to 5 deviations: the state after the page is worth 11,
+    # and the last targets are 5.5 and 7.5. Row 1's first decision is left out, so the mean of the six is
+    # 1 + 3.65 x 5 / 6 = 4.04167, the variance (4 + 5 x 5.19 + 3.65^2 x 5 / 6) / 6 = 6.84201.
     appo, page = by_hand("hyperparameters.normalize_returns=true")
-    batch = appo._prepare(page, page.valid)
-    np.testing.assert_allclose(batch.old_values, page.values, rtol=1e-4)
-    np.testing.assert_allclose(batch.targets[0], [0.30503, -0.69978], atol=1e-4)
+    assert appo.policy.returns is not None
+    appo.policy.returns.mean[:], appo.policy.returns.variance[:] = 1.0, 4.0
+    usable = page.valid.copy()
+    usable[0, 1] = False
+    batch = appo._prepare(page, usable)
+    np.testing.assert_allclose(batch.old_values, (page.values - 1) / 2, atol=1e-4)
+    assert batch.targets[0, 0] == pytest.approx((3.25 - 4.04167) / 2.61572, abs=1e-4)
+    assert batch.targets[2, 1] == pytest.approx((7.5 - 4.04167) / 2.61572, abs=1e-4)
 
 
 def test_the_gradients_norm_is_limited() -> None:
