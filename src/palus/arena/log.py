@@ -131,7 +131,7 @@ class LogRecord:
                 "actions": StoredBytes(**fields["actions"]) if fields["actions"] else None,
             }
             return LogRecord(**fields)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ArenaError(f"not a log record ({error}): {line[:80]!r}") from error
 
 

@@ -73,11 +73,17 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
+MAX_VALUES = 100_000
+"""In a run file, or an override."""
+
+
 def parse_yaml(text: str) -> tuple[Any, list[Fault]]:
     """The value of a YAML text, and its faults; with faults the value is None."""
     try:
         loader = _Loader(text)
         root = loader.get_single_node()
+        if root and _size(root, {}) > MAX_VALUES:
+            return None, [Fault((), f"more than {MAX_VALUES} values with its aliases written out; shorten it")]
         faults = [Fault((), text) for text in _key_faults(root, ())] if root else []
         return (None, faults) if faults or root is None else (loader.construct_document(root), [])
     except yaml.MarkedYAMLError as error:
@@ -86,6 +92,18 @@ def parse_yaml(text: str) -> tuple[Any, list[Fault]]:
         return None, [Fault((), f"{where}not valid YAML: {error.problem or error.context}")]
     except (yaml.YAMLError, ValueError) as error:
         return None, [Fault((), f"not valid YAML: {' '.join(str(error).split())}")]
+    except RecursionError:
+        return None, [Fault((), "nested too deep; a run file has about six levels")]
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """Values below a node, aliases written out: a few lines can stand for billions."""
+    if id(node) not in known:
+        known[id(node)] = 0  # inside itself it counts for nothing, and is a fault of its own
+        parts = node.value if isinstance(node, yaml.CollectionNode) else ()
+        children = (part for item in parts for part in (item if isinstance(item, tuple) else (item,)))
+        known[id(node)] = 1 + sum(_size(child, known) for child in children)
+    return known[id(node)]
 
 
 def _key_faults(node: yaml.Node, above: tuple[yaml.Node, ...]) -> Iterator[str]:

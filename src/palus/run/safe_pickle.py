@@ -10,7 +10,9 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import struct
 import zipfile
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -88,7 +90,8 @@ def read_tensors(path: Path) -> Any:
             f"{path}: not a checkpoint of torch 1.6 or later, or damaged ({type(error).__name__}: {error}); "
             "fetch it again"
         ) from error
-    except (AttributeError, IndexError, MemoryError, RecursionError, OverflowError) as error:
+    except (AttributeError, IndexError, MemoryError, RuntimeError, OverflowError, struct.error, zlib.error) as error:
+        # RuntimeError: endless nesting, and what zipfile says of members that are encrypted or patched
         raise CheckpointError(f"{path}: damaged ({type(error).__name__}); fetch it again") from error
 
 
