@@ -18,6 +18,7 @@ from palus.arena.highlights import goal_beauty
 from palus.arena.replay import read_replay
 from palus.cli import app
 from palus.cli.players import load
+from palus.export.bundle import share_text
 from palus.export.onnx import build_onnx
 from palus.store import open_store
 from palus.store.tables import entries
@@ -75,6 +76,13 @@ def test_the_demo_trains_pushes_ranks_and_shows(tmp_path, stranger, few_matches,
     assert {found["repo"], "palus/random", "palus/ball-chaser", "palus/goalie-striker", "stranger/team"} <= set(ranked)
     assert ranked[found["repo"]]["games"] >= 2
     assert "Its best win:" in result.stderr
+    again = f"palus arena --data {tmp_path / 'arena-2'}"
+    assert f"these addresses answer again after: {again}" in result.stderr
+    last_line = ", ".join(f"{100 * score:.1f} % against {name}" for name, score in found["scores"].items())
+    assert last_line in " ".join(result.stderr.split())
+    card = (folder / "README.md").read_text()
+    assert all(f"| {name} | {share_text(score, 100)} |" in card for name, score in found["scores"].items())
+    assert json.loads((folder / "bundle.json").read_text())["results"] == found["scores"]
     assert "palus train soccertwos-strong" in result.stderr
     assert (folder / "SoccerTwos.onnx").is_file()
     assert json.loads((folder / "bundle.json").read_text())["steps"] >= 4096

@@ -26,6 +26,8 @@ until Ctrl-C: watch matches, play against your team, push more.
 """
 
 PLAYER = "demo"
+PAIRS = 100
+"""Mirrored pairs against each fixed opponent: for the last line and for the card."""
 MODEL_FOLDERS = ("models", "models/soccertwos", "../shared/models/soccertwos")
 """Where strangers' models are looked for when --models is not given."""
 
@@ -66,7 +68,10 @@ def demo(
     train_team(folder, minutes, seed, console)
     console.print(Rule("2. The best goals"))
     page = _goals(folder, seed, console)
+    scores = _measure(folder)
     console.print(Rule("3. The arena"))
+    in_terminal = sys.stdout.isatty()
+    stays = in_terminal if stay is None else stay
     with running_arena(results_dir / "arena") as arena:
         repo = invite(arena, folder, models or [Path(p) for p in MODEL_FOLDERS], console)
         place = await_place(arena, repo, 60.0 * arena_minutes, console)
@@ -76,20 +81,19 @@ def demo(
         watch = f"{arena.url}/match?id={wins[0].id}" if wins else None
         result = DemoResult(
             minutes=(time.perf_counter() - started) / 60,
-            scores=_scores(folder),
+            scores=scores,
             repo=repo,
             board=[row.model_dump() for row in rows],
             first_replay=watch,
             model=str(folder / "SoccerTwos.onnx"),
             page=str(page) if page is not None else None,
         )
-        _what_next(result, arena, console)
+        _what_next(result, arena, stays, console)
         if as_json:
             print_json(result)
-        in_terminal = sys.stdout.isatty()
-        if browser and in_terminal:
+        if browser and in_terminal and stays:
             webbrowser.open(arena.url)
-        if in_terminal if stay is None else stay:
+        if stays:
             _stay(arena, console)
 
 
@@ -112,23 +116,30 @@ def _goals(folder: Path, seed: int, console: Console) -> Path | None:
     return page
 
 
-def _scores(folder: Path) -> dict[str, float]:
-    """Share of points against the fixed opponents of every run."""
+def _measure(folder: Path) -> dict[str, float]:
+    """Share of points against the fixed opponents of every run, entered into the bundle, so that its card says so."""
     from palus.arena.match import play_pairs
     from palus.arena.result import summarize
     from palus.cli.players import load
+    from palus.export.bundle import record_results
 
     team, *others = load(str(folder), "random", "ball-chaser")
-    return {other.name: summarize(play_pairs(team, other, 100, seed=0)).score for other in others}
+    scores = {other.name: summarize(play_pairs(team, other, PAIRS, seed=0)).score for other in others}
+    record_results(folder, scores, PAIRS)
+    return scores
 
 
-def _what_next(result: DemoResult, arena: DemoArena, console: Console) -> None:
+def _what_next(result: DemoResult, arena: DemoArena, stays: bool, console: Console) -> None:
     console.print(Rule("Done"))
     summary = ", ".join(f"{percent(score)} against {name}" for name, score in result.scores.items())
     console.print(
-        f"{result.minutes:.1f} minutes from random weights to {summary} (share of points, 100 mirrored pairs).",
+        f"{result.minutes:.1f} minutes from random weights to {summary} (share of points, {PAIRS} mirrored pairs).",
         soft_wrap=True,
     )
+    if not stays:
+        console.print(
+            f"The arena ends with the demo; these addresses answer again after: {arena.command}", soft_wrap=True
+        )
     lines = (
         ("Leaderboard:", arena.url),
         ("Your team:", f"{arena.url}/{result.repo}"),
@@ -143,7 +154,7 @@ def _what_next(result: DemoResult, arena: DemoArena, console: Console) -> None:
     for line, meaning in (
         ("palus train soccertwos-strong", "within an hour it beats the team that Unity ships"),
         (f"palus push results/YOURS {arena.owner}/YOURS --hub {arena.url}", "and joins this arena"),
-        (f"palus arena --data {arena.store.folder}", "this arena again, any time"),
+        (arena.command, "this arena again, any time"),
         ("palus compare A B", "is B better than A? as few matches as that takes"),
     ):
         console.print(f"  {line:<64}  # {meaning}", highlight=False, soft_wrap=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from rich.console import Console
 from rich.markup import escape
@@ -39,6 +40,12 @@ class DemoArena:
     url: str
     owner: str
     pool: Path
+
+    @property
+    def command(self) -> str:
+        """What to type to have this arena again, at the same address."""
+        port = urlsplit(self.url).port
+        return f"palus arena --data {self.store.folder}" + ("" if port == USUAL_PORT else f" --port {port}")
 
 
 @contextmanager

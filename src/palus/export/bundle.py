@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from palus import __version__
@@ -67,12 +67,21 @@ def write_bundle(
     }
     write_text(folder / "configuration.yaml", configuration)
     _write_facts(folder, spec.name, details, provenance)
-    readme = folder / "README.md"
-    if not readme.exists() or CARD_MARK in readme.read_text("utf-8", errors="replace"):
-        write_text(readme, _model_card(spec, provenance))
+    _write_card(folder, spec.name, provenance)
     model = folder / f"{spec.name}.onnx"
     write_atomically(model, lambda file: file.write(data) and None)
     return model
+
+
+def record_results(folder: Path, results: Mapping[str, float], pairs: int) -> None:
+    """Put a measurement of the policy as it lies there into its bundle: bundle.json, and the card that follows from it.
+
+    results: opponent -> share of points over `pairs` mirrored pairs. Raises StorageError.
+    """
+    measured = {"results": dict(results), "result_pairs": pairs}
+    facts = json.loads((folder / "bundle.json").read_text("utf-8")) | measured
+    write_text(folder / "bundle.json", json.dumps(facts, indent=2) + "\n")
+    _write_card(folder, facts["behavior"], Provenance(**{part.name: facts[part.name] for part in fields(Provenance)}))
 
 
 def write_agent_bundle(
@@ -90,6 +99,13 @@ def write_agent_bundle(
     return write_appo_onnx(folder / f"{behavior}.onnx", arrays, spec, settings)
 
 
+def _write_card(folder: Path, behavior: str, provenance: Provenance) -> None:
+    """README.md, unless somebody made it theirs."""
+    readme = folder / "README.md"
+    if not readme.exists() or CARD_MARK in readme.read_text("utf-8", errors="replace"):
+        write_text(readme, _model_card(behavior, provenance))
+
+
 def _write_facts(folder: Path, behavior: str, details: Mapping[str, object], provenance: Provenance) -> None:
     facts = {"schema": SCHEMA, "palus_version": __version__, "behavior": behavior, **details, **asdict(provenance)}
     write_text(folder / "bundle.json", json.dumps(facts, indent=2) + "\n")
@@ -103,7 +119,7 @@ def share_text(share: float, pairs: int | None) -> str:
     return f"{share:.1%} ({100 * low:.0f} to {100 * high:.0f} %, {pairs} mirrored pairs)"
 
 
-def _model_card(spec: BehaviorSpec, p: Provenance) -> str:
+def _model_card(behavior: str, p: Provenance) -> str:
     tags = (p.env_id, "deep-reinforcement-learning", "reinforcement-learning", f"ML-Agents-{p.env_id}")
     front = "\n".join(["---", CARD_MARK, "library_name: ml-agents", "tags:", *(f"- {tag}" for tag in tags), "---"])
     rating = "" if p.elo is None else f" Its self-play rating was {p.elo:.0f}."
@@ -119,5 +135,5 @@ Watch it play against the house bot:
 
     palus match . goalie-striker --pairs 20 --replay match.replay && palus watch match.replay
 
-`{spec.name}.onnx` has ML-Agents' inputs and outputs and drops into a Unity scene as it is.
+`{behavior}.onnx` has ML-Agents' inputs and outputs and drops into a Unity scene as it is.
 """
