@@ -218,12 +218,14 @@ def test_schedules_end_at_their_floors():
 
 
 @pytest.mark.parametrize(("make", "trainer"), [(PPO, "ppo"), (POCA, "poca")])
-@pytest.mark.parametrize("fault", ["gradient", "weight", "step"])
+@pytest.mark.parametrize("fault", ["gradient", "moment", "weight", "step"])
 def test_numbers_that_are_not_finite_end_an_update(make, trainer, fault):
     rate = "hyperparameters.learning_rate=" + ("1e39" if fault == "step" else "0.01")  # more than a float32 holds
     learner, data = make(behavior_of(trainer, rate), SPEC, torch.float32, 0), two_matches()
     if fault == "gradient":
         data = replace(data, log_probs=np.full_like(data.log_probs, -np.inf))
+    if fault == "moment":  # finite, but its square is not, and Adam would never move again
+        data = replace(data, rewards=np.full_like(data.rewards, 1e25))
     if fault == "weight":
         learner.parameters.tensors["actor_layer0_weight"].data[0, 0] = np.inf
     with pytest.raises(DivergenceError, match="update 1: weights or gradients are not finite; lower learning_rate"):

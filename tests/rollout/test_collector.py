@@ -156,6 +156,14 @@ def test_a_group_that_is_out_while_others_play_on_has_the_result_that_it_was_tol
     assert [(e.result, e.left_early) for e in episodes] == [(result, False) for result in results]
 
 
+@pytest.mark.parametrize(("team", "result"), [(0, 1), (1, -1)])
+def test_the_groups_reward_alone_decides_a_match(team, result):
+    env = Pitch([2])
+    env.pay = 0
+    _, episodes = collector(env, 2, lambda slot: Matchup(team, LATEST)).collect(Always(0), Book())
+    assert [e.result for e in episodes] == [result, result]
+
+
 def test_entropy_is_the_mean_since_it_was_last_taken():
     rows = collector(Pitch([9, 9]), 3)
     rows.collect(lambda x: torch.zeros(len(x), ACTIONS), Book())
