@@ -227,9 +227,8 @@ def test_opponents_draw_apart_from_the_learning_team_and_from_every_other_decisi
         rows.collect(uniform, lambda snapshot: uniform)
     played = np.array(env.played)  # [80, 8, 4]; agents 0 and 2 learn
     ours, theirs = played[:, :, ::2], played[:, :, 1::2]
-    for shift in (-2, -1, 0, 1, 2):
-        a, b = ours[2:-2], np.roll(theirs, shift, 0)[2:-2]
-        assert (a == b).mean() == pytest.approx(1 / ACTIONS, abs=0.05), f"theirs, {shift} decisions away"
+    alike = (ours.reshape(80, 1, 16) == theirs.reshape(1, 80, 16)).mean(2)  # of any two decisions
+    assert alike.max() < 0.8
     assert (ours[1:] == ours[:-1]).mean() == pytest.approx(1 / ACTIONS, abs=0.05)
     assert (theirs[1:] == theirs[:-1]).mean() == pytest.approx(1 / ACTIONS, abs=0.05)
 
