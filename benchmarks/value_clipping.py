@@ -84,7 +84,7 @@ GAMES = {
         (*SMALL, "reward_signals.extrinsic.strength=100"),
     ),
     "SoccerTwos": Game(
-        lambda: envs.make("SoccerTwos", 128, ball_touch=0.5), 300_000, "share of points", LARGE, True
+        lambda: envs.make("SoccerTwos", 128, ball_touch=0.5), 600_000, "share of points", LARGE, True
     ),
 }  # fmt: skip
 
