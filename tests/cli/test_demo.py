@@ -66,7 +66,7 @@ def test_the_demo_trains_pushes_ranks_and_shows(tmp_path, stranger, few_matches,
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     (tmp_path / "arena").mkdir()
     (tmp_path / "arena" / "palus.db").write_text("of an arena that went on after a former demo")
-    words = ["demo", "--minutes", "0.02", "--arena-minutes", "0.6", "--json", "--leave"]
+    words = ["demo", "--minutes", "0.02", "--arena-minutes", "5", "--json", "--leave"]
     result = CliRunner().invoke(app, [*words, "--results-dir", str(tmp_path), "--models", str(stranger)])
     assert result.exit_code == 0, result.output
     folder, found = tmp_path / "demo", json.loads(result.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from palus.config import load_run, notes, unsupported
 from palus.config.appo import AppoHyperparameters, AppoNetworkSettings, Population, Sampling
 from palus.config.run_file import RunFile
 from palus.config.trainer import AppoBehavior
+from palus.envs import doom
 from palus.errors import ConfigError
 
 PAGE = Path(__file__).parents[2] / "docs" / "from-sample-factory.md"
@@ -80,7 +82,8 @@ def known_keys() -> set[str]:
     sections = {name: field.annotation for name, field in RunFile.model_fields.items()}
     keys = fields(AppoHyperparameters, "") | fields(AppoBehavior, "") | fields(AppoNetworkSettings, "network_settings.")
     keys |= fields(Population, "population.") | fields(Sampling, "palus.sampling.") | fields(Sampling, "")
-    keys |= {"reward_signals.extrinsic.gamma", "reward_signals.extrinsic.strength", "palus.env_options.frameskip"}
+    keys |= {"reward_signals.extrinsic.gamma", "reward_signals.extrinsic.strength"}
+    keys |= {f"palus.env_options.{name}" for name in inspect.signature(doom.make).parameters}
     for name in ("palus", "env_settings", "checkpoint_settings"):
         section = sections[name]
         assert isinstance(section, type)
