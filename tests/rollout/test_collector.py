@@ -254,10 +254,11 @@ def test_a_game_with_two_behaviors_is_refused_by_name():
         collector(env, 1)
 
 
+@pytest.mark.parametrize("length", [9, 1], ids=["in a match", "at its end"])
 @pytest.mark.parametrize("fault", [math.nan, math.inf])
 @pytest.mark.parametrize("name", ["reward", "group reward", "observation"])
-def test_a_number_that_is_not_finite_stops_the_run(name, fault):
-    env = Pitch([9])
+def test_a_number_that_is_not_finite_stops_the_run(name, fault, length):
+    env = Pitch([length])
     rows = collector(env, 2)
     env.poison[name] = fault
     with pytest.raises(EnvError, match=f"Pitch returned a {name} that is not finite; check_env finds where"):

@@ -245,7 +245,7 @@ class Collector:
         ended = terminated | truncated
         G = self.teams.group_size
         group_plays_on = np.repeat((active & ~ended).reshape(-1, G).any(1), G)
-        outcomes = np.sign(reward + group_reward)
+        outcomes = np.sign(np.nan_to_num(reward + group_reward))  # NaN is told when the rollout is whole
         told = ~truncated & ~group_plays_on & (np.repeat(match_over, self.rows_per_match) | (outcomes != 0))
         for row in np.nonzero(ended)[0]:
             match = row // self.rows_per_match
