@@ -1,7 +1,8 @@
 """Whatever is read from outside, changed at random: refused in our own words, and nothing of it is run, opened or kept.
 
 Insertions are what other programs would act on: imports, paths, attributes, SQL, shells, addresses, numbers without
-measure. An audit hook sees every import, process and file that a reader opens meanwhile.
+measure. An audit hook sees every process, connection and file that a reader opens meanwhile; a finder of modules,
+asked before all others, every import of what is not there yet (of audit hooks, `importlib.import_module` tells none).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import random
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,14 @@ sys.path.append(str(Path(__file__).parent / "arena"))
 
 TRIES = 120
 WORDS = (
-    *(b"os:system", b"subprocess:Popen", b"__class__", b"__import__('os')", b"!!python/object/apply:os.system [id]"),
+    *(
+        b"os:system",
+        b"a_module_of_theirs:run",
+        b"subprocess:Popen",
+        b"__class__",
+        b"__import__('os')",
+        b"!!python/object/apply:os.system [id]",
+    ),
     *(
         b"../../../../etc/passwd",
         b"/etc/passwd",
@@ -194,15 +202,26 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 sys.addaudithook(_hook)
 
 
+class _Finder:
+    """Finds no module, and notes what was looked for."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if _watched is not None:
+            _watched.append(("import", name))
+
+
 @contextmanager
 def watched() -> Iterator[list[tuple[str, str]]]:
     """What happens outside of memory while the block runs."""
     global _watched
     _watched = seen = []
+    finder = _Finder()
+    sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
     try:
         yield seen
     finally:
         _watched = None
+        sys.meta_path.remove(finder)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("what", list(readers()))
@@ -228,6 +247,8 @@ def hammer(what: str, folder: Path, tries: int, seed: int) -> None:
     """Read so many changed examples. By hand with many more, for another seed."""
     example, read = readers()[what]
     rng = random.Random(f"{what} {seed}")
+    with suppress(PalusError):
+        read(example, folder)  # what the reader itself needs is imported now
     with watched() as seen:
         for _ in range(tries):
             data = changed(example, rng)
@@ -245,4 +266,5 @@ def hammer(what: str, folder: Path, tries: int, seed: int) -> None:
         "/dev/null",
         str(Path(__file__).parents[1]),
     )
-    assert not [(event, of) for event, of in seen if not (event == "open" and (of.startswith(own) or of.isdigit()))]
+    allowed = {"open": lambda of: of.startswith(own) or of.isdigit(), "import": lambda of: of.startswith("encodings.")}
+    assert not [(event, of) for event, of in seen if not (event in allowed and allowed[event](of))]
