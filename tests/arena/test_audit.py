@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from units import contender, house
 
 from palus.arena import queue
-from palus.arena.audit import audit, reinstate, suspend, suspend_outliers
+from palus.arena.audit import audit, is_local, reinstate, suspend, suspend_outliers
 from palus.arena.contenders import Entrant, PairOrder
 from palus.arena.discovery import sweep_house
 from palus.arena.log import EnvBuild, LogRecord, StoredBytes, append, read_log
@@ -60,6 +60,10 @@ def test_every_match_ends_in_the_same_state_when_it_is_played_again(store: Store
     found = [verify(store, logged.id) for logged in records(store)]
     assert len(found) == 20
     assert all(verification.ok for verification in found), found
+
+
+def test_an_account_named_like_the_arenas_own_workers_is_none_of_them() -> None:
+    assert is_local("local-1a2b3c4d") and not is_local("local-eve/pc") and not is_local("eve/local-1")
 
 
 @pytest.mark.slow

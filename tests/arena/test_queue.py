@@ -24,9 +24,9 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def take(store: Store, worker: str = "w", now_ms: int = 0) -> queue.Lease:
+def take(store: Store, worker: str = "w", now_ms: int = 0, trusted: bool = True) -> queue.Lease:
     with store.write() as connection:
-        lease = queue.take(connection, worker, [ENV], lease_s=LEASE_S, now_ms=now_ms)
+        lease = queue.take(connection, worker, [ENV], trusted=trusted, lease_s=LEASE_S, now_ms=now_ms)
     assert lease is not None
     return lease
 
@@ -49,19 +49,21 @@ def counts(store: Store) -> dict[tuple[str, str], int]:
 def test_urgent_jobs_go_first_and_nothing_is_handed_out_twice(store: Store) -> None:
     assert [take(store).payload["n"] for _ in range(3)] == [2, 1, 3]
     with store.write() as connection:
-        assert queue.take(connection, "w", [ENV], lease_s=LEASE_S, now_ms=0) is None
+        assert queue.take(connection, "w", [ENV], trusted=True, lease_s=LEASE_S, now_ms=0) is None
         assert [job["n"] for job in queue.open_jobs(connection, "pair", ENV)] == [1, 2]
 
 
 def test_a_worker_gets_only_work_of_games_that_it_can_play(store: Store) -> None:
     with store.write() as connection:
         queue.enqueue(connection, "pair", "d", {"n": 4, "env": "doom_duel"}, priority=99, now_ms=0)
-        assert queue.has_ready(connection, ["doom_duel"]) and not queue.has_ready(connection, ["Tennis"])
+        assert queue.has_ready(connection, ["doom_duel"], trusted=True) and not queue.has_ready(
+            connection, ["Tennis"], trusted=True
+        )
         assert [job["n"] for job in queue.open_jobs(connection, "pair", "doom_duel")] == [4]
-        assert queue.take(connection, "w", [], lease_s=LEASE_S, now_ms=0) is None
+        assert queue.take(connection, "w", [], trusted=True, lease_s=LEASE_S, now_ms=0) is None
     assert take(store).payload["n"] == 2
     with store.write() as connection:
-        lease = queue.take(connection, "w", [ENV, "doom_duel"], lease_s=LEASE_S, now_ms=0)
+        lease = queue.take(connection, "w", [ENV, "doom_duel"], trusted=True, lease_s=LEASE_S, now_ms=0)
     assert lease is not None and lease.payload["n"] == 4
 
 
@@ -105,11 +107,31 @@ def test_renewing_keeps_a_slow_job_and_a_known_death_frees_it_at_once(store: Sto
         assert not queue.renew(connection, held.job_id, held.secret, lease_s=LEASE_S, now_ms=0)
 
 
-def test_a_job_that_no_worker_survives_fails_with_its_reason_and_the_queue_goes_on(store: Store) -> None:
+def test_a_job_that_no_trusted_worker_survives_fails_with_its_reason_and_the_queue_goes_on(store: Store) -> None:
     poison = take(store)
     with store.write() as connection:
-        assert queue.give_back(connection, poison.job_id, poison.secret, "boom", max_attempts=2, now_ms=0)
-    assert take(store).job_id == poison.job_id
-    assert reap(store, now_ms=99_999, max_attempts=2) == [poison.job_id]
+        assert queue.give_back(connection, poison.job_id, poison.secret, "boom", max_attempts=1, now_ms=0)
+    assert counts(store)[("pair", "ready")] == 2
+    for now_ms in (0, 99_999):
+        assert take(store, now_ms=now_ms).job_id == poison.job_id
+        failed = reap(store, now_ms=now_ms + 10_001, max_attempts=2)
+    assert failed == [poison.job_id]
     assert counts(store) == {("pair", "failed"): 1, ("pair", "ready"): 1, ("validate", "ready"): 1}
     assert take(store).payload["n"] == 1
+
+
+def test_what_cannot_be_checked_later_and_what_others_gave_back_is_for_trusted_workers(store: Store) -> None:
+    with store.write() as connection:
+        queue.enqueue(connection, "pair", "d", {"n": 4, "env": "doom_duel"}, priority=99, now_ms=0)
+    games = [ENV, "doom_duel"]
+    for _ in range(3):
+        held = take(store, "lab/pc", trusted=False)
+        assert held.payload["n"] == 2
+        with store.write() as connection:
+            assert queue.give_back(connection, held.job_id, held.secret, "no", max_attempts=3, now_ms=0)
+    assert take(store, "lab/pc", trusted=False).payload["n"] == 1
+    with store.write() as connection:
+        assert not queue.has_ready(connection, games, trusted=False)
+        assert queue.take(connection, "lab/pc", games, trusted=False, lease_s=LEASE_S, now_ms=0) is None
+        taken = [queue.take(connection, "w", games, trusted=True, lease_s=LEASE_S, now_ms=0) for _ in range(3)]
+    assert [(lease.payload["n"], lease.attempts) for lease in taken if lease] == [(4, 1), (2, 1), (3, 1)]

@@ -13,13 +13,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import create_engine, inspect, select, text
 
 from palus.arena.log import check_head, noted_head
 from palus.errors import StorageError
 from palus.store import Store, open_store
 from palus.store.migrate import REVISION, STEPS, revision_of
-from palus.store.tables import metadata
+from palus.store.tables import jobs, metadata
 
 
 def test_migrations_make_exactly_the_declared_tables(store: Store) -> None:
@@ -82,6 +82,24 @@ def test_the_log_of_an_older_palus_ends_where_it_is_found(tmp_path: Path) -> Non
         assert check_head(connection) == (2, "hash 2")
         noted = noted_head(connection, "annulments")
     assert noted == (1, hashlib.sha256(b'[["a","forged",7]]').hexdigest())
+    store.close()
+
+
+def test_what_an_older_palus_leased_and_cannot_be_checked_later_waits_for_a_trusted_worker(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'palus.db'}")
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(STEPS))
+        command.upgrade(config, "0005")
+        names = "kind, key, env, payload, state, priority, attempts, lease, created_ms"
+        for kind, env in (("validate", "SoccerTwos"), ("pair", "doom_duel"), ("pair", "SoccerTwos")):
+            row = f"'{kind}', '{kind} {env}', '{env}', '{{}}', 'leased', 0, 1, 'secret', 1"
+            connection.execute(text(f"INSERT INTO jobs ({names}) VALUES ({row})"))
+    engine.dispose()
+    store = open_store(tmp_path)
+    with store.read() as connection:
+        found = connection.execute(select(jobs.c.trusted_only, jobs.c.state, jobs.c.lease).order_by(jobs.c.id)).all()
+    assert found == [(True, "ready", None), (True, "ready", None), (False, "leased", "secret")]
     store.close()
 
 

@@ -300,6 +300,12 @@ def test_status_counts_jobs_and_knows_who_is_alive(client: TestClient, store: St
     seen = [(line["name"], line["alive"], line["suspended"]) for line in page["workers"]]
     assert seen == [("w1", True, None), ("w0", False, "odd results")]
     assert (page["matches"], page["head_seq"], page["ratings_behind"]) == (24, 24, 0)
+    assert page["untended"] is None
+    with store.write() as connection:
+        connection.execute(insert(jobs).values(kind="validate", key="v", state="ready", trusted_only=True, **job))
+    page = get(client, "status")
+    assert "none is there: 1 of SoccerTwos" in page["untended"]
+    assert [line["trusted"] for line in page["workers"]] == [False, False]
 
 
 def test_analytics_count_like_the_reference(client: TestClient, arena: SyntheticArena) -> None:

@@ -22,6 +22,7 @@ from fastapi import FastAPI
 from processes import children, eventually
 from sqlalchemy import delete, select, update
 
+from palus.arena import queue
 from palus.arena.audit import reinstate
 from palus.arena.chain import check_chain
 from palus.arena.contenders import PairOrder
@@ -33,9 +34,11 @@ from palus.arena.runner.limits import Limits
 from palus.arena.scheduler import Looker, Scheduler
 from palus.arena.settings import ArenaSettings
 from palus.arena.worker import play_order, work
+from palus.arena.workers import untended
 from palus.errors import ArenaError, LeaseError
 from palus.hub.accounts import create_account, issue_token
 from palus.store import Store, open_store
+from palus.store.engine import now_ms
 from palus.store.tables import annulments, jobs, workers
 from palus.web.security import install_faults
 from palus.web.worker_api import make_worker_router
@@ -71,7 +74,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
     store = open_store(tmp_path / "arena")
     with store.write() as connection:
         create_account(connection, "lab")
-        tokens = {scope: issue_token(connection, "lab", scope, (scope,)) for scope in ("runner", "write")}
+        tokens = {scope: issue_token(connection, "lab", scope, (scope,)) for scope in ("runner", "trusted", "write")}
     model = tmp_path / "pool" / "ann" / "mine" / "SoccerTwos.onnx"
     model.parent.mkdir(parents=True)
     model.write_bytes(b"not a model, but somebody's")
@@ -96,7 +99,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def test_a_remote_worker_validates_and_plays_and_its_results_are_in_the_log(served: Served) -> None:
-    assert work(served.source(), threading.Event(), max_jobs=3) == 3
+    assert work(served.source("trusted"), threading.Event(), max_jobs=3) == 3
     with served.store.read() as connection:
         assert check_chain(connection) == 4
         rows = list(read_log(connection))
@@ -107,7 +110,7 @@ def test_a_remote_worker_validates_and_plays_and_its_results_are_in_the_log(serv
 
 
 def test_a_runner_reads_models_that_were_entered_and_no_other_bytes(served: Served) -> None:
-    source = served.source()
+    source = served.source("trusted")
     lease = source.take()
     assert lease is not None and lease.kind == "validate"
     assert source.model(lease.payload["contender"]["sha256"]) == b"not a model, but somebody's"
@@ -124,6 +127,54 @@ def test_only_runner_tokens_are_let_in(served: Served) -> None:
         HttpSource("http://127.0.0.1:1", "x", "pc", {})
     with pytest.raises(ArenaError, match="not an address"):
         HttpSource("file:///etc/passwd", "x", "pc", {})
+
+
+def test_what_nobody_could_check_later_goes_to_trusted_workers_alone(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    with served.store.write() as connection:
+        duel = {"kind": "pair", "payload": {"env": "doom_duel"}, "priority": 99, "now_ms": 1}
+        for key in ("one", "two"):
+            queue.enqueue(connection, key=key, **duel)
+    about = {"games": ["SoccerTwos", "doom_duel"]}
+    stranger, friend = (HttpSource(served.url, served.tokens[scope], scope, about) for scope in ("runner", "trusted"))
+    assert (stranger.trusted, friend.trusted) == (False, True)
+    given = list(iter(stranger.take, None))
+    assert len(given) == 4 and {(lease.kind, lease.payload["env"]) for lease in given} == {("pair", "SoccerTwos")}
+    assert "wait for a worker" not in caplog.text  # a trusted one said hello just now
+    first, second = friend.take(), friend.take()
+    assert first is not None and second is not None and first.payload["env"] == second.payload["env"] == "doom_duel"
+    assert (third := friend.take()) is not None and third.kind == "validate" and friend.take() is None
+
+
+def test_pairs_that_strangers_give_back_are_played_by_a_trusted_worker(served: Served) -> None:
+    with served.store.write() as connection:
+        connection.execute(delete(jobs).where(jobs.c.kind == "validate"))
+    stranger = served.source()
+    while (lease := stranger.take()) is not None:
+        stranger.give_back(lease, "I would lose")
+    with served.store.read() as connection:
+        assert set(connection.scalars(select(jobs.c.state))) == {"ready"}
+    assert work(served.source("trusted"), threading.Event(), max_jobs=4) == 4
+
+
+def test_jobs_that_wait_for_a_trusted_worker_in_vain_are_told(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    stranger = served.source()
+    while stranger.take() is not None:
+        pass
+    stranger.take()
+    sentence = "Jobs wait for a worker that this arena trusts, and none is there: 1 of SoccerTwos."
+    assert caplog.text.count(sentence) == 1 and "palus account add NAME --scope trusted" in caplog.text
+    with served.store.read() as connection:
+        assert (untended(connection, now_ms()) or "").startswith(sentence)
+    held = served.source("trusted").take()
+    with served.store.write() as connection:
+        assert held is not None and untended(connection, now_ms()) is None
+        queue.enqueue(connection, "validate", "v", {"env": "SoccerTwos"}, priority=0, now_ms=1)
+        connection.execute(update(workers).values(last_seen_ms=1))
+        assert untended(connection, now_ms()) is None  # it is busy
+        connection.execute(update(jobs).values(lease_until_ms=1))
+        assert untended(connection, now_ms()) is not None
 
 
 def test_wrong_tokens_are_metered_and_the_right_one_still_works(served: Served) -> None:

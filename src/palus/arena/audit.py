@@ -113,6 +113,11 @@ def _suspend_forgers(
     return [f"worker {worker} is suspended: {reason}" for worker, reason in reasons.items()]
 
 
+def is_local(worker: str) -> bool:
+    """Whether the service itself started a worker; an account may begin its name as it likes."""
+    return worker.startswith(LOCAL) and not _is_elsewhere(worker)
+
+
 def _is_elsewhere(worker: str) -> bool:
     """Whether a worker reports over the network: it is called account/name."""
     return "/" in worker
@@ -162,7 +167,7 @@ def suspend_outliers(store: Store, *, now_ms: int) -> list[str]:
         columns = select(matches.c.worker, matches.c.blue, matches.c.purple, matches.c.result)
         counted = columns.where(matches.c.id.not_in(_struck()), matches.c.season > 0)
         games = [
-            RatedGame(LOCAL if worker.startswith(LOCAL) else worker, blue, purple, _POINTS.get(result), result)
+            RatedGame(LOCAL if is_local(worker) else worker, blue, purple, _POINTS.get(result), result)
             for worker, blue, purple, result in connection.execute(counted)
         ]
     found = [suspicion for suspicion in suspicions(games) if suspicion.worker != LOCAL]

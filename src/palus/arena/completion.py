@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, select, update
 
 from palus import __version__
 from palus.arena import entries, queue
-from palus.arena.audit import LOCAL, suspend
+from palus.arena.audit import is_local, suspend
 from palus.arena.builds import env_build
 from palus.arena.contenders import PairOrder
 from palus.arena.discovery import sweep_house
@@ -75,7 +75,7 @@ def distrust(store: Store, job_id: int, secret: str, reason: str, *, now_ms: int
     held = (jobs.c.id == job_id) & (jobs.c.lease == secret) & (jobs.c.state == "leased")
     with store.write() as connection:
         worker = connection.execute(select(jobs.c.worker).where(held)).scalar()
-        if worker is not None and not worker.startswith(LOCAL):
+        if worker is not None and not is_local(worker):
             suspend(connection, worker, f"it sent a false report: {reason}"[:500], now_ms=now_ms)
 
 

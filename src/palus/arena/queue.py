@@ -3,6 +3,9 @@
 A job goes to one worker for a limited time. A worker that vanishes lets its lease run out and the job goes to another;
 what the first one sends afterwards is refused, because its lease is void. A job is closed in the transaction that
 stores its result, so it is done exactly when the result is there: never twice, never half.
+
+Jobs whose outcome nobody could check later go to trusted workers alone: those that the arena starts itself, and those
+whose token says so. So do jobs that workers gave back too often: whether it cannot be done, a trusted one says.
 """
 
 from __future__ import annotations
@@ -13,8 +16,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, or_, select, update
 
+from palus.arena.games import GAMES
 from palus.errors import LeaseError
 from palus.store.tables import jobs
 
@@ -37,6 +41,15 @@ class Lease:
     attempts: int
 
 
+def needs_trust(kind: JobKind, env: str) -> bool:
+    """Whether what a worker reports of such a job cannot be checked by doing it again.
+
+    A validation measures a machine, and its refusal leaves nothing to play; matches of some games do not repeat.
+    """
+    game = GAMES.get(env)
+    return kind == "validate" or game is None or game.filmed
+
+
 def enqueue(
     connection: Connection, kind: JobKind, key: str, payload: dict[str, Any], *, priority: int, now_ms: int
 ) -> bool:
@@ -53,6 +66,7 @@ def enqueue(
         "payload": json.dumps(payload, sort_keys=True, separators=(",", ":")),
         "state": "ready",
         "priority": priority,
+        "trusted_only": needs_trust(kind, payload["env"]),
         "attempts": 0,
         "created_ms": now_ms,
     }
@@ -60,10 +74,11 @@ def enqueue(
     return True
 
 
-def take(connection: Connection, worker: str, games: Collection[str], *, lease_s: float, now_ms: int) -> Lease | None:
-    """Lease the most urgent ready job of these games to a worker, the oldest among equals. None when nothing waits."""
-    ready = (jobs.c.state == "ready") & jobs.c.env.in_(games)
-    query = select(jobs).where(ready).order_by(jobs.c.priority.desc(), jobs.c.id).limit(1)
+def take(
+    connection: Connection, worker: str, games: Collection[str], *, trusted: bool, lease_s: float, now_ms: int
+) -> Lease | None:
+    """Lease the most urgent job that waits for such a worker, the oldest among equals. None when nothing does."""
+    query = select(jobs).where(_ready(games, trusted)).order_by(jobs.c.priority.desc(), jobs.c.id).limit(1)
     row = connection.execute(query.with_for_update(skip_locked=True)).first()
     if row is None:
         return None
@@ -79,10 +94,9 @@ def take(connection: Connection, worker: str, games: Collection[str], *, lease_s
     return lease
 
 
-def has_ready(connection: Connection, games: Collection[str]) -> bool:
-    """Whether a job of these games waits to be taken."""
-    ready = (jobs.c.state == "ready") & jobs.c.env.in_(games)
-    return connection.execute(select(jobs.c.id).where(ready).limit(1)).first() is not None
+def has_ready(connection: Connection, games: Collection[str], *, trusted: bool) -> bool:
+    """Whether a job waits for a worker that can play these games."""
+    return connection.execute(select(jobs.c.id).where(_ready(games, trusted)).limit(1)).first() is not None
 
 
 def renew(connection: Connection, job_id: int, secret: str, *, lease_s: float, now_ms: int) -> bool:
@@ -109,7 +123,10 @@ def close(connection: Connection, job_id: int, secret: str, *, now_ms: int) -> b
 
 
 def give_back(connection: Connection, job_id: int, secret: str, fault: str, *, max_attempts: int, now_ms: int) -> bool:
-    """A worker could not do its job: put it back, or call it failed after too many attempts. False: lease is void."""
+    """A worker could not do its job: put it back. False: its lease is void.
+
+    After `max_attempts` it waits for trusted workers alone; after as many of theirs it has failed.
+    """
     held = and_(jobs.c.id == job_id, jobs.c.lease == secret, jobs.c.state == "leased")
     row = connection.execute(select(jobs).where(held)).first()
     if row is None:
@@ -148,11 +165,20 @@ def count_jobs(connection: Connection) -> dict[tuple[str, str], int]:
     return {(kind, state): count for kind, state, count in rows}
 
 
+def _ready(games: Collection[str], trusted: bool) -> ColumnElement[bool]:
+    """Jobs that a worker may take now."""
+    ready = (jobs.c.state == "ready") & jobs.c.env.in_(games)
+    return ready if trusted else ready & jobs.c.trusted_only.is_(False)
+
+
 def _put_back(connection: Connection, row: Row[Any], fault: str, max_attempts: int, now_ms: int) -> bool:
     """Whether the job failed for good."""
-    failed = bool(row.attempts >= max_attempts)
+    exhausted = row.attempts >= max_attempts
+    failed = bool(exhausted and row.trusted_only)
     change: dict[str, Any] = {"state": "ready", "lease": None, "lease_until_ms": None, "fault": fault}
     if failed:
         change |= {"state": "failed", "done_ms": now_ms, "fault": f"{fault}; given up after {row.attempts} attempts"}
+    elif exhausted:
+        change |= {"trusted_only": True, "attempts": 0}
     connection.execute(update(jobs).where(jobs.c.id == row.id).values(change))
     return failed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import urllib.error
 import urllib.request
 from typing import Any
@@ -11,6 +12,8 @@ from urllib.parse import urlsplit
 from palus.arena.queue import Lease
 from palus.arena.reports import MAX_BLOB_BYTES, Report, to_json
 from palus.errors import ArenaError, LeaseError
+
+logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 60.0
 MAX_ANSWER_BYTES = 8 * MAX_BLOB_BYTES
@@ -31,10 +34,15 @@ class HttpSource:
         hello = self._post("hello", {"worker": worker, "about": about})
         self.worker: str = hello["worker"]
         self.lease_s: float = hello["lease_s"]
+        self.trusted: bool = hello["trusted"]
+        self._told: str | None = None
 
     def take(self) -> Lease | None:
-        """A job; None when nothing waits."""
+        """A job; None when nothing waits for this worker. What waits for another in vain is told, once."""
         answer = self._post("take", {"worker": self.worker, "about": self._about})
+        if answer["untended"] and not self._told:
+            logger.warning("%s", answer["untended"])
+        self._told = answer["untended"]
         return Lease(**answer["job"]) if answer["job"] else None
 
     def renew(self, lease: Lease) -> None:

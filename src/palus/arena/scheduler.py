@@ -27,7 +27,7 @@ from palus.arena.refresh import Refresher
 from palus.arena.rounds import draw_round
 from palus.arena.settings import ArenaSettings
 from palus.arena.vetting.refusal import Refusal
-from palus.arena.workers import games_of
+from palus.arena.workers import ALIVE_MS, games_of
 from palus.errors import ArenaError
 from palus.ratings.reference_elo import START
 from palus.store import Store
@@ -39,7 +39,6 @@ logger = logging.getLogger(__name__)
 REFILL_BELOW, REFILL_TO = 2, 4
 """Pairs that wait or are played, per worker: none idles, and each was chosen with fresh ratings."""
 
-ALIVE_MS = 60_000
 SEED_BITS = 53
 """Seeds survive readers of JSON that know only doubles."""
 
@@ -199,8 +198,10 @@ class Scheduler:
         )
 
     def _count_workers(self, connection: Connection, env: str) -> int:
-        """Workers for a game: those that can play it, shared with the other games."""
+        """Workers for a game: those that can play it and may, shared with the other games."""
         alive = (workers.c.last_seen_ms > now_ms() - ALIVE_MS) & workers.c.suspended.is_(None)
+        if queue.needs_trust("pair", env):
+            alive &= workers.c.trusted
         about = [json.loads(text) for text in connection.execute(select(workers.c.platform).where(alive)).scalars()]
         able = sum(env in games_of(said) for said in about)
         return max(1, max(able, self._min_workers) // len(self._settings.envs))

@@ -222,7 +222,8 @@ def _check_games(settings: ArenaSettings, workers: int) -> None:
         if workers and not game.can_be_played_here:
             raise ArenaError(
                 f"{game.env} takes {' and '.join(game.packages)}, which this machine lacks; "
-                f"pip install '{game.install}', or let other machines play: --workers 0, and palus worker there"
+                f"pip install '{game.install}', or let others play: --workers 0, and palus worker there "
+                "with a token of scope trusted"
             )
 
 

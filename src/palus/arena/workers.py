@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from palus import __version__
 from palus.arena import queue
@@ -20,10 +20,13 @@ from palus.arena.settings import ArenaSettings
 from palus.errors import ArenaError, LeaseError, StorageError
 from palus.store import Store
 from palus.store.engine import now_ms
-from palus.store.tables import entries, workers
+from palus.store.tables import entries, jobs, workers
 
 GREETING_MS = 10_000
 """An idle worker says so often that it is there."""
+
+ALIVE_MS = 60_000
+"""Who was heard of within that time is there; who holds a lease is, too."""
 
 UNKNOWN_ISOLATION = "unknown"
 """Until the first match tells which level the worker's system allows."""
@@ -59,7 +62,7 @@ def suspension(connection: Connection, worker: str) -> str | None:
     return found
 
 
-def greet(connection: Connection, name: str, about: dict[str, Any], *, now_ms: int) -> None:
+def greet(connection: Connection, name: str, about: dict[str, Any], *, trusted: bool, now_ms: int) -> None:
     """Note that a worker is there. Raises ArenaError when it is suspended."""
     reason = suspension(connection, name)
     if reason is not None:
@@ -69,14 +72,36 @@ def greet(connection: Connection, name: str, about: dict[str, Any], *, now_ms: i
             "name": name,
             "isolation": UNKNOWN_ISOLATION,
             "platform": json.dumps(about, sort_keys=True),
+            "trusted": trusted,
             "first_seen_ms": now_ms,
             "last_seen_ms": now_ms,
             "matches": 0,
         }
         connection.execute(insert(workers).values(new))
     else:
-        now = {"last_seen_ms": now_ms, "platform": json.dumps(about, sort_keys=True)}
+        now = {"last_seen_ms": now_ms, "platform": json.dumps(about, sort_keys=True), "trusted": trusted}
         connection.execute(update(workers).where(workers.c.name == name).values(now))
+
+
+def untended(connection: Connection, now_ms: int) -> str | None:
+    """A sentence where jobs wait for a trusted worker that can play their game, and none is there; else None."""
+    waiting = (jobs.c.state == "ready") & jobs.c.trusted_only
+    counted = select(jobs.c.env, func.count()).where(waiting).group_by(jobs.c.env).order_by(jobs.c.env)
+    counts = {env: int(count) for env, count in connection.execute(counted)}
+    if not counts:
+        return None
+    busy = select(jobs.c.worker).where(jobs.c.state == "leased", jobs.c.lease_until_ms > now_ms)
+    there = (workers.c.last_seen_ms > now_ms - ALIVE_MS) | workers.c.name.in_(busy)
+    trusted = select(workers.c.platform).where(there, workers.c.trusted, workers.c.suspended.is_(None))
+    tended = {game for said in connection.scalars(trusted) for game in games_of(json.loads(said))}
+    left = [f"{count} of {env}" for env, count in counts.items() if env not in tended]
+    if not left:
+        return None
+    return (
+        f"Jobs wait for a worker that this arena trusts, and none is there: {', '.join(left)}. Checks of models, "
+        "matches that do not repeat and pairs that others gave back go to the arena's own workers (--workers) and to "
+        "those with a token of scope trusted (palus account add NAME --scope trusted) alone."
+    )
 
 
 def known_model(connection: Connection, sha256: str) -> bool:
@@ -87,12 +112,16 @@ def known_model(connection: Connection, sha256: str) -> bool:
 
 @dataclass
 class StoreSource:
-    """Jobs from a store that this process can open. worker: a name of its own for every process."""
+    """Jobs from a store that this process can open. worker: a name of its own for every process.
+
+    trusted: whoever can open the store is; those that are served through it are as their token says.
+    """
 
     store: Store
     worker: str
     settings: ArenaSettings
     about: dict[str, Any]
+    trusted: bool = True
     _greeted_ms: int = 0
 
     @property
@@ -104,13 +133,13 @@ class StoreSource:
         """A job; None when nothing waits."""
         now, games = now_ms(), games_of(self.about)
         with self.store.read() as connection:
-            idle = not queue.has_ready(connection, games)
+            idle = not queue.has_ready(connection, games, trusted=self.trusted)
         if idle and now - self._greeted_ms < GREETING_MS:
             return None
         self._greeted_ms = now
         with self.store.write() as connection:
-            greet(connection, self.worker, self.about, now_ms=now)
-            return queue.take(connection, self.worker, games, lease_s=self.lease_s, now_ms=now)
+            greet(connection, self.worker, self.about, trusted=self.trusted, now_ms=now)
+            return queue.take(connection, self.worker, games, trusted=self.trusted, lease_s=self.lease_s, now_ms=now)
 
     def renew(self, lease: Lease) -> None:
         """Prolong a lease. Raises LeaseError when it is void."""

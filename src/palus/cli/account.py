@@ -26,6 +26,8 @@ Examples:
 
   palus account add ada --scope runner --label lab-pc     one more token: for a worker on another machine
 
+  palus account add ada --scope trusted --label my-pc     ... that also does what nobody could check later
+
   palus account tokens class.txt > sheet.txt              one name per line in, a sheet to cut and hand out
 
   palus account revoke ada --label lab-pc                 worthless from now on
@@ -37,7 +39,9 @@ Data = Annotated[Path, typer.Option("--data", help="The arena's folder.")]
 Database = Annotated[
     str | None, typer.Option(help="The arena's database, if it is not in its folder (SQLAlchemy URL).")
 ]
-Scopes = Annotated[list[str] | None, typer.Option("--scope", help="read, write, runner or admin; may be repeated.")]
+Scopes = Annotated[
+    list[str] | None, typer.Option("--scope", help="read, write, runner, trusted or admin; may be repeated.")
+]
 Label = Annotated[str, typer.Option(help="What the token is for.")]
 Name = Annotated[str, typer.Argument(help="Name of the account: first part of its repositories' names.")]
 

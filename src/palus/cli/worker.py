@@ -18,6 +18,9 @@ from palus.cli.output import stdout
 EPILOG = """
 Make the token on the arena's machine: palus account add lab --scope runner --label lab-pc > lab.token
 
+With --scope trusted instead, it also checks models and plays duels in Doom, which nobody can play again to see
+whether what it reports is true: for machines whose users you trust as yourself.
+
 Examples:
 
   palus worker --arena http://192.168.1.20:8000 --token-file lab.token
@@ -28,7 +31,7 @@ Examples:
 
 def worker(
     arena: Annotated[str, typer.Option(help="Address of the arena.")],
-    token_file: Annotated[Path, typer.Option(help="File with a token of scope runner.")],
+    token_file: Annotated[Path, typer.Option(help="File with a token of scope runner or trusted.")],
     name: Annotated[str | None, typer.Option(help="Name of this worker. Default: the machine's.")] = None,
     max_jobs: Annotated[int | None, typer.Option(min=1, help="Stop after so many jobs.")] = None,
     alone: Annotated[bool, typer.Option("--alone", hidden=True)] = False,
@@ -53,6 +56,11 @@ def worker(
     if alone:
         threading.Thread(target=wait_for_end, args=(stop,), daemon=True).start()
     stdout.print(f"{source.worker} plays for {arena}. Ctrl-C stops it after the present match.", soft_wrap=True)
+    if not source.trusted:
+        stdout.print(
+            "It gets matches that can be played again; validations and duels in Doom need a token of scope trusted.",
+            soft_wrap=True,
+        )
     done = work(source, stop, max_jobs=max_jobs)
     stdout.print(f"{done} jobs done.")
 

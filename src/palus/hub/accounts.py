@@ -16,8 +16,9 @@ from palus.store import Store
 from palus.store.engine import now_ms
 from palus.store.tables import accounts, tokens
 
-SCOPES = ("read", "write", "runner", "admin")
+SCOPES = ("read", "write", "runner", "trusted", "admin")
 """read: private repositories of one's own. write: also push. runner: claim work, post results, nothing else.
+trusted: as runner, and work whose results nobody could check later: validations, matches that do not repeat.
 admin: everything, for everybody's repositories."""
 TOKEN_BYTES = 32
 _MAX_LABEL = 96

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from palus.errors import StorageError
 
-REVISION = "0005"
+REVISION = "0006"
 """Newest step."""
 
 STEPS = Path(__file__).with_name("migrations")

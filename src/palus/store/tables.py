@@ -21,6 +21,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 metadata = MetaData(
@@ -55,7 +56,7 @@ tokens = Table(
     Column("account_id", ForeignKey("accounts.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("label", String(96), nullable=False),
     Column("sha256", SHA256, nullable=False, unique=True, comment="of the token; the token itself is never stored"),
-    Column("scopes", String(96), nullable=False, comment="of read, write, runner, admin; separated by commas"),
+    Column("scopes", String(96), nullable=False, comment="of read, write, runner, trusted, admin; separated by commas"),
     Column("created_ms", BigInteger, nullable=False),
     Column("revoked_ms", BigInteger),
 )
@@ -169,6 +170,7 @@ jobs = Table(
     Column("payload", Text, nullable=False, comment="JSON"),
     Column("state", String(8), nullable=False, comment="ready, leased, done or failed"),
     Column("priority", Integer, nullable=False, comment="larger first"),
+    Column("trusted_only", Boolean, nullable=False, server_default=false(), comment="not for every worker"),
     Column("attempts", Integer, nullable=False),
     Column("worker", String(96)),
     Column("lease", String(32), comment="secret of the present lease; a result must show it"),
@@ -188,6 +190,7 @@ workers = Table(
     Column("first_seen_ms", BigInteger, nullable=False),
     Column("last_seen_ms", BigInteger, nullable=False),
     Column("matches", BigInteger, nullable=False),
+    Column("trusted", Boolean, nullable=False, server_default=false(), comment="gets what cannot be checked later"),
     Column("suspended", Text, comment="why its results no longer count"),
 )
 

@@ -526,7 +526,8 @@ class RunningJob(Shape):
 
 
 class WorkerLine(Shape):
-    """A process that plays. isolation: how strangers' models are kept in; alive: seen within the last minute."""
+    """A process that plays. isolation: how strangers' models are kept in; alive: seen within the last minute;
+    trusted: also gets what nobody could check later."""
 
     name: str
     isolation: str
@@ -534,6 +535,7 @@ class WorkerLine(Shape):
     first_seen_ms: int
     last_seen_ms: int
     alive: bool
+    trusted: bool
     matches: int
     suspended: str | None
 
@@ -578,6 +580,7 @@ class Status(Shape):
     ratings_behind: int = Field(description="matches of the log that no fit includes yet")
     jobs: list[JobCounts]
     running: list[RunningJob]
+    untended: str | None = Field(description="that jobs wait for a trusted worker, and none is there; a sentence")
     workers: list[WorkerLine]
     unranked: list[Unranked] = Field(description="of all envs, the newest")
     unranked_of: int = Field(description="how many there are")

@@ -21,7 +21,7 @@ from palus.arena.remote import LEASE_LOST_STATUS, MAX_ANSWER_BYTES
 from palus.arena.report_form import AboutForm
 from palus.arena.reports import from_json
 from palus.arena.settings import ArenaSettings
-from palus.arena.workers import StoreSource, games_of, greet, known_model, suspension
+from palus.arena.workers import StoreSource, games_of, greet, known_model, suspension, untended
 from palus.errors import ArenaError, FalseReportError, LeaseError
 from palus.hub.accounts import authenticate
 from palus.hub.limits import Buckets, HubLimits, client_of
@@ -84,8 +84,8 @@ def make_worker_router(store: Store, settings: ArenaSettings, limits: HubLimits 
             raise fault(429, "too_many_requests", sentence, {"Retry-After": str(int(wait_s) + 1)})
         if caller is None:
             raise fault(401, "no_token", "A worker needs a valid token; ask the arena's administrator for one.")
-        if not caller.scopes & {"runner", "admin"}:
-            sentence = f"The token '{caller.label}' may not run matches; it needs the scope runner."
+        if not caller.scopes & {"runner", "trusted", "admin"}:
+            sentence = f"The token '{caller.label}' may not run matches; it needs the scope runner or trusted."
             raise fault(403, "not_a_runner", sentence)
         with store.read() as connection:
             suspended = suspension(connection, f"{caller.name}/")
@@ -93,9 +93,11 @@ def make_worker_router(store: Store, settings: ArenaSettings, limits: HubLimits 
             sentence = f"A worker of {caller.name} is suspended, so none of them is let in: {suspended}."
             raise fault(403, "suspended", sentence)
         request.state.runner = caller.name
+        request.state.trusted = bool(caller.scopes & {"trusted", "admin"})
 
     router = APIRouter(prefix="/api/worker", tags=["worker"], dependencies=[Depends(runner)])
-    by_secret = StoreSource(store, "", settings, {})  # for what a lease's secret allows, whoever shows it
+    # For what a lease's secret allows, whoever shows it.
+    by_secret = StoreSource(store, "", settings, {}, trusted=False)
 
     @router.post("/hello")
     def hello(body: Hello, request: Request) -> dict[str, Any]:
@@ -105,17 +107,20 @@ def make_worker_router(store: Store, settings: ArenaSettings, limits: HubLimits 
             sentence = f"The games there are other builds than this arena's; install palus {__version__} there."
             raise fault(422, "another_build", sentence)
         with store.write() as connection:
-            _answer(lambda: greet(connection, name, body.said, now_ms=now_ms()))
-        return {"worker": name, "lease_s": settings.lease_s}
+            _answer(lambda: greet(connection, name, body.said, trusted=request.state.trusted, now_ms=now_ms()))
+        return {"worker": name, "lease_s": settings.lease_s, "trusted": request.state.trusted}
 
     @router.post("/take")
     def take(body: Hello, request: Request) -> dict[str, Any]:
-        """Lease a job; null when nothing waits."""
+        """Lease a job; null when none waits for this worker. untended: says that some wait for another in vain."""
         if not body.worker.startswith(f"{request.state.runner}/"):
             raise fault(403, "not_your_worker", f"{body.worker} belongs to somebody else; say hello first.")
-        mine = StoreSource(store, body.worker, settings, body.said)
+        mine = StoreSource(store, body.worker, settings, body.said, trusted=request.state.trusted)
         lease = _answer(mine.take)
-        return {"job": None if lease is None else vars(lease)}
+        if lease is not None:
+            return {"job": vars(lease), "untended": None}
+        with store.read() as connection:
+            return {"job": None, "untended": untended(connection, now_ms())}
 
     @router.post("/jobs/{job_id}/renew")
     def renew(job_id: JobId, body: Held) -> dict[str, bool]:

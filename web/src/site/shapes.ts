@@ -385,6 +385,7 @@ export interface WorkerLine {
   readonly first_seen_ms: number;
   readonly last_seen_ms: number;
   readonly alive: boolean;
+  readonly trusted: boolean;
   readonly matches: number;
   readonly suspended: string | null;
 }
@@ -428,6 +429,7 @@ export interface Status {
   readonly ratings_behind: number;
   readonly jobs: readonly JobCounts[];
   readonly running: readonly RunningJob[];
+  readonly untended: string | null;
   readonly workers: readonly WorkerLine[];
   readonly unranked: readonly Unranked[];
   readonly unranked_of: number;

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, func, select
 
 from palus.arena.chain import NOTHING_ANNULLED
 from palus.arena.log import GENESIS, noted_head
+from palus.arena.workers import ALIVE_MS, untended
 from palus.store.engine import now_ms
 from palus.store.tables import jobs, workers
 from palus.web.api.unranked import unranked
@@ -17,7 +18,6 @@ from palus.web.api.view import View
 from palus.web.shapes import Head, HourCount, JobCounts, RunningJob, Status, WorkerLine
 
 HOUR_MS = 3_600_000
-ALIVE_MS = 60_000
 UNRANKED = 200
 WORKERS = 100
 _STATES = ("ready", "leased", "done", "failed")
@@ -47,6 +47,7 @@ def status(view: View, connection: Connection, mode: str) -> Status:
         ratings_behind=_behind(view),
         jobs=_job_counts(connection),
         running=[_running(row) for row in running],
+        untended=untended(connection, now),
         workers=[_worker(row, now) for row in seen],
         unranked=left_out[:UNRANKED],
         unranked_of=len(left_out),
@@ -107,6 +108,7 @@ def _worker(row: Row[Any], now: int) -> WorkerLine:
         first_seen_ms=row.first_seen_ms,
         last_seen_ms=row.last_seen_ms,
         alive=now - row.last_seen_ms < ALIVE_MS,
+        trusted=row.trusted,
         matches=row.matches,
         suspended=row.suspended,
     )

@@ -40,6 +40,7 @@ class StatusPage {
   private readonly overview = element("div");
   private readonly left = note();
   private readonly unranked = new Listed(unrankedTable(true), placeholder("Every pushed model is ranked"));
+  private readonly untended = element("div", { class: "verdict wait", role: "status" });
   private readonly kinds = new DataTable(KINDS);
   private readonly running = new Listed(RUNNING, note("Nothing is being played at this moment."));
   private readonly hours = element("div");
@@ -55,7 +56,7 @@ class StatusPage {
       element(
         "div",
         { class: "columns" },
-        box("Queue", pairs, this.kinds.root, this.running.root),
+        box("Queue", pairs, this.untended, this.kinds.root, this.running.root),
         box("Matches per hour", "The last 24 hours.", this.hours),
       ),
       box("Workers", "Processes that check models and play matches.", this.workers.root),
@@ -67,6 +68,8 @@ class StatusPage {
     this.overview.replaceChildren(overview(status));
     this.left.textContent = whatIsListed(status);
     this.unranked.show(status.unranked);
+    this.untended.textContent = status.untended ?? "";
+    this.untended.hidden = status.untended === null;
     this.kinds.root.hidden = status.jobs.length === 0;
     this.kinds.show(status.jobs);
     this.running.show(status.running);
@@ -146,7 +149,8 @@ const WORKERS: TableOptions<WorkerLine> = {
 
 function workerState(worker: WorkerLine): HTMLElement {
   if (worker.suspended) return tag("suspended", "bad", worker.suspended);
-  return worker.alive ? tag("playing", "good") : tag("gone");
+  if (!worker.alive) return tag("gone");
+  return worker.trusted ? tag("playing", "good") : tag("playing", "good", "only matches that can be played again");
 }
 
 function noWorkers(): HTMLElement {
