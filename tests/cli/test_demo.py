@@ -76,6 +76,7 @@ def test_the_demo_trains_pushes_ranks_and_shows(tmp_path, stranger, few_matches,
     assert {found["repo"], "palus/random", "palus/ball-chaser", "palus/goalie-striker", "stranger/team"} <= set(ranked)
     assert ranked[found["repo"]]["games"] >= 2
     assert "Its best win:" in result.stderr
+    assert f"/room?purple={found['repo']}&play=1" in result.stderr  # a seat, as the model page's link gives one
     again = f"palus arena --data {tmp_path / 'arena-2'}"
     assert f"these addresses answer again after: {again}" in result.stderr
     last_line = ", ".join(f"{100 * score:.1f} % against {name}" for name, score in found["scores"].items())

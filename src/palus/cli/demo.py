@@ -144,7 +144,7 @@ def _what_next(result: DemoResult, arena: DemoArena, stays: bool, console: Conso
         ("Leaderboard:", arena.url),
         ("Your team:", f"{arena.url}/{result.repo}"),
         ("Its best win:", result.first_replay or "none yet; the arena goes on"),
-        ("Play against it:", f"{arena.url}/room?purple={result.repo}"),
+        ("Play against it:", f"{arena.url}/room?purple={result.repo}&play=1"),
         ("Your best goals:", f"{result.page}   (open it in any browser)" if result.page else "none yet"),
         ("Your model for Unity:", result.model),
     )
