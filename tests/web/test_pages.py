@@ -317,6 +317,7 @@ def test_the_match_page_says_what_the_record_says(visit: Callable[[str], Tab], s
         ("GET", "/no/such/address", 404, "Nothing here"),
         ("GET", "/ada/o%20ne", 404, "Nothing here"),
         ("GET", "/static/missing.js", 404, "Nothing here"),
+        ("GET", "/nobody/nothing", 404, "Nothing here"),
         ("POST", "/matrix", 405, "Not at this address"),
         ("GET", "/broken", 500, "Something failed"),
     ],

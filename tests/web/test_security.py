@@ -120,6 +120,7 @@ def test_files_of_the_pages_have_their_type_and_age(client: TestClient, path: st
         "/static/",
         "/api/one",
         "/datasets/one",
+        "/nobody/nothing",
     ],
 )
 def test_nothing_else_is_served(client: TestClient, path: str) -> None:

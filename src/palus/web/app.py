@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
@@ -16,7 +17,7 @@ from palus.hub.server import make_hub_router
 from palus.hub.server.guard import Guard, RouteLimit, hub_route_limits
 from palus.store import Store
 from palus.web.api.answers import Answers
-from palus.web.api.router import Arena, make_api_router
+from palus.web.api.router import Arena, find_model, make_api_router
 from palus.web.api.view import FRESH_S, Views
 from palus.web.events import CLIENT_LISTENERS, MAX_LISTENERS, POLL_S, Events, make_events_router
 from palus.web.exports import KEEP_S, Exports, make_downloads_router
@@ -90,7 +91,8 @@ def make_app(
     for router in extra_routers:
         app.include_router(router)
     app.include_router(make_room_router(store))
-    app.include_router(make_pages_router(site or site_folder()))  # last: /{owner}/{name} would swallow others
+    # last: /{owner}/{name} would swallow others
+    app.include_router(make_pages_router(site or site_folder(), partial(find_model, store, answers)))
     return app
 
 

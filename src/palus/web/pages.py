@@ -5,6 +5,7 @@ HTML is asked for again each time; everything else has its content's hash in its
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -39,8 +40,9 @@ def site_folder() -> Path:
     return Path(str(resources.files("palus.web") / "assets" / "site"))
 
 
-def make_pages_router(folder: Path) -> APIRouter:
-    """Every address that people type. folder: the built site."""
+def make_pages_router(folder: Path, find_model: Callable[[str], Awaitable[object]]) -> APIRouter:
+    """Every address that people type. folder: the built site. find_model: raises the fault of an `owner/name` that has
+    no page."""
     router = APIRouter(include_in_schema=False)
     static = _static_files(folder / "static")
 
@@ -69,6 +71,7 @@ def make_pages_router(folder: Path) -> APIRouter:
     async def get_model(request: Request, owner: Owner, name: Name) -> Response:
         if owner.lower() in _NO_OWNERS:
             raise _no_file()
+        await find_model(f"{owner}/{name}")
         return page(request, "model")
 
     return router

@@ -14,7 +14,7 @@ from palus.errors import StorageError
 from palus.store import Store
 from palus.web import shapes
 from palus.web.analytics import analytics, team_results
-from palus.web.api.answers import Answers, Stamp, never, respond, whole_version
+from palus.web.api.answers import Answers, Body, Stamp, never, respond, whole_version
 from palus.web.api.compare import compare
 from palus.web.api.leaderboard import environments, leaderboard, recent_matches
 from palus.web.api.matches import match_page, stored_record
@@ -126,14 +126,7 @@ def _add_boards(router: APIRouter, store: Store, answers: Answers, arena: Arena)
 def _add_players(router: APIRouter, store: Store, answers: Answers) -> None:
     @router.get("/models/{owner}/{name}", response_model=shapes.ModelPage)
     async def get_model(request: Request, owner: Owner, name: Name) -> Response:
-        repo = f"{owner}/{name}"
-
-        def build(view: View) -> shapes.ModelPage | None:
-            with store.read() as connection:
-                return model_page(view, store, connection, repo)
-
-        missing = f"There is no public model {repo} here; check the spelling, or push it with palus push."
-        return await _send(request, answers, f"models/{repo}", build, missing, lambda view: view.stamp(repo))
+        return respond(request, await find_model(store, answers, f"{owner}/{name}"))
 
     @router.get("/compare/{owner_a}/{name_a}/{owner_b}/{name_b}", response_model=shapes.Comparison)
     async def get_comparison(request: Request, owner_a: Owner, name_a: Name, owner_b: Owner, name_b: Name) -> Response:
@@ -195,6 +188,17 @@ def _add_matches(router: APIRouter, store: Store, answers: Answers) -> None:
         return _download(page.encode(), f"{match_id}.html", "text/html; charset=utf-8")
 
 
+async def find_model(store: Store, answers: Answers, repo: str) -> Body:
+    """What the page of a model shows. Raises a fault where there is none, or a private one."""
+
+    def build(view: View) -> shapes.ModelPage | None:
+        with store.read() as connection:
+            return model_page(view, store, connection, repo)
+
+    missing = f"There is no public model {repo} here; check the spelling, or push it with palus push."
+    return await _find(answers, f"models/{repo}", build, missing, lambda view: view.stamp(repo))
+
+
 def _download(data: bytes, name: str, media_type: str) -> Response:
     headers = {"Cache-Control": IMMUTABLE, "Content-Disposition": f'attachment; filename="{name}"'}
     return Response(data, headers=headers, media_type=media_type)
@@ -208,7 +212,13 @@ async def _send(
     missing: str,
     stamp: Stamp = whole_version,
 ) -> Response:
+    return respond(request, await _find(answers, key, build, missing, stamp))
+
+
+async def _find(
+    answers: Answers, key: str, build: Callable[[View], shapes.Shape | None], missing: str, stamp: Stamp
+) -> Body:
     body = await answers.get(key, build, stamp)
     if body is None:
         raise fault(404, "not_found", missing)
-    return respond(request, body)
+    return body
