@@ -5,12 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, insert, update
 
 from palus.arena.derive import fit_games, rating_rows
-from palus.arena.log import GENESIS, EnvBuild, LogRecord, LogSide, RunnerInfo, StoredBytes, append, link
+from palus.arena.log import (
+    GENESIS,
+    LOG_SCHEMA,
+    EnvBuild,
+    LogRecord,
+    LogSide,
+    RunnerInfo,
+    StoredBytes,
+    append,
+    columns_of,
+    link,
+    set_head,
+)
 from palus.ratings.history import Played
 from palus.ratings.online import Skill
 from palus.store import Store
@@ -116,36 +129,20 @@ def _append_fast(connection: Connection, games: list[Played], begin: int, start_
     head_hash = head.hash if head else GENESIS
     rows = []
     for i, game in enumerate(games, start=begin + 1):
-        record = _record(game._replace(order=i), 1 + int(game.id.endswith("-1")))
+        leg = 1 + int(game.id.endswith("-1"))
+        record = replace(_record(game._replace(order=i), leg), finished_ms=start_ms + i * MATCH_MS)
         text = record.to_json()
         prev_hash, head_hash = head_hash, link(head_hash, text)
-        rows.append(
-            {
-                "seq": i,
-                "id": record.id,
-                "unit_id": record.unit_id,
-                "leg": record.leg,
-                "env": ENV,
-                "season": 1,
-                "blue": record.sides[0].sha256,
-                "purple": record.sides[1].sha256,
-                "result": record.result,
-                "rated": True,
-                "worker": "local-1",
-                "finished_ms": start_ms + i * MATCH_MS,
-                "record": text,
-                "prev_hash": prev_hash,
-                "hash": head_hash,
-            }
-        )
+        rows.append(columns_of(record) | {"seq": i, "record": text, "prev_hash": prev_hash, "hash": head_hash})
     connection.execute(insert(matches), rows)
+    set_head(connection, "matches", begin + len(rows), head_hash)
 
 
 def _record(game: Played, leg: int) -> LogRecord:
     result, score = _RESULTS[game.points]
     return LogRecord(
         id=match_id(game.order),
-        schema=1,
+        schema=LOG_SCHEMA,
         env=EnvBuild(ENV, "1", sha_of("build"), {}),
         seed=game.order * 2**40 + 12345,
         unit_id=sha_of(game.unit)[:16],
