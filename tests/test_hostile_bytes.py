@@ -1,8 +1,10 @@
 """Whatever is read from outside, changed at random: refused in our own words, and nothing of it is run, opened or kept.
 
 Insertions are what other programs would act on: imports, paths, attributes, SQL, shells, addresses, numbers without
-measure. An audit hook sees every process, connection and file that a reader opens meanwhile; a finder of modules,
-asked before all others, every import of what is not there yet (of audit hooks, `importlib.import_module` tells none).
+measure. Half of the changes are made inside of compression, archives and checksums, which are then right again: they
+reach what a damaged file does not. An audit hook sees every process, connection and file that a reader opens meanwhile;
+a finder of modules, asked before all others, every import of what is not there yet (of audit hooks,
+`importlib.import_module` tells none).
 """
 
 from __future__ import annotations
@@ -11,9 +13,14 @@ import base64
 import io
 import json
 import random
+import struct
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,20 +30,24 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from palus.arena.log import LogRecord
-from palus.arena.replay import decode_replay
-from palus.arena.reports import from_json
+from palus.arena.log import EnvBuild, LogRecord
+from palus.arena.recording import RecordedEvent, Recording
+from palus.arena.replay import decode_replay, encode_replay
+from palus.arena.reports import GameReport, UnitReport, from_json, to_json
+from palus.arena.result import MatchResult, Side
 from palus.arena.runner.actions import decode_actions, encode_actions
 from palus.arena.vetting.grammar import parse_model
 from palus.arena.vetting.rules import ARENA_RULES
+from palus.config.appo import AppoNetworkSettings
 from palus.config.load import load_run
 from palus.errors import PalusError
 from palus.hub.card import dump_card, read_card
 from palus.hub.server.ndjson import CommitReader
 from palus.hub.server.shapes import LfsBatch
 from palus.league.snapshot import load_snapshot
-from palus.run.agent_folder import read_agent_file
-from palus.run.safe_pickle import read_tensors
+from palus.run.agent_folder import Agent, read_agent_file, write_agent
+from palus.run.sf_checkpoint import read_sf_agent
+from palus.spaces import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 from palus.store import BlobStore
 from palus.web.cards import card_html
 from palus.web.live import _Message
@@ -44,7 +55,7 @@ from palus.web.room import Start
 
 sys.path.append(str(Path(__file__).parent / "arena"))
 
-TRIES = 120
+TRIES = 300
 WORDS = (
     *(
         b"os:system",
@@ -116,6 +127,18 @@ def from_file(read: Callable[[Path], object], name: str) -> Callable[[bytes, Pat
     return from_bytes
 
 
+def experiment(**fixed: bytes) -> Callable[[bytes, Path], None]:
+    """Reads an experiment of Sample Factory. fixed: the file that does not come in."""
+
+    def from_bytes(data: bytes, folder: Path) -> None:
+        (folder / "checkpoint_p0").mkdir(exist_ok=True)
+        (folder / "config.json").write_bytes(fixed.get("options", data))
+        (folder / "checkpoint_p0" / "checkpoint_000000001_1.pth").write_bytes(fixed.get("checkpoint", data))
+        read_sf_agent(folder)
+
+    return from_bytes
+
+
 def report(data: bytes, _folder: Path) -> None:
     try:
         body = json.loads(data)
@@ -125,20 +148,130 @@ def report(data: bytes, _folder: Path) -> None:
         from_json(body)
 
 
+@dataclass(frozen=True)
+class Incoming:
+    """A kind of bytes. parts: of an example that `read` accepts. pack: makes the example of them, all sums right."""
+
+    parts: tuple[bytes, ...]
+    read: Callable[[bytes, Path], object]
+    pack: Callable[[Sequence[bytes]], bytes] = b"".join
+
+    @property
+    def example(self) -> bytes:
+        return self.pack(self.parts)
+
+    def changed(self, rng: random.Random) -> bytes:
+        """The example with a few random edits, in one of its parts or in the whole."""
+        if rng.random() < 0.5:
+            return changed(self.example, rng)
+        parts = list(self.parts)
+        at = rng.randrange(len(parts))
+        parts[at] = changed(parts[at], rng)
+        return self.pack(parts)
+
+
+def whole(example: bytes, read: Callable[[bytes, Path], object]) -> Incoming:
+    return Incoming((example,), read)
+
+
+def zipped(example: bytes, read: Callable[[bytes, Path], object]) -> Incoming:
+    """Parts: the members of an archive."""
+    with zipfile.ZipFile(io.BytesIO(example)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+
+    def pack(parts: Sequence[bytes]) -> bytes:
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, part in zip(members, parts, strict=True):
+                archive.writestr(name, part)
+        return file.getvalue()
+
+    return Incoming(tuple(members.values()), read, pack)
+
+
+def deflated(data: bytes) -> bytes:
+    deflate = zlib.compressobj(wbits=-15)
+    return deflate.compress(data) + deflate.flush()
+
+
 def npz(**arrays: Any) -> bytes:
     file = io.BytesIO()
     np.savez(file, **arrays)
     return file.getvalue()
 
 
-def checkpoint() -> bytes:
+def checkpoint(*, name: object = "weight", weight: torch.Tensor | None = None) -> bytes:
     file = io.BytesIO()
-    torch.save({"model": {"weight": torch.ones(3)}, "train_step": 1, "best": 0.5}, file)
+    tensor = torch.ones(3) if weight is None else weight
+    torch.save({"model": {name: tensor}, "train_step": 1, "best": 0.5}, file)
     return file.getvalue()
 
 
+def agent() -> bytes:
+    parts = (Discrete(3), Continuous(2, -1.0))
+    spec = GameSpec("doom_duel", (ObservationSpec("obs", (3,)),), ActionSpec(parts), 2, (0, 1), 2, 35.0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "policy.npz"
+        write_agent(path, Agent(spec, AppoNetworkSettings(), {"w": np.ones(3, np.float32)}, 1, 0.5))
+        return path.read_bytes()
+
+
+OPTIONS = json.dumps(
+    {"env": "CartPole-v1", "env_frameskip": 1, "encoder_mlp_layers": [64, 64], "rnn_size": 32, "nonlinearity": "elu"}
+).encode()
+ACTIONS = encode_actions(np.zeros((9, 4, 3), np.int8))
+REPLAY = encode_replay(
+    [
+        Recording(
+            env_id="SoccerTwos",
+            seed=7,
+            names=("a", "b"),
+            frames=np.ones((6, 14), np.float32),
+            actions=np.ones((1, 4, 3), np.int8),
+            probabilities=np.full((1, 4, 9), 1 / 3, np.float32),
+            events=(RecordedEvent(1, "kick", 0, 2), RecordedEvent(5, "goal", 0, -1)),
+            score=(1, 0),
+            result="blue",
+        )
+    ]
+)
+
+
+def replay() -> Incoming:
+    """Parts: header and inflated body."""
+    prefix = struct.Struct("<8sHIII")
+    magic, version, header_bytes, *_ = prefix.unpack_from(REPLAY)
+    content = REPLAY[prefix.size :]
+
+    def pack(parts: Sequence[bytes]) -> bytes:
+        header, body = parts[0], deflated(parts[1])
+        return prefix.pack(magic, version, len(header), len(body), zlib.crc32(header + body)) + header + body
+
+    parts = content[:header_bytes], zlib.decompress(content[header_bytes:], wbits=-15)
+    return Incoming(parts, lambda data, _: decode_replay(data), pack)
+
+
+def reported() -> Incoming:
+    """Parts: the texts inside of the message, and the message around them."""
+    sides = (Side("ann/a", "a" * 64, "stochastic", 0.5), Side("bob/b", None, "greedy", None))
+    event = RecordedEvent(5, "goal", 0, -1)
+    result = MatchResult(
+        *("0" * 16, "1" * 16, "SoccerTwos", 1, 1, sides, "win1", "goal", (1, 0), 5, (event,)),
+        *("2024-01-01T00:00:00+00:00", 1.0, "f" * 64),
+    )
+    unit = UnitReport((GameReport(result, REPLAY, ACTIONS),), EnvBuild("SoccerTwos", "1", "0" * 64, {}), "none")
+    body = to_json(unit)
+    texts = {name: text.encode() for name, text in body["games"][0].items()}
+
+    def pack(parts: Sequence[bytes]) -> bytes:
+        given = dict(zip(texts, (part.decode("utf-8", "surrogateescape") for part in parts), strict=True))
+        return json.dumps(body | {"games": [given]}).encode()
+
+    return Incoming(tuple(texts.values()), report, pack)
+
+
 @cache
-def readers() -> dict[str, tuple[bytes, Callable[[bytes, Path], object]]]:
+def readers() -> dict[str, Incoming]:
     """By what comes in: an example, and who reads it."""
     from arena_records import record
     from hostile import stock
@@ -146,43 +279,41 @@ def readers() -> dict[str, tuple[bytes, Callable[[bytes, Path], object]]]:
     line = {"key": "file", "value": {"path": "a/b.txt", "content": base64.b64encode(b"text").decode()}}
     header = {"key": "header", "value": {"summary": "t", "parentCommit": "a" * 40}}
     snapshot = json.dumps({"id": 1, "parent": 0, "behavior": "SoccerTwos", "steps": 5})
-    agent = json.dumps({"spec": {"observations": []}, "network_settings": {}, "steps": 1, "metric": None})
     run = b"behaviors:\n  SoccerTwos:\n    trainer_type: poca\n    time_horizon: 64\n    max_steps: 1e6\n"
     card = b"---\ntags: [a, b]\nmodel-index:\n- name: x\n  results: []\n---\n# Card\n![i](a.png) [l](http://a)"
-    game = {"result": {"seed": 1}, "replay": "", "actions": ""}
     return {
-        "commit": (json.dumps(header).encode() + b"\n" + json.dumps(line).encode(), commit),
-        "lfs batch": (
+        "commit": whole(json.dumps(header).encode() + b"\n" + json.dumps(line).encode(), commit),
+        "lfs batch": whole(
             json.dumps({"operation": "upload", "objects": [{"oid": "a" * 64, "size": 1}]}).encode(),
             lambda data, _: LfsBatch.model_validate_json(data),
         ),
-        "front matter": (card, lambda data, _: dump_card(read_card(data).data)),
-        "card": (card, lambda data, _: card_html(data.decode("utf-8", "replace"), "a/b", "f" * 40)),
-        "run file": (run, from_file(load_run, "configuration.yaml")),
-        "onnx": (stock().SerializeToString(), lambda data, _: parse_model(data, ARENA_RULES)),
-        "snapshot": (npz(snapshot=np.array(snapshot), w=np.ones(3, np.float32)), from_file(load_snapshot, "a.npz")),
-        "agent": (npz(agent=np.array(agent), w=np.ones(3, np.float32)), from_file(read_agent_file, "b.npz")),
-        "checkpoint": (checkpoint(), from_file(read_tensors, "c.pth")),
-        "replay": (GOLDEN, lambda data, _: decode_replay(data)),
-        "actions": (encode_actions(np.zeros((9, 4, 3), np.int8)), lambda data, _: decode_actions(data, 100)),
-        "record": (record(1).to_json().encode(), lambda data, _: LogRecord.from_json(data.decode("utf-8", "replace"))),
-        "report": (json.dumps({"games": [game], "env": {}, "isolation": "none"}).encode(), report),
-        "start": (
+        "front matter": whole(card, lambda data, _: dump_card(read_card(data).data)),
+        "card": whole(card, lambda data, _: card_html(data.decode("utf-8", "replace"), "a/b", "f" * 40)),
+        "run file": whole(run, from_file(load_run, "configuration.yaml")),
+        "onnx": whole(stock().SerializeToString(), lambda data, _: parse_model(data, ARENA_RULES)),
+        "snapshot": zipped(
+            npz(snapshot=np.array(snapshot), w=np.ones(3, np.float32)), from_file(load_snapshot, "a.npz")
+        ),
+        "agent": zipped(agent(), from_file(read_agent_file, "b.npz")),
+        "checkpoint": zipped(checkpoint(), experiment(options=OPTIONS)),
+        "options": whole(OPTIONS, experiment(checkpoint=checkpoint())),
+        "replay": replay(),
+        "actions": Incoming(
+            (zlib.decompress(ACTIONS, wbits=-15),),
+            lambda data, _: decode_actions(data, 100),
+            lambda parts: deflated(parts[0]),
+        ),
+        "record": whole(
+            record(1).to_json().encode(), lambda data, _: LogRecord.from_json(data.decode("utf-8", "replace"))
+        ),
+        "report": reported(),
+        "start": whole(
             b'{"blue":"palus/random","purple":"palus/random","env":"SoccerTwos","seed":1,"person":0}',
             lambda data, _: Start.model_validate_json(data),
         ),
-        "word": (b'{"type":"act","choice":[0,1,2]}', lambda data, _: _Message.model_validate_json(data)),
+        "word": whole(b'{"type":"act","choice":[0,1,2]}', lambda data, _: _Message.model_validate_json(data)),
     }
 
-
-GOLDEN = base64.b64decode(
-    "iVBBTFVTDQoBAEsBAAA8AAAANsOHY3sidGl0bGUiOiJnb2xkZW4iLCJwaXRjaCI6InNvY2Nlci10d29zLzEiLCJmcmFtZV9oeiI6"
-    "NTAsInRpY2tzX3Blcl9kZWNpc2lvbiI6NSwicG9zaXRpb25fdW5pdF9tIjowLjAwMSwieWF3X3VuaXRfZGVncmVlcyI6MC4xLCJt"
-    "YXRjaGVzIjpbeyJlbnZfaWQiOiJTb2NjZXJUd29zIiwic2VlZCI6IjciLCJuYW1lcyI6WyJhIiwiYiJdLCJzY29yZSI6WzAsMV0s"
-    "InJlc3VsdCI6InB1cnBsZSIsInRpY2tzIjoxLCJkZWNpc2lvbnMiOjEsImhhc19wcm9iYWJpbGl0aWVzIjp0cnVlLCJmcmFtZV9i"
-    "eXRlcyI6NTYsImV2ZW50cyI6W1sxLCJraWNrIiwwLDJdLFsxLCJnb2FsIiwxLC0xXV19XX37X3Om9oHQfaEOvvu8DbX/a0Dsdr4O"
-    "vv81DbX3hR4IfeP7ygcSB7FnaE3XesH+n0P8zxdmbgZR9lAiAAA="
-)
 
 _watched: list[tuple[str, str]] | None = None
 
@@ -233,27 +364,34 @@ def test_what_was_found_once_stays_found(tmp_path: Path) -> None:
     levels = "\n".join(f"a{level + 1}: &a{level + 1} [{f'*a{level},' * 9}]" for level in range(12))
     patched = bytearray(checkpoint())
     patched[patched.index(b"PK\x01\x02") + 8] |= 0x20  # "compressed patched data"
+    torn = zipped(checkpoint(), lambda *_: None)
     for what, data in (
         ("run file", b"[" * 3000),
         ("run file", f"a0: &a0 x\n{levels}".encode()),
-        ("record", readers()["record"][0].replace(b'"score":[1,0]', b'"score":[]')),
+        ("record", readers()["record"].example.replace(b'"score":[1,0]', b'"score":[]')),
         ("checkpoint", bytes(patched)),
+        (
+            "checkpoint",
+            torn.pack([part[:-1] if part == torch.ones(3).numpy().tobytes() else part for part in torn.parts]),
+        ),
+        ("checkpoint", checkpoint(weight=torch.ones(1).expand(100_000))),  # a file of a kilobyte, memory without end
+        ("options", b'{"env":' * 3000),
     ):
         with pytest.raises(PalusError):
-            readers()[what][1](data, tmp_path)
+            readers()[what].read(data, tmp_path)
+    readers()["checkpoint"].read(checkpoint(name=1), tmp_path)
 
 
 def hammer(what: str, folder: Path, tries: int, seed: int) -> None:
     """Read so many changed examples. By hand with many more, for another seed."""
-    example, read = readers()[what]
+    incoming = readers()[what]
     rng = random.Random(f"{what} {seed}")
-    with suppress(PalusError):
-        read(example, folder)  # what the reader itself needs is imported now
+    incoming.read(incoming.example, folder)  # accepted; and what the reader itself needs is imported now
     with watched() as seen:
         for _ in range(tries):
-            data = changed(example, rng)
+            data = incoming.changed(rng)
             try:
-                read(data, folder)
+                incoming.read(data, folder)
             except (PalusError, ValidationError):
                 pass
             except Exception as error:

@@ -14,7 +14,8 @@ import struct
 import zipfile
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,20 +55,22 @@ class Tensor:
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    _read: Callable[[str], bytes]
+    _archive: _Archive
 
     def array(self) -> AnyArray:
-        """A copy of its numbers. Raises CheckpointError when they lie outside their storage."""
-        data = np.frombuffer(self._read(self.member), self.dtype)
-        reach = self.offset + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)) + 1
-        if math.prod(self.shape) and (self.offset < 0 or min(self.strides, default=0) < 0 or reach > data.size):
-            raise CheckpointError(
-                f"a tensor of shape {self.shape} reaches beyond its {data.size} numbers: the file is damaged; "
-                "fetch it again"
-            )
-        step = data.itemsize
-        view = np.lib.stride_tricks.as_strided(data[self.offset :], self.shape, [s * step for s in self.strides])
-        return view.copy()
+        """A copy of its numbers. Raises CheckpointError when its storage is damaged, or does not hold them all."""
+        with _in_our_words(self._archive.path):
+            data = np.frombuffer(self._archive.read(self.member), self.dtype)
+            reach = self.offset + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)) + 1
+            lowest = min(self.offset, *self.shape, *self.strides)
+            if math.prod(self.shape) and (lowest < 0 or max(reach, math.prod(self.shape)) > data.size):
+                raise CheckpointError(
+                    f"a tensor of shape {self.shape} reaches beyond its {data.size} numbers: the file is damaged; "
+                    "fetch it again"
+                )
+            step = data.itemsize
+            view = np.lib.stride_tricks.as_strided(data[self.offset :], self.shape, [s * step for s in self.strides])
+            return view.copy()
 
 
 def read_tensors(path: Path) -> Any:
@@ -75,9 +78,15 @@ def read_tensors(path: Path) -> Any:
 
     Raises CheckpointError when the file is damaged, older than torch 1.6, or holds anything besides these.
     """
+    with _in_our_words(path):
+        return _Unpickler(_Archive(path)).load()
+
+
+@contextmanager
+def _in_our_words(path: Path) -> Iterator[None]:
+    """Turn whatever a hostile or damaged file makes its readers raise into CheckpointError."""
     try:
-        archive = _Archive(path)
-        return _Unpickler(archive).load()
+        yield
     except _ForbiddenError as error:
         raise CheckpointError(
             f"{path}: not read, since it asks for {error}; tensors and numbers are all that palus takes from a "
@@ -99,7 +108,7 @@ class _Archive:
     """The zip file: `<name>/data.pkl` and one member per storage."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         with zipfile.ZipFile(path) as archive:
             pickles = [info for info in archive.infolist() if info.filename.count("/") == 1]
             found = [info for info in pickles if info.filename.endswith("/data.pkl")]
@@ -112,10 +121,10 @@ class _Archive:
         self._size = path.stat().st_size
 
     def read(self, member: str) -> bytes:
-        with zipfile.ZipFile(self._path) as archive:
+        with zipfile.ZipFile(self.path) as archive:
             info = archive.getinfo(member)
             if info.file_size > self._size:  # torch stores without compression; this one would swell
-                raise CheckpointError(f"{self._path}: a tensor is larger than the file; it is damaged or hostile")
+                raise CheckpointError(f"{self.path}: a tensor is larger than the file; it is damaged or hostile")
             return archive.read(info)
 
 
@@ -177,7 +186,7 @@ class _Unpickler(pickle.Unpickler):
             int(offset),
             tuple(int(n) for n in size),
             tuple(int(s) for s in stride),
-            self._archive.read,
+            self._archive,
         )
 
 

@@ -62,7 +62,9 @@ def read_sf_agent(folder: Path, kind: Literal["latest", "best"] = "latest", poli
     content = read_tensors(path)
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise CheckpointError(f"{path}: holds no `model`; expected a checkpoint of Sample Factory 2")
-    arrays = {_our_name(name): value.array() for name, value in content["model"].items() if isinstance(value, Tensor)}
+    arrays = {
+        _our_name(str(name)): value.array() for name, value in content["model"].items() if isinstance(value, Tensor)
+    }
     best = content.get("best_performance")
     try:
         return SfAgent(
@@ -84,7 +86,7 @@ def _configuration(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{folder}: no {CONFIGURATIONS[0]}; give an experiment's folder, train_dir/EXPERIMENT")
     try:
         found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error}); fetch the experiment again") from error
     if not isinstance(found, dict) or not isinstance(found.get("env"), str):
         raise CheckpointError(f"{path}: names no environment; expected the options of a Sample Factory experiment")
