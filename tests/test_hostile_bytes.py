@@ -16,6 +16,7 @@ import random
 import struct
 import sys
 import tempfile
+import tracemalloc
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -380,6 +381,12 @@ def test_what_was_found_once_stays_found(tmp_path: Path) -> None:
         with pytest.raises(PalusError):
             readers()[what].read(data, tmp_path)
     readers()["checkpoint"].read(checkpoint(name=1), tmp_path)
+    tracemalloc.start()
+    far = [part.replace(b"q\x01}", b"r\xff\xff\xff\x00}") for part in torn.parts]  # "this is object 16777215"
+    readers()["checkpoint"].read(torn.pack(far), tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert far[0] != torn.parts[0] and peak < 50e6
 
 
 def hammer(what: str, folder: Path, tries: int, seed: int) -> None:

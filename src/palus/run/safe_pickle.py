@@ -99,7 +99,16 @@ def _in_our_words(path: Path) -> Iterator[None]:
             f"{path}: not a checkpoint of torch 1.6 or later, or damaged ({type(error).__name__}: {error}); "
             "fetch it again"
         ) from error
-    except (AttributeError, IndexError, MemoryError, RuntimeError, OverflowError, struct.error, zlib.error) as error:
+    except (
+        AssertionError,
+        AttributeError,
+        IndexError,
+        MemoryError,
+        RuntimeError,
+        OverflowError,
+        struct.error,
+        zlib.error,
+    ) as error:
         # RuntimeError: endless nesting, and what zipfile says of members that are encrypted or patched
         raise CheckpointError(f"{path}: damaged ({type(error).__name__}); fetch it again") from error
 
@@ -147,7 +156,7 @@ class _Storage:
     dtype: str
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(pickle._Unpickler):  # the one in C makes room for 2**32 objects when a file names the last one
     def __init__(self, archive: _Archive) -> None:
         super().__init__(io.BytesIO(archive.pickle))
         self._archive = archive
