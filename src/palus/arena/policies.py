@@ -7,7 +7,6 @@ All turn observation rows into action probabilities and never sample: drawing ac
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from palus.arena.policy_file import MASK_INPUT, PROBABILITY_OUTPUT, PolicyGraph,
 from palus.arena.vetting.refusal import RefusedError
 from palus.errors import ModelError
 from palus.export.onnx import build_onnx
+from palus.files import read_arrays
 from palus.types import F32, AnyArray, BehaviorSpec
 
 _PROBE_ROWS = 16
@@ -128,9 +128,8 @@ def _read(path: Path) -> bytes:
 def _load_arrays(data: bytes, path: Path) -> dict[str, AnyArray]:
     """Float32 arrays of an .npz; pickled objects are refused."""
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            arrays = {key: np.asarray(file[key]) for key in file.files}
-    except Exception as error:  # a damaged zip raises almost anything
+        arrays = read_arrays(data)
+    except ValueError as error:
         raise ModelError(f"{path}: not a readable snapshot ({error}); a snapshot is an .npz of plain arrays") from error
     floats = {key: a.astype(np.float32) for key, a in arrays.items() if a.dtype.kind == "f"}
     broken = [key for key, a in floats.items() if not np.isfinite(a).all()]

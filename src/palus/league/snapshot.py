@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from palus.errors import CheckpointError
-from palus.files import write_atomically
+from palus.files import read_arrays, write_atomically
 from palus.types import AnyArray
 
 
@@ -48,9 +47,8 @@ def save_snapshot(folder: Path, snapshot: Snapshot) -> Path:
 def load_snapshot(path: Path) -> Snapshot:
     """Read one snapshot; nothing in it is executed. Raises CheckpointError when it is missing or corrupt."""
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            header = json.loads(str(file["snapshot"]))
-            arrays = {k: file[k] for k in file.files if k != "snapshot"}
+        arrays = read_arrays(path.read_bytes())
+        header = json.loads(str(arrays.pop("snapshot")))
         return Snapshot(header["id"], header["parent"], header["behavior"], header["steps"], arrays)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: no such snapshot; was the run folder copied without `snapshots/`?") from error

@@ -6,7 +6,6 @@ population keeps them in policy_0/, policy_1/, ... Arrays and JSON only: reading
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ import numpy as np
 
 from palus.config.appo import AppoNetworkSettings
 from palus.errors import CheckpointError
-from palus.files import write_atomically
+from palus.files import read_arrays, write_atomically
 from palus.spaces import ActionPart, ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 from palus.types import AnyArray
 
@@ -69,8 +68,7 @@ def best_of(agents: Sequence[Agent]) -> Agent:
 def read_agent_file(path: Path) -> Agent:
     """One .npz file. Raises CheckpointError when it is missing or no agent of palus."""
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        arrays = read_arrays(path.read_bytes())
         meta = json.loads(str(arrays.pop(_META)))
         settings = AppoNetworkSettings.model_validate(meta["network_settings"])
         return Agent(_spec(meta["spec"]), settings, arrays, int(meta["steps"]), meta["metric"])
