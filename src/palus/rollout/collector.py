@@ -243,6 +243,8 @@ class Collector:
         self._episode["reward"] += reward
         self._episode["group_reward"] += group_reward
         ended = terminated | truncated
+        if not ended.any():
+            return
         G = self.teams.group_size
         group_plays_on = np.repeat((active & ~ended).reshape(-1, G).any(1), G)
         outcomes = np.sign(np.nan_to_num(reward + group_reward))  # NaN is told when the rollout is whole
