@@ -25,11 +25,11 @@ from palus.learn.appo import APPO
 from palus.nn.matmul import PATHS, keep_freed_memory, measure
 from palus.nn.stacks import CONVOLUTIONS
 from palus.rollout.trajectories import Trajectories
-from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 T, B = 32, 16
 WIDTH = 512
-SPEC = GameSpec("doom", (ObservationSpec("obs", (3, 72, 128), "uint8"),), ActionSpec((Discrete(5),)), frameskip=4)
+SPEC = GameSpec.alike("doom", (ObservationSpec("obs", (3, 72, 128), "uint8"),), ActionSpec((Discrete(5),)), frameskip=4)
 
 
 def cpu_seconds(work: Callable[[], object], repeats: int) -> float:

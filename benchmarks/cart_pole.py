@@ -11,7 +11,7 @@ import numpy as np
 
 from palus.envs.toy import draw
 from palus.errors import EnvError
-from palus.types import F32, I32, I64, AgentSpec, BehaviorSpec, EnvSpec, Step
+from palus.types import F32, I32, I64, AgentSpec, BehaviorSpec, GameSpec, Step
 
 LIMIT = 500
 FORCE, GRAVITY, CART_MASS, POLE_MASS, HALF_LENGTH, STEP_S = 10.0, 9.8, 1.0, 0.1, 0.5, 0.02
@@ -27,8 +27,8 @@ class CartPole:
     """
 
     def __init__(self, num_matches: int, agents: int = 1) -> None:
-        behavior = BehaviorSpec("CartPole", (4,), (2,))
-        self.spec = EnvSpec(
+        behavior = BehaviorSpec.of_vectors("CartPole", (4,), (2,))
+        self.spec = GameSpec(
             "CartPole", (behavior,), tuple(AgentSpec(f"cart {i}", 0, 0, "CartPole") for i in range(agents)), LIMIT
         )
         self.num_matches = num_matches
@@ -80,7 +80,8 @@ class CartPole:
         self._state = self._last.copy()
         self._match += over
         self._start(over)
-        return Step(acted.astype(np.float32), np.zeros(acted.shape, np.float32), fallen, late, over)
+        nothing = np.full((self.num_matches, 1), np.nan, np.float32)
+        return Step(acted.astype(np.float32), np.zeros(acted.shape, np.float32), fallen, late, over, nothing)
 
     def set_parameters(self, parameters: Mapping[str, float]) -> None:
         """There are none. Raises EnvError for any."""

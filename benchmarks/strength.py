@@ -28,7 +28,7 @@ from palus.arena.match import play_pairs
 from palus.arena.players import HOUSE_PLAYERS, Player, find_players, load_player
 from palus.arena.result import summarize
 from palus.config import load_run
-from palus.types import EnvSpec
+from palus.types import GameSpec
 
 BEHAVIOR = "SoccerTwos"
 KEEP_CHECKPOINTS = 10000
@@ -86,7 +86,7 @@ def models_folder(arguments: argparse.Namespace) -> Path:
     return Path(arguments.models)
 
 
-def opponents_in(models: Path, spec: EnvSpec) -> tuple[list[Player], list[str]]:
+def opponents_in(models: Path, spec: GameSpec) -> tuple[list[Player], list[str]]:
     """Every playable policy of a folder and the house players; and the files that play another game."""
     found, _ = find_players(models, spec)
     names = {player.name for player in found}

@@ -11,8 +11,7 @@ import numpy as np
 
 from palus.envs.game import GameStep
 from palus.errors import EnvError
-from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
-from palus.types import F32, AnyArray, Bool
+from palus.types import F32, ActionSpec, AnyArray, Bool, Discrete, GameSpec, ObservationSpec
 
 AGENTS, SIZE, LENGTH = 256, 336, 1000
 
@@ -22,7 +21,7 @@ class Synthetic:
 
     def __init__(self) -> None:
         actions = ActionSpec((Discrete(3), Discrete(3), Discrete(3)))
-        self.spec = GameSpec("synthetic", (ObservationSpec("obs", (SIZE,)),), actions, num_agents=AGENTS)
+        self.spec = GameSpec.alike("synthetic", (ObservationSpec("obs", (SIZE,)),), actions, num_agents=AGENTS)
         self.active: Bool = np.ones(AGENTS, np.bool_)
         self._rows = np.random.default_rng(0).uniform(-1, 1, (16, AGENTS, SIZE)).astype(np.float32)
         self._never = np.zeros(AGENTS, np.bool_)

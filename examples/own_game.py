@@ -6,13 +6,13 @@ Train it, from this folder, by `env: own_game:Line` and `--trust own_game`.
 import numpy as np
 
 from palus.envs.game import GameStep
-from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 
 class Line:
     def __init__(self, cells: int = 5, limit: int = 20) -> None:  # options of the run file
         self.cells, self.limit = cells, limit
-        self.spec = GameSpec("line", (ObservationSpec("place", (cells,)),), ActionSpec((Discrete(2),)))
+        self.spec = GameSpec.alike("line", (ObservationSpec("place", (cells,)),), ActionSpec((Discrete(2),)))
         self.active = np.ones(1, bool)  # the only agent always acts
 
     def reset(self, seed: int) -> None:

@@ -48,8 +48,8 @@ from palus.hub.server.shapes import LfsBatch
 from palus.league.snapshot import load_snapshot
 from palus.run.agent_folder import Agent, read_agent_file, write_agent
 from palus.run.sf_checkpoint import read_sf_agent
-from palus.spaces import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 from palus.store import BlobStore
+from palus.types import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 from palus.web.cards import card_html
 from palus.web.live import _Message
 from palus.web.room import Start
@@ -210,7 +210,7 @@ def checkpoint(*, name: object = "weight", weight: torch.Tensor | None = None) -
 
 def agent() -> bytes:
     parts = (Discrete(3), Continuous(2, -1.0))
-    spec = GameSpec("doom_duel", (ObservationSpec("obs", (3,)),), ActionSpec(parts), 2, (0, 1), 2, 35.0)
+    spec = GameSpec.alike("doom_duel", (ObservationSpec("obs", (3,)),), ActionSpec(parts), 2, (0, 1))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "policy.npz"
         write_agent(path, Agent(spec, AppoNetworkSettings(), {"w": np.ones(3, np.float32)}, 1, 0.5))

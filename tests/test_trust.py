@@ -28,8 +28,8 @@ from palus.errors import PalusError, TrustError
 from palus.nn.actor_critic import ActorCritic
 from palus.rollout.messages import GameMaker
 from palus.run.agent_folder import Agent, write_agent
-from palus.spaces import GameSpec, ObservationSpec
 from palus.trust import Trust, load
+from palus.types import GameSpec, ObservationSpec
 
 SF_AGENT = Path(__file__).parent / "run" / "data" / "sf_health_gathering"
 MINE = ("--trust", "countdown")
@@ -124,7 +124,7 @@ def test_the_options_go_with_what_would_run(tmp_path: Path, monkeypatch: pytest.
 def test_a_strangers_encoder_does_not_run(stranger: Stranger, tmp_path: Path) -> None:
     """The weights' own settings name it, whatever the run file says."""
     encoder = f"{MODULE}:make"
-    picture = GameSpec("picture", (ObservationSpec("obs", (3, 40, 44), "uint8"),), Filmed().spec.actions)
+    picture = GameSpec.alike("picture", (ObservationSpec("obs", (3, 40, 44), "uint8"),), Filmed().spec.actions)
     with pytest.raises(TrustError, match=f"network_settings.encoder {encoder}: would run"):
         ActorCritic(picture, AppoNetworkSettings(encoder=encoder), torch.Generator())
     folder = agent_folder(tmp_path / "pulled", {"env": "doom_basic"}, encoder)

@@ -1,12 +1,16 @@
-"""The small frozen types that cross the folders. Leaf module: imports nothing of palus.
+"""What games, policies and learners agree upon: arrays, what an agent sees and does, who plays in a match.
 
-Letters: N matches played side by side, P agents per match, A action branches, D observation floats.
+Leaf module: imports nothing of palus. Letters: N matches side by side, P agents of a match, A columns of an action,
+L numbers that describe a distribution of actions, M choices that a mask speaks of.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,23 +22,193 @@ I64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 AnyArray = NDArray[Any]
 
+MASKS = "action_masks"
+"""Beside the observations of a behavior with masks: [rows, M] bool, True where a choice is allowed now."""
+
 
 @dataclass(frozen=True)
-class BehaviorSpec:
-    """What one kind of agent sees and does.
+class ObservationSpec:
+    """One named observation of an agent.
 
-    observation_sizes: floats per observation, in ML-Agents' order (`obs_0`, `obs_1`, ...); D is their sum.
-    branches: number of choices of each discrete action branch.
+    shape: (size,) a vector; (entities, size) a list of up to so many vectors, absent ones all zero; (channels, height,
+    width) an image, uint8 until the network reads it. normalize: whether a network that normalises may.
+    Raises ValueError on a shape or a type that no encoder takes.
     """
 
     name: str
-    observation_sizes: tuple[int, ...]
-    branches: tuple[int, ...]
+    shape: tuple[int, ...]
+    dtype: Literal["uint8", "float32"] = "float32"
+    normalize: bool = True
+
+    def __post_init__(self) -> None:
+        if len(self.shape) not in (1, 2, 3) or min(self.shape, default=0) < 1:
+            raise ValueError(
+                f"observation {self.name}: shape {self.shape}; expected (size,) or (channels, height, width), or "
+                "(entities, size)"
+            )
+        if self.dtype not in ("uint8", "float32"):
+            raise ValueError(f"observation {self.name}: type {self.dtype}; expected uint8 or float32")
+
+    @property
+    def size(self) -> int:
+        """Numbers in one observation."""
+        return math.prod(self.shape)
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it goes through a convolutional encoder."""
+        return len(self.shape) == 3
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether it is a plain row of numbers."""
+        return len(self.shape) == 1
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """One choice out of `choices` (ML-Agents' branch); one column of actions (the index), `choices` logits.
+
+    low, high: when given, index k means the number low + k (high - low) / (choices - 1); the game does the mapping.
+    """
+
+    choices: int
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.choices < 1:
+            raise ValueError(f"discrete action with {self.choices} choices; expected 1 or more")
+        if (self.low is None) != (self.high is None) or (self.low is not None and self.choices < 2):
+            raise ValueError("a discretised action needs low, high and at least 2 choices")
+
+    @property
+    def columns(self) -> int:
+        """Columns of an action array."""
+        return 1
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that describe its distribution: one logit per choice."""
+        return self.choices
+
+    def value(self, index: int) -> float:
+        """The number that an index means: itself, unless low and high are given."""
+        if self.low is None or self.high is None:
+            return float(index)
+        return self.low + index * (self.high - self.low) / (self.choices - 1)
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """`size` real numbers, a diagonal Gaussian: `size` means, then `size` logarithms of standard deviations.
+
+    low, high: what the game accepts; samples are clipped to it on their way into the game, not in the stored action.
+    """
+
+    size: int
+    low: float = -math.inf
+    high: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.size < 1 or not self.low < self.high:
+            raise ValueError(f"continuous action of size {self.size} in [{self.low}, {self.high}]; expected a box")
+
+    @property
+    def columns(self) -> int:
+        """Columns of an action array."""
+        return self.size
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that describe its distribution."""
+        return 2 * self.size
+
+
+ActionPart = Discrete | Continuous
+
+
+@dataclass(frozen=True)
+class ActionSpec:
+    """Independent parts, side by side: log-probabilities, entropies and KLs are sums over them.
+
+    Actions are float32 [..., A] arrays: a discrete part's column holds its index. masked: the game says before every
+    decision which choices of the discrete parts are allowed.
+    """
+
+    parts: tuple[ActionPart, ...]
+    masked: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError("an action needs at least one part")
+        if self.masked and not self.branches:
+            raise ValueError("masks forbid choices of discrete parts, and there is none")
+
+    @property
+    def columns(self) -> int:
+        """A."""
+        return sum(part.columns for part in self.parts)
+
+    @property
+    def parameters(self) -> int:
+        """L: the width of the network's action output."""
+        return sum(part.parameters for part in self.parts)
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether every part is discrete: then the network's output is logits alone."""
+        return all(isinstance(part, Discrete) for part in self.parts)
+
+    @property
+    def branches(self) -> tuple[int, ...]:
+        """Choices of each discrete part; M is their sum."""
+        return tuple(part.choices for part in self.parts if isinstance(part, Discrete))
+
+    @property
+    def column_slices(self) -> tuple[slice, ...]:
+        """The columns of each part in an action array."""
+        return _slices([part.columns for part in self.parts])
+
+    @property
+    def parameter_slices(self) -> tuple[slice, ...]:
+        """The columns of each part in an array of distribution parameters."""
+        return _slices([part.parameters for part in self.parts])
+
+
+def _slices(sizes: list[int]) -> tuple[slice, ...]:
+    ends = np.cumsum([0, *sizes]).tolist()
+    return tuple(slice(a, b) for a, b in pairwise(ends))
+
+
+@dataclass(frozen=True)
+class BehaviorSpec:
+    """What one kind of agent sees and does. name: "" where the game has one kind only, and any name fits it."""
+
+    name: str
+    observations: tuple[ObservationSpec, ...]
+    actions: ActionSpec
+
+    @classmethod
+    def of_vectors(cls, name: str, sizes: tuple[int, ...], branches: tuple[int, ...]) -> BehaviorSpec:
+        """Vectors `obs_0`, `obs_1`, ... of these sizes, ML-Agents' names, and discrete branches of these choices."""
+        observations = tuple(ObservationSpec(f"obs_{i}", (size,)) for i, size in enumerate(sizes))
+        return cls(name, observations, ActionSpec(tuple(Discrete(choices) for choices in branches)))
+
+    @property
+    def observation_sizes(self) -> tuple[int, ...]:
+        """Numbers of each observation."""
+        return tuple(observation.size for observation in self.observations)
 
     @property
     def observation_size(self) -> int:
-        """D: all observations of one agent concatenated."""
+        """Numbers of all observations of one agent."""
         return sum(self.observation_sizes)
+
+    @property
+    def branches(self) -> tuple[int, ...]:
+        """Choices of each discrete part of its actions."""
+        return self.actions.branches
 
     @property
     def branch_offsets(self) -> I64:
@@ -53,21 +227,84 @@ class AgentSpec:
 
 
 @dataclass(frozen=True)
-class EnvSpec:
-    """The constant facts of a game.
+class GameSpec:
+    """The constant facts of a game, however it is stepped.
 
-    agents: the P agent slots of a match, in the order of every `[N, P]` array.
-    max_decisions: decisions after which a match is truncated; 0 means never.
+    agents: the P agent slots of a match, in the order of every `[N, P]` array; they may be born late and leave early.
+    max_decisions: decisions after which a match is truncated; 0 means never, or that the game does not say.
+    frameskip: engine frames of one decision. fps: frames per second of game time.
+    shaping: numbers of the reward that may be tuned, with their defaults (`palus.envs.game.ShapedGame`).
     """
 
     env_id: str
     behaviors: tuple[BehaviorSpec, ...]
     agents: tuple[AgentSpec, ...]
-    max_decisions: int
+    max_decisions: int = 0
+    frameskip: int = 1
+    fps: float = 30.0
+    shaping: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        for behavior in self.behaviors:
+            names = [o.name for o in behavior.observations]
+            if not names or len(set(names)) < len(names):
+                raise ValueError(f"{self.env_id}: observations {names}; expected at least one, each name once")
+        if not self.agents or self.frameskip < 1:
+            raise ValueError(f"{self.env_id}: {len(self.agents)} agents, frameskip {self.frameskip}; expected >= 1")
+
+    @classmethod
+    def alike(
+        cls,
+        env_id: str,
+        observations: tuple[ObservationSpec, ...],
+        actions: ActionSpec,
+        num_agents: int = 1,
+        teams: tuple[int, ...] = (),
+        **facts: Any,
+    ) -> GameSpec:
+        """A game whose agents all see and do the same. teams: the side of each agent, () for each its own.
+
+        A side is a group. facts: the other fields.
+        """
+        if teams and len(teams) != num_agents:
+            raise ValueError(f"{env_id}: {len(teams)} teams for {num_agents} agents; expected one each")
+        agents = tuple(AgentSpec(f"agent {i}", t, t, "") for i, t in enumerate(teams or range(num_agents)))
+        return cls(env_id, (BehaviorSpec("", observations, actions),), agents, **facts)
+
+    @property
+    def num_agents(self) -> int:
+        """P."""
+        return len(self.agents)
+
+    @property
+    def teams(self) -> tuple[int, ...]:
+        """The side of each agent."""
+        return tuple(agent.team for agent in self.agents)
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """All teams, ascending: the order of every match's points."""
+        return tuple(sorted(set(self.teams)))
+
+    @property
+    def observations(self) -> tuple[ObservationSpec, ...]:
+        """Of the only behavior."""
+        return self._only.observations
+
+    @property
+    def actions(self) -> ActionSpec:
+        """Of the only behavior."""
+        return self._only.actions
+
+    @property
+    def _only(self) -> BehaviorSpec:
+        (behavior,) = self.behaviors
+        return behavior
 
     def behavior(self, name: str) -> BehaviorSpec:
-        """The behavior of that name; KeyError when the game has none."""
-        return {b.name: b for b in self.behaviors}[name]
+        """The behavior of that name, or the one without a name; KeyError when the game has none."""
+        known = {b.name: b for b in self.behaviors}
+        return known[""] if "" in known else known[name]
 
     def agents_of(self, behavior: str) -> tuple[int, ...]:
         """Indices into `agents` of the slots that a behavior drives, ascending: the P_b of its arrays."""
@@ -83,6 +320,10 @@ class Step:
     terminated:   [N, P] bool, the agent's episode ended by the rules: do not bootstrap.
     truncated:    [N, P] bool, it was cut off by the time limit: bootstrap from the final observation.
     match_over:   [N] bool, the whole match ended; the environment has already started the next one in that slot.
+    points:       [N, sides] float32, the game's verdict where a match is over, in the order of `GameSpec.sides`: 1 won,
+                  0 lost, 0.5 level, the mean over the others where there are more; NaN for a match without a verdict.
+    stats:        slot -> agent -> name -> number, of episodes that ended; `true_objective`, where present, is what
+                  reports show in place of the sum of rewards.
 
     An agent that leaves early is terminated alone; its slot is inactive (`MultiAgentEnv.active`) until the match ends.
     """
@@ -92,3 +333,5 @@ class Step:
     terminated: Bool
     truncated: Bool
     match_over: Bool
+    points: F32
+    stats: Mapping[int, Mapping[int, Mapping[str, float]]] = field(default_factory=dict)

@@ -12,11 +12,11 @@ from onnx import TensorProto, helper
 from palus.envs.game import GameStep
 from palus.errors import EnvError
 from palus.export.graph import Graph
-from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 LENGTH = 6
 STATE = 3
-SPEC = GameSpec(
+SPEC = GameSpec.alike(
     "shooting",
     (ObservationSpec("obs", (3, 12, 16), "uint8"), ObservationSpec("measurements", (2,))),
     ActionSpec((Discrete(2), Discrete(3))),

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from palus.types import BehaviorSpec
 
-SOCCER = BehaviorSpec("SoccerTwos", (264, 72), (3, 3, 3))
+SOCCER = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
 MODELS = Path(__file__).parents[3] / "shared" / "models" / "soccertwos"
 
 needs_models = pytest.mark.skipif(not MODELS.is_dir(), reason="the Unity-trained policies of ../shared are not here")

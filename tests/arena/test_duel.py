@@ -23,7 +23,7 @@ from palus.errors import EnvError, ModelError
 from palus.export.appo_onnx import write_appo_onnx
 from palus.nn.actor_critic import ActorCritic
 from palus.run.agent_folder import Agent, write_agent
-from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 LENGTH = 6
 
@@ -32,7 +32,7 @@ class Shooting:
     """Two agents; every choice of 1 is a frag. The last two observed numbers tell the agent and the decision."""
 
     def __init__(self) -> None:
-        self.spec = GameSpec("shooting", (ObservationSpec("o", (2,)),), ActionSpec((Discrete(2), Discrete(3))), 2)
+        self.spec = GameSpec.alike("shooting", (ObservationSpec("o", (2,)),), ActionSpec((Discrete(2), Discrete(3))), 2)
         self.active = np.ones(2, np.bool_)
         self.recorder: Any = None
         self.lost = False
@@ -149,7 +149,7 @@ def _train(folder: Path, spec: GameSpec) -> None:
 
 def test_an_exported_policy_plays_and_another_games_is_refused(tmp_path: Path) -> None:
     spec = Shooting().spec
-    other = GameSpec("other", (ObservationSpec("o", (3,)),), ActionSpec((Discrete(2),)))
+    other = GameSpec.alike("other", (ObservationSpec("o", (3,)),), ActionSpec((Discrete(2),)))
     _export(tmp_path / "mine.onnx", spec)
     _export(tmp_path / "other.onnx", other)
     player = load_duelist(str(tmp_path / "mine.onnx"), spec)

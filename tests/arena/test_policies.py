@@ -13,11 +13,11 @@ from palus.arena.players import find_players, load_player
 from palus.arena.policies import OnnxPolicy, SnapshotPolicy
 from palus.errors import ModelError
 from palus.export.onnx import build_onnx
-from palus.types import EnvSpec
+from palus.types import GameSpec
 
 
 @pytest.fixture(scope="module")
-def env_spec() -> EnvSpec:
+def env_spec() -> GameSpec:
     return envs.make("SoccerTwos", 1).spec
 
 
@@ -80,7 +80,7 @@ def test_bad_snapshots_are_explained(tmp_path: Path):
         SnapshotPolicy(path, SOCCER)
 
 
-def test_unknown_players_get_a_suggestion(tmp_path: Path, env_spec: EnvSpec):
+def test_unknown_players_get_a_suggestion(tmp_path: Path, env_spec: GameSpec):
     (tmp_path / "striker-v2.onnx").write_bytes(b"")
     with pytest.raises(ModelError, match=r"did you mean .*striker-v2\.onnx\?"):
         load_player(str(tmp_path / "striker-v3.onnx"), env_spec)
@@ -93,7 +93,7 @@ def test_unknown_players_get_a_suggestion(tmp_path: Path, env_spec: EnvSpec):
         load_player(str(tmp_path / "notes.txt"), env_spec)
 
 
-def test_folder_gives_files_bundles_and_snapshots_once_and_names_what_it_skips(tmp_path: Path, env_spec: EnvSpec):
+def test_folder_gives_files_bundles_and_snapshots_once_and_names_what_it_skips(tmp_path: Path, env_spec: GameSpec):
     arrays = snapshot_arrays()
     model = build_onnx(arrays, SOCCER).SerializeToString()
     (tmp_path / "alpha.onnx").write_bytes(model)
@@ -109,7 +109,7 @@ def test_folder_gives_files_bundles_and_snapshots_once_and_names_what_it_skips(t
     assert "broken.onnx: corrupt" in rejected[0]
 
 
-def test_run_folder_gives_its_policy_and_its_checkpoints(tmp_path: Path, env_spec: EnvSpec):
+def test_run_folder_gives_its_policy_and_its_checkpoints(tmp_path: Path, env_spec: GameSpec):
     run = tmp_path / "mine"
     (run / "SoccerTwos").mkdir(parents=True)
     for step, bias in (("-1000", 1.0), ("-2000", 2.0), ("", 2.0)):

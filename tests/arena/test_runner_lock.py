@@ -24,7 +24,7 @@ from palus.arena.runner.sandbox import LockedProcess, LockedProcessError, Sandbo
 from palus.arena.runner.tasks import describe_task
 from palus.types import BehaviorSpec
 
-SOCCER = BehaviorSpec("SoccerTwos", (264, 72), (3, 3, 3))
+SOCCER = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
 ATTACKER = Path(__file__).parent / "attacker.py"
 
 

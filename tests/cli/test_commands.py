@@ -42,7 +42,7 @@ def models(tmp_path: Path) -> Path:
     arrays |= {f"{n}_bias": np.zeros(s[0], np.float32) for n, s in shapes.items()}
     folder = tmp_path / "models"
     folder.mkdir()
-    spec = BehaviorSpec("SoccerTwos", (264, 72), (3, 3, 3))
+    spec = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
     (folder / "mine.onnx").write_bytes(build_onnx(arrays, spec).SerializeToString())
     (folder / "broken.onnx").write_bytes(b"broken")
     return folder

@@ -36,7 +36,7 @@ def stranger(tmp_path):
     arrays |= {f"{n}_bias": np.zeros(s[0], np.float32) for n, s in shapes.items()}
     folder = tmp_path / "models"
     folder.mkdir()
-    spec = BehaviorSpec("SoccerTwos", (264, 72), (3, 3, 3))
+    spec = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
     (folder / "stranger.onnx").write_bytes(build_onnx(arrays, spec).SerializeToString())
     (folder / "broken.onnx").write_bytes(b"broken")
     return folder

@@ -12,7 +12,7 @@ import pytest
 from palus.envs.check_game import check_game
 from palus.envs.game import GameStep
 from palus.errors import EnvError
-from palus.spaces import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_game.py"
 
@@ -42,7 +42,7 @@ class Faulty:
 
     def __init__(self, fault: str = "") -> None:
         actions = ActionSpec((Discrete(3), Continuous(2, -1.0, 1.0)))
-        self.spec = GameSpec(
+        self.spec = GameSpec.alike(
             "faulty", (ObservationSpec("a", (2,)), ObservationSpec("b", (1, 2, 2), "uint8")), actions, 2
         )
         if fault == "unpaid":

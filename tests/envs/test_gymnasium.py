@@ -8,8 +8,8 @@ import pytest
 from palus.envs.check_game import check_game
 from palus.envs.game import make_game
 from palus.errors import EnvError
-from palus.spaces import Continuous, Discrete
 from palus.trust import Trust
+from palus.types import Continuous, Discrete
 
 gymnasium = pytest.importorskip("gymnasium", reason="needs the extra doom")
 from gymnasium import spaces  # noqa: E402

@@ -14,7 +14,7 @@ from palus.errors import ModelError
 from palus.export.appo_onnx import build_appo_onnx
 from palus.nn.actor_critic import ActorCritic
 from palus.nn.running import RunningMoments
-from palus.spaces import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 
 IMAGE = ObservationSpec("obs", (3, 72, 128), "uint8")
 SMALL_IMAGE = ObservationSpec("obs", (3, 40, 48), "uint8")
@@ -40,7 +40,7 @@ def _network(case: str) -> ActorCritic:
     """A network with weights and moments that matter: every term of the graph shows in its outputs."""
     observations, actions, changes = CASES[case]
     settings = AppoNetworkSettings(**{"hidden_units": 64, "core_size": 48, **changes})
-    network = ActorCritic(GameSpec("game", observations, actions), settings, torch.Generator().manual_seed(1))
+    network = ActorCritic(GameSpec.alike("game", observations, actions), settings, torch.Generator().manual_seed(1))
     network.returns = RunningMoments(1)
     rng = np.random.default_rng(2)
     arrays = {

@@ -12,7 +12,7 @@ from palus.export.onnx import build_onnx
 from palus.learn.ppo import PPO
 from palus.types import BehaviorSpec
 
-SPEC = BehaviorSpec("SoccerTwos", (264, 72), (3, 3, 3))
+SPEC = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
 
 
 def make_actor(normalize=False):

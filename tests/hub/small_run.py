@@ -12,7 +12,7 @@ from tensorboardX import SummaryWriter, summary
 from palus.export.bundle import Provenance, write_bundle, write_onnx
 from palus.types import BehaviorSpec
 
-SPEC = BehaviorSpec("SoccerTwos", (264, 72), (3, 3, 3))
+SPEC = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
 ELO = (1200.0, 1250.5, 1325.0)
 
 

@@ -12,11 +12,11 @@ from palus.config.trainer import SelfPlay
 from palus.errors import ConfigError
 from palus.league.sampled_ghosts import SampledGhosts
 from palus.rollout.trajectories import FROZEN, EpisodeEnd
-from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 
 def spec(agents: int = 4, teams: tuple[int, ...] = (0, 0, 1, 1)) -> GameSpec:
-    return GameSpec("duel", (ObservationSpec("obs", (3,)),), ActionSpec((Discrete(2),)), agents, teams)
+    return GameSpec.alike("duel", (ObservationSpec("obs", (3,)),), ActionSpec((Discrete(2),)), agents, teams)
 
 
 def ghosts(folder: Path, snapshots: int = 5, **settings) -> SampledGhosts:

@@ -18,7 +18,7 @@ from palus.rollout.rollout import Rollout
 from palus.types import BehaviorSpec
 
 NUMBERS, ACTIONS = 8, 2
-SPEC = BehaviorSpec("Numbers", (NUMBERS,), (ACTIONS,))
+SPEC = BehaviorSpec.of_vectors("Numbers", (NUMBERS,), (ACTIONS,))
 ACTED = (10.0, 20.0)
 SHARP = 100.0  # x * sigmoid(x) is x for large x, and 0 for 0
 SETTINGS = (

@@ -13,10 +13,10 @@ from palus.envs.game import GameStep
 from palus.nn.actor_critic import ActorCritic
 from palus.nn.distributions import sample
 from palus.rollout.trajectories import Trajectories
-from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 LENGTH = 4
-RECALL = GameSpec("recall", (ObservationSpec("obs", (3,)),), ActionSpec((Discrete(2),)))
+RECALL = GameSpec.alike("recall", (ObservationSpec("obs", (3,)),), ActionSpec((Discrete(2),)))
 """One of two cues is shown at first; LENGTH - 1 decisions later the agent is paid for naming it. Chance: 0.5."""
 SETTINGS = [
     "hyperparameters.learning_rate=0.01", "hyperparameters.num_epoch=2", "hyperparameters.buffer_size=1024",

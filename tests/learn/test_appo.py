@@ -15,7 +15,7 @@ from palus.errors import DivergenceError
 from palus.learn.appo import APPO, usable_decisions
 from palus.learn.appo_loss import Minibatch, clipped_policy_loss, clipped_value_loss, loss
 from palus.rollout.trajectories import Trajectories
-from palus.spaces import ActionSpec, Discrete
+from palus.types import ActionSpec, Discrete
 
 VTRACE = ("hyperparameters.advantages=vtrace", "hyperparameters.normalize_returns=false")
 

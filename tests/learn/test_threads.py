@@ -11,7 +11,7 @@ from palus.rollout.rollout import Rollout
 from palus.types import BehaviorSpec
 
 T, B, D, GROUP = 8, 6, 5, 2
-SPEC = BehaviorSpec("Toy", (D,), (3, 2))
+SPEC = BehaviorSpec.of_vectors("Toy", (D,), (3, 2))
 
 
 def rollout() -> Rollout:

@@ -10,11 +10,11 @@ from palus.config.appo import AppoNetworkSettings
 from palus.errors import ConfigError, ModelError
 from palus.nn.actor_critic import ActorCritic
 from palus.nn.running import RunningMoments
-from palus.spaces import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 from palus.trust import Trust
+from palus.types import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 
-DOOM = GameSpec("doom", (ObservationSpec("obs", (3, 72, 128), "uint8"),), ActionSpec((Discrete(5),)), frameskip=4)
-SMALL = GameSpec(
+DOOM = GameSpec.alike("doom", (ObservationSpec("obs", (3, 72, 128), "uint8"),), ActionSpec((Discrete(5),)), frameskip=4)
+SMALL = GameSpec.alike(
     "small",
     (ObservationSpec("obs", (3, 40, 44), "uint8"), ObservationSpec("measurements", (4,))),
     ActionSpec((Discrete(3), Continuous(2))),
@@ -167,6 +167,6 @@ def test_an_unknown_encoder_is_an_error_of_the_run_file(encoder: str) -> None:
 
 
 def test_images_that_are_too_small_are_refused() -> None:
-    spec = GameSpec("tiny", (ObservationSpec("obs", (3, 20, 20), "uint8"),), ActionSpec((Discrete(2),)))
+    spec = GameSpec.alike("tiny", (ObservationSpec("obs", (3, 20, 20), "uint8"),), ActionSpec((Discrete(2),)))
     with pytest.raises(ConfigError, match="20 x 20 are too small"):
         network(spec)

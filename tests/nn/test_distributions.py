@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from palus.nn.distributions import Distribution, mode, sample
-from palus.spaces import ActionSpec, Continuous, Discrete
+from palus.types import ActionSpec, Continuous, Discrete
 
 MIXED = ActionSpec((Discrete(3), Continuous(2), Discrete(2)))
 ROW = np.array([0.0, 1.0, -1.0, 0.5, -2.0, 0.0, math.log(0.5), 2.0, 0.0], np.float32)

@@ -8,13 +8,13 @@ import torch
 
 from palus.config.appo import AppoNetworkSettings
 from palus.nn.actor_critic import ActorCritic
-from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
 from palus.trust import Trust
+from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 
 def test_the_example_encodes_images_and_learns(monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
-    spec = GameSpec("doom", (ObservationSpec("obs", (3, 72, 128), "uint8"),), ActionSpec((Discrete(5),)))
+    spec = GameSpec.alike("doom", (ObservationSpec("obs", (3, 72, 128), "uint8"),), ActionSpec((Discrete(5),)))
     settings = AppoNetworkSettings(encoder="own_encoder:Strided", image_units=24, core_size=8)
     policy = ActorCritic(spec, settings, torch.Generator(), trust=Trust(frozenset({"own_encoder"})))
     pictures = torch.randint(0, 256, (4, 3, 72, 128), dtype=torch.uint8)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from palus.envs.game import GameStep
-from palus.spaces import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 
 CHOICES = 8
 SEED, EPISODE, DECISION, AGENT = range(4)
@@ -108,7 +108,7 @@ class CountingGame:
 
 
 def counting_spec(agents: int, bonus: bool = False) -> GameSpec:
-    return GameSpec(
+    return GameSpec.alike(
         "counting_game:CountingGame",
         (ObservationSpec("obs", (4,)), ObservationSpec("picture", (1, 2, 2), "uint8")),
         ActionSpec((Discrete(CHOICES), Continuous(1, -1.0, 1.0))),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from palus.types import AgentSpec, BehaviorSpec, EnvSpec, Step
+from palus.types import AgentSpec, BehaviorSpec, GameSpec, Step
 
 ACTIONS = 8
 TEAMS = (0, 1, 0, 1)
@@ -28,7 +28,7 @@ class Pitch:
             AgentSpec(f"agent {i}", team, group, "Pitch")
             for i, (team, group) in enumerate(zip(teams, groups or teams, strict=True))
         )
-        self.spec = EnvSpec("Pitch", (BehaviorSpec("Pitch", (4,), (ACTIONS,)),), agents, max(lengths))
+        self.spec = GameSpec("Pitch", (BehaviorSpec.of_vectors("Pitch", (4,), (ACTIONS,)),), agents, max(lengths))
         self.num_matches = len(lengths)
         self.lengths, self.cut_off, self.leaves = np.array(lengths), list(cut_off), list(leaves)
         self.active = np.ones((len(lengths), len(agents)), np.bool_)
@@ -74,12 +74,19 @@ class Pitch:
             self.ended & ~truncated,
             truncated,
             over,
+            self._points(cut),
         )
         self.active &= ~self.ended
         self.active[over] = True
         self.match += over
         self.decision[over] = 0
         return step
+
+    def _points(self, cut) -> np.ndarray:
+        """Team 0 wins, unless the match is cut off."""
+        sides = len(self.spec.sides)
+        won = np.tile([1.0] + [0.0] * (sides - 1), (self.num_matches, 1))
+        return np.where(cut[:, None], 0.5, won).astype(np.float32)
 
 
 class Always:

@@ -11,7 +11,7 @@ from palus import envs
 from palus.errors import EnvError
 from palus.rollout.collector import Collector, Teams
 from palus.rollout.rollout import LATEST, Matchup
-from palus.types import BehaviorSpec, EnvSpec
+from palus.types import BehaviorSpec, GameSpec
 
 
 def collector(env, steps, draw=lambda slot: Matchup(0, LATEST), self_play=True, seed=1):
@@ -249,7 +249,7 @@ def test_a_game_that_symmetric_self_play_cannot_serve_is_refused(env, message):
 def test_a_game_with_two_behaviors_is_refused_by_name():
     env = Pitch([9])
     spec = env.spec
-    env.spec = EnvSpec("Pitch", (*spec.behaviors, BehaviorSpec("Keeper", (4,), (2,))), spec.agents, 9)
+    env.spec = GameSpec("Pitch", (*spec.behaviors, BehaviorSpec.of_vectors("Keeper", (4,), (2,))), spec.agents, 9)
     with pytest.raises(EnvError, match="one behavior; this one has Pitch, Keeper"):
         collector(env, 1)
 

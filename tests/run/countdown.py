@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from palus.envs.game import GameStep
-from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 
 class Countdown:
     """Two agents count down from numbers that the seed gives; the reward is the action, the objective the number."""
 
     def __init__(self) -> None:
-        self.spec = GameSpec(
+        self.spec = GameSpec.alike(
             "countdown", (ObservationSpec("left", (1,)),), ActionSpec((Discrete(9),)), num_agents=2, frameskip=4
         )
         self.active = np.ones(2, np.bool_)

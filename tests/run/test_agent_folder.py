@@ -10,9 +10,9 @@ import pytest
 from palus.config.appo import AppoNetworkSettings
 from palus.errors import CheckpointError
 from palus.run.agent_folder import Agent, read_agent, write_agent
-from palus.spaces import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 
-SPEC = GameSpec(
+SPEC = GameSpec.alike(
     "doom_duel",
     (ObservationSpec("obs", (3, 72, 128), "uint8"), ObservationSpec("measurements", (23,))),
     ActionSpec((Discrete(3), Discrete(11, -12.5, 12.5), Continuous(2, -1.0))),

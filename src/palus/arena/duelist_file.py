@@ -17,7 +17,7 @@ from palus.arena.vetting.grammar import count_parameters, parse_model
 from palus.arena.vetting.refusal import RefusedError
 from palus.arena.vetting.rules import LOCAL_RULES, Rules
 from palus.errors import ModelError
-from palus.spaces import ActionSpec, Discrete, GameSpec
+from palus.types import ActionSpec, Discrete, GameSpec
 
 STATE_INPUT, STATE_OUTPUT = "recurrent_in", "recurrent_out"
 MAX_STATE = 65536

@@ -11,8 +11,7 @@ import numpy as np
 from palus.arena.duelist_file import STATE_INPUT, STATE_OUTPUT, DuelistGraph, choices_of
 from palus.arena.policies import open_session
 from palus.arena.policy_file import PROBABILITY_OUTPUT
-from palus.spaces import GameSpec
-from palus.types import F32, AnyArray
+from palus.types import F32, AnyArray, GameSpec
 
 
 class DuelistSession:

@@ -16,8 +16,7 @@ import numpy as np
 from palus.arena.duelist_file import choices_of, read_duelist
 from palus.arena.duelist_session import DuelistSession
 from palus.errors import ModelError
-from palus.spaces import GameSpec
-from palus.types import F32, AnyArray
+from palus.types import F32, AnyArray, GameSpec
 
 
 class Duelist(Protocol):

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 from palus.arena.policies import OnnxPolicy, RandomPolicy, SnapshotPolicy
 from palus.errors import ModelError
-from palus.types import F32, I32, I64, BehaviorSpec, EnvSpec
+from palus.types import F32, I32, I64, BehaviorSpec, GameSpec
 
 
 class Policy(Protocol):
@@ -45,7 +45,7 @@ HOUSE_PLAYERS = ("random", "ball-chaser", "goalie-striker")
 """Names that need no file."""
 
 
-def load_player(spec: str, env_spec: EnvSpec, name: str | None = None) -> Player:
+def load_player(spec: str, env_spec: GameSpec, name: str | None = None) -> Player:
     """The player that a word on the command line means.
 
     spec: one of `HOUSE_PLAYERS`, an `.onnx` file, a bundle folder with `<Behavior>.onnx`, or a league snapshot `.npz`.
@@ -67,7 +67,7 @@ def load_player(spec: str, env_spec: EnvSpec, name: str | None = None) -> Player
     raise ModelError(f"{spec}: not a policy; give an .onnx file, a bundle folder, a snapshot (.npz) or {_choices()}")
 
 
-def find_players(folder: Path, env_spec: EnvSpec) -> tuple[list[Player], list[str]]:
+def find_players(folder: Path, env_spec: GameSpec) -> tuple[list[Player], list[str]]:
     """All players in a folder: its `.onnx` files and snapshots, bundles in its direct subfolders, a run's checkpoints.
 
     Returns players in the order of their names, the same file only once, and one sentence per file that cannot be

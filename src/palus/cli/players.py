@@ -11,10 +11,10 @@ from palus.arena.recorder import Recorder
 from palus.arena.replay import write_replay
 from palus.arena.result import MatchResult
 from palus.errors import StorageError
-from palus.types import EnvSpec
+from palus.types import GameSpec
 
 
-def soccer_twos() -> EnvSpec:
+def soccer_twos() -> GameSpec:
     """The game that all commands play."""
     return envs.make("SoccerTwos", 1).spec
 

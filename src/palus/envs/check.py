@@ -5,14 +5,15 @@ It plays random matches and compares bits; it judges the contract, not whether a
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
 from palus.envs.protocol import MultiAgentEnv
 from palus.errors import EnvError
-from palus.types import F32, I32, I64, AnyArray, Bool, EnvSpec, Step
+from palus.types import F32, I32, I64, AnyArray, Bool, GameSpec, Step
 
 Order = np.typing.NDArray[np.intp]
 STEP_DTYPES = {
@@ -140,7 +141,7 @@ def _play_decision(env: MultiAgentEnv, seeds: I64, t: int, idle: int = 0) -> Mom
     observations = _observe(env, env.observe, active, "observe")
     _check_half(env, active, observations, t)
     live = env.step(_random_actions(env, seeds, t, idle))
-    step = Step(**{f.name: getattr(live, f.name).copy() for f in fields(Step)})
+    step = copy.deepcopy(live)
     _check_step(spec, step, active, env.active)
     ended = step.terminated | step.truncated
     return Moment(active, observations, step, _observe_finals(env, ended))
@@ -171,12 +172,13 @@ def _observe_finals(env: MultiAgentEnv, ended: Bool) -> list[F32]:
     return _observe(env, env.observe_final, ended, "observe_final")
 
 
-def _check_step(spec: EnvSpec, step: Step, active: Bool, active_after: Bool) -> None:
+def _check_step(spec: GameSpec, step: Step, active: Bool, active_after: Bool) -> None:
     n, p = active.shape
     for name, dtype in STEP_DTYPES.items():
         array, shape = getattr(step, name), (n,) if name == "match_over" else (n, p)
         if array.shape != shape or array.dtype != dtype:
             raise _fail(spec.env_id, f"step.{name} is {array.dtype} {array.shape}; expected {np.dtype(dtype)} {shape}")
+    _check_points(spec, step)
     if not (np.isfinite(step.reward).all() and np.isfinite(step.group_reward).all()):
         raise _fail(spec.env_id, "step brought a reward that is NaN or infinite")
     ended = step.terminated | step.truncated
@@ -200,7 +202,22 @@ def _check_step(spec: EnvSpec, step: Step, active: Bool, active_after: Bool) -> 
                 raise _fail(spec.env_id, f"match {match}: members of group {group} got different group rewards")
 
 
-def _check_lengths(spec: EnvSpec, record: list[Moment]) -> None:
+def _check_points(spec: GameSpec, step: Step) -> None:
+    """A finished match has a verdict for every side or for none."""
+    shape = (len(step.match_over), len(spec.sides))
+    if step.points.shape != shape or step.points.dtype != np.float32:
+        raise _fail(spec.env_id, f"step.points is {step.points.dtype} {step.points.shape}; expected float32 {shape}")
+    told = step.points[step.match_over]
+    none = np.isnan(told).all(1)
+    if not (none | ((told >= 0) & (told <= 1)).all(1)).all():
+        raise _fail(
+            spec.env_id, f"points {told[~none][0]} of a match; expected a share in [0, 1] for each side, or NaN"
+        )
+    if not np.allclose(told[~none].sum(1), shape[1] / 2):
+        raise _fail(spec.env_id, f"points {told[~none][0]} of a match; expected the sum {shape[1] / 2:g}")
+
+
+def _check_lengths(spec: GameSpec, record: list[Moment]) -> None:
     """No match lasts longer than `max_decisions`."""
     played = np.zeros(len(record[0].step.match_over), np.int64)
     for moment in record:
@@ -214,15 +231,17 @@ def _play(env: MultiAgentEnv, seeds: I64, decisions: int, idle: int = 0) -> list
     return [_play_decision(env, seeds, t, idle) for t in range(decisions)]
 
 
-def _compare(spec: EnvSpec, first: list[Moment], second: list[Moment], order: Order, what: str) -> None:
+def _compare(spec: GameSpec, first: list[Moment], second: list[Moment], order: Order, what: str) -> None:
     """Raise unless slot i of `second` equals slot order[i] of `first` bit for bit."""
     for t, (a, b) in enumerate(zip(first, second, strict=True)):
         pairs: list[tuple[str, AnyArray, AnyArray]] = [("active", a.active, b.active)]
         pairs += [("an observation", x, y) for x, y in zip(a.observations, b.observations, strict=True)]
         pairs += [(f"step.{name}", getattr(a.step, name), getattr(b.step, name)) for name in STEP_DTYPES]
+        told = [np.where(m.step.match_over[:, None], m.step.points, 0) for m in (a, b)]
+        pairs += [("step.points", told[0], told[1])]
         pairs += [("a final observation", x, y) for x, y in zip(a.finals, b.finals, strict=True)]
         for name, x, y in pairs:
-            if not np.array_equal(x[order], y):
+            if not np.array_equal(x[order], y, equal_nan=name == "step.points"):
                 raise _fail(spec.env_id, f"{name} of decision {t} differs between runs with {what}")
 
 

@@ -5,6 +5,8 @@ It plays random decisions; it judges the contract, not whether a game is interes
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from palus.envs.game import Game, GameStep, random_actions
@@ -49,7 +51,7 @@ def _play(game: Game, decisions: int, seed: int) -> Record:
         _check_step(game, step, active)
         if step.truncated.any():
             _observe(game, step.truncated, final=True)
-        kept = GameStep(step.reward.copy(), step.terminated.copy(), step.truncated.copy(), step.over, dict(step.stats))
+        kept = copy.deepcopy(step)
         record.append((seen, kept))
         if step.over:
             game.reset(seed + t + 1)
@@ -115,6 +117,14 @@ def _check_step(game: Game, step: GameStep, active: Bool) -> None:
     ):
         if fault.any():
             raise _fail(spec.env_id, f"agent {int(fault.argmax())} {message}")
+    if step.points and not (
+        step.over and len(step.points) == len(spec.sides) and np.isclose(sum(step.points), len(spec.sides) / 2)
+    ):
+        raise _fail(
+            spec.env_id,
+            f"points {step.points}; expected, only when the game is over, one number for each of {len(spec.sides)} "
+            f"sides with the sum {len(spec.sides) / 2:g}",
+        )
     for agent in step.stats:
         if not 0 <= agent < spec.num_agents or not ended[agent]:
             raise _fail(spec.env_id, f"stats for agent {agent}, whose episode did not end in this step")

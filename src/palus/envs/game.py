@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -14,9 +14,8 @@ import numpy as np
 from pydantic import ValidationError, validate_call
 
 from palus.errors import EnvError
-from palus.spaces import Discrete, GameSpec
 from palus.trust import NOBODY, Trust, load
-from palus.types import F32, F64, AnyArray, Bool
+from palus.types import F32, F64, AnyArray, Bool, Discrete, GameSpec
 
 GAMES: dict[str, str] = dict.fromkeys(
     (
@@ -62,6 +61,7 @@ class GameStep:
 
     reward: [P] float32. terminated: [P] the agent's episode ended by the rules. truncated: [P] it was cut off.
     over: the whole game ended; the caller calls `reset` before it steps again.
+    points: the game's verdict when it is over, in the order of `GameSpec.sides`, as in `palus.types.Step`; () for none.
     stats: of episodes that ended now, agent index -> name -> number. `true_objective`, where present, is what ranks and
     reports use in place of the sum of rewards.
 
@@ -74,6 +74,7 @@ class GameStep:
     truncated: Bool
     over: bool
     stats: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    points: tuple[float, ...] = ()
 
 
 class Game(Protocol):
@@ -164,6 +165,13 @@ def _option_fault(detail: Mapping[str, Any], known: list[str]) -> str:
         return f"{name}: {detail['msg']}, found {detail['input']!r}"
     near = difflib.get_close_matches(name, known, n=1)
     return f"{name}: no such option; " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")
+
+
+def points_of(scores: Sequence[float]) -> tuple[float, ...]:
+    """What the scores of all sides mean: the mean over the others of 1 for ahead, 0.5 for level, 0 for behind."""
+    others = max(len(scores) - 1, 1)
+    beaten = [sum((own > other) + 0.5 * (own == other) for other in scores) - 0.5 for own in scores]
+    return tuple(points / others for points in beaten) if len(scores) > 1 else ()
 
 
 def random_actions(spec: GameSpec, generator: np.random.Generator) -> F32:

@@ -9,8 +9,7 @@ import numpy as np
 
 from palus.envs.game import GameStep
 from palus.errors import EnvError
-from palus.spaces import GameSpec
-from palus.types import F32, AnyArray, Bool
+from palus.types import F32, AnyArray, Bool, GameSpec
 
 try:
     import gymnasium
@@ -47,7 +46,7 @@ class GymnasiumGame:
         self._env = env
         self._reader, self._writer = ObservationReader(env.observation_space), ActionWriter(env.action_space)
         fps = float(env.metadata.get("render_fps") or FPS)
-        self.spec = GameSpec(env_id, self._reader.specs, self._writer.spec, fps=fps)
+        self.spec = GameSpec.alike(env_id, self._reader.specs, self._writer.spec, fps=fps)
         self.active: Bool = np.ones(1, np.bool_)
         self._observation: Any = None
         self._open = True
@@ -104,7 +103,7 @@ class VectorGame:
         self._reader = ObservationReader(env.single_observation_space)
         self._writer = ActionWriter(env.single_action_space)
         fps = float(env.metadata.get("render_fps") or FPS)
-        self.spec = GameSpec(env_id, self._reader.specs, self._writer.spec, env.num_envs, fps=fps)
+        self.spec = GameSpec.alike(env_id, self._reader.specs, self._writer.spec, env.num_envs, fps=fps)
         self.active: Bool = np.ones(env.num_envs, np.bool_)
         self._observations: Any = None
         self._finals: Mapping[int, Any] = {}

@@ -13,8 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from palus.errors import EnvError
-from palus.spaces import ActionPart, ActionSpec, Continuous, Discrete, ObservationSpec
-from palus.types import F32, AnyArray
+from palus.types import F32, ActionPart, ActionSpec, AnyArray, Continuous, Discrete, ObservationSpec
 
 CHANNELS = (1, 3, 4)
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from palus.envs.game import GameStep
+from palus.envs.game import GameStep, points_of
 from palus.errors import EnvError
-from palus.spaces import GameSpec
-from palus.types import F32, AnyArray, Bool
+from palus.types import F32, AnyArray, Bool, GameSpec
 
 try:
     from palus.envs.gymnasium_spaces import ActionWriter, ObservationReader, episode_stats
@@ -38,7 +37,8 @@ def make(module: str, **options: Any) -> PettingZooGame:
 class PettingZooGame:
     """One parallel environment. Use it on an instance of your own: `PettingZooGame(MyEnv(), "my_env")`.
 
-    All possible agents must share one observation space and one action space, as one network plays them.
+    All possible agents must share one observation space and one action space, as one network plays them. The verdict
+    compares what the environment itself paid each agent in the episode.
     """
 
     def __init__(self, env: Any, env_id: str) -> None:
@@ -53,7 +53,7 @@ class PettingZooGame:
                 )
         self._reader, self._writer = ObservationReader(observation), ActionWriter(action)
         fps = float(env.metadata.get("render_fps") or FPS)
-        self.spec = GameSpec(env_id, self._reader.specs, self._writer.spec, len(self._agents), fps=fps)
+        self.spec = GameSpec.alike(env_id, self._reader.specs, self._writer.spec, len(self._agents), fps=fps)
         self.active: Bool = np.zeros(len(self._agents), np.bool_)
         self._observations: Mapping[Any, Any] = {}
         self._open = True
@@ -61,6 +61,7 @@ class PettingZooGame:
     def reset(self, seed: int) -> None:
         """Start an episode with that seed."""
         self._observations, _ = self._env.reset(seed=seed)
+        self._scores = np.zeros(len(self._agents))
         self._find_active()
 
     def observe(self, out: Mapping[str, AnyArray]) -> None:
@@ -87,7 +88,11 @@ class PettingZooGame:
         reward = np.array([rewards.get(agent, 0.0) for agent in self._agents], np.float32)
         ended = np.flatnonzero(terminated | truncated).tolist()
         stats = {row: episode_stats(infos.get(self._agents[row], {})) for row in ended}
-        return GameStep(np.where(played, reward, np.float32(0)), terminated, truncated, not self.active.any(), stats)
+        reward = np.where(played, reward, np.float32(0))
+        self._scores += reward
+        over = not self.active.any()
+        points = points_of(self._scores.tolist()) if over else ()
+        return GameStep(reward, terminated, truncated, over, stats, points)
 
     def _find_active(self) -> None:
         present = set(self._env.agents)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from palus.types import F32, I32, I64, Bool, EnvSpec, Step
+from palus.types import F32, I32, I64, Bool, GameSpec, Step
 
 
 class MultiAgentEnv(Protocol):
@@ -17,7 +17,7 @@ class MultiAgentEnv(Protocol):
     Determinism: the same seeds and actions give the same bits, whatever N is.
     """
 
-    spec: EnvSpec
+    spec: GameSpec
     num_matches: int
     active: Bool
     """[N, P]: this agent takes a decision now. Inactive slots have no observation and their actions are ignored."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from palus.errors import EnvError
-from palus.types import F32, I32, I64, AgentSpec, BehaviorSpec, Bool, EnvSpec, Step
+from palus.types import F32, I32, I64, AgentSpec, BehaviorSpec, Bool, GameSpec, Step
 
 CUES = 3
 
@@ -35,7 +35,7 @@ def _write_rows(values: F32, rows: I32, wanted: Bool, out: F32) -> None:
     out[rows[chosen]] = values[chosen]
 
 
-def _no_step(num_matches: int, num_agents: int) -> Step:
+def _no_step(num_matches: int, num_agents: int, sides: int) -> Step:
     shape = (num_matches, num_agents)
     return Step(
         np.zeros(shape, np.float32),
@@ -43,6 +43,7 @@ def _no_step(num_matches: int, num_agents: int) -> Step:
         np.zeros(shape, np.bool_),
         np.zeros(shape, np.bool_),
         np.zeros(num_matches, np.bool_),
+        np.full((num_matches, sides), np.nan, np.float32),
     )
 
 
@@ -61,9 +62,9 @@ class RescueToy:
 
     def __init__(self, num_matches: int) -> None:
         """num_matches: N, at least 1."""
-        self.spec = EnvSpec(
+        self.spec = GameSpec(
             "RescueToy",
-            (BehaviorSpec("RescueToy", (6,), (CUES,)),),
+            (BehaviorSpec.of_vectors("RescueToy", (6,), (CUES,)),),
             (AgentSpec("pilot", 0, 0, "RescueToy"), AgentSpec("partner", 0, 0, "RescueToy")),
             max_decisions=self.ROUNDS,
         )
@@ -95,7 +96,7 @@ class RescueToy:
 
     def step(self, actions: Sequence[I32]) -> Step:
         """Play one decision; actions: one array [N, 2, 1]."""
-        result = _no_step(self.num_matches, 2)
+        result = _no_step(self.num_matches, 2, 1)
         first = self._round == 0
         self._right = np.where(first, actions[0][:, 0, 0] == self._cue(), self._right)
         self._round += 1
@@ -148,9 +149,9 @@ class DuelToy:
     def __init__(self, num_matches: int, *, cooperative: bool = False) -> None:
         """num_matches: N, at least 1. cooperative: both are one group and are paid their share of cues matched."""
         right = 0 if cooperative else 1
-        self.spec = EnvSpec(
+        self.spec = GameSpec(
             "DuelToy",
-            (BehaviorSpec("DuelToy", (CUES + 1,), (CUES,)),),
+            (BehaviorSpec.of_vectors("DuelToy", (CUES + 1,), (CUES,)),),
             (AgentSpec("left", 0, 0, "DuelToy"), AgentSpec("right", right, right, "DuelToy")),
             max_decisions=self.ROUNDS,
         )
@@ -181,7 +182,7 @@ class DuelToy:
 
     def step(self, actions: Sequence[I32]) -> Step:
         """Play one decision; actions: one array [N, 2, 1]."""
-        result = _no_step(self.num_matches, 2)
+        result = _no_step(self.num_matches, 2, len(self.spec.sides))
         self._hits += actions[0][:, :, 0] == self._cues()
         self._drawn += 1
         self._round += 1
@@ -192,6 +193,7 @@ class DuelToy:
         else:
             lead = np.sign(self._hits[:, 0] - self._hits[:, 1]) * self._over
             result.group_reward[:, 0], result.group_reward[:, 1] = lead, -lead
+            result.points[:, 0], result.points[:, 1] = (1 + lead) / 2, (1 - lead) / 2
         self._last = self._view()
         self._round[self._over] = 0
         self._hits[self._over] = 0
@@ -223,6 +225,6 @@ class DuelToy:
         return view
 
 
-def _check_behavior(spec: EnvSpec, behavior: str) -> None:
+def _check_behavior(spec: GameSpec, behavior: str) -> None:
     if behavior != spec.behaviors[0].name:
         raise EnvError(f"{spec.env_id} has no behavior {behavior!r}; its only one is {spec.behaviors[0].name!r}")

@@ -28,8 +28,7 @@ from palus.export.graph import Graph
 from palus.export.onnx import IR_VERSION, OPSET
 from palus.files import write_atomically
 from palus.nn.stacks import CONVOLUTIONS, RESIDUAL, RESNET_STAGES, stage_padding
-from palus.spaces import Continuous, Discrete, GameSpec, ObservationSpec
-from palus.types import F32, AnyArray
+from palus.types import F32, AnyArray, Continuous, Discrete, GameSpec, ObservationSpec
 
 CLIP, EPSILON = 5.0, 1e-5
 """Of normalised observations and returns; as in `palus.nn.running`."""

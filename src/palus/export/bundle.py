@@ -20,8 +20,7 @@ from palus.export.appo_onnx import write_appo_onnx
 from palus.export.onnx import build_onnx
 from palus.files import write_atomically, write_text
 from palus.ratings.interval import wilson
-from palus.spaces import GameSpec
-from palus.types import F32, AnyArray, BehaviorSpec
+from palus.types import F32, AnyArray, BehaviorSpec, GameSpec
 
 SCHEMA = 1
 

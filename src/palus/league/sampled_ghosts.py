@@ -18,8 +18,7 @@ from palus.league.snapshot import Snapshot, load_snapshot, save_snapshot, snapsh
 from palus.nn.counter import uniform
 from palus.ratings.elo import update
 from palus.rollout.trajectories import FROZEN, EpisodeEnd
-from palus.spaces import GameSpec
-from palus.types import AnyArray
+from palus.types import AnyArray, GameSpec
 
 LEARNER = 0
 

@@ -27,9 +27,8 @@ from palus.nn.actor_critic import ActorCritic
 from palus.nn.distributions import Distribution
 from palus.nn.running import CLIP, RunningMoments
 from palus.rollout.trajectories import Trajectories
-from palus.spaces import GameSpec
 from palus.trust import NOBODY, Trust
-from palus.types import F32, I64, AnyArray, Bool
+from palus.types import F32, I64, AnyArray, Bool, GameSpec
 
 
 @dataclass(frozen=True)

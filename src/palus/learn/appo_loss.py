@@ -13,7 +13,7 @@ from torch import Tensor
 
 from palus.config.appo import AppoHyperparameters
 from palus.nn.distributions import Distribution
-from palus.spaces import ActionSpec
+from palus.types import ActionSpec
 
 RATIO_LIMIT = 20.0
 """Ratios are cut to [1 / 20, 20] before anything else."""

@@ -19,9 +19,8 @@ from palus.nn.cores import make_core
 from palus.nn.encoders import Encoder, fully_connected
 from palus.nn.parameters import FlatParameters
 from palus.nn.running import CLIP, ObservationScaler, RunningMoments
-from palus.spaces import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 from palus.trust import NOBODY, Trust
-from palus.types import I64, AnyArray
+from palus.types import I64, ActionSpec, AnyArray, Continuous, Discrete, GameSpec, ObservationSpec
 
 OBSERVATION_PREFIX = "obs_normalizer.running_mean_std.running_mean_std."
 RETURN_PREFIX = "returns_normalizer."

@@ -16,8 +16,7 @@ from numba import njit
 from torch import Tensor
 
 from palus.nn.counter import uniform
-from palus.spaces import ActionSpec, Continuous, Discrete
-from palus.types import F32, I64
+from palus.types import F32, I64, ActionSpec, Continuous, Discrete
 
 LOG_STD_LIMIT = math.log(1e4)
 """Deviations stay within [1e-4, 1e4], as in Sample Factory."""

@@ -16,8 +16,8 @@ from palus.config.appo import AppoNetworkSettings
 from palus.errors import ConfigError
 from palus.nn.elu import Elu
 from palus.nn.stacks import CONVOLUTIONS, RESIDUAL, RESNET_CHANNELS, RESNET_STAGES, stage_padding
-from palus.spaces import ObservationSpec
 from palus.trust import NOBODY, Trust, load
+from palus.types import ObservationSpec
 
 Activation = Literal["elu", "relu", "tanh"]
 

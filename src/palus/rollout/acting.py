@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from palus.nn.distributions import sample
-from palus.spaces import ActionSpec
-from palus.types import F32, I32, I64, AnyArray
+from palus.types import F32, I32, I64, ActionSpec, AnyArray
 
 
 class Policy(Protocol):

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from palus.errors import StorageError
-from palus.spaces import GameSpec
-from palus.types import F32, F64, AnyArray, Bool
+from palus.types import F32, F64, AnyArray, Bool, GameSpec
 
 ALIGNMENT = 64
 """Regions begin on cache lines of their own."""

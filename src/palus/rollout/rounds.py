@@ -22,8 +22,7 @@ from palus.rollout.messages import Answer, Restart, Step
 from palus.rollout.pages import Pages, Place
 from palus.rollout.supervision import Lost, Players
 from palus.rollout.trajectories import EpisodeEnd, SamplerFaults
-from palus.spaces import Continuous, GameSpec
-from palus.types import F32, F64, I64, AnyArray
+from palus.types import F32, F64, I64, AnyArray, Continuous, GameSpec
 
 Assign = Callable[[int], Sequence[int]]
 """Game index -> policy id of each of its agents; asked at every start of a game."""

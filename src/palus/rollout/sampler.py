@@ -26,7 +26,7 @@ from palus.rollout.rounds import Assign, Rounds, SamplerTimes
 from palus.rollout.stepper import WARM_UP_GAMES
 from palus.rollout.supervision import Crew, Players, Soloist
 from palus.rollout.trajectories import EpisodeEnd, SamplerFaults, Trajectories
-from palus.spaces import GameSpec
+from palus.types import GameSpec
 
 
 class Sampler:

@@ -17,8 +17,7 @@ import numpy as np
 from palus.config.appo import AppoNetworkSettings
 from palus.errors import CheckpointError
 from palus.files import read_arrays, write_atomically
-from palus.spaces import ActionPart, ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
-from palus.types import AnyArray
+from palus.types import ActionPart, ActionSpec, AnyArray, Continuous, Discrete, GameSpec, ObservationSpec
 
 FILES = {"latest": "policy.npz", "best": "best.npz"}
 _META = "__meta__"
@@ -38,7 +37,7 @@ class Agent:
 def write_agent(path: Path, agent: Agent) -> None:
     """Write one .npz file atomically. Raises StorageError; a file that was there stays."""
     meta = {
-        "spec": asdict(agent.spec),
+        "spec": _tree(agent.spec),
         "network_settings": agent.settings.model_dump(mode="json"),
         "steps": agent.steps,
         "metric": agent.metric,
@@ -79,12 +78,23 @@ def read_agent_file(path: Path) -> Agent:
         ) from error
 
 
+def _tree(spec: GameSpec) -> dict[str, Any]:
+    """What an agent of a game with one behavior has to be told of it, as plain values."""
+    facts = {name: getattr(spec, name) for name in ("env_id", "num_agents", "teams", "frameskip", "fps")}
+    return {**facts, "observations": [asdict(o) for o in spec.observations], "actions": asdict(spec.actions)}
+
+
 def _spec(tree: dict[str, Any]) -> GameSpec:
-    """What `dataclasses.asdict` made of a specification."""
-    observations = tuple(ObservationSpec(o["name"], tuple(o["shape"]), o["dtype"]) for o in tree["observations"])
+    """What `_tree` made of a specification."""
+    observations = tuple(ObservationSpec(**o | {"shape": tuple(o["shape"])}) for o in tree["observations"])
     parts = tuple(_part(part) for part in tree["actions"]["parts"])
     rest = {name: tree[name] for name in ("env_id", "num_agents", "frameskip", "fps")}
-    return GameSpec(observations=observations, actions=ActionSpec(parts), teams=tuple(tree["teams"]), **rest)
+    return GameSpec.alike(
+        observations=observations,
+        actions=ActionSpec(parts, tree["actions"].get("masked", False)),
+        teams=tuple(tree["teams"]),
+        **rest,
+    )
 
 
 def _part(tree: dict[str, Any]) -> ActionPart:

@@ -17,9 +17,8 @@ from palus.nn.actor_critic import ActorCritic
 from palus.nn.distributions import mode, sample
 from palus.run.agent_folder import read_agent
 from palus.run.sf_checkpoint import is_sf_experiment, read_sf_agent
-from palus.spaces import GameSpec
 from palus.trust import NOBODY, Trust
-from palus.types import F32, I64, AnyArray
+from palus.types import F32, I64, AnyArray, GameSpec
 
 CONFIGURATION = "configuration.yaml"
 Kind = Literal["latest", "best"]

@@ -13,7 +13,7 @@ from palus.arena.players import load_player
 from palus.arena.result import summarize
 from palus.config import RunFile
 from palus.learn.learner import Actor
-from palus.types import F32, EnvSpec
+from palus.types import F32, GameSpec
 
 
 class ActingPolicy:
@@ -39,7 +39,7 @@ class Baselines:
     Raises ModelError at the start when a baseline does not exist or cannot play this game.
     """
 
-    def __init__(self, run: RunFile, env_spec: EnvSpec, actor: Actor) -> None:
+    def __init__(self, run: RunFile, env_spec: GameSpec, actor: Actor) -> None:
         self.settings, self.env_id = run.palus, env_spec.env_id
         self.enabled = run.palus.baseline_interval > 0 and env_spec.env_id == "SoccerTwos"
         self.player = ActingPolicy(actor)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from palus.envs.doom import actions
-from palus.spaces import Discrete
+from palus.types import Discrete
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from palus.arena.runner.sandbox import Sandbox
 from palus.arena.runner.unit import Contender, Unit, UnitOutcome, make_outcome
 from palus.arena.sampling import pair_seeds
 from palus.envs.game import Game
-from palus.spaces import GameSpec
+from palus.types import GameSpec
 from palus.video import VideoEncoder
 
 VIDEO_BYTES = 2 << 20

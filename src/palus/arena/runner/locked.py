@@ -31,7 +31,7 @@ def warm_up() -> None:
             with contextlib.suppress(RefusedError):
                 open_model(broken, contract)
         with contextlib.suppress(RefusedError):
-            open_model(data, BehaviorSpec("Other", (1, 1), (2, 2)))
+            open_model(data, BehaviorSpec.of_vectors("Other", (1, 1), (2, 2)))
 
 
 def serve(channel: int, isolation: str) -> None:

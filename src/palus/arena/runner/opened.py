@@ -14,8 +14,7 @@ from palus.arena.policy_file import read_policy
 from palus.arena.runner.tasks import Contract
 from palus.arena.vetting.probe import probe_observations, probe_rows
 from palus.arena.vetting.rules import ARENA_RULES, DUEL_RULES
-from palus.spaces import GameSpec
-from palus.types import F32, AnyArray, BehaviorSpec
+from palus.types import F32, AnyArray, BehaviorSpec, GameSpec
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from palus.arena.runner.limits import Limits
 from palus.arena.runner.remote import Checks, LockedModel, RemotePolicy, true_cause
 from palus.arena.runner.sandbox import Sandbox, shared_sandbox
 from palus.arena.runner.unit import Contender, Unit, UnitOutcome, make_outcome
-from palus.types import EnvSpec
+from palus.types import GameSpec
 
 CHECK_SHARE = 1 / 16
 """Of a rated match's decisions at which a model is checked: some ten times a game, for a sixteenth of its time."""
@@ -67,7 +67,7 @@ def play_unit(
 
 
 def open_player(
-    contender: Contender, spec: EnvSpec, limits: Limits, sandbox: Sandbox, checks: Checks | None = None
+    contender: Contender, spec: GameSpec, limits: Limits, sandbox: Sandbox, checks: Checks | None = None
 ) -> Player:
     """The player that a contender means: a built-in one, or a `RemotePolicy`, which its caller closes."""
     if contender.house is None:

@@ -19,8 +19,7 @@ from palus.arena.runner.sandbox import LockedProcess, LockedProcessError, Sandbo
 from palus.arena.runner.tasks import Contract, describe_task
 from palus.arena.runner.unit import Contender
 from palus.arena.vetting.probe import ALIKE, BATCH
-from palus.spaces import GameSpec
-from palus.types import F32, AnyArray, BehaviorSpec
+from palus.types import F32, AnyArray, BehaviorSpec, GameSpec
 
 EARLIER_ROWS = 32
 """Observations that are kept to be asked again."""

@@ -12,11 +12,10 @@ from palus.arena.policy_file import PROBABILITY_OUTPUT
 from palus.arena.runner.tasks import Contract
 from palus.export.graph import Graph
 from palus.export.onnx import IR_VERSION, OPSET, build_onnx
-from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
-from palus.types import F32, BehaviorSpec
+from palus.types import F32, ActionSpec, BehaviorSpec, Discrete, GameSpec, ObservationSpec
 
-POLICY = BehaviorSpec("Sample", (3, 2), (2, 2))
-DUELIST = GameSpec(
+POLICY = BehaviorSpec.of_vectors("Sample", (3, 2), (2, 2))
+DUELIST = GameSpec.alike(
     "sample_game",
     (ObservationSpec("obs", (1, 8, 8), "uint8"), ObservationSpec("numbers", (2,))),
     ActionSpec((Discrete(2), Discrete(3))),

@@ -6,8 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from palus.arena.duelist_file import choices_of
-from palus.spaces import ActionSpec, Discrete, GameSpec, ObservationSpec
-from palus.types import BehaviorSpec
+from palus.types import ActionSpec, BehaviorSpec, Discrete, GameSpec, ObservationSpec
 
 Contract = BehaviorSpec | GameSpec
 """What a model plays: the behavior of a batched game, or a sampled game with discrete actions."""
@@ -32,9 +31,9 @@ def read_task(task: dict[str, Any]) -> tuple[Contract, float | None]:
 
 
 def _behavior(fields: dict[str, Any]) -> BehaviorSpec:
-    return BehaviorSpec(fields["name"], tuple(fields["observation_sizes"]), tuple(fields["branches"]))
+    return BehaviorSpec.of_vectors(fields["name"], tuple(fields["observation_sizes"]), tuple(fields["branches"]))
 
 
 def _game(fields: dict[str, Any]) -> GameSpec:
     observations = tuple(ObservationSpec(o["name"], tuple(o["shape"]), o["dtype"]) for o in fields["observations"])
-    return GameSpec(fields["env_id"], observations, ActionSpec(tuple(Discrete(n) for n in fields["choices"])))
+    return GameSpec.alike(fields["env_id"], observations, ActionSpec(tuple(Discrete(n) for n in fields["choices"])))

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from palus.spaces import ActionPart, ActionSpec, Continuous, Discrete
-from palus.types import F32
+from palus.types import F32, ActionPart, ActionSpec, Continuous, Discrete
 
 
 @dataclass(frozen=True)

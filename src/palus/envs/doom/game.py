@@ -18,10 +18,9 @@ from palus.envs.doom.player import SIZES, Player, Seat
 from palus.envs.doom.rewards import CELLS, tunable
 from palus.envs.doom.scenarios import ENVIRONMENTS, TICS_PER_SECOND, Environment, find_wad
 from palus.envs.doom.screen import halve, nearest_pixels, resize, side_by_side
-from palus.envs.game import GameStep
+from palus.envs.game import GameStep, points_of
 from palus.errors import EnvError
-from palus.spaces import GameSpec, ObservationSpec
-from palus.types import F32, AnyArray, Bool
+from palus.types import F32, AnyArray, Bool, GameSpec, ObservationSpec
 
 SEED_BITS = (1 << 31) - 1
 NETWORK_ATTEMPTS = 3
@@ -130,7 +129,8 @@ class DoomGame:
             self._reward[i] = player.reward * self.environment.reward_scale
         ends = np.full(len(self._players), over or late)
         stats = {i: self._stats(player) for i, player in enumerate(self._players)} if over or late else {}
-        return GameStep(self._reward, ends & (not truncated), ends & truncated, over or late, stats)
+        points = points_of([stats[i]["frags"] for i in stats]) if len(self._players) > 1 else ()
+        return GameStep(self._reward, ends & (not truncated), ends & truncated, over or late, stats, points)
 
     def _stats(self, player: Player) -> dict[str, float]:
         return {"len": float(self._decisions * self.spec.frameskip), **player.stats()}
@@ -230,7 +230,7 @@ def _spec(env_id: str, environment: Environment, options: Options) -> GameSpec:
     observations = [ObservationSpec("obs", (3, *options.resolution), "uint8")]
     if environment.measurements:
         observations.append(ObservationSpec("measurements", (SIZE,)))
-    return GameSpec(
+    return GameSpec.alike(
         env_id,
         tuple(observations),
         environment.layout.spec,

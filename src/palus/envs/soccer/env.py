@@ -15,7 +15,7 @@ from palus.envs.soccer.match import observe_range, refresh_frames, reset_range, 
 from palus.envs.soccer.sensors import OBSERVATION_SIZES
 from palus.envs.soccer.state import new_outcome, new_state
 from palus.errors import EnvError
-from palus.types import F32, I32, I64, AgentSpec, BehaviorSpec, EnvSpec, Step
+from palus.types import F32, I32, I64, AgentSpec, BehaviorSpec, GameSpec, Step
 
 BEHAVIOR = "SoccerTwos"
 AGENT_NAMES = ("blue A", "purple A", "blue B", "purple B")
@@ -55,9 +55,9 @@ class SoccerTwos:
                 raise EnvError(f"SoccerTwos: {name} is {value}; give at least 1")
         if kick_point not in ("ball", "agent"):
             raise EnvError(f'SoccerTwos: kick_point is {kick_point!r}; choose "ball" or "agent"')
-        self.spec = EnvSpec(
+        self.spec = GameSpec(
             env_id="SoccerTwos",
-            behaviors=(BehaviorSpec(BEHAVIOR, OBSERVATION_SIZES, (3, 3, 3)),),
+            behaviors=(BehaviorSpec.of_vectors(BEHAVIOR, OBSERVATION_SIZES, (3, 3, 3)),),
             agents=tuple(
                 AgentSpec(name, team, team, BEHAVIOR) for name, team in zip(AGENT_NAMES, TEAM_OF_AGENT, strict=True)
             ),
@@ -72,7 +72,12 @@ class SoccerTwos:
         self._state = state = new_state(num_matches)
         self._outcome = outcome = new_outcome(num_matches, record)
         self._step = Step(
-            outcome.reward, outcome.group_reward, outcome.terminated, outcome.truncated, outcome.match_over
+            outcome.reward,
+            outcome.group_reward,
+            outcome.terminated,
+            outcome.truncated,
+            outcome.match_over,
+            np.full((num_matches, 2), np.nan, np.float32),
         )
         self.agent_pos: F32 = state.position[:, :AGENTS]
         self.agent_vel: F32 = state.velocity[:, :AGENTS]
@@ -126,6 +131,9 @@ class SoccerTwos:
                 last,
             )
         )
+        over, winner = self._outcome.match_over, self._outcome.winner
+        if over.any():
+            self._step.points[over] = np.where(winner[over, None] < 0, 0.5, winner[over, None] == np.arange(2))
         return self._step
 
     def get_state(self) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from palus.spaces import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 
 TURNING = Discrete(21, -12.5, 12.5)
 
@@ -35,7 +35,7 @@ def test_images_are_three_dimensional() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ObservationSpec("obs", (72, 128)), "expected \\(size,\\) or"),
+        (lambda: ObservationSpec("obs", (2, 3, 72, 128)), "expected \\(size,\\) or"),
         (lambda: ObservationSpec("obs", (0,)), "expected \\(size,\\) or"),
         (lambda: Discrete(0), "expected 1 or more"),
         (lambda: Discrete(3, -1.0), "needs low, high"),
@@ -54,4 +54,4 @@ def test_what_no_game_can_mean_is_refused(make, message) -> None:
 
 def game(**changes) -> GameSpec:
     facts = {"observations": (ObservationSpec("obs", (2,)),), "actions": ActionSpec((Discrete(2),))}
-    return GameSpec("game", **{**facts, **changes})
+    return GameSpec.alike("game", **{**facts, **changes})
