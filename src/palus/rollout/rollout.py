@@ -1,41 +1,78 @@
-"""The contract between collecting and learning: one frozen record of arrays `[T, B, ...]`.
+"""The contracts between collecting, learning and the league: what was decided and paid, what ended, who plays whom.
 
-A row is one agent slot of the learning policy. Rows of one group are neighbours: row = group * group_size + member.
+Letters: T decisions, B rows, A action columns, L numbers of a distribution, M choices under a mask, S floats of memory.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
-from palus.types import F32, I32, Bool
+from torch import Tensor
+
+from palus.types import F32, I32, AnyArray, Bool
+
+FROZEN = 1 << 16
+"""Policy ids: 0, 1, ... are learning policies; FROZEN + n is the league's snapshot n, which never learns."""
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """T decisions of B rows.
+    """T decisions of B rows for one learning policy. Arrays are the collector's: they hold until it collects again.
 
-    observations: [T, B, D]; actions: [T, B, A] branch indices; log_probs: [T, B, A] of the taken choices.
-    rewards: [T, B] the agent's own; group_rewards: [T, B] its group's.
-    terminated: [T, B] ended by the rules at this decision; truncated: [T, B] cut off by the time limit.
-    active: [T, B] the slot holds a decision (an agent that left early is inactive until its match ends).
-    last_observations: [B, D] after decision T - 1; last_active: [B].
-    final_observations: [K, D] of truncated rows, in the order of `np.argwhere(truncated)`.
-    group_size: rows per group.   policy_version: updates behind the acting weights.
+    A row is one agent slot for a stretch of time. Rows of one group are neighbours: row = group * group_size + member.
+
+    observations: name -> [T + 1, B, *shape] as the game gives them; entry T follows decision T - 1.
+    masks: [T + 1, B, M] bool, True where allowed; None where the game masks nothing.
+    states: [B, S] memory before decision 0; zero again after every end inside the row. last_states: [B, S] after
+    decision T - 1, zero where an episode ended there.
+    actions: [T, B, A]; log_probs: [T, B, A] of every column by the acting policy (densities where continuous).
+    parameters: [T, B, L] of the acting distribution. values: [T, B] by the acting weights; None where acting computes
+    no values (`Policy.act`).
+    rewards: [T, B] the agent's own; group_rewards: [T, B] its group's; both as the game gave them.
+    terminated: [T, B] ended by the rules at this decision; truncated: [T, B] cut off.
+    active: [T, B] the row holds a decision of this policy (agents that left, lost workers, other policies do not).
+    last_active: [B] the same after decision T - 1.
+    final_observations: name -> [K, *shape] of truncated rows, in the order of `np.argwhere(truncated)`; final_states:
+    [K, S] their memory then.
+    group_size: rows per group. versions: [T, B] gradient steps behind the acting weights.
     """
 
-    observations: F32
-    actions: I32
+    observations: Mapping[str, AnyArray]
+    masks: Bool | None
+    states: F32
+    last_states: F32
+    actions: F32
     log_probs: F32
+    parameters: F32
+    values: F32 | None
     rewards: F32
     group_rewards: F32
     terminated: Bool
     truncated: Bool
     active: Bool
-    last_observations: F32
     last_active: Bool
-    final_observations: F32
+    final_observations: Mapping[str, AnyArray]
+    final_states: F32
     group_size: int
-    policy_version: int
+    versions: I32
+
+    def __post_init__(self) -> None:
+        T, B = self.rewards.shape
+        for name in ("actions", "log_probs", "parameters", "values", "group_rewards", "terminated", "truncated",
+                     "active", "versions"):  # fmt: skip
+            array = getattr(self, name)
+            if array is not None and array.shape[:2] != (T, B):
+                raise ValueError(f"{name}: shape {array.shape}; expected to begin with {(T, B)}, as rewards do")
+        for name, array in self.observations.items():
+            if array.shape[:2] != (T + 1, B):
+                raise ValueError(f"observation {name}: shape {array.shape}; expected to begin with {(T + 1, B)}")
+        if B % self.group_size or len(self.states) != B or self.last_states.shape != self.states.shape:
+            raise ValueError(
+                f"{B} rows in groups of {self.group_size}, states {self.states.shape} and {self.last_states.shape}; "
+                "expected whole groups and a state for each row"
+            )
 
     @property
     def agent_steps(self) -> int:
@@ -45,30 +82,121 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Episode:
-    """One finished episode of a learning agent.
+    """One finished episode of one agent, whoever decided for it.
 
-    opponent: id of the opposing snapshot, -1 for the latest policy. length: decisions. The returns are undiscounted.
+    slot: of the match; agent: index in `GameSpec.agents`; policy: id; learned: its decisions were learned from.
+    length: decisions. The returns are undiscounted and as the game gave them. stats: what the game reported.
     left_early: others of its group played on; what the group reached is told by them.
-    result: sign of the last reward plus group reward, or None where there is none to rate: the match was cut off (as in
-    ML-Agents), the agent left early, or its group was out, paid nothing, while others played on.
     """
 
-    team: int
-    opponent: int
-    result: int | None
+    slot: int
+    agent: int
+    policy: int
+    learned: bool
     length: int
     reward: float
     group_reward: float
     left_early: bool = False
+    stats: Mapping[str, float] = field(default_factory=dict)
+
+    def number(self, name: str) -> float | None:
+        """A figure by name: reward (with the group's), length, true_objective (else the reward), or a statistic."""
+        total = self.reward + self.group_reward
+        known = {"reward": total, "length": float(self.length), "true_objective": total} | dict(self.stats)
+        return known.get(name)
 
 
 @dataclass(frozen=True)
-class Matchup:
-    """Who learns and against whom in one match slot. opponent: snapshot id, -1 for the latest policy."""
+class FinishedMatch:
+    """The verdict of one match. points: by side, in the order of `GameSpec.sides`; () where the game gave none.
 
-    learning_team: int
-    opponent: int
+    seats: who played, by agent, in the order of `GameSpec.agents`.
+    """
+
+    slot: int
+    points: tuple[float, ...]
+    seats: tuple[Seat, ...]
 
 
-LATEST = -1
-"""The opponent id of the policy that is being trained."""
+class Seat(NamedTuple):
+    """Who decides for one agent. learns: its decisions go into the rollout of the policy, which must be a learner."""
+
+    policy: int
+    learns: bool
+
+
+Cast = Callable[[int], Sequence[Seat]]
+"""Match slot -> the seat of every agent, in the order of `GameSpec.agents`; asked before every match."""
+
+
+class Policy(Protocol):
+    """What decides. version: gradient steps behind its weights. state_size: S, 0 without memory."""
+
+    version: int
+    state_size: int
+
+    def act(
+        self, observations: Mapping[str, Tensor], states: Tensor, masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """No gradients. [R, *shape] as games give them, [R, S], [R, M] bool -> parameters [R, L], values [R] or None
+        where they would cost a pass of their own, new states [R, S].
+
+        All float32; values in units of returns. Forbidden choices have logits so low that their probability is 0. The
+        tensors may be views of memory that is written again later.
+        """
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What one call of `Collector.collect` brought. rollouts, entropies (mean, nats, of its decisions): by policy id of
+    the learners; episodes of all policies and matches, in the order in which they ended."""
+
+    rollouts: Mapping[int, Rollout]
+    entropies: Mapping[int, float]
+    episodes: Sequence[Episode]
+    matches: Sequence[FinishedMatch]
+
+
+class Collector(Protocol):
+    """Plays matches with the present policies. The only part of training that knows how a game is stepped.
+
+    A collector is made with the learners' policies, which it shares with them: what they learn it plays with at once.
+    """
+
+    def collect(self) -> Collected:
+        """Play on for one rollout of every learner. Raises EnvError, WorkerError."""
+
+    def release(self) -> None:
+        """What `collect` gave has been learned from: its arrays may be written again."""
+
+    def publish(self, policy: int, acting: Policy) -> None:
+        """Play with this policy under that id from now on; a learner's own are there from the start."""
+
+    def retire(self, policy: int) -> None:
+        """Forget a policy that no seat will name again. Matches that go on keep it to their end."""
+
+    @property
+    def in_play(self) -> set[int]:
+        """Ids of frozen policies that a running match needs."""
+
+    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+        """Change numbers of the game. Raises EnvError for names that it does not have."""
+
+    def shape_rewards(self, policy: int, numbers: Sequence[float]) -> None:
+        """Pay a policy by these numbers, those of the game's `GameSpec.shaping`, in matches that begin from now on."""
+
+    def performance(self) -> Mapping[str, float]:
+        """TensorBoard tag -> number: where the time went, what was lost and repaired."""
+
+    def complaints(self) -> Sequence[str]:
+        """What went wrong since the last call and was repaired, one sentence each."""
+
+    def save(self) -> dict[str, Any]:
+        """What `load` continues from. Games that cannot be saved start anew with it, here as there: a run that is
+        resumed equals one that never stopped."""
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue where `save` was called; before the first `collect`."""
+
+    def close(self) -> None:
+        """End all games and their processes; calling it twice does no harm."""
