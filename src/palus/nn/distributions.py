@@ -20,12 +20,13 @@ from palus.types import F32, I64, ActionSpec, Continuous, Discrete
 
 LOG_STD_LIMIT = math.log(1e4)
 """Deviations stay within [1e-4, 1e4], as in Sample Factory."""
-_HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
+HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 
 
 @lru_cache(maxsize=256)
-def _table(spec: ActionSpec) -> I64:
-    """[parts, 4]: 1 where continuous, size (choices or numbers), first action column, first parameter."""
+def table(spec: ActionSpec) -> I64:
+    """An action's parts for compiled passes, [parts, 4]: 1 where continuous, choices or numbers, first column, first
+    parameter."""
     rows = zip(spec.parts, spec.column_slices, spec.parameter_slices, strict=True)
     return np.array(
         [
@@ -52,8 +53,8 @@ def _sample(
                     radius = math.sqrt(-2.0 * math.log(1.0 - uniform(seed, tick, rows[r], column + i)))
                     noise = radius * math.cos(2.0 * math.pi * uniform(seed, tick, rows[r], A + column + i))
                     actions[r, column + i] = parameters[r, first + i] + math.exp(log_std) * noise
-                    log_prob -= 0.5 * noise * noise + log_std + _HALF_LOG_TAU
-                    entropy += 0.5 + _HALF_LOG_TAU + log_std
+                    log_prob -= 0.5 * noise * noise + log_std + HALF_LOG_TAU
+                    entropy += 0.5 + HALF_LOG_TAU + log_std
                 continue
             top = parameters[r, first]
             for j in range(1, size):
@@ -85,7 +86,7 @@ def sample(parameters: F32, spec: ActionSpec, seed: int, tick: int, rows: I64) -
     """
     R = len(parameters)
     actions, log_probs, entropies = np.empty((R, spec.columns), np.float32), np.empty(R, np.float32), np.empty(R, "f4")
-    _sample(np.ascontiguousarray(parameters), _table(spec), seed, tick, rows, actions, log_probs, entropies)
+    _sample(np.ascontiguousarray(parameters), table(spec), seed, tick, rows, actions, log_probs, entropies)
     return actions, log_probs, entropies
 
 
@@ -102,8 +103,8 @@ def mode(parameters: F32, spec: ActionSpec) -> F32:
 class _Categorical:
     log_p: Tensor
 
-    def log_prob(self, actions: Tensor) -> Tensor:
-        return self.log_p.gather(1, actions.long())[:, 0]
+    def log_probs(self, actions: Tensor) -> Tensor:
+        return self.log_p.gather(1, actions.long())
 
     def entropy(self) -> Tensor:
         return -(self.log_p.exp() * self.log_p).sum(1)
@@ -121,12 +122,12 @@ class _Gaussian:
     mean: Tensor
     log_std: Tensor
 
-    def log_prob(self, actions: Tensor) -> Tensor:
+    def log_probs(self, actions: Tensor) -> Tensor:
         noise = (actions - self.mean) * (-self.log_std).exp()
-        return -(0.5 * noise * noise + self.log_std + _HALF_LOG_TAU).sum(1)
+        return -(0.5 * noise * noise + self.log_std + HALF_LOG_TAU)
 
     def entropy(self) -> Tensor:
-        return (0.5 + _HALF_LOG_TAU + self.log_std).sum(1)
+        return (0.5 + HALF_LOG_TAU + self.log_std).sum(1)
 
     def kl(self, other: _Gaussian) -> Tensor:
         apart = (self.mean - other.mean) * (-other.log_std).exp()
@@ -135,7 +136,7 @@ class _Gaussian:
 
 
 class Distribution:
-    """The distribution that parameters [R, L] describe, as differentiable tensors; every method returns [R]."""
+    """The distribution that parameters [R, L] describe, as differentiable tensors; methods return [R] unless noted."""
 
     def __init__(self, parameters: Tensor, spec: ActionSpec) -> None:
         self.spec = spec
@@ -150,12 +151,23 @@ class Distribution:
 
     def log_prob(self, actions: Tensor) -> Tensor:
         """log p(actions), the sum over the parts. actions: [R, A]."""
+        return torch.stack([own.sum(1) for own in self._log_probs(actions)]).sum(0)
+
+    def log_probs(self, actions: Tensor) -> Tensor:
+        """log p of every column, [R, A]; densities where continuous."""
+        return torch.cat(self._log_probs(actions), 1)
+
+    def _log_probs(self, actions: Tensor) -> list[Tensor]:
         columns = self.spec.column_slices
-        return torch.stack([p.log_prob(actions[:, c]) for p, c in zip(self._parts, columns, strict=True)]).sum(0)
+        return [part.log_probs(actions[:, own]) for part, own in zip(self._parts, columns, strict=True)]
 
     def entropy(self) -> Tensor:
         """Entropy in nats, the sum over the parts."""
-        return torch.stack([p.entropy() for p in self._parts]).sum(0)
+        return self.entropies().sum(0)
+
+    def entropies(self) -> Tensor:
+        """Entropy in nats of every part, [parts, R]."""
+        return torch.stack([p.entropy() for p in self._parts])
 
     def kl(self, other: Distribution) -> Tensor:
         """KL(self, other): E_self [log self - log other]."""
