@@ -1,6 +1,8 @@
 """The training loop. Read this file first: collect, learn, advance the league, report, checkpoint; nothing else acts.
 
-Phases alternate and each uses all cores: measured on two cores, that beats overlapping them by half.
+Whatever the game, the trainer and the network: collectors differ in how they step games, learners in what they do with
+a rollout, and both are looked up in a table. Phases alternate and each uses all cores: measured on two cores, that
+beats overlapping them by half (`palus.sampling.asynchronous` overlaps them).
 """
 
 from __future__ import annotations
@@ -8,157 +10,230 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from palus import envs
-from palus.config import RunFile, dump_run
-from palus.errors import CheckpointError, EnvError, StorageError
-from palus.export.bundle import Provenance, write_bundle, write_onnx
-from palus.league.ghosts import GhostLeague
-from palus.learn.learner import Learner, frozen_policy
-from palus.learn.poca import POCA
-from palus.learn.ppo import PPO
+from palus.config import RunFile
+from palus.errors import CheckpointError, EnvError, ModelError, StorageError
+from palus.league.league import Contender, League
+from palus.league.population import PopulationLeague, shaping_of, with_numbers
+from palus.learn import ALGORITHMS
 from palus.nn.matmul import MatmulPath, choose, explain, keep_freed_memory, slowness
-from palus.rollout.collector import Collector, PolicyFunction, Teams
-from palus.rollout.rollout import LATEST, Matchup
+from palus.rollout.making import make_collector
+from palus.rollout.rollout import FROZEN, Collected
 from palus.run.baselines import Baselines
 from palus.run.folder import RunFolder
-from palus.run.report import Report
+from palus.run.record import PolicyRecord
+from palus.run.report import Line, Report
+from palus.run.saving import Saving
 from palus.run.session import TrainingResult, interruptible, next_multiple
+from palus.run.trainee import Trainee
 from palus.trust import NOBODY, Trust
 
-ALGORITHMS: dict[str, Callable[..., Learner]] = {"ppo": PPO, "poca": POCA}
 PHYSICAL_CORES = torch.get_num_threads()
 """What torch counts when it is imported, before anybody changes it."""
-TARGET_ROLLOUT_STEPS = 80
-"""Decisions per rollout when the number of matches is automatic: several times GAE's reach, 1 / (1 - gamma lambda)."""
 
 
 class Run:
-    """All parts of one run, wired together; `train` drives them."""
+    """All parts of one run, wired together; `train` drives them. Close it, or its games stay."""
 
     def __init__(self, run: RunFile, *, resume: bool = False, force: bool = False, trust: Trust = NOBODY) -> None:
-        self.run = run
-        self.name, self.behavior = next(iter(run.behaviors.items()))
-        self.folder = RunFolder(Path(run.checkpoint_settings.results_dir) / run.checkpoint_settings.run_id, self.name)
-        self.saved = self.folder.load() if resume else None
-        if self.saved is None:
+        settings = run.checkpoint_settings
+        self.folder = RunFolder(Path(settings.results_dir) / settings.run_id, list(run.behaviors))
+        saved = self.folder.load() if resume else None
+        if saved is None:
             self.folder.refuse_existing(force=force)
         self.threads = run.palus.threads or PHYSICAL_CORES
         torch.set_num_threads(1)  # the learner splits minibatches over its own threads, the game its matches
         keep_freed_memory()
         # A resumed run goes on with the path that it began with: another one would give other bits.
-        automatic = run.palus.matmul == "auto" and self.saved is not None
-        self.matmul, self.measured = choose(self.saved["matmul"] if automatic and self.saved else run.palus.matmul)
+        automatic = run.palus.matmul == "auto" and saved is not None
+        self.matmul, self.measured = choose(saved["matmul"] if automatic and saved else run.palus.matmul)
         self.matmul.activate()
         seed = run.env_settings.seed if run.env_settings.seed >= 0 else secrets.randbelow(2**31)
-        if self.saved is not None:
-            seed = self.saved["seed"]
-        self.seed = seed
+        self.seed = seed = int(saved["seed"]) if saved is not None else seed
         self.run = run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
-        env_id, self_play = run.env_id, self.behavior.self_play
-        assert env_id is not None, "checked by palus.config.unsupported"
-        probe = envs.make(env_id, 1, trust)
-        teams = Teams.of(probe, self_play is not None)
-        self.spec = probe.spec.behavior(self.name)
-        matches, steps = _sizes(run, self.name, teams)
-        options = {"kick_point": run.palus.kick_point, "threads": self.threads} if env_id == "SoccerTwos" else {}
-        env = envs.make(env_id, matches, trust, **options)
-        self.league = None
-        if self_play is not None:
-            self.league = GhostLeague(self_play, self.name, len(teams.agents), self.folder.snapshots, seed)
-        self.learner: Learner = ALGORITHMS[self.behavior.trainer_type](
-            self.behavior, self.spec, self.matmul.dtype, seed, self.threads
-        )
-        self.baselines = Baselines(run, probe.spec, self.learner.actor)
-        if self.saved is None:
+        assert run.env_id is not None, "checked by palus.config.unsupported"
+        self.trust = trust
+        self.source = envs.source(run.env_id, run.palus.env_options, trust)
+        self.spec = self.source.spec
+        self.population: PopulationLeague | None = None
+        self.trainees = self._trainees()
+        contenders = [Contender(t.policy, t.kind, t.behavior.self_play, t.learner.mirrors) for t in self.trainees]
+        mix = self.population is None or self.population.settings.mix_in_game
+        self.league = League(self.spec, contenders, seed, mix=mix)
+        self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)
+        self.baselines = Baselines(run, self.spec, self.trainees[0].learner.network)
+        if saved is None:
             self.folder.clear()  # only now, when nothing can be wrong with the run file any more
-            if self.league is not None:
-                self.folder.own(self.league.next_path)
-                self.league.advance(0, 0, self.learner.actor.arrays())  # the pool starts with the untrained policy
-        draw = self.league.draw if self.league is not None else lambda slot: Matchup(0, LATEST)
-        self.collector = Collector(env, teams, steps, seed, draw, self.threads)
-        self.step, self.previous_seconds, self.started = 0, 0.0, time.perf_counter()
-        self.report = Report(run, self.name, self.folder)
-        self._opponent = lru_cache(maxsize=256)(self._load_opponent)
-        if self.saved is not None:
-            self._load(self.saved)
-            self.saved = None
+            self.league.advance(self.steps, 0, self.saving.save_snapshot)  # the past starts with the untrained policy
+        self.collector = make_collector(
+            run, self.source, {c.policy: (c.behavior, t.learner.network) for c, t in zip(contenders, self.trainees, strict=True)},
+            {c.policy: self.league.rows_per_match(c) for c in contenders}, self.league.cast, seed, self.threads,
+            self.saving.load_snapshot,
+        )  # fmt: skip
+        self.report = Report(run, [self._line(trainee) for trainee in self.trainees], self.folder)
+        self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
+        try:
+            if saved is not None:
+                self._load(saved)
+            self._shape_rewards()
+        except BaseException:
+            self.close()
+            raise
+
+    def _trainees(self) -> list[Trainee]:
+        """One learner for each behavior, or for each policy of a population, each with settings of its own."""
+        found: list[Trainee] = []
+        for name, behavior in self.run.behaviors.items():
+            spec, settings = self.spec.behavior(name), getattr(behavior, "population", None)
+            if settings is not None:
+                self.population = PopulationLeague(settings, behavior, self.seed, self.spec.shaping)
+            numbers = self.population.numbers if self.population is not None else [{}]
+            for k, own in enumerate(numbers):
+                tuned = with_numbers(behavior, own) if own else behavior
+                learner = ALGORITHMS[behavior.trainer_type](
+                    tuned, spec, self.matmul.dtype, self.seed + len(found), self.threads, trust=self.trust
+                )
+                unit = self.spec.frameskip if learner.counts_frames else None
+                folder = self.folder.of(name) / f"policy_{k}" if settings is not None else self.folder.of(name)
+                record = PolicyRecord(learner.splits_rewards, unit)
+                found.append(Trainee(len(found), name, spec.name, behavior, learner, folder, record))
+        return found
+
+    def _line(self, trainee: Trainee) -> Line:
+        label = trainee.name if self.population is None else f"{trainee.name} policy {trainee.policy}"
+        unit = "frames" if trainee.learner.counts_frames else "steps"
+        return Line(label, trainee.folder, trainee.behavior, trainee.record, trainee.metric, unit)
+
+    @property
+    def steps(self) -> dict[int, int]:
+        """Policy id -> trainer steps."""
+        return {trainee.policy: trainee.step for trainee in self.trainees}
+
+    @property
+    def step(self) -> int:
+        """The slowest learner's."""
+        return min(trainee.step for trainee in self.trainees)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every learner has done its max_steps."""
+        return all(trainee.step >= trainee.behavior.max_steps for trainee in self.trainees)
 
     @property
     def wall_seconds(self) -> float:
         """Seconds of training, earlier parts of a resumed run included."""
         return self.previous_seconds + time.perf_counter() - self.started
 
-    def _load_opponent(self, snapshot: int) -> PolicyFunction:
-        assert self.league is not None
-        return frozen_policy(self.league.arrays(snapshot), self.matmul.dtype)
-
     def iterate(self) -> None:
-        """Collect one rollout, learn from it, advance the league, report."""
-        self.collector.env.set_parameters(self.run.parameters_at(self.step / self.behavior.max_steps))
-        rollout, episodes = self.collector.collect(self.learner.actor, self._opponent, self.learner.updates)
-        stats = self.learner.update(rollout, self.step)
-        self.step += rollout.agent_steps
-        if self.league is not None:
-            for episode in episodes:
-                self.league.rate(episode)
-            self.folder.own(self.league.next_path)
-            ghost_steps = rollout.agent_steps * (len(self.collector.teams.agents) - 1)
-            self.league.advance(self.step, ghost_steps, self.learner.actor.arrays())
-            self.league.forget(self.collector.opponents_in_play)
-        elo = self.league.elo if self.league is not None else None
-        self.report.add(self.step, self.wall_seconds, episodes, stats, self.collector.take_entropy(), elo)
+        """Collect a rollout of every learner, learn from it, advance the league, report."""
+        first = self.trainees[0]
+        self.collector.set_parameters(self.run.parameters_at(first.step / first.behavior.max_steps))
+        collected = self.collector.collect()
+        ghost_steps = sum(self._learn(trainee, collected) for trainee in self.trainees)
+        self.collector.release()
+        self.league.rate(collected.matches)
+        for snapshot in self.league.advance(self.steps, ghost_steps, self.saving.save_snapshot):
+            self.collector.publish(FROZEN + snapshot, self.saving.load_snapshot(FROZEN + snapshot))
+        for snapshot in self.league.forgotten(self.collector.in_play):
+            self.collector.retire(FROZEN + snapshot)
+        self._evolve()
+        self._tell()
+
+    def _learn(self, trainee: Trainee, collected: Collected) -> int:
+        """Let a learner learn from its rollout. Returns the decisions of its opponents meanwhile."""
+        rollout, begun = collected.rollouts[trainee.policy], time.perf_counter()
+        done = trainee.step >= trainee.behavior.max_steps
+        stats = {} if done else trainee.learner.update(rollout, trainee.step)
+        self.learning_seconds += time.perf_counter() - begun
+        trainee.step += trainee.learner.steps_in(rollout, self.spec.frameskip)
+        own = [e for e in collected.episodes if e.policy == trainee.policy and e.learned]
+        trainee.record.add(own, stats, collected.entropies[trainee.policy])
+        return rollout.agent_steps * (len(self.spec.sides) - 1)
+
+    def _evolve(self) -> None:
+        """Give every policy of a population that is due its turn."""
+        for trainee in self.trainees if self.population is not None else ():
+            assert self.population is not None
+            if not self.population.is_due(trainee.policy, trainee.step):
+                continue
+            turn = self.population.turn(trainee.policy, trainee.step, [t.score for t in self.trainees])
+            if turn is None:
+                continue
+            if turn.donor is not None:
+                trainee.learner.take_over(self.trainees[turn.donor].learner)
+                self.report.tell(f"{trainee.name} policy {trainee.policy}: takes over policy {turn.donor}'s weights.")
+            trainee.learner.tune(with_numbers(trainee.behavior, turn.numbers))
+            self._shape_rewards()
+
+    def _shape_rewards(self) -> None:
+        for policy, own in enumerate(self.population.numbers if self.population is not None else ()):
+            self.collector.shape_rewards(policy, shaping_of(own))
+
+    def _tell(self) -> None:
+        """Report what happened and play the baselines when they are due."""
+        for complaint in self.collector.complaints():
+            self.report.warn(complaint)
+        share = self.learning_seconds / max(time.perf_counter() - self.started, 1e-9)
+        performance = {"Performance/Learning Share": share, **self.collector.performance()}
+        for number, trainee in enumerate(self.trainees):
+            elo = self.league.elo.get(trainee.policy)
+            self.report.advance(number, trainee.step, self.wall_seconds, elo, performance)
+            self.saving.keep_best(trainee, self.report)
         self.report.scores(self.step, self.baselines.evaluate_if_due(self.step))
 
     def save(self) -> Path:
-        """Write checkpoint, snapshot list, policy and bundle. Raises StorageError; older files stay."""
-        elo = self.league.elo if self.league is not None else None
-        arrays = self.learner.actor.arrays()
+        """Write checkpoint, policies and bundle; returns the model. Raises StorageError; older files stay."""
         # The export refuses weights that diverged, so it comes before the checkpoint that it would replace.
-        write_onnx(self.folder.own(self.folder.behavior_folder / f"{self.name}-{self.step}.onnx"), arrays, self.spec)
+        models = self.saving.write_onnx(self.report)
         self.folder.save(self._state())
-        if self.league is not None:
-            self.league.prune(self.collector.opponents_in_play)
-        env_id, trainer = self.run.env_id or "", self.behavior.trainer_type
-        measured = (self.baselines.latest, self.baselines.settings.baseline_pairs)
-        provenance = Provenance(env_id, trainer, self.step, self.wall_seconds, elo, *measured)
-        model = write_bundle(self.folder.own_bundle(), arrays, self.spec, dump_run(self.run), provenance)
-        self.folder.record_checkpoint(self.step, self.report.mean_reward, self.behavior.keep_checkpoints, elo)
-        self.report.checkpoint(self.step, model)
+        self.saving.prune(self.league, self.league.needed(self.collector.in_play))
+        self.saving.write_policies(self.league, self.population.numbers if self.population is not None else None)
+        results, pairs = self.baselines.latest, self.baselines.settings.baseline_pairs
+        model = self.saving.write_bundle(models, self.league, self.wall_seconds, results, pairs)
+        self.report.tell(f"Exported {model} at step {self.step}.")
         return model
 
     def _state(self) -> dict[str, Any]:
         return {
             "seed": self.seed,
-            "step": self.step,
             "wall_seconds": self.wall_seconds,
             "matmul": self.matmul.name,
-            "learner": self.learner.state_dict(),
-            "collector": self.collector.state_dict(),
-            "league": self.league.state_dict() if self.league is not None else None,
+            "learners": [(t.step, t.best, t.learner.state_dict()) for t in self.trainees],
+            "population": self.population.state_dict() if self.population is not None else None,
+            "collector": self.collector.save(),
+            "league": self.league.state_dict(),
             "report": self.report.state_dict(),
             "baselines": self.baselines.state_dict(),
         }
 
     def _load(self, state: dict[str, Any]) -> None:
         try:
-            self.learner.load_state_dict(state["learner"])
-            if self.league is not None:
-                self.league.load_state_dict(state["league"])
-            self.collector.load_state_dict(state["collector"])
+            if self.population is not None:
+                self.population.load_state_dict(state["population"])
+                for trainee, numbers in zip(self.trainees, self.population.numbers, strict=True):
+                    trainee.learner.tune(with_numbers(trainee.behavior, numbers))
+            for trainee, (step, best, learner) in zip(self.trainees, state["learners"], strict=True):
+                trainee.learner.load_state_dict(learner)
+                trainee.step, trainee.best = int(step), float(best)
+            self.league.load_state_dict(state["league"])
+            self.collector.load(state["collector"])
             self.report.load_state_dict(state["report"])
             self.baselines.load_state_dict(state["baselines"])
-            self.step, self.previous_seconds = state["step"], state["wall_seconds"]
-        except (KeyError, RuntimeError, ValueError, TypeError, EnvError) as error:
+            self.previous_seconds = float(state["wall_seconds"])
+        except (KeyError, RuntimeError, ValueError, TypeError, EnvError, ModelError) as error:
             raise CheckpointError(
                 f"{self.folder.checkpoint}: does not fit this run file ({error}); resume with the run's own "
                 f"{self.folder.root / 'configuration.yaml'}, or start anew with --force."
             ) from error
+
+    def close(self) -> None:
+        """End all games and their processes."""
+        self.collector.close()
 
 
 def train(
@@ -173,54 +248,43 @@ def train(
 
     Ctrl-C once ends after the current iteration with everything saved; twice aborts at once, the last checkpoint stays.
     trust: modules of one's own that the run file may name.
-    Raises CheckpointError, ConfigError, EnvError, StorageError, TrustError.
+    Raises CheckpointError, ConfigError, DivergenceError, EnvError, StorageError, TrustError, WorkerError.
     """
-    parts = Run(run, resume=resume, force=force, trust=trust)
-    if on_start is not None:
-        on_start(parts)
-    slow = slowness(parts.matmul, parts.measured)
-    if slow is not None:
-        parts.report.warn(slow)
-    behavior, limit = parts.behavior, run.palus.max_minutes * 60
-    session_start = time.perf_counter()
-    next_save = next_multiple(parts.step, behavior.checkpoint_interval)
-    with parts.report, interruptible() as interrupted:
-        while parts.step < behavior.max_steps and not interrupted():
-            parts.iterate()
-            if limit and time.perf_counter() - session_start > limit:
-                break
-            if parts.step >= next_save:
-                next_save = next_multiple(parts.step, behavior.checkpoint_interval)
-                if parts.step >= behavior.max_steps:
-                    break  # saved below, with the last scores
-                try:
-                    parts.save()
-                except StorageError as error:
-                    parts.report.warn(f"{error} Training goes on; the next checkpoint tries again.")
-        parts.report.scores(parts.step, parts.baselines.evaluate(parts.step))
-        model = parts.save()
-    return TrainingResult(model, parts.step, parts.wall_seconds, parts.step >= behavior.max_steps)
+    with interruptible() as interrupted:
+        parts = Run(run, resume=resume, force=force, trust=trust)
+        try:
+            if on_start is not None:
+                on_start(parts)
+            slow = slowness(parts.matmul, parts.measured)
+            if slow is not None:
+                parts.report.warn(slow)
+            with parts.report:
+                return _drive(parts, interrupted)
+        finally:
+            parts.close()
 
 
-def _sizes(run: RunFile, name: str, teams: Teams) -> tuple[int, int]:
-    """Matches N and decisions T, so that N x learning agents x T covers buffer_size."""
-    behavior = run.behaviors[name]
-    rows_per_match = teams.agents.shape[1]
-    buffer_size = behavior.hyperparameters.buffer_size
-    target = min(behavior.time_horizon, TARGET_ROLLOUT_STEPS)
-    matches = run.palus.num_matches or max(1, buffer_size // (rows_per_match * target))
-    return matches, -(-buffer_size // (matches * rows_per_match))
+def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
+    limit, interval = parts.run.palus.max_minutes * 60, parts.trainees[0].behavior.checkpoint_interval
+    begun, next_save = time.perf_counter(), next_multiple(parts.step, interval)
+    while not parts.finished and not interrupted():
+        parts.iterate()
+        if limit and time.perf_counter() - begun > limit:
+            break
+        if parts.step >= next_save and not parts.finished:
+            next_save = next_multiple(parts.step, interval)
+            try:
+                parts.save()
+            except StorageError as error:
+                parts.report.warn(f"{error} Training goes on; the next checkpoint tries again.")
+    parts.report.scores(parts.step, parts.baselines.evaluate(parts.step))
+    model = parts.save()
+    return TrainingResult(model, parts.step, parts.wall_seconds, parts.finished)
 
 
 def describe(parts: Run) -> list[str]:
     """Derived values of a run with their reasons, for the start of the log."""
-    collector = parts.collector
-    L = collector.rows_per_match
-    return [
-        explain(parts.matmul, parts.measured),
-        f"{collector.env.num_matches} matches x {L} learning agents x {collector.rollout_steps} decisions "
-        f"= {collector.env.num_matches * L * collector.rollout_steps} steps per update",
-    ]
+    return [explain(parts.matmul, parts.measured), *parts.collector.describe()]
 
 
 __all__ = ["MatmulPath", "Run", "TrainingResult", "describe", "train"]

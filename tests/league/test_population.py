@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 from sampled import appo_behavior
 
 from palus.config.appo import Population
-from palus.league.casting import Casting
 from palus.league.population import PopulationLeague, numbers_of, shaping_of, with_numbers
 
 BEHAVIOR = appo_behavior()
@@ -109,20 +106,3 @@ def test_a_saved_population_goes_on_alike() -> None:
     assert [one.turn(k, 300, objectives) for k in range(4)] == [two.turn(k, 300, objectives) for k in range(4)]
     with pytest.raises(ValueError, match="population of 4 policies; the run file says 2"):
         league(size=2).load_state_dict(one.state_dict())
-
-
-def test_every_policy_is_cast_equally_often_and_the_cast_repeats() -> None:
-    casting = Casting(3, 2, True, seed=5)
-    casts = [casting(game) for _ in range(300) for game in range(4)]
-    counts = Counter(policy for cast in casts for policy in cast)
-    assert set(counts) == {0, 1, 2} and min(counts.values()) > 700
-    assert any(a != b for a, b in casts)
-    casting.restart(0)
-    assert [casting(game) for _ in range(300) for game in range(4)] == casts
-    casting.restart(1)
-    assert [casting(0) for _ in range(20)] != [casts[4 * i] for i in range(20)]
-
-
-def test_one_policy_for_the_whole_game_unless_mixed() -> None:
-    casting = Casting(3, 2, False, seed=5)
-    assert all(a == b for a, b in (casting(game) for game in range(50)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -13,9 +13,6 @@ from rich.markup import escape
 from palus.cli.trusting import TrustOption, check_trust, told_where
 from palus.config import RunFile, dump_run, load_run, notes, preset_names, unsupported
 from palus.trust import Trust
-
-if TYPE_CHECKING:
-    from palus.run.session import TrainingResult
 
 EPILOG = f"""
 Examples:
@@ -92,7 +89,17 @@ def _show(run: RunFile, as_json: bool) -> None:
 def _train(run: RunFile, console: Console, resume: bool, force: bool, trust: Trust, as_json: bool) -> None:
     resume = resume or run.checkpoint_settings.resume or run.checkpoint_settings.load_model
     force = force or run.checkpoint_settings.force
-    result = (_train_sampled if run.is_sampled else _train_batched)(run, console, resume, force, trust)
+    with console.status("Loading PyTorch and starting the games (kernels compile once per version) ..."):
+        from palus.train import Run, describe
+        from palus.train import train as run_training
+
+    def announce(parts: Run) -> None:
+        for line in [*notes(run), *describe(parts)]:
+            console.print(f"[dim]{escape(line)}[/]", highlight=False, soft_wrap=True)
+        if parts.step:
+            console.print(f"Resuming training from step {parts.step}.", highlight=False)
+
+    result = run_training(run, resume=resume, force=force, trust=trust, on_start=announce)
     if as_json:
         print(json.dumps({**result.__dict__, "model": str(result.model)}))
         return
@@ -106,39 +113,11 @@ def _train(run: RunFile, console: Console, resume: bool, force: bool, trust: Tru
     )
     if not result.finished:
         _hint(console, "Continue:", f"palus train {folder / 'configuration.yaml'} --resume{trust.option}")
-    if run.is_sampled:
-        _hint(console, "Next:", f"palus enjoy {folder}{trust.option}")
-    elif run.env_id == "SoccerTwos":
+    if run.env_id == "SoccerTwos":
         _hint(console, "Next:", f"palus match {folder} goalie-striker --pairs 20 --replay match.match")
         _hint(console, "", "palus watch match.match")
-
-
-def _train_sampled(run: RunFile, console: Console, resume: bool, force: bool, trust: Trust) -> TrainingResult:
-    with console.status("Loading PyTorch and starting the games ..."):
-        from palus.train_appo import AppoRun, describe, train_appo
-
-    def announce(parts: AppoRun) -> None:
-        _announce(console, [*notes(run), *describe(parts)], parts.step)
-
-    return train_appo(run, resume=resume, force=force, trust=trust, on_start=announce)
-
-
-def _announce(console: Console, lines: list[str], step: int) -> None:
-    for line in lines:
-        console.print(f"[dim]{escape(line)}[/]", highlight=False, soft_wrap=True)
-    if step:
-        console.print(f"Resuming training from step {step}.", highlight=False)
-
-
-def _train_batched(run: RunFile, console: Console, resume: bool, force: bool, trust: Trust) -> TrainingResult:
-    with console.status("Loading PyTorch and compiling the game (once per version, a few seconds) ..."):
-        from palus.train import Run, describe
-        from palus.train import train as run_training
-
-    def announce(parts: Run) -> None:
-        _announce(console, [*notes(run), *describe(parts)], parts.step)
-
-    return run_training(run, resume=resume, force=force, trust=trust, on_start=announce)
+    else:
+        _hint(console, "Next:", f"palus enjoy {folder}{trust.option}")
 
 
 def _hint(console: Console, why: str, command: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from palus.config.appo import Population
-from palus.config.trainer import AppoBehavior
+from palus.config.trainer import Behavior
 
 MUTABLE = ("learning_rate", "beta", "value_coefficient", "max_grad_norm", "epsilon", "value_epsilon")
 RESET_CHANCE = 0.01
@@ -25,11 +25,10 @@ SHAPING = "shaping."
 """Stands before the names of `GameSpec.shaping` among a policy's numbers."""
 
 
-def numbers_of(
-    behavior: AppoBehavior, optimize_gamma: bool, shaping: Sequence[tuple[str, float]] = ()
-) -> dict[str, float]:
+def numbers_of(behavior: Behavior, optimize_gamma: bool, shaping: Sequence[tuple[str, float]] = ()) -> dict[str, float]:
     """The numbers that mutate, by name: a behavior's, and those of its game's reward."""
-    numbers = {name: float(getattr(behavior.hyperparameters, name)) for name in MUTABLE}
+    hyper = behavior.hyperparameters
+    numbers = {name: float(getattr(hyper, name)) for name in MUTABLE if hasattr(hyper, name)}
     gamma = {"gamma": behavior.extrinsic.gamma} if optimize_gamma else {}
     return numbers | gamma | {SHAPING + name: value for name, value in shaping}
 
@@ -39,7 +38,7 @@ def shaping_of(numbers: Mapping[str, float]) -> list[float]:
     return [value for name, value in numbers.items() if name.startswith(SHAPING)]
 
 
-def with_numbers(behavior: AppoBehavior, numbers: Mapping[str, float]) -> AppoBehavior:
+def with_numbers(behavior: Behavior, numbers: Mapping[str, float]) -> Behavior:
     """The behavior with these numbers in place of its own."""
     own = {name: value for name, value in numbers.items() if name in MUTABLE}
     changes: dict[str, Any] = {"hyperparameters": behavior.hyperparameters.model_copy(update=own)}
@@ -63,7 +62,7 @@ class PopulationLeague:
     def __init__(
         self,
         settings: Population,
-        behavior: AppoBehavior,
+        behavior: Behavior,
         seed: int,
         shaping: Sequence[tuple[str, float]] = (),
     ) -> None:

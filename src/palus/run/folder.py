@@ -1,9 +1,11 @@
 """A run's folder: checkpoints that survive anything, and ML-Agents' layout around them.
 
 <results_dir>/<run_id>/
-  configuration.yaml  <Behavior>.onnx  README.md  bundle.json     the bundle, written at checkpoints (appo: no card yet)
-  <Behavior>/checkpoint.pt                                        everything needed to continue
+  configuration.yaml  <Behavior>.onnx  README.md  bundle.json     the bundle, written at checkpoints
+  <Behavior>/checkpoint.pt                                        everything needed to continue, in the first behavior's
   <Behavior>/<Behavior>-<step>.onnx                               the last `keep_checkpoints` policies
+  <Behavior>/policy.npz, best.npz                                 the newest policy, the best by `best_metric`
+  <Behavior>/policy_<k>/                                          the same of each policy of a population
   <Behavior>/snapshots/                                           opponents of self-play
   <Behavior>/events.out.tfevents.*                                TensorBoard
   run_logs/training_status.json                                   checkpoints and rating, as ML-Agents writes it
@@ -15,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +29,22 @@ from palus.errors import CheckpointError, StorageError
 from palus.files import write_atomically, write_text
 from palus.run.own_files import OwnFiles
 
-FORMAT = 1
+FORMAT = 2
 _ARRAY = "__array__"
 
 
 class RunFolder:
-    """Paths and files of one run of one behavior."""
+    """Paths and files of one run. behaviors: their names, the first one's folder holds the checkpoint."""
 
-    def __init__(self, root: Path, behavior: str) -> None:
-        self.root, self.behavior = root, behavior
-        self.behavior_folder = root / behavior
-        self.snapshots = self.behavior_folder / "snapshots"
-        self.checkpoint = self.behavior_folder / "checkpoint.pt"
+    def __init__(self, root: Path, behaviors: Sequence[str]) -> None:
+        self.root, self.behaviors = root, tuple(behaviors)
+        self.checkpoint = self.of(self.behaviors[0]) / "checkpoint.pt"
         self.status = root / "run_logs" / "training_status.json"
         self._own = OwnFiles(root)
+
+    def of(self, behavior: str) -> Path:
+        """The folder of a behavior."""
+        return self.root / behavior
 
     def own(self, path: Path) -> Path:
         """Enter a file that is about to be written among those that --force may remove. Raises StorageError."""
@@ -48,7 +52,7 @@ class RunFolder:
 
     def own_bundle(self) -> Path:
         """The same for all files of the bundle but the card, which may be the user's. Returns the folder."""
-        for name in ("configuration.yaml", "bundle.json", f"{self.behavior}.onnx"):
+        for name in ("configuration.yaml", "bundle.json", *(f"{behavior}.onnx" for behavior in self.behaviors)):
             self.own(self.root / name)
         return self.root
 
@@ -72,10 +76,10 @@ class RunFolder:
 
     def _foreign(self) -> list[Path]:
         """Files of others under the names that a run gives its own."""
-        b = re.escape(self.behavior)
+        b = f"({'|'.join(map(re.escape, self.behaviors))})"
         names = re.compile(
             rf"configuration\.yaml|bundle\.json|{b}\.onnx|run_logs/training_status\.json"
-            rf"|{b}/(checkpoint\.pt|{b}-\d+\.onnx|snapshots/snapshot-\d+\.npz)"
+            rf"|{b}/(checkpoint\.pt|{b}-\d+\.onnx|payoffs\.json|snapshots/snapshot-\d+\.npz)"
             rf"|{b}/(policy_\d+/)?(policy\.npz|best\.npz|hyperparameters\.json)"
         )
         files = (
@@ -87,10 +91,11 @@ class RunFolder:
         """Remove what palus wrote for a former run of this id and make the folder. Raises StorageError."""
         try:
             self._own.remove_all()
-            self.behavior_folder.mkdir(parents=True, exist_ok=True)
+            for behavior in self.behaviors:
+                self.of(behavior).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(
-                f"{error.filename or self.behavior_folder}: the folder cannot be prepared ({error.strerror}); "
+                f"{error.filename or self.root}: the folder cannot be prepared ({error.strerror}); "
                 "choose another --results-dir."
             ) from error
 
@@ -102,7 +107,7 @@ class RunFolder:
         """Read checkpoint.pt without executing anything in it. Raises CheckpointError with what to do."""
         if not self.checkpoint.exists():
             raise CheckpointError(
-                f"{self.root}: nothing to resume, {self.behavior}/{self.checkpoint.name} is not there; start without "
+                f"{self.root}: nothing to resume, {self.checkpoint.relative_to(self.root)} is not there; start without "
                 "--resume, with --force where an unfinished run of this id lies there."
             )
         try:
@@ -110,7 +115,7 @@ class RunFolder:
         except Exception as error:  # zip, pickle and value errors, all of them corruption here
             raise CheckpointError(
                 f"{self.checkpoint}: not a readable checkpoint ({type(error).__name__}); the policies are still in "
-                f"{self.behavior_folder}/*.onnx. Start anew with --force, or restore the file from a backup."
+                f"{self.checkpoint.parent}/*.onnx. Start anew with --force, or restore the file from a backup."
             ) from error
         if not isinstance(state, dict) or state.get("format") != FORMAT:
             found = state.get("format") if isinstance(state, dict) else type(state).__name__
@@ -120,11 +125,11 @@ class RunFolder:
             )
         return _unpack(state)  # type: ignore[no-any-return]
 
-    def record_checkpoint(self, steps: int, reward: float | None, keep: int, elo: float | None) -> None:
+    def record_checkpoint(self, behavior: str, steps: int, reward: float | None, keep: int, elo: float | None) -> None:
         """Enter `<Behavior>-<steps>.onnx` into training_status.json and drop the oldest beyond `keep` (<= 0: all)."""
         status = self._read_status()
-        entry = status.setdefault(self.behavior, {})
-        path = self.behavior_folder / f"{self.behavior}-{steps}.onnx"
+        entry = status.setdefault(behavior, {})
+        path = self.of(behavior) / f"{behavior}-{steps}.onnx"
         item = {
             "steps": steps,
             "file_path": str(path),
@@ -134,11 +139,11 @@ class RunFolder:
         }
         checkpoints = [c for c in entry.get("checkpoints", []) if c["steps"] != steps] + [item]
         while 0 < keep < len(checkpoints):
-            old = self.behavior_folder / Path(checkpoints.pop(0)["file_path"]).name
+            old = self.of(behavior) / Path(checkpoints.pop(0)["file_path"]).name
             if old in self._own:  # the list may have come with the folder from elsewhere
                 old.unlink(missing_ok=True)
         entry["checkpoints"] = checkpoints
-        entry["final_checkpoint"] = {**item, "file_path": str(self.root / f"{self.behavior}.onnx")}
+        entry["final_checkpoint"] = {**item, "file_path": str(self.root / f"{behavior}.onnx")}
         if elo is not None:
             entry["elo"] = elo
         status["metadata"] = {
@@ -154,7 +159,8 @@ class RunFolder:
             status = json.loads(self.status.read_text())
             known = all(
                 isinstance(c["steps"], int) and isinstance(c["file_path"], str)
-                for c in status.get(self.behavior, {}).get("checkpoints", [])
+                for behavior in self.behaviors
+                for c in status.get(behavior, {}).get("checkpoints", [])
             )
         except (OSError, ValueError, AttributeError, TypeError, KeyError):
             return {}

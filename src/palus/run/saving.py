@@ -1,0 +1,130 @@
+"""What a run leaves on disk beside its checkpoint: snapshots, policies, ONNX files and the bundle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from palus.config import RunFile, dump_run
+from palus.errors import CheckpointError, ModelError, StorageError
+from palus.export.bundle import Provenance, write_bundle
+from palus.export.policy_file import PolicyFile, write_policy
+from palus.files import write_atomically, write_text
+from palus.league.league import Contender, League, snapshot_path
+from palus.nn.network import Network, open_network
+from palus.rollout.rollout import FROZEN
+from palus.run.folder import RunFolder
+from palus.run.report import Report
+from palus.run.trainee import Trainee
+from palus.trust import Trust
+from palus.types import GameSpec
+
+BETTER = 1e-3
+"""A new best policy leads by at least this, as in Sample Factory."""
+
+
+class Saving:
+    """Writes the files of a run. trainees: in the order of their policy ids."""
+
+    def __init__(
+        self, run: RunFile, spec: GameSpec, folder: RunFolder, trainees: Sequence[Trainee], trust: Trust
+    ) -> None:
+        self.run, self.spec, self.folder, self.trainees, self.trust = run, spec, folder, trainees, trust
+
+    def _path(self, trainee: Trainee, snapshot: int) -> Path:
+        return snapshot_path(self.folder.of(trainee.name) / "snapshots", snapshot)
+
+    def save_snapshot(self, contender: Contender, snapshot: int) -> None:
+        """Write a learner's present weights under the id of a snapshot. Raises StorageError."""
+        trainee = self.trainees[contender.policy]
+        write_policy(self.folder.own(self._path(trainee, snapshot)), trainee.policy_file(self.spec, snapshot))
+
+    def load_snapshot(self, policy: int) -> Network:
+        """The network of a frozen policy, in the number format of the run. Raises CheckpointError when it is gone."""
+        for trainee in self.trainees:
+            path = self._path(trainee, policy - FROZEN)
+            if path.exists():
+                return open_network(path, trainee.learner.network.weights.dtype, self.trust)
+        raise CheckpointError(f"{path}: no such snapshot; was the run folder copied without `snapshots/`?")
+
+    def prune(self, league: League, needed: set[int]) -> None:
+        """Delete snapshot files that the checkpoint just written does not need."""
+        for trainee in self.trainees:
+            for snapshot in range(league.snapshot_count):  # its own ones, whatever else lies there
+                if snapshot not in needed:
+                    self._path(trainee, snapshot).unlink(missing_ok=True)
+
+    def keep_best(self, trainee: Trainee, report: Report) -> None:
+        """Write best.npz when the mean score of a policy's recent episodes is a new record."""
+        recent, score = trainee.record.recent, trainee.score
+        after: int = getattr(trainee.behavior, "save_best_after", 0)
+        if score is None or len(recent) != recent.maxlen or trainee.step < after or score < trainee.best + BETTER:
+            return
+        try:
+            write_policy(self.folder.own(trainee.folder / "best.npz"), trainee.policy_file(self.spec))
+        except StorageError as error:
+            report.warn(f"{error} Training goes on; the next record tries again.")
+            return
+        trainee.best = score
+
+    def write_onnx(self, report: Report) -> list[bytes | None]:
+        """`<Behavior>-<step>.onnx` of every learner, as bytes too; None for encoders that do not write themselves.
+
+        Raises ModelError for weights that diverged, StorageError.
+        """
+        return [self._write_onnx(trainee, report) for trainee in self.trainees]
+
+    def _write_onnx(self, trainee: Trainee, report: Report) -> bytes | None:
+        network = trainee.learner.network
+        try:
+            data: bytes = network.onnx().SerializeToString()
+        except ModelError as error:
+            if network.can_export:
+                raise
+            report.warn(f"no ONNX file: {error}")
+            return None
+        path = trainee.folder / f"{trainee.name}-{trainee.step}.onnx"
+        write_atomically(self.folder.own(path), lambda file: file.write(data) and None)
+        return data
+
+    def write_policies(self, league: League, numbers: Sequence[Mapping[str, float]] | None) -> None:
+        """`policy.npz` of every learner, the payoff table, and what a population's policies learn with."""
+        for trainee in self.trainees:
+            write_policy(self.folder.own(trainee.folder / "policy.npz"), trainee.policy_file(self.spec))
+            if numbers is not None:
+                text = json.dumps(dict(numbers[trainee.policy]), indent=2) + "\n"
+                write_text(self.folder.own(trainee.folder / "hyperparameters.json"), text)
+        if league.pools:
+            league.payoffs.write(self.folder.own(self.folder.of(self.trainees[0].name) / "payoffs.json"))
+
+    def write_bundle(
+        self, models: Sequence[bytes | None], league: League, seconds: float, results: Mapping[str, float], pairs: int
+    ) -> Path:
+        """The best policy of every behavior as a bundle. Returns the first one's model, or policy.npz without ONNX.
+
+        models: as `write_onnx` gave them. results: opponent -> share of points over so many mirrored pairs each.
+        """
+        best: dict[str, Trainee] = {}
+        for trainee in self.trainees:  # the first among equals, and where nobody has a score
+            if trainee.name not in best or _score(trainee) > _score(best[trainee.name]):
+                best[trainee.name] = trainee
+        files: dict[str, bytes] = {}
+        for name, trainee in best.items():
+            model, elo = models[trainee.policy], league.elo.get(trainee.policy)
+            if model is not None:
+                files[name] = model
+                keep = trainee.behavior.keep_checkpoints
+                self.folder.record_checkpoint(name, trainee.step, trainee.record.mean_reward, keep, elo)
+        first = next(iter(best.values()))
+        provenance = Provenance(
+            self.run.env_id or "", first.behavior.trainer_type, first.step, seconds,
+            league.elo.get(first.policy), results, pairs,
+        )  # fmt: skip
+        specs = {name: self.spec.behavior(name) for name in best}
+        model_path = write_bundle(self.folder.own_bundle(), files, specs, dump_run(self.run), provenance)
+        return model_path or first.folder / "policy.npz"
+
+
+def _score(trainee: Trainee) -> float:
+    return float("-inf") if trainee.score is None else trainee.score
