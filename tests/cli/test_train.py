@@ -331,7 +331,7 @@ def test_a_run_with_a_drawn_seed_continues_as_the_same_run(tmp_path):
     assert seed >= 0
     words = ("--run-id", "whole", "--results-dir", tmp_path, "--seed", seed)
     palus("debug", *FAST, keep, f"{length}8192", *words)
-    cut, whole = (RunFolder(tmp_path / run_id, "SoccerTwos").load() for run_id in ("cut", "whole"))
+    cut, whole = (RunFolder(tmp_path / run_id, ["SoccerTwos"]).load() for run_id in ("cut", "whole"))
     assert cut["step"] == whole["step"] == 8192
     assert cut["seed"] == whole["seed"] == seed
     assert torch.equal(cut["learner"]["parameters"], whole["learner"]["parameters"])

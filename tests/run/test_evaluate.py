@@ -16,7 +16,7 @@ from processes import children
 
 from palus.envs.game import make_game
 from palus.errors import EnvError
-from palus.rollout.trajectories import EpisodeEnd
+from palus.rollout.rollout import Episode
 from palus.run.evaluate import evaluate
 
 
@@ -45,15 +45,16 @@ def test_episodes_do_not_depend_on_how_many_games_run_side_by_side() -> None:
     starts = np.array([np.random.default_rng(int(s)).integers(1, 30, 2) for s in seeds])
     assert together.mean == pytest.approx(starts.mean())  # short episodes are counted no more often than long ones
     assert together.std == pytest.approx(starts.std())
-    first = EpisodeEnd(0, 0, 0, int(4 * starts[0, 0]), float(np.minimum(np.arange(starts[0, 0]), 8).sum()), {})
-    assert (together.episodes[0].reward, together.episodes[0].frames) == (first.reward, first.frames)
+    first, paid = together.episodes[0], float(np.minimum(np.arange(starts[0, 0]), 8).sum())
+    assert (first.reward, first.length) == (paid, starts[0, 0])
+    assert together.mean_length == 4 * starts.mean()
     assert together.frames == 4 * starts.sum()
 
 
 def test_stops_at_the_frames_and_counts_only_what_ended() -> None:
     found = evaluate(Countdown, CountsItsDecisions(), episodes=400, games=4, seed=1, max_frames=200)
     assert 200 <= found.frames < 200 + 4 * 2 * 4
-    assert sum(e.frames for e in found.episodes) < found.frames
+    assert sum(4 * e.length for e in found.episodes) < found.frames
     nothing = evaluate(Countdown, CountsItsDecisions(), episodes=4, games=1, seed=2, max_frames=1)
     assert nothing.episodes == ()
     assert np.isnan(nothing.mean)
@@ -62,7 +63,7 @@ def test_stops_at_the_frames_and_counts_only_what_ended() -> None:
 def test_a_game_without_a_recorder_gives_one_picture_per_decision() -> None:
     pictures: list[Any] = []
     found = evaluate(Countdown, CountsItsDecisions(), episodes=2, games=3, recorder=pictures.append)
-    assert len(pictures) == max(e.frames for e in found.episodes) // 4
+    assert len(pictures) == max(e.length for e in found.episodes)
 
 
 class Brittle(Countdown):
@@ -82,7 +83,7 @@ BREAKING = np.random.default_rng(int(np.random.SeedSequence(3).generate_state(3)
 
 
 def test_a_lost_game_is_played_again_and_changes_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted: list[EpisodeEnd] = []
+    counted: list[Episode] = []
     found = [
         evaluate(Brittle, CountsItsDecisions(), episodes=10, games=2, seed=3, progress=counted.append)
         for Brittle.breaks in (0, 2)

@@ -14,15 +14,15 @@ from palus.run.folder import RunFolder
 
 @pytest.fixture
 def folder(tmp_path):
-    made = RunFolder(tmp_path / "results" / "mine", "Game")
+    made = RunFolder(tmp_path / "results" / "mine", ["Game"])
     made.clear()
     return made
 
 
 def record(folder, *steps, keep=5, elo=None, reward=0.5):
     for step in steps:
-        folder.own(folder.behavior_folder / f"Game-{step}.onnx").write_bytes(b"model")
-        folder.record_checkpoint(step, reward, keep, elo)
+        folder.own(folder.of("Game") / f"Game-{step}.onnx").write_bytes(b"model")
+        folder.record_checkpoint("Game", step, reward, keep, elo)
 
 
 def status(folder):
@@ -30,7 +30,7 @@ def status(folder):
 
 
 def models(folder):
-    return sorted(p.name for p in folder.behavior_folder.glob("*.onnx"))
+    return sorted(p.name for p in folder.of("Game").glob("*.onnx"))
 
 
 def test_a_state_comes_back_as_it_was(folder):
@@ -68,7 +68,7 @@ def test_a_checkpoint_that_would_execute_code_is_refused_unexecuted(folder, tmp_
 
 def test_a_checkpoint_of_another_format_names_both(folder):
     torch.save({"format": 99}, folder.checkpoint)
-    with pytest.raises(CheckpointError, match=r"format 99; this palus .* reads format 1"):
+    with pytest.raises(CheckpointError, match=r"format 99; this palus .* reads format 2"):
         folder.load()
     torch.save([1, 2], folder.checkpoint)
     with pytest.raises(CheckpointError, match="checkpoint format list"):
@@ -79,7 +79,7 @@ def test_saving_twice_leaves_one_whole_file(folder):
     folder.save({"step": 1})
     folder.save({"step": 2})
     assert folder.load()["step"] == 2
-    assert [p.name for p in folder.behavior_folder.iterdir()] == ["checkpoint.pt"]
+    assert [p.name for p in folder.of("Game").iterdir()] == ["checkpoint.pt"]
     assert zipfile.is_zipfile(folder.checkpoint)
 
 
@@ -94,7 +94,7 @@ def test_a_run_is_replaced_only_by_force_and_resumed_only_where_one_is(folder):
     assert folder.load()["step"] == 1
     folder.refuse_existing(force=True)
     folder.clear()
-    assert list(folder.behavior_folder.iterdir()) == []
+    assert list(folder.of("Game").iterdir()) == []
     assert not folder.status.exists()
 
 
@@ -106,13 +106,13 @@ def test_force_removes_what_the_run_wrote_and_nothing_else(folder):
     folder.save({})
     record(folder, 10)
     (folder.own_bundle() / "Game.onnx").write_bytes(b"model")
-    folder.own(folder.snapshots / "snapshot-00000.npz").parent.mkdir()
-    (folder.snapshots / "snapshot-00000.npz").write_bytes(b"weights")
+    folder.own((folder.of("Game") / "snapshots") / "snapshot-00000.npz").parent.mkdir()
+    ((folder.of("Game") / "snapshots") / "snapshot-00000.npz").write_bytes(b"weights")
     others = {"notes.txt", "Game/Game-499.pt", "Game/snapshots/mine.npz", "run_logs/timers.json", "Other/Other-7.onnx"}
     for name in others:
         (folder.root / name).parent.mkdir(exist_ok=True)
         (folder.root / name).write_text("mine")
-    again = RunFolder(folder.root, "Game")
+    again = RunFolder(folder.root, ["Game"])
     again.refuse_existing(force=True)
     again.clear()
     assert everything(folder.root) == others
@@ -125,7 +125,7 @@ def test_a_folder_of_another_tool_is_neither_taken_nor_emptied(tmp_path):
     for name in files:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("theirs")
-    folder = RunFolder(root, "Game")
+    folder = RunFolder(root, ["Game"])
     with pytest.raises(CheckpointError, match="theirs: a run of this id exists"):
         folder.refuse_existing(force=False)
     with pytest.raises(CheckpointError, match=r"Game-499\.onnx and 1 more: not written by palus.*another --run-id"):
@@ -138,13 +138,13 @@ def test_a_list_from_elsewhere_points_at_nothing_outside_the_folder(folder, tmp_
     (tmp_path / "precious").write_text("mine")
     (folder.root / ".palus-files").write_text(f"../../precious\n{tmp_path / 'precious'}\nGame/checkpoint.pt\n")
     folder.checkpoint.write_bytes(b"theirs")
-    RunFolder(folder.root, "Game").clear()
+    RunFolder(folder.root, ["Game"]).clear()
     assert everything(tmp_path) == {"precious"}
 
 
 def test_a_status_from_elsewhere_does_not_say_what_is_deleted(folder, tmp_path):
     (tmp_path / "precious").write_text("mine")
-    (folder.behavior_folder / "Game-1.onnx").write_text("mine")
+    (folder.of("Game") / "Game-1.onnx").write_text("mine")
     entries = [
         {"steps": step, "file_path": str(tmp_path / name)} for step, name in ((0, "precious"), (1, "Game-1.onnx"))
     ]
@@ -178,7 +178,7 @@ def test_the_status_has_the_reference_form(folder):
     written = status(folder)
     (checkpoint,) = written["Game"]["checkpoints"]
     assert checkpoint.pop("creation_time") > 1.6e9
-    path = str(folder.behavior_folder / "Game-100.onnx")
+    path = str(folder.of("Game") / "Game-100.onnx")
     assert checkpoint == {"steps": 100, "file_path": path, "reward": None, "auxillary_file_paths": []}
     final = written["Game"]["final_checkpoint"]
     assert (final["steps"], final["file_path"]) == (100, str(folder.root / "Game.onnx"))
@@ -203,7 +203,7 @@ def test_a_damaged_status_is_begun_anew(folder):
 def test_a_folder_that_cannot_be_made_says_so(tmp_path):
     (tmp_path / "results").write_text("a file")
     with pytest.raises(StorageError, match="choose another --results-dir"):
-        RunFolder(tmp_path / "results" / "mine", "Game").clear()
+        RunFolder(tmp_path / "results" / "mine", ["Game"]).clear()
 
 
 def test_a_table_of_contents_of_another_shape_is_begun_anew(folder):

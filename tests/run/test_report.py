@@ -7,10 +7,10 @@ from events import read_values
 from rich.console import Console
 
 from palus.config import load_run
-from palus.learn.learner import Schedules, UpdateStats
 from palus.rollout.rollout import Episode
 from palus.run.folder import RunFolder
-from palus.run.report import Report
+from palus.run.record import PolicyRecord
+from palus.run.report import Line, Report
 
 
 class Told:
@@ -18,31 +18,46 @@ class Told:
 
     def __init__(self, folder, trainer="poca", *overrides):
         run = load_run("debug", [f"behaviors.SoccerTwos.trainer_type={trainer}", *overrides])
-        self.text, self.folder = io.StringIO(), RunFolder(folder, "SoccerTwos")
-        self.report = Report(run, "SoccerTwos", self.folder, Console(file=self.text, width=60))
+        self.text, self.folder = io.StringIO(), RunFolder(folder, ["SoccerTwos"])
+        self.record = PolicyRecord(splits_rewards=trainer == "poca", length_unit=None)
+        behavior = run.behaviors["SoccerTwos"]
+        line = Line("SoccerTwos", self.folder.of("SoccerTwos"), behavior, self.record, None, "steps")
+        self.report = Report(run, [line], self.folder, Console(file=self.text, width=60))
+
+    def add(self, step, seconds, episodes, stats, entropy, elo):
+        self.record.add(episodes, stats, entropy)
+        self.report.advance(0, step, seconds, elo, {})
 
     def lines(self):
         return self.text.getvalue().splitlines()
 
     def values(self, step):
-        """tag -> value of the scalars and histograms of one summary."""
-        return {tag: v for at, tag, v in read_values(self.folder.behavior_folder) if at == step}
+        """tag -> value of the scalars and histograms of one summary; speeds are what they are."""
+        found = {tag: v for at, tag, v in read_values(self.folder.of("SoccerTwos")) if at == step}
+        return {tag: value for tag, value in found.items() if not tag.startswith("Performance/")}
 
 
 def stats(policy_loss=0.1, value_loss=0.2, baseline_loss=None, learning_rate=3e-4):
-    estimates = (1.5, None if baseline_loss is None else 1.25)
-    schedules = Schedules(learning_rate, 0.2, 0.005)
-    return UpdateStats(policy_loss, value_loss, baseline_loss, *estimates, kl=0.0, clipped=0.0, schedules=schedules)
+    found = {
+        "Losses/Policy Loss": policy_loss,
+        "Losses/Value Loss": value_loss,
+        "Policy/Extrinsic Value Estimate": 1.5,
+        "Policy/Learning Rate": learning_rate,
+        "Policy/Epsilon": 0.2,
+        "Policy/Beta": 0.005,
+    }
+    baseline = {"Losses/Baseline Loss": baseline_loss, "Policy/Extrinsic Baseline Estimate": 1.25}
+    return found if baseline_loss is None else found | baseline
 
 
 def episode(reward, group_reward, length=11):
-    return Episode(0, -1, 1, length, reward, group_reward)
+    return Episode(0, 0, 0, True, length, reward, group_reward)
 
 
 def test_the_line_of_a_poca_summary(tmp_path):
     told = Told(tmp_path)
-    with told.report as report:
-        report.add(4100, 12.3456, [episode(0.25, 1.0), episode(0.75, -0.5)], stats(baseline_loss=0.3), 3.0, 1203.337)
+    with told.report:
+        told.add(4100, 12.3456, [episode(0.25, 1.0), episode(0.75, -0.5)], stats(baseline_loss=0.3), 3.0, 1203.337)
     assert told.lines() == [
         "SoccerTwos. Step: 4000. Time Elapsed: 12.346 s. Mean Reward: 0.500. Mean Group Reward: 0.250. Training. "
         "ELO: 1203.337."
@@ -50,10 +65,10 @@ def test_the_line_of_a_poca_summary(tmp_path):
 
 
 def test_what_a_group_was_paid_is_told_by_those_who_saw_its_end(tmp_path):
-    told, early = Told(tmp_path), Episode(0, -1, None, 3, 0.25, 0.5, left_early=True)
-    with told.report as report:
-        report.add(4000, 1.0, [early, episode(0.75, 1.0)], stats(baseline_loss=0.3), 3.0, None)
-        report.add(8000, 1.0, [early], stats(baseline_loss=0.3), 3.0, None)
+    told, early = Told(tmp_path), Episode(0, 0, 0, True, 3, 0.25, 0.5, left_early=True)
+    with told.report:
+        told.add(4000, 1.0, [early, episode(0.75, 1.0)], stats(baseline_loss=0.3), 3.0, None)
+        told.add(8000, 1.0, [early], stats(baseline_loss=0.3), 3.0, None)
     assert told.values(4000)["Environment/Group Cumulative Reward"] == 1.0
     assert told.values(4000)["Environment/Cumulative Reward"] == 0.5
     assert "Environment/Group Cumulative Reward" not in told.values(8000)
@@ -62,17 +77,17 @@ def test_what_a_group_was_paid_is_told_by_those_who_saw_its_end(tmp_path):
 
 def test_an_iteration_without_an_update_counts_for_its_episodes(tmp_path):
     told = Told(tmp_path)
-    with told.report as report:
-        report.add(3000, 1.0, [episode(0.5, 1.0)], None, 0.0, None)
-        report.add(4000, 1.0, [], stats(baseline_loss=0.3), 3.0, None)
+    with told.report:
+        told.add(3000, 1.0, [episode(0.5, 1.0)], {}, 0.0, None)
+        told.add(4000, 1.0, [], stats(baseline_loss=0.3), 3.0, None)
     assert told.values(4000)["Policy/Entropy"] == 3.0
     assert told.values(4000)["Environment/Cumulative Reward"] == 0.5
 
 
 def test_the_line_of_a_ppo_summary_without_self_play(tmp_path):
     told = Told(tmp_path, "ppo")
-    with told.report as report:
-        report.add(4000, 1.0, [episode(0.0, 1.0), episode(0.0, -1.0)], stats(), 3.0, None)
+    with told.report:
+        told.add(4000, 1.0, [episode(0.0, 1.0), episode(0.0, -1.0)], stats(), 3.0, None)
     assert told.lines() == [
         "SoccerTwos. Step: 4000. Time Elapsed: 1.000 s. Mean Reward: 0.000. Std of Reward: 1.000. Training."
     ]
@@ -80,8 +95,8 @@ def test_the_line_of_a_ppo_summary_without_self_play(tmp_path):
 
 def test_a_summary_without_episodes_says_so(tmp_path):
     told = Told(tmp_path)
-    with told.report as report:
-        report.add(4000, 1.0, [], stats(baseline_loss=0.3), 3.0, None)
+    with told.report:
+        told.add(4000, 1.0, [], stats(baseline_loss=0.3), 3.0, None)
     assert told.lines() == [
         "SoccerTwos. Step: 4000. Time Elapsed: 1.000 s. No episode was completed since last summary. Training."
     ]
@@ -90,19 +105,19 @@ def test_a_summary_without_episodes_says_so(tmp_path):
 
 def test_summaries_carry_round_steps_and_come_once_per_multiple(tmp_path):
     told = Told(tmp_path)
-    with told.report as report:
+    with told.report:
         for step in (2048, 4096, 6144, 7999, 8001, 20_000):
-            report.add(step, 1.0, [episode(0, 1)], stats(baseline_loss=0.3), 3.0, None)
+            told.add(step, 1.0, [episode(0, 1)], stats(baseline_loss=0.3), 3.0, None)
     assert [line.split(". ")[1] for line in told.lines()] == ["Step: 4000", "Step: 8000", "Step: 20000"]
 
 
 def test_values_are_means_since_the_last_summary(tmp_path):
     told = Told(tmp_path)
-    with told.report as report:
+    with told.report:
         first = [episode(1.0, 1.0, length=101), episode(0.0, -1.0, length=51)]
-        report.add(2000, 1.0, first, stats(0.1, 1.0, 0.5, learning_rate=1e-3), 3.0, 1200.0)
-        report.add(4000, 2.0, [episode(2.0, 0.5, length=31)], stats(0.3, 2.0, 0.7, learning_rate=5e-4), 2.0, 1201.0)
-        report.add(8000, 3.0, [episode(7.0, 7.0)], stats(9.0, 9.0, 9.0), 1.0, 1202.0)
+        told.add(2000, 1.0, first, stats(0.1, 1.0, 0.5, learning_rate=1e-3), 3.0, 1200.0)
+        told.add(4000, 2.0, [episode(2.0, 0.5, length=31)], stats(0.3, 2.0, 0.7, learning_rate=5e-4), 2.0, 1201.0)
+        told.add(8000, 3.0, [episode(7.0, 7.0)], stats(9.0, 9.0, 9.0), 1.0, 1202.0)
     expected = {
         "Environment/Cumulative Reward": 1.0,
         "Environment/Group Cumulative Reward": 0.5 / 3,
@@ -139,7 +154,7 @@ def test_shares_of_points_have_a_line_and_a_tag_each(tmp_path):
         report.scores(5000, {})
         report.scores(5000, {"random": 0.875, "ball-chaser": 0.5})
     assert told.lines() == ["SoccerTwos. Step: 5000. Share of points: 87.5% against random, 50.0% against ball-chaser."]
-    written = {tag: v for step, tag, v in read_values(told.folder.behavior_folder) if step == 5000}
+    written = {tag: v for step, tag, v in read_values(told.folder.of("SoccerTwos")) if step == 5000}
     assert written == {"Baselines/random": 0.875, "Baselines/ball-chaser": 0.5}
 
 
@@ -147,22 +162,22 @@ def test_the_lesson_of_a_curriculum_has_its_tag(tmp_path):
     first = "{name: a, value: 0.5, completion_criteria: {behavior: SoccerTwos, measure: progress, threshold: 0.1}}"
     lessons = f"environment_parameters={{ball_touch: {{curriculum: [{first}, {{name: b, value: 0.1}}]}}}}"
     told = Told(tmp_path, "ppo", "behaviors.SoccerTwos.max_steps=20000", lessons)
-    with told.report as report:
-        report.add(4000, 1.0, [episode(0.5, 1.0)], stats(), 3.0, None)
+    with told.report:
+        told.add(4000, 1.0, [episode(0.5, 1.0)], stats(), 3.0, None)
     assert told.values(4000)["Environment/Lesson Number/ball_touch"] == 1.0
 
 
 def test_a_resumed_report_does_not_repeat_a_summary(tmp_path):
     first, second = Told(tmp_path / "a"), Told(tmp_path / "b")
     with first.report as report:
-        report.add(4100, 1.0, [episode(0.5, 1.0)], stats(baseline_loss=0.3), 3.0, None)
+        first.add(4100, 1.0, [episode(0.5, 1.0)], stats(baseline_loss=0.3), 3.0, None)
         report.scores(4100, {"random": 0.9})
     second.report.load_state_dict(first.report.state_dict())
-    with second.report as report:
-        report.add(4200, 2.0, [], stats(baseline_loss=0.3), 3.0, None)
-        report.add(8000, 3.0, [], stats(baseline_loss=0.3), 3.0, None)
+    with second.report:
+        second.add(4200, 2.0, [], stats(baseline_loss=0.3), 3.0, None)
+        second.add(8000, 3.0, [], stats(baseline_loss=0.3), 3.0, None)
     assert second.lines() == [
         "SoccerTwos. Step: 8000. Time Elapsed: 3.000 s. No episode was completed since last summary. Training."
     ]
-    assert second.report.mean_reward == 0.5
+    assert second.record.mean_reward == 0.5
     assert second.report.last_scores == {"random": 0.9}

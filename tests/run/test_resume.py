@@ -24,7 +24,7 @@ def debug_run(folder, *overrides):
 
 
 def state_of(folder):
-    return RunFolder(folder, "SoccerTwos").load()
+    return RunFolder(folder, ["SoccerTwos"]).load()
 
 
 def assert_same(a, b, path="state"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
 from rich.console import Console
@@ -46,10 +47,10 @@ def fitting_steps(minutes: float) -> int:
         settings = (f"checkpoint_settings.results_dir={folder!r}", "palus.baseline_interval=0")
         parts = Run(load_run(PRESET, list(settings)))
         parts.report.console = Console(quiet=True)
-        with parts.report:
+        with closing(parts), parts.report:
             parts.iterate()  # compiles and allocates
             before, started = parts.step, time.perf_counter()
             for _ in range(MEASURED_ITERATIONS):
                 parts.iterate()
             rate = (parts.step - before) / (time.perf_counter() - started)
-    return min(parts.behavior.max_steps, max(FEWEST_STEPS, int(SHARE_OF_RATE * rate * 60.0 * minutes)))
+    return min(parts.trainees[0].behavior.max_steps, max(FEWEST_STEPS, int(SHARE_OF_RATE * rate * 60.0 * minutes)))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from palus.hub.agent_card import AgentScore
-    from palus.rollout.trajectories import EpisodeEnd
+    from palus.rollout.rollout import Episode
     from palus.run.agents import Playable
     from palus.run.evaluate import Evaluation
     from palus.run.video import VideoWriter
@@ -184,7 +184,7 @@ def _writer(agent: Playable, place: Path | None, frames: int) -> VideoWriter | n
 
 
 @contextmanager
-def _progress(title: str, episodes: int) -> Iterator[Callable[[EpisodeEnd], None]]:
+def _progress(title: str, episodes: int) -> Iterator[Callable[[Episode], None]]:
     """A bar over episodes on stderr, absent when stderr is not a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -241,14 +241,13 @@ def _print(agent: Playable, evaluation: Evaluation, score: AgentScore | None, pl
     if score is None:
         stdout.print(f"{name}: no episode came to its end ({rate}); allow more with --max-num-frames.", soft_wrap=True)
     else:
-        length = sum(e.frames for e in evaluation.episodes) / score.episodes
         stdout.print(
             f"{name}: [bold]{score.text}[/] over {score.episodes} episodes (mean - std {score.mean - score.std:.2f})",
             soft_wrap=True,
         )
         stdout.print(
-            f"Mean reward with shaping {score.mean_reward:.2f}; mean length {length:,.0f} frames; {rate}; the agent "
-            f"was trained for {score.steps:,}.",
+            f"Mean reward with shaping {score.mean_reward:.2f}; mean length {evaluation.mean_length:,.0f} frames; "
+            f"{rate}; the agent was trained for {score.steps:,}.",
             soft_wrap=True,
         )
     if place is not None and place.exists():

@@ -65,8 +65,10 @@ class LocalRun:
 
     @property
     def is_agent(self) -> bool:
-        """Whether it is an agent of a sampled game, measured by its own score, instead of a team that plays matches."""
-        return self.trainer_type == "appo"
+        """Whether it is an agent measured by its own score: its game has a name of its own, which ML-Agents' have not."""
+        palus = self.configuration.get("palus")
+        game = palus.get("env") if isinstance(palus, dict) else None
+        return game not in (None, self.env_id)
 
     @property
     def sha256(self) -> str:

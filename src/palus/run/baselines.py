@@ -12,23 +12,28 @@ from palus.arena.match import play_pairs
 from palus.arena.players import load_player
 from palus.arena.result import summarize
 from palus.config import RunFile
-from palus.learn.learner import Actor
+from palus.nn.network import Network
 from palus.types import F32, GameSpec
 
 
 class ActingPolicy:
     """The policy being trained, as a player of the arena."""
 
-    def __init__(self, actor: Actor) -> None:
-        self.actor, self.name = actor, "current"
+    def __init__(self, network: Network) -> None:
+        self.network, self.name = network, "current"
         self.sha256: str | None = None
 
     def probabilities(self, observations: F32) -> F32:
         """[rows, D] -> [rows, sum(branches)]."""
+        spec = self.network.spec
         if not len(observations):
-            return np.zeros((0, sum(self.actor.spec.branches)), np.float32)
-        logits = self.actor(torch.from_numpy(observations))
-        branches = torch.split(logits, list(self.actor.spec.branches), dim=1)
+            return np.zeros((0, sum(spec.branches)), np.float32)
+        columns = np.split(observations, np.cumsum(spec.observation_sizes)[:-1], axis=1)
+        seen = {
+            o.name: torch.from_numpy(np.ascontiguousarray(x)) for o, x in zip(spec.observations, columns, strict=True)
+        }
+        logits, _, _ = self.network.act(seen, torch.zeros(len(observations), self.network.state_size))
+        branches = torch.split(logits, list(spec.branches), dim=1)
         joined: F32 = torch.cat([b.softmax(1) for b in branches], 1).numpy()
         return joined
 
@@ -39,10 +44,10 @@ class Baselines:
     Raises ModelError at the start when a baseline does not exist or cannot play this game.
     """
 
-    def __init__(self, run: RunFile, env_spec: GameSpec, actor: Actor) -> None:
+    def __init__(self, run: RunFile, env_spec: GameSpec, network: Network) -> None:
         self.settings, self.env_id = run.palus, env_spec.env_id
         self.enabled = run.palus.baseline_interval > 0 and env_spec.env_id == "SoccerTwos"
-        self.player = ActingPolicy(actor)
+        self.player = ActingPolicy(network)
         self.opponents = [load_player(name, env_spec) for name in run.palus.baselines] if self.enabled else []
         self.latest: dict[str, float] = {}
         self._next = run.palus.baseline_interval

@@ -19,7 +19,7 @@ import numpy as np
 
 from palus.envs.game import Game, GameStep
 from palus.errors import EnvError
-from palus.rollout.trajectories import EpisodeEnd
+from palus.rollout.rollout import Episode
 from palus.types import F32, I64, AnyArray
 
 Recorder = Callable[[AnyArray], None]
@@ -46,18 +46,25 @@ class Decide(Protocol):
 class Evaluation:
     """Episodes that were played to their end, in order of their seeds. frames: of all that was played.
 
-    lost: games that were given up with their engine and played again.
+    lost: games that were given up with their engine and played again. frameskip: engine frames of a decision.
     """
 
-    episodes: tuple[EpisodeEnd, ...]
+    episodes: tuple[Episode, ...]
     frames: int
     seconds: float
     lost: int = 0
+    frameskip: int = 1
+
+    @property
+    def mean_length(self) -> float:
+        """Engine frames of an episode, as the game counts them where it does; NaN without episodes."""
+        lengths = [e.stats.get("len", float(e.length * self.frameskip)) for e in self.episodes]
+        return float(np.mean(lengths)) if lengths else float("nan")
 
     @property
     def objectives(self) -> F32:
         """True objective of each episode."""
-        return np.array([e.true_objective for e in self.episodes], np.float32)
+        return np.array([e.number("true_objective") for e in self.episodes], np.float32)
 
     @property
     def mean(self) -> float:
@@ -84,7 +91,7 @@ def evaluate(
     seed: int = 0,
     max_frames: int | None = None,
     recorder: Recorder | None = None,
-    progress: Callable[[EpisodeEnd], None] | None = None,
+    progress: Callable[[Episode], None] | None = None,
 ) -> Evaluation:
     """Play `episodes` episodes; with several agents in a game each agent's counts, and the last game is played out.
 
@@ -110,14 +117,13 @@ def evaluate(
 class _Seat:
     """One running game: which of the numbered games it plays, and what its agents did so far.
 
-    rewards, frames, decisions, states: per agent, of its present episode. ended: agents whose episode counted.
+    rewards, decisions, states: per agent, of its present episode. ended: agents whose episode counted.
     filmed: its pictures are recorded. losses: how often this numbered game was lost.
     """
 
     game: Game
     number: int
     rewards: AnyArray
-    frames: AnyArray
     decisions: AnyArray
     states: F32
     ended: AnyArray
@@ -136,7 +142,7 @@ class _Evaluator:
         needed: int,
         seed: int,
         recorder: Recorder | None,
-        progress: Callable[[EpisodeEnd], None] | None,
+        progress: Callable[[Episode], None] | None,
         pool: ThreadPoolExecutor,
     ) -> None:
         self.pool = pool
@@ -144,7 +150,7 @@ class _Evaluator:
         self.seeds = np.random.SeedSequence(seed).generate_state(needed)
         self.recorder, self.progress = recorder, progress
         self.started = self.frames = self.lost = 0
-        self.ends: dict[tuple[int, int], EpisodeEnd] = {}  # by game and agent: a game played again replaces its own
+        self.ends: dict[tuple[int, int], Episode] = {}  # by game and agent: a game played again replaces its own
 
     def play(self, max_frames: int | None) -> Evaluation:
         """Until every episode is over or the frames are used up."""
@@ -156,7 +162,7 @@ class _Evaluator:
             steps = self._steps(seats, actions)
             seats = [kept for seat, step in zip(seats, steps, strict=True) if (kept := self._follow(seat, step))]
         episodes = tuple(self.ends[key] for key in sorted(self.ends))
-        return Evaluation(episodes, self.frames, time.perf_counter() - clock, self.lost)
+        return Evaluation(episodes, self.frames, time.perf_counter() - clock, self.lost, self.spec.frameskip)
 
     def _in_time(self, games: Sequence[Game], call: Callable[[int], T]) -> list[T]:
         """`call` for every game at once, by its place; the engines of those that take too long are killed."""
@@ -183,7 +189,6 @@ class _Evaluator:
             game,
             number,
             rewards=np.zeros(agents),
-            frames=np.zeros(agents, np.int64),
             decisions=np.zeros(agents, np.int64),
             states=np.zeros((agents, self.decide.state_size), np.float32),
             ended=np.zeros(agents, np.bool_),
@@ -242,7 +247,6 @@ class _Evaluator:
 
     def _step(self, seat: _Seat, actions: F32) -> GameStep | EnvError:
         """One decision of a game, or how it was lost."""
-        seat.frames += np.asarray(seat.game.active) * self.spec.frameskip
         try:
             step = seat.game.step(actions)
         except EnvError as error:
@@ -256,8 +260,8 @@ class _Evaluator:
         for agent in np.flatnonzero(np.asarray(step.terminated) | np.asarray(step.truncated)).tolist():
             if not seat.ended[agent]:
                 stats = dict(step.stats.get(agent, {}))
-                reward, frames = float(seat.rewards[agent]), int(seat.frames[agent])
-                end = EpisodeEnd(seat.number, agent, 0, int(stats.get("len", frames)), reward, stats)
+                reward, length = float(seat.rewards[agent]), int(seat.decisions[agent])
+                end = Episode(seat.number, agent, 0, False, length, reward, 0.0, stats=stats)
                 if self.progress is not None and (seat.number, agent) not in self.ends:
                     self.progress(end)
                 self.ends[seat.number, agent] = end

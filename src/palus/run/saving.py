@@ -9,7 +9,7 @@ from pathlib import Path
 from palus.config import RunFile, dump_run
 from palus.errors import CheckpointError, ModelError, StorageError
 from palus.export.bundle import Provenance, write_bundle
-from palus.export.policy_file import PolicyFile, write_policy
+from palus.export.policy_file import write_policy
 from palus.files import write_atomically, write_text
 from palus.league.league import Contender, League, snapshot_path
 from palus.nn.network import Network, open_network
