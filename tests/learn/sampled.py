@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 
@@ -83,7 +81,7 @@ class RecallGame:
     """
 
     def __init__(self, length: int = LENGTH, agents: int = 1, pay: float = 1.0) -> None:
-        self.spec = replace(RECALL, num_agents=agents, teams=tuple(range(agents)), shaping=(("pay", pay),))
+        self.spec = GameSpec.alike(RECALL.env_id, RECALL.observations, RECALL.actions, agents, shaping=(("pay", pay),))
         self.shaping = np.full((agents, 1), pay)
         self.active, self.length = np.ones(agents, np.bool_), length
 
