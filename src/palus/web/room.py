@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, WebSocket, WebSocketDisconnect
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import func, select
 
 from palus.arena.discovery import HOUSE_OWNER, sweep_house
@@ -28,7 +28,6 @@ from palus.hub.limits import Buckets, client_of
 from palus.store import Store
 from palus.store.tables import entries, ratings
 from palus.web.live import RoomLimits, play_live
-from palus.web.shapes import Shape
 
 MAX_SEED = 2**53 - 1
 FIRST_WORD_S = 10.0
@@ -37,7 +36,11 @@ PlayerWord = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,96}/[A-Za-z0-9._-]
 RefusalCode = Literal["full", "unknown", "waiting", "invalid", "broken", "idle"]
 
 
-class RoomPlayer(Shape):
+class _Shape(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RoomPlayer(_Shape):
     """Somebody who can be picked. rating: None while there is none."""
 
     repo: str
@@ -45,7 +48,7 @@ class RoomPlayer(Shape):
     rating: float | None
 
 
-class RoomPlayers(Shape):
+class RoomPlayers(_Shape):
     """The best first. running: matches in the room now, of at most `limit`."""
 
     players: list[RoomPlayer]
@@ -53,7 +56,7 @@ class RoomPlayers(Shape):
     limit: int
 
 
-class Start(Shape):
+class Start(_Shape):
     """Which match. blue, purple: owner/name, or owner/name@revision for a certain one. seed: None draws one.
     person: agent that the client plays (0 blue A, 1 purple A, 2 blue B, 3 purple B)."""
 
@@ -64,7 +67,7 @@ class Start(Shape):
     person: Literal[0, 1, 2, 3] | None = None
 
 
-class Ready(Shape):
+class Ready(_Shape):
     """The match begins. blue, purple: as in `Start`, always with the revision, so that a link of them keeps its match.
     kick_off: 14 numbers, the first frame, metres and degrees."""
 
@@ -78,7 +81,7 @@ class Ready(Shape):
     kick_off: list[float]
 
 
-class Refused(Shape):
+class Refused(_Shape):
     """There is no match, or it ended before its time. reason: a sentence and what to do."""
 
     type: Literal["refused"] = "refused"

@@ -4,12 +4,12 @@ import { seconds } from "./format";
 import { matchLink } from "./links";
 import { modelCell, sideName, timeAgo, type Content } from "./parts";
 import { placeholder } from "./shell";
-import type { MatchSummary } from "../api";
+import type { MatchSummary, Verdict } from "./shapes";
 import { Listed, type Column } from "./table";
 
 const MOST = 12;
 
-const RESULTS: Record<MatchSummary["result"], string> = {
+const RESULTS: Record<Verdict, string> = {
   win1: "Blue won",
   win2: "Purple won",
   draw: "Draw",
@@ -18,7 +18,7 @@ const RESULTS: Record<MatchSummary["result"], string> = {
   void: "Void",
 };
 
-export function verdictText(result: MatchSummary["result"]): string {
+export function verdictText(result: Verdict): string {
   return RESULTS[result];
 }
 
