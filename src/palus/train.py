@@ -62,11 +62,11 @@ class Run:
         self.run = run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
         env_id, self_play = run.env_id, self.behavior.self_play
         assert env_id is not None, "checked by palus.config.unsupported"
-        probe = envs.make(env_id, 1, trust)
+        probe = envs.make(env_id, 1, trust, **run.palus.env_options)
         teams = Teams.of(probe, self_play is not None)
         self.spec = probe.spec.behavior(self.name)
         matches, steps = _sizes(run, self.name, teams)
-        options = {"kick_point": run.palus.kick_point, "threads": self.threads} if env_id == "SoccerTwos" else {}
+        options = ({"threads": self.threads} if env_id == "SoccerTwos" else {}) | run.palus.env_options
         env = envs.make(env_id, matches, trust, **options)
         self.league = None
         if self_play is not None:

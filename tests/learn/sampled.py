@@ -19,7 +19,7 @@ RECALL = GameSpec.alike("recall", (ObservationSpec("obs", (3,)),), ActionSpec((D
 SETTINGS = [
     "hyperparameters.learning_rate=0.01", "hyperparameters.num_epoch=2", "hyperparameters.buffer_size=1024",
     "hyperparameters.batch_size=512", "time_horizon=8", "network_settings.hidden_units=16",
-    "network_settings.num_layers=1", "network_settings.core_size=16",
+    "network_settings.num_layers=1", "network_settings.memory.memory_size=16",
 ]  # fmt: skip
 
 
