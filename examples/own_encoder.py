@@ -1,7 +1,7 @@
 """An image encoder of your own: strided convolutions, then the mean over the picture.
 
-Name it in the run file, `network_settings: {encoder: "own_encoder:Strided"}`, and train here with PYTHONPATH=. set
-and `--trust own_encoder`.
+Name it in the run file, `network_settings: {vis_encode_type: "own_encoder:Strided"}`, and train here with PYTHONPATH=.
+set and `--trust own_encoder`.
 """
 
 import torch

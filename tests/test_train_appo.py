@@ -32,7 +32,7 @@ AppoRun, train_appo = partial(_AppoRun, trust=TRUST), partial(_train_appo, trust
 BEHAVIOR = {
     "trainer_type": "appo",
     "hyperparameters": {"buffer_size": 512, "batch_size": 256, "learning_rate": 0.01, "num_epoch": 2},
-    "network_settings": {"hidden_units": 16, "num_layers": 1, "core_size": 16},
+    "network_settings": {"hidden_units": 16, "num_layers": 1, "memory": {"memory_size": 16}},
     "time_horizon": 8,
     "max_steps": 16384,
     "checkpoint_interval": 1024,
@@ -202,7 +202,7 @@ def test_a_run_that_is_there_is_neither_replaced_nor_resumed_as_another(tmp_path
     with pytest.raises(CheckpointError, match="continue it with --resume"):
         train_appo(run_file(tmp_path))
     with pytest.raises(CheckpointError, match="does not fit this run file"):
-        train_appo(run_file(tmp_path, "behaviors.Recall.network_settings.core=lstm"), resume=True)
+        train_appo(run_file(tmp_path, "behaviors.Recall.network_settings.memory.kind=lstm"), resume=True)
 
 
 def test_a_mistake_in_the_run_file_leaves_no_folder(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ TINY = (
     "hyperparameters.buffer_size=128",
     "hyperparameters.batch_size=128",
     "time_horizon=16",
-    "network_settings.core_size=16",
+    "network_settings.memory.memory_size=16",
     "network_settings.image_units=16",
 )
 LAST_WORDS_BEFORE_THE_FIRST_PAGE = "a decision takes 4"

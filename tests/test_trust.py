@@ -50,19 +50,19 @@ def refused(*words: str | Path) -> str:
 
 def agent_folder(folder: Path, palus: dict[str, Any], encoder: str = "convnet_simple") -> Path:
     """A published agent: its configuration, and weights with settings of their own."""
-    network = {"hidden_units": 8, "core_size": 8, "encoder": encoder}
+    network = {"hidden_units": 8, "memory": {"memory_size": 8}, "vis_encode_type": encoder}
     tree = {"behaviors": {"Duel": {"trainer_type": "appo", "network_settings": network}}, "palus": palus}
     (folder / "Duel").mkdir(parents=True)
     (folder / "configuration.yaml").write_text(yaml.safe_dump(tree))
-    settings = AppoNetworkSettings(hidden_units=8, core_size=8)
+    settings = AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8})
     policy = ActorCritic(Filmed().spec, settings, torch.Generator())
-    told = settings.model_copy(update={"encoder": encoder})
+    told = settings.model_copy(update={"vis_encode_type": encoder})
     write_agent(folder / "Duel" / "policy.npz", Agent(policy.spec, told, policy.arrays(), 1, None))
     return folder
 
 
 def test_a_package_is_trusted_with_what_is_in_it_and_nothing_beside_it() -> None:
-    trust = Trust.of(["games.mine"], ["palus.env=typed:Game", "palus.threads=1", "x.encoder='nets.own:Net'"])
+    trust = Trust.of(["games.mine"], ["palus.env=typed:Game", "palus.threads=1", "x.vis_encode_type='nets.own:Net'"])
     allowed = [
         name for name in ("games.mine", "games.mine.a", "typed", "nets.own", "nets", "games", "games.miner", "os", "")
         if trust.allows(name)
@@ -125,11 +125,11 @@ def test_a_strangers_encoder_does_not_run(stranger: Stranger, tmp_path: Path) ->
     """The weights' own settings name it, whatever the run file says."""
     encoder = f"{MODULE}:make"
     picture = GameSpec.alike("picture", (ObservationSpec("obs", (3, 40, 44), "uint8"),), Filmed().spec.actions)
-    with pytest.raises(TrustError, match=f"network_settings.encoder {encoder}: would run"):
-        ActorCritic(picture, AppoNetworkSettings(encoder=encoder), torch.Generator())
+    with pytest.raises(TrustError, match=f"network_settings.vis_encode_type {encoder}: would run"):
+        ActorCritic(picture, AppoNetworkSettings(vis_encode_type=encoder), torch.Generator())
     folder = agent_folder(tmp_path / "pulled", {"env": "doom_basic"}, encoder)
     said = refused("train", folder / "configuration.yaml")
-    assert f"behaviors.Duel.network_settings.encoder {encoder}: would run" in said
+    assert f"behaviors.Duel.network_settings.vis_encode_type {encoder}: would run" in said
     assert not stranger.ran
 
 

@@ -129,7 +129,9 @@ def test_a_round_robin_of_duels_ranks_the_better_shot_first() -> None:
 
 
 def _network(spec: GameSpec) -> ActorCritic:
-    return ActorCritic(spec, AppoNetworkSettings(hidden_units=8, core_size=8), torch.Generator().manual_seed(1))
+    return ActorCritic(
+        spec, AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8}), torch.Generator().manual_seed(1)
+    )
 
 
 def _export(path: Path, spec: GameSpec) -> Path:

@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Path:
     """A run as training leaves it."""
     game = make_duel()
     game.close()
-    settings = AppoNetworkSettings(hidden_units=8, core_size=8)
+    settings = AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8})
     network = ActorCritic(game.spec, settings, torch.Generator().manual_seed(1))
     folder = tmp_path / "run"
     (folder / DUEL).mkdir(parents=True)

@@ -40,11 +40,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "results" / "mine"
     (folder / "countdown").mkdir(parents=True)
     (folder / "configuration.yaml").write_text(
-        "behaviors: {countdown: {trainer_type: appo, network_settings: {hidden_units: 8, core_size: 8}}}\n"
+        "behaviors: {countdown: {trainer_type: appo, network_settings: {hidden_units: 8, memory: {memory_size: 8}}}}\n"
         "palus: {env: 'countdown:Filmed'}\n"
     )
     for name, seed, steps in (("policy.npz", 1, 5000), ("best.npz", 2, 3000)):
-        settings = AppoNetworkSettings(hidden_units=8, core_size=8)
+        settings = AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8})
         policy = ActorCritic(Filmed().spec, settings, torch.Generator().manual_seed(seed))
         write_agent(folder / "countdown" / name, Agent(policy.spec, settings, policy.arrays(), steps, 1.0))
     return folder

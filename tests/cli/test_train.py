@@ -168,7 +168,7 @@ palus: {env: SoccerTwos, env_options: {wad: x}, baselines: [nobody]}
     assert [line.split(";")[0] for line in lines] == [
         "behaviors.SoccerTwo.hyperparameters.batch_sise: unknown key",
         "behaviors.SoccerTwo.network_settings.memory: recurrent networks need trainer_type appo",
-        "palus.env_options: only games of appo take options",
+        "palus.env_options: game SoccerTwos refuses its options: wad: no such option",
         "behaviors.SoccerTwo: SoccerTwos has no behavior of that name",
         "environment_parameters: SoccerTwos: no environment parameter 'bal_touch'",
         "palus.baselines: nobody: no such player",
@@ -181,11 +181,16 @@ palus: {env: SoccerTwos, env_options: {wad: x}, baselines: [nobody]}
     [
         (("debug", "palus.env=doom_basic"), "trainer_type poca: doom_basic steps one game at a time; use appo"),
         (("debug", "palus.env=SocerTwos"), "palus.env: unknown environment 'SocerTwos'; did you mean SoccerTwos?"),
-        (("debug", "palus.env=RescueToy"), "behaviors.SoccerTwos.self_play: RescueToy has one team; remove self_play"),
+        (("debug", "palus.env=RescueToy"), "behaviors.SoccerTwos.self_play: RescueToy has one side only"),
+        (
+            ("debug", "palus.env_options={kick_point: foot, threads: 0.5}"),
+            "palus.env_options: game SoccerTwos refuses its options: kick_point: Input should be 'ball' or 'agent', "
+            "found 'foot'; threads: Input should be a valid integer",
+        ),
         (("doom-basic", "palus.env=SoccerTwos"), "trainer_type appo: SoccerTwos steps many matches in one call"),
         (
             ("doom-basic", "palus.env_options.wat=1"),
-            "palus.env: game doom_basic refuses its options: wat: no such option; did you mean wad?",
+            "palus.env_options: game doom_basic refuses its options: wat: no such option; did you mean wad?",
         ),
         (("doom-basic", "behaviors.doom_basic.self_play={}"), "doom_basic.self_play: doom_basic has one side only"),
         (("doom-basic", "palus.sampling.workers=7"), "behaviors.doom_basic: buffer_size / time_horizon ="),

@@ -40,7 +40,7 @@ def test_every_preset_can_be_trained(name: str) -> None:
 ALL, MATCHES = {"ppo", "poca", "appo"}, {"ppo", "poca"}
 READERS = {
     "env": (ALL, "SoccerTwos"),
-    "env_options": ({"appo"}, "{wad: x.wad}"),
+    "env_options": (ALL, "{wad: x.wad}"),
     "sampling": ({"appo"}, "{workers: 0}"),
     "num_matches": (MATCHES, "8"),
     "matmul": (ALL, "highest"),
@@ -48,7 +48,6 @@ READERS = {
     "baselines": (MATCHES, "[random]"),
     "baseline_interval": (MATCHES, "0"),
     "baseline_pairs": (MATCHES, "3"),
-    "kick_point": (MATCHES, "ball"),
     "max_minutes": (ALL, "3"),
 }
 """Key of `palus` -> the trainers that read it, and a value that is not its default."""

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from palus.config import load_run, notes, unsupported
-from palus.config.appo import AppoHyperparameters, AppoNetworkSettings, Population, Sampling
+from palus.config.appo import AppoHyperparameters, AppoMemory, AppoNetworkSettings, Population, Sampling
 from palus.config.run_file import RunFile
 from palus.config.trainer import AppoBehavior
 from palus.envs import doom
@@ -44,8 +44,16 @@ def test_numbers_that_do_not_fit_each_other_are_refused(tmp_path: Path, override
 
 
 def test_what_appo_does_another_way_is_refused_with_the_way(tmp_path: Path) -> None:
-    memory, both = unsupported(run_of(tmp_path, "network_settings.memory={}", "self_play={}", "population={}"))
-    assert "core_size" in memory
+    memory, images, both = unsupported(
+        run_of(
+            tmp_path,
+            "network_settings={memory: {sequence_length: 16}, vis_encode_type: nature_cnn}",
+            "self_play={}",
+            "population={}",
+        )
+    )
+    assert "appo's sequences are time_horizon long" in memory
+    assert "use convnet_simple" in images
     assert "remove one of them" in both
 
 
@@ -54,13 +62,11 @@ def test_keys_without_effect_are_noted(tmp_path: Path) -> None:
         run_of(
             tmp_path,
             "keep_checkpoints=3",
-            "network_settings.vis_encode_type=resnet",
             "hyperparameters={adaptive_learning_rate: epoch, learning_rate_schedule: linear}",
         )
     )
     assert [line for line in found if "no effect" in line] == [
         "Doom: learning_rate_schedule has no effect; adaptive_learning_rate moves the rate",
-        "Doom: network_settings.vis_encode_type has no effect; appo's image encoder is network_settings.encoder",
         "Doom: keep_checkpoints has no effect; appo keeps its newest and its best policy",
     ]
 
@@ -81,7 +87,12 @@ def known_keys() -> set[str]:
 
     sections = {name: field.annotation for name, field in RunFile.model_fields.items()}
     keys = fields(AppoHyperparameters, "") | fields(AppoBehavior, "") | fields(AppoNetworkSettings, "network_settings.")
-    keys |= fields(Population, "population.") | fields(Sampling, "palus.sampling.") | fields(Sampling, "")
+    keys |= (
+        fields(AppoMemory, "network_settings.memory.")
+        | fields(Population, "population.")
+        | fields(Sampling, "palus.sampling.")
+        | fields(Sampling, "")
+    )
     keys |= {"reward_signals.extrinsic.gamma", "reward_signals.extrinsic.strength"}
     keys |= {f"palus.env_options.{name}" for name in inspect.signature(doom.make).parameters}
     for name in ("palus", "env_settings", "checkpoint_settings"):
@@ -93,7 +104,7 @@ def known_keys() -> set[str]:
 
 def test_every_key_of_the_dictionary_exists() -> None:
     words = [word for word in dictionary() if word not in ("constant", "linear", "minibatch", "epoch", "num_envs")]
-    values = {"gru", "lstm", "none"}
+    values = {"gru", "lstm"}
     assert [word for word in words if word not in known_keys() | values and ":" not in word] == []
     assert len(words) > 60
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from palus.config import json_schema
-from palus.config.docs import SECTIONS, TRAINERS, render
+from palus.config.docs import COLUMNS, SECTIONS, render
 
 PAGE = Path(__file__).parents[2] / "docs" / "run-file.md"
 
@@ -16,7 +16,7 @@ def test_the_committed_page_is_up_to_date() -> None:
 
 
 def test_every_section_is_on_the_page() -> None:
-    listed = set(SECTIONS) | set(TRAINERS.values()) | {"PocaBehavior", "SacBehavior"}
+    listed = {*SECTIONS, "PocaBehavior", "SacBehavior"}.union(*(columns.values() for columns in COLUMNS.values()))
     missing = {name for name in json_schema()["$defs"] if not name.endswith("Sampler")} - listed
     assert missing == set()
 
@@ -33,4 +33,4 @@ def test_every_key_has_a_type_limits_and_a_description_in_the_schema() -> None:
     assert bare == []
     assert definitions["SelfPlay"]["properties"]["window"]["exclusiveMinimum"] == 0
     assert definitions["SelfPlay"]["additionalProperties"] is False
-    assert definitions["PalusSettings"]["properties"]["kick_point"]["enum"] == ["ball", "agent"]
+    assert definitions["NetworkSettings"]["properties"]["activation"]["enum"] == ["swish", "elu", "relu", "tanh"]

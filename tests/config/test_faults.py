@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from palus.config import RunFile, load_run
 from palus.config.load import _resolve
-from palus.config.prepare import retire_old_keys, spell_sections
+from palus.config.prepare import spell_sections
+from palus.config.retired import retire_old_keys
 from palus.errors import ConfigError
 
 HYPER = "run.yaml, behaviors.SoccerTwos.hyperparameters"
@@ -20,7 +21,7 @@ HYPER = "run.yaml, behaviors.SoccerTwos.hyperparameters"
     ("hyperparameters", "message"),
     [
         ("batch_sise: 64", ".batch_sise: unknown key; did you mean batch_size?"),
-        ("shared_critic: true", ".shared_critic: unknown key for trainer_type poca; only ppo has it"),
+        ("shared_critic: true", ".shared_critic: unknown key for trainer_type poca; only ppo and appo have it"),
         ("tau: 0.1", ".tau: unknown key for trainer_type poca; only sac has it"),
         ("batch_size: many", ".batch_size: expected a whole number, found 'many'"),
         ("batch_size: 64.5", ".batch_size: expected a whole number, found 64.5"),
@@ -56,7 +57,14 @@ def test_a_wrong_hyperparameter_is_named_with_what_was_found_and_expected(faults
         ("even_checkpoints: 3", ".even_checkpoints: expected true or false, found 3"),
         (
             "network_settings: {memory: {memory_size: 7}}",
-            ".network_settings.memory.memory_size: expected a multiple of 2, found 7",
+            ".network_settings.memory: memory_size 7 is odd; one half of an lstm's memory is hidden state, the other "
+            "cell state, so use for example 8",
+        ),
+        (
+            "network_settings: {vis_encode_type: convnet}",
+            ".network_settings.vis_encode_type: expected one of fully_connected, match3, simple, nature_cnn, resnet, "
+            "convnet_simple, convnet_impala, convnet_atari, resnet_impala, resnet_strided, module:Class, found "
+            "'convnet'; did you mean convnet_atari?",
         ),
         (
             "self_play: {play_against_current_self_ratio: 0.5}",
@@ -214,7 +222,8 @@ def test_all_faults_of_a_file_and_its_overrides_come_together(faults) -> None:
         HYPER + ".lambd: expected at most 1, found 1.5",
         HYPER + ".batch_sise: unknown key; did you mean batch_size?",
         "run.yaml, behaviors.SoccerTwos.network_settings.vis_encode_type: "
-        "expected one of fully_connected, match3, simple, nature_cnn, resnet, found 'fancy'",
+        "expected one of fully_connected, match3, simple, nature_cnn, resnet, convnet_simple, convnet_impala, "
+        "convnet_atari, resnet_impala, resnet_strided, module:Class, found 'fancy'",
         "run.yaml, behaviors.SoccerTwos.reward_signals.gail.demo_path: missing; this key is required",
         "run.yaml, behaviors.SoccerTwos.trainer_typ: unknown key; did you mean trainer_type?",
         "run.yaml, environment_parameters.mass.sampler_parameters.intervals.0: 1.0 is greater than 0.0; exchange them",

@@ -16,6 +16,7 @@ from palus.nn.actor_critic import ActorCritic
 from palus.nn.running import RunningMoments
 from palus.types import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 
+LSTM = {"kind": "lstm", "memory_size": 96, "num_layers": 2}
 IMAGE = ObservationSpec("obs", (3, 72, 128), "uint8")
 SMALL_IMAGE = ObservationSpec("obs", (3, 40, 48), "uint8")
 VECTOR = ObservationSpec("measurements", (23,))
@@ -23,15 +24,19 @@ MIXED = ActionSpec((Discrete(3), Continuous(2), Discrete(2)))
 CASES: dict[str, tuple[tuple[ObservationSpec, ...], ActionSpec, dict[str, Any]]] = {
     "doom": ((IMAGE,), ActionSpec((Discrete(5),)), {}),
     "measurements": ((IMAGE, VECTOR), ActionSpec((Discrete(3), Discrete(2))), {"hidden_units": 128}),
-    "lstm, two layers": ((VECTOR,), MIXED, {"core": "lstm", "core_layers": 2, "activation": "relu"}),
-    "separate critic": ((VECTOR,), MIXED, {"shared_critic": False, "adaptive_deviation": False, "core_size": 16}),
-    "no core": ((VECTOR,), MIXED, {"core": "none", "decoder_layers": (32, 16), "activation": "tanh"}),
-    "resnet": ((SMALL_IMAGE,), ActionSpec((Discrete(4),)), {"encoder": "resnet_impala", "normalize": False}),
-    "strided resnet": ((SMALL_IMAGE,), ActionSpec((Discrete(4),)), {"encoder": "resnet_strided", "activation": "relu"}),
+    "lstm, two layers": ((VECTOR,), MIXED, {"memory": LSTM, "activation": "swish"}),
+    "separate critic": ((VECTOR,), MIXED, {"shared_critic": False, "adaptive_deviation": False}),
+    "no core": ((VECTOR,), MIXED, {"memory": None, "decoder_layers": (32, 16), "activation": "tanh"}),
+    "resnet": ((SMALL_IMAGE,), ActionSpec((Discrete(4),)), {"vis_encode_type": "resnet_impala", "normalize": False}),
+    "strided resnet": (
+        (SMALL_IMAGE,),
+        ActionSpec((Discrete(4),)),
+        {"vis_encode_type": "resnet_strided", "activation": "relu"},
+    ),
     "squashed": (
         (VECTOR,),
         ActionSpec((Continuous(3),)),
-        {"tanh_scale": 2.0, "adaptive_deviation": False, "core": "none", "normalize_names": ("other",)},
+        {"tanh_scale": 2.0, "adaptive_deviation": False, "memory": None, "normalize_names": ("other",)},
     ),
 }
 
@@ -39,8 +44,10 @@ CASES: dict[str, tuple[tuple[ObservationSpec, ...], ActionSpec, dict[str, Any]]]
 def _network(case: str) -> ActorCritic:
     """A network with weights and moments that matter: every term of the graph shows in its outputs."""
     observations, actions, changes = CASES[case]
-    settings = AppoNetworkSettings(**{"hidden_units": 64, "core_size": 48, **changes})
-    network = ActorCritic(GameSpec.alike("game", observations, actions), settings, torch.Generator().manual_seed(1))
+    rest = {name: value for name, value in changes.items() if name != "shared_critic"}
+    settings = AppoNetworkSettings(**{"hidden_units": 64, "memory": {"memory_size": 48}, **rest})
+    spec, shared = GameSpec.alike("game", observations, actions), changes.get("shared_critic", True)
+    network = ActorCritic(spec, settings, torch.Generator().manual_seed(1), shared_critic=shared)
     network.returns = RunningMoments(1)
     rng = np.random.default_rng(2)
     arrays = {
@@ -127,6 +134,6 @@ def test_broken_weights_are_not_exported() -> None:
 
 def test_an_encoder_of_ones_own_is_named_as_the_reason() -> None:
     network = _network("doom")
-    settings = network.settings.model_copy(update={"encoder": "mine:Encoder"})
+    settings = network.settings.model_copy(update={"vis_encode_type": "mine:Encoder"})
     with pytest.raises(ModelError, match="encoder of your own"):
         build_appo_onnx(network.arrays(), network.spec, settings)

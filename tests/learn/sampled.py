@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 
@@ -21,7 +19,7 @@ RECALL = GameSpec.alike("recall", (ObservationSpec("obs", (3,)),), ActionSpec((D
 SETTINGS = [
     "hyperparameters.learning_rate=0.01", "hyperparameters.num_epoch=2", "hyperparameters.buffer_size=1024",
     "hyperparameters.batch_size=512", "time_horizon=8", "network_settings.hidden_units=16",
-    "network_settings.num_layers=1", "network_settings.core_size=16",
+    "network_settings.num_layers=1", "network_settings.memory.memory_size=16",
 ]  # fmt: skip
 
 
@@ -83,7 +81,7 @@ class RecallGame:
     """
 
     def __init__(self, length: int = LENGTH, agents: int = 1, pay: float = 1.0) -> None:
-        self.spec = replace(RECALL, num_agents=agents, teams=tuple(range(agents)), shaping=(("pay", pay),))
+        self.spec = GameSpec.alike(RECALL.env_id, RECALL.observations, RECALL.actions, agents, shaping=(("pay", pay),))
         self.shaping = np.full((agents, 1), pay)
         self.active, self.length = np.ones(agents, np.bool_), length
 

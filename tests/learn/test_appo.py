@@ -66,7 +66,10 @@ def test_the_whole_loss_by_hand() -> None:
     assert total.item() == pytest.approx(0.45 + 0.25 - 0.01 * math.log(2))
 
 
-@pytest.mark.parametrize("more", [("network_settings.core=gru",), ("network_settings.core=lstm", *VTRACE)])
+LSTM = "network_settings.memory={kind: lstm, memory_size: 32}"
+
+
+@pytest.mark.parametrize("more", [(), (LSTM, *VTRACE)])
 def test_a_recurrent_policy_learns_to_remember(more: tuple[str, ...]) -> None:
     scores = curve(*learner(*more), 18)
     assert scores[0] < 0.65
@@ -74,7 +77,7 @@ def test_a_recurrent_policy_learns_to_remember(more: tuple[str, ...]) -> None:
 
 
 def test_a_feed_forward_policy_cannot_remember() -> None:
-    scores = curve(*learner("network_settings.core=none"), 18)
+    scores = curve(*learner("network_settings.memory=null"), 18)
     assert 0.4 < np.mean(scores[-8:]) < 0.6
 
 
@@ -181,7 +184,7 @@ BY_HAND += [
     "time_horizon=3",
     "hyperparameters.buffer_size=6",
     "reward_signals.extrinsic.gamma=0.5",
-    "network_settings.core=none",
+    "network_settings.memory=null",
 ]
 
 

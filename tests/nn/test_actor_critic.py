@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -19,12 +21,16 @@ SMALL = GameSpec.alike(
     (ObservationSpec("obs", (3, 40, 44), "uint8"), ObservationSpec("measurements", (4,))),
     ActionSpec((Discrete(3), Continuous(2))),
 )
-TINY = {"hidden_units": 16, "image_units": 16, "core_size": 8}
+TINY = {"hidden_units": 16, "image_units": 16, "memory": {"memory_size": 8}}
 
 
-def network(spec: GameSpec = SMALL, dtype: torch.dtype = torch.float32, seed: int = 0, **settings) -> ActorCritic:
+def network(
+    spec: GameSpec = SMALL, dtype: torch.dtype = torch.float32, seed: int = 0, shared_critic: bool = True, **settings
+) -> ActorCritic:
     generator, trust = torch.Generator().manual_seed(seed), Trust(frozenset({"palus.nn", __name__, "no_such_module"}))
-    return ActorCritic(spec, AppoNetworkSettings(**settings), generator, dtype, trust=trust)
+    return ActorCritic(
+        spec, AppoNetworkSettings(**settings), generator, dtype, shared_critic=shared_critic, trust=trust
+    )
 
 
 def observations(spec: GameSpec, rows: int, seed: int = 0) -> dict[str, np.ndarray]:
@@ -55,10 +61,10 @@ def test_the_default_network_has_the_size_and_names_of_sample_factorys() -> None
     } <= set(arrays)  # fmt: skip
 
 
-@pytest.mark.parametrize("core", ["gru", "lstm", "none"])
+@pytest.mark.parametrize("memory", [{"memory_size": 8}, {"kind": "lstm", "memory_size": 16}, None])
 @pytest.mark.parametrize("shared", [True, False])
-def test_steps_one_by_one_are_the_rollout_at_once(core: str, shared: bool) -> None:
-    policy = network(core=core, shared_critic=shared, **TINY)
+def test_steps_one_by_one_are_the_rollout_at_once(memory: dict[str, Any] | None, shared: bool) -> None:
+    policy = network(shared_critic=shared, **TINY | {"memory": memory})
     T, B = 4, 3
     seen = observations(SMALL, T * B)
     keep = torch.ones(T, B)
@@ -92,7 +98,7 @@ def test_arrays_of_another_network_are_refused_whole() -> None:
     policy = network(**TINY)
     before = policy.weights.master.clone()
     with pytest.raises(ModelError, match=r"core\.core\.weight_ih_l0: shape .*; expected shape \(24, 32\)"):
-        policy.load_arrays(network(core="lstm", **TINY).arrays())
+        policy.load_arrays(network(**TINY | {"memory": {"kind": "lstm", "memory_size": 16}}).arrays())
     assert torch.equal(policy.weights.master, before)
 
 
@@ -139,7 +145,7 @@ def test_the_same_seed_gives_the_same_weights_and_leaves_torchs_generator_alone(
     ],
 )
 def test_the_other_encoders(encoder: str, width: int) -> None:
-    policy = network(encoder=encoder, image_layers=0, **TINY)
+    policy = network(vis_encode_type=encoder, image_layers=0, **TINY)
     assert policy.arrays()["core.core.weight_ih_l0"].shape == (24, width + 16)
     assert torch.isfinite(act(policy, observations(SMALL, 2))[0]).all()
 
@@ -156,14 +162,14 @@ class OwnEncoder(torch.nn.Module):
 
 def test_an_encoder_of_ones_own_is_named_by_its_path(monkeypatch) -> None:
     monkeypatch.setattr("palus.nn.encoders.OwnEncoder", OwnEncoder, raising=False)
-    arrays = network(encoder="palus.nn.encoders:OwnEncoder", **TINY).arrays()
+    arrays = network(vis_encode_type="palus.nn.encoders:OwnEncoder", **TINY).arrays()
     assert arrays["encoder.encoders.obs.layer.weight"].shape == (16, 3)
 
 
-@pytest.mark.parametrize("encoder", ["convnet_large", "palus.nn.encoders:Missing", "no_such_module:Class"])
+@pytest.mark.parametrize("encoder", ["nature_cnn", "palus.nn.encoders:Missing", "no_such_module:Class"])
 def test_an_unknown_encoder_is_an_error_of_the_run_file(encoder: str) -> None:
-    with pytest.raises(ConfigError, match=r"network_settings\.encoder"):
-        network(encoder=encoder)
+    with pytest.raises(ConfigError, match=r"network_settings\.vis_encode_type"):
+        network(vis_encode_type=encoder)
 
 
 def test_images_that_are_too_small_are_refused() -> None:

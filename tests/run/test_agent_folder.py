@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from palus.config.appo import AppoNetworkSettings
+from palus.config.network import NetworkSettings
 from palus.errors import CheckpointError
 from palus.run.agent_folder import Agent, read_agent, write_agent
 from palus.types import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
@@ -25,7 +25,7 @@ SPEC = GameSpec.alike(
 
 def agent(metric: float | None = 7.5, steps: int = 4000) -> Agent:
     arrays = {"core.core.weight_hh_l0": np.arange(6, dtype=np.float32).reshape(2, 3), "count": np.array([1e300])}
-    return Agent(SPEC, AppoNetworkSettings(core="lstm", decoder_layers=(64,)), arrays, steps, metric)
+    return Agent(SPEC, NetworkSettings(memory={"kind": "lstm"}, decoder_layers=(64,)), arrays, steps, metric)
 
 
 def test_an_agent_comes_back_as_it_was_written(tmp_path: Path) -> None:

@@ -25,10 +25,9 @@ from palus.ratings.games import arrange
 from palus.ratings.interval import score_interval
 from palus.store import Store, open_store
 from palus.store.tables import annulments, entries, jobs, matches, play_stats, workers
-from palus.web.api.compare import verdict
+from palus.web.api.compare import SequentialTest, verdict
 from palus.web.api.summaries import share_intervals
 from palus.web.app import WebLimits, make_app
-from palus.web.shapes import SequentialTest
 
 AT_ONCE = WebLimits(fresh_s=0.0, keep_s=0.0, poll_s=0.05)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from pathlib import Path
 
-from palus.web import shapes
+from palus.web import app  # noqa: F401  (loads every shape)
+from palus.web.shapes import Shape
 
 ROOT = Path(__file__).parents[2]
 ASSETS = ROOT / "src" / "palus" / "web" / "assets"
@@ -41,11 +41,7 @@ def test_the_front_end_knows_the_shapes_of_the_server() -> None:
         name: dict(re.findall(r"readonly (\w+): (.+);", body))
         for name, body in re.findall(r"export interface (\w+) \{\n(.*?)\}", source, re.S)
     }
-    models = {
-        name: model
-        for name, model in vars(shapes).items()
-        if inspect.isclass(model) and issubclass(model, shapes.Shape) and model is not shapes.Shape
-    }
+    models = {model.__name__: model for model in Shape.__subclasses__()}
     assert set(interfaces) == set(models)
     for name, model in models.items():
         assert set(interfaces[name]) == set(model.model_fields), name

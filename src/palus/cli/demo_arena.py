@@ -24,7 +24,8 @@ from palus.cli.arena_start import make_admin, sign_in_here
 
 if TYPE_CHECKING:
     from palus.store import Store
-    from palus.web.shapes import LeaderboardRow, Performance
+    from palus.web.api.leaderboard import LeaderboardRow
+    from palus.web.api.models import Performance
 
 ADDRESS, USUAL_PORT = "127.0.0.1", 8000
 ENV, FILE = "SoccerTwos", "SoccerTwos.onnx"

@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from palus.config import AppoBehavior, RunFile
+from palus.config import RunFile
 from palus.envs.game import check_game_trust
 from palus.errors import TrustError
 from palus.trust import Trust
@@ -37,6 +37,6 @@ def check_trust(run: RunFile, trust: Trust) -> None:
     if run.env_id is not None and ":" in run.env_id:
         check_game_trust(run.env_id, run.palus.env_options, trust)
     for name, behavior in run.behaviors.items():
-        if isinstance(behavior, AppoBehavior) and ":" in behavior.network_settings.encoder:
-            encoder = behavior.network_settings.encoder
-            trust.check(encoder.partition(":")[0], f"behaviors.{name}.network_settings.encoder {encoder}")
+        encoder = behavior.network_settings.vis_encode_type
+        if ":" in encoder:
+            trust.check(encoder.partition(":")[0], f"behaviors.{name}.network_settings.vis_encode_type {encoder}")

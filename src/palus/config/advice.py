@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from palus.config.environment import ConstantSampler, Curriculum, EnvironmentParameter
+from palus.config.network import VISUAL_ENCODERS
 from palus.config.run_file import PalusSettings, RunFile
 from palus.config.trainer import AppoBehavior, Behavior, OnPolicyHyperparameters, SacBehavior
 
@@ -35,7 +36,7 @@ def _palus_notes(run: RunFile) -> Iterator[str]:
     if not run.is_sampled and "sampling" in written:
         yield "palus.sampling has an effect on an appo behavior only; palus.num_matches has one here"
     if run.env_id != "SoccerTwos":
-        for key in ("baselines", "baseline_interval", "baseline_pairs", "kick_point"):
+        for key in ("baselines", "baseline_interval", "baseline_pairs"):
             if key in written:
                 yield f"palus.{key} has an effect on SoccerTwos only"
 
@@ -76,12 +77,9 @@ def _behavior_notes(name: str, behavior: Behavior) -> Iterator[str]:
 
 
 def _appo_notes(name: str, behavior: AppoBehavior) -> Iterator[str]:
-    hyper, network = behavior.hyperparameters, behavior.network_settings
+    hyper = behavior.hyperparameters
     if hyper.adaptive_learning_rate != "off" and hyper.learning_rate_schedule == "linear":
         yield f"{name}: learning_rate_schedule has no effect; adaptive_learning_rate moves the rate"
-    for key in ("vis_encode_type", "goal_conditioning_type"):
-        if key in network.model_fields_set:
-            yield f"{name}: network_settings.{key} has no effect; appo's image encoder is network_settings.encoder"
     for key in ("team_change", "swap_steps"):
         if behavior.self_play is not None and key in behavior.self_play.model_fields_set:
             yield f"{name}: self_play.{key} has no effect; every game of appo draws its sides and its opponent"
@@ -122,8 +120,6 @@ def _unread(run: RunFile) -> Iterator[str]:
     """Settings of the game that its trainer does not hand on: the run would be another than the file says."""
     if run.is_sampled and run.environment_parameters:
         yield "environment_parameters: games of appo read none; use palus.env_options, or remove it"
-    if run.behaviors and not run.is_sampled and run.palus.env_options:
-        yield "palus.env_options: only games of appo take options; remove it"
 
 
 def _unsupported_parameter(at: str, parameter: EnvironmentParameter) -> Iterator[str]:
@@ -137,8 +133,11 @@ def _unsupported_parameter(at: str, parameter: EnvironmentParameter) -> Iterator
 
 
 def _unsupported_in_appo(at: str, behavior: AppoBehavior) -> Iterator[str]:
-    if behavior.network_settings.memory is not None:
-        yield f"{at}.network_settings.memory: appo's memory is core, core_size and core_layers; use them instead"
+    memory, encoder = behavior.network_settings.memory, behavior.network_settings.vis_encode_type
+    if memory is not None and memory.sequence_length not in (None, behavior.time_horizon):
+        yield f"{at}.network_settings.memory.sequence_length: appo's sequences are time_horizon long; remove it"
+    if encoder in VISUAL_ENCODERS:
+        yield f"{at}.network_settings.vis_encode_type {encoder}: not supported yet; use convnet_simple"
     if behavior.self_play is not None and behavior.population is not None:
         yield f"{at}: self_play and population do not go together yet; remove one of them"
 

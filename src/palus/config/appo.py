@@ -6,11 +6,20 @@ counterpart (docs/from-sample-factory.md lists both names).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from palus.config.network import Hyperparameters, NetworkSettings, Schedule
+from palus.config.network import (
+    Activation,
+    Hyperparameters,
+    Initialization,
+    Memory,
+    MemoryKind,
+    NetworkSettings,
+    Schedule,
+    VisualEncoder,
+)
 from palus.config.section import Count, CountOrMinusOne, CountOrZero, Float, Fraction, NotNegative, Positive, Section
 
 
@@ -58,39 +67,33 @@ class AppoHyperparameters(Hyperparameters):
     adam_epsilon: Positive = Field(default=1e-6, description="Adam's epsilon.")
     adam_beta1: Fraction = Field(default=0.9, description="Adam's decay of the first moment.")
     adam_beta2: Fraction = Field(default=0.999, description="Adam's decay of the second moment.")
+    shared_critic: bool = Field(default=True, description="Policy and value share the network body.")
+
+
+def _of(section: type[Section], key: str, default: Any) -> Any:
+    """A key of all trainers with a default of its own."""
+    return Field(default=default, description=section.model_fields[key].description)
+
+
+class AppoMemory(Memory):
+    """Recurrent memory, with the defaults of `appo`."""
+
+    sequence_length: Count | None = _of(Memory, "sequence_length", None)
+    memory_size: Count = _of(Memory, "memory_size", 512)
+    kind: MemoryKind = _of(Memory, "kind", "gru")
 
 
 class AppoNetworkSettings(NetworkSettings):
-    """Encoder, core, decoder. `vis_encode_type`, `memory` and `goal_conditioning_type` have no effect here."""
+    """The network, with the defaults of `appo`, which are Sample Factory's."""
 
-    normalize: bool = Field(default=True, description="Normalise observations, element by element.")
-    normalize_names: tuple[str, ...] | None = Field(
-        default=None, description="Observations to normalise; null means all."
-    )
-    hidden_units: Count = Field(default=512, description="Width of each layer of a vector's encoder.")
-    num_layers: Count = Field(default=2, description="Fully connected layers of a vector's encoder.")
-    image_layers: CountOrZero = Field(default=1, description="Fully connected layers after a convolutional encoder.")
-    image_units: Count = Field(default=512, description="Width of each of those layers.")
-    image_scale: Positive = Field(default=255.0, description="uint8 images are divided by this.")
-    encoder: str = Field(
-        default="convnet_simple",
-        description="Image encoder: convnet_simple, convnet_impala, convnet_atari, resnet_impala, resnet_strided (its "
-        "blocks with strides, cheaper), or module:Class of a module that "
-        "--trust names.",
-    )
-    core: Literal["gru", "lstm", "none"] = Field(default="gru", description="Recurrent core.")
-    core_size: Count = Field(default=512, description="Width of the core.")
-    core_layers: Count = Field(default=1, description="Layers of the core.")
-    decoder_layers: tuple[Count, ...] = Field(default=(), description="Widths of the layers after the core.")
-    activation: Literal["elu", "relu", "tanh"] = Field(default="elu", description="Activation of all layers.")
-    initialization: Literal["orthogonal", "xavier_uniform", "torch"] = Field(
-        default="orthogonal", description="First weights of linear and convolutional layers; the core keeps torch's."
-    )
-    initialization_gain: Positive = Field(default=1.0, description="Gain of that initialisation.")
-    shared_critic: bool = Field(default=True, description="Policy and value share encoder, core and decoder.")
-    adaptive_deviation: bool = Field(default=True, description="Continuous actions: the network gives the deviation.")
-    initial_deviation: Positive = Field(default=1.0, description="The learned deviation's start, where it is a vector.")
-    tanh_scale: NotNegative = Field(default=0.0, description="Squash means to s tanh(m / s); 0 means no squashing.")
+    normalize: bool = _of(NetworkSettings, "normalize", True)
+    hidden_units: Count = _of(NetworkSettings, "hidden_units", 512)
+    vis_encode_type: VisualEncoder = _of(NetworkSettings, "vis_encode_type", "convnet_simple")
+    memory: AppoMemory | None = Field(default_factory=AppoMemory, description="Recurrent memory; null means none.")
+    image_units: Count = _of(NetworkSettings, "image_units", 512)
+    activation: Activation = _of(NetworkSettings, "activation", "elu")
+    initialization: Initialization = _of(NetworkSettings, "initialization", "orthogonal")
+    adaptive_deviation: bool = _of(NetworkSettings, "adaptive_deviation", True)
 
 
 class Population(Section):

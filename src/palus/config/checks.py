@@ -57,11 +57,19 @@ def _behavior(at: KeyPath, behavior: Behavior) -> Iterator[Finding]:
             f"buffer_size {hyper.buffer_size} is smaller than batch_size {hyper.batch_size}; "
             "raise buffer_size to a multiple of batch_size",
         )
-    if network.memory and network.memory.sequence_length > hyper.batch_size:
+    memory = network.memory
+    if memory and memory.kind == "lstm" and memory.memory_size % 2:
+        yield _finding(
+            (*at, "network_settings", "memory"),
+            ("memory_size", "kind"),
+            f"memory_size {memory.memory_size} is odd; one half of an lstm's memory is hidden state, the other cell "
+            f"state, so use for example {memory.memory_size + 1}",
+        )
+    if memory and (memory.sequence_length or 0) > hyper.batch_size:
         yield _finding(
             at,
             ("network_settings.memory.sequence_length", "hyperparameters.batch_size"),
-            f"network_settings.memory.sequence_length {network.memory.sequence_length} is greater than "
+            f"network_settings.memory.sequence_length {memory.sequence_length} is greater than "
             f"hyperparameters.batch_size {hyper.batch_size}; a minibatch holds whole sequences, so raise batch_size",
         )
     if isinstance(behavior, AppoBehavior):

@@ -45,25 +45,26 @@ DIFFERENCES = """\
 | cuts fractions off whole numbers | an error | `batch_size: 2048.5` is a slip |
 | takes any non-empty text for true, even `'false'` | reads it as `true` or `false` | it says so |
 | `default_settings` of one trainer and a behavior of another: all hyperparameters are merged, and those that the \
-second does not know are an error | only written hyperparameters that both have are merged | a default `max_steps` \
+second does not know are an error | only written hyperparameters that both have are \
+merged, likewise of `network_settings` | a default `max_steps` \
 should not need a default trainer |
 """
 
-# Models and their headings, in the order of the page. The four trainers share one table of hyperparameters.
+# Models and their headings, in the order of the page. Trainers share tables, see COLUMNS.
 SECTIONS = {
     "RunFile": "Top level",
     "PpoBehavior": "behaviors.NAME, and default_settings",
     "PpoHyperparameters": "behaviors.NAME.hyperparameters",
     "NetworkSettings": "behaviors.NAME.network_settings",
-    "AppoBehavior": "behaviors.NAME of trainer_type appo",
-    "AppoNetworkSettings": "behaviors.NAME.network_settings of trainer_type appo",
-    "Population": "behaviors.NAME.population",
     "Memory": "behaviors.NAME.network_settings.memory",
+    "AppoBehavior": "behaviors.NAME of trainer_type appo",
+    "Population": "behaviors.NAME.population",
     "RewardSignals": "behaviors.NAME.reward_signals",
     "Extrinsic": "behaviors.NAME.reward_signals.extrinsic",
     "Curiosity": "behaviors.NAME.reward_signals.curiosity",
     "Gail": "behaviors.NAME.reward_signals.gail",
     "Rnd": "behaviors.NAME.reward_signals.rnd",
+    "SignalNetworkSettings": "behaviors.NAME.reward_signals.SIGNAL.network_settings",
     "SelfPlay": "behaviors.NAME.self_play",
     "BehavioralCloning": "behaviors.NAME.behavioral_cloning",
     "EnvSettings": "env_settings",
@@ -84,25 +85,33 @@ OPENINGS = {
     "RunFile": "The sections of a file.",
     "PpoBehavior": "How one behavior is trained.",
     "PpoHyperparameters": "The numbers of the algorithm, with the default of each trainer; `-` where it lacks the key.",
+    "NetworkSettings": "Encoders of observations, memory, decoder, heads. All trainers have the same keys.",
+    "Memory": "Recurrent memory of the network.",
     "Curriculum": "A parameter is a number, a sampler `{sampler_type, sampler_parameters}`, or a curriculum.",
 }
-TRAINERS = {
-    "ppo": "PpoHyperparameters",
-    "poca": "PocaHyperparameters",
-    "sac": "SacHyperparameters",
-    "appo": "AppoHyperparameters",
+COLUMNS = {
+    "PpoHyperparameters": {
+        "ppo": "PpoHyperparameters",
+        "poca": "PocaHyperparameters",
+        "sac": "SacHyperparameters",
+        "appo": "AppoHyperparameters",
+    },
+    "NetworkSettings": {"ppo, poca, sac": "NetworkSettings", "appo": "AppoNetworkSettings"},
+    "Memory": {"ppo, poca, sac": "Memory", "appo": "AppoMemory"},
 }
+"""Models of which each trainer has a version of its own: the columns of their table."""
 
 
 def render() -> str:
     """The page."""
     schema = json_schema()
     models: dict[str, Schema] = {"RunFile": schema} | schema["$defs"]
-    models["PpoBehavior"]["properties"]["trainer_type"]["enum"] = list(TRAINERS)
+    models["PpoBehavior"]["properties"]["trainer_type"]["enum"] = list(COLUMNS["PpoHyperparameters"])
     parts = [INTRO, _presets()]
     for name, heading in SECTIONS.items():
         opening = OPENINGS.get(name, models[name]["description"])
-        table = _trainer_table(models) if name == "PpoHyperparameters" else _table(models[name], models)
+        columns = {trainer: models[model] for trainer, model in COLUMNS.get(name, {}).items()}
+        table = _trainer_table(columns) if columns else _table(models[name], models)
         parts.append(f"## {heading}\n\n{opening}\n\n{table}")
     return "\n".join([*parts, DIFFERENCES])
 
@@ -126,14 +135,14 @@ def _table(model: Schema, models: dict[str, Schema]) -> str:
 
 
 def _trainer_table(models: dict[str, Schema]) -> str:
-    """All trainers' hyperparameters with a column of defaults for each."""
+    """One section of several trainers with a column of defaults for each. models: by the column's heading."""
     keys: dict[str, Schema] = {}
-    for model in TRAINERS.values():
-        keys = models[model]["properties"] | keys
-    order = list(dict.fromkeys(key for model in TRAINERS.values() for key in models[model]["properties"]))
-    lines = [f"| key | type | {' | '.join(TRAINERS)} | meaning |", "|---|---|---|---|---|---|"]
+    for model in models.values():
+        keys = model["properties"] | keys
+    order = list(dict.fromkeys(key for model in models.values() for key in model["properties"]))
+    lines = [f"| key | type | {' | '.join(models)} | meaning |", f"|---|---|{'---|' * len(models)}---|"]
     for key in order:
-        columns = [models[model]["properties"].get(key) for model in TRAINERS.values()]
+        columns = [model["properties"].get(key) for model in models.values()]
         defaults = " | ".join("-" if column is None else _default(column) for column in columns)
         lines.append(f"| `{key}` | {_type(keys[key])} | {defaults} | {keys[key]['description']} |")
     return "\n".join(lines) + "\n"
@@ -166,7 +175,7 @@ def _type(value: Schema) -> str:
 
 
 def _limits(value: Schema) -> str:
-    words = {"exclusiveMinimum": "> {}", "minimum": ">= {}", "maximum": "<= {}", "multipleOf": "multiple of {}"}
+    words = {"exclusiveMinimum": "> {}", "minimum": ">= {}", "maximum": "<= {}"}
     limits = [text.format(f"{value[key]:g}") for key, text in words.items() if key in value]
     return f" {', '.join(limits)}" if limits else ""
 

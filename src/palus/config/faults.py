@@ -78,7 +78,8 @@ def _unknown_key(path: KeyPath, section: schema.Annotation) -> Fault:
     trainer = next((other for other, model in HYPERPARAMETERS.items() if model is section), None)
     owners = [other for other, model in HYPERPARAMETERS.items() if trainer and name in model.model_fields]
     if owners:
-        return Fault(path, f"unknown key for trainer_type {trainer}; only {' and '.join(owners)} has it")
+        have = "has" if len(owners) == 1 else "have"
+        return Fault(path, f"unknown key for trainer_type {trainer}; only {' and '.join(owners)} {have} it")
     near = near_name(name, known)
     if near:
         return Fault(path, f"unknown key; did you mean {near}?", near)
@@ -109,7 +110,6 @@ _LIMITS = {
     "greater_than": ("gt", "more than"),
     "greater_than_equal": ("ge", "at least"),
     "less_than_equal": ("le", "at most"),
-    "multiple_of": ("multiple_of", "a multiple of"),
 }
 
 

@@ -17,9 +17,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from palus.config.checks import check
 from palus.config.faults import Fault, KeyPath, faults_of
-from palus.config.prepare import Tree, name_trainer, plain, retire_old_keys, spell_sections, under_defaults
+from palus.config.prepare import name_trainer, plain, spell_sections, under_defaults
+from palus.config.retired import retire_old_keys
 from palus.config.run_file import RunFile
-from palus.config.source import apply_overrides, parse_tree, read_source
+from palus.config.source import Tree, apply_overrides, parse_tree, read_source
 from palus.config.trainer import AnyBehavior
 from palus.errors import ConfigError
 

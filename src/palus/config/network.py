@@ -1,39 +1,105 @@
-"""The sections that the trainers of ML-Agents and APPO build upon: networks, and what all hyperparameters have."""
+"""The sections that every trainer has: its network, and what all hyperparameters share.
+
+All trainers have the same keys of a network, under ML-Agents' words where it has one; their defaults differ.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic_core import PydanticKnownError
 
-from palus.config.section import Count, EvenCount, Positive, Section
+from palus.config.section import Count, CountOrZero, NotNegative, Positive, Section
 
 Schedule = Literal["constant", "linear"]
+MemoryKind = Literal["lstm", "gru"]
+Activation = Literal["swish", "elu", "relu", "tanh"]
+Initialization = Literal["mlagents", "orthogonal", "xavier_uniform", "torch"]
+
+VISUAL_ENCODERS = ("fully_connected", "match3", "simple", "nature_cnn", "resnet")
+"""ML-Agents' encoders of images."""
+OWN_VISUAL_ENCODERS = ("convnet_simple", "convnet_impala", "convnet_atari", "resnet_impala", "resnet_strided")
+"""Sample Factory's, and ours."""
+
+
+def _visual_encoder(name: str) -> str:
+    names = [*VISUAL_ENCODERS, *OWN_VISUAL_ENCODERS]
+    module, _, attribute = name.partition(":")
+    if name not in names and not (module and attribute):
+        raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, [*names, "module:Class"]))})
+    return name
+
+
+_NAMES: dict[str, Any] = {"enum": [*VISUAL_ENCODERS, *OWN_VISUAL_ENCODERS]}
+VisualEncoder = Annotated[
+    str, AfterValidator(_visual_encoder), WithJsonSchema({"anyOf": [_NAMES, {"type": "string", "pattern": ".:."}]})
+]
 
 
 class Memory(Section):
     """Recurrent memory of a network."""
 
-    sequence_length: Count = Field(default=64, description="Steps per sequence fed to the memory while training.")
-    memory_size: EvenCount = Field(
-        default=128, description="Floats of memory per agent; half hidden state, half cell state, so it is even."
+    sequence_length: Count | None = Field(
+        default=64, description="Decisions per sequence fed to the memory while training; null means time_horizon."
     )
+    memory_size: Count = Field(
+        default=128,
+        description="Floats of memory per agent and layer. Of an lstm one half is hidden state, the other cell state, "
+        "so it is even; of a gru all is hidden state.",
+    )
+    kind: MemoryKind = Field(default="lstm", description="What remembers.")
+    num_layers: Count = Field(default=1, description="Recurrent layers.")
+
+    @property
+    def width(self) -> int:
+        """Units of a layer."""
+        return self.memory_size // 2 if self.kind == "lstm" else self.memory_size
 
 
-class NetworkSettings(Section):
-    """Size and form of a network."""
+class SignalNetworkSettings(Section):
+    """Size and form of a reward signal's network: ML-Agents' keys."""
 
-    normalize: bool = Field(default=False, description="Normalise vector observations by running mean and variance.")
+    normalize: bool = Field(default=False, description="Normalise observations by running mean and variance.")
     hidden_units: Count = Field(default=128, description="Width of each hidden layer.")
     num_layers: Count = Field(default=2, description="Number of hidden layers.")
-    vis_encode_type: Literal["fully_connected", "match3", "simple", "nature_cnn", "resnet"] = Field(
-        default="simple", description="Encoder of visual observations."
+    vis_encode_type: VisualEncoder = Field(
+        default="simple",
+        description="Encoder of images. `resnet_strided` has `resnet_impala`'s blocks with strides, which is cheaper; "
+        "module:Class is your own, of a module that --trust names.",
     )
     memory: Memory | None = Field(default=None, description="Recurrent memory; null means none.")
     goal_conditioning_type: Literal["hyper", "none"] = Field(
         default="hyper", description="How a goal observation enters the policy; without one it has no effect."
     )
     deterministic: bool = Field(default=False, description="Collect data with the likeliest action, not a sampled one.")
+
+
+class NetworkSettings(SignalNetworkSettings):
+    """Size and form of the network: encoders of observations, memory, decoder, heads."""
+
+    normalize_names: tuple[str, ...] | None = Field(
+        default=None, description="The observations that normalize means; null means all."
+    )
+    image_layers: CountOrZero = Field(default=1, description="Fully connected layers after an image's convolutions.")
+    image_units: Count = Field(
+        default_factory=lambda values: values["hidden_units"],
+        description="Width of each of those layers; default: as hidden_units.",
+    )
+    image_scale: Positive = Field(default=255.0, description="uint8 images are divided by this.")
+    decoder_layers: tuple[Count, ...] = Field(default=(), description="Widths of the layers after the memory.")
+    activation: Activation = Field(default="swish", description="Activation of all layers; `swish` is x * sigmoid(x).")
+    initialization: Initialization = Field(
+        default="mlagents",
+        description="First weights of linear and convolutional layers; `mlagents` is Kaiming's normal distribution. "
+        "The memory keeps torch's.",
+    )
+    initialization_gain: Positive = Field(default=1.0, description="Gain of that initialisation.")
+    adaptive_deviation: bool = Field(
+        default=False, description="Continuous actions: the network gives the deviation; otherwise it is a vector."
+    )
+    initial_deviation: Positive = Field(default=1.0, description="The deviation's start, where it is a vector.")
+    tanh_scale: NotNegative = Field(default=0.0, description="Squash means to s tanh(m / s); 0 means no squashing.")
 
 
 class Hyperparameters(Section):

@@ -1,4 +1,4 @@
-"""What ML-Agents does to a parsed file before it becomes settings: old keys, trainer names, default settings.
+"""What ML-Agents does to a parsed file before it becomes settings: trainer names, default settings.
 
 Every function takes and returns plain trees and leaves its input as it was; values that are no maps pass through, the
 models complain about them later.
@@ -7,13 +7,13 @@ models complain about them later.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import get_args
 
 from palus.config.faults import Fault, KeyPath, found, near_name
 from palus.config.run_file import RunFile
+from palus.config.source import Tree
 from palus.config.trainer import HYPERPARAMETERS, Behavior, TrainerType
 
-Tree = dict[str, Any]
 TRAINERS: tuple[str, ...] = get_args(TrainerType)
 
 
@@ -26,56 +26,6 @@ def spell_sections(tree: Tree) -> tuple[Tree, list[Fault]]:
             faults.append(Fault((key,), f"unknown key; did you mean {near}?"))
             tree = {near if name == key else name: value for name, value in tree.items()}
     return tree, faults
-
-
-def retire_old_keys(tree: Tree) -> tuple[Tree, list[Fault]]:
-    """Translate or drop the keys of older ML-Agents versions; each one is a warning."""
-    warnings: list[Fault] = []
-    if isinstance(tree.get("default_settings"), dict):
-        at: KeyPath = ("default_settings",)
-        tree = tree | {"default_settings": _retire_in_behavior(at, tree["default_settings"], warnings)}
-    if isinstance(tree.get("behaviors"), dict):
-        behaviors = {
-            name: _retire_in_behavior(("behaviors", name), behavior, warnings)
-            if isinstance(behavior, dict)
-            else behavior
-            for name, behavior in tree["behaviors"].items()
-        }
-        tree = tree | {"behaviors": behaviors}
-    settings = tree.get("checkpoint_settings")
-    if isinstance(settings, dict) and settings.get("load_model") is True:
-        warnings.append(Fault(("checkpoint_settings", "load_model"), "old word for resume; resume is set"))
-        tree = tree | {"checkpoint_settings": settings | {"load_model": False, "resume": True}}
-    return tree, warnings
-
-
-def _retire_in_behavior(at: KeyPath, behavior: Tree, warnings: list[Fault]) -> Tree:
-    if "framework" in behavior:
-        warnings.append(Fault((*at, "framework"), "ignored; PyTorch is the only framework"))
-        behavior = {key: value for key, value in behavior.items() if key != "framework"}
-    signals = behavior.get("reward_signals")
-    if isinstance(signals, dict):
-        path = (*at, "reward_signals")
-        retired = {name: _retire_in_signal((*path, name), signal, warnings) for name, signal in signals.items()}
-        behavior = behavior | {"reward_signals": retired}
-    return behavior
-
-
-def _retire_in_signal(at: KeyPath, signal: object, warnings: list[Fault]) -> object:
-    """`memory` has no place in a signal's network, and `encoding_size` was the old name of its width."""
-    if not isinstance(signal, dict):
-        return signal
-    network = signal.get("network_settings")
-    if isinstance(network, dict) and network.get("memory") is not None:
-        warnings.append(Fault((*at, "network_settings", "memory"), "ignored; the networks of reward signals have none"))
-        signal = signal | {"network_settings": network | {"memory": None}}
-    if signal.get("encoding_size") is not None:
-        taken = "network_settings" in signal
-        outcome = "ignored beside network_settings" if taken else "used as network_settings.hidden_units"
-        warnings.append(Fault((*at, "encoding_size"), f"old word for network_settings.hidden_units; {outcome}"))
-        if not taken:
-            signal = signal | {"network_settings": {"hidden_units": signal["encoding_size"]}, "encoding_size": None}
-    return signal
 
 
 def name_trainer(at: KeyPath, behavior: Tree) -> tuple[Tree, list[Fault]]:
@@ -115,18 +65,27 @@ def under_defaults(behavior: Tree, defaults: Behavior | None, written: Tree) -> 
     """`behavior` merged over `default_settings`, map by map.
 
     defaults: the default settings with every value filled in, as ML-Agents merges them. written: as the file has them.
-    A behavior with another trainer takes over only those hyperparameters that were written and that its trainer has;
-    ML-Agents takes all and then stumbles over the ones that the trainer does not know.
+    A behavior with another trainer takes over only those hyperparameters and numbers of the network that were written,
+    and that its trainer has; ML-Agents takes all and then stumbles over the ones that the trainer does not know.
     """
     if defaults is None:
         return behavior
     base = plain(defaults)
     trainer = behavior.get("trainer_type", defaults.trainer_type)
     if trainer != defaults.trainer_type and trainer in TRAINERS:
-        shared = _keys(written.get("hyperparameters")) & set(HYPERPARAMETERS[trainer].model_fields)
-        values = base["hyperparameters"].items()
-        base["hyperparameters"] = {key: value for key, value in values if key in shared}
+        base |= {name: _only(base[name], written.get(name)) for name in ("hyperparameters", "network_settings")}
+        known = HYPERPARAMETERS[trainer].model_fields
+        base["hyperparameters"] = {key: value for key, value in base["hyperparameters"].items() if key in known}
     return _merged(base, behavior)
+
+
+def _only(values: Tree, written: object) -> Tree:
+    """Those of the values whose keys were written."""
+    return {
+        key: _only(value, written[key]) if isinstance(value, dict) else value
+        for key, value in values.items()
+        if isinstance(written, dict) and key in written
+    }
 
 
 def _merged(base: Tree, over: Tree) -> Tree:

@@ -75,7 +75,7 @@ class PalusSettings(Section):
         description="Built-in game, or module:attribute of a module that --trust names; null: SoccerTwos "
         "where a behavior has that name and there is no env_path.",
     )
-    env_options: dict[str, Any] = Field(default_factory=dict, description="Keywords for an `appo` game's factory.")
+    env_options: dict[str, Any] = Field(default_factory=dict, description="Keywords for the game's factory.")
     sampling: Sampling = Field(default_factory=Sampling, description="How an `appo` behavior's games are stepped.")
     num_matches: CountOrZero = Field(default=0, description="Matches simulated side by side; 0 means automatic.")
     matmul: Literal["auto", "highest", "medium", "bf16"] = Field(
@@ -89,10 +89,6 @@ class PalusSettings(Section):
         default=500000, description="Trainer steps between win rates against the baselines; 0 means never."
     )
     baseline_pairs: Count = Field(default=50, description="Mirrored pairs of matches per win rate.")
-    kick_point: Literal["ball", "agent"] = Field(
-        default="agent",
-        description="SoccerTwos: whose surface the contact point of a kick lies on, the ball's or the agent's.",
-    )
     max_minutes: NotNegative = Field(default=0.0, description="Stop after this wall time; 0 means no limit.")
 
 

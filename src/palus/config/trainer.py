@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from palus.config.appo import AppoHyperparameters, AppoNetworkSettings, Population
-from palus.config.network import Hyperparameters, NetworkSettings, Schedule
+from palus.config.network import Hyperparameters, NetworkSettings, Schedule, SignalNetworkSettings
 from palus.config.section import Count, CountOrZero, Float, Fraction, Int, NotNegative, Positive, Section
 
 TrainerType = Literal["ppo", "poca", "sac", "appo"]
@@ -73,8 +73,8 @@ class RewardSignal(Section):
 
     gamma: Fraction = Field(default=0.99, description="Discount per decision.")
     strength: Float = Field(default=1.0, description="Factor on this signal's rewards.")
-    network_settings: NetworkSettings = Field(
-        default_factory=NetworkSettings, description="Network of the signal, where it has one."
+    network_settings: SignalNetworkSettings = Field(
+        default_factory=SignalNetworkSettings, description="Network of the signal, where it has one."
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Any, cast
 
+from palus.envs.options import make_with
 from palus.envs.protocol import MultiAgentEnv
 from palus.errors import EnvError
 from palus.trust import NOBODY, Trust, load
@@ -14,7 +15,9 @@ BUILT_IN = {
     "RescueToy": "palus.envs.toy:RescueToy",
     "DuelToy": "palus.envs.toy:DuelToy",
 }
-"""Short names; any other environment is named `module:attribute` by somebody who may."""
+"""Short names; any other environment is named `module:attribute` by somebody who may.
+
+Their options may come from anywhere: they are checked against the annotations of the factory's keywords."""
 
 _OURS = Trust(frozenset({"palus"}))
 
@@ -34,6 +37,8 @@ def make(env_id: str, num_matches: int, trust: Trust = NOBODY, /, **options: Any
         factory = load(built_in or env_id, _OURS if built_in else trust, f"game {env_id}")
     except (ImportError, AttributeError, ValueError) as error:
         raise EnvError(f"environment {env_id!r} cannot be imported ({error}); check module and attribute") from error
+    if built_in is not None:
+        return cast(MultiAgentEnv, make_with(factory, env_id, (num_matches,), options))
     try:
         return cast(MultiAgentEnv, factory(num_matches, **options))
     except TypeError as error:

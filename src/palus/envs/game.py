@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import numpy as np
-from pydantic import ValidationError, validate_call
 
+from palus.envs.options import make_with
 from palus.errors import EnvError
 from palus.trust import NOBODY, Trust, load
 from palus.types import F32, F64, AnyArray, Bool, Discrete, GameSpec
@@ -151,20 +151,7 @@ def _make_built_in(env_id: str, options: Mapping[str, Any]) -> Game:
         factory = load(GAMES[env_id], _OURS, f"game {env_id}")
     except ImportError as error:
         raise EnvError(f"game {env_id} cannot be played here ({error}); install palus[doom]") from error
-    try:
-        return cast(Game, validate_call(factory)(env_id, **options))
-    except ValidationError as error:
-        known = [name for name in factory.__annotations__ if name not in ("env_id", "return")]
-        faults = "; ".join(_option_fault(detail, known) for detail in error.errors())
-        raise EnvError(f"game {env_id} refuses its options: {faults}") from error
-
-
-def _option_fault(detail: Mapping[str, Any], known: list[str]) -> str:
-    name = ".".join(str(part) for part in detail["loc"])
-    if detail["type"] != "unexpected_keyword_argument":
-        return f"{name}: {detail['msg']}, found {detail['input']!r}"
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"{name}: no such option; " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")
+    return cast(Game, make_with(factory, env_id, (env_id,), options))
 
 
 def points_of(scores: Sequence[float]) -> tuple[float, ...]:

@@ -22,12 +22,12 @@ import onnx
 from onnx import TensorProto, helper
 
 from palus import __version__
-from palus.config.appo import AppoNetworkSettings
+from palus.config.network import Memory, NetworkSettings
 from palus.errors import ModelError
 from palus.export.graph import Graph
 from palus.export.onnx import IR_VERSION, OPSET
 from palus.files import write_atomically
-from palus.nn.stacks import CONVOLUTIONS, RESIDUAL, RESNET_STAGES, stage_padding
+from palus.nn.stacks import CONVOLUTIONS, RESIDUAL, RESNET_STAGES, sides_of, stage_padding
 from palus.types import F32, AnyArray, Continuous, Discrete, GameSpec, ObservationSpec
 
 CLIP, EPSILON = 5.0, 1e-5
@@ -37,7 +37,7 @@ GATES = {"gru": (3, (1, 0, 2)), "lstm": (4, (0, 3, 1, 2))}
 """Gates of a core, and the place of ONNX's gates among torch's: update, reset, new; input, output, forget, cell."""
 
 
-def build_appo_onnx(arrays: Mapping[str, AnyArray], spec: GameSpec, settings: AppoNetworkSettings) -> onnx.ModelProto:
+def build_appo_onnx(arrays: Mapping[str, AnyArray], spec: GameSpec, settings: NetworkSettings) -> onnx.ModelProto:
     """The model of a policy. arrays: of `ActorCritic.arrays`.
 
     Raises ModelError on non-finite weights, missing ones, and encoders of one's own.
@@ -45,8 +45,10 @@ def build_appo_onnx(arrays: Mapping[str, AnyArray], spec: GameSpec, settings: Ap
     for name, array in arrays.items():
         if not np.isfinite(array).all():
             raise ModelError(f"{spec.env_id}: {name} holds NaN or infinity; the training diverged, take an older one")
-    if settings.encoder not in (*CONVOLUTIONS, *RESIDUAL) and any(o.is_image for o in spec.observations):
-        raise ModelError(f"{spec.env_id}: {settings.encoder} is an encoder of your own; export it with torch.onnx")
+    if settings.vis_encode_type not in (*CONVOLUTIONS, *RESIDUAL) and any(o.is_image for o in spec.observations):
+        raise ModelError(
+            f"{spec.env_id}: {settings.vis_encode_type} is an encoder of your own; export it with torch.onnx"
+        )
     try:
         graph = _Writer(arrays, spec, settings).write()
     except KeyError as error:
@@ -68,7 +70,7 @@ def build_appo_onnx(arrays: Mapping[str, AnyArray], spec: GameSpec, settings: Ap
     return model
 
 
-def write_appo_onnx(path: Path, arrays: Mapping[str, AnyArray], spec: GameSpec, settings: AppoNetworkSettings) -> Path:
+def write_appo_onnx(path: Path, arrays: Mapping[str, AnyArray], spec: GameSpec, settings: NetworkSettings) -> Path:
     """The same as a file, atomically. Raises StorageError, ModelError."""
     data = build_appo_onnx(arrays, spec, settings).SerializeToString()
     write_atomically(path, lambda file: file.write(data) and None)
@@ -78,14 +80,12 @@ def write_appo_onnx(path: Path, arrays: Mapping[str, AnyArray], spec: GameSpec, 
 class _Writer:
     """Writes one network; methods take and return names of tensors."""
 
-    def __init__(self, arrays: Mapping[str, AnyArray], spec: GameSpec, settings: AppoNetworkSettings) -> None:
+    def __init__(self, arrays: Mapping[str, AnyArray], spec: GameSpec, settings: NetworkSettings) -> None:
         self.arrays, self.spec, self.settings = arrays, spec, settings
         self.g = Graph()
-        self.sides = ("",) if settings.shared_critic else ("actor_", "critic_")
-        self.state_size = 0
-        if settings.core != "none":
-            per_side = settings.core_size * settings.core_layers * (2 if settings.core == "lstm" else 1)
-            self.state_size = per_side * len(self.sides)
+        self.sides = sides_of(arrays)
+        self.memory = settings.memory
+        self.state_size = self.memory.memory_size * self.memory.num_layers * len(self.sides) if self.memory else 0
         self.after: list[str] = []
 
     def write(self) -> onnx.GraphProto:
@@ -141,13 +141,13 @@ class _Writer:
     def _encoder(self, prefix: str, observation: ObservationSpec, x: str) -> str:
         if not observation.is_image:
             return self._layers(f"{prefix}mlp_head.", x, self.settings.num_layers)
-        if self.settings.encoder == "resnet_impala":
+        if self.settings.vis_encode_type == "resnet_impala":
             x = self._residual_stack(f"{prefix}conv_head.", x)
-        elif self.settings.encoder == "resnet_strided":
+        elif self.settings.vis_encode_type == "resnet_strided":
             x = self._strided_stack(f"{prefix}conv_head.", x)
         else:
             prefix += "enc."
-            for i, (_, _, stride) in enumerate(CONVOLUTIONS[self.settings.encoder]):
+            for i, (_, _, stride) in enumerate(CONVOLUTIONS[self.settings.vis_encode_type]):
                 x = self._activation(self._convolution(f"{prefix}conv_head.{2 * i}.", x, strides=[stride] * 2))
         flat = self.g.add("Flatten", [x], f"{prefix}flat", axis=1)
         return self._layers(f"{prefix}mlp_layers.", flat, self.settings.image_layers)
@@ -196,30 +196,33 @@ class _Writer:
         return x
 
     def _activation(self, x: str, place: str = "") -> str:
+        if self.settings.activation == "swish":
+            return self.g.add("Mul", [x, self.g.add("Sigmoid", [x], f"{place}{x}_gate")], f"{place}{x}_active")
         kind = {"elu": "Elu", "relu": "Relu", "tanh": "Tanh"}[self.settings.activation]
         return self.g.add(kind, [x], f"{place}{x}_active")
 
     def _core(self, side: str, x: str) -> str:
         """The recurrent layers; their states go to `after` in the order in which `recurrent_in` holds them."""
-        kind, size, layers = self.settings.core, self.settings.core_size, self.settings.core_layers
-        if kind == "none":
+        if self.memory is None:
             return x
-        states = 2 if kind == "lstm" else 1
+        size, layers = self.memory.width, self.memory.num_layers
+        states = self.memory.memory_size // size
         first = len(self.after) * size
         for layer in range(layers):
-            given = [self._state(f"{side}state{s}_{layer}", first + (s * layers + layer) * size) for s in range(states)]
-            x = self._recurrent_layer(side, layer, x, given)
+            given = [
+                self._state(f"{side}state{s}_{layer}", first + (s * layers + layer) * size, size) for s in range(states)
+            ]
+            x = self._recurrent_layer(side, layer, x, given, self.memory)
         self.after += [f"{side}after{s}_{layer}" for s in range(states) for layer in range(layers)]
         return x
 
-    def _state(self, name: str, start: int) -> str:
+    def _state(self, name: str, start: int, size: int) -> str:
         """Columns of `recurrent_in` as [1, batch, size]."""
-        stop = start + self.settings.core_size
-        own = self.g.add("Slice", ["recurrent_in"], f"{name}_rows", axes=[1], starts=[start], ends=[stop])
+        own = self.g.add("Slice", ["recurrent_in"], f"{name}_rows", axes=[1], starts=[start], ends=[start + size])
         return self.g.add("Unsqueeze", [own], name, axes=[0])
 
-    def _recurrent_layer(self, side: str, layer: int, x: str, given: list[str]) -> str:
-        kind, size = self.settings.core, self.settings.core_size
+    def _recurrent_layer(self, side: str, layer: int, x: str, given: list[str], memory: Memory) -> str:
+        kind, size = memory.kind, memory.width
         gates, order = GATES[kind]
 
         def weights(name: str) -> F32:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from palus import __version__
-from palus.config.appo import AppoNetworkSettings
+from palus.config.network import NetworkSettings
 from palus.export.appo_onnx import write_appo_onnx
 from palus.export.onnx import build_onnx
 from palus.files import write_atomically, write_text
@@ -88,7 +88,7 @@ def write_agent_bundle(
     behavior: str,
     arrays: Mapping[str, AnyArray],
     spec: GameSpec,
-    settings: AppoNetworkSettings,
+    settings: NetworkSettings,
     configuration: str,
     provenance: Provenance,
 ) -> Path:

@@ -89,7 +89,9 @@ class APPO:
                 "covers; use entropy"
             )
         self.generator = torch.Generator().manual_seed(seed)
-        self.policy = ActorCritic(spec, behavior.network_settings, self.generator, dtype, trust=trust)
+        self.policy = ActorCritic(
+            spec, behavior.network_settings, self.generator, dtype, shared_critic=h.shared_critic, trust=trust
+        )
         self.policy.returns = RunningMoments(1) if h.normalize_returns else None
         self.optimizer = Adam(self.policy.weights, h.adam_beta1, h.adam_beta2, h.adam_epsilon)
         self.parallel = DataParallel(self.policy.weights, self.optimizer, threads)

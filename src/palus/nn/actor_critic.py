@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from palus.config.appo import AppoNetworkSettings
+from palus.config.network import NetworkSettings
 from palus.errors import ModelError
 from palus.nn.cores import make_core
 from palus.nn.encoders import Encoder, fully_connected
@@ -29,7 +29,7 @@ RETURN_PREFIX = "returns_normalizer."
 class ActionHead(nn.Module):
     """Linear layer to the distribution's parameters; deviations are its outputs too, or vectors of their own."""
 
-    def __init__(self, in_features: int, actions: ActionSpec, settings: AppoNetworkSettings) -> None:
+    def __init__(self, in_features: int, actions: ActionSpec, settings: NetworkSettings) -> None:
         super().__init__()
         self.actions, self.adaptive, self.tanh_scale = actions, settings.adaptive_deviation, settings.tanh_scale
         free = 0 if self.adaptive else sum(p.size for p in actions.parts if isinstance(p, Continuous))
@@ -62,7 +62,7 @@ class ActionHead(nn.Module):
 class Decoder(nn.Module):
     """Fully connected layers after the core; none by default."""
 
-    def __init__(self, in_features: int, settings: AppoNetworkSettings) -> None:
+    def __init__(self, in_features: int, settings: NetworkSettings) -> None:
         super().__init__()
         self.mlp = fully_connected(in_features, settings.decoder_layers, settings.activation)
         self.out_features = settings.decoder_layers[-1] if settings.decoder_layers else in_features
@@ -75,6 +75,7 @@ class ActorCritic(nn.Module):
     """Policy and value of one game's agents.
 
     dtype: the number format of products and activations; bfloat16 keeps fp32 weights beside its working copy.
+    shared_critic: the value reads the policy's encoder, core and decoder instead of its own.
     returns: moments that values are normalised by; None where the critic learns plain returns. version: gradient steps.
     `lock` is held while acting and while weights change, so one thread may act while another learns.
     """
@@ -82,14 +83,16 @@ class ActorCritic(nn.Module):
     def __init__(
         self,
         spec: GameSpec,
-        settings: AppoNetworkSettings,
+        settings: NetworkSettings,
         generator: torch.Generator,
         dtype: torch.dtype = torch.float32,
         *,
+        shared_critic: bool = True,
         trust: Trust = NOBODY,
     ) -> None:
         super().__init__()
         self.spec, self.settings, self.version = spec, settings, 0
+        self.sides = ("",) if shared_critic else ("actor_", "critic_")
         self.lock = threading.RLock()
         with torch.random.fork_rng(devices=[]):  # torch's own initialisers, and those of users, take no generator
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
@@ -98,11 +101,10 @@ class ActorCritic(nn.Module):
         self.scalers = {o.name: _scaler(o, settings) for o in spec.observations}
         self.returns: RunningMoments | None = None
 
-    def _build(self, settings: AppoNetworkSettings, trust: Trust) -> None:
-        self.sides = ("",) if settings.shared_critic else ("actor_", "critic_")
+    def _build(self, settings: NetworkSettings, trust: Trust) -> None:
         for side in self.sides:
             encoder = Encoder(self.spec.observations, settings, trust)
-            core = make_core(settings.core, encoder.out_features, settings.core_size, settings.core_layers)
+            core = make_core(encoder.out_features, settings.memory)
             decoder = Decoder(core.out_features, settings)
             for name, module in (("encoder", encoder), ("core", core), ("decoder", decoder)):
                 self.add_module(side + name, module)
@@ -114,8 +116,14 @@ class ActorCritic(nn.Module):
     def _initialize(self, module: nn.Module) -> None:
         if self.settings.initialization == "torch" or not isinstance(module, nn.Linear | nn.Conv2d):
             return
-        kind = nn.init.orthogonal_ if self.settings.initialization == "orthogonal" else nn.init.xavier_uniform_
-        kind(module.weight, gain=self.settings.initialization_gain)
+        gain = self.settings.initialization_gain
+        if self.settings.initialization == "mlagents":
+            nn.init.kaiming_normal_(module.weight, nonlinearity="linear")
+            module.weight.data *= gain
+        elif self.settings.initialization == "orthogonal":
+            nn.init.orthogonal_(module.weight, gain)
+        else:
+            nn.init.xavier_uniform_(module.weight, gain)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
 
@@ -190,7 +198,7 @@ class ActorCritic(nn.Module):
                 self.returns.load_arrays(arrays, RETURN_PREFIX)
 
 
-def _scaler(observation: ObservationSpec, settings: AppoNetworkSettings) -> ObservationScaler:
+def _scaler(observation: ObservationSpec, settings: NetworkSettings) -> ObservationScaler:
     names = settings.normalize_names
     normalize = settings.normalize and (names is None or observation.name in names)
     divisor = settings.image_scale if observation.dtype == "uint8" else 1.0

@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
+from palus.config.network import Memory
+
 
 class GruSteps(torch.autograd.Function):
     """GRU steps on inputs whose products with the input weights are given.
@@ -182,6 +184,6 @@ class NoCore(nn.Module):
         return x, states
 
 
-def make_core(kind: str, in_features: int, size: int, layers: int) -> Core | NoCore:
-    """kind: gru, lstm or none."""
-    return NoCore(in_features) if kind == "none" else Core(kind, in_features, size, layers)
+def make_core(in_features: int, memory: Memory | None) -> Core | NoCore:
+    """The core that the settings describe."""
+    return NoCore(in_features) if memory is None else Core(memory.kind, in_features, memory.width, memory.num_layers)

@@ -7,25 +7,24 @@ see examples/own_encoder.py. Names of weights are Sample Factory's, so that its 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from palus.config.appo import AppoNetworkSettings
+from palus.config.network import Activation, NetworkSettings
 from palus.errors import ConfigError
 from palus.nn.elu import Elu
 from palus.nn.stacks import CONVOLUTIONS, RESIDUAL, RESNET_CHANNELS, RESNET_STAGES, stage_padding
 from palus.trust import NOBODY, Trust, load
 from palus.types import ObservationSpec
 
-Activation = Literal["elu", "relu", "tanh"]
-
 
 def activate(name: Activation, inplace: bool = True) -> nn.Module:
     """An activation; in place it spares a pass over memory, where what it overwrites is read by nothing else."""
     if name == "elu":
         return Elu() if inplace else nn.ELU()
+    if name == "swish":
+        return nn.SiLU()
     return nn.Tanh() if name == "tanh" else nn.ReLU(inplace)
 
 
@@ -41,7 +40,7 @@ def fully_connected(in_features: int, widths: Sequence[int], activation: Activat
 class VectorEncoder(nn.Module):
     """[R, size] -> [R, out_features]: `num_layers` layers of `hidden_units`."""
 
-    def __init__(self, size: int, settings: AppoNetworkSettings) -> None:
+    def __init__(self, size: int, settings: NetworkSettings) -> None:
         super().__init__()
         widths = [settings.hidden_units] * settings.num_layers
         self.mlp_head = fully_connected(size, widths, settings.activation)
@@ -98,19 +97,21 @@ class ImageEncoder(nn.Module):
     Raises ConfigError when the image is too small for the stack.
     """
 
-    def __init__(self, shape: tuple[int, int, int], settings: AppoNetworkSettings) -> None:
+    def __init__(self, shape: tuple[int, int, int], settings: NetworkSettings) -> None:
         super().__init__()
-        activation = settings.activation
-        if settings.encoder in RESIDUAL:
-            self.conv_head = (_residual if settings.encoder == "resnet_impala" else _strided)(shape[0], activation)
+        activation, name = settings.activation, settings.vis_encode_type
+        if settings.vis_encode_type in RESIDUAL:
+            self.conv_head = (_residual if settings.vis_encode_type == "resnet_impala" else _strided)(
+                shape[0], activation
+            )
         else:
-            self.conv_head = _plain(shape[0], settings.encoder, activation)
+            self.conv_head = _plain(shape[0], settings.vis_encode_type, activation)
         try:
             with torch.no_grad():
                 flat = self.conv_head(torch.zeros(1, *shape)).numel()
         except RuntimeError as error:
             raise ConfigError(
-                f"network_settings.encoder {settings.encoder}: images of {shape[1]} x {shape[2]} are too small for its "
+                f"network_settings.vis_encode_type {name}: images of {shape[1]} x {shape[2]} are too small for its "
                 "layers; use larger ones or another encoder"
             ) from error
         widths = [settings.image_units] * settings.image_layers
@@ -132,18 +133,20 @@ class _Named(nn.Module):
         return self.enc(x)  # type: ignore[no-any-return]
 
 
-def _encoder_of(observation: ObservationSpec, settings: AppoNetworkSettings, trust: Trust) -> nn.Module:
+def _encoder_of(observation: ObservationSpec, settings: NetworkSettings, trust: Trust) -> nn.Module:
     if not observation.is_image:
         return VectorEncoder(observation.size, settings)
     channels, height, width = observation.shape
-    name = settings.encoder
+    name = settings.vis_encode_type
     if name in CONVOLUTIONS:
         return _Named(ImageEncoder((channels, height, width), settings))
     if name in RESIDUAL:
         return ImageEncoder((channels, height, width), settings)
     encoder: nn.Module = _own_class(name, trust)((channels, height, width), settings)
     if not isinstance(getattr(encoder, "out_features", None), int):
-        raise ConfigError(f"network_settings.encoder {name}: no attribute out_features; set it to its output's width")
+        raise ConfigError(
+            f"network_settings.vis_encode_type {name}: no attribute out_features; set it to its output's width"
+        )
     return encoder
 
 
@@ -156,12 +159,14 @@ def _own_class(path: str, trust: Trust) -> Callable[..., nn.Module]:
     """The class that `module:Class` names. Raises ConfigError when there is none, TrustError when it may not run."""
     known = ", ".join([*CONVOLUTIONS, *RESIDUAL])
     if ":" not in path:
-        raise ConfigError(f"network_settings.encoder {path}: unknown; use one of {known}, or module:Class of your own")
+        raise ConfigError(
+            f"network_settings.vis_encode_type {path}: not supported yet; use one of {known}, or module:Class of yours"
+        )
     try:
-        found: Callable[..., nn.Module] = load(path, trust, f"network_settings.encoder {path}")
+        found: Callable[..., nn.Module] = load(path, trust, f"network_settings.vis_encode_type {path}")
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f"network_settings.encoder {path}: cannot be imported ({error}); check module, class and PYTHONPATH"
+            f"network_settings.vis_encode_type {path}: cannot be imported ({error}); check module, class and PYTHONPATH"
         ) from error
     return found
 
@@ -170,7 +175,7 @@ class Encoder(nn.Module):
     """Encodes each observation and lays the results side by side, in the order of the game's specification."""
 
     def __init__(
-        self, observations: Sequence[ObservationSpec], settings: AppoNetworkSettings, trust: Trust = NOBODY
+        self, observations: Sequence[ObservationSpec], settings: NetworkSettings, trust: Trust = NOBODY
     ) -> None:
         super().__init__()
         encoders = {o.name: _encoder_of(o, settings, trust) for o in observations}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 CONVOLUTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
     "convnet_simple": ((32, 8, 4), (64, 4, 2), (128, 3, 2)),
     "convnet_impala": ((16, 8, 4), (32, 4, 2)),
@@ -22,3 +24,8 @@ RESIDUAL = ("resnet_impala", "resnet_strided")
 def stage_padding(kernel: int) -> int:
     """Of a convolution in RESNET_STAGES: odd kernels look over the edge, even ones do not."""
     return kernel // 2 if kernel % 2 else 0
+
+
+def sides_of(weights: Iterable[str]) -> tuple[str, ...]:
+    """Prefixes of the bodies in a policy's weights: one where policy and value share theirs."""
+    return ("actor_", "critic_") if any(name.startswith("critic_encoder.") for name in weights) else ("",)

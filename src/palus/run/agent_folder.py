@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from palus.config.appo import AppoNetworkSettings
+from palus.config.network import NetworkSettings
+from palus.config.retired import modern_network
 from palus.errors import CheckpointError
 from palus.files import read_arrays, write_atomically
 from palus.types import ActionPart, ActionSpec, AnyArray, Continuous, Discrete, GameSpec, ObservationSpec
@@ -28,7 +29,7 @@ class Agent:
     """steps: engine frames of training. metric: mean of the run's best_metric over its last episodes, None without."""
 
     spec: GameSpec
-    settings: AppoNetworkSettings
+    settings: NetworkSettings
     arrays: Mapping[str, AnyArray]
     steps: int
     metric: float | None
@@ -69,7 +70,7 @@ def read_agent_file(path: Path) -> Agent:
     try:
         arrays = read_arrays(path.read_bytes())
         meta = json.loads(str(arrays.pop(_META)))
-        settings = AppoNetworkSettings.model_validate(meta["network_settings"])
+        settings = NetworkSettings.model_validate(modern_network(meta["network_settings"]))
         return Agent(_spec(meta["spec"]), settings, arrays, int(meta["steps"]), meta["metric"])
     except Exception as error:  # a damaged zip raises almost anything
         raise CheckpointError(

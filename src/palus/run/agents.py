@@ -10,11 +10,12 @@ from typing import Any, Literal
 import torch
 
 from palus.config import load_run
-from palus.config.appo import AppoNetworkSettings
+from palus.config.network import NetworkSettings
 from palus.envs.game import Game, make_game
 from palus.errors import CheckpointError
 from palus.nn.actor_critic import ActorCritic
 from palus.nn.distributions import mode, sample
+from palus.nn.stacks import sides_of
 from palus.run.agent_folder import read_agent
 from palus.run.sf_checkpoint import is_sf_experiment, read_sf_agent
 from palus.trust import NOBODY, Trust
@@ -107,7 +108,8 @@ def _spec_of(env_id: str, env_options: Mapping[str, Any], trust: Trust) -> GameS
     return game.spec
 
 
-def _load(spec: GameSpec, settings: AppoNetworkSettings, arrays: Mapping[str, AnyArray], trust: Trust) -> ActorCritic:
-    policy = ActorCritic(spec, settings, torch.Generator(), trust=trust)
+def _load(spec: GameSpec, settings: NetworkSettings, arrays: Mapping[str, AnyArray], trust: Trust) -> ActorCritic:
+    shared = len(sides_of(arrays)) == 1
+    policy = ActorCritic(spec, settings, torch.Generator(), shared_critic=shared, trust=trust)
     policy.load_arrays(arrays)
     return policy

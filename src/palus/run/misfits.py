@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 from palus import envs
 from palus.arena.players import load_player
 from palus.config import AppoBehavior, Behavior, RunFile
 from palus.config.faults import near_name
 from palus.envs.game import GAMES, make_game
-from palus.errors import ConfigError, EnvError, ModelError
+from palus.envs.protocol import MultiAgentEnv
+from palus.errors import ConfigError, EnvError, ModelError, TrustError
 from palus.rollout.affinity import plan_staff
 from palus.trust import NOBODY, Trust
+from palus.types import GameSpec
+
+Made = TypeVar("Made")
 
 
 def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
@@ -23,33 +29,51 @@ def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
     if env_id is None or len(run.behaviors) != 1:
         return []
     name, behavior = next(iter(run.behaviors.items()))
-    if isinstance(behavior, AppoBehavior):
-        return list(_of_game(run, env_id, name, behavior, trust))
-    return list(_of_matches(run, env_id, name, behavior, trust))
-
-
-def _of_matches(run: RunFile, env_id: str, name: str, behavior: Behavior, trust: Trust) -> Iterator[str]:
-    """Games that step thousands of matches in one call: ppo, poca."""
-    if env_id in GAMES:
-        yield f"behaviors.{name}.trainer_type {behavior.trainer_type}: {env_id} steps one game at a time; use appo"
-        return
+    at = f"behaviors.{name}"
+    if not run.is_sampled and env_id in GAMES:
+        return [f"{at}.trainer_type {behavior.trainer_type}: {env_id} steps one game at a time; use appo"]
+    if run.is_sampled and env_id in envs.BUILT_IN:
+        return [f"{at}.trainer_type appo: {env_id} steps many matches in one call; use poca or ppo"]
+    options = run.palus.env_options
     try:
-        env = envs.make(env_id, 1, trust)
+        if isinstance(behavior, AppoBehavior):
+            game, faults = _made(partial(make_game, env_id, trust), options)
+            game.close()
+            return [*faults, *_of_game(env_id, name, behavior, game.spec), *_of_sampling(run, at, behavior, game.spec)]
+        env, faults = _made(partial(envs.make, env_id, 1, trust), options)
+        return [*faults, *_of_game(env_id, name, behavior, env.spec), *_of_matches(run, env)]
     except EnvError as error:
-        yield f"palus.env: {error}"
-        return
-    known = [spec.name for spec in env.spec.behaviors]
-    if name not in known:
+        return [f"palus.env: {error}"]
+
+
+def _made(make: Callable[..., Made], options: Mapping[str, Any]) -> tuple[Made, list[str]]:
+    """The game and what it has against its options: without them it can still be asked about the rest."""
+    try:
+        return make(**options), []
+    except EnvError as error:
+        try:
+            return make(), [f"palus.env_options: {error}"]
+        except (EnvError, TrustError):
+            raise error from None
+
+
+def _of_game(env_id: str, name: str, behavior: Behavior, spec: GameSpec) -> Iterator[str]:
+    """What any game can say: who plays in it, and how many sides it has."""
+    known = [b.name for b in spec.behaviors]
+    if name not in known and "" not in known:
         near = near_name(name, known)
         hint = f"did you mean {near}?" if near else f"rename it to {' or '.join(known)}, or set palus.env to its game"
         yield f"behaviors.{name}: {env_id} has no behavior of that name; {hint}"
-    if behavior.self_play is not None and len({agent.team for agent in env.spec.agents}) < 2:
-        yield f"behaviors.{name}.self_play: {env_id} has one team; remove self_play"
+    if behavior.self_play is not None and len(spec.sides) < 2:
+        yield f"behaviors.{name}.self_play: {env_id} has one side only; remove self_play, or train in another game"
+
+
+def _of_matches(run: RunFile, env: MultiAgentEnv) -> Iterator[str]:
     try:
         env.set_parameters(run.parameters_at(0.0))
     except EnvError as error:
         yield f"environment_parameters: {error}"
-    if env_id == "SoccerTwos" and run.palus.baseline_interval:
+    if run.env_id == "SoccerTwos" and run.palus.baseline_interval:
         for baseline in run.palus.baselines:
             try:
                 load_player(baseline, env.spec)
@@ -57,23 +81,10 @@ def _of_matches(run: RunFile, env_id: str, name: str, behavior: Behavior, trust:
                 yield f"palus.baselines: {error}"
 
 
-def _of_game(run: RunFile, env_id: str, name: str, behavior: AppoBehavior, trust: Trust) -> Iterator[str]:
-    """Games that step one at a time in worker processes: appo."""
-    at, hyper = f"behaviors.{name}", behavior.hyperparameters
-    if env_id in envs.BUILT_IN:
-        yield f"{at}.trainer_type appo: {env_id} steps many matches in one call; use poca or ppo"
-        return
-    try:
-        game = make_game(env_id, trust, **run.palus.env_options)
-    except EnvError as error:
-        yield f"palus.env: {error}"
-        return
-    spec = game.spec
-    game.close()
-    if behavior.self_play is not None and len(set(spec.teams or range(spec.num_agents))) < 2:
-        yield f"{at}.self_play: {env_id} has one side only; remove self_play, or train in another game"
-    if hyper.exploration_loss == "symmetric_kl" and not spec.actions.is_discrete:
-        yield f"{at}.hyperparameters.exploration_loss symmetric_kl: {env_id} has continuous actions; use entropy"
+def _of_sampling(run: RunFile, at: str, behavior: AppoBehavior, spec: GameSpec) -> Iterator[str]:
+    hyper = behavior.hyperparameters
+    if hyper.exploration_loss == "symmetric_kl" and not all(b.actions.is_discrete for b in spec.behaviors):
+        yield f"{at}.hyperparameters.exploration_loss symmetric_kl: {run.env_id} has continuous actions; use entropy"
     try:
         plan_staff(run.palus.sampling, hyper.buffer_size // behavior.time_horizon, spec.num_agents)
     except ConfigError as error:

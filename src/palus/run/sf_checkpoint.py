@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from palus.config.appo import AppoNetworkSettings
+from palus.config.appo import AppoMemory, AppoNetworkSettings
 from palus.errors import CheckpointError
 from palus.run.safe_pickle import Tensor, read_tensors
 from palus.types import AnyArray
@@ -138,6 +138,10 @@ def _settings(configuration: Mapping[str, Any], folder: Path) -> AppoNetworkSett
     if float(get("obs_subtract_mean", 0.0)) != 0.0:
         raise CheckpointError(f"{folder}: obs_subtract_mean is not 0; palus divides images but subtracts nothing")
     names = get("normalize_input_keys", None)
+    size, kind = int(get("rnn_size", 512)), get("rnn_type", "gru")
+    memory = AppoMemory(
+        kind=kind, memory_size=2 * size if kind == "lstm" else size, num_layers=int(get("rnn_num_layers", 1))
+    )
     return AppoNetworkSettings(
         normalize=bool(get("normalize_input", True)),
         normalize_names=tuple(names) if names else None,
@@ -146,13 +150,10 @@ def _settings(configuration: Mapping[str, Any], folder: Path) -> AppoNetworkSett
         image_layers=len(image),
         image_units=image[0] if image else 512,
         image_scale=float(get("obs_scale", 1.0)),
-        encoder=get("encoder_conv_architecture", "convnet_simple"),
-        core=get("rnn_type", "gru") if get("use_rnn", True) else "none",
-        core_size=int(get("rnn_size", 512)),
-        core_layers=int(get("rnn_num_layers", 1)),
+        vis_encode_type=get("encoder_conv_architecture", "convnet_simple"),
+        memory=memory if get("use_rnn", True) else None,
         decoder_layers=tuple(get("decoder_mlp_layers", [])),
         activation=get("nonlinearity", "elu"),
-        shared_critic=bool(get("actor_critic_share_weights", True)),
         adaptive_deviation=bool(get("adaptive_stddev", True)),
         initial_deviation=float(get("initial_stddev", 1.0)),
         tanh_scale=float(get("continuous_tanh_scale", 0.0)),

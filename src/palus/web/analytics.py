@@ -7,20 +7,99 @@ in percent of all games with two decimals. A team is an `owner/name` over all it
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from palus.arena.games import game_of
 from palus.web.api.view import View
-from palus.web.shapes import Analytics, CauseCount, DayMatches, TeamDay, TeamGame, TeamLine, TeamResults
+from palus.web.shapes import Shape
 
 DAY_MS = 86_400_000
 DURATION_BIN_S = 10.0
 GAMES_LIMIT = 1000
 
 Array = NDArray[Any]
+
+
+class DayMatches(Shape):
+    """day: YYYY-MM-DD in UTC. cumulative: matches up to its end."""
+
+    day: str
+    matches: int
+    cumulative: int
+
+
+class TeamLine(Shape):
+    """Every id ever seen, case-insensitive order. win_rate: percent of all games, two decimals."""
+
+    team: str
+    wins: int
+    draws: int
+    losses: int
+    win_rate: float
+    since_ms: int
+
+
+class CauseCount(Shape):
+    """Matches that ended for this cause."""
+
+    cause: str
+    matches: int
+
+
+class Analytics(Shape):
+    """Competition statistics of one env. season_end_ms: null when no end is set."""
+
+    env: str
+    season: int
+    season_end_ms: int | None
+    matches: int
+    models: int
+    days: list[DayMatches]
+    teams: list[TeamLine]
+    blue_wins: int
+    draws: int
+    purple_wins: int
+    mean_duration_s: float | None
+    duration_bin_s: float
+    duration_bins: list[int]
+    causes: list[CauseCount]
+
+
+class TeamGame(Shape):
+    """One row of a team's table of results."""
+
+    match: str
+    at_ms: int
+    result: Literal["win", "draw", "loss"]
+    opponent_owner: str
+    opponent_model: str
+
+
+class TeamDay(Shape):
+    """Results of one UTC day, for stacked bars."""
+
+    day: str
+    losses: int
+    draws: int
+    wins: int
+
+
+class TeamResults(Shape):
+    """The results of one team over all its revisions. games: newest first, at most `games_limit`."""
+
+    env: str
+    team: str
+    wins: int
+    draws: int
+    losses: int
+    win_rate: float
+    since_ms: int
+    games: list[TeamGame]
+    games_limit: int
+    days: list[TeamDay]
 
 
 def analytics(view: View, env: str, season: int, season_end_ms: int | None) -> Analytics:

@@ -17,10 +17,10 @@ from fastapi.responses import StreamingResponse
 
 from palus.hub.limits import client_of
 from palus.web.api.answers import Answers
-from palus.web.api.summaries import match_summary
+from palus.web.api.summaries import MatchSummary, match_summary
 from palus.web.api.view import View
 from palus.web.security import fault
-from palus.web.shapes import Event
+from palus.web.shapes import Shape
 
 POLL_S = 0.5
 HEARTBEAT_S = 15.0
@@ -31,6 +31,20 @@ CLIENT_LISTENERS = 100
 """Of one address: a class may share it."""
 BACKLOG = 50
 """Events that a slow listener may be behind, and matches that one who comes back is told."""
+
+
+class Event(Shape):
+    """One server-sent event; `seq` grows by one with every match of the log. Its SSE event name is `type`.
+
+    match: a match was logged.   rating: a new fit was published.   entry: a revision was pushed, accepted or refused.
+    """
+
+    type: Literal["match", "rating", "entry"]
+    seq: int
+    env: str | None = None
+    match: MatchSummary | None = None
+    repo: str | None = None
+    state: str | None = None
 
 
 class Events:

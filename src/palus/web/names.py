@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from palus.web.shapes import Fault
+from palus.web.security import Fault
 
 _READS = ("GET", "HEAD", "OPTIONS")
 _DEFAULT_PORTS = (":80", ":443")

@@ -9,12 +9,13 @@ from pathlib import Path
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from pydantic import Field
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from palus.web.error_pages import error_page, wants_page
-from palus.web.shapes import Fault
+from palus.web.shapes import Shape
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +41,13 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
+
+
+class Fault(Shape):
+    """Body of every answer that is not a success; a browser that asks for a page is shown the sentence on one."""
+
+    error: str = Field(description="one sentence: what was found, what was expected, what to do")
+    code: str = Field(description="stable name of the fault, for programs")
 
 
 class SecurityHeaders:

@@ -27,9 +27,9 @@ from palus.store import Store
 from palus.web.analytics import analytics, team_results
 from palus.web.api.compare import compare
 from palus.web.api.leaderboard import environments, leaderboard, recent_matches
-from palus.web.api.matches import match_page
+from palus.web.api.matches import MatchPage, match_page
 from palus.web.api.matrix import matrix
-from palus.web.api.models import model_page
+from palus.web.api.models import ModelPage, model_page
 from palus.web.api.players import players_to_compare
 from palus.web.api.router import Arena
 from palus.web.api.status import log_head, status
@@ -38,7 +38,7 @@ from palus.web.api.view import View, Views
 from palus.web.exports import Exports
 from palus.web.page import page_html
 from palus.web.pages import site_folder
-from palus.web.shapes import MatchPage, ModelPage, Shape
+from palus.web.shapes import Shape
 
 MARKER = ".palus-site"
 """Says that a folder is an export, which the next one may replace."""

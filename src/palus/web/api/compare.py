@@ -2,17 +2,66 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
+from pydantic import Field
 
 from palus.arena.derive import variance_of_gap
 from palus.ratings.interval import Z_95
 from palus.ratings.sequential import SequentialTest as Test
 from palus.web.api.performance import Games, games_of
-from palus.web.api.summaries import F64, Rows, expected_share, head_to_head
+from palus.web.api.roster import Player
+from palus.web.api.summaries import F64, HeadToHead, MatchLine, Rows, expected_share, head_to_head
 from palus.web.api.view import View
-from palus.web.shapes import Comparison, HeadToHead, Player, RevisionComparison, SequentialTest
+from palus.web.shapes import Shape
 
 MATCHES = 200
+
+
+class SequentialTest(Shape):
+    """Sequential test "is the second player better", on mirrored pairs; stops at either bound."""
+
+    elo0: float
+    elo1: float
+    alpha: float
+    beta: float
+    pairs: int
+    llr: float
+    lower: float
+    upper: float
+    state: Literal["better", "not better", "undecided"]
+    sentence: str
+
+
+class RevisionComparison(Shape):
+    """A revision against the one before it. difference: newer minus older, points."""
+
+    newer: str
+    older: str
+    difference: float | None
+    half_width: float | None
+    test: SequentialTest
+
+
+class Comparison(Shape):
+    """Two repositories by their current revisions; the same one twice compares its last two revisions.
+
+    difference: rating of b minus a, half_width of its own 95 % interval. expected: share of b that the ratings predict.
+    games seen from b.
+    """
+
+    env: str
+    a: Player
+    b: Player
+    difference: float | None
+    half_width: float | None
+    expected: float | None
+    head_to_head: HeadToHead = Field(description="of b against a")
+    test: SequentialTest
+    verdict: str = Field(description="what the games between the two and the ratings say together")
+    caution: str | None = Field(description="why the difference is not to be trusted; null where it is")
+    matches: list[MatchLine] = Field(description="of b, newest first")
 
 
 def compare(view: View, env: str, a: Player, b: Player) -> Comparison:

@@ -5,13 +5,90 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from pydantic import Field
 
-from palus.web.api.roster import Rated
-from palus.web.api.summaries import Rows, match_summary
+from palus.web.api.roster import Kind, Rated
+from palus.web.api.summaries import MatchSummary, Rows, match_summary
 from palus.web.api.view import View
-from palus.web.shapes import Environment, Environments, Leaderboard, LeaderboardRow, LooseGroup, RecentMatches, SideTerm
+from palus.web.shapes import Shape
 
 RECENT_MATCHES = 50
+
+
+class Environment(Shape):
+    """One game that is ranked here."""
+
+    env: str
+    models: int
+    matches: int
+    updated_ms: int | None
+
+
+class Environments(Shape):
+    """The first is the one that pages show unless told otherwise."""
+
+    environments: list[Environment]
+
+
+class LeaderboardRow(Shape):
+    """One repository, by its newest accepted revision. rank_best..rank_worst: ranks that the results leave open."""
+
+    rank: int
+    rank_best: int
+    rank_worst: int
+    repo: str
+    owner: str
+    name: str
+    revision: str
+    sha256: str
+    kind: Kind
+    rating: float
+    half_width: float
+    provisional: bool = Field(description="below 20 games or half-width above 100")
+    games: int
+    wins: int
+    draws: int
+    losses: int
+    elo: float = Field(description="the reference's online formula, K 20, scale 500")
+    openskill_mu: float
+    openskill_sigma: float
+    openskill: float = Field(description="mu - 3 sigma")
+    last_match_ms: int | None
+    revisions: int = Field(description="accepted revisions of this repository, older ones included")
+
+
+class SideTerm(Shape):
+    """Worth of the blue side in points; a fair field includes 0."""
+
+    points: float
+    half_width: float
+
+
+class LooseGroup(Shape):
+    """Models that fewer than ten mirrored pairs tie to all others; ratings cannot be compared across that gap."""
+
+    repos: list[str]
+    pairs: int
+
+
+class Leaderboard(Shape):
+    """Everything of one env's board. upto_seq: last match of the log that went into the ratings."""
+
+    env: str
+    updated_ms: int | None
+    upto_seq: int
+    log_seq: int = Field(description="newest match of the log; ahead of upto_seq while a fit is due")
+    matches: int
+    side: SideTerm | None
+    loose: list[LooseGroup] = Field(description="groups that few matches tie to the rest; empty in a sound field")
+    rows: list[LeaderboardRow]
+
+
+class RecentMatches(Shape):
+    """/api/arena/recent/{env}: newest first."""
+
+    env: str
+    matches: list[MatchSummary]
 
 
 def environments(view: View, ranked: Sequence[str] = ()) -> Environments:

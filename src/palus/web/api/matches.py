@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Field, JsonValue
 from sqlalchemy import Connection, Row, select
 
 from palus.arena.chain import fault
@@ -12,8 +13,83 @@ from palus.arena.log import GENESIS, LogRecord, LogSide, StoredBytes
 from palus.arena.recording import RecordedEvent
 from palus.store import Store
 from palus.store.tables import annulments, matches
+from palus.web.api.roster import Player
+from palus.web.api.summaries import SideName, Verdict
 from palus.web.api.view import View
-from palus.web.shapes import ChainPosition, MatchEvent, MatchPage, MatchSide, StoredFile
+from palus.web.shapes import Shape
+
+
+class MatchSide(Shape):
+    """Who played one side, as the record says it. player: the entity as it stands now."""
+
+    repo: str
+    owner: str
+    revision: str
+    file: str
+    sha256: str
+    mode: str
+    player: Player
+
+
+class MatchEvent(Shape):
+    """type: goal or kick; side: team that did it; agent: 0 to 3 as in the replay, null when unknown."""
+
+    tick: int
+    at_s: float
+    type: str
+    side: SideName
+    agent: int | None
+
+
+class StoredFile(Shape):
+    """A stored file. url: where to get it, null when it is no longer kept."""
+
+    sha256: str
+    bytes: int
+    url: str | None
+
+
+class ChainPosition(Shape):
+    """Where the match stands in the hash chain: hash = sha256(prev_hash + "\\n" + record)."""
+
+    seq: int
+    prev_hash: str
+    hash: str
+    intact: bool = Field(description="the hash was computed again for this answer, and the one before it fits")
+    head_seq: int
+
+
+class MatchPage(Shape):
+    """One match. seed is text: it has 64 bits, which JavaScript's numbers do not."""
+
+    id: str
+    env: str
+    env_version: str
+    filmed: bool = Field(description="the replay is an mp4, and the match does not repeat")
+    seed: str
+    unit_id: str
+    leg: int
+    season: int
+    blue: MatchSide
+    purple: MatchSide
+    result: Verdict
+    cause: str
+    score: tuple[int, int]
+    duration_ticks: int
+    duration_s: float
+    events: list[MatchEvent]
+    started: str
+    finished_ms: int
+    wall_ms: float
+    rated: bool
+    annulled: str | None = Field(description="why the match was struck out")
+    worker: str
+    runner: dict[str, JsonValue]
+    replay: StoredFile | None
+    actions: StoredFile | None
+    chain: ChainPosition
+    other_leg: str | None = Field(description="id of the game with sides swapped")
+    verify_command: str = Field(description="what to type to play the action log again, or to check the video")
 
 
 def match_page(view: View, store: Store, connection: Connection, match_id: str) -> MatchPage | None:

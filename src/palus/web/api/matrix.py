@@ -5,14 +5,51 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from palus.web.api.leaderboard import board_order, fitted_ms
+from palus.web.api.roster import Player
 from palus.web.api.summaries import Rows
 from palus.web.api.view import View
-from palus.web.shapes import Cycle, Matrix, SupportLine
+from palus.web.shapes import Shape
 
 PLAYERS = 60
 """Rows of the matrix: more cannot be read."""
+
+
+class SupportLine(Shape):
+    """A player that the maximum-entropy equilibrium plays with probability mass, or could; low, high: 95 % interval."""
+
+    sha256: str
+    mass: float
+    low: float
+    high: float
+
+
+class Cycle(Shape):
+    """Each beats the next, the last the first; every edge is significant. shares[i]: of players[i] in that edge."""
+
+    players: list[str] = Field(description="SHA-256 of each")
+    shares: list[float]
+
+
+class Matrix(Shape):
+    """Win matrix of the strongest. share[i][j]: of i against j, null without games; games[i][j]: their count."""
+
+    env: str
+    updated_ms: int | None
+    upto_seq: int
+    of: int = Field(
+        description="players rated; the matrix shows the strongest and whoever is in the support or a cycle"
+    )
+    players: list[Player]
+    share: list[list[float | None]]
+    games: list[list[int]]
+    nash_support: list[SupportLine]
+    nash_skill: list[float | None] = Field(description="per player: points that it is ahead of the equilibrium")
+    unexplained_share: float | None = Field(description="variance of the matrix that one rating per player leaves open")
+    unexplained_by_chance: float | None = Field(description="what sampling noise alone would leave open")
+    cycles: list[Cycle]
 
 
 def matrix(view: View, env: str) -> Matrix:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import Field, JsonValue
 from sqlalchemy import Connection, Row, select
 
 from palus.arena.games import game_of
 from palus.errors import StorageError
 from palus.store import Store
 from palus.store.tables import commit_files, rating_points, repo_tags, repos
-from palus.web.api.compare import compare_revisions
+from palus.web.api.compare import RevisionComparison, compare_revisions
+from palus.web.api.leaderboard import LeaderboardRow
 from palus.web.api.performance import (
     Games,
+    Goals,
+    NextOpponent,
+    StrengthBin,
     best_wins,
     by_side,
     by_strength,
@@ -26,17 +31,102 @@ from palus.web.api.performance import (
     standing,
     worst_losses,
 )
-from palus.web.api.play_stats import MATCHES, read_play_stats
+from palus.web.api.play_stats import MATCHES, PlayStats, read_play_stats
 from palus.web.api.players import accepted_revisions
-from palus.web.api.roster import kind_of
+from palus.web.api.roster import Kind, Player, kind_of
+from palus.web.api.summaries import HeadToHead, MatchLine, Tally
 from palus.web.api.unranked import same_player_as, why_unranked
 from palus.web.api.view import View
 from palus.web.cards import MAX_CARD_BYTES, TOO_LARGE, card_html
-from palus.web.shapes import ModelPage, Performance, Player, PlayStats, RatingPoint, RatingSeries, Refusal, Revision
+from palus.web.shapes import Shape
 
 HISTORY_POINTS = 300
 """Per revision: more cannot be told apart on a screen."""
 COMPARED_REVISIONS = 5
+
+
+class Refusal(Shape):
+    """Why a file was not accepted. `code` is stable, `sentence` says what was found, `remedy` what to do."""
+
+    code: str
+    sentence: str
+    remedy: str
+
+
+class Revision(Shape):
+    """One pushed commit in one env. details: what validation measured, free-form."""
+
+    env: str
+    revision: str
+    file: str
+    sha256: str | None
+    state: Literal["pending", "waiting", "accepted", "refused", "withdrawn"]
+    refusal: Refusal | None = Field(description="why it was refused, or what it waits for")
+    details: dict[str, JsonValue]
+    pushed_ms: int
+    checked_ms: int | None
+    current: bool = Field(description="the revision that the board shows")
+    rating: float | None
+    half_width: float | None
+    games: int
+
+
+class RatingPoint(Shape):
+    """Rating after one match of the log; the band is rating +- half_width."""
+
+    at_ms: int
+    seq: int
+    rating: float
+    half_width: float
+    games: int
+
+
+class RatingSeries(Shape):
+    """Rating over time of one revision, oldest point first."""
+
+    revision: str
+    sha256: str
+    points: list[RatingPoint]
+
+
+class Performance(Shape):
+    """How a repository does in one env. Lists of matches concern the current revision."""
+
+    env: str
+    filmed: bool = Field(description="replays are videos: no statistics of them, no matches in the demo room")
+    standing: LeaderboardRow | None
+    why_unranked: str | None = Field(description="a sentence where standing is null")
+    same_as: str | None = Field(description="repository whose player the newest revision is, if another one")
+    history: list[RatingSeries]
+    head_to_head: list[HeadToHead]
+    best_wins: list[MatchLine] = Field(description="strongest opponents first")
+    worst_losses: list[MatchLine] = Field(description="weakest opponents first")
+    recent: list[MatchLine]
+    blue: Tally
+    purple: Tally
+    goals: Goals
+    by_strength: list[StrengthBin]
+    play: PlayStats | None
+    play_next: list[NextOpponent]
+    revision_comparisons: list[RevisionComparison]
+
+
+class ModelPage(Shape):
+    """One repository. card_html: sanitised, may be put into a page as it is."""
+
+    repo: str
+    owner: str
+    name: str
+    kind: Kind
+    on_hub: bool = Field(description="false for house players and folders: nothing to download")
+    tags: list[str]
+    library_name: str | None
+    downloads: int
+    created_ms: int | None
+    modified_ms: int | None
+    card_html: str
+    revisions: list[Revision] = Field(description="newest first")
+    performance: list[Performance] = Field(description="one per env, the most played first")
 
 
 def model_page(view: View, store: Store, connection: Connection, repo: str) -> ModelPage | None:

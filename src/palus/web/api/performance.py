@@ -12,10 +12,21 @@ from numpy.typing import NDArray
 from palus.arena.games import game_of
 from palus.ratings.bradley_terry import POINTS_TO_LOGIT
 from palus.ratings.interval import Z_95
-from palus.web.api.leaderboard import board_order, board_row
-from palus.web.api.summaries import F64, Rows, expected_share, head_to_head, match_line, tally
+from palus.web.api.leaderboard import LeaderboardRow, board_order, board_row
+from palus.web.api.roster import Player
+from palus.web.api.summaries import (
+    F64,
+    HeadToHead,
+    MatchLine,
+    Rows,
+    Tally,
+    expected_share,
+    head_to_head,
+    match_line,
+    tally,
+)
 from palus.web.api.view import View
-from palus.web.shapes import Goals, HeadToHead, LeaderboardRow, MatchLine, NextOpponent, StrengthBin, Tally
+from palus.web.shapes import Shape
 
 HIGHLIGHTS = 10
 RECENT = 30
@@ -23,6 +34,40 @@ NEXT_OPPONENTS = 5
 STRENGTH_BIN = 100.0
 """Rating points that one bin of opponents spans."""
 GOAL_BIN_S = 10.0
+
+
+class StrengthBin(Shape):
+    """Games against opponents rated low..high: what the ratings predicted and what was scored."""
+
+    low: float
+    high: float
+    games: int
+    expected: float
+    actual: float
+
+
+class Goals(Shape):
+    """Goals and how long they took. Bin i of the histograms covers bin_s * i .. bin_s * (i + 1) seconds.
+
+    Frags in games that are filmed, without times.
+    """
+
+    scored: int
+    conceded: int
+    mean_scored_s: float | None
+    mean_conceded_s: float | None
+    bin_s: float
+    scored_bins: list[int]
+    conceded_bins: list[int]
+
+
+class NextOpponent(Shape):
+    """What to play next: the pairing that would teach the ratings most. gain: nats of one mirrored pair."""
+
+    opponent: Player
+    games: int
+    gain: float
+    sentence: str
 
 
 @dataclass(frozen=True)

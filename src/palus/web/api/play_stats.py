@@ -8,12 +8,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 from sqlalchemy import Connection, select
 
 from palus.store.tables import play_stats
-from palus.web.shapes import PlayStats
+from palus.web.shapes import Shape
 
 MATCHES = 50
+
+
+class PlayStats(Shape):
+    """From the replays of `matches` games; the player's side is turned to blue, which attacks to the right."""
+
+    matches: int
+    possession: float = Field(description="share of the time, both teams' possession being 1")
+    shots_per_match: float
+    distance_m_per_match: float = Field(description="of the whole team")
+    ball_heat: list[list[float]] = Field(description="rows from the far touchline to the near one; all cells sum to 1")
 
 
 def read_play_stats(connection: Connection, sides: Sequence[tuple[str, bool]]) -> PlayStats | None:

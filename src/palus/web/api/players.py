@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from palus.web.api.roster import kind_of, make_player
+from palus.web.api.roster import Player, kind_of, make_player
 from palus.web.api.view import View
-from palus.web.shapes import Player
 
 
 def players_to_compare(view: View, a: str, b: str) -> tuple[str, Player, Player] | None:

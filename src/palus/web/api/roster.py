@@ -5,16 +5,34 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, select
 
 from palus.ratings.standings import is_provisional
 from palus.store.tables import entries, fields, ratings
-from palus.web.shapes import Kind, Player
+from palus.web.shapes import Shape
 
 BASELINES = frozenset({"unity/MLAgents-SoccerTwos"})
 """Repositories that courses name as the opponent to measure oneself against."""
+
+Kind = Literal["house", "model", "baseline"]
+
+
+class Player(Shape):
+    """How a page names a rated entity.
+
+    revision: 40 hex of the commit that brought it. rating: null until the first fit includes the player.
+    """
+
+    sha256: str
+    repo: str
+    owner: str
+    name: str
+    revision: str
+    kind: Kind
+    rating: float | None
+    half_width: float | None
 
 
 @dataclass(frozen=True)

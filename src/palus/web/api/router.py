@@ -1,4 +1,4 @@
-"""The routes of `/api/arena`: what is asked for, and where the answer is made."""
+"""The routes of `/api/arena`: what is asked for, and where the answer and its shape are made."""
 
 from __future__ import annotations
 
@@ -12,20 +12,27 @@ from palus.arena.games import game_of
 from palus.arena.log import LogRecord
 from palus.errors import StorageError
 from palus.store import Store
-from palus.web import shapes
-from palus.web.analytics import analytics, team_results
+from palus.web.analytics import Analytics, TeamResults, analytics, team_results
 from palus.web.api.answers import Answers, Body, Stamp, never, respond, whole_version
-from palus.web.api.compare import compare
-from palus.web.api.leaderboard import environments, leaderboard, recent_matches
-from palus.web.api.matches import match_page, stored_record
-from palus.web.api.matrix import matrix
-from palus.web.api.models import model_page
+from palus.web.api.compare import Comparison, compare
+from palus.web.api.leaderboard import (
+    Environments,
+    Leaderboard,
+    RecentMatches,
+    environments,
+    leaderboard,
+    recent_matches,
+)
+from palus.web.api.matches import MatchPage, match_page, stored_record
+from palus.web.api.matrix import Matrix, matrix
+from palus.web.api.models import ModelPage, model_page
 from palus.web.api.players import players_to_compare
-from palus.web.api.status import log_head, status
-from palus.web.api.unranked import unranked_models
+from palus.web.api.status import Head, Status, log_head, status
+from palus.web.api.unranked import UnrankedModels, unranked_models
 from palus.web.api.view import View
 from palus.web.page import page_html
-from palus.web.security import fault
+from palus.web.security import Fault, fault
+from palus.web.shapes import Shape
 
 Env = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", examples=["SoccerTwos"])]
 Owner = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,96}$", examples=["palus"])]
@@ -35,9 +42,9 @@ StoredKind = Literal["replay", "actions"]
 
 IMMUTABLE = "public, max-age=31536000, immutable"
 FAULTS: dict[int | str, dict[str, object]] = {
-    404: {"model": shapes.Fault, "description": "There is no such thing."},
-    422: {"model": shapes.Fault, "description": "A part of the address breaks a rule."},
-    429: {"model": shapes.Fault, "description": "Too many requests; see Retry-After."},
+    404: {"model": Fault, "description": "There is no such thing."},
+    422: {"model": Fault, "description": "A part of the address breaks a rule."},
+    429: {"model": Fault, "description": "Too many requests; see Retry-After."},
 }
 
 
@@ -61,39 +68,39 @@ def make_api_router(store: Store, answers: Answers, arena: Arena) -> APIRouter:
 
 
 def _add_boards(router: APIRouter, store: Store, answers: Answers, arena: Arena) -> None:
-    async def of_env(request: Request, env: str, key: str, build: Callable[[View], shapes.Shape | None]) -> Response:
+    async def of_env(request: Request, env: str, key: str, build: Callable[[View], Shape | None]) -> Response:
         view = await answers.view()
         if env not in arena.envs and env not in view.envs():
             raise fault(404, "unknown_env", f"There is no game {env} here; /api/arena/envs lists the games.")
         return await _send(request, answers, f"{key}/{env}", build, "")
 
-    @router.get("/envs", response_model=shapes.Environments)
+    @router.get("/envs", response_model=Environments)
     async def get_envs(request: Request) -> Response:
         return await _send(request, answers, "envs", lambda view: environments(view, arena.envs), "")
 
-    @router.get("/leaderboard/{env}", response_model=shapes.Leaderboard)
+    @router.get("/leaderboard/{env}", response_model=Leaderboard)
     async def get_leaderboard(request: Request, env: Env) -> Response:
         return await of_env(request, env, "leaderboard", lambda view: leaderboard(view, env))
 
-    @router.get("/unranked/{env}", response_model=shapes.UnrankedModels)
+    @router.get("/unranked/{env}", response_model=UnrankedModels)
     async def get_unranked(request: Request, env: Env) -> Response:
         return await of_env(request, env, "unranked", lambda view: unranked_models(view, env))
 
-    @router.get("/recent/{env}", response_model=shapes.RecentMatches)
+    @router.get("/recent/{env}", response_model=RecentMatches)
     async def get_recent(request: Request, env: Env) -> Response:
         return await of_env(request, env, "recent", lambda view: recent_matches(view, env))
 
-    @router.get("/matrix/{env}", response_model=shapes.Matrix)
+    @router.get("/matrix/{env}", response_model=Matrix)
     async def get_matrix(request: Request, env: Env) -> Response:
         return await of_env(request, env, "matrix", lambda view: matrix(view, env))
 
-    @router.get("/analytics/{env}", response_model=shapes.Analytics)
+    @router.get("/analytics/{env}", response_model=Analytics)
     async def get_analytics(request: Request, env: Env) -> Response:
         return await of_env(
             request, env, "analytics", lambda view: analytics(view, env, arena.season, arena.season_end_ms)
         )
 
-    @router.get("/analytics/{env}/{owner}/{name}", response_model=shapes.TeamResults)
+    @router.get("/analytics/{env}/{owner}/{name}", response_model=TeamResults)
     async def get_team(request: Request, env: Env, owner: Owner, name: Name) -> Response:
         team = f"{owner}/{name}"
         missing = f"{team} has not played a rated match of {env} yet."
@@ -106,17 +113,17 @@ def _add_boards(router: APIRouter, store: Store, answers: Answers, arena: Arena)
             lambda view: view.stamp(team),
         )
 
-    @router.get("/head", response_model=shapes.Head)
+    @router.get("/head", response_model=Head)
     async def get_head(request: Request) -> Response:
-        def build(_view: View) -> shapes.Head:
+        def build(_view: View) -> Head:
             with store.read() as connection:
                 return log_head(connection)
 
         return await _send(request, answers, "head", build, "")
 
-    @router.get("/status", response_model=shapes.Status)
+    @router.get("/status", response_model=Status)
     async def get_status(request: Request) -> Response:
-        def build(view: View) -> shapes.Status:
+        def build(view: View) -> Status:
             with store.read() as connection:
                 return status(view, connection, arena.mode)
 
@@ -124,15 +131,15 @@ def _add_boards(router: APIRouter, store: Store, answers: Answers, arena: Arena)
 
 
 def _add_players(router: APIRouter, store: Store, answers: Answers) -> None:
-    @router.get("/models/{owner}/{name}", response_model=shapes.ModelPage)
+    @router.get("/models/{owner}/{name}", response_model=ModelPage)
     async def get_model(request: Request, owner: Owner, name: Name) -> Response:
         return respond(request, await find_model(store, answers, f"{owner}/{name}"))
 
-    @router.get("/compare/{owner_a}/{name_a}/{owner_b}/{name_b}", response_model=shapes.Comparison)
+    @router.get("/compare/{owner_a}/{name_a}/{owner_b}/{name_b}", response_model=Comparison)
     async def get_comparison(request: Request, owner_a: Owner, name_a: Name, owner_b: Owner, name_b: Name) -> Response:
         a, b = f"{owner_a}/{name_a}", f"{owner_b}/{name_b}"
 
-        def build(view: View) -> shapes.Comparison | None:
+        def build(view: View) -> Comparison | None:
             found = players_to_compare(view, a, b)
             return None if found is None else compare(view, *found)
 
@@ -159,9 +166,9 @@ def _add_matches(router: APIRouter, store: Store, answers: Answers) -> None:
         except StorageError as error:
             raise fault(404, "not_kept", f"The {kind} of match {match_id} is no longer kept.") from error
 
-    @router.get("/matches/{match_id}", response_model=shapes.MatchPage)
+    @router.get("/matches/{match_id}", response_model=MatchPage)
     async def get_match(request: Request, match_id: MatchId) -> Response:
-        def build(view: View) -> shapes.MatchPage | None:
+        def build(view: View) -> MatchPage | None:
             with store.read() as connection:
                 return match_page(view, store, connection, match_id)
 
@@ -191,7 +198,7 @@ def _add_matches(router: APIRouter, store: Store, answers: Answers) -> None:
 async def find_model(store: Store, answers: Answers, repo: str) -> Body:
     """What the page of a model shows. Raises a fault where there is none, or a private one."""
 
-    def build(view: View) -> shapes.ModelPage | None:
+    def build(view: View) -> ModelPage | None:
         with store.read() as connection:
             return model_page(view, store, connection, repo)
 
@@ -208,16 +215,14 @@ async def _send(
     request: Request,
     answers: Answers,
     key: str,
-    build: Callable[[View], shapes.Shape | None],
+    build: Callable[[View], Shape | None],
     missing: str,
     stamp: Stamp = whole_version,
 ) -> Response:
     return respond(request, await _find(answers, key, build, missing, stamp))
 
 
-async def _find(
-    answers: Answers, key: str, build: Callable[[View], shapes.Shape | None], missing: str, stamp: Stamp
-) -> Body:
+async def _find(answers: Answers, key: str, build: Callable[[View], Shape | None], missing: str, stamp: Stamp) -> Body:
     body = await answers.get(key, build, stamp)
     if body is None:
         raise fault(404, "not_found", missing)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import numpy as np
+from pydantic import Field, JsonValue
 from sqlalchemy import Connection, Row, func, select
 
 from palus.arena.chain import NOTHING_ANNULLED
@@ -13,14 +14,85 @@ from palus.arena.log import GENESIS, noted_head
 from palus.arena.workers import ALIVE_MS, untended
 from palus.store.engine import now_ms
 from palus.store.tables import jobs, workers
-from palus.web.api.unranked import unranked
+from palus.web.api.unranked import Unranked, unranked
 from palus.web.api.view import View
-from palus.web.shapes import Head, HourCount, JobCounts, RunningJob, Status, WorkerLine
+from palus.web.shapes import Shape
 
 HOUR_MS = 3_600_000
 UNRANKED = 200
 WORKERS = 100
 _STATES = ("ready", "leased", "done", "failed")
+
+
+class Head(Shape):
+    """Where the match log ends: who notes it can tell later whether anything before it was changed or cut off."""
+
+    seq: int
+    hash: str
+    annulled: int = Field(description="matches that were struck out")
+    annulled_hash: str = Field(description="of the list of those")
+
+
+class JobCounts(Shape):
+    """Jobs of one kind by state."""
+
+    kind: str
+    ready: int
+    leased: int
+    done: int
+    failed: int
+
+
+class RunningJob(Shape):
+    """A job that a worker holds. what: a phrase for people."""
+
+    id: int
+    kind: str
+    what: str
+    worker: str
+    attempts: int
+    lease_until_ms: int | None
+
+
+class WorkerLine(Shape):
+    """A process that plays. isolation: how strangers' models are kept in; alive: seen within the last minute;
+    trusted: also gets what nobody could check later."""
+
+    name: str
+    isolation: str
+    platform: dict[str, JsonValue]
+    first_seen_ms: int
+    last_seen_ms: int
+    alive: bool
+    trusted: bool
+    matches: int
+    suspended: str | None
+
+
+class HourCount(Shape):
+    """Matches that ended in the hour that began at start_ms."""
+
+    start_ms: int
+    matches: int
+
+
+class Status(Shape):
+    """What the arena is doing now. head_*: end of the hash chain."""
+
+    now_ms: int
+    mode: str
+    matches: int
+    matches_last_hour: int
+    hours: list[HourCount] = Field(description="the last 24, oldest first")
+    ratings_behind: int = Field(description="matches of the log that no fit includes yet")
+    jobs: list[JobCounts]
+    running: list[RunningJob]
+    untended: str | None = Field(description="that jobs wait for a trusted worker, and none is there; a sentence")
+    workers: list[WorkerLine]
+    unranked: list[Unranked] = Field(description="of all envs, the newest")
+    unranked_of: int = Field(description="how many there are")
+    head_seq: int
+    head_hash: str
 
 
 def log_head(connection: Connection) -> Head:

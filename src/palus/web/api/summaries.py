@@ -2,23 +2,84 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from palus.arena.games import game_of
 from palus.ratings.bradley_terry import POINTS_TO_LOGIT
 from palus.ratings.interval import Z_95
 from palus.web.api.log_columns import FORFEITS, POINTS, VERDICTS
+from palus.web.api.roster import Player
 from palus.web.api.view import View
-from palus.web.shapes import HeadToHead, MatchLine, MatchSummary, Outcome, Player, Tally
+from palus.web.shapes import Shape
 
 Rows = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
 _PRIOR_SCATTER = 1.0
 """Scatter of the four imaginary units by which `palus.ratings.interval.dispersion` holds phi near 1."""
+
+Outcome = Literal["win", "draw", "loss", "void"]
+SideName = Literal["blue", "purple"]
+Verdict = Literal["win1", "win2", "draw", "forfeit1", "forfeit2", "void"]
+
+
+class Tally(Shape):
+    """Games of one player. share: points taken / games, 0 without games."""
+
+    games: int
+    wins: int
+    draws: int
+    losses: int
+    share: float
+
+
+class MatchLine(Shape):
+    """A match seen from one player. score: own goals, the opponent's; of this game alone, not the pair."""
+
+    id: str
+    at_ms: int
+    leg: int
+    side: SideName
+    opponent: Player
+    outcome: Outcome
+    forfeit: bool
+    score: tuple[int, int]
+    duration_s: float
+    rated: bool
+    has_replay: bool
+
+
+class MatchSummary(Shape):
+    """A match seen from outside, for lists of the newest ones."""
+
+    id: str
+    seq: int
+    at_ms: int
+    env: str
+    blue: Player
+    purple: Player
+    result: Verdict
+    score: tuple[int, int]
+    duration_s: float
+    rated: bool
+
+
+class HeadToHead(Shape):
+    """Games against one opponent. low..high: 95 % interval of the share, over mirrored pairs."""
+
+    opponent: Player
+    games: int
+    wins: int
+    draws: int
+    losses: int
+    share: float
+    low: float
+    high: float
+    expected: float | None = Field(description="share that the ratings predict")
 
 
 def match_summary(view: View, row: int) -> MatchSummary:

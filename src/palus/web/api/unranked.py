@@ -5,13 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic import Field
 from sqlalchemy import Row
 
 from palus.web.api.view import View
-from palus.web.shapes import Unranked, UnrankedModels
+from palus.web.shapes import Shape
 
 MOST = 2000
 """Models that one answer lists, the newest; it says of how many."""
+
+
+class Unranked(Shape):
+    """The newest revision of a repository that does not stand on the board under its name, and why."""
+
+    repo: str
+    env: str
+    revision: str
+    state: str
+    code: str | None
+    sentence: str
+    remedy: str | None
+    same_as: str | None = Field(description="repository whose player it is: equal models are rated once")
+    since_ms: int
+
+
+class UnrankedModels(Shape):
+    """/api/arena/unranked/{env}: the newest first. of: how many there are, which may be more than are listed."""
+
+    env: str
+    of: int
+    models: list[Unranked]
 
 
 def unranked_models(view: View, env: str) -> UnrankedModels:
