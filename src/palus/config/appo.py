@@ -12,6 +12,7 @@ from pydantic import Field
 
 from palus.config.network import (
     Activation,
+    Encoding,
     Hyperparameters,
     Initialization,
     Memory,
@@ -90,6 +91,7 @@ class AppoNetworkSettings(NetworkSettings):
     hidden_units: Count = _of(NetworkSettings, "hidden_units", 512)
     vis_encode_type: VisualEncoder = _of(NetworkSettings, "vis_encode_type", "convnet_simple")
     memory: AppoMemory | None = Field(default_factory=AppoMemory, description="Recurrent memory; null means none.")
+    encoding: Encoding = _of(NetworkSettings, "encoding", "apart")
     image_units: Count = _of(NetworkSettings, "image_units", 512)
     activation: Activation = _of(NetworkSettings, "activation", "elu")
     initialization: Initialization = _of(NetworkSettings, "initialization", "orthogonal")
@@ -113,8 +115,13 @@ class Population(Section):
 
 
 class Sampling(Section):
-    """`palus.sampling`: how games of an `appo` behavior are stepped."""
+    """`palus.sampling`: how games are stepped."""
 
+    collector: Literal["auto", "in_process", "workers"] = Field(
+        default="auto",
+        description="Where: many matches in one call of this process, or in worker processes; `auto` takes what the "
+        "game is made for. The other keys speak of workers.",
+    )
     workers: CountOrMinusOne = Field(
         default=-1, description="Processes; 0 steps games in the main process, -1 means one per physical core."
     )

@@ -15,6 +15,7 @@ from palus.config.section import Count, CountOrZero, NotNegative, Positive, Sect
 Schedule = Literal["constant", "linear"]
 MemoryKind = Literal["lstm", "gru"]
 Activation = Literal["swish", "elu", "relu", "tanh"]
+Encoding = Literal["joint", "apart"]
 Initialization = Literal["mlagents", "orthogonal", "xavier_uniform", "torch"]
 
 VISUAL_ENCODERS = ("fully_connected", "match3", "simple", "nature_cnn", "resnet")
@@ -80,6 +81,11 @@ class NetworkSettings(SignalNetworkSettings):
 
     normalize_names: tuple[str, ...] | None = Field(
         default=None, description="The observations that normalize means; null means all."
+    )
+    encoding: Encoding = Field(
+        default="joint",
+        description="`joint`: vectors and encoded images together go through the hidden layers, as in ML-Agents; "
+        "`apart`: every vector through layers of its own, as in Sample Factory.",
     )
     image_layers: CountOrZero = Field(default=1, description="Fully connected layers after an image's convolutions.")
     image_units: Count = Field(
