@@ -11,7 +11,7 @@ import numpy as np
 
 from palus.envs.toy import draw
 from palus.errors import EnvError
-from palus.types import F32, I32, I64, AgentSpec, BehaviorSpec, GameSpec, Step
+from palus.types import F32, I32, I64, AgentSpec, AnyArray, BehaviorSpec, GameSpec, Step
 
 LIMIT = 500
 FORCE, GRAVITY, CART_MASS, POLE_MASS, HALF_LENGTH, STEP_S = 10.0, 9.8, 1.0, 0.1, 0.5, 0.02
@@ -48,17 +48,17 @@ class CartPole:
         self._state[over] = (np.stack(drawn, -1).reshape(-1, *self._state.shape[1:]) / STARTS - 0.5) / 10
         self._age[over], self.active[over] = 0, True
 
-    def observe(self, behavior: str, rows: I32, out: F32) -> None:
+    def observe(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
         """Write what the carts still driving see."""
         wanted = self.active & (rows >= 0)
-        out[rows[wanted]] = self._state[wanted]
+        out["obs_0"][rows[wanted]] = self._state[wanted]
 
-    def observe_final(self, behavior: str, rows: I32, out: F32) -> None:
+    def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
         """Write what those saw last that ended in the latest step."""
         wanted = self._ended & (rows >= 0)
-        out[rows[wanted]] = self._last[wanted]
+        out["obs_0"][rows[wanted]] = self._last[wanted]
 
-    def step(self, actions: Sequence[I32]) -> Step:
+    def step(self, actions: Sequence[F32]) -> Step:
         """Play one decision; actions: one array [N, P, 1]."""
         x, speed, angle, turn = np.moveaxis(self._state, -1, 0)
         mass, moment = CART_MASS + POLE_MASS, POLE_MASS * HALF_LENGTH
@@ -97,3 +97,6 @@ class CartPole:
         """Restore what `get_state` returned."""
         for name, value in state.items():
             getattr(self, name)[:] = value
+
+    def close(self) -> None:
+        """There is nothing to free."""

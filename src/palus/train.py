@@ -70,10 +70,10 @@ class Run:
         if saved is None:
             self.folder.clear()  # only now, when nothing can be wrong with the run file any more
             self.league.advance(self.steps, 0, self.saving.save_snapshot)  # the past starts with the untrained policy
+        acting = {c.policy: (c.behavior, t.learner.network) for c, t in zip(contenders, self.trainees, strict=True)}
         self.collector = make_collector(
-            run, self.source, {c.policy: (c.behavior, t.learner.network) for c, t in zip(contenders, self.trainees, strict=True)},
-            {c.policy: self.league.rows_per_match(c) for c in contenders}, self.league.cast, seed, self.threads,
-            self.saving.load_snapshot,
+            run, self.source, acting, {c.policy: self.league.rows_per_match(c) for c in contenders}, self.league.cast,
+            seed, self.threads, self.saving.load_snapshot,
         )  # fmt: skip
         self.report = Report(run, [self._line(trainee) for trainee in self.trainees], self.folder)
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()

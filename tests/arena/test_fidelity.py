@@ -11,6 +11,7 @@ from palus.arena.fidelity import measure
 from palus.arena.match import play_pairs
 from palus.arena.policies import OnnxPolicy, RandomPolicy
 from palus.arena.result import summarize
+from palus.envs.protocol import observe_rows
 
 RANDOM = RandomPolicy(SOCCER)
 BY_NAME = {c.name: c for c in CONVENTIONS}
@@ -19,9 +20,7 @@ BY_NAME = {c.name: c for c in CONVENTIONS}
 def observe(agents: list[tuple[float, float, float]], ball: tuple[float, float]) -> np.ndarray:
     env = envs.make("SoccerTwos", 1)
     env.set_scene(0, agents, ball)  # type: ignore[attr-defined]
-    seen = np.zeros((4, 336), np.float32)
-    env.observe("SoccerTwos", np.arange(4, dtype=np.int32)[None], seen)
-    return seen
+    return observe_rows(env, env.spec.behaviors[0], np.arange(4, dtype=np.int32)[None])
 
 
 def test_mirrored_rays_are_what_agents_see_in_a_mirrored_scene():

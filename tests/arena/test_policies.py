@@ -11,6 +11,7 @@ from helpers import MODELS, SOCCER, needs_models
 from palus import envs
 from palus.arena.players import find_players, load_player
 from palus.arena.policies import OnnxPolicy, SnapshotPolicy
+from palus.envs.protocol import observe_rows
 from palus.errors import ModelError
 from palus.export.onnx import build_onnx
 from palus.types import GameSpec
@@ -38,8 +39,7 @@ def test_official_policy_matches_the_published_probabilities_on_scene_s1():
     env = envs.make("SoccerTwos", 1)
     agents = [(0, 0, 90), (8, -3, -90), (-5, 5, 90), (-8, -6, -90)]
     env.set_scene(0, agents, (5, 0))  # type: ignore[attr-defined]
-    seen = np.zeros((1, 336), np.float32)
-    env.observe("SoccerTwos", np.array([[0, -1, -1, -1]], np.int32), seen)
+    seen = observe_rows(env, SOCCER, np.array([[0, -1, -1, -1]], np.int32))
     policy = OnnxPolicy(MODELS / "unity-official-soccertwos.onnx", SOCCER)
     first = [0.0000, 1.0000, 0.0000, 1.0000, 0.0000, 0.0000, 0.9595, 0.0015, 0.0391]
     np.testing.assert_allclose(policy.probabilities(seen)[0], first, atol=1e-3)

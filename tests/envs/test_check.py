@@ -7,7 +7,7 @@ import pytest
 
 from palus.envs import BUILT_IN, make
 from palus.envs.check import check_env
-from palus.envs.toy import DuelToy, RescueToy
+from palus.envs.toy import DuelToy, MenuToy, RescueToy
 from palus.errors import EnvError
 
 
@@ -27,7 +27,7 @@ class SharedRandomness(DuelToy):
 
 class ForgetsItsState(DuelToy):
     def get_state(self):
-        return super().get_state() | {"round": np.zeros_like(self._round)}
+        return super().get_state() | {"_drawn": np.zeros_like(self._drawn)}
 
 
 class WritesSkippedRows(DuelToy):
@@ -36,9 +36,23 @@ class WritesSkippedRows(DuelToy):
 
 
 class SpeaksNaN(DuelToy):
-    def _view(self):
-        view = super()._view()
-        view[-1, 1, 3] = np.nan
+    def _view(self, behavior, played):
+        view = super()._view(behavior, played)
+        view["obs_0"][-1, 1, 3] = np.nan
+        return view
+
+
+class LeavesNumbersUnwritten(DuelToy):
+    def observe(self, behavior, rows, out):
+        kept = out["obs_0"][:, 1].copy()
+        super().observe(behavior, rows, out)
+        out["obs_0"][:, 1] = kept
+
+
+class NothingToChoose(MenuToy):
+    def _view(self, behavior, played):
+        view = super()._view(behavior, played)
+        view["action_masks"][1] = False
         return view
 
 
@@ -89,6 +103,8 @@ class ObeysTheDeparted(RescueToy):
         (ForgetsItsState, "get_state, then set_state"),
         (WritesSkippedRows, "wrote rows it was not given"),
         (SpeaksNaN, "non-finite numbers for match 2, agent right"),
+        (LeavesNumbersUnwritten, "left numbers of obs_0 unwritten"),
+        (NothingToChoose, "match 1: the mask of agent guest forbids every choice of branch 0"),
         (EndsTwice, "agent left is terminated and truncated at once"),
         (LeavesWithoutEnding, "agent pilot became inactive without having ended"),
         (PaysTheDeparted, "agent pilot got a group reward without being active"),

@@ -5,15 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from palus.envs.toy import DuelToy, RescueToy
+from palus.envs.protocol import room_for
+from palus.envs.toy import DuelToy, MenuToy, PenaltyToy, RescueToy
+from palus.errors import EnvError
+
+
+def look_at(env, behavior):
+    """name -> [N, P_b, ...] of active agents, zeros for the others."""
+    shape = (env.num_matches, len(env.spec.agents_of(behavior)))
+    rows = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+    room = room_for(env.spec.behavior(behavior), rows.size)
+    env.observe(behavior, rows, room)
+    return {name: array.reshape(*shape, *array.shape[1:]) for name, array in room.items()}
 
 
 def look(env):
-    """[N, P, D] observations of active agents, NaN for the others."""
-    n, p = env.active.shape
-    out = np.full((n * p, env.spec.behaviors[0].observation_size), np.nan, np.float32)
-    env.observe(env.spec.env_id, np.arange(n * p, dtype=np.int32).reshape(n, p), out)
-    return out.reshape(n, p, -1)
+    """[N, P, D] the vectors of the only behavior."""
+    return look_at(env, env.spec.env_id)["obs_0"]
 
 
 @pytest.mark.parametrize(("offset", "reward"), [(0, 1.0), (1, 0.0), (2, 0.0)])
@@ -60,3 +68,31 @@ def test_duel_tie_pays_nothing():
         cues = np.argmax(look(env)[:, :, :3], axis=2)
         step = env.step([cues[:, :, None].astype(np.int32)])
     assert step.match_over.all() and not step.group_reward.any()
+
+
+def test_striker_and_keeper_are_paid_for_their_own_cues_and_the_better_one_wins():
+    env = PenaltyToy(60)
+    env.reset(np.arange(60))
+    for t in range(4):
+        striker = look_at(env, "Striker")["obs_0"][:, :, :3].argmax(2)
+        keeper = look_at(env, "Keeper")["obs_0"].argmax(2)
+        share = (look_at(env, "Striker")["obs_0"][:, 0, 3], look_at(env, "Keeper")["obs_1"][:, 0, 0])
+        assert all((s == t / 4).all() for s in share)
+        keeper = np.where(t < 2, 1 - keeper, keeper)  # twice to the wrong side
+        answers = [striker[:, :, None], np.stack([keeper, 1 - keeper], 2)]
+        step = env.step([a.astype(np.float32) for a in answers])
+        assert step.reward.tolist() == [[1.0, float(t >= 2)]] * 60
+    assert step.points.tolist() == [[1.0, 0.0]] * 60
+    assert step.stats[7] == {0: {"hits": 1.0}, 1: {"hits": 0.5}}
+
+
+def test_what_is_off_the_menu_cannot_be_ordered():
+    env = MenuToy(200)
+    env.reset(np.arange(200))
+    seen = look_at(env, "MenuToy")
+    masks = seen["action_masks"][:, 0]
+    assert (masks.sum(1) == 3).all() and (masks.sum(0) > 120).all() and not seen["obs_0"].any()
+    dearest = np.where(masks[:, 3], 3, 2)
+    assert env.step([dearest[:, None, None].astype(np.float32)]).reward.mean() > 0.85
+    with pytest.raises(EnvError, match=r"match 1: ordered dish|which its mask forbids"):
+        env.step([look_at(env, "MenuToy")["action_masks"][:, :, :].argmin(2)[:, :, None].astype(np.float32)])

@@ -48,11 +48,11 @@ class Pitch:
 
     def observe(self, behavior, rows, out) -> None:
         wanted = self.active & (rows >= 0)
-        out[rows[wanted]] = self._view()[wanted]
+        out["obs_0"][rows[wanted]] = self._view()[wanted]
 
     def observe_final(self, behavior, rows, out) -> None:
         wanted = self.ended & (rows >= 0)
-        out[rows[wanted]] = self.last[wanted]
+        out["obs_0"][rows[wanted]] = self.last[wanted]
 
     def step(self, actions) -> Step:
         self.played.append(actions[0][:, :, 0].copy())

@@ -24,6 +24,7 @@ from palus.arena.runner.play import open_player
 from palus.arena.runner.remote import RemotePolicy
 from palus.arena.runner.sandbox import Sandbox
 from palus.arena.runner.unit import Contender
+from palus.envs.protocol import observe_rows
 from palus.errors import ArenaError
 from palus.types import F32, I64
 
@@ -147,9 +148,7 @@ class LiveMatch:
         """[agents, D]"""
         rows = np.full((1, len(self._team_of)), -1, np.int32)
         rows[0, agents] = np.arange(len(agents))
-        seen = np.empty((len(agents), self._behavior.observation_size), np.float32)
-        self._env.observe(self._behavior.name, rows, seen)
-        return seen
+        return observe_rows(self._env, self._behavior, rows)
 
 
 @contextlib.contextmanager

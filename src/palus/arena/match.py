@@ -23,6 +23,7 @@ from palus.arena.players import Bot, Player
 from palus.arena.recorder import Recorder
 from palus.arena.recording import RecordedEvent
 from palus.arena.result import Cause, MatchResult, Mode, Side, Verdict, match_ids
+from palus.envs.protocol import observe_rows
 from palus.errors import EnvError
 from palus.trust import NOBODY
 from palus.types import F32, I32, I64
@@ -195,11 +196,8 @@ class _Wave:
     def _observe(self, slots: NDArray[np.bool_]) -> F32:
         """Observation rows of these agent slots [N, P], in row-major order."""
         rows = np.full(slots.shape, -1, np.int32)
-        count = int(slots.sum())
-        rows[slots] = np.arange(count, dtype=np.int32)
-        seen = np.empty((count, self.behavior.observation_size), np.float32)
-        self.env.observe(self.behavior.name, rows, seen)
-        return seen
+        rows[slots] = np.arange(slots.sum(), dtype=np.int32)
+        return observe_rows(self.env, self.behavior, rows)
 
     def _ask_bot(self, bot: Bot, slots: NDArray[np.bool_], actions: I32) -> None:
         for team in range(TEAMS):

@@ -14,6 +14,8 @@ BUILT_IN = {
     "SoccerTwos": "palus.envs.soccer.env:SoccerTwos",
     "RescueToy": "palus.envs.toy:RescueToy",
     "DuelToy": "palus.envs.toy:DuelToy",
+    "PenaltyToy": "palus.envs.toy:PenaltyToy",
+    "MenuToy": "palus.envs.toy:MenuToy",
 }
 """Short names; any other environment is named `module:attribute` by somebody who may.
 

@@ -6,16 +6,19 @@ It plays random matches and compares bits; it judges the contract, not whether a
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from palus.envs.protocol import MultiAgentEnv
+from palus.envs.protocol import MultiAgentEnv, room_for
 from palus.errors import EnvError
-from palus.types import F32, I32, I64, AnyArray, Bool, GameSpec, Step
+from palus.types import F32, I32, I64, MASKS, ActionSpec, AnyArray, Bool, Discrete, GameSpec, Step
 
 Order = np.typing.NDArray[np.intp]
+Seen = dict[str, AnyArray]
+"""What the agents of one behavior see: name -> [N, P_b, ...], zeros for those that were not asked for."""
 STEP_DTYPES = {
     "reward": np.float32,
     "group_reward": np.float32,
@@ -30,9 +33,9 @@ class Moment:
     """One decision of a played record: what was seen before it, and what it brought. Lists are per behavior."""
 
     active: Bool
-    observations: list[F32]
+    observations: list[Seen]
     step: Step
-    finals: list[F32]
+    finals: list[Seen]
 
 
 def check_env(
@@ -80,10 +83,6 @@ def _check_spec(env: MultiAgentEnv) -> None:
     if spec.max_decisions < 0:
         raise _fail(spec.env_id, f"max_decisions is {spec.max_decisions}; expected 0 (no limit) or more")
     for b in spec.behaviors:
-        if not b.observation_sizes or min(b.observation_sizes) < 1:
-            raise _fail(spec.env_id, f"behavior {b.name}: observation_sizes {b.observation_sizes} must be positive")
-        if not b.branches or min(b.branches) < 1:
-            raise _fail(spec.env_id, f"behavior {b.name}: branches {b.branches} must be positive")
         if not spec.agents_of(b.name):
             raise _fail(spec.env_id, f"behavior {b.name} drives no agent; remove it or give an agent that behavior")
     teams: dict[int, int] = {}
@@ -94,40 +93,96 @@ def _check_spec(env: MultiAgentEnv) -> None:
             raise _fail(spec.env_id, f"group {agent.group} spans several teams; give each team its own group number")
 
 
-def _random_actions(env: MultiAgentEnv, seeds: I64, t: int, idle: int) -> list[I32]:
-    """Actions that depend on slot seed and time only; inactive agents get `idle`, which must not matter."""
+def _random_actions(env: MultiAgentEnv, seeds: I64, t: int, idle: int, seen: list[Seen]) -> list[F32]:
+    """Actions that depend on slot seed and time only; inactive agents get some by `idle`, which must not matter."""
     actions = []
-    for b in env.spec.behaviors:
+    for b, own in zip(env.spec.behaviors, seen, strict=True):
         agents = env.spec.agents_of(b.name)
-        shape = (len(agents), len(b.branches))
-        rows = [np.random.default_rng((int(s), t)).integers(0, b.branches, shape) for s in seeds]
+        shape = (len(agents), b.actions.columns)
+        drawn = np.stack([np.random.default_rng((int(s), t)).random(shape) for s in seeds])
         active = env.active[:, agents, None]
-        actions.append(np.where(active, np.array(rows, np.int32), np.int32(idle)).astype(np.int32))
+        aside = _choose(b.actions, np.full_like(drawn, idle / 2), None)
+        actions.append(np.where(active, _choose(b.actions, drawn, own.get(MASKS)), aside).astype(np.float32))
     return actions
 
 
-def _observe(env: MultiAgentEnv, call: Callable[[str, I32, F32], None], wanted: Bool, what: str) -> list[F32]:
-    """Observations [N, P_b, D] per behavior, zeros where none; tests that exactly the wanted rows are written."""
+def _choose(actions: ActionSpec, drawn: AnyArray, masks: Bool | None) -> F32:
+    """Actions [N, P, A] that numbers [N, P, A] in [0, 1) stand for, among those that the masks [N, P, M] allow."""
+    columns, first = [], 0
+    for part, own in zip(actions.parts, actions.column_slices, strict=True):
+        u = drawn[..., own]
+        if isinstance(part, Discrete):
+            end = first + part.choices
+            allowed = np.ones((*u.shape[:2], part.choices), np.bool_) if masks is None else masks[..., first:end]
+            rank = np.floor(u * allowed.sum(2, keepdims=True))
+            columns.append((np.cumsum(allowed, 2) > rank).argmax(2)[..., None])
+            first = end
+        elif np.isfinite([part.low, part.high]).all():
+            columns.append(part.low + u * (part.high - part.low))
+        else:
+            columns.append((4 * u - 2).clip(part.low, part.high))
+    return np.concatenate(columns, axis=2).astype(np.float32)
+
+
+def _observe(env: MultiAgentEnv, wanted: Bool, *, final: bool = False) -> list[Seen]:
+    """What the wanted agents see, per behavior; tests that exactly their rows are written, over two grounds."""
+    what = "observe_final" if final else "observe"
     result = []
-    n = env.num_matches
     for b in env.spec.behaviors:
         agents = env.spec.agents_of(b.name)
         mask = wanted[:, agents]
         # Even rows are asked for, in reverse order; odd rows and the unwanted agents' must stay as they are.
         rows = (2 * np.arange(mask.size, dtype=np.int32)[::-1]).reshape(mask.shape)
-        out = np.full((2 * mask.size, b.observation_size), np.inf, np.float32)
-        call(b.name, np.where(mask, rows, np.int32(-1)).astype(np.int32), out)
-        touched = ~np.isinf(out).all(axis=1)
+        written = _two_grounds(env, b.name, np.where(mask, rows, np.int32(-1)).astype(np.int32), 2 * mask.size, final)
         expected = np.zeros(2 * mask.size, np.bool_)
         expected[rows[mask]] = True
-        if (touched & ~expected).any():
-            raise _fail(env.spec.env_id, f"{what}({b.name!r}) wrote rows it was not given; write out[rows[n, p]] only")
-        missing = np.argwhere(mask & ~np.isfinite(out[rows]).all(axis=2))
-        if len(missing):
-            where = f"match {missing[0][0]}, agent {env.spec.agents[agents[missing[0][1]]].name}"
-            raise _fail(env.spec.env_id, f"{what}({b.name!r}) left or wrote non-finite numbers for {where}")
-        result.append(np.where(mask[:, :, None], out[rows], np.float32(0)).reshape(n, len(agents), -1))
+        seen: Seen = {}
+        for name, (first, second) in written.items():
+            flat = (first.reshape(len(first), -1), second.reshape(len(second), -1))
+            if ((flat[0] != 0) | (flat[1] != 1)).any(1)[~expected].any():
+                raise _fail(
+                    env.spec.env_id, f"{what}({b.name!r}) wrote rows it was not given; write out[rows[n, p]] only"
+                )
+            missing = np.argwhere(mask & ~(np.isfinite(flat[0]) & (flat[0] == flat[1])).all(1)[rows])
+            if len(missing):
+                where = f"match {missing[0][0]}, agent {env.spec.agents[agents[missing[0][1]]].name}"
+                raise _fail(
+                    env.spec.env_id,
+                    f"{what}({b.name!r}) left numbers of {name} unwritten, changed them when called again, or wrote "
+                    f"non-finite numbers for {where}",
+                )
+            seen[name] = np.where(mask.reshape(*mask.shape, *[1] * (first.ndim - 1)), first[rows], 0)
+        _check_masks(env.spec, b.name, seen.get(MASKS), mask)
+        result.append(seen)
     return result
+
+
+def _two_grounds(
+    env: MultiAgentEnv, behavior: str, rows: I32, count: int, final: bool
+) -> dict[str, tuple[AnyArray, AnyArray]]:
+    """The arrays that an observation wrote over zeros, and those that it wrote over ones."""
+    grounds = []
+    for ground in (0, 1):
+        room = room_for(env.spec.behavior(behavior), count, masks=not final)
+        for array in room.values():
+            array[:] = ground
+        (env.observe_final if final else env.observe)(behavior, rows, room)
+        grounds.append(room)
+    return {name: (grounds[0][name], grounds[1][name]) for name in grounds[0]}
+
+
+def _check_masks(spec: GameSpec, behavior: str, masks: AnyArray | None, wanted: Bool) -> None:
+    """Every branch leaves a choice."""
+    if masks is None:
+        return
+    offsets = spec.behavior(behavior).branch_offsets
+    for branch, (first, end) in enumerate(itertools.pairwise(offsets.tolist())):
+        stuck = np.argwhere(wanted & ~masks[:, :, first:end].any(2))
+        if len(stuck):
+            agent = spec.agents[spec.agents_of(behavior)[stuck[0][1]]].name
+            raise _fail(
+                spec.env_id, f"match {stuck[0][0]}: the mask of agent {agent} forbids every choice of branch {branch}"
+            )
 
 
 def _play_decision(env: MultiAgentEnv, seeds: I64, t: int, idle: int = 0) -> Moment:
@@ -138,38 +193,38 @@ def _play_decision(env: MultiAgentEnv, seeds: I64, t: int, idle: int = 0) -> Mom
     active = env.active.copy()
     if not active.any(axis=1).all():
         raise _fail(spec.env_id, f"match {int(np.argmin(active.any(axis=1)))} goes on without an active agent")
-    observations = _observe(env, env.observe, active, "observe")
+    observations = _observe(env, active)
     _check_half(env, active, observations, t)
-    live = env.step(_random_actions(env, seeds, t, idle))
+    live = env.step(_random_actions(env, seeds, t, idle, observations))
     step = copy.deepcopy(live)
     _check_step(spec, step, active, env.active)
-    ended = step.terminated | step.truncated
-    return Moment(active, observations, step, _observe_finals(env, ended))
+    return Moment(active, observations, step, _observe_finals(env, step))
 
 
-def _check_half(env: MultiAgentEnv, active: Bool, observations: list[F32], t: int) -> None:
+def _check_half(env: MultiAgentEnv, active: Bool, observations: list[Seen], t: int) -> None:
     """Observing every second agent again gives the same numbers and leaves the others' rows alone."""
     n, p = active.shape
     half = active & ((np.arange(n)[:, None] + np.arange(p) + t) % 2 == 0)
-    again = _observe(env, env.observe, half, "observe")
+    again = _observe(env, half)
     for b, before, after in zip(env.spec.behaviors, observations, again, strict=True):
         mask = half[:, env.spec.agents_of(b.name)]
-        if not np.array_equal(before[mask], after[mask]):
+        if not all(np.array_equal(before[name][mask], after[name][mask]) for name in before):
             raise _fail(
                 env.spec.env_id, f"observe({b.name!r}) changed its numbers when called again; it must only read"
             )
 
 
-def _observe_finals(env: MultiAgentEnv, ended: Bool) -> list[F32]:
-    """Final observations of agents that ended; the environment is given every row and must write only theirs."""
+def _observe_finals(env: MultiAgentEnv, step: Step) -> list[Seen]:
+    """Final observations of truncated agents; the environment is given every row and must not write other agents'."""
+    ended = step.terminated | step.truncated
     for b in env.spec.behaviors:
         mask = ended[:, env.spec.agents_of(b.name)]
         rows = np.arange(mask.size, dtype=np.int32).reshape(mask.shape)
-        out = np.full((mask.size, b.observation_size), np.inf, np.float32)
-        env.observe_final(b.name, rows, out)
-        if (~np.isinf(out).all(axis=1) & ~mask.ravel()).any():
-            raise _fail(env.spec.env_id, f"observe_final({b.name!r}) wrote rows of agents that did not end")
-    return _observe(env, env.observe_final, ended, "observe_final")
+        for first, second in _two_grounds(env, b.name, rows, mask.size, final=True).values():
+            touched = ((first != 0) | (second != 1)).reshape(mask.size, -1).any(1)
+            if (touched & ~mask.ravel()).any():
+                raise _fail(env.spec.env_id, f"observe_final({b.name!r}) wrote rows of agents that did not end")
+    return _observe(env, step.truncated, final=True)
 
 
 def _check_step(spec: GameSpec, step: Step, active: Bool, active_after: Bool) -> None:
@@ -188,12 +243,15 @@ def _check_step(spec: GameSpec, step: Step, active: Bool, active_after: Bool) ->
         (~active & (step.reward != 0), "got a reward without being active"),
         (~active & (step.group_reward != 0), "got a group reward without being active"),
         (step.match_over[:, None] & active & ~ended, "neither terminated nor truncated although its match is over"),
-        (~step.match_over[:, None] & ended & active_after, "ended but is still active in the same match"),
         (~step.match_over[:, None] & active & ~ended & ~active_after, "became inactive without having ended"),
     ):
         if fault.any():
             match, agent = np.argwhere(fault)[0]
             raise _fail(spec.env_id, f"match {match}: agent {spec.agents[agent].name} {message}")
+    for match, agents in step.stats.items():
+        strange = [agent for agent in agents if not ended[match, agent]]
+        if strange:
+            raise _fail(spec.env_id, f"match {match}: stats of agent {strange[0]}, whose episode did not end")
     for group in {a.group for a in spec.agents}:
         members = [i for i, a in enumerate(spec.agents) if a.group == group]
         share = np.where(active[:, members], step.group_reward[:, members], np.nan)
@@ -235,14 +293,18 @@ def _compare(spec: GameSpec, first: list[Moment], second: list[Moment], order: O
     """Raise unless slot i of `second` equals slot order[i] of `first` bit for bit."""
     for t, (a, b) in enumerate(zip(first, second, strict=True)):
         pairs: list[tuple[str, AnyArray, AnyArray]] = [("active", a.active, b.active)]
-        pairs += [("an observation", x, y) for x, y in zip(a.observations, b.observations, strict=True)]
+        pairs += _alike("observation", a.observations, b.observations)
         pairs += [(f"step.{name}", getattr(a.step, name), getattr(b.step, name)) for name in STEP_DTYPES]
         told = [np.where(m.step.match_over[:, None], m.step.points, 0) for m in (a, b)]
         pairs += [("step.points", told[0], told[1])]
-        pairs += [("a final observation", x, y) for x, y in zip(a.finals, b.finals, strict=True)]
+        pairs += _alike("final observation", a.finals, b.finals)
         for name, x, y in pairs:
             if not np.array_equal(x[order], y, equal_nan=name == "step.points"):
                 raise _fail(spec.env_id, f"{name} of decision {t} differs between runs with {what}")
+
+
+def _alike(what: str, first: list[Seen], second: list[Seen]) -> list[tuple[str, AnyArray, AnyArray]]:
+    return [(f"{what} {name}", x[name], y[name]) for x, y in zip(first, second, strict=True) for name in x]
 
 
 def _check_state(env: MultiAgentEnv, seeds: I64, decisions: int) -> None:
@@ -252,6 +314,8 @@ def _check_state(env: MultiAgentEnv, seeds: I64, decisions: int) -> None:
         env.reset(seeds)
         _play(env, seeds, moment)
         state = env.get_state()
+        if state is None:
+            return
         expected = _play(env, seeds + 1, half)
         env.reset(seeds + 2)
         env.set_state(state)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from palus.types import F32, I32, I64, Bool, GameSpec, Step
+import numpy as np
+
+from palus.types import F32, I32, I64, MASKS, AnyArray, BehaviorSpec, Bool, GameSpec, Step
 
 
 class MultiAgentEnv(Protocol):
@@ -20,31 +22,55 @@ class MultiAgentEnv(Protocol):
     spec: GameSpec
     num_matches: int
     active: Bool
-    """[N, P]: this agent takes a decision now. Inactive slots have no observation and their actions are ignored."""
+    """[N, P]: this agent takes a decision now. Inactive slots have no observation and their actions are ignored.
+
+    Agents may become active whenever the game pleases; they become inactive by an end of their episode. One that ended
+    before its match and is active all the same has begun its next episode."""
 
     def reset(self, seeds: I64) -> None:
         """Start N new matches. seeds: [N]; slot n's matches, this one and all later ones, depend on seeds[n] alone."""
 
-    def observe(self, behavior: str, rows: I32, out: F32) -> None:
-        """Write the current observation of agent (n, p) to `out[rows[n, p]]`.
+    def observe(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
+        """Write each current observation of agent (n, p) to `out[name][rows[n, p]]`, other rows stay as they are.
 
-        rows: [N, P_b] for the P_b agents of the behavior (`spec.agents_of`); -1 skips an agent. out: [rows, D].
+        rows: [N, P_b] for the P_b agents of the behavior (`spec.agents_of`); -1 skips an agent. out: as `room_for`
+        makes it; `out[MASKS]`, where the behavior's actions are masked, tells what may be chosen now.
         """
 
-    def observe_final(self, behavior: str, rows: I32, out: F32) -> None:
-        """Like `observe`, but the last observation of agents that ended in the latest step, before the reset.
+    def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
+        """Like `observe`, without masks: what agents truncated in the latest step saw last, before the reset.
 
-        Only rows of agents that were terminated or truncated in that step are written.
+        Rows of agents that did not end stay as they are; nobody reads those of agents that were terminated.
         """
 
-    def step(self, actions: Sequence[I32]) -> Step:
-        """Play one decision. actions: per behavior, in the order of `spec.behaviors`, [N, P_b, A] branch indices."""
+    def step(self, actions: Sequence[F32]) -> Step:
+        """Play one decision. actions: per behavior, in the order of `spec.behaviors`, [N, P_b, A], columns as
+        `ActionSpec` lays them out: a discrete part's holds its index."""
 
     def set_parameters(self, parameters: Mapping[str, float]) -> None:
         """Change numbers of the game from the next decision on. Raises EnvError for names that it does not have."""
 
-    def get_state(self) -> dict[str, object]:
-        """Everything that `set_state` needs to continue bit for bit; values are arrays and plain numbers."""
+    def get_state(self) -> dict[str, object] | None:
+        """Everything that `set_state` needs to continue bit for bit, arrays and plain numbers; None from a game that
+        cannot be saved."""
 
     def set_state(self, state: dict[str, object]) -> None:
         """Restore what `get_state` returned."""
+
+    def close(self) -> None:
+        """Free everything; calling it twice does no harm."""
+
+
+def room_for(behavior: BehaviorSpec, *shape: int, masks: bool = True) -> dict[str, AnyArray]:
+    """Zeroed arrays [*shape, ...] for every observation of a behavior, and for its masks where it has any."""
+    room: dict[str, AnyArray] = {o.name: np.zeros((*shape, *o.shape), o.dtype) for o in behavior.observations}
+    if masks and behavior.actions.masked:
+        room[MASKS] = np.zeros((*shape, sum(behavior.branches)), np.bool_)
+    return room
+
+
+def observe_rows(env: MultiAgentEnv, behavior: BehaviorSpec, rows: I32) -> F32:
+    """[rows, D] what agents see whose observations are vectors, side by side. rows: [N, P_b], numbers from 0 or -1."""
+    room = room_for(behavior, int(rows.max(initial=-1)) + 1, masks=False)
+    env.observe(behavior.name, rows, room)
+    return np.concatenate(list(room.values()), axis=1)

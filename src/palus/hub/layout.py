@@ -65,7 +65,7 @@ class LocalRun:
 
     @property
     def is_agent(self) -> bool:
-        """Whether it is an agent measured by its own score: its game has a name of its own, which ML-Agents' have not."""
+        """Whether it is an agent measured by its own score: its game has a name of its own, ML-Agents' have none."""
         palus = self.configuration.get("palus")
         game = palus.get("env") if isinstance(palus, dict) else None
         return game not in (None, self.env_id)

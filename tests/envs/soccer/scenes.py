@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from palus.envs.protocol import observe_rows
 from palus.envs.soccer.env import SoccerTwos
 
 FAR = [(-12.0, 6.0, 90.0), (-12.0, -6.0, 90.0), (-9.0, 6.0, 90.0), (-9.0, -6.0, 90.0)]
@@ -39,9 +40,7 @@ def observation(env: SoccerTwos, agent: int) -> np.ndarray:
     """The 336 floats of one agent of match 0."""
     rows = np.full((1, 4), -1, np.int32)
     rows[0, agent] = 0
-    out = np.zeros((1, 336), np.float32)
-    env.observe("SoccerTwos", rows, out)
-    return out[0]
+    return observe_rows(env, env.spec.behaviors[0], rows)[0]
 
 
 def rays(env: SoccerTwos, agent: int) -> list[tuple[int, float]]:

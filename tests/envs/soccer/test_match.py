@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scenes import act, observation, scene
 
+from palus.envs.protocol import room_for
 from palus.envs.soccer.env import SoccerTwos
 from palus.envs.soccer.match import scored
 from palus.errors import EnvError
@@ -61,8 +62,11 @@ def test_final_observation_is_the_moment_of_the_goal_with_its_history():
     before = observation(env, 0)
     while not (step := act(env)).match_over[0]:
         before = observation(env, 0)
-    rows, out = np.arange(4, dtype=np.int32)[None], np.full((4, 336), np.nan, np.float32)
-    env.observe_final("SoccerTwos", rows, out)
+    room = room_for(env.spec.behaviors[0], 4)
+    for array in room.values():
+        array[:] = np.nan
+    env.observe_final("SoccerTwos", np.arange(4, dtype=np.int32)[None], room)
+    out = np.concatenate([room["obs_0"], room["obs_1"]], axis=1)
     assert step.terminated.all() and np.isfinite(out).all()
     assert np.array_equal(out[0, 88:176], before[176:264])
     assert not np.array_equal(out[0, 176:264], observation(env, 0)[176:264])

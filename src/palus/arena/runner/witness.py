@@ -24,6 +24,7 @@ from palus.arena.runner.play import open_player
 from palus.arena.runner.remote import Checks, RemotePolicy
 from palus.arena.runner.sandbox import shared_sandbox
 from palus.arena.runner.unit import Contender
+from palus.envs.protocol import observe_rows
 from palus.types import F32
 
 SLACK = 1e-3
@@ -129,6 +130,4 @@ def _observations(env: Any, agents: NDArray[np.int64]) -> F32:
     behavior = env.spec.behaviors[0]
     rows = np.full((1, len(env.spec.agents)), -1, np.int32)
     rows[0, agents] = np.arange(len(agents), dtype=np.int32)
-    seen = np.empty((len(agents), behavior.observation_size), np.float32)
-    env.observe(behavior.name, rows, seen)
-    return seen
+    return observe_rows(env, behavior, rows)

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from palus.envs.soccer.geometry import AGENTS, BALL, STEPS_PER_DECISION, TEAM_OF_AGENT
-from palus.envs.soccer.match import observe_range, refresh_frames, reset_range, step_range
+from palus.envs.soccer.match import observe_all, refresh_frames, reset_range, step_range
 from palus.envs.soccer.sensors import OBSERVATION_SIZES
 from palus.envs.soccer.state import new_outcome, new_state
 from palus.errors import EnvError
-from palus.types import F32, I32, I64, AgentSpec, BehaviorSpec, GameSpec, Step
+from palus.types import F32, I32, I64, AgentSpec, AnyArray, BehaviorSpec, GameSpec, Step
 
 BEHAVIOR = "SoccerTwos"
 AGENT_NAMES = ("blue A", "purple A", "blue B", "purple B")
@@ -100,18 +100,18 @@ class SoccerTwos:
             raise EnvError(f"SoccerTwos.reset: seeds have shape {seeds.shape}; expected ({self.num_matches},)")
         self._in_ranges(lambda first, last: reset_range(self._state, seeds, first, last))
 
-    def observe(self, behavior: str, rows: I32, out: F32) -> None:
-        """Write agent (n, p)'s 336 floats to `out[rows[n, p]]`; rows [N, 4], -1 skips."""
+    def observe(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
+        """Write agent (n, p)'s 264 and 72 floats to `out[name][rows[n, p]]`; rows [N, 4], -1 skips."""
         self._check_behavior(behavior)
-        observe_range(self._state.ray_object, self._state.ray_fraction, rows, out, 0, self.num_matches)
+        observe_all(self._state.ray_object, self._state.ray_fraction, rows, out["obs_0"], out["obs_1"])
 
-    def observe_final(self, behavior: str, rows: I32, out: F32) -> None:
+    def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
         """The same for the moment in which matches ended in the latest step; other rows stay as they are."""
         self._check_behavior(behavior)
         ended = np.where(self._outcome.match_over[:, None], rows, np.int32(-1)).astype(np.int32)
-        observe_range(self._outcome.final_object, self._outcome.final_fraction, ended, out, 0, self.num_matches)
+        observe_all(self._outcome.final_object, self._outcome.final_fraction, ended, out["obs_0"], out["obs_1"])
 
-    def step(self, actions: Sequence[I32]) -> Step:
+    def step(self, actions: Sequence[F32]) -> Step:
         """Play one decision; actions: one array [N, 4, 3] of branch indices. The result lives until the next step."""
         played = np.ascontiguousarray(actions[0], np.int32)
         if played.shape != (self.num_matches, AGENTS, 3):
@@ -151,6 +151,11 @@ class SoccerTwos:
                     "Restore into an environment of the same num_matches."
                 )
             mine[...] = theirs
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
 
     def set_scene(
         self,

@@ -200,9 +200,10 @@ def refresh_frames(state, n):
 
 
 @kernel
-def observe_range(objects, fractions, rows, out, first, last):
-    """Write the stacked observation of agent (n, p) to out[rows[n, p]]; -1 skips."""
-    for n in range(first, last):
+def observe_all(objects, fractions, rows, forward, reverse):
+    """Write the stacked observations of agent (n, p) to forward[rows[n, p]] and reverse[rows[n, p]]; -1 skips."""
+    for n in range(len(rows)):
         for a in range(AGENTS):
-            if rows[n, a] >= 0:
-                write_observation(objects[n, a], fractions[n, a], out[rows[n, a]])
+            row = rows[n, a]
+            if row >= 0:
+                write_observation(objects[n, a], fractions[n, a], forward[row], reverse[row])

@@ -1,4 +1,4 @@
-"""The ray sensors: 14 sphere casts per agent, reduced to point rays in the plane, and their 336-float stacked vector.
+"""The ray sensors: 14 sphere casts per agent, reduced to point rays in the plane, stacked to 264 and 72 floats.
 
 A cast sphere of radius 0.5 at height 1 meets spheres at height 0.5: in the plane a point ray meets discs of the
 radii below, and rectangles grown by 0.5 with rounded corners. Whatever overlaps the start of a cast is invisible.
@@ -168,16 +168,18 @@ def cast_rays(position, yaw, agent, lanes, objects, fractions):
 
 
 @inner
-def write_observation(objects, fractions, out):
-    """Unfold three frames of rays [3, 14] into `out` [336]: obs_0 (264), then obs_1 (72), oldest frame first."""
-    out[:] = ZERO
+def write_observation(objects, fractions, forward, reverse):
+    """Unfold three frames of rays [3, 14] into `forward` [264] and `reverse` [72], oldest frame first."""
+    forward[:] = ZERO
+    reverse[:] = ZERO
     for frame in range(FRAMES):
         if objects[frame, 0] < 0:
             continue
-        for ray in range(RAYS):
-            if ray < FORWARD_RAYS:
-                start = frame * FORWARD_FRAME + ray * RAY_SLOTS
-            else:
-                start = FRAMES * FORWARD_FRAME + frame * REVERSE_FRAME + (ray - FORWARD_RAYS) * RAY_SLOTS
-            out[start + objects[frame, ray]] = ONE
-            out[start + 7] = fractions[frame, ray]
+        for ray in range(FORWARD_RAYS):
+            start = frame * FORWARD_FRAME + ray * RAY_SLOTS
+            forward[start + objects[frame, ray]] = ONE
+            forward[start + 7] = fractions[frame, ray]
+        for ray in range(REVERSE_RAYS):
+            start = frame * REVERSE_FRAME + ray * RAY_SLOTS
+            reverse[start + objects[frame, FORWARD_RAYS + ray]] = ONE
+            reverse[start + 7] = fractions[frame, FORWARD_RAYS + ray]
