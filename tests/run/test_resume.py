@@ -162,7 +162,7 @@ def test_diverged_weights_do_not_replace_the_checkpoint(tmp_path):
     parts = Run(debug_run(tmp_path))
     parts.save()
     before = parts.folder.checkpoint.read_bytes()
-    parts.learner.parameters.master.fill_(float("nan"))
+    parts.trainees[0].learner.network.weights.master.fill_(float("nan"))
     with pytest.raises(ModelError, match="NaN"):
         parts.save()
     assert parts.folder.checkpoint.read_bytes() == before

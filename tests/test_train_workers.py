@@ -1,4 +1,4 @@
-"""Runs of `appo` behaviors from start to end: learning through the real sampler, checkpoints, resuming, populations."""
+"""Runs on worker processes from start to end: learning, checkpoints, resuming, populations, self-play."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from palus.hub.publish import publish
 from palus.hub.target import FolderTarget
 from palus.hub.training_curve import read_scalars
 from palus.run.agent_folder import read_agent
-from palus.train_appo import AppoRun as _AppoRun
-from palus.train_appo import train_appo as _train_appo
+from palus.train import Run as _Run
+from palus.train import train as _train
 from palus.trust import Trust
 
 TRUST = Trust(frozenset({"sampled"}))
-AppoRun, train_appo = partial(_AppoRun, trust=TRUST), partial(_train_appo, trust=TRUST)
+Run, train = partial(_Run, trust=TRUST), partial(_train, trust=TRUST)
 
 BEHAVIOR = {
     "trainer_type": "appo",
@@ -53,12 +53,12 @@ def run_file(folder: Path, *overrides: str, workers: int = 0) -> RunFile:
     return load_run(path, overrides)
 
 
-def weights(parts: _AppoRun) -> np.ndarray:
-    return parts.learners[0].policy.weights.master.numpy().copy()
+def weights(parts: _Run) -> np.ndarray:
+    return parts.trainees[0].learner.network.weights.master.numpy().copy()
 
 
 def test_a_run_learns_to_remember_and_leaves_its_agents(tmp_path: Path) -> None:
-    result = train_appo(run_file(tmp_path))
+    result = train(run_file(tmp_path))
     assert result.finished and result.steps == 16384
     latest, best = read_agent(tmp_path / "recall"), read_agent(tmp_path / "recall", "best")
     assert latest.metric is not None and latest.metric > 0.95
@@ -68,7 +68,7 @@ def test_a_run_learns_to_remember_and_leaves_its_agents(tmp_path: Path) -> None:
 
 
 def test_checkpoints_leave_what_is_published(tmp_path: Path) -> None:
-    result = train_appo(run_file(tmp_path, "behaviors.Recall.max_steps=1024"))
+    result = train(run_file(tmp_path, "behaviors.Recall.max_steps=1024"))
     root = tmp_path / "recall"
     assert result.model == root / "Recall.onnx"
     session = ort.InferenceSession(str(result.model), providers=["CPUExecutionProvider"])
@@ -84,14 +84,14 @@ def test_checkpoints_leave_what_is_published(tmp_path: Path) -> None:
 
 def test_asynchronous_sampling_learns_the_same(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "learn"))
-    train_appo(run_file(tmp_path, "palus.sampling.asynchronous=true", workers=2))
+    train(run_file(tmp_path, "palus.sampling.asynchronous=true", workers=2))
     metric = read_agent(tmp_path / "recall").metric
     assert metric is not None and metric > 0.95
 
 
 def test_a_run_resumed_from_a_checkpoint_equals_the_uninterrupted_one(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "learn"))
-    whole = AppoRun(run_file(tmp_path, "palus.env_options.length=5", workers=2))
+    whole = Run(run_file(tmp_path, "palus.env_options.length=5", workers=2))
     with whole.report:
         for _ in range(2):
             whole.iterate()
@@ -100,7 +100,7 @@ def test_a_run_resumed_from_a_checkpoint_equals_the_uninterrupted_one(tmp_path: 
         for _ in range(3):
             whole.iterate()
     whole.folder.checkpoint.write_bytes(checkpoint)
-    resumed = AppoRun(run_file(tmp_path, "palus.env_options.length=5", workers=2), resume=True)
+    resumed = Run(run_file(tmp_path, "palus.env_options.length=5", workers=2), resume=True)
     np.testing.assert_array_equal(weights(resumed), halfway)
     with resumed.report:
         for _ in range(3):
@@ -115,22 +115,22 @@ def test_a_run_resumed_from_a_checkpoint_equals_the_uninterrupted_one(tmp_path: 
 def test_a_population_trains_replaces_and_goes_on(tmp_path: Path) -> None:
     section = "{size: 3, period: 512, start: 1024, mutation_rate: 1.0, replace_gap: 0.0, replace_gap_absolute: 0}"
     overrides = (f"behaviors.Recall.population={section}", "behaviors.Recall.max_steps=4096")
-    train_appo(run_file(tmp_path, *overrides))
+    train(run_file(tmp_path, *overrides))
     root = tmp_path / "recall" / "Recall"
     numbers = [json.loads((root / f"policy_{k}" / "hyperparameters.json").read_text()) for k in (1, 2)]
     assert numbers[0]["learning_rate"] != numbers[1]["learning_rate"]
     assert all((root / f"policy_{k}" / "policy.npz").exists() for k in range(3))
-    resumed = AppoRun(run_file(tmp_path, *overrides), resume=True)
-    assert min(resumed.frames) >= 4096
+    resumed = Run(run_file(tmp_path, *overrides), resume=True)
+    assert resumed.step >= 4096
     assert resumed.population is not None
-    rates = [learner.hyper.learning_rate for learner in resumed.learners]
+    rates = [trainee.learner.behavior.hyperparameters.learning_rate for trainee in resumed.trainees]
     assert rates == [own["learning_rate"] for own in resumed.population.numbers]
     resumed.close()
 
 
 def test_a_population_tunes_what_the_game_pays(tmp_path: Path) -> None:
     overrides = ("behaviors.Recall.population={size: 2, mutation_rate: 1.0}", "palus.env_options.pay=0.5")
-    parts = AppoRun(run_file(tmp_path, *overrides))
+    parts = Run(run_file(tmp_path, *overrides))
     with parts.report:
         parts.iterate()
         parts.save()
@@ -138,10 +138,11 @@ def test_a_population_tunes_what_the_game_pays(tmp_path: Path) -> None:
     root = tmp_path / "recall" / "Recall"
     pays = [json.loads((root / f"policy_{k}" / "hyperparameters.json").read_text())["shaping.pay"] for k in range(2)]
     assert pays[0] == 0.5 and pays[1] != 0.5
-    resumed = AppoRun(run_file(tmp_path, *overrides), resume=True)
+    resumed = Run(run_file(tmp_path, *overrides), resume=True)
+    collected = resumed.collector.collect()
     for k, pay in enumerate(pays):
-        page, _ = resumed.sampler.collect(k)
-        assert set(np.unique(page.rewards)) == {np.float32(0), np.float32(pay)}
+        rollout = collected.rollouts[k]
+        assert set(np.unique(rollout.rewards[rollout.active])) == {np.float32(0), np.float32(pay)}
     resumed.close()
 
 
@@ -151,61 +152,60 @@ def test_self_play_learns_from_its_own_side_alone_and_goes_on_with_its_past(tmp_
         "behaviors.Recall.max_steps=8192",
         "palus.env_options.agents=2",
     )
-    train_appo(run_file(tmp_path, *overrides))
+    train(run_file(tmp_path, *overrides))
     metric = read_agent(tmp_path / "recall").metric
     assert metric is not None and metric > 0.9
     (events,) = (tmp_path / "recall" / "Recall").glob("events*")
     elos = [value for _, tag, value in read_scalars(events.read_bytes()) if tag == "Self-play/ELO"]
     assert len(elos) == 4 and max(elos) > 1200.5
-    resumed = AppoRun(run_file(tmp_path, *overrides), resume=True)
-    assert resumed.ghosts is not None and resumed.ghosts.elo == pytest.approx(elos[-1])
-    assert json.loads((tmp_path / "recall" / "bundle.json").read_text())["elo"] == resumed.ghosts.elo
-    page, _ = resumed.sampler.collect()
-    assert page.valid.mean() == pytest.approx(0.5)
-    assert resumed.ghosts is not None
-    assert resumed.ghosts.window == (resumed.ghosts.count - 2, resumed.ghosts.count - 1)
+    resumed = Run(run_file(tmp_path, *overrides), resume=True)
+    pool, count = resumed.league.pools[""], resumed.league.snapshot_count
+    assert pool.elo == pytest.approx(elos[-1])
+    assert json.loads((tmp_path / "recall" / "bundle.json").read_text())["elo"] == pool.elo
+    assert resumed.collector.collect().rollouts[0].active.mean() == pytest.approx(0.5)
+    assert pool.window == [count - 2, count - 1]
     assert len(list((tmp_path / "recall" / "Recall" / "snapshots").iterdir())) == 2
     resumed.close()
 
 
 def test_a_policy_that_takes_over_another_learns_nothing_from_its_own_past(tmp_path: Path) -> None:
-    parts = AppoRun(run_file(tmp_path, "behaviors.Recall.population={size: 2}"))
-    one, two = parts.learners
-    page, _ = parts.sampler.collect(0)
+    parts = Run(run_file(tmp_path, "behaviors.Recall.population={size: 2}"))
+    one, two = (trainee.learner for trainee in parts.trainees)
+    rollout = parts.collector.collect().rollouts[0]
     one.take_over(two)
-    np.testing.assert_array_equal(one.policy.weights.master, two.policy.weights.master)
-    assert one.update(page, 0).samples == 0
+    np.testing.assert_array_equal(one.network.weights.master, two.network.weights.master)
+    assert one.update(rollout, 0) == {}
     parts.close()
 
 
 def test_ctrl_c_ends_with_everything_saved(tmp_path: Path) -> None:
-    result = train_appo(run_file(tmp_path), on_start=lambda parts: signal.raise_signal(signal.SIGINT))
+    result = train(run_file(tmp_path), on_start=lambda parts: signal.raise_signal(signal.SIGINT))
     assert not result.finished
     assert result.model.exists()
-    assert train_appo(run_file(tmp_path, "behaviors.Recall.max_steps=512"), resume=True).steps == 512
+    assert train(run_file(tmp_path, "behaviors.Recall.max_steps=512"), resume=True).steps == 512
 
 
 def test_a_lost_worker_is_told_in_the_terminal(tmp_path: Path) -> None:
     said = io.StringIO()
 
-    def kill_a_worker(parts: _AppoRun) -> None:
+    def kill_a_worker(parts: _Run) -> None:
         parts.report.console = Console(file=said, width=200)
-        os.kill(parts.sampler.pids[0], signal.SIGKILL)
+        os.kill(parts.collector.pids[0], signal.SIGKILL)
 
-    assert train_appo(run_file(tmp_path, "behaviors.Recall.max_steps=2048", workers=2), on_start=kill_a_worker).finished
+    assert train(run_file(tmp_path, "behaviors.Recall.max_steps=2048", workers=2), on_start=kill_a_worker).finished
     (line,) = [line for line in said.getvalue().splitlines() if line.startswith("warning:")]
     assert "lost worker 0: " in line and "so far 1 were lost" in line
 
 
 def test_a_run_that_is_there_is_neither_replaced_nor_resumed_as_another(tmp_path: Path) -> None:
-    train_appo(run_file(tmp_path, "behaviors.Recall.max_steps=512"))
+    train(run_file(tmp_path, "behaviors.Recall.max_steps=512"))
     with pytest.raises(CheckpointError, match="continue it with --resume"):
-        train_appo(run_file(tmp_path))
+        train(run_file(tmp_path))
     with pytest.raises(CheckpointError, match="does not fit this run file"):
-        train_appo(run_file(tmp_path, "behaviors.Recall.network_settings.memory.kind=lstm"), resume=True)
+        train(run_file(tmp_path, "behaviors.Recall.network_settings.memory.kind=lstm"), resume=True)
 
 
 def test_a_mistake_in_the_run_file_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"palus\.sampling cannot"):
-        train_appo(run_file(tmp_path, "palus.sampling.workers=3"))
+        train(run_file(tmp_path, "palus.sampling.workers=3"))
     assert not (tmp_path / "recall").exists()

@@ -1,0 +1,46 @@
+"""From a run file to the collector that plays it: where games are stepped, how many, how long a rollout is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from palus.config import RunFile
+from palus.envs import GameSource
+from palus.rollout.collector import InProcessCollector
+from palus.rollout.rollout import Cast, Collector, Policy
+from palus.rollout.workers import WorkerCollector
+
+TARGET_ROLLOUT_STEPS = 80
+"""Decisions per rollout when the number of matches is automatic: several times GAE's reach, 1 / (1 - gamma lambda)."""
+
+
+def make_collector(
+    run: RunFile,
+    source: GameSource,
+    learners: Mapping[int, tuple[str, Policy]],
+    rows_per_match: Mapping[int, int],
+    cast: Cast,
+    seed: int,
+    threads: int,
+    load: Callable[[int], Policy],
+) -> Collector:
+    """The collector that `palus.sampling.collector` asks for, with rollouts of the first learner's `buffer_size` rows.
+
+    learners: policy id -> behavior in the game, policy. rows_per_match: the most agents of a match that learn for each.
+    load: the policy of a frozen id. Raises ConfigError where games cannot be divided over workers, EnvError.
+    """
+    first = next(iter(run.behaviors.values()))
+    rows, horizon, size = next(iter(rows_per_match.values())), first.time_horizon, first.hyperparameters.buffer_size
+    sampling = run.palus.sampling
+    if sampling.collector == "in_process" or (sampling.collector == "auto" and source.prefers_batch):
+        matches = run.palus.num_matches or max(1, size // (rows * min(horizon, TARGET_ROLLOUT_STEPS)))
+        steps = -(-size // (matches * rows))
+        env = source.batch(matches, threads)
+        return InProcessCollector(env, learners, cast, steps, seed, rows_per_match, load, threads)
+    policies = {policy: acting for policy, (_, acting) in learners.items()}
+    behaviors = {policy: behavior for policy, (behavior, _) in learners.items()}
+    return WorkerCollector(
+        source.single, source.spec, sampling,
+        rows=size // horizon * source.spec.num_agents // rows, horizon=horizon, seed=seed,
+        learners=policies, behaviors=behaviors, cast=cast, load=load,
+    )  # fmt: skip
