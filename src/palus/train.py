@@ -76,6 +76,7 @@ class Run:
             seed, self.threads, self.saving.load_snapshot,
         )  # fmt: skip
         self.report = Report(run, [self._line(trainee) for trainee in self.trainees], self.folder)
+        self._parameters: dict[str, float] = {}  # of the game, as it was last told
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
         try:
             if saved is not None:
@@ -132,7 +133,10 @@ class Run:
     def iterate(self) -> None:
         """Collect a rollout of every learner, learn from it, advance the league, report."""
         first = self.trainees[0]
-        self.collector.set_parameters(self.run.parameters_at(first.step / first.behavior.max_steps))
+        parameters = self.run.parameters_at(first.step / first.behavior.max_steps)
+        if parameters != self._parameters:
+            self.collector.set_parameters(parameters)
+            self._parameters = parameters
         collected = self.collector.collect()
         ghost_steps = sum(self._learn(trainee, collected) for trainee in self.trainees)
         self.collector.release()
