@@ -23,6 +23,7 @@ class CountingGame:
     true_objective is the largest |continuous action| that arrived. log: a file that grows by one byte per decision.
     trap: a file; the game that finds it takes it away and hangs. slow: seconds that a decision takes at most.
     poison: the decision that brings NaN. fault: what making the game raises. bonus: its reward has a tunable summand.
+    teams: sides of the agents, whose groups get 1 for every decision; the first side wins.
     """
 
     def __init__(
@@ -38,16 +39,17 @@ class CountingGame:
         poison=-1,
         fault="",
         bonus=False,
+        teams=(),
     ):
         if fault:
             raise RuntimeError(fault)
-        self.spec = counting_spec(agents, bonus)
+        self.spec = counting_spec(agents, bonus, teams)
         self.shaping = np.zeros((agents, int(bonus)))
         self.active = np.ones(agents, np.bool_)
         self._length, self._truncate, self._leaves, self._alone = length, truncate, leaves or {}, alone
         self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT) if log else None
         self._trap, self._slow, self._poison = trap and Path(trap), slow, poison
-        self._episode, self._closed = 0, False
+        self._episode, self._closed, self._teams = 0, False, teams
 
     def reset(self, seed):
         self._seed, self._episode = seed % 65536, self._episode + 1
@@ -79,12 +81,15 @@ class CountingGame:
         over = bool((self._decisions[self.active] >= self._length).all()) and not self._alone
         timed_out = self.active & (self._decisions >= self._length)
         stats = {int(a): {"true_objective": self._largest} for a in np.flatnonzero(ended | timed_out)}
+        points = (1.0, *[0.0] * (len(self.spec.sides) - 1)) if over and self._teams else ()
         step = GameStep(
             reward,
             ended if self._truncate else ended | timed_out,
             timed_out & self._truncate,
             over,
             stats,
+            points,
+            self.active.astype(np.float32) if self._teams else None,
         )
         self.active &= ~ended
         self._last = self._decisions.copy()
@@ -107,12 +112,13 @@ class CountingGame:
         self._closed = True
 
 
-def counting_spec(agents: int, bonus: bool = False) -> GameSpec:
+def counting_spec(agents: int, bonus: bool = False, teams: tuple[int, ...] = ()) -> GameSpec:
     return GameSpec.alike(
         "counting_game:CountingGame",
         (ObservationSpec("obs", (4,)), ObservationSpec("picture", (1, 2, 2), "uint8")),
         ActionSpec((Discrete(CHOICES), Continuous(1, -1.0, 1.0))),
         num_agents=agents,
+        teams=tuple(teams),
         frameskip=4,
         shaping=(("bonus", 0.0),) if bonus else (),
     )

@@ -6,12 +6,13 @@ It plays random decisions; it judges the contract, not whether a game is interes
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 
-from palus.envs.game import Game, GameStep, random_actions
+from palus.envs.game import Game, GameStep, observation_arrays, random_actions
 from palus.errors import EnvError
-from palus.types import AnyArray, Bool
+from palus.types import MASKS, AnyArray, Bool, GameSpec
 
 Record = list[tuple[dict[str, AnyArray], GameStep]]
 
@@ -43,10 +44,10 @@ def _play(game: Game, decisions: int, seed: int) -> Record:
     for t in range(decisions):
         _check_active(game)
         seen = _observe(game, game.active)
-        actions = random_actions(game.spec, generator)
-        given, active = actions.copy(), game.active.copy()
+        actions = random_actions(game, generator)
+        given, active = copy.deepcopy(actions), game.active.copy()
         step = game.step(actions)
-        if not np.array_equal(actions, given):
+        if not all(np.array_equal(a, b) for a, b in zip(_parts(actions), _parts(given), strict=True)):
             raise _fail(game.spec.env_id, "step changed the actions it was given; copy them first")
         _check_step(game, step, active)
         if step.truncated.any():
@@ -80,43 +81,81 @@ def _check_active(game: Game) -> None:
         )
 
 
+def _parts(actions: Any) -> list[AnyArray]:
+    return list(actions.values()) if isinstance(actions, dict) else [actions]
+
+
 def _observe(game: Game, wanted: Bool, final: bool = False) -> dict[str, AnyArray]:
     """Observations of the wanted agents, zeros for others; read over two grounds, to find what is not written."""
     what = "observe_final" if final else "observe"
-    grounds: list[dict[str, AnyArray]] = []
+    grounds = []
     for ground in (0, 1):
-        arrays = {o.name: np.full((game.spec.num_agents, *o.shape), ground, o.dtype) for o in game.spec.observations}
+        arrays = observation_arrays(game.spec, ground)
+        for own in _by_behavior(game.spec, arrays).values():
+            if MASKS in own:
+                own[MASKS][:] = ground
         (game.observe_final if final else game.observe)(arrays)
-        grounds.append(arrays)
-    for name, first in grounds[0].items():
-        if not np.isfinite(first[wanted]).all():
-            raise _fail(game.spec.env_id, f"{what} wrote numbers into {name} that are NaN or infinite")
-        if not np.array_equal(first[wanted], grounds[1][name][wanted]):
-            raise _fail(
-                game.spec.env_id, f"{what} leaves numbers of {name} unwritten, or changes them when called again"
-            )
-        first[~wanted] = 0
-    return grounds[0]
+        grounds.append(_by_behavior(game.spec, arrays))
+    seen = {}
+    for behavior, own in grounds[0].items():
+        mine = wanted[list(game.spec.agents_of(behavior))]
+        for name, first in own.items():
+            if name == MASKS and final:
+                continue
+            label = f"{name} of {behavior}" if behavior else name
+            if not np.isfinite(first[mine]).all():
+                raise _fail(game.spec.env_id, f"{what} wrote numbers into {label} that are NaN or infinite")
+            if not np.array_equal(first[mine], grounds[1][behavior][name][mine]):
+                raise _fail(
+                    game.spec.env_id, f"{what} leaves numbers of {label} unwritten, or changes them when called again"
+                )
+            if name == MASKS:
+                _check_masks(game.spec, behavior, first[mine])
+            first[~mine] = 0
+            seen[label] = first
+    return seen
+
+
+def _by_behavior(spec: GameSpec, arrays: Any) -> dict[str, dict[str, AnyArray]]:
+    return dict(arrays) if len(spec.behaviors) > 1 else {spec.behaviors[0].name: arrays}
+
+
+def _check_masks(spec: GameSpec, behavior: str, masks: Bool) -> None:
+    """Every discrete part leaves a choice."""
+    ends = np.cumsum(spec.behavior(behavior).branches)[:-1]
+    for part, allowed in enumerate(np.split(masks, ends, axis=1)):
+        if not allowed.any(1).all():
+            raise _fail(spec.env_id, f"masks forbid every choice of discrete part {part}; expected at least one")
 
 
 def _check_step(game: Game, step: GameStep, active: Bool) -> None:
     spec, shape = game.spec, (game.spec.num_agents,)
-    for name, dtype in (("reward", np.float32), ("terminated", np.bool_), ("truncated", np.bool_)):
+    for name, dtype in (
+        ("reward", np.float32), ("group_reward", np.float32), ("terminated", np.bool_), ("truncated", np.bool_)
+    ):  # fmt: skip
         array = getattr(step, name)
+        if array is None and name == "group_reward":
+            continue
         if array.shape != shape or array.dtype != dtype:
             raise _fail(spec.env_id, f"step.{name} is {array.dtype} {array.shape}; expected {np.dtype(dtype)} {shape}")
-    if not np.isfinite(step.reward).all():
+    shared = np.zeros(shape, np.float32) if step.group_reward is None else step.group_reward
+    if not (np.isfinite(step.reward).all() and np.isfinite(shared).all()):
         raise _fail(spec.env_id, "step brought a reward that is NaN or infinite")
     ended = step.terminated | step.truncated
     for fault, message in (
         (step.terminated & step.truncated, "is terminated and truncated at once; an end is one or the other"),
         (ended & ~active, "ended without being active"),
         (~active & (step.reward != 0), "got a reward without being active"),
+        (~active & (shared != 0), "got a group reward without being active"),
         (step.over & active & ~ended, "neither terminated nor truncated although the game is over"),
         (~np.bool_(step.over) & active & ~ended & ~game.active, "became inactive without having ended"),
     ):
         if fault.any():
             raise _fail(spec.env_id, f"agent {int(fault.argmax())} {message}")
+    for group in {agent.group for agent in spec.agents}:
+        members = np.array([agent.group == group for agent in spec.agents]) & active
+        if len(set(shared[members].tolist())) > 1:
+            raise _fail(spec.env_id, f"members of group {group} got different group rewards")
     if step.points and not (
         step.over and len(step.points) == len(spec.sides) and np.isclose(sum(step.points), len(spec.sides) / 2)
     ):
@@ -136,7 +175,7 @@ def _compare(env_id: str, first: Record, second: Record) -> None:
         pairs = [(f"observation {name}", seen[name], seen_again[name]) for name in seen]
         pairs += [
             (f"step.{name}", getattr(step, name), getattr(again, name))
-            for name in ("reward", "terminated", "truncated")
+            for name in ("reward", "group_reward", "terminated", "truncated", "points")
         ]
         for name, a, b in pairs:
             if not np.array_equal(a, b):

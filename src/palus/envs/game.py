@@ -15,7 +15,7 @@ import numpy as np
 from palus.envs.options import make_with
 from palus.errors import EnvError
 from palus.trust import NOBODY, Trust, load
-from palus.types import F32, F64, AnyArray, Bool, Discrete, GameSpec
+from palus.types import F32, F64, MASKS, ActionSpec, AnyArray, Bool, Discrete, GameSpec
 
 GAMES: dict[str, str] = dict.fromkeys(
     (
@@ -62,6 +62,7 @@ class GameStep:
     reward: [P] float32. terminated: [P] the agent's episode ended by the rules. truncated: [P] it was cut off.
     over: the whole game ended; the caller calls `reset` before it steps again.
     points: the game's verdict when it is over, in the order of `GameSpec.sides`, as in `palus.types.Step`; () for none.
+    group_reward: [P] float32, the same for every member of a group that is still in the game; None for zeros.
     stats: of episodes that ended now, agent index -> name -> number. `true_objective`, where present, is what ranks and
     reports use in place of the sum of rewards.
 
@@ -75,10 +76,20 @@ class GameStep:
     over: bool
     stats: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     points: tuple[float, ...] = ()
+    group_reward: F32 | None = None
+
+
+Arrays = Mapping[str, Any]
+"""Arrays by name for a game with one behavior; for one with several, behavior -> arrays by name."""
+Actions = Any
+"""[P, A] float32 for a game with one behavior, behavior -> [P_b, A_b] for one with several."""
 
 
 class Game(Protocol):
-    """One game instance with P agents. Not thread-safe; every method may be slow, none is called after `close`."""
+    """One game instance with P agents. Not thread-safe; every method may be slow, none is called after `close`.
+
+    Arrays of a behavior have P_b rows: its agents (`GameSpec.agents_of`), all P where there is one behavior only.
+    """
 
     spec: GameSpec
     active: Bool
@@ -87,14 +98,20 @@ class Game(Protocol):
     def reset(self, seed: int) -> None:
         """Start a new episode. The same seed and actions give the same episode, where the engine allows it."""
 
-    def observe(self, out: Mapping[str, AnyArray]) -> None:
-        """Write the observations of all active agents: out[name] is [P, *shape] of the observation's type."""
+    def observe(self, out: Arrays) -> None:
+        """Write what all active agents see: out[name] is [P_b, *shape] of the observation's type.
 
-    def observe_final(self, out: Mapping[str, AnyArray]) -> None:
-        """The last observations of agents that were truncated in the latest step, before any reset; same arrays."""
+        Where actions are masked, out[palus.types.MASKS] is [P_b, M] bool: True for every choice that is allowed now, of
+        all discrete parts side by side, and at least one of each.
+        """
 
-    def step(self, actions: F32) -> GameStep:
-        """Play one decision of `spec.frameskip` frames. actions: [P, A], columns as `spec.actions` lays them out."""
+    def observe_final(self, out: Arrays) -> None:
+        """The last observations of agents that were truncated in the latest step, before any reset; same arrays, whose
+        masks need not be written."""
+
+    def step(self, actions: Actions) -> GameStep:
+        """Play one decision of `spec.frameskip` frames. actions: [P_b, A], columns as the behavior's actions lay them
+        out."""
 
     def render(self) -> AnyArray:
         """The current picture for people, [height, width, 3] uint8. EnvError when the game has none."""
@@ -161,15 +178,61 @@ def points_of(scores: Sequence[float]) -> tuple[float, ...]:
     return tuple(points / others for points in beaten) if len(scores) > 1 else ()
 
 
-def random_actions(spec: GameSpec, generator: np.random.Generator) -> F32:
-    """Uniform actions [P, A]; a standard normal, clipped, where a continuous part has no finite limits."""
+def observation_arrays(spec: GameSpec, ground: int = 0) -> Arrays:
+    """Arrays for `Game.observe`, filled with one number; masks allow everything."""
+    arrays: dict[str, dict[str, AnyArray]] = {}
+    for b in spec.behaviors:
+        rows = len(spec.agents_of(b.name))
+        arrays[b.name] = {o.name: np.full((rows, *o.shape), ground, o.dtype) for o in b.observations}
+        if b.actions.masked:
+            arrays[b.name][MASKS] = np.ones((rows, sum(b.branches)), np.bool_)
+    found: Arrays = by_behavior(spec, arrays)
+    return found
+
+
+def by_behavior(spec: GameSpec, parts: Mapping[str, Any]) -> Any:
+    """What the contract wants of `parts`, behavior -> anything: the only one, or all."""
+    return parts if len(spec.behaviors) > 1 else parts[spec.behaviors[0].name]
+
+
+def random_actions(game: Game, generator: np.random.Generator) -> Actions:
+    """Uniform actions among those that are allowed; a standard normal, clipped, where there are no finite limits."""
+    spec = game.spec
+    arrays = observation_arrays(spec)
+    if any(b.actions.masked for b in spec.behaviors):
+        game.observe(arrays)
+    drawn = {}
+    for b in spec.behaviors:
+        own = arrays if len(spec.behaviors) == 1 else arrays[b.name]
+        drawn[b.name] = _random(b.actions, len(spec.agents_of(b.name)), own.get(MASKS), generator)
+    return by_behavior(spec, drawn)
+
+
+def _random(spec: ActionSpec, rows: int, masks: Bool | None, generator: np.random.Generator) -> F32:
     columns: list[AnyArray] = []
-    for part in spec.actions.parts:
-        shape = (spec.num_agents, part.columns)
+    first = 0
+    for part in spec.parts:
+        shape = (rows, part.columns)
         if isinstance(part, Discrete):
-            columns.append(generator.integers(part.choices, size=shape).astype(np.float32))
+            if masks is None:
+                choice = generator.integers(part.choices, size=shape)
+            else:
+                allowed = masks[:, first : first + part.choices]
+                rank = generator.integers(np.maximum(allowed.sum(1, keepdims=True), 1))
+                choice = np.argmax(allowed & (allowed.cumsum(1) == rank + 1), 1)[:, None]
+            first += part.choices
+            columns.append(choice.astype(np.float32))
         elif np.isfinite([part.low, part.high]).all():
             columns.append(generator.uniform(part.low, part.high, shape).astype(np.float32))
         else:
             columns.append(generator.standard_normal(shape, np.float32).clip(part.low, part.high))
     return np.concatenate(columns, axis=1)
+
+
+def set_parameters(game: Game, parameters: Mapping[str, float]) -> None:
+    """Change numbers of a game that has a method of this name. Raises EnvError for names that it does not have."""
+    change = getattr(game, "set_parameters", None)
+    if change is not None:
+        change(parameters)
+    elif parameters:
+        raise EnvError(f"{game.spec.env_id} has no environment parameters; found {', '.join(sorted(parameters))}")

@@ -1,7 +1,7 @@
-"""The memory that the sampler and its workers share: one anonymous file, cut into arrays in one place.
+"""The memory that the collector and its workers share: one anonymous file, cut into arrays in one place.
 
 Nothing here has a name in a file system, so nothing can stay behind, and a full /dev/shm does not matter. Letters: T
-decisions of a page, B rows (all agents of all games), A action columns.
+decisions of a page, B rows (the agents of a behavior in all games), A action columns.
 """
 
 from __future__ import annotations
@@ -9,32 +9,65 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from palus.errors import StorageError
-from palus.types import F32, F64, AnyArray, Bool, GameSpec
+from palus.types import F32, F64, I64, MASKS, AnyArray, BehaviorSpec, Bool, GameSpec
 
 ALIGNMENT = 64
 """Regions begin on cache lines of their own."""
 
 
 @dataclass(frozen=True)
-class SharedArrays:
-    """Views of the shared memory; a page is one buffer of T decisions of B rows.
+class Roster:
+    """The agents of a game that one behavior drives, in the order of their rows: members of a group are neighbours.
 
-    observations: name -> [pages, T + 1, B, *shape]. aside: name -> [B, *shape], what belongs to no decision: last
-    observations of truncated episodes, first ones of games that were just started. actions: [B, A], clipped.
-    rewards: [pages, T, B], as the game gave them. terminated, truncated: [pages, T, B]; rows without a decision count
-    as terminated. active: [pages, T + 1, B]; active_aside: [B]. shaping: [B, numbers], what each row is paid by.
+    group_size: 1 where groups differ in size. agents: indices into `GameSpec.agents`.
+    """
+
+    behavior: BehaviorSpec
+    agents: tuple[int, ...]
+    group_size: int
+
+    @classmethod
+    def of(cls, spec: GameSpec, behavior: BehaviorSpec) -> Roster:
+        """The rows of a game's behavior."""
+        groups = [spec.agents[i].group for i in spec.agents_of(behavior.name)]
+        sizes = {groups.count(group) for group in groups}
+        agents = sorted(spec.agents_of(behavior.name), key=lambda i: (spec.agents[i].group, i))
+        return cls(behavior, tuple(agents), sizes.pop() if len(sizes) == 1 else 1)
+
+    @cached_property
+    def order(self) -> I64 | None:
+        """Places of the rows' agents in the game's own arrays of this behavior; None where both orders agree."""
+        order = np.argsort(np.argsort(self.agents))
+        return None if (order == np.arange(len(order))).all() else order
+
+    def rows(self, games: range) -> slice:
+        """The rows of neighbouring games."""
+        return slice(games.start * len(self.agents), games.stop * len(self.agents))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Views of the shared memory for one behavior; a page is one buffer of T decisions of B rows.
+
+    observations: name -> [pages, T + 1, B, *shape], masks among them. aside: name -> [B, *shape], what belongs to no
+    decision: last observations of truncated episodes, first ones of games that were just started. actions: [B, A],
+    clipped. rewards, group_rewards: [pages, T, B], as the game gave them. terminated, truncated: [pages, T, B]; rows
+    without a decision count as terminated. active: [pages, T + 1, B]; active_aside: [B]. shaping: [B, numbers], what
+    each row is paid by.
     """
 
     observations: Mapping[str, AnyArray]
     aside: Mapping[str, AnyArray]
     actions: F32
     rewards: F32
+    group_rewards: F32
     terminated: Bool
     truncated: Bool
     active: Bool
@@ -47,48 +80,52 @@ class Layout:
     """Where each array lies. Workers get a copy, so that both sides agree."""
 
     spec: GameSpec
-    rows: int
+    games: int
     horizon: int
     pages: int
 
-    def _regions(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        """name -> shape, type. Observations come with a prefix: their names are the game's."""
-        lead, B = (self.pages, self.horizon), self.rows
-        after = (self.pages, self.horizon + 1)
-        regions: dict[str, tuple[tuple[int, ...], str]] = {}
-        for o in self.spec.observations:
-            regions[f"observations/{o.name}"] = ((*after, B, *o.shape), o.dtype)
-            regions[f"aside/{o.name}"] = ((B, *o.shape), o.dtype)
-        return {
-            **regions,
-            "actions": ((B, self.spec.actions.columns), "float32"),
-            "rewards": ((*lead, B), "float32"),
-            "terminated": ((*lead, B), "bool"),
-            "truncated": ((*lead, B), "bool"),
-            "active": ((*after, B), "bool"),
-            "active_aside": ((B,), "bool"),
-            "shaping": ((B, len(self.spec.shaping)), "float64"),
-        }
+    @cached_property
+    def rosters(self) -> tuple[Roster, ...]:
+        """In the order of `GameSpec.behaviors`."""
+        return tuple(Roster.of(self.spec, behavior) for behavior in self.spec.behaviors)
+
+    def _regions(self, roster: Roster) -> Iterator[tuple[str, tuple[int, ...], str]]:
+        """Name, shape and type. Observations come with a prefix: their names are the game's."""
+        B, actions = self.games * len(roster.agents), roster.behavior.actions
+        page, after = (self.pages, self.horizon, B), (self.pages, self.horizon + 1, B)
+        for name, shape, kind in seen(roster.behavior):
+            yield f"observations/{name}", (*after, *shape), kind
+            yield f"aside/{name}", (B, *shape), kind
+        yield "actions", (B, actions.columns), "float32"
+        yield from ((name, page, "float32") for name in ("rewards", "group_rewards"))
+        yield from ((name, page, "bool") for name in ("terminated", "truncated"))
+        yield "active", after, "bool"
+        yield "active_aside", (B,), "bool"
+        yield "shaping", (B, len(self.spec.shaping)), "float64"
 
     @property
     def size(self) -> int:
         """Bytes of all regions."""
-        return sum(_aligned(shape, kind) for shape, kind in self._regions().values())
+        return sum(_aligned(shape, kind) for roster in self.rosters for _, shape, kind in self._regions(roster))
 
-    def arrays(self, memory: mmap.mmap) -> SharedArrays:
-        """The views of a mapping that is at least `size` bytes long."""
-        views: dict[str, AnyArray] = {}
-        offset = 0
-        for name, (shape, kind) in self._regions().items():
-            count = int(np.prod(shape))
-            views[name] = np.frombuffer(memory, kind, count, offset).reshape(shape)
-            offset += _aligned(shape, kind)
-        names = [o.name for o in self.spec.observations]
-        return SharedArrays(
-            {name: views.pop(f"observations/{name}") for name in names},
-            {name: views.pop(f"aside/{name}") for name in names},
-            **views,
-        )
+    def tables(self, memory: mmap.mmap) -> list[Table]:
+        """The views of a mapping that is at least `size` bytes long, for each behavior."""
+        tables, offset = [], 0
+        for roster in self.rosters:
+            views: dict[str, AnyArray] = {}
+            for name, shape, kind in self._regions(roster):
+                views[name] = np.frombuffer(memory, kind, int(np.prod(shape)), offset).reshape(shape)
+                offset += _aligned(shape, kind)
+            names = [name for name, _, _ in seen(roster.behavior)]
+            observations, aside = ({n: views.pop(f"{kind}/{n}") for n in names} for kind in ("observations", "aside"))
+            tables.append(Table(observations, aside, **views))
+        return tables
+
+
+def seen(behavior: BehaviorSpec) -> list[tuple[str, tuple[int, ...], str]]:
+    """Name, shape and type of all that an agent is shown before a decision: its observations, and masks."""
+    masks = [(MASKS, (sum(behavior.branches),), "bool")] if behavior.actions.masked else []
+    return [*((o.name, o.shape, o.dtype) for o in behavior.observations), *masks]
 
 
 def _aligned(shape: tuple[int, ...], kind: str) -> int:

@@ -1,42 +1,30 @@
-"""What the sampler and its workers tell each other: who is to play what, orders, answers."""
+"""What the collector and its workers tell each other: which games to play, orders, answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from palus.envs.game import Game, make_game
-from palus.trust import NOBODY, Trust
-
-
-@dataclass(frozen=True)
-class GameMaker:
-    """How to make a game anew, in any process."""
-
-    env_id: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    trust: Trust = NOBODY
-
-    def __call__(self) -> Game:
-        """One more instance; errors of `make_game`."""
-        return make_game(self.env_id, self.trust, **self.options)
+from palus.envs.game import Game
 
 
 @dataclass(frozen=True)
-class Posting:
+class Assignment:
     """What a worker has to know. splits: indices of the games of each split. life: how often it was replaced before.
 
-    warm_up: the most random decisions before a game counts. core: the processor to stay on, None for any.
+    make: makes one more instance of the game, in any process. warm_up: the most random decisions before a game counts.
+    core: the processor to stay on, None for any. parameters: numbers of the game to change before it starts.
     """
 
     worker: int
-    make: GameMaker
+    make: Callable[[], Game]
     splits: tuple[range, ...]
     seed: int
     warm_up: int
     core: int | None
     life: int = 0
+    parameters: Mapping[str, float] = field(default_factory=dict)
 
 
 class Restart(NamedTuple):
@@ -54,26 +42,42 @@ class Step(NamedTuple):
     t: int
 
 
+class SetParameters(NamedTuple):
+    """Change numbers of all games; it is not answered."""
+
+    parameters: Mapping[str, float]
+
+
 class Close(NamedTuple):
     """Order: close all games and leave."""
 
 
 class Ended(NamedTuple):
-    """An agent's episode that ended. whole: it was played by policies from its beginning."""
+    """An agent's episode that ended, and that policies have played from its beginning."""
 
-    row: int
+    game: int
+    agent: int
     decisions: int
     reward: float
+    group_reward: float
+    left_early: bool
     stats: Mapping[str, float]
+
+
+class Over(NamedTuple):
+    """A game that ended and has started anew. whole: policies have played it from its beginning."""
+
+    game: int
+    points: tuple[float, ...]
     whole: bool
 
 
 class Answer(NamedTuple):
-    """An order was carried out. over: the games of the split that ended and have started anew."""
+    """An order was carried out."""
 
     split: int
     ended: list[Ended]
-    over: list[int]
+    over: list[Over]
 
 
 class Alive(NamedTuple):

@@ -1,39 +1,66 @@
-"""The rounds of sampling: deciding for games, what follows from their steps, what becomes of those of a lost worker.
+"""The rounds of collecting: deciding for games, what follows from their steps, what becomes of those of a lost worker.
 
-Games stand in groups, one for each worker and split. A group is decided for (one forward pass serves many groups),
-stepped by its worker, settled (ends, recurrent states, new opponents), and ready again.
+A shard is a worker's games of one split. It is decided for (one forward pass serves many shards), stepped by its
+worker, settled (ends, memory, new opponents), and ready again.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
-from palus.errors import EnvError
 from palus.rollout.acting import Actor
-from palus.rollout.affinity import Staff
-from palus.rollout.groups import Group, locate, make_groups, whoever_is_ready, whole_splits
-from palus.rollout.layout import SharedArrays
-from palus.rollout.messages import Answer, Restart, Step
-from palus.rollout.pages import Pages, Place
-from palus.rollout.supervision import Lost, Players
-from palus.rollout.trajectories import EpisodeEnd, SamplerFaults
-from palus.types import F32, F64, I64, AnyArray, Continuous, GameSpec
+from palus.rollout.buffer import Buffer, Place
+from palus.rollout.messages import Answer, Over, Restart, Step
+from palus.rollout.plan import WorkerPlan
+from palus.rollout.pool import Lost, Workers
+from palus.rollout.rollout import FROZEN, Cast, Episode, FinishedMatch, Seat
+from palus.types import F64, I64, GameSpec
 
-Assign = Callable[[int], Sequence[int]]
-"""Game index -> policy id of each of its agents; asked at every start of a game."""
+MIN_ROWS = 16
+"""Batches of whoever is ready wait for this many rows: below it a forward pass costs much more per row."""
+
+State = Literal["starting", "stepping", "answered", "ready"]
+Ends = list[tuple[int, int, int, Episode | FinishedMatch]]
+"""Decision, game, agent (-1 for the match), and what ended."""
 
 
 @dataclass
-class SamplerTimes:
-    """Seconds so far. deciding: forward passes and draws. waiting: for games, or for a page that may be written."""
+class Shard:
+    """It stands before decision t of a page, counted from the first page of all.
+
+    state: starting (restarts are under way, `starts` of them), stepping, answered (stepped, not yet settled), ready.
+    fresh: its first observations lie aside. over: games that ended with the latest step.
+    """
+
+    worker: int
+    split: int
+    games: range
+    agents: int
+    page: int = 0
+    t: int = 0
+    state: State = "starting"
+    starts: int = 0
+    fresh: bool = True
+    over: list[Over] = field(default_factory=list)
+
+
+@dataclass
+class Tally:
+    """So far: seconds of forward passes and draws, seconds of waiting for games or for a page that may be written,
+    workers lost, decisions thrown away with them; which worker was lost last, and how."""
 
     deciding: float = 0.0
     waiting: float = 0.0
+    crashed: int = 0
+    hung: int = 0
+    dropped: int = 0
+    last: str = ""
 
 
 class Rounds:
@@ -43,59 +70,83 @@ class Rounds:
     def __init__(
         self,
         spec: GameSpec,
-        staff: Staff,
-        players: Players,
-        shared: SharedArrays,
-        pages: Pages,
+        plan: WorkerPlan,
+        workers: Workers,
+        buffers: Sequence[Buffer],
         actor: Actor,
-        assign: Assign,
+        cast: Cast,
         asynchronous: bool,
     ) -> None:
-        self.times = SamplerTimes()
-        self.faults = SamplerFaults()
-        self._spec, self._players, self._shared, self._pages = spec, players, shared, pages
-        self._actor, self._assign, self._asynchronous = actor, assign, asynchronous
-        self._horizon, self._counter = shared.rewards.shape[1], 0
-        self._groups = make_groups(staff, spec.num_agents)
-        self._splits = [[g for g in self._groups if g.split == split] for split in range(staff.splits)]
-        B = len(shared.actions)
-        self._states = np.zeros((B, actor.state_size), np.float32)
-        self._policies = np.zeros(B, np.int32)
-        self._starts = np.zeros(B // spec.num_agents, np.int64)
+        self.tally = Tally()
+        self._workers, self._buffers, self._actor, self._cast = workers, buffers, actor, cast
+        self._asynchronous = asynchronous
+        self._pages, self._horizon, _ = buffers[0].table.rewards.shape
+        self._ends: list[Ends] = [[] for _ in range(self._pages)]
+        self._shards = [
+            Shard(worker, split, plan.games_of(worker, split), spec.num_agents)
+            for split in range(plan.splits)
+            for worker in range(plan.processes)
+        ]
+        self._splits = [[s for s in self._shards if s.split == split] for split in range(plan.splits)]
+        self._seats: list[Sequence[Seat]] = [()] * (self._shards[-1].games.stop)
+        self._counter = 0
         self._default = np.array([value for _, value in spec.shaping])
         self._shaping: dict[int, F64] = {}
-        self._numbers = np.arange(B)
-        # Batches from several places are gathered here: fresh memory for each would cost more than the copy.
-        self._staging = {name: np.empty_like(array) for name, array in shared.aside.items()} if asynchronous else {}
-        self._low, self._high = _limits(spec)
+        self._parameters: deque[Mapping[str, float]] = deque()  # to be set
 
     @property
     def complete(self) -> int:
-        """Pages that every group has left behind."""
-        return min(group.page for group in self._groups)
+        """Pages that every shard has left behind."""
+        return min(shard.page for shard in self._shards)
+
+    @property
+    def in_play(self) -> set[int]:
+        """Frozen policies that a running match needs."""
+        return {seat.policy for seats in list(self._seats) for seat in seats if seat.policy >= FROZEN}
+
+    def ends(self, page: int) -> tuple[list[Episode], list[FinishedMatch]]:
+        """What ended in a page, by decision, then by game and agent."""
+        # Workers speak in any order; what is learned from their words must not depend on it.
+        told = [end for *_, end in sorted(self._ends[page], key=lambda e: e[:3])]
+        return [e for e in told if isinstance(e, Episode)], [e for e in told if isinstance(e, FinishedMatch)]
+
+    def clear(self, page: int) -> None:
+        """Let a page be written again."""
+        self._ends[page].clear()
+        for buffer in self._buffers:
+            buffer.clear(page)
 
     def restart(self, counter: int) -> None:
         """Start all games anew, where they stand. counter: part of their seeds."""
         self._counter = counter
-        self._starts[:] = 0
-        for group in self._groups:
-            self._begin(group)
+        self._pass_on_parameters()
+        for shard in self._shards:
+            self._begin(shard)
 
     def shape(self, policy: int, numbers: Sequence[float]) -> None:
         """What a policy is paid by in games that begin from now on."""
         self._shaping[policy] = np.array(numbers, np.float64)
 
+    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+        """Change numbers of all games before the next round."""
+        self._parameters.append(parameters)
+
+    def _pass_on_parameters(self) -> None:
+        while self._parameters:
+            self._workers.set_parameters(self._parameters.popleft())
+
     def play(self, limit: int) -> None:
         """One round: settle who has stepped, decide for who may go on, else listen. Pages below `limit` are free."""
+        self._pass_on_parameters()
         if self._asynchronous:
-            answered = [g for g in self._groups if g.state == "answered"]
+            answered = [s for s in self._shards if s.state == "answered"]
             settled = [answered] if answered else []
         else:
             settled = whole_splits(self._splits, "answered")
         for batch in settled:
             self._settle(batch)
         if self._asynchronous:
-            decided = whoever_is_ready(self._groups, limit)
+            decided = whoever_is_ready(self._shards, limit)
         else:
             decided = [batch for batch in whole_splits(self._splits, "ready") if batch[0].page < limit]
         for batch in decided:
@@ -103,150 +154,136 @@ class Rounds:
         if not settled and not decided:
             self.listen()
 
-    def _decide(self, batch: list[Group]) -> None:
+    def _decide(self, batch: list[Shard]) -> None:
         began = time.perf_counter()
-        for group in batch:
-            if group.t == 0:
-                self._open(group)
-        at, rows = locate(batch, self._pages.count)
-        observations = self._observations(at, rows)
-        decisions = self._actor.decide(observations, self._states[rows], self._policies[rows], self._numbers[rows])
-        self._pages.record(at, decisions)
-        self._states[rows] = decisions.states
-        self._shared.actions[rows] = np.clip(decisions.actions, self._low, self._high)
-        for group in batch:
-            group.state = "stepping"
-            self._players.order(group.worker, Step(group.split, group.page % self._pages.count, group.t))
-        self.times.deciding += time.perf_counter() - began
+        for shard in batch:
+            if shard.t == 0:
+                for buffer in self._buffers:
+                    buffer.open(shard.page % self._pages, buffer.roster.rows(shard.games), shard.fresh)
+                shard.fresh = False
+        for buffer in self._buffers:
+            at, rows = self._locate(batch, buffer)
+            seen, actions = buffer.observations(at, rows), buffer.roster.behavior.actions
+            who = buffer.policies[rows], buffer.numbers[rows]
+            buffer.record(at, rows, self._actor.decide(seen, buffer.states[rows], *who, actions))
+        for shard in batch:
+            shard.state = "stepping"
+            self._workers.order(shard.worker, Step(shard.split, shard.page % self._pages, shard.t))
+        self.tally.deciding += time.perf_counter() - began
 
-    def _open(self, group: Group) -> None:
-        """Carry a group's latest observations and states to the beginning of its next page."""
-        shared, rows, count = self._shared, group.rows, self._pages.count
-        page, before = group.page % count, (group.page - 1) % count
-        for name, array in shared.observations.items():
-            array[page, 0, rows] = shared.aside[name][rows] if group.fresh else array[before, -1, rows]
-        shared.active[page, 0, rows] = shared.active_aside[rows] if group.fresh else shared.active[before, -1, rows]
-        self._pages.states[page, rows] = self._states[rows]
-        group.fresh = False
-
-    def _observations(self, at: Place, rows: slice | I64) -> dict[str, AnyArray]:
-        """What a batch sees, [R, *shape] each. Raises EnvError on a number that is not finite."""
-        seen = {}
-        for name, array in self._shared.observations.items():
-            if isinstance(rows, slice):
-                seen[name] = array[at]
-            else:
-                page, t, row = at
-                flat = array.reshape(-1, *array.shape[3:])
-                places = (page * array.shape[1] + t) * array.shape[2] + row
-                seen[name] = np.take(flat, places, 0, self._staging[name][: len(rows)], mode="clip")
-            if array.dtype == np.float32 and not (finite := np.isfinite(seen[name])).all():
-                self._refuse(~finite.reshape(len(finite), -1).all(1), at, rows, f"observation {name}")
-        return seen
-
-    def _refuse(self, bad: Any, at: Place, rows: slice | I64, what: str) -> None:
-        """EnvError for the first agent with a number that is not finite, unless it is not there (inactive)."""
-        bad = bad & self._shared.active[at]
-        if bad.any():
-            game, agent = divmod(int(self._numbers[rows][bad][0]), self._spec.num_agents)
-            raise EnvError(
-                f"{self._spec.env_id}: {what} of agent {agent} in game {game} is NaN or infinite; "
-                "a game must give finite numbers"
-            )
-
-    def _settle(self, batch: list[Group]) -> None:
+    def _settle(self, batch: list[Shard]) -> None:
         """Draw the consequences of a step that was played."""
-        shared, pages = self._shared, self._pages
-        at, rows = locate(batch, self._pages.count)
-        if not (finite := np.isfinite(shared.rewards[at])).all():
-            self._refuse(~finite, at, rows, "the reward")
-        truncated = shared.truncated[at]
-        if truncated.any():
-            cut = self._numbers[rows][truncated]
-            last = {name: array[cut] for name, array in shared.aside.items()}
-            values = np.zeros(len(truncated), np.float32)
-            values[truncated] = self._actor.evaluate(last, self._states[cut], self._policies[cut])
-            pages.final_values[at] = values
-        ended = truncated | shared.terminated[at]
-        if ended.any():
-            self._states[self._numbers[rows][ended]] = 0.0
-        for group in batch:
-            self._ask(group.over)
-            group.over = []
-            group.state, group.t = "ready", group.t + 1
-            if group.t == self._horizon:
-                pages.last_states[group.page % pages.count, group.rows] = self._states[group.rows]
-                group.page, group.t = group.page + 1, 0
+        for buffer in self._buffers:
+            buffer.settle(*self._locate(batch, buffer))
+        for shard in batch:
+            self._seat([over.game for over in shard.over])
+            shard.over = []
+            shard.state, shard.t = "ready", shard.t + 1
+            if shard.t == self._horizon:
+                for buffer in self._buffers:
+                    buffer.close(shard.page % self._pages, buffer.roster.rows(shard.games))
+                shard.page, shard.t = shard.page + 1, 0
 
-    def _ask(self, games: Sequence[int]) -> None:
+    def _locate(self, batch: Sequence[Shard], buffer: Buffer) -> tuple[Place, slice | I64]:
+        """Where a batch lies: index into [pages, T, B], index into [B]; views, not copies, where it is in one piece."""
+        first, own = batch[0], [buffer.roster.rows(shard.games) for shard in batch]
+        sizes = [rows.stop - rows.start for rows in own]
+        together = all((s.page, s.t) == (first.page, first.t) for s in batch)
+        if together and own[-1].stop - own[0].start == sum(sizes):
+            rows = slice(own[0].start, own[-1].stop)
+            return (first.page % self._pages, first.t, rows), rows
+        numbers = np.concatenate([np.arange(rows.start, rows.stop) for rows in own])
+        pages, decisions = [s.page % self._pages for s in batch], [s.t for s in batch]
+        return (np.repeat(pages, sizes), np.repeat(decisions, sizes), numbers), numbers
+
+    def _seat(self, games: Sequence[int]) -> None:
         """Who plays in games that begin, and what pays them."""
-        P = self._spec.num_agents
         for game in games:
-            rows = slice(game * P, (game + 1) * P)
-            self._policies[rows] = self._assign(game)
-            self._shared.shaping[rows] = [self._shaping.get(p, self._default) for p in self._policies[rows].tolist()]
-            self._starts[game] += 1
+            seats = self._seats[game] = tuple(self._cast(game))
+            paid = {seat.policy: self._shaping.get(seat.policy, self._default) for seat in seats}
+            self._actor.provide(paid)
+            for buffer in self._buffers:
+                buffer.seat(game, seats, paid)
+        if self._actor.retired:
+            self._actor.forget(self.in_play)
 
-    def _begin(self, group: Group) -> None:
-        """Start a group's games anew, before the first decision of a page."""
-        assert group.t == 0
-        group.state, group.starts, group.fresh, group.over = "starting", group.starts + 1, True, []
-        self._states[group.rows] = 0.0
-        self._ask(group.games)
-        self._players.order(group.worker, Restart(group.split, self._counter))
+    def _begin(self, shard: Shard) -> None:
+        """Start a shard's games anew, before the first decision of a page."""
+        assert shard.t == 0
+        shard.state, shard.starts, shard.fresh, shard.over = "starting", shard.starts + 1, True, []
+        for buffer in self._buffers:
+            buffer.states[buffer.roster.rows(shard.games)] = 0.0
+        self._seat(shard.games)
+        self._workers.order(shard.worker, Restart(shard.split, self._counter))
 
     def listen(self, wait: bool = True) -> None:
-        """Take in what the games' players say; by default wait for a word."""
+        """Take in what the workers say; by default wait for a word."""
         began = time.perf_counter()
-        for event in self._players.hear(wait):
+        for event in self._workers.hear(wait):
             if isinstance(event, Lost):
                 self._lose(event)
             else:
                 self._note(*event)
-        self.times.waiting += time.perf_counter() - began
+        self.tally.waiting += time.perf_counter() - began
 
     def _note(self, worker: int, answer: Answer) -> None:
         """Write down what a worker says; its split is settled later, perhaps with others."""
-        group = self._splits[answer.split][worker]
-        if group.state == "starting":
-            group.starts -= 1
-            group.state = "starting" if group.starts else "ready"
+        shard = self._splits[answer.split][worker]
+        if shard.state == "starting":
+            shard.starts -= 1
+            shard.state = "starting" if shard.starts else "ready"
             return
-        group.state, group.over = "answered", answer.over
-        for ended in answer.ended:
-            if ended.whole:
-                game, agent = divmod(ended.row, self._spec.num_agents)
-                frames = ended.decisions * self._spec.frameskip
-                policy, start = int(self._policies[ended.row]), int(self._starts[game])
-                end = EpisodeEnd(game, agent, policy, frames, ended.reward, ended.stats, start)
-                self._pages.add_end(group.page % self._pages.count, group.t, ended.row, end)
+        shard.state, shard.over = "answered", answer.over
+        ends = self._ends[shard.page % self._pages]
+        for e in answer.ended:
+            who = self._seats[e.game][e.agent]
+            paid = e.reward, e.group_reward
+            end = Episode(e.game, e.agent, *who, e.decisions, *paid, e.left_early, e.stats)
+            ends.append((shard.t, e.game, e.agent, end))
+        for over in answer.over:
+            if over.whole:
+                match = FinishedMatch(over.game, over.points, tuple(self._seats[over.game]))
+                ends.append((shard.t, over.game, -1, match))
 
     def _lose(self, event: Lost) -> None:
         """Give up what a lost worker played of its page; the one that took its place joins at the next page."""
-        dropped = 0
-        for group in self._groups:
-            if group.worker != event.worker:
+        for shard in self._shards:
+            if shard.worker != event.worker:
                 continue
-            decided = group.t + (group.state in ("stepping", "answered"))
+            decided = shard.t + (shard.state in ("stepping", "answered"))
             if decided:
-                dropped += self._pages.lose(group.page % self._pages.count, decided, group.rows)
-                group.page, group.t = group.page + 1, 0
-            group.starts = 0  # what the lost one was told, its successor does not know
-            self._begin(group)
-        self.faults = replace(
-            self.faults,
-            crashed=self.faults.crashed + (not event.hung),
-            hung=self.faults.hung + event.hung,
-            dropped=self.faults.dropped + dropped,
-            last=f"worker {event.worker}: {event.what}",
-        )
+                page = shard.page % self._pages
+                for buffer in self._buffers:
+                    self.tally.dropped += buffer.lose(page, decided, buffer.roster.rows(shard.games))
+                shard.page, shard.t = shard.page + 1, 0
+            shard.starts = 0  # what the lost one was told, its successor does not know
+            self._begin(shard)
+        self.tally.crashed += not event.hung
+        self.tally.hung += event.hung
+        self.tally.last = f"worker {event.worker}: {event.what}"
 
 
-def _limits(spec: GameSpec) -> tuple[F32, F32]:
-    """What actions are clipped to on their way into the game, [A] each."""
-    low, high = [], []
-    for part in spec.actions.parts:
-        continuous = isinstance(part, Continuous)
-        low += [part.low if continuous else 0.0] * part.columns
-        high += [part.high if continuous else np.inf] * part.columns
-    return np.array(low, np.float32), np.array(high, np.float32)
+def whole_splits(splits: Sequence[Sequence[Shard]], state: State) -> list[list[Shard]]:
+    """The splits that are in this state as a whole, furthest behind first.
+
+    Neither the batches nor their order depend on which worker was faster.
+    """
+    fronts = []
+    for split in splits:
+        if all(s.state != state for s in split):
+            continue
+        place = min((s.page, s.t) for s in split)
+        # Shards that were lost are ahead, at the next page, where the others wait for them.
+        front = [s for s in split if (s.page, s.t) == place]
+        if all(s.state == state for s in front):
+            fronts.append((place, front))
+    return [front for _, front in sorted(fronts, key=lambda pair: pair[0])]
+
+
+def whoever_is_ready(shards: Sequence[Shard], limit: int) -> list[list[Shard]]:
+    """One batch of all shards that may be decided for, their page being below `limit`; none while more are to come."""
+    ready = [s for s in shards if s.state == "ready" and s.page < limit]
+    enough = sum(len(s.games) * s.agents for s in ready) >= MIN_ROWS
+    if ready and (enough or not any(s.state in ("starting", "stepping") for s in shards)):
+        return [ready]
+    return []

@@ -1,4 +1,4 @@
-"""The games of one worker, stepped group by group straight into shared memory.
+"""The games of one worker, stepped split by split straight into shared memory.
 
 Runs in the worker process, or in the main process when there are no workers: it imports no torch and no compiler.
 """
@@ -6,14 +6,16 @@ Runs in the worker process, or in the main process when there are no workers: it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 
-from palus.envs.game import Game, ShapedGame, random_actions
+from palus.envs.game import Game, GameStep, ShapedGame, random_actions, set_parameters
 from palus.errors import EnvError
-from palus.rollout.layout import Layout, SharedArrays
-from palus.rollout.messages import Answer, Ended, Posting, Restart, Step
+from palus.rollout.layout import Layout, Roster, Table
+from palus.rollout.messages import Answer, Assignment, Ended, Over, Restart, Step
+from palus.types import F32, F64, I64, AnyArray
 
 WARM_UP_GAMES = 16
 """Decorrelation spreads games over at most this many rollouts, so that its cost grows with the games, not faster."""
@@ -27,74 +29,58 @@ OPEN_END = (
 class Stepper:
     """Steps a worker's games. Same seeds, counters and actions give the same bits, if the games keep that promise."""
 
-    def __init__(self, posting: Posting, layout: Layout, arrays: SharedArrays, games: Sequence[Game]) -> None:
-        """games: in the order of the posting's splits; they are closed with the stepper."""
-        self._arrays = arrays
+    def __init__(self, assignment: Assignment, layout: Layout, tables: Sequence[Table], games: Sequence[Game]) -> None:
+        """games: in the order of the assignment's splits; they are closed with the stepper."""
         self._games = list(games)
-        P = layout.spec.num_agents
-        pairs = iter(games)
-        self._splits = [[_Hosted(next(pairs), index, posting, P) for index in split] for split in posting.splits]
-        self._rows = [slice(split.start * P, split.stop * P) for split in posting.splits]
-        # One number per row of the whole run: a worker uses its own.
-        self._decisions = np.zeros(layout.rows, np.int64)
-        self._returns = np.zeros(layout.rows, np.float64)
-        self._whole = np.ones(layout.rows, np.bool_)
+        self._rows = [_Rows(roster, table) for roster, table in zip(layout.rosters, tables, strict=True)]
+        left = iter(games)
+        self._splits = [[_Hosted(next(left), i, assignment, self._rows) for i in split] for split in assignment.splits]
+        self._ranges = assignment.splits
+        self.set_parameters(assignment.parameters)
+
+    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+        """Change numbers of all games. Raises EnvError for names that they do not have."""
+        if parameters:
+            for game in self._games:
+                set_parameters(game, parameters)
 
     def carry_out(self, order: Restart | Step) -> Answer:
         """Obey one order. Raises what the games raise, and EnvError when one breaks its contract."""
-        return self._step(order) if isinstance(order, Step) else self._restart(order)
+        return self._step(*order) if isinstance(order, Step) else self._restart(*order)
 
-    def _restart(self, order: Restart) -> Answer:
-        arrays, block = self._arrays, self._rows[order.split]
-        self._decisions[block] = 0
-        self._returns[block] = 0.0
-        for host in self._splits[order.split]:
-            self._whole[host.rows] = host.restart(order.counter)
-            host.game.observe({name: array[host.rows] for name, array in arrays.aside.items()})
-            arrays.active_aside[host.rows] = host.game.active
-        return Answer(order.split, [], [])
+    def _restart(self, split: int, counter: int) -> Answer:
+        for rows in self._rows:
+            rows.forget(rows.roster.rows(self._ranges[split]))
+        for host in self._splits[split]:
+            host.restart(counter)
+            host.observe([rows.table.aside for rows in self._rows])
+            for place in host.places:
+                place.rows.table.active_aside[place.own] = host.game.active[place.agents]
+        return Answer(split, [], [])
 
-    def _step(self, order: Step) -> Answer:
-        split, page, t = order
-        arrays, block = self._arrays, self._rows[split]
-        rewards, active = arrays.rewards[page, t], arrays.active[page, t]
-        terminated, truncated = arrays.terminated[page, t], arrays.truncated[page, t]
-        after = {name: array[page, t + 1] for name, array in arrays.observations.items()}
-        stats: dict[int, dict[str, float]] = {}
+    def _step(self, split: int, page: int, t: int) -> Answer:
+        after = [{name: array[page, t + 1] for name, array in r.table.observations.items()} for r in self._rows]
+        stats: dict[tuple[int, int], Mapping[str, float]] = {}
         over = []
         for host in self._splits[split]:
-            rows, game = host.rows, host.game
-            if host.shaping is not None:
-                host.shaping[:] = arrays.shaping[rows]
-            step = game.step(arrays.actions[rows])
-            rewards[rows], terminated[rows], truncated[rows] = step.reward, step.terminated, step.truncated
-            stats.update({rows.start + agent: dict(numbers) for agent, numbers in step.stats.items()})
+            step = host.step()
+            for place in host.places:
+                place.write(step, page, t)
+            stats.update({(host.index, agent): dict(numbers) for agent, numbers in step.stats.items()})
             if step.truncated.any():
-                game.observe_final({name: array[rows] for name, array in arrays.aside.items()})
+                host.observe([rows.table.aside for rows in self._rows], final=True)
             if step.over:
-                if (active[rows] & ~(step.terminated | step.truncated)).any():
+                if any(place.is_open(page, t) for place in host.places):
                     raise EnvError(OPEN_END.format(host.index))
-                over.append(host.index)
+                over.append(Over(host.index, tuple(map(float, step.points)), host.whole))
                 host.begin()
-            game.observe({name: array[rows] for name, array in after.items()})
-            arrays.active[page, t + 1, rows] = game.active
-        # Rows without a decision count as terminated: whoever reads the page restarts state and returns after them.
-        terminated[block] |= ~active[block]
-        truncated[block] &= ~terminated[block]
-        return Answer(split, self._close_episodes(page, t, block, stats), over)
-
-    def _close_episodes(self, page: int, t: int, block: slice, stats: Mapping[int, Mapping[str, float]]) -> list[Ended]:
-        arrays = self._arrays
-        active = arrays.active[page, t, block]
-        self._decisions[block] += active
-        self._returns[block] += np.where(active, arrays.rewards[page, t, block], 0.0)
-        closed = active & (arrays.terminated[page, t, block] | arrays.truncated[page, t, block])
+            host.observe(after)
+            for place in host.places:
+                place.rows.table.active[page, t + 1, place.own] = host.game.active[place.agents]
         ended = []
-        for row in (np.flatnonzero(closed) + block.start).tolist():
-            whole = bool(self._whole[row])
-            ended.append(Ended(row, int(self._decisions[row]), float(self._returns[row]), stats.get(row, {}), whole))
-            self._decisions[row], self._returns[row], self._whole[row] = 0, 0.0, True
-        return ended
+        for rows in self._rows:
+            ended += rows.close_episodes(page, t, rows.roster.rows(self._ranges[split]), stats)
+        return Answer(split, ended, over)
 
     def close(self) -> None:
         """Close all games."""
@@ -102,34 +88,145 @@ class Stepper:
             game.close()
 
 
-class _Hosted:
-    """A game, its rows, and the seeds of its episodes."""
+class _Rows:
+    """One behavior's rows: their table, and the episodes that are under way in them."""
 
-    def __init__(self, game: Game, index: int, posting: Posting, agents: int) -> None:
-        self.game = game
-        self.index = index
-        self.rows = slice(index * agents, (index + 1) * agents)
-        self.shaping = cast(ShapedGame, game).shaping if game.spec.shaping else None
-        self._posting = posting
+    def __init__(self, roster: Roster, table: Table) -> None:
+        self.roster, self.table = roster, table
+        # One number per row of the whole run: a worker uses its own.
+        B = len(table.actions)
+        self._decisions = np.zeros(B, np.int64)
+        self._returns, self._group_returns = np.zeros(B), np.zeros(B)
+        self.whole = np.ones(B, np.bool_)
+
+    def forget(self, block: slice) -> None:
+        """Episodes begin anew."""
+        self._decisions[block] = 0
+        self._returns[block] = self._group_returns[block] = 0.0
+
+    def close_episodes(
+        self, page: int, t: int, block: slice, stats: Mapping[tuple[int, int], Mapping[str, float]]
+    ) -> list[Ended]:
+        """Add a decision to the episodes; tell those that ended with it."""
+        table, P = self.table, len(self.roster.agents)
+        active, terminated, truncated = (a[page, t, block] for a in (table.active, table.terminated, table.truncated))
+        # Rows without a decision count as terminated: whoever reads the page restarts state and returns after them.
+        terminated |= ~active
+        truncated &= ~terminated
+        self._decisions[block] += active
+        self._returns[block] += np.where(active, table.rewards[page, t, block], 0.0)
+        self._group_returns[block] += np.where(active, table.group_rewards[page, t, block], 0.0)
+        closed = active & (terminated | truncated)
+        if not closed.any():
+            return []
+        plays_on = (active & ~closed).reshape(-1, self.roster.group_size).any(1).repeat(self.roster.group_size)
+        ended = []
+        for place in np.flatnonzero(closed).tolist():
+            row = place + block.start
+            game, agent = row // P, self.roster.agents[row % P]
+            if self.whole[row]:
+                returns = float(self._returns[row]), float(self._group_returns[row])
+                left_early, told = bool(plays_on[place]), stats.get((game, agent), {})
+                ended.append(Ended(game, agent, int(self._decisions[row]), *returns, left_early, told))
+            self.forget(slice(row, row + 1))
+            self.whole[row] = True
+        return ended
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where one game's agents of one behavior lie. own: their rows. agents: their indices, in the order of the rows.
+
+    order: what `Roster.order` says; scratch: arrays in the game's own order, where that is another one.
+    """
+
+    rows: _Rows
+    own: slice
+    agents: slice | I64
+    order: I64 | None
+    scratch: Mapping[str, AnyArray]
+
+    @property
+    def actions(self) -> F32:
+        """In the game's order."""
+        actions: F32 = self.rows.table.actions[self.own]
+        if self.order is None:
+            return actions
+        given = np.empty_like(actions)
+        given[self.order] = actions
+        return given
+
+    def write(self, step: GameStep, page: int, t: int) -> None:
+        """Keep what a decision brought."""
+        table, at = self.rows.table, (page, t, self.own)
+        table.rewards[at], table.terminated[at] = step.reward[self.agents], step.terminated[self.agents]
+        table.truncated[at] = step.truncated[self.agents]
+        table.group_rewards[at] = 0.0 if step.group_reward is None else step.group_reward[self.agents]
+
+    def is_open(self, page: int, t: int) -> bool:
+        """Whether an active agent's episode goes on."""
+        table, at = self.rows.table, (page, t, self.own)
+        return bool((table.active[at] & ~(table.terminated[at] | table.truncated[at])).any())
+
+
+class _Hosted:
+    """A game, its rows, and the seeds of its episodes. whole: policies have played the episode from its beginning."""
+
+    def __init__(self, game: Game, index: int, assignment: Assignment, rows: Sequence[_Rows]) -> None:
+        self.game, self.index, self.whole = game, index, True
+        self.places = [_place(r, index, game.spec.num_agents) for r in rows]
+        self._names = [b.name for b in game.spec.behaviors]
+        self._shaping: F64 | None = cast(ShapedGame, game).shaping if game.spec.shaping else None
+        self._assignment = assignment
         self._key: tuple[int, ...] = ()
         self._episode = 0
 
-    def restart(self, counter: int) -> bool:
-        """Begin anew and play some random decisions; returns whether the episode is still untouched."""
+    def restart(self, counter: int) -> None:
+        """Begin anew and play some random decisions."""
         # A replaced worker must not play its first life's episodes again.
-        self._key = (self._posting.seed, self.index, counter, self._posting.life)
+        self._key = (self._assignment.seed, self.index, counter, self._assignment.life)
         self._episode = 0
         self.begin()
-        untouched = True
         generator = np.random.default_rng([*self._key, 0])
-        for _ in range(int(generator.random() * self._posting.warm_up)):
-            step = self.game.step(random_actions(self.game.spec, generator))
-            untouched = step.over
+        for _ in range(int(generator.random() * self._assignment.warm_up)):
+            step = self.game.step(random_actions(self.game, generator))
+            self.whole = step.over
             if step.over:
                 self.begin()
-        return untouched
+        for place in self.places:
+            place.rows.whole[place.own] = self.whole
 
     def begin(self) -> None:
         """The next episode of this game, with a seed of its own."""
         self._episode += 1
+        self.whole = True
         self.game.reset(int(np.random.SeedSequence([*self._key, self._episode]).generate_state(1)[0]) >> 1)
+
+    def step(self) -> GameStep:
+        """Play one decision with the actions in shared memory, paid by the numbers there."""
+        if self._shaping is not None:
+            for place in self.places:
+                self._shaping[place.agents] = place.rows.table.shaping[place.own]
+        return self.game.step(self._own([place.actions for place in self.places]))
+
+    def observe(self, tables: Sequence[Mapping[str, AnyArray]], final: bool = False) -> None:
+        """Write observations into these arrays [B, *shape], by name and for each behavior."""
+        outs = [
+            place.scratch or {name: array[place.own] for name, array in table.items()}
+            for place, table in zip(self.places, tables, strict=True)
+        ]
+        (self.game.observe_final if final else self.game.observe)(self._own(outs))
+        for place, table in zip(self.places, tables, strict=True):
+            for name, array in place.scratch.items():
+                table[name][place.own] = array[place.order]
+
+    def _own(self, parts: Sequence[Any]) -> Any:
+        """What the game's contract wants: the part of its only behavior, or all by name."""
+        return parts[0] if len(parts) == 1 else dict(zip(self._names, parts, strict=True))
+
+
+def _place(rows: _Rows, index: int, num_agents: int) -> _Place:
+    roster, own = rows.roster, rows.roster.rows(range(index, index + 1))
+    whole = roster.agents == tuple(range(num_agents))
+    scratch = {} if roster.order is None else {name: array[own].copy() for name, array in rows.table.aside.items()}
+    return _Place(rows, own, slice(None) if whole else np.array(roster.agents), roster.order, scratch)

@@ -1,6 +1,6 @@
 """A worker process: makes its games, then steps them on order, until it is told to leave or its parent is gone.
 
-Started by `palus.rollout.supervision` as `python -m palus.rollout.worker SOCKET MEMORY PARENT`, two inherited file
+Started by `palus.rollout.pool` as `python -m palus.rollout.worker SOCKET MEMORY PARENT`, two inherited file
 descriptors and the parent's process id. It holds nothing that outlives it: a kill at any instant leaves no trace.
 """
 
@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 
 from palus.errors import PalusError
 from palus.rollout.layout import Layout
-from palus.rollout.messages import Alive, Close, Failure, Posting
+from palus.rollout.messages import Alive, Assignment, Close, Failure, SetParameters
 from palus.rollout.stepper import Stepper
 
 _PR_SET_PDEATHSIG = 1
@@ -31,21 +31,24 @@ def main() -> None:
     _die_with(parent)
     connection = Connection(channel)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        posting, layout = connection.recv()
-        _serve(connection, posting, layout, mmap.mmap(memory, layout.size))
+        assignment, layout = connection.recv()
+        _serve(connection, assignment, layout, mmap.mmap(memory, layout.size))
 
 
-def _serve(connection: Connection, posting: Posting, layout: Layout, memory: mmap.mmap) -> None:
-    if posting.core is not None:
-        os.sched_setaffinity(0, {posting.core})
+def _serve(connection: Connection, assignment: Assignment, layout: Layout, memory: mmap.mmap) -> None:
+    if assignment.core is not None:
+        os.sched_setaffinity(0, {assignment.core})
     games = []
     playing = False
     try:
-        for _ in range(sum(map(len, posting.splits))):
-            games.append(posting.make())
+        for _ in range(sum(map(len, assignment.splits))):
+            games.append(assignment.make())
             connection.send_bytes(pickle.dumps(Alive()))
-        stepper = Stepper(posting, layout, layout.arrays(memory), games)
+        stepper = Stepper(assignment, layout, layout.tables(memory), games)
         while not isinstance(order := connection.recv(), Close):
+            if isinstance(order, SetParameters):
+                stepper.set_parameters(order.parameters)
+                continue
             answer = stepper.carry_out(order)
             playing = True
             connection.send_bytes(pickle.dumps(answer))

@@ -46,7 +46,7 @@ def test_a_random_policy_earns_what_the_reference_says(name, returns, tics):
         sums.append(0.0)
         over = False
         while not over:
-            step = game.step(random_actions(game.spec, generator))
+            step = game.step(random_actions(game, generator))
             sums[-1] += float(step.reward[0])
             over = step.over
         lengths.append(step.stats[0]["len"])

@@ -6,14 +6,14 @@ import pytest
 
 from palus.config.appo import Sampling
 from palus.errors import ConfigError
-from palus.rollout import affinity
-from palus.rollout.affinity import Staff, core_for, plan_staff
+from palus.rollout import plan
+from palus.rollout.plan import WorkerPlan, core_for, plan_workers
 
 
-def test_groups_of_a_split_lie_together() -> None:
-    staff = plan_staff(Sampling(workers=2), rows=16, agents=2)
-    assert staff == Staff(workers=2, splits=2, games=2)
-    assert [staff.games_of(worker, split) for split in (0, 1) for worker in (0, 1)] == [
+def test_games_of_a_split_lie_together() -> None:
+    plan = plan_workers(Sampling(workers=2), rows=16, agents=2)
+    assert plan == WorkerPlan(workers=2, splits=2, games=2)
+    assert [plan.games_of(worker, split) for split in (0, 1) for worker in (0, 1)] == [
         range(2),
         range(2, 4),
         range(4, 6),
@@ -23,12 +23,12 @@ def test_groups_of_a_split_lie_together() -> None:
 
 @pytest.mark.parametrize(("rows", "workers"), [(32, 4), (20, 2), (12, 3), (4, 2)])
 def test_by_default_as_many_cores_work_as_divide_the_games(rows, workers, monkeypatch) -> None:
-    monkeypatch.setattr(affinity, "physical_cores", lambda: 4)
-    assert plan_staff(Sampling(), rows, agents=1).workers == workers
+    monkeypatch.setattr(plan, "physical_cores", lambda: 4)
+    assert plan_workers(Sampling(), rows, agents=1).workers == workers
 
 
 def test_without_workers_there_is_one_split_and_one_game_may_be_all() -> None:
-    assert plan_staff(Sampling(workers=0), rows=256, agents=256) == Staff(workers=0, splits=1, games=1)
+    assert plan_workers(Sampling(workers=0), rows=256, agents=256) == WorkerPlan(workers=0, splits=1, games=1)
 
 
 @pytest.mark.parametrize(
@@ -41,10 +41,10 @@ def test_without_workers_there_is_one_split_and_one_game_may_be_all() -> None:
 )
 def test_games_that_do_not_divide_are_refused_with_the_arithmetic(settings, rows, agents, message) -> None:
     with pytest.raises(ConfigError, match=message):
-        plan_staff(Sampling(**settings), rows, agents)
+        plan_workers(Sampling(**settings), rows, agents)
 
 
 def test_workers_are_pinned_only_where_every_core_gets_as_many(monkeypatch) -> None:
-    monkeypatch.setattr(affinity, "usable_cpus", lambda: [2, 5])
+    monkeypatch.setattr(plan, "usable_cpus", lambda: [2, 5])
     assert [core_for(worker, 4) for worker in range(4)] == [2, 5, 2, 5]
     assert core_for(0, 3) is None

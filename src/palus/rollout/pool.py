@@ -1,6 +1,6 @@
 """Keeps workers alive: starts them, passes orders and answers, replaces those that crash or hang, ends them all.
 
-`Crew` runs worker processes. `Soloist` does the same for no workers: it carries orders out in this process.
+`WorkerPool` runs worker processes. `InlineWorker` does the same for none: it carries orders out in this process.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 from typing import Protocol
 
 from palus.errors import EnvError, ScenarioError, WorkerError
-from palus.rollout.layout import Layout, SharedArrays
-from palus.rollout.messages import Answer, Close, Failure, Posting, Restart, Step
+from palus.rollout.layout import Layout, Table
+from palus.rollout.messages import Answer, Assignment, Close, Failure, Restart, SetParameters, Step
 from palus.rollout.stepper import Stepper
 
 RESTART_WINDOW_S = 600.0
@@ -40,14 +40,17 @@ class Lost:
     what: str
 
 
-class Players(Protocol):
-    """Whoever steps the games."""
+class Workers(Protocol):
+    """Whatever steps the games."""
 
     def order(self, worker: int, order: Restart | Step) -> None:
         """Hand out an order; orders of one worker are carried out in turn."""
 
     def hear(self, wait: bool = True) -> list[tuple[int, Answer] | Lost]:
         """What happened, in no particular order; by default waits until something did, or until `wake`."""
+
+    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+        """Change numbers of all games, before the next order."""
 
     @property
     def pids(self) -> list[int]:
@@ -60,11 +63,11 @@ class Players(Protocol):
         """End everything; calling it twice does no harm."""
 
 
-class Crew:
+class WorkerPool:
     """Worker processes over one shared memory."""
 
     def __init__(
-        self, postings: Sequence[Posting], layout: Layout, memory: int, *, timeout_s: float, max_restarts: int
+        self, assignments: Sequence[Assignment], layout: Layout, memory: int, *, timeout_s: float, max_restarts: int
     ) -> None:
         """memory: descriptor of the shared memory; it stays the caller's. timeout_s: silence that counts as hung."""
         self._layout, self._memory = layout, memory
@@ -75,8 +78,8 @@ class Crew:
         self._selector.register(self._bell, selectors.EVENT_READ)
         self._workers: list[_Worker] = []
         try:
-            for posting in postings:
-                self._workers.append(self._start(posting))
+            for assignment in assignments:
+                self._workers.append(self._start(assignment))
         except BaseException:
             self.close()
             raise
@@ -86,14 +89,20 @@ class Crew:
         """Process ids of the workers; each leads a process group of its own."""
         return [worker.process.pid for worker in self._workers]
 
-    def _start(self, posting: Posting) -> _Worker:
-        worker = _Worker(posting, self._layout, self._memory)
-        self._selector.register(worker.connection, selectors.EVENT_READ, posting.worker)
+    def _start(self, assignment: Assignment) -> _Worker:
+        worker = _Worker(assignment, self._layout, self._memory)
+        self._selector.register(worker.connection, selectors.EVENT_READ, assignment.worker)
         return worker
 
     def order(self, worker: int, order: Restart | Step) -> None:
         """Hand out an order."""
         self._workers[worker].send(order)
+
+    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+        """Change numbers of all games; workers that come later have them too."""
+        for worker in self._workers:
+            worker.assignment = replace(worker.assignment, parameters={**worker.assignment.parameters, **parameters})
+            worker.tell(SetParameters(parameters))
 
     def hear(self, wait: bool = True) -> list[tuple[int, Answer] | Lost]:
         """Answers and losses. Raises WorkerError after too many losses, and EnvError when games cannot even be made."""
@@ -124,7 +133,7 @@ class Crew:
             what = f"no word for {self._timeout_s:g} s (palus.sampling.timeout)"
         else:
             what = failure.text or f"it ended with exit status {status}"
-        if failure and failure.at_start and worker.posting.life == 0:
+        if failure and failure.at_start and worker.assignment.life == 0:
             raise _first_fault(failure)
         now = time.monotonic()
         self._losses.append(now)
@@ -135,7 +144,7 @@ class Crew:
                 f"{len(self._losses)} workers were lost within {RESTART_WINDOW_S / 60:g} minutes, more than "
                 f"palus.sampling.max_restarts: {self._max_restarts}. The last one, worker {index}: {what}"
             )
-        self._workers[index] = self._start(replace(worker.posting, life=worker.posting.life + 1))
+        self._workers[index] = self._start(replace(worker.assignment, life=worker.assignment.life + 1))
         return Lost(index, failure is None, what)
 
     def wake(self) -> None:
@@ -171,8 +180,8 @@ def _first_fault(failure: Failure) -> EnvError:
 class _Worker:
     """One process and the line to it. owes: answers it has yet to give; silent_since: when it had to begin to speak."""
 
-    def __init__(self, posting: Posting, layout: Layout, memory: int) -> None:
-        self.posting = posting
+    def __init__(self, assignment: Assignment, layout: Layout, memory: int) -> None:
+        self.assignment = assignment
         self.connection, end = Pipe()
         channel = end.fileno()
         module = [sys.executable, "-m", "palus.rollout.worker", str(channel), str(memory), str(os.getpid())]
@@ -188,16 +197,17 @@ class _Worker:
         end.close()
         self.owes = 0
         self.silent_since = time.monotonic()
-        self._tell((posting, layout))
+        self.tell((assignment, layout))
 
     def send(self, order: Restart | Step | Close) -> None:
         """Hand out an order. The loss of the process is found when it is listened to."""
         if not self.owes:
             self.silent_since = time.monotonic()
         self.owes += 1
-        self._tell(order)
+        self.tell(order)
 
-    def _tell(self, message: object) -> None:
+    def tell(self, message: object) -> None:
+        """Send what is not answered."""
         with suppress(OSError):
             self.connection.send_bytes(pickle.dumps(message))
 
@@ -228,25 +238,29 @@ class _Worker:
         return self.process.wait()
 
 
-class Soloist:
+class InlineWorker:
     """No workers: orders are carried out here, when somebody listens."""
 
-    def __init__(self, posting: Posting, layout: Layout, arrays: SharedArrays) -> None:
+    def __init__(self, assignment: Assignment, layout: Layout, tables: Sequence[Table]) -> None:
         games = []
         try:
-            for _ in range(sum(map(len, posting.splits))):
-                games.append(posting.make())
+            for _ in range(sum(map(len, assignment.splits))):
+                games.append(assignment.make())
         except BaseException:
             for game in games:
                 game.close()
             raise
-        self._stepper = Stepper(posting, layout, arrays, games)
+        self._stepper = Stepper(assignment, layout, tables, games)
         self._orders: deque[Restart | Step] = deque()
         self._bell = threading.Event()
 
     def order(self, worker: int, order: Restart | Step) -> None:
         """Hand out an order."""
         self._orders.append(order)
+
+    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+        """Change numbers of all games."""
+        self._stepper.set_parameters(parameters)
 
     def hear(self, wait: bool = True) -> list[tuple[int, Answer] | Lost]:
         """Carry out all orders. Raises what the games raise."""

@@ -1,4 +1,4 @@
-"""Who plays where: how many workers, which games each of them has, which core it stays on."""
+"""Which games each worker steps, how many workers there are, and which core each of them stays on."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
 @dataclass(frozen=True)
-class Staff:
-    """An even division of games. workers: processes, 0 for none. games: of each group, a worker's share of a split.
+class WorkerPlan:
+    """An even division of games. workers: processes, 0 for none. games: a worker's share of a split.
 
-    Groups are numbered split by split, worker by worker: the rows of a split lie together, so that one batch of
+    Games are numbered split by split, worker by worker: the rows of a split lie together, so that one batch of
     observations is one piece of memory.
     """
 
@@ -25,17 +25,17 @@ class Staff:
     games: int
 
     @property
-    def teams(self) -> int:
+    def processes(self) -> int:
         """Who steps games: the workers, or the main process alone."""
         return max(self.workers, 1)
 
     def games_of(self, worker: int, split: int) -> range:
-        """The games of one group."""
-        first = (split * self.teams + worker) * self.games
+        """The games of one worker in one split."""
+        first = (split * self.processes + worker) * self.games
         return range(first, first + self.games)
 
 
-def plan_staff(settings: Sampling, rows: int, agents: int) -> Staff:
+def plan_workers(settings: Sampling, rows: int, agents: int) -> WorkerPlan:
     """Divide the games that have `rows` agents in all. ConfigError, with the arithmetic, where they do not divide.
 
     workers -1 takes as many physical cores as divide the games. Without workers there is nothing to overlap: one split.
@@ -52,17 +52,17 @@ def plan_staff(settings: Sampling, rows: int, agents: int) -> Staff:
     if workers < 0:
         fitting = [n for n in range(1, physical_cores() + 1) if games % (n * splits) == 0]
         workers = games // share if share else max(fitting, default=1)
-    teams = max(workers, 1)
-    if games % (teams * splits) or (share and teams * share != games):
+    processes = max(workers, 1)
+    if games % (processes * splits) or (share and processes * share != games):
         asked = f"{workers} workers x {share or 'any number of'} games in {splits} splits"
-        step = agents * teams * splits
+        step = agents * processes * splits
         raise ConfigError(
             f"buffer_size / time_horizon = {rows} rows = {games} games of {agents} agents, which palus.sampling cannot "
             f"divide into {asked}; make buffer_size / time_horizon "
-            + (f"{agents * teams * share}" if share else f"a multiple of {step}")
+            + (f"{agents * processes * share}" if share else f"a multiple of {step}")
             + ", or change workers, games_per_worker or splits"
         )
-    return Staff(workers, splits, games // (teams * splits))
+    return WorkerPlan(workers, splits, games // (processes * splits))
 
 
 def usable_cpus() -> list[int]:

@@ -1,4 +1,4 @@
-"""What kills and hangs do to the sampler: training goes on, losses are counted, nothing is left behind."""
+"""What kills and hangs do to collecting: training goes on, losses are counted, nothing is left behind."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from counting_game import DECISION
+from counting_policy import CountingPolicy, counting_collector, lost
 from processes import eventually
-from sampled_games import CountingPolicy, counting_sampler
 
 from palus.errors import StorageError, WorkerError
 from palus.rollout.layout import open_memory
@@ -25,85 +25,92 @@ from palus.rollout.layout import open_memory
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and Linux's process controls")
 
 
+def dropped(collector):
+    return collector.performance()["Sampling/Dropped Decisions"]
+
+
 class Assassin(CountingPolicy):
     """Kills a worker while it decides for the given batch."""
 
     def __init__(self, batch):
         super().__init__()
-        self._countdown, self.sampler = batch, None
+        self._countdown, self.collector = batch, None
 
-    def act(self, observations, states):
+    def act(self, observations, states, masks=None):
         self._countdown -= 1
         if self._countdown == 0:
-            os.kill(self.sampler.pids[0], signal.SIGKILL)
+            os.kill(self.collector.pids[0], signal.SIGKILL)
         return super().act(observations, states)
 
 
 def test_a_killed_worker_costs_its_rows_of_one_page() -> None:
     policy = Assassin(batch=5)  # decision 2 of split 0
-    with counting_sampler(8, policies={0: policy}) as s:
-        policy.sampler = s
-        page, _ = s.collect()
+    with counting_collector(8, policies={0: policy}) as s:
+        policy.collector = s
+        page = s.collect().rollouts[0]
         # Worker 0 has games 0 and 1 of split 0, 4 and 5 of split 1.
-        np.testing.assert_array_equal(page.valid, [[0, 0, 1, 1, 0, 0, 1, 1]] * 4)
-        assert page.frames == 64
-        assert s.faults.crashed == 1 and s.faults.hung == 0
-        assert s.faults.dropped in (10, 12)  # 3 decisions of split 0, 2 or 3 of split 1
-        page, _ = s.collect()
-        assert page.samples == 32 and s.faults.crashed == 1
+        np.testing.assert_array_equal(page.active, [[0, 0, 1, 1, 0, 0, 1, 1]] * 4)
+        assert page.agent_steps == 16
+        assert lost(s) == (1, 0)
+        assert dropped(s) in (10, 12)  # 3 decisions of split 0, 2 or 3 of split 1
+        (complaint,) = s.complaints()
+        assert complaint.startswith("lost worker 0: it ended with exit status -9. A new one took its place")
+        assert f"so far 1 were lost, and {dropped(s):.0f} decisions" in complaint and not s.complaints()
+        page = s.collect().rollouts[0]
+        assert page.agent_steps == 32 and lost(s) == (1, 0)
         np.testing.assert_array_equal(page.observations["obs"][0, :, DECISION], [0, 0, 4, 4, 0, 0, 4, 4])
         np.testing.assert_array_equal(page.states[:, 0], [0, 0, 4, 4, 0, 0, 4, 4])
 
 
 def test_a_worker_killed_between_pages_costs_nothing() -> None:
-    with counting_sampler(8) as s:
+    with counting_collector(8) as s:
         s.collect()
         os.kill(s.pids[1], signal.SIGKILL)
         os.waitid(os.P_PID, s.pids[1], os.WEXITED | os.WNOWAIT)
-        page, _ = s.collect()
-        assert page.samples == 32 and s.faults.crashed == 1 and s.faults.dropped == 0
+        page = s.collect().rollouts[0]
+        assert page.agent_steps == 32 and lost(s) == (1, 0) and dropped(s) == 0
 
 
 def test_with_its_only_worker_killed_the_page_is_played_again() -> None:
     policy = Assassin(batch=3)
-    with counting_sampler(8, policies={0: policy}, sampling={"workers": 1}) as s:
-        policy.sampler = s
-        page, _ = s.collect()
-        assert page.samples == 32 and s.faults.crashed == 1
+    with counting_collector(8, policies={0: policy}, sampling={"workers": 1}) as s:
+        policy.collector = s
+        page = s.collect().rollouts[0]
+        assert page.agent_steps == 32 and lost(s) == (1, 0)
         np.testing.assert_array_equal(page.observations["obs"][0, :, DECISION], 0)
 
 
 def test_asynchronous_sampling_outlives_kills_at_random_instants() -> None:
-    with counting_sampler(16, slow=0.002, sampling={"workers": 2, "asynchronous": True}) as s:
+    with counting_collector(16, slow=0.002, sampling={"workers": 2, "asynchronous": True}) as s:
         for kill in range(3):
-            page, _ = s.collect()
+            page = s.collect().rollouts[0]
             np.testing.assert_array_equal(
-                page.values[page.valid], page.observations["obs"][:-1, :, DECISION][page.valid]
+                page.values[page.active], page.observations["obs"][:-1, :, DECISION][page.active]
             )
             time.sleep(random.random() * 0.02)
             victim = s.pids[kill % 2]
             os.kill(victim, signal.SIGKILL)
             eventually(lambda victim=victim: s.collect() and victim not in s.pids)
-        eventually(lambda: s.collect()[0].samples == 64)
-        assert s.faults.crashed == 3
+        eventually(lambda: s.collect().rollouts[0].agent_steps == 64)
+        assert lost(s) == (3, 0)
 
 
 def test_a_worker_that_hangs_is_replaced_after_the_timeout(tmp_path) -> None:
     trap = tmp_path / "trap"
-    with counting_sampler(8, trap=str(trap), sampling={"workers": 2, "timeout": 4.0}) as s:
+    with counting_collector(8, trap=str(trap), sampling={"workers": 2, "timeout": 4.0}) as s:
         s.collect()
         hanging = s.pids
         trap.touch()
         began = time.monotonic()
-        page, _ = s.collect()
-        assert page.samples == 16 and s.faults.hung == 1
+        page = s.collect().rollouts[0]
+        assert page.agent_steps == 16 and lost(s) == (0, 1)
         assert time.monotonic() - began >= 4.0
         assert len(set(hanging) & set(s.pids)) == 1
-        eventually(lambda: s.collect()[0].samples == 32)
+        eventually(lambda: s.collect().rollouts[0].agent_steps == 32)
 
 
 def test_workers_that_die_too_often_end_the_run() -> None:
-    with counting_sampler(8, sampling={"workers": 2, "max_restarts": 1}) as s:
+    with counting_collector(8, sampling={"workers": 2, "max_restarts": 1}) as s:
         s.collect()
         for pid in s.pids:
             os.kill(pid, signal.SIGKILL)
@@ -118,11 +125,11 @@ def test_neither_processes_nor_descriptors_stay_after_closing() -> None:
         return len(os.listdir("/proc/self/fd"))
 
     def use():
-        with counting_sampler(8, sampling={"workers": 2, "asynchronous": True}) as s:
+        with counting_collector(8, sampling={"workers": 2, "asynchronous": True}) as s:
             s.collect()
             pids = s.pids
             os.kill(pids[0], signal.SIGKILL)
-            eventually(lambda: s.collect() and s.faults.crashed == 1)
+            eventually(lambda: s.collect() and lost(s) == (1, 0))
             return pids + s.pids
 
     use()
@@ -148,7 +155,7 @@ def end(process, blow):
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_outlives_the_main_process(blow, asynchronous, tmp_path) -> None:
     settings = json.dumps({"workers": 2, "asynchronous": asynchronous})
-    script = Path(__file__).with_name("sampling_run.py")
+    script = Path(__file__).with_name("collecting_run.py")
     with subprocess.Popen(
         [sys.executable, str(script), settings],
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -165,7 +172,7 @@ def test_nothing_outlives_the_main_process(blow, asynchronous, tmp_path) -> None
             main.kill()
     assert len(pids) == 2 and main.returncode != 0, errors
     gone = not any(Path("/proc", str(pid)).exists() for pid in pids)
-    if blow == signal.SIGINT:  # the sampler was closed on the way out: no waiting for the kernel
+    if blow == signal.SIGINT:  # the collector was closed on the way out: no waiting for the kernel
         assert "KeyboardInterrupt" in errors and gone, f"after {delay_s} s: {errors}"
     eventually(lambda: not any(Path("/proc", str(pid)).exists() for pid in pids))
     assert list(tmp_path.iterdir()) == []
@@ -176,14 +183,14 @@ def test_a_full_shared_memory_folder_does_not_matter() -> None:
     run = f"""
 import os, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from sampled_games import counting_sampler
+from counting_policy import counting_collector
 with open("/dev/shm/full", "wb") as file:
     try:
         file.write(bytes(1 << 16))
     except OSError:
         pass
-with counting_sampler(8) as s:
-    print(s.collect()[0].samples, os.listdir("/dev/shm"))
+with counting_collector(8) as s:
+    print(s.collect().rollouts[0].agent_steps, os.listdir("/dev/shm"))
 """
     mount = 'mount -t tmpfs -o size=16k tmpfs /dev/shm && exec "$0" -c "$1"'
     done = subprocess.run(

@@ -1,0 +1,202 @@
+"""One behavior's decisions: pages of T decisions of B rows, half in shared memory (what games say), half here (what
+policies said), and what the next decision of each row needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from palus.errors import EnvError
+from palus.rollout.acting import Decisions
+from palus.rollout.layout import Roster, Table
+from palus.rollout.rollout import Rollout, Seat
+from palus.types import F32, F64, I64, MASKS, AnyArray, Bool, Continuous
+
+Place = tuple[int, int, slice] | tuple[I64, I64, I64]
+"""An index into arrays [pages, T, B]: neighbouring rows at one decision, or a list of (page, decision, row)."""
+NOBODY = -1
+"""In the place of a learner's id: nobody learns from the row."""
+
+
+class _Cut(NamedTuple):
+    """Truncated episodes of one decision: their last observations and the memory then. All [K, ...]."""
+
+    decisions: I64
+    rows: I64
+    observations: Mapping[str, AnyArray]
+    states: F32
+
+
+class Buffer:
+    """A page is written by the collector alone, read by the learner alone, in turns.
+
+    states, policies, learners: [B], of the decision that comes next.
+    """
+
+    def __init__(self, env_id: str, roster: Roster, table: Table, state_size: int, gather: bool) -> None:
+        """gather: batches come from several places."""
+        n, T, B = table.rewards.shape
+        actions = roster.behavior.actions
+        self.roster, self.table = roster, table
+        self.numbers = np.arange(B)
+        self.policies, self.learners = np.zeros(B, np.int32), np.full(B, NOBODY, np.int32)
+        self.states = np.zeros((B, state_size), np.float32)
+        self._env_id = env_id
+        self._low, self._high = np.array(
+            [_limits(part) for part in actions.parts for _ in range(part.columns)], np.float32
+        ).T
+        floats, ids = ((n, T, B), np.float32), ((n, T, B), np.int32)
+        self._actions = np.zeros((n, T, B, actions.columns), np.float32)
+        self._log_probs = np.zeros((n, T, B, actions.columns), np.float32)
+        self._parameters = np.zeros((n, T, B, actions.parameters), np.float32)
+        self._values, self._entropies, self._versions = np.zeros(*floats), np.zeros(*floats), np.zeros(*ids)
+        self._learners = np.full((n, T + 1, B), NOBODY, np.int32)
+        self._lost = np.zeros((n, B), np.bool_)
+        self._states, self._last_states = (np.zeros((n, B, state_size), np.float32) for _ in range(2))
+        self._cuts: list[list[_Cut]] = [[] for _ in range(n)]
+        # Batches from several places are gathered here: fresh memory for each would cost more than the copy.
+        self._staging = {name: np.empty_like(array) for name, array in table.aside.items()} if gather else {}
+
+    def seat(self, game: int, seats: Sequence[Seat], shaping: Mapping[int, F64]) -> None:
+        """Who decides in a game that begins, and what pays them: policy id -> numbers, where not the game's own."""
+        own = [seats[agent] for agent in self.roster.agents]
+        rows = self.roster.rows(range(game, game + 1))
+        self.policies[rows] = [seat.policy for seat in own]
+        self.learners[rows] = [seat.policy if seat.learns else NOBODY for seat in own]
+        self.table.shaping[rows] = [shaping[seat.policy] for seat in own]
+
+    def open(self, page: int, rows: slice, fresh: bool) -> None:
+        """Carry the latest observations and states to the beginning of a page. fresh: they lie aside."""
+        table = self.table
+        for name, array in table.observations.items():
+            array[page, 0, rows] = table.aside[name][rows] if fresh else array[page - 1, -1, rows]
+        table.active[page, 0, rows] = table.active_aside[rows] if fresh else table.active[page - 1, -1, rows]
+        self._states[page, rows] = self.states[rows]
+
+    def observations(self, at: Place, rows: slice | I64) -> dict[str, AnyArray]:
+        """What a batch sees, [R, *shape] each. Raises EnvError on a number that is not finite."""
+        seen = {}
+        for name, array in self.table.observations.items():
+            if isinstance(rows, slice):
+                seen[name] = array[at]
+            else:
+                page, t, row = at
+                flat = array.reshape(-1, *array.shape[3:])
+                places = (page * array.shape[1] + t) * array.shape[2] + row
+                seen[name] = np.take(flat, places, 0, self._staging[name][: len(rows)], mode="clip")
+            if array.dtype == np.float32 and not (finite := np.isfinite(seen[name])).all():
+                self._refuse(~finite.reshape(len(finite), -1).all(1), at, rows, f"observation {name}")
+        return seen
+
+    def record(self, at: Place, rows: slice | I64, decisions: Decisions) -> None:
+        """Keep a batch of decisions, and give its actions to the games."""
+        self._actions[at] = decisions.actions
+        self._log_probs[at] = decisions.log_probs
+        self._parameters[at] = decisions.parameters
+        self._values[at] = decisions.values
+        self._entropies[at] = decisions.entropies
+        self._versions[at] = decisions.versions
+        self._learners[at] = self.learners[rows]
+        self.states[rows] = decisions.states
+        self.table.actions[rows] = np.clip(decisions.actions, self._low, self._high)
+
+    def settle(self, at: Place, rows: slice | I64) -> None:
+        """Draw the consequences of a decision that was played. Raises EnvError on a reward that is not finite."""
+        table = self.table
+        for what, paid in (("reward", table.rewards[at]), ("group reward", table.group_rewards[at])):
+            if not (finite := np.isfinite(paid)).all():
+                self._refuse(~finite, at, rows, f"the {what}")
+        truncated = table.truncated[at]
+        ended = truncated | table.terminated[at]
+        if truncated.any():
+            cut = self.numbers[rows][truncated]
+            pages, decisions = (np.broadcast_to(place, truncated.shape)[truncated] for place in at[:2])
+            for page in np.unique(pages).tolist():
+                here = cut[pages == page]
+                last = {name: array[here] for name, array in table.aside.items() if name != MASKS}
+                self._cuts[page].append(_Cut(decisions[pages == page], here, last, self.states[here]))
+        if ended.any():
+            self.states[self.numbers[rows][ended]] = 0.0
+
+    def close(self, page: int, rows: slice) -> None:
+        """Keep what follows the last decision of a page."""
+        self._last_states[page, rows] = self.states[rows]
+        self._learners[page, -1, rows] = self.learners[rows]
+
+    def lose(self, page: int, decided: int, rows: slice) -> int:
+        """Give up these rows of a page after `decided` decisions; returns how many of them would have been samples."""
+        self._lost[page, rows] = True
+        return int(self.table.active[page, :decided, rows].sum())
+
+    def clear(self, page: int) -> None:
+        """Make ready for new decisions what they do not overwrite by themselves."""
+        self._lost[page] = False
+        self._cuts[page].clear()
+
+    def is_empty(self, page: int) -> bool:
+        """Whether nobody can learn from it."""
+        return not (self.table.active[page, :-1] & ~self._lost[page] & (self._learners[page, :-1] != NOBODY)).any()
+
+    def rollout(self, page: int, learner: int, with_values: bool) -> tuple[Rollout, float]:
+        """A page as a policy may learn from it, and the mean entropy of its decisions in nats, 0 when it took none.
+
+        Views, except for rewards, truncations and activity.
+        """
+        table = self.table
+        present = table.active[page] & ~self._lost[page] & (self._learners[page] == learner)
+        active = present[:-1]
+        truncated = table.truncated[page] & active
+        finals, final_states = self._finals(page, truncated)
+        observations = {name: array[page] for name, array in table.observations.items()}
+        rollout = Rollout(
+            masks=observations.pop(MASKS, None),
+            observations=observations,
+            states=self._states[page],
+            last_states=self._last_states[page],
+            actions=self._actions[page],
+            log_probs=self._log_probs[page],
+            parameters=self._parameters[page],
+            values=self._values[page] if with_values else None,
+            rewards=np.where(active, table.rewards[page], np.float32(0.0)),
+            group_rewards=np.where(active, table.group_rewards[page], np.float32(0.0)),
+            terminated=table.terminated[page],
+            truncated=truncated,
+            active=active,
+            last_active=present[-1],
+            final_observations=finals,
+            final_states=final_states,
+            group_size=self.roster.group_size,
+            versions=self._versions[page],
+        )
+        return rollout, float(self._entropies[page][active].mean()) if active.any() else 0.0
+
+    def _finals(self, page: int, truncated: Bool) -> tuple[dict[str, AnyArray], F32]:
+        """Last observations of truncated episodes and the memory then, in the order of `np.argwhere(truncated)`."""
+        cuts = self._cuts[page]
+        if not truncated.any():
+            none = {name: array[:0] for name, array in self.table.aside.items() if name != MASKS}
+            return none, self.states[:0]
+        decisions, rows = (np.concatenate([getattr(cut, name) for cut in cuts]) for name in ("decisions", "rows"))
+        # Batches come in any order; what is learned from them must not depend on it.
+        order = np.lexsort((rows, decisions))
+        order = order[truncated[decisions[order], rows[order]]]
+        names = cuts[0].observations
+        finals = {name: np.concatenate([cut.observations[name] for cut in cuts])[order] for name in names}
+        return finals, np.concatenate([cut.states for cut in cuts])[order]
+
+    def _refuse(self, bad: Any, at: Place, rows: slice | I64, what: str) -> None:
+        """EnvError for the first agent with a number that is not finite, unless it is not there (inactive)."""
+        bad = bad & self.table.active[at]
+        if bad.any():
+            game, place = divmod(int(self.numbers[rows][bad][0]), len(self.roster.agents))
+            raise EnvError(
+                f"{self._env_id}: {what} of agent {self.roster.agents[place]} in game {game} is NaN or infinite; "
+                "a game must give finite numbers"
+            )
+
+
+def _limits(part: object) -> tuple[float, float]:
+    """What an action is clipped to on its way into the game."""
+    return (part.low, part.high) if isinstance(part, Continuous) else (0.0, np.inf)

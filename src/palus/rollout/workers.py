@@ -1,0 +1,279 @@
+"""The collector over single games in worker processes: plays many with the current policies and fills pages.
+
+Synchronous: `collect` plays a page, in the caller's thread. Asynchronous: the same rounds (`palus.rollout.rounds`) run
+in a thread and fill the next page while one is learned from; without a free page they pause.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from mmap import mmap
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+
+from palus.config.appo import Sampling
+from palus.envs.game import Game, set_parameters
+from palus.rollout.acting import Actor
+from palus.rollout.buffer import Buffer
+from palus.rollout.layout import Layout, Table, open_memory
+from palus.rollout.messages import Assignment
+from palus.rollout.plan import WorkerPlan, core_for, plan_workers
+from palus.rollout.pool import InlineWorker, WorkerPool, Workers
+from palus.rollout.rollout import Cast, Collected, Policy
+from palus.rollout.rounds import Rounds
+from palus.rollout.stepper import WARM_UP_GAMES
+from palus.types import GameSpec
+
+
+class WorkerCollector:
+    """A `palus.rollout.rollout.Collector`: rollouts of `horizon` decisions and, of all behaviors together, `rows` rows.
+
+    Close it, or use it as a context manager. All methods are for one thread, the learner's.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Game],
+        spec: GameSpec,
+        settings: Sampling,
+        *,
+        rows: int,
+        horizon: int,
+        seed: int,
+        learners: Mapping[int, Policy],
+        cast: Cast,
+        load: Callable[[int], Policy],
+        behaviors: Mapping[int, str] | None = None,
+    ) -> None:
+        """make: can be pickled. behaviors: of each learner, where the game has several. load: gives a frozen policy
+        that `cast` names and nobody published. `cast` and `load` are called in the collector's own thread when it is
+        asynchronous.
+
+        Raises ConfigError when the games do not divide evenly, StorageError without memory, and, here or from
+        `collect`, EnvError when games cannot be made.
+        """
+        self.plan = plan_workers(settings, rows, spec.num_agents)
+        self._make, self._asynchronous, self._pages = make, settings.asynchronous, 1
+        if self._asynchronous:
+            self._pages = settings.pages
+        self._actor = Actor(learners, load, seed)
+        layout = Layout(spec, rows // spec.num_agents, horizon, self._pages)
+        self._memory = open_memory(layout.size)
+        self._behavior = {policy: (behaviors or {}).get(policy, spec.behaviors[0].name) for policy in learners}
+        try:
+            tables = layout.tables(mmap(self._memory, layout.size))
+            self._workers = _workers(make, settings, self.plan, layout, self._memory, tables, seed)
+        except BaseException:
+            os.close(self._memory)
+            raise
+        sizes = {self._behavior[policy]: acting.state_size for policy, acting in learners.items()}
+        self._buffers = {
+            roster.behavior.name: Buffer(
+                spec.env_id, roster, table, sizes.get(roster.behavior.name, 0), self._asynchronous
+            )
+            for roster, table in zip(layout.rosters, tables, strict=True)
+        }
+        buffers = list(self._buffers.values())
+        self._rounds = Rounds(spec, self.plan, self._workers, buffers, self._actor, cast, self._asynchronous)
+        self._counter = 0
+        self._begun = time.perf_counter()
+        self._told = 0  # losses that `complaints` has spoken of
+        self._started = self._closed = False
+        self._released = 0  # pages that may be written again
+        self._held = False  # whether the learner reads the one that follows them
+        self._thread: threading.Thread | None = None
+        self._progress = threading.Condition()
+        self._error: BaseException | None = None
+
+    def collect(self) -> Collected:
+        """Play on for one page; pages that hold nothing but losses are passed over.
+
+        Raises WorkerError when workers cannot be kept alive, EnvError when a game breaks its contract.
+        """
+        self.release()
+        self._start()
+        self._play_page()
+        while all(buffer.is_empty(self._released % self._pages) for buffer in self._buffers.values()):
+            self.release()
+            self._play_page()
+        page = self._released % self._pages
+        found = {
+            policy: self._buffers[behavior].rollout(page, policy, policy not in self._actor.without_values)
+            for policy, behavior in self._behavior.items()
+        }
+        rollouts = {policy: rollout for policy, (rollout, _) in found.items()}
+        entropies = {policy: entropy for policy, (_, entropy) in found.items()}
+        return Collected(rollouts, entropies, *self._rounds.ends(page))
+
+    def release(self) -> None:
+        """Let the page that `collect` gave be written again."""
+        if not self._held:
+            return
+        self._rounds.clear(self._released % self._pages)
+        self._held, self._released = False, self._released + 1
+        if self._thread:
+            self._workers.wake()
+
+    def _play_page(self) -> None:
+        """Hold the next page."""
+        page = self._released
+        if self._asynchronous:
+            self._await(page)
+        else:
+            self._rounds.listen(wait=False)  # a worker lost meanwhile is replaced before it costs decisions
+            while self._rounds.complete <= page:
+                self._rounds.play(page + 1)
+        self._held = True
+
+    def _start(self) -> None:
+        if self._started:
+            return
+        self._started = True
+        self._rounds.restart(self._counter)
+        if self._asynchronous:
+            self._thread = threading.Thread(target=self._play_on, name="palus-collector", daemon=True)
+            self._thread.start()
+
+    def _await(self, page: int) -> None:
+        with self._progress:
+            while self._rounds.complete <= page and self._error is None:
+                self._progress.wait()
+        if self._error is not None:
+            raise self._error
+
+    def _play_on(self) -> None:
+        """The asynchronous thread."""
+        torch.set_num_threads(1)  # this thread's own number: the learner needs the other cores
+        try:
+            while not self._closed:
+                complete = self._rounds.complete
+                self._rounds.play(self._released + self._pages)
+                if self._rounds.complete > complete:
+                    with self._progress:
+                        self._progress.notify_all()
+        except BaseException as error:  # it belongs to the learner's thread, which waits for a page
+            with self._progress:
+                self._error = error
+                self._progress.notify_all()
+
+    def publish(self, policy: int, acting: Policy) -> None:
+        """Play with this policy from the next batch on. On return, no batch uses the former one any more."""
+        self._actor.publish(policy, acting)
+
+    def retire(self, policy: int) -> None:
+        """Forget a policy that no seat will name again. Matches that go on keep it to their end."""
+        self._actor.retire(policy)
+
+    @property
+    def in_play(self) -> set[int]:
+        """Ids of frozen policies that a running match needs."""
+        return self._rounds.in_play
+
+    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+        """Change numbers of all games. Raises EnvError for names that they do not have."""
+        game = self._make()  # whose refusal is heard here
+        try:
+            set_parameters(game, parameters)
+        finally:
+            game.close()
+        self._rounds.set_parameters(dict(parameters))
+
+    def shape_rewards(self, policy: int, numbers: Sequence[float]) -> None:
+        """Pay a policy by these numbers, those of the game's `GameSpec.shaping`, in games that begin from now on."""
+        self._rounds.shape(policy, numbers)
+
+    def performance(self) -> Mapping[str, float]:
+        """Shares of the time since the collector was made, and what was lost and repaired."""
+        tally, seconds = self._rounds.tally, max(time.perf_counter() - self._begun, 1e-9)
+        return {
+            "Performance/Deciding Share": tally.deciding / seconds,
+            "Performance/Waiting Share": tally.waiting / seconds,
+            "Sampling/Crashed": float(tally.crashed),
+            "Sampling/Hung": float(tally.hung),
+            "Sampling/Dropped Decisions": float(tally.dropped),
+        }
+
+    def complaints(self) -> Sequence[str]:
+        """That workers were lost since the last call; training goes on."""
+        tally = self._rounds.tally
+        lost = tally.crashed + tally.hung
+        if lost == self._told:
+            return []
+        self._told = lost
+        return [
+            f"lost {tally.last}. A new one took its place and training goes on; so far {lost} were lost, "
+            f"and {tally.dropped} decisions with them."
+        ]
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the workers; each leads a process group, its games' processes among them."""
+        return self._workers.pids
+
+    def save(self) -> dict[str, Any]:
+        """Start all games anew before the next page, with seeds that follow from the run's seed and the saves so far.
+
+        Asynchronous runs do not repeat anyway, and their games go on.
+        """
+        self._counter += 1
+        if not self._asynchronous:
+            self._started = False
+        return {"tick": self._actor.tick, "counter": self._counter}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue where `save` was called; before the first `collect`. KeyError, ValueError: it is of another kind."""
+        self._actor.tick, self._counter = int(state["tick"]), int(state["counter"])
+
+    def close(self) -> None:
+        """End the thread, the workers and their games; calling it twice does no harm. Collected pages stay readable."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._thread:
+                self._workers.wake()
+                self._thread.join()
+        finally:
+            self._workers.close()
+            os.close(self._memory)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _workers(
+    make: Callable[[], Game],
+    settings: Sampling,
+    plan: WorkerPlan,
+    layout: Layout,
+    memory: int,
+    tables: Sequence[Table],
+    seed: int,
+) -> Workers:
+    """Start whatever steps the games."""
+    warm_up = layout.horizon * min(plan.splits * plan.games, WARM_UP_GAMES) if settings.decorrelate else 0
+    pinned = settings.affinity and plan.workers > 0
+    assignments = [
+        Assignment(
+            worker=worker,
+            make=make,
+            splits=tuple(plan.games_of(worker, split) for split in range(plan.splits)),
+            seed=seed,
+            warm_up=warm_up,
+            core=core_for(worker, plan.workers) if pinned else None,
+        )
+        for worker in range(plan.processes)
+    ]
+    if plan.workers:
+        return WorkerPool(assignments, layout, memory, timeout_s=settings.timeout, max_restarts=settings.max_restarts)
+    return InlineWorker(assignments[0], layout, tables)

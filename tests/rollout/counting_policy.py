@@ -1,0 +1,69 @@
+"""Policies that count along with `counting_game`, and a collector of both: what does not belong together shows."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from counting_game import CHOICES, DECISION, counting_spec
+
+from palus.config.appo import Sampling
+from palus.envs.game import make_game
+from palus.rollout.rollout import Seat
+from palus.rollout.workers import WorkerCollector
+from palus.trust import Trust
+
+
+class CountingPolicy:
+    """Its state counts the decisions of an episode and is the mean of the continuous action; its value is the decision
+    that the observation names. It chooses `version` modulo the choices, or evenly when `even`."""
+
+    state_size = 1
+
+    def __init__(self, version=0, even=False):
+        self.version = version
+        self._even = even
+
+    def act(self, observations, states, masks=None):
+        obs = observations["obs"]
+        parameters = torch.zeros(len(obs), CHOICES + 2)
+        if not self._even:
+            parameters[:, self.version % CHOICES] = 50.0
+        parameters[:, CHOICES] = states[:, 0]
+        parameters[:, CHOICES + 1] = -9.0
+        return parameters, obs[:, DECISION].clone(), states + 1.0
+
+
+def counting_collector(rows, horizon=4, policies=None, cast=None, load=None, seed=1, sampling=None, **options):
+    """A collector over CountingGames with these options; sampling: keys of `palus.sampling`.
+
+    policies: of the learners; all agents learn under policy 0 unless `cast` says otherwise.
+    """
+    settings = Sampling(**{"workers": 2, "decorrelate": False, "timeout": 30.0, **(sampling or {})})
+    agents = options.get("agents", 1)
+    return WorkerCollector(
+        partial(make_game, "counting_game:CountingGame", Trust(frozenset({"counting_game"})), **options),
+        counting_spec(agents, options.get("bonus", False), options.get("teams", ())),
+        settings,
+        rows=rows,
+        horizon=horizon,
+        seed=seed,
+        learners=policies or {0: CountingPolicy()},
+        cast=cast or (lambda game: [Seat(0, True)] * agents),
+        load=load or missing,
+    )
+
+
+def missing(policy):
+    raise AssertionError(f"policy {policy} was not published")
+
+
+def own(collected, policy=0):
+    """One policy's rollout and its episodes."""
+    return collected.rollouts[policy], [e for e in collected.episodes if e.policy == policy and e.learned]
+
+
+def lost(collector):
+    """Workers that crashed, and that hung."""
+    performance = collector.performance()
+    return performance["Sampling/Crashed"], performance["Sampling/Hung"]

@@ -1,0 +1,296 @@
+"""Collecting over workers: rollouts hold what games did and what policies decided, in order, for the right policy."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from counting_game import AGENT, CHOICES, DECISION, SEED
+from counting_policy import CountingPolicy, counting_collector, own
+
+from palus.errors import EnvError
+from palus.rollout.rollout import FROZEN, Seat
+
+MODES = [
+    pytest.param({"workers": 0}, id="alone"),
+    pytest.param({"workers": 2}, id="workers"),
+    pytest.param({"workers": 0, "asynchronous": True}, id="alone, asynchronous"),
+    pytest.param({"workers": 2, "asynchronous": True, "pages": 3}, id="workers, asynchronous"),
+]
+
+
+@pytest.mark.parametrize("sampling", MODES)
+@pytest.mark.parametrize("truncate", [False, True])
+def test_what_belongs_to_a_decision_lies_together(sampling, truncate) -> None:
+    with counting_collector(8, policies={0: CountingPolicy(3)}, truncate=truncate, sampling=sampling) as s:
+        last_seen = last_state = None
+        for _ in range(4):
+            page, ends = own(s.collect())
+            decisions = page.observations["obs"][:-1, :, DECISION]
+            assert page.agent_steps == 32 and page.last_active.all()
+            np.testing.assert_array_equal(page.values, decisions)
+            # The mean of the continuous action is the state, which counts along only if ends set it to zero.
+            np.testing.assert_allclose(page.actions[:, :, 1], decisions, atol=0.01)
+            np.testing.assert_array_equal(page.parameters[:, :, CHOICES], decisions)
+            np.testing.assert_array_equal(page.states[:, 0], decisions[0])
+            np.testing.assert_array_equal(page.last_states[:, 0], page.observations["obs"][-1, :, DECISION])
+            np.testing.assert_array_equal(page.actions[:, :, 0], 3)
+            np.testing.assert_array_equal(page.rewards, np.float32(3.0))
+            assert page.masks is None and not page.group_rewards.any()
+            np.testing.assert_array_equal(page.truncated, (decisions == 4) & truncate)
+            np.testing.assert_array_equal(page.terminated, (decisions == 4) & (not truncate))
+            # The last observation names decision 5, after as many of the state; the next one is the new episode's.
+            np.testing.assert_array_equal(page.final_observations["obs"][:, DECISION], 5.0)
+            last_seeds = page.observations["obs"][:-1, :, SEED][page.truncated]
+            np.testing.assert_array_equal(page.final_observations["obs"][:, SEED], last_seeds)
+            np.testing.assert_array_equal(page.final_states, np.full((page.truncated.sum(), 1), 5.0))
+            assert (page.versions == 3).all()
+            assert len(ends) == (decisions == 4).sum()
+            assert {(e.length, e.reward, e.number("true_objective"), e.policy) for e in ends} <= {(5, 15.0, 1.0, 0)}
+            if last_seen is not None:
+                np.testing.assert_array_equal(page.observations["obs"][0], last_seen)
+                np.testing.assert_array_equal(page.states, last_state)
+            last_seen, last_state = page.observations["obs"][-1].copy(), page.last_states.copy()
+
+
+def test_images_stay_bytes_and_belong_to_their_vectors() -> None:
+    with counting_collector(8) as s:
+        page, _ = own(s.collect())
+        picture = page.observations["picture"]
+        assert picture.dtype == np.uint8 and picture.shape == (5, 8, 1, 2, 2)
+        np.testing.assert_array_equal(picture[:, :, 0, 1, 1], page.observations["obs"][:, :, SEED] % 256)
+        assert len(np.unique(page.observations["obs"][0, :, SEED])) == 8, "games share a seed"
+
+
+@pytest.mark.parametrize("sampling", MODES)
+def test_an_agent_that_left_gives_no_samples_and_starts_anew_with_the_game(sampling) -> None:
+    with counting_collector(8, horizon=10, agents=2, leaves={"1": 2}, sampling=sampling) as s:
+        page, ends = own(s.collect())
+        stays, leaves = page.active[:, 0::2], page.active[:, 1::2]
+        assert stays.all()
+        np.testing.assert_array_equal(leaves.T, [[1, 1, 0, 0, 0, 1, 1, 0, 0, 0]] * 4)
+        # Without a decision a row counts as terminated: a learner's recurrent state begins at zero again.
+        np.testing.assert_array_equal(page.terminated[:, 1], [0, 1, 1, 1, 1, 0, 1, 1, 1, 1])
+        np.testing.assert_array_equal(page.parameters[:, 1, CHOICES][page.active[:, 1]], [0, 1, 0, 1])
+        assert {(e.agent, e.length, e.left_early) for e in ends} == {(0, 5, False), (1, 2, False)}
+        assert page.agent_steps == 4 * 10 + 4 * 4
+        np.testing.assert_array_equal(page.observations["obs"][0, :, AGENT], [0, 1] * 4)
+
+
+def test_agents_of_one_game_may_end_one_by_one_and_go_on() -> None:
+    with counting_collector(64, agents=64, alone=True, truncate=True, sampling={"workers": 0}) as s:
+        s.collect()
+        page, ends = own(s.collect())
+        np.testing.assert_array_equal(page.values[:, 7], [4, 0, 1, 2])
+        np.testing.assert_array_equal(page.parameters[:, 7, CHOICES], [4, 0, 1, 2])
+        np.testing.assert_array_equal(np.argwhere(page.truncated), [(0, row) for row in range(64)])
+        np.testing.assert_array_equal(page.final_observations["obs"][:, [DECISION, AGENT]], [(5, i) for i in range(64)])
+        assert len(ends) == 64
+
+
+def run(sampling, pages=3, **options):
+    """The bytes of some pages of an even policy, and their episodes."""
+    with counting_collector(8, policies={0: CountingPolicy(even=True)}, sampling=sampling, **options) as s:
+        found = []
+        for _ in range(pages):
+            page, ends = own(s.collect())
+            arrays = {k: v for k, v in vars(page).items() if isinstance(v, np.ndarray)} | dict(page.observations)
+            arrays |= {f"final {k}": v for k, v in page.final_observations.items()}
+            found.append(({k: v.tobytes() for k, v in arrays.items()}, ends))
+        return found
+
+
+def test_synchronous_pages_repeat_whatever_the_workers_timing() -> None:
+    sampling = {"workers": 2, "decorrelate": True}
+    swift = run(sampling, truncate=True)
+    assert swift == run(sampling, truncate=True, slow=0.02)
+    assert swift != run(sampling, truncate=True, seed=2)
+
+
+def test_a_resumed_collector_goes_on_as_one_that_never_stopped() -> None:
+    options = {"policies": {0: CountingPolicy(even=True)}, "sampling": {"workers": 0, "decorrelate": True}}
+    with counting_collector(8, **options) as s:
+        s.collect()
+        state = s.save()
+        whole = s.collect().rollouts[0]
+        assert (whole.states == 0).all()
+        with counting_collector(8, **options) as resumed:
+            resumed.load(state)
+            part = resumed.collect().rollouts[0]
+            np.testing.assert_array_equal(part.observations["obs"][:, :, SEED], whole.observations["obs"][:, :, SEED])
+            np.testing.assert_array_equal(part.actions, whole.actions)
+        with counting_collector(8, **options) as fresh:
+            other = fresh.collect().rollouts[0]
+            assert (other.observations["obs"][0, :, SEED] != whole.observations["obs"][0, :, SEED]).all()
+            assert (other.actions != whole.actions).any()
+
+
+def test_games_start_out_of_step_and_their_first_episode_does_not_count() -> None:
+    with counting_collector(16, length=40, sampling={"workers": 2, "decorrelate": True}) as s:
+        page, ends = own(s.collect())
+        starts = page.observations["obs"][0, :, DECISION]
+        assert len(np.unique(starts)) >= 6 and starts.max() < 32
+        for _ in range(18):
+            ends += s.collect().episodes
+        assert {e.length for e in ends} == {40}
+
+
+@pytest.mark.parametrize("sampling", [{"workers": 2}, {"workers": 2, "asynchronous": True}])
+def test_each_decision_names_the_weights_that_took_it(sampling) -> None:
+    with counting_collector(8, sampling=sampling) as s:
+        oldest = []
+        for version in range(1, 7):
+            page = s.collect().rollouts[0]
+            np.testing.assert_array_equal(page.actions[:, :, 0], page.versions % CHOICES)
+            oldest.append(int(page.versions.min()))
+            s.publish(0, CountingPolicy(version))
+        # Synchronous pages are played by the newest; others lag by what was under way: this page and one more.
+        lag = 2 if "asynchronous" in sampling else 0
+        assert oldest == sorted(oldest) and oldest[-1] >= 5 - lag
+
+
+LEARNS = [Seat(policy, True) for policy in (0, 1)]
+PAST = Seat(FROZEN, False)
+
+
+def test_policies_take_turns_in_games_and_learn_only_from_their_own_decisions() -> None:
+    starts = [0] * 4
+
+    def cast(game):
+        starts[game] += 1
+        return [(LEARNS[0], LEARNS[1]), (PAST, LEARNS[1]), (LEARNS[0], PAST)][starts[game] % 3]
+
+    policies = {0: CountingPolicy(2), 1: CountingPolicy(5), FROZEN: CountingPolicy(7)}
+    frozen = policies.pop(FROZEN)
+    with counting_collector(8, horizon=15, agents=2, policies=policies, cast=cast, load=lambda policy: frozen) as s:
+        collected = s.collect()
+        (zero, ends), (one, other_ends) = own(collected, 0), own(collected, 1)
+        assert not (zero.active & one.active).any()
+        played = np.where(zero.active, 2, np.where(one.active, 5, 7))
+        np.testing.assert_array_equal(zero.actions[:, :, 0], played)
+        np.testing.assert_array_equal(zero.versions, played)
+        np.testing.assert_array_equal(played[:, 0], [7] * 5 + [2] * 5 + [2] * 5)
+        np.testing.assert_array_equal(played[:, 1], [5] * 5 + [7] * 5 + [5] * 5)
+        assert [len(ends), len(other_ends), len(collected.episodes)] == [8, 8, 24]
+        assert zero.observations["obs"].ctypes.data == one.observations["obs"].ctypes.data
+        assert set(collected.entropies) == {0, 1}
+        # After the page every game's fourth match begins, between a past policy and learner 1.
+        np.testing.assert_array_equal(zero.last_active, False)
+        np.testing.assert_array_equal(one.last_active, [0, 1] * 4)
+        told = [(m.slot, m.seats) for m in collected.matches]
+        turns = [(PAST, LEARNS[1]), (LEARNS[0], PAST), (LEARNS[0], LEARNS[1])]
+        assert told == [(game, seats) for seats in turns for game in range(4)]
+
+
+def test_a_seat_that_does_not_learn_plays_with_the_newest_weights_and_leaves_no_decision() -> None:
+    with counting_collector(8, agents=2, cast=lambda game: [Seat(0, True), Seat(0, False)]) as s:
+        page = s.collect().rollouts[0]
+        np.testing.assert_array_equal(page.active, [[1, 0] * 4] * 4)
+        s.publish(0, CountingPolicy(3))
+        collected = s.collect()
+        np.testing.assert_array_equal(collected.rollouts[0].actions[:, :, 0], 3)
+        assert {(e.agent, e.policy, e.learned) for e in collected.episodes} == {(0, 0, True), (1, 0, False)}
+
+
+def test_a_retired_policy_plays_its_matches_to_their_end() -> None:
+    seats = {"now": FROZEN + 1}
+    loaded = []
+
+    def load(policy):
+        loaded.append(policy)
+        return CountingPolicy(policy - FROZEN)
+
+    def cast(game):
+        return [LEARNS[0], Seat(seats["now"], False)]
+
+    with counting_collector(4, agents=2, cast=cast, load=load, sampling={"workers": 0}) as s:
+        s.collect()
+        assert s.in_play == {FROZEN + 1}
+        seats["now"] = FROZEN + 2
+        s.retire(FROZEN + 1)
+        page = s.collect().rollouts[0]
+        np.testing.assert_array_equal(page.actions[:, 1, 0], [1, 2, 2, 2])
+        assert s.in_play == {FROZEN + 2} and loaded == [FROZEN + 1, FROZEN + 2]
+        seats["now"] = FROZEN + 1  # its weights have been forgotten
+        s.collect()
+        s.collect()
+        assert loaded == [FROZEN + 1, FROZEN + 2, FROZEN + 1]
+
+
+@pytest.mark.parametrize("sampling", MODES)
+def test_members_of_a_group_are_neighbours_and_share_what_it_is_paid(sampling) -> None:
+    options = {"agents": 4, "teams": (1, 0, 1, 0), "leaves": {"2": 2}, "sampling": sampling}
+    with counting_collector(16, horizon=5, policies={0: CountingPolicy(3)}, **options) as s:
+        collected = s.collect()
+        page = collected.rollouts[0]
+        assert page.group_size == 2
+        np.testing.assert_array_equal(page.observations["obs"][0, :, AGENT], [1, 3, 0, 2] * 4)
+        np.testing.assert_array_equal(page.actions[:, :, 0], 3)
+        np.testing.assert_array_equal(page.group_rewards, page.active)
+        np.testing.assert_array_equal(page.active[:, 3], [1, 1, 0, 0, 0])
+        ends = [(e.slot, e.agent, e.reward, e.group_reward, e.left_early) for e in collected.episodes]
+        left = [(game, 2, 6.0, 2.0, True) for game in range(4)]
+        assert ends == left + [(game, agent, 15.0, 5.0, False) for game in range(4) for agent in (0, 1, 3)]
+        assert collected.episodes[-1].number("reward") == 20.0
+        assert [(m.slot, m.points) for m in collected.matches] == [(game, (1.0, 0.0)) for game in range(4)]
+
+
+def test_agents_are_paid_by_their_policys_numbers_from_the_next_game_on() -> None:
+    policies = {0: CountingPolicy(2), 1: CountingPolicy(5)}
+    with counting_collector(8, horizon=8, agents=2, bonus=True, policies=policies, cast=lambda game: LEARNS) as s:
+        s.shape_rewards(0, [10.0])
+        page = s.collect().rollouts[0]
+        np.testing.assert_array_equal(page.rewards[:, 0::2], 12.0)
+        s.shape_rewards(0, [20.0])
+        collected = s.collect()
+        page, ends = own(collected)
+        np.testing.assert_array_equal(page.rewards[:, 0], [12.0] * 2 + [22.0] * 5 + [22.0])
+        assert [e.reward for e in ends] == [60.0] * 4 + [110.0] * 4
+        assert [e.policy for e in collected.episodes] == [0, 1] * 8
+        page = s.collect().rollouts[1]
+        np.testing.assert_array_equal(page.rewards[:, 1::2], 5.0)  # the specification's number
+
+
+def test_games_without_parameters_refuse_them() -> None:
+    with counting_collector(8) as s, pytest.raises(EnvError, match="no environment parameters; found gravity"):
+        s.set_parameters({"gravity": 2.0})
+
+
+class WatchingPolicy(CountingPolicy):
+    """In its third batch, the second one of split 0, it waits until split 1 has been stepped too."""
+
+    def __init__(self, log):
+        super().__init__()
+        self._log, self._batches, self.steps = log, 0, 0
+
+    def act(self, observations, states, masks=None):
+        self._batches += 1
+        deadline = time.monotonic() + 20
+        while self._batches == 3 and self.steps < 8 and time.monotonic() < deadline:
+            self.steps = self._log.stat().st_size
+        return super().act(observations, states)
+
+
+def test_one_split_is_stepped_while_the_other_is_decided_for(tmp_path) -> None:
+    policy = WatchingPolicy(tmp_path / "steps")
+    with counting_collector(8, policies={0: policy}, log=str(tmp_path / "steps")) as s:
+        s.collect()
+    assert policy.steps == 8
+
+
+def test_a_reward_that_is_not_a_number_names_the_game() -> None:
+    with (
+        counting_collector(8, poison=3, sampling={"workers": 0}) as s,
+        pytest.raises(EnvError, match="the reward of agent 0 in game 0 is NaN or infinite"),
+    ):
+        s.collect()
+
+
+@pytest.mark.parametrize("sampling", [{"workers": 2}, {"workers": 2, "asynchronous": True}])
+def test_games_that_cannot_be_made_are_told_at_once_with_their_reason(sampling) -> None:
+    with (
+        counting_collector(8, fault="the level is missing", sampling=sampling) as s,
+        pytest.raises(EnvError, match=r"cannot be made or started(?s:.*)RuntimeError: the level is missing"),
+    ):
+        s.collect()
