@@ -48,7 +48,7 @@ def counting_collector(rows, horizon=4, policies=None, cast=None, load=None, see
         rows=rows,
         horizon=horizon,
         seed=seed,
-        learners=policies or {0: CountingPolicy()},
+        learners={k: ("", policy) for k, policy in (policies or {0: CountingPolicy()}).items()},
         cast=cast or (lambda game: [Seat(0, True)] * agents),
         load=load or missing,
     )

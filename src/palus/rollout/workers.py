@@ -45,33 +45,31 @@ class WorkerCollector:
         rows: int,
         horizon: int,
         seed: int,
-        learners: Mapping[int, Policy],
+        learners: Mapping[int, tuple[str, Policy]],
         cast: Cast,
         load: Callable[[int], Policy],
-        behaviors: Mapping[int, str] | None = None,
     ) -> None:
-        """make: can be pickled. behaviors: of each learner, where the game has several. load: gives a frozen policy
-        that `cast` names and nobody published. `cast` and `load` are called in the collector's own thread when it is
+        """make: can be pickled. learners: id -> name of a behavior of the game, policy. load: gives a frozen policy that
+        `cast` names and nobody published. `cast` and `load` are called in the collector's own thread when it is
         asynchronous.
 
         Raises ConfigError when the games do not divide evenly, StorageError without memory, and, here or from
         `collect`, EnvError when games cannot be made.
         """
         self.plan = plan_workers(settings, rows, spec.num_agents)
-        self._make, self._asynchronous, self._pages = make, settings.asynchronous, 1
-        if self._asynchronous:
-            self._pages = settings.pages
-        self._actor = Actor(learners, load, seed)
+        self._make, self._asynchronous = make, settings.asynchronous
+        self._pages = settings.pages if self._asynchronous else 1
+        self._actor = Actor({policy: acting for policy, (_, acting) in learners.items()}, load, seed)
         layout = Layout(spec, rows // spec.num_agents, horizon, self._pages)
         self._memory = open_memory(layout.size)
-        self._behavior = {policy: (behaviors or {}).get(policy, spec.behaviors[0].name) for policy in learners}
+        self._behavior = {policy: behavior for policy, (behavior, _) in learners.items()}
         try:
             tables = layout.tables(mmap(self._memory, layout.size))
             self._workers = _workers(make, settings, self.plan, layout, self._memory, tables, seed)
         except BaseException:
             os.close(self._memory)
             raise
-        sizes = {self._behavior[policy]: acting.state_size for policy, acting in learners.items()}
+        sizes = {behavior: acting.state_size for behavior, acting in learners.values()}
         self._buffers = {
             roster.behavior.name: Buffer(
                 spec.env_id, roster, table, sizes.get(roster.behavior.name, 0), self._asynchronous
@@ -80,7 +78,7 @@ class WorkerCollector:
         }
         buffers = list(self._buffers.values())
         self._rounds = Rounds(spec, self.plan, self._workers, buffers, self._actor, cast, self._asynchronous)
-        self._counter = 0
+        self._counter, self._parameters = 0, dict[str, float]()
         self._begun = time.perf_counter()
         self._told = 0  # losses that `complaints` has spoken of
         self._started = self._closed = False
@@ -176,12 +174,15 @@ class WorkerCollector:
 
     def set_parameters(self, parameters: Mapping[str, float]) -> None:
         """Change numbers of all games. Raises EnvError for names that they do not have."""
+        if dict(parameters) == self._parameters:
+            return
         game = self._make()  # whose refusal is heard here
         try:
             set_parameters(game, parameters)
         finally:
             game.close()
-        self._rounds.set_parameters(dict(parameters))
+        self._parameters = dict(parameters)
+        self._rounds.set_parameters(self._parameters)
 
     def shape_rewards(self, policy: int, numbers: Sequence[float]) -> None:
         """Pay a policy by these numbers, those of the game's `GameSpec.shaping`, in games that begin from now on."""
