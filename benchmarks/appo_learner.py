@@ -16,6 +16,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
+from palus.rollout.trajectories import Trajectories
 from torch import Tensor
 
 from machine import RESULTS, Json, Session, caption, save, table
@@ -24,7 +25,6 @@ from palus.config.trainer import AppoBehavior
 from palus.learn.appo import APPO
 from palus.nn.matmul import PATHS, keep_freed_memory, measure
 from palus.nn.stacks import CONVOLUTIONS
-from palus.rollout.trajectories import Trajectories
 from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 T, B = 32, 16

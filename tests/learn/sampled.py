@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from palus.rollout.trajectories import Trajectories
 
 from palus.config import load_run
 from palus.config.trainer import AppoBehavior
 from palus.envs.game import GameStep
 from palus.nn.actor_critic import ActorCritic
 from palus.nn.distributions import sample
-from palus.rollout.trajectories import Trajectories
 from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 LENGTH = 4

@@ -49,9 +49,8 @@ class WorkerCollector:
         cast: Cast,
         load: Callable[[int], Policy],
     ) -> None:
-        """make: can be pickled. learners: id -> name of a behavior of the game, policy. load: gives a frozen policy that
-        `cast` names and nobody published. `cast` and `load` are called in the collector's own thread when it is
-        asynchronous.
+        """make: can be pickled. learners: id -> name of its behavior in the game, policy. load: gives a frozen policy
+        that `cast` names and nobody published; both are called in a thread of their own when it is asynchronous.
 
         Raises ConfigError when the games do not divide evenly, StorageError without memory, and, here or from
         `collect`, EnvError when games cannot be made.

@@ -13,7 +13,7 @@ from palus.config.faults import near_name
 from palus.envs.game import GAMES, make_game
 from palus.envs.protocol import MultiAgentEnv
 from palus.errors import ConfigError, EnvError, ModelError, TrustError
-from palus.rollout.affinity import plan_staff
+from palus.rollout.plan import plan_workers
 from palus.trust import NOBODY, Trust
 from palus.types import GameSpec
 
@@ -86,6 +86,6 @@ def _of_sampling(run: RunFile, at: str, behavior: AppoBehavior, spec: GameSpec) 
     if hyper.exploration_loss == "symmetric_kl" and not all(b.actions.is_discrete for b in spec.behaviors):
         yield f"{at}.hyperparameters.exploration_loss symmetric_kl: {run.env_id} has continuous actions; use entropy"
     try:
-        plan_staff(run.palus.sampling, hyper.buffer_size // behavior.time_horizon, spec.num_agents)
+        plan_workers(run.palus.sampling, hyper.buffer_size // behavior.time_horizon, spec.num_agents)
     except ConfigError as error:
         yield f"{at}: {error}"
