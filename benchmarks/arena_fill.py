@@ -27,8 +27,9 @@ from palus.arena.log import (
 from palus.ratings.history import Played
 from palus.ratings.online import Skill
 from palus.store import Store
+from palus.store.derived import fields, rating_points, ratings
 from palus.store.engine import now_ms
-from palus.store.tables import entries, fields, matches, rating_points, ratings
+from palus.store.tables import entries, matches
 from ratings_scale import simulate
 
 ENV = "SoccerTwos"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from arena_records import record, season, sha
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, text, update
 
 from palus.arena.derive import variance_of_gap
 from palus.arena.discovery import Found, Sweep
@@ -23,7 +23,8 @@ from palus.arena.replay import encode_replay
 from palus.arena.settings import ArenaSettings
 from palus.ratings.bradley_terry import variance_of_gaps
 from palus.store import Store, open_store
-from palus.store.tables import DERIVED, annulments, fields, play_stats, rating_points, ratings
+from palus.store.derived import DERIVED, fields, play_stats, rating_points, ratings
+from palus.store.tables import annulments, derived_tables
 
 ENV = "SoccerTwos"
 SETTINGS = ArenaSettings()
@@ -98,6 +99,21 @@ def test_refreshing_as_the_log_grows_and_recomputing_end_in_the_same_bytes(tmp_p
     restarted = Refresher(store, SETTINGS)
     restarted.refresh()
     assert dump(store) == grown
+
+
+def test_tables_of_a_palus_that_declared_them_otherwise_are_filled_with_the_same_bytes(tmp_path: Path) -> None:
+    store = make_store(tmp_path, list(FOUR), with_replays(season(FOUR, units=15, seed=2), tmp_path))
+    Refresher(store, SETTINGS).refresh()
+    before = dump(store)
+    with store.write() as connection:
+        for table in DERIVED:
+            connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN now_gone INTEGER"))
+        connection.execute(update(derived_tables).values(digest="of other columns"))
+    store.close()
+    opened = open_store(tmp_path)
+    assert not any(dump(opened))
+    Refresher(opened, SETTINGS).refresh()
+    assert dump(opened) == before
 
 
 def with_replays(records: list[LogRecord], folder: Path) -> list[LogRecord]:

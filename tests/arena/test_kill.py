@@ -31,7 +31,8 @@ from palus.arena.scheduler import Scheduler
 from palus.arena.worker import work
 from palus.arena.workers import StoreSource, describe_here
 from palus.store import Store, open_store
-from palus.store.tables import DERIVED, entries, jobs
+from palus.store.derived import DERIVED
+from palus.store.tables import entries, jobs
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes through Linux's /proc")
 

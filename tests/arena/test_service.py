@@ -29,7 +29,8 @@ from palus.arena.worker import work
 from palus.arena.workers import StoreSource, describe_here, suspension
 from palus.errors import ArenaError
 from palus.store import Store, open_store
-from palus.store.tables import DERIVED, entries, jobs, ratings
+from palus.store.derived import DERIVED, ratings
+from palus.store.tables import entries, jobs
 
 ENDLESS = ArenaSettings(target_half_width=0.0, quiet_s=0.0)
 WAIT_S = 120.0

@@ -20,7 +20,8 @@ from palus.ratings.games import arrange
 from palus.ratings.history import Played
 from palus.ratings.standings import standings
 from palus.store import Store
-from palus.store.tables import blobs, entries, fields, rating_points, ratings
+from palus.store.derived import fields, rating_points, ratings
+from palus.store.tables import blobs, entries
 
 ENV = "SoccerTwos"
 START_MS = 1_700_000_000_000

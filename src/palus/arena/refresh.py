@@ -22,7 +22,8 @@ from palus.errors import ArenaError, ReplayError, StorageError
 from palus.ratings.history import Played
 from palus.ratings.online import OnlineRatings
 from palus.store import Store
-from palus.store.tables import DERIVED, annulments, fields, matches, play_stats, rating_points, ratings
+from palus.store.derived import DERIVED, fields, play_stats, rating_points, ratings
+from palus.store.tables import annulments, matches
 
 logger = logging.getLogger(__name__)
 

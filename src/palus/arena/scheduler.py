@@ -31,8 +31,9 @@ from palus.arena.workers import ALIVE_MS, games_of
 from palus.errors import ArenaError
 from palus.ratings.reference_elo import START
 from palus.store import Store
+from palus.store.derived import ratings
 from palus.store.engine import now_ms
-from palus.store.tables import jobs, ratings, workers
+from palus.store.tables import jobs, workers
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,8 @@ from palus.arena.runner.unit import Contender
 from palus.errors import ArenaError, EnvError, PalusError
 from palus.hub.limits import Buckets, client_of
 from palus.store import Store
-from palus.store.tables import entries, ratings
+from palus.store.derived import ratings
+from palus.store.tables import entries
 from palus.web.live import RoomLimits, play_live
 
 MAX_SEED = 2**53 - 1

@@ -12,7 +12,8 @@ from sqlalchemy import Connection, Row, select
 from palus.arena.games import game_of
 from palus.errors import StorageError
 from palus.store import Store
-from palus.store.tables import commit_files, rating_points, repo_tags, repos
+from palus.store.derived import rating_points
+from palus.store.tables import commit_files, repo_tags, repos
 from palus.web.api.compare import RevisionComparison, compare_revisions
 from palus.web.api.leaderboard import LeaderboardRow
 from palus.web.api.performance import (

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row, select
 
 from palus.ratings.standings import is_provisional
-from palus.store.tables import entries, fields, ratings
+from palus.store.derived import fields, ratings
+from palus.store.tables import entries
 from palus.web.shapes import Shape
 
 BASELINES = frozenset({"unity/MLAgents-SoccerTwos"})
