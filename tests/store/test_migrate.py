@@ -16,7 +16,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Column, MetaData, create_engine, insert, inspect, select, text, update
 
-from palus.arena.log import check_head, noted_head
+from palus.arena.ladder.log import check_head, noted_head
 from palus.errors import StorageError
 from palus.store import Store, open_store
 from palus.store.derived import DERIVED, play_stats, ratings

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import delete, insert, select
 
-from palus.arena.derive import packed
-from palus.arena.log import EnvBuild, LogRecord, LogSide, RunnerInfo, StoredBytes, append
+from palus.arena.jobs.builds import EnvBuild
+from palus.arena.ladder.derive import packed
+from palus.arena.ladder.log import LogRecord, LogSide, RunnerInfo, StoredBytes, append
 from palus.hub.accounts import create_account, find_account
 from palus.hub.commits import Message, Put, add_commit
 from palus.hub.limits import HubLimits

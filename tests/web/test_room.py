@@ -16,7 +16,7 @@ from web_server import serving
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from palus.arena.live import LiveStep
+from palus.arena.locked.live import LiveStep
 from palus.store import Store, open_store
 from palus.store.derived import ratings
 from palus.store.tables import entries

@@ -17,12 +17,13 @@ from fastapi import APIRouter, Path, WebSocket, WebSocketDisconnect
 from pydantic import Field, ValidationError
 from sqlalchemy import func, select
 
-from palus.arena.discovery import HOUSE_OWNER, sweep_house
-from palus.arena.games import GAMES
-from palus.arena.live import DURATION_TICKS, LiveMatch, open_live_match
-from palus.arena.recording import FIXED_STEP_S
-from palus.arena.runner.sandbox import Sandbox, shared_sandbox
-from palus.arena.runner.unit import Contender
+from palus.arena.jobs.orders import HOUSE_OWNER
+from palus.arena.ladder.discovery import sweep_house
+from palus.arena.locked.live import DURATION_TICKS, LiveMatch, open_live_match
+from palus.arena.locked.sandbox import Sandbox, shared_sandbox
+from palus.arena.locked.unit import Contender
+from palus.arena.referee.games import GAMES
+from palus.arena.referee.recording import FIXED_STEP_S
 from palus.errors import ArenaError, EnvError, PalusError
 from palus.hub.limits import Buckets, client_of
 from palus.store import Store

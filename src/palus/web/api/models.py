@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, JsonValue
 from sqlalchemy import Connection, Row, select
 
-from palus.arena.games import game_of
+from palus.arena.referee.games import game_of
 from palus.errors import StorageError
 from palus.store import Store
 from palus.store.derived import rating_points

@@ -70,7 +70,7 @@ class Field:
     """What the last fit says about an env as a whole.
 
     summary: Nash support, cycles and more. covariance: of all ratings of the env, sorted by SHA-256
-    (`palus.arena.derive.packed`); None until a version that computes it has refitted.
+    (`palus.arena.ladder.derive.packed`); None until a version that computes it has refitted.
     """
 
     upto_seq: int
