@@ -15,7 +15,8 @@ Contract = BehaviorSpec | GameSpec
 def describe_task(contract: Contract, examine_up_to_ms: float | None = None) -> dict[str, Any]:
     """To play by this contract. examine_up_to_ms: probe the model first, p99 of a batch of 4; None plays at once."""
     if isinstance(contract, BehaviorSpec):
-        return {"behavior": asdict(contract), "examine_up_to_ms": examine_up_to_ms}
+        behavior = {"name": contract.name, "sizes": contract.observation_sizes, "branches": contract.branches}
+        return {"behavior": behavior, "examine_up_to_ms": examine_up_to_ms}
     game = {
         "env_id": contract.env_id,
         "observations": [asdict(observation) for observation in contract.observations],
@@ -31,7 +32,7 @@ def read_task(task: dict[str, Any]) -> tuple[Contract, float | None]:
 
 
 def _behavior(fields: dict[str, Any]) -> BehaviorSpec:
-    return BehaviorSpec.of_vectors(fields["name"], tuple(fields["observation_sizes"]), tuple(fields["branches"]))
+    return BehaviorSpec.of_vectors(fields["name"], tuple(fields["sizes"]), tuple(fields["branches"]))
 
 
 def _game(fields: dict[str, Any]) -> GameSpec:
