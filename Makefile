@@ -39,15 +39,16 @@ lint: .venv/dev.stamp  ## style, formatting, types
 bench: .venv/dev.stamp  ## measure the speed of training; writes benchmarks/results/
 	@.venv/bin/python benchmarks/throughput.py
 
-web:  ## rebuild the viewer's assets from web/ (the one target that needs Node)
-	@cd web && npm ci && npm run build
+web: .venv/dev.stamp  ## rebuild the pages' types and assets from the code and web/ (the one target that needs Node)
+	@mkdir -p web/build && .venv/bin/python web/types/document.py > web/build/openapi.json
+	@cd web && npm ci --no-audit --no-fund --silent && npm run build --silent --workspace types && npm run build --silent
 
 docs: .venv/dev.stamp  ## write docs/run-file.md anew, the page that is made from the code
 	@.venv/bin/python -m palus.config.docs > docs/run-file.md.new
 	@mv docs/run-file.md.new docs/run-file.md
 
 clean:  ## remove the environment and every cache; runs and results stay
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist web/node_modules
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist web/node_modules web/types/node_modules
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/pyvenv.cfg:

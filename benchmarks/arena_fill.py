@@ -10,11 +10,11 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, update
 
-from palus.arena.derive import fit_games, rating_rows
-from palus.arena.log import (
+from palus.arena.jobs.builds import EnvBuild
+from palus.arena.ladder.derive import fit_games, rating_rows
+from palus.arena.ladder.log import (
     GENESIS,
     LOG_SCHEMA,
-    EnvBuild,
     LogRecord,
     LogSide,
     RunnerInfo,
@@ -27,8 +27,9 @@ from palus.arena.log import (
 from palus.ratings.history import Played
 from palus.ratings.online import Skill
 from palus.store import Store
+from palus.store.derived import fields, rating_points, ratings
 from palus.store.engine import now_ms
-from palus.store.tables import entries, fields, matches, rating_points, ratings
+from palus.store.tables import entries, matches
 from ratings_scale import simulate
 
 ENV = "SoccerTwos"
@@ -124,7 +125,7 @@ def _entry(number: int, pushed_ms: int) -> dict[str, Any]:
 
 
 def _append_fast(connection: Connection, games: list[Played], begin: int, start_ms: int) -> None:
-    """Like `palus.arena.log.append`, in one statement."""
+    """Like `palus.arena.ladder.log.append`, in one statement."""
     head = connection.execute(matches.select().order_by(matches.c.seq.desc()).limit(1)).first()
     head_hash = head.hash if head else GENESIS
     rows = []

@@ -23,15 +23,15 @@ import numpy as np
 
 import machine
 from palus import envs
-from palus.arena.match import play_pairs
-from palus.arena.policies import OnnxPolicy
-from palus.arena.result import MatchResult
-from palus.arena.runner.actions import replay_actions
-from palus.arena.runner.limits import Limits
-from palus.arena.runner.play import play_unit
-from palus.arena.runner.sandbox import Sandbox
-from palus.arena.runner.unit import Contender, Unit
-from palus.arena.vetting.vet import vet
+from palus.arena.locked.play import play_unit
+from palus.arena.locked.sandbox import Sandbox
+from palus.arena.locked.unit import Contender, Unit
+from palus.arena.locked.vet import vet
+from palus.arena.models.limits import Limits
+from palus.arena.models.policies import OnnxPolicy
+from palus.arena.referee.actions import replay_actions
+from palus.arena.referee.match import play_pairs
+from palus.arena.referee.result import MatchResult
 from palus.export.onnx import build_onnx
 from palus.types import BehaviorSpec
 

@@ -25,8 +25,8 @@ from sqlalchemy import select
 from arena_fill import fill, match_id
 from arena_pages import serve
 from machine import RESULTS, Json, Session, caption, save, table
-from palus.arena.log import LogRecord, StoredBytes, append
-from palus.arena.replay import encode_replay
+from palus.arena.ladder.log import LogRecord, StoredBytes, append
+from palus.arena.referee.replay import encode_replay
 from palus.store import Store, open_store
 from palus.store.engine import now_ms
 from palus.store.tables import matches

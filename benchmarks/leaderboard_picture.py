@@ -16,8 +16,8 @@ from playwright.sync_api import sync_playwright
 from rich.console import Console
 
 from palus import envs
-from palus.arena.players import HOUSE_PLAYERS, find_players, load_player
-from palus.arena.tournament import rank_players
+from palus.arena.models.players import HOUSE_PLAYERS, find_players, load_player
+from palus.arena.study.tournament import rank_players
 from palus.cli.rank import leaderboard_table
 from screenshots import BROWSER_FLAGS, IMAGES
 

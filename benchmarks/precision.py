@@ -21,9 +21,9 @@ import learning_curves
 import machine
 from machine import Json
 from palus import envs
-from palus.arena.match import play_pairs
-from palus.arena.players import load_player
-from palus.arena.result import summarize
+from palus.arena.models.players import load_player
+from palus.arena.referee.match import play_pairs
+from palus.arena.referee.result import summarize
 
 BEHAVIOR, PRESET = "SoccerTwos", "soccertwos-demo"
 PATHS = ("highest", "bf16")

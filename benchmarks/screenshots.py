@@ -16,11 +16,11 @@ from pathlib import Path
 from playwright.sync_api import BrowserContext, sync_playwright
 
 from palus import envs
-from palus.arena.match import play_pairs
-from palus.arena.players import load_player
-from palus.arena.recorder import Recorder
-from palus.arena.recording import Recording
-from palus.arena.replay import encode_replay
+from palus.arena.models.players import load_player
+from palus.arena.referee.match import play_pairs
+from palus.arena.referee.recorder import Recorder
+from palus.arena.referee.recording import Recording
+from palus.arena.referee.replay import encode_replay
 from palus.web.page import write_html
 
 ROOT = Path(__file__).parents[1]

@@ -24,9 +24,9 @@ import learning_curves
 import machine
 from machine import Json
 from palus import envs
-from palus.arena.match import play_pairs
-from palus.arena.players import HOUSE_PLAYERS, Player, find_players, load_player
-from palus.arena.result import summarize
+from palus.arena.models.players import HOUSE_PLAYERS, Player, find_players, load_player
+from palus.arena.referee.match import play_pairs
+from palus.arena.referee.result import summarize
 from palus.config import load_run
 from palus.types import GameSpec
 

@@ -29,9 +29,9 @@ import machine
 from cart_pole import CartPole
 from machine import Json
 from palus import envs
-from palus.arena.match import play_pairs
-from palus.arena.players import load_player
-from palus.arena.result import summarize
+from palus.arena.models.players import load_player
+from palus.arena.referee.match import play_pairs
+from palus.arena.referee.result import summarize
 from palus.config import load_run
 from palus.envs.protocol import MultiAgentEnv
 from palus.learn import poca, ppo

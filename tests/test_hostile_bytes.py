@@ -31,14 +31,15 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from palus.arena.log import EnvBuild, LogRecord
-from palus.arena.recording import RecordedEvent, Recording
-from palus.arena.replay import decode_replay, encode_replay
-from palus.arena.reports import GameReport, UnitReport, from_json, to_json
-from palus.arena.result import MatchResult, Side
-from palus.arena.runner.actions import decode_actions, encode_actions
-from palus.arena.vetting.grammar import parse_model
-from palus.arena.vetting.rules import ARENA_RULES
+from palus.arena.jobs.builds import EnvBuild
+from palus.arena.jobs.reports import GameReport, UnitReport, from_json, to_json
+from palus.arena.ladder.log import LogRecord
+from palus.arena.models.grammar import parse_model
+from palus.arena.models.rules import ARENA_RULES
+from palus.arena.referee.actions import decode_actions, encode_actions
+from palus.arena.referee.recording import RecordedEvent, Recording
+from palus.arena.referee.replay import decode_replay, encode_replay
+from palus.arena.referee.result import MatchResult, Side
 from palus.config.appo import AppoNetworkSettings
 from palus.config.load import load_run
 from palus.errors import PalusError

@@ -21,12 +21,16 @@ EXTRAS = ("train", "hub", "arena", "doom", "video", "postgres")
 
 @dataclass(frozen=True)
 class Picture:
-    """The lines of ARCHITECTURE.md's picture."""
+    """What ARCHITECTURE.md draws. heavy: who may load a package that not everybody needs, by the word for it there.
+
+    wings: of folders that have a picture of their own, from left to right.
+    """
 
     stages: list[str]
     leaves: list[str]
     top: list[str]
-    torch: list[str]
+    heavy: dict[str, list[str]]
+    wings: dict[str, list[str]]
 
     def may_import(self, importer: str, imported: str) -> bool:
         """Whether the picture lets one top-level module of palus import another."""
@@ -40,22 +44,29 @@ class Picture:
 def read_picture() -> Picture:
     text = (ROOT / "ARCHITECTURE.md").read_text()
 
-    def words(pattern: str, separator: str) -> list[str]:
-        found = re.search(pattern, text, re.MULTILINE)
+    def lines(pattern: str) -> list[tuple[str, list[str]]]:
+        """A line's first word, and the words after it."""
+        found = re.findall(pattern, text, re.MULTILINE)
         assert found, f"ARCHITECTURE.md: no line like {pattern}"
-        return [word.strip() for word in found[1].split(separator)]
+        return [(word, re.split(r" -> |, ", words)) for word, words in found]
 
     return Picture(
-        words(r"^    (\w+(?: -> \w+)+)$", "->"),
-        words(r"^    leaves, .*: (.+)$", ","),
-        words(r"^    on top, .*: (.+)$", ","),
-        words(r"^    torch is .*: (.+)$", ","),
+        lines(r"^()    (\w+(?: -> \w+)+)$")[0][1],
+        lines(r"^    (leaves), .*: (.+)$")[0][1],
+        lines(r"^    (on top), .*: (.+)$")[0][1],
+        dict(lines(r"^    (\w+) is loaded by these only: (.+)$")),
+        dict(lines(r"^    (\w+): (\w+(?: -> \w+)+)$")),
     )
 
 
+def modules_in(folder: Path) -> set[str]:
+    """Modules and folders of modules that lie directly in a folder."""
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
+    return files | {path.name for path in folder.iterdir() if any(path.glob("**/*.py"))}
+
+
 def top_level_modules() -> set[str]:
-    files = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
-    return files | {path.name for path in PACKAGE.iterdir() if any(path.glob("**/*.py"))}
+    return modules_in(PACKAGE)
 
 
 def imported_modules(path: Path) -> Iterator[tuple[str, int]]:
@@ -80,7 +91,29 @@ def all_imports() -> Iterator[tuple[Path, str, int]]:
 def test_the_picture_shows_every_module_once_and_no_other() -> None:
     picture = read_picture()
     assert sorted([*picture.stages, *picture.leaves, *picture.top]) == sorted(top_level_modules())
-    assert set(picture.torch) <= top_level_modules()
+    assert set(picture.heavy["torch"]) <= top_level_modules()
+
+
+def test_a_folder_s_picture_shows_its_modules_once_and_no_other() -> None:
+    wings = read_picture().wings
+    assert {folder: sorted(words) for folder, words in wings.items()} == {
+        folder: sorted(modules_in(PACKAGE / folder)) for folder in wings
+    }
+    assert "arena" in wings
+
+
+def test_imports_within_a_folder_point_one_way() -> None:
+    wings = read_picture().wings
+    wrong = []
+    for path, name, line in all_imports():
+        folder, importer = path.parts[0], path.parts[1].removesuffix(".py") if len(path.parts) > 1 else "__init__"
+        parts = name.split(".")
+        if folder not in wings or importer == "__init__" or parts[:2] != ["palus", folder]:
+            continue
+        order = wings[folder]
+        if order.index(parts[2]) > order.index(importer):
+            wrong.append(f"{path}:{line} imports {name}")
+    assert wrong == []
 
 
 def test_imports_point_one_way() -> None:
@@ -134,18 +167,45 @@ def normal(requirement: str) -> str:
     return re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-")
 
 
-IMPORT_BASE_INSTALL = """
+IMPORT_ALL_BUT = """
 import importlib, pkgutil, sys
-sys.modules["torch"] = sys.modules["tensorboardX"] = None  # importing them now fails, as where they are not installed
+blocked, heavy, names = (text.split(",") for text in sys.argv[1:])
+for name in blocked:
+    sys.modules[name] = None  # importing it now fails, as where it is not installed
 import palus
-for name in sys.argv[1:]:
-    module = importlib.import_module(f"palus.{name}")
+for name in names:
+    module = importlib.import_module(name)
     for child in pkgutil.walk_packages(getattr(module, "__path__", []), module.__name__ + "."):
-        importlib.import_module(child.name)
+        if not any(f"{child.name}.".startswith(f"palus.{folder}.") for folder in heavy):
+            importlib.import_module(child.name)
 """
 
 
-def test_the_base_install_needs_no_training_framework() -> None:
-    light = sorted(top_level_modules() - set(read_picture().torch))
-    done = subprocess.run([sys.executable, "-c", IMPORT_BASE_INSTALL, *light], capture_output=True, text=True)
+def import_without(blocked: list[str], heavy: list[str], names: list[str]) -> None:
+    """Import modules, and all below them but the heavy ones, in a process that lacks some packages."""
+    arguments = [",".join(texts) for texts in (blocked, [word.replace("/", ".") for word in heavy], names)]
+    done = subprocess.run([sys.executable, "-c", IMPORT_ALL_BUT, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def light_modules(heavy: list[str]) -> list[str]:
+    return [f"palus.{name}" for name in sorted(top_level_modules() - set(heavy))]
+
+
+def test_the_base_install_needs_no_training_framework() -> None:
+    heavy = read_picture().heavy["torch"]
+    import_without(["torch", "tensorboardX"], heavy, light_modules(heavy))
+
+
+def test_only_who_keeps_something_loads_the_database() -> None:
+    heavy = read_picture().heavy["sqlalchemy"]
+    assert "arena/ladder" in heavy
+    import_without(["sqlalchemy", "alembic"], heavy, light_modules(heavy))
+
+
+@pytest.mark.parametrize("command", ["match", "worker"])
+def test_a_remote_worker_and_a_match_load_no_database(command: str) -> None:
+    """Commands import late what they need; so do those that help them."""
+    path = PACKAGE / "cli" / f"{command}.py"
+    named = {name.rpartition(".")[0] for name, _ in imported_modules(path)}
+    import_without(["sqlalchemy", "alembic"], [], sorted(name for name in named if name.startswith("palus.")))

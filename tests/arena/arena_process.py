@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from palus.arena.service import ArenaService, Sources
-from palus.arena.settings import ArenaSettings
+from palus.arena.ladder.service import ArenaService, Sources
+from palus.arena.ladder.settings import ArenaSettings
 from palus.store import open_store
 
 # Never satisfied, never out of patience: the queue is full for as long as the test wants.

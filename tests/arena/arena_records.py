@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from palus.arena.log import LOG_SCHEMA, EnvBuild, LogRecord, LogSide, RunnerInfo
+from palus.arena.jobs.builds import EnvBuild
+from palus.arena.ladder.log import LOG_SCHEMA, LogRecord, LogSide, RunnerInfo
 
 
 def sha(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a model that took over its locked process would try. Run as a program in place of `palus.arena.runner.zygote`.
+"""What a model that took over its locked process would try. Run as a program in place of `palus.arena.locked.zygote`.
 
 `python attacker.py SOCKET [no-filter]`: every forked process tries everything and sends what came of it through its
 channel, as JSON: name of the attempt to "done" or to the name of the error. no-filter: without the system-call filter,
@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from palus.arena.runner import zygote
+from palus.arena.locked import zygote
 
 MEMORY_BYTES = 2 << 30
 

@@ -1,6 +1,6 @@
 """Model files that no arena should play, each breaking one rule, and a stock one that breaks none.
 
-`HOSTILE` maps a name to the bytes (made when asked for) and the code that `palus.arena.vetting` refuses them with.
+`HOSTILE` maps a name to the bytes (made when asked for) and the code that `palus.arena.locked.vet` refuses them with.
 Run as a script, it writes all of them into a folder: `python tests/arena/hostile.py FOLDER`.
 """
 

@@ -6,8 +6,8 @@ import hashlib
 
 import onnx
 
-from palus.arena.runner.limits import Limits
-from palus.arena.runner.unit import Contender, Unit
+from palus.arena.locked.unit import Contender, Unit
+from palus.arena.models.limits import Limits
 
 LIMITS = Limits(niceness=0)
 NO_REVISION = "0" * 40

@@ -16,8 +16,8 @@ import torch
 from processes import children
 from running_arena import Arena
 
-from palus.arena.duel import DUEL, make_duel
-from palus.arena.games import DOOM_DUEL
+from palus.arena.referee.duel import DUEL, make_duel
+from palus.arena.referee.games import DOOM_DUEL
 from palus.config.appo import AppoNetworkSettings
 from palus.nn.actor_critic import ActorCritic
 from palus.run.agent_folder import Agent, write_agent
@@ -128,8 +128,8 @@ def test_killing_a_worker_in_the_middle_of_a_duel_leaves_nothing_and_the_duel_is
     arenas.append(arena)
     repo = push(arena, run)
     engines = arena.wait_for(lambda: len(found := descendants(arena.process.pid, "vizdoom")) >= 2 and found, "no duel")
-    (worker,) = descendants(arena.process.pid, "palus.arena.local_worker")
-    locked = descendants(worker, "palus.arena.runner.zygote")
+    (worker,) = descendants(arena.process.pid, "palus.arena.ladder.local_worker")
+    locked = descendants(worker, "palus.arena.locked.zygote")
     os.kill(worker, signal.SIGKILL)
     arena.wait_for(lambda: not any(alive(pid) for pid in (*engines, *locked)), "the worker's children live on")
     arena.wait_for(lambda: arena.standing(repo, DUEL), "the duel was not played again")

@@ -18,8 +18,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from palus import __version__
-from palus.arena.replay import read_replay
-from palus.arena.result import MatchResult
+from palus.arena.referee.replay import read_replay
+from palus.arena.referee.result import MatchResult
 from palus.cli import app, literal
 from palus.export.onnx import build_onnx
 from palus.types import BehaviorSpec
@@ -110,7 +110,7 @@ def test_ctrl_c_ends_quietly_with_exit_code_130(monkeypatch: pytest.MonkeyPatch)
     def interrupted(*_args: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("palus.arena.match.play_pairs", interrupted)
+    monkeypatch.setattr("palus.arena.referee.match.play_pairs", interrupted)
     assert run("match", "random", "random", code=130) == "Interrupted.\n"
 
 

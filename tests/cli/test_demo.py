@@ -13,9 +13,10 @@ from rich.console import Console
 from sqlalchemy import select
 from typer.testing import CliRunner
 
-from palus.arena import highlights, match
-from palus.arena.highlights import goal_beauty
-from palus.arena.replay import read_replay
+from palus.arena.referee import match
+from palus.arena.referee.replay import read_replay
+from palus.arena.study import highlights
+from palus.arena.study.highlights import goal_beauty
 from palus.cli import app
 from palus.cli.players import load
 from palus.export.bundle import share_text
@@ -45,7 +46,7 @@ def stranger(tmp_path):
 @pytest.fixture
 def few_matches(monkeypatch):
     """A tenth of the matches that the demo plays where nobody watches; the policy trains on a tenth of a rollout."""
-    import_module("palus.arena.runner.play")  # which would otherwise keep what is patched below
+    import_module("palus.arena.locked.play")  # which would otherwise keep what is patched below
     train = import_module("palus.cli.train")  # the package's attribute of that name is the command
     play, load_run, record = match.play_pairs, train.load_run, highlights.record_goals
 

@@ -13,7 +13,7 @@ from hub_server import RunningHub, running_hub
 from small_run import make_run
 from typer.testing import CliRunner
 
-from palus.arena.replay import read_replay
+from palus.arena.referee.replay import read_replay
 from palus.cli import app
 from palus.cli.mlagents_hub import load_from_hf, push_to_hf
 

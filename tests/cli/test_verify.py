@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import delete, select
 from typer.testing import CliRunner
 
-from palus.arena.discovery import sweep_house
-from palus.arena.log import check_head
-from palus.arena.scheduler import Looker, Scheduler
-from palus.arena.settings import ArenaSettings
-from palus.arena.worker import work
-from palus.arena.workers import StoreSource, describe_here
+from palus.arena.jobs.worker import describe_here, work
+from palus.arena.ladder.discovery import sweep_house
+from palus.arena.ladder.log import check_head
+from palus.arena.ladder.scheduler import Looker, Scheduler
+from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.ladder.workers import StoreSource
 from palus.cli import app
 from palus.store import open_store
 from palus.store.tables import annulments, matches

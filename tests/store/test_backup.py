@@ -14,7 +14,8 @@ from palus.cli import app
 from palus.errors import StorageError
 from palus.store import Store, open_store
 from palus.store.backup import back_up, restore
-from palus.store.tables import accounts, blobs, jobs, matches, metadata, ratings
+from palus.store.derived import ratings
+from palus.store.tables import accounts, blobs, jobs, matches, metadata
 
 
 def fill(store: Store, first: int, count: int) -> None:

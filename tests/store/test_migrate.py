@@ -6,6 +6,7 @@ import hashlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic import command
@@ -13,13 +14,17 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, inspect, select, text
+from sqlalchemy import Column, MetaData, create_engine, insert, inspect, select, text, update
 
-from palus.arena.log import check_head, noted_head
+from palus.arena.ladder.log import check_head, noted_head
 from palus.errors import StorageError
 from palus.store import Store, open_store
-from palus.store.migrate import REVISION, STEPS, revision_of
-from palus.store.tables import jobs, metadata
+from palus.store.derived import DERIVED, play_stats, ratings
+from palus.store.engine import open_engine
+from palus.store.migrate import REVISION, STEPS, is_current, revision_of
+from palus.store.tables import derived_tables, jobs, metadata
+
+FACTS = metadata.tables.keys() - {table.name for table in DERIVED}
 
 
 def test_migrations_make_exactly_the_declared_tables(store: Store) -> None:
@@ -100,6 +105,56 @@ def test_what_an_older_palus_leased_and_cannot_be_checked_later_waits_for_a_trus
     with store.read() as connection:
         found = connection.execute(select(jobs.c.trusted_only, jobs.c.state, jobs.c.lease).order_by(jobs.c.id)).all()
     assert found == [(True, "ready", None), (True, "ready", None), (False, "leased", "secret")]
+    store.close()
+
+
+def test_the_first_step_without_derived_tables_keeps_facts_and_statistics_of_replays(
+    tmp_path: Path, url: str | None
+) -> None:
+    engine = open_engine(url or f"sqlite:///{tmp_path / 'palus.db'}")
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(STEPS))
+        command.upgrade(config, "0006")
+        (found := MetaData()).reflect(connection)
+        kept = [found.tables[name] for name in {*FACTS, "play_stats"} - {"derived_tables"}]
+        for table in found.sorted_tables:
+            if table in kept:
+                connection.execute(insert(table).values({column.name: example(column) for column in table.columns}))
+        before = {table.name: connection.execute(select(table)).all() for table in kept}
+    engine.dispose()
+    store = open_store(tmp_path, url)
+    with store.read() as connection:
+        assert {table.name: connection.execute(select(table)).all() for table in kept} == before
+        assert is_current(connection)
+    store.close()
+
+
+def example(column: Column[Any]) -> object:
+    """A value that a column takes; all columns of a kind hold the same, so that foreign keys fit."""
+    return {int: 1, str: "x", bool: True, float: 0.1, bytes: b"x"}[column.type.python_type]
+
+
+def test_a_derived_table_that_was_declared_otherwise_is_made_anew_and_no_other(tmp_path: Path, url: str | None) -> None:
+    open_store(tmp_path, url).close()
+    engine = open_engine(url or f"sqlite:///{tmp_path / 'palus.db'}")
+    with (
+        engine.begin() as connection
+    ):  # as a palus leaves them whose ratings lacked a column, and that had one table more
+        for table in (ratings, play_stats):
+            connection.execute(insert(table).values({column.name: example(column) for column in table.columns}))
+        connection.execute(text("ALTER TABLE ratings DROP COLUMN elo"))
+        connection.execute(update(derived_tables).where(derived_tables.c.name == "ratings").values(digest="other"))
+        connection.execute(text("CREATE TABLE streaks (env VARCHAR(64))"))
+        connection.execute(insert(derived_tables).values(name="streaks", digest="any"))
+    engine.dispose()
+    store = open_store(tmp_path, url)
+    with store.read() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+        assert connection.execute(select(ratings)).all() == []
+        assert len(connection.execute(select(play_stats)).all()) == 1
+        assert is_current(connection)
     store.close()
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import delete, insert, select
 
-from palus.arena.derive import packed
-from palus.arena.log import EnvBuild, LogRecord, LogSide, RunnerInfo, StoredBytes, append
+from palus.arena.jobs.builds import EnvBuild
+from palus.arena.ladder.derive import packed
+from palus.arena.ladder.log import LogRecord, LogSide, RunnerInfo, StoredBytes, append
 from palus.hub.accounts import create_account, find_account
 from palus.hub.commits import Message, Put, add_commit
 from palus.hub.limits import HubLimits
@@ -20,7 +21,8 @@ from palus.ratings.games import arrange
 from palus.ratings.history import Played
 from palus.ratings.standings import standings
 from palus.store import Store
-from palus.store.tables import blobs, entries, fields, rating_points, ratings
+from palus.store.derived import fields, rating_points, ratings
+from palus.store.tables import blobs, entries
 
 ENV = "SoccerTwos"
 START_MS = 1_700_000_000_000

@@ -17,14 +17,15 @@ from sqlalchemy import insert, select, update
 from synthetic_arena import ENV, SyntheticArena, sha_of
 from web_server import serving
 
-from palus.arena.audit import annul_unit
-from palus.arena.recording import Recording
-from palus.arena.replay import encode_replay
+from palus.arena.ladder.audit import annul_unit
+from palus.arena.referee.recording import Recording
+from palus.arena.referee.replay import encode_replay
 from palus.ratings.bradley_terry import fit, variance_of_gaps
 from palus.ratings.games import arrange
 from palus.ratings.interval import score_interval
 from palus.store import Store, open_store
-from palus.store.tables import annulments, entries, jobs, matches, play_stats, workers
+from palus.store.derived import play_stats
+from palus.store.tables import annulments, entries, jobs, matches, workers
 from palus.web.api.compare import SequentialTest, verdict
 from palus.web.api.summaries import share_intervals
 from palus.web.app import WebLimits, make_app

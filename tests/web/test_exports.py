@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import insert
 from synthetic_arena import ENV, SyntheticArena, sha_of
 
-from palus.arena.log import export_history, read_log
+from palus.arena.ladder.log import export_history, read_log
 from palus.ratings import reference_elo
 from palus.ratings.history import Played
 from palus.store import Store, open_store

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from synthetic_arena import SyntheticArena
 from web_server import serving, serving_files
 
-from palus.arena.verification import verify
+from palus.arena.ladder.verification import verify
 from palus.store import Store, open_store
 from palus.video import VideoEncoder
 from palus.web.api.router import Arena

@@ -21,7 +21,7 @@ import httpx
 import pytest
 from web_server import serving
 
-from palus.arena.settings import ArenaSettings
+from palus.arena.ladder.settings import ArenaSettings
 from palus.hub.accounts import create_account, issue_token
 from palus.hub.limits import Buckets, HubLimits, client_of, show_bytes
 from palus.hub.repos import create_repo

@@ -17,11 +17,12 @@ from sqlalchemy import insert, update
 from synthetic_arena import ENV, START_MS, SyntheticArena, sha_of
 from web_server import serving, serving_files
 
-from palus.arena.play_stats import play_statistics
-from palus.arena.recording import RecordedEvent, Recording
-from palus.arena.replay import encode_replay
+from palus.arena.referee.recording import RecordedEvent, Recording
+from palus.arena.referee.replay import encode_replay
+from palus.arena.study.play_stats import play_statistics
 from palus.store import open_store
-from palus.store.tables import entries, play_stats, workers
+from palus.store.derived import play_stats
+from palus.store.tables import entries, workers
 from palus.web.app import WebLimits, make_app
 from palus.web.static_site import export_site
 

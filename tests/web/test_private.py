@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 from starlette.routing import WebSocketRoute
 from synthetic_arena import ENV, SyntheticArena
 
-from palus.arena.settings import ArenaSettings
+from palus.arena.ladder.settings import ArenaSettings
 from palus.hub.accounts import create_account, find_account, issue_token
 from palus.hub.commits import Message, Put, add_commit
 from palus.hub.limits import HubLimits

@@ -16,9 +16,10 @@ from web_server import serving
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from palus.arena.live import LiveStep
+from palus.arena.locked.live import LiveStep
 from palus.store import Store, open_store
-from palus.store.tables import entries, ratings
+from palus.store.derived import ratings
+from palus.store.tables import entries
 from palus.web.app import make_app
 from palus.web.live import RoomLimits, encode_step
 from palus.web.room import Rooms, list_players, make_room_router

@@ -17,8 +17,8 @@ from fastapi.testclient import TestClient
 from synthetic_arena import ENV, SyntheticArena
 from typer.testing import CliRunner
 
-from palus.arena.recording import Recording
-from palus.arena.replay import encode_replay
+from palus.arena.referee.recording import Recording
+from palus.arena.referee.replay import encode_replay
 from palus.cli import app as command_line
 from palus.errors import ArenaError
 from palus.store import Store, open_store

@@ -13,8 +13,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from palus.arena.recording import Recording
-from palus.arena.replay import write_replay
+from palus.arena.referee.recording import Recording
+from palus.arena.referee.replay import write_replay
 from palus.cli.watch import watch
 from palus.errors import ReplayError, StorageError
 from palus.web.server import make_server

@@ -22,19 +22,19 @@ from fastapi import FastAPI
 from processes import children, eventually
 from sqlalchemy import delete, select, update
 
-from palus.arena import queue
-from palus.arena.audit import reinstate
-from palus.arena.chain import check_chain
-from palus.arena.contenders import PairOrder
-from palus.arena.discovery import FolderPool, sweep_house
-from palus.arena.log import read_log
-from palus.arena.remote import HttpSource
-from palus.arena.reports import to_json
-from palus.arena.runner.limits import Limits
-from palus.arena.scheduler import Looker, Scheduler
-from palus.arena.settings import ArenaSettings
-from palus.arena.worker import play_order, work
-from palus.arena.workers import untended
+from palus.arena.jobs.orders import PairOrder
+from palus.arena.jobs.remote import HttpSource
+from palus.arena.jobs.reports import to_json
+from palus.arena.jobs.worker import play_order, work
+from palus.arena.ladder import queue
+from palus.arena.ladder.audit import reinstate
+from palus.arena.ladder.chain import check_chain
+from palus.arena.ladder.discovery import FolderPool, sweep_house
+from palus.arena.ladder.log import read_log
+from palus.arena.ladder.scheduler import Looker, Scheduler
+from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.ladder.workers import untended
+from palus.arena.models.limits import Limits
 from palus.errors import ArenaError, LeaseError
 from palus.hub.accounts import create_account, issue_token
 from palus.store import Store, open_store

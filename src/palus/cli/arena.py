@@ -66,8 +66,8 @@ def arena(
     open_browser: Annotated[bool, typer.Option("--open", help="Open the leaderboard in a browser.")] = False,
 ) -> None:
     """Run an arena: people push models, matches run without pause, the leaderboard is a page."""
-    from palus.arena.service import ArenaService, Sources
-    from palus.arena.settings import ArenaSettings, check_games
+    from palus.arena.ladder.service import ArenaService, Sources
+    from palus.arena.ladder.settings import ArenaSettings, check_games
     from palus.store import open_store
     from palus.web.names import Names
 

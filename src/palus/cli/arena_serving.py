@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import uvicorn
 
-    from palus.arena.service import ArenaService
+    from palus.arena.ladder.service import ArenaService
     from palus.store import Store
     from palus.web.names import Names
 

@@ -15,8 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from palus.cli.output import percent, percent_range, print_json, stdout
 
 if TYPE_CHECKING:
-    from palus.arena.players import Player
-    from palus.arena.result import MatchResult
+    from palus.arena.models.players import Player
+    from palus.arena.referee.result import MatchResult
     from palus.ratings.sequential import Hypotheses, SequentialTest
 
 EPILOG = """
@@ -94,8 +94,8 @@ def _play(
     Batches grow with what was played, so a long test looks rarely and a short one is not overshot by much. Looking less
     often than after every pair only makes the error rates smaller.
     """
-    from palus.arena.match import play_pairs
-    from palus.arena.sampling import pair_seeds
+    from palus.arena.referee.match import play_pairs
+    from palus.arena.referee.sampling import pair_seeds
     from palus.ratings.sequential import SequentialTest
 
     series = _Series((), SequentialTest(hypotheses), 0)
@@ -113,7 +113,7 @@ def _play(
 
 
 def _with(series: _Series, results: tuple[MatchResult, ...]) -> _Series:
-    from palus.arena.result import points_of_a
+    from palus.arena.referee.result import points_of_a
 
     points = points_of_a(results)
     pairs = list(zip(points[::2], points[1::2], strict=True))
@@ -143,7 +143,7 @@ def _bounds_progress(title: str, hypotheses: Hypotheses) -> Iterator[Callable[[S
 
 
 def _report(series: _Series, old: str, new: str, seed: int, mode: str) -> dict[str, object]:
-    from palus.arena.result import summarize
+    from palus.arena.referee.result import summarize
 
     summary, test = summarize(series.results), series.test
     return {
@@ -167,7 +167,7 @@ def _report(series: _Series, old: str, new: str, seed: int, mode: str) -> dict[s
 
 
 def _tell(series: _Series, old: str, new: str) -> None:
-    from palus.arena.result import summarize
+    from palus.arena.referee.result import summarize
 
     summary, test = summarize(series.results), series.test
     rule, a, b = test.hypotheses, escape(old), escape(new)

@@ -99,8 +99,8 @@ def demo(
 
 def _goals(folder: Path, seed: int, console: Console) -> Path | None:
     """Record matches against the house bots, keep the finest goals, write replay and page."""
-    from palus.arena.highlights import record_goals
-    from palus.arena.replay import read_replay_bytes, write_replay
+    from palus.arena.referee.replay import read_replay_bytes, write_replay
+    from palus.arena.study.highlights import record_goals
     from palus.cli.players import load
     from palus.web.page import write_html
 
@@ -118,8 +118,8 @@ def _goals(folder: Path, seed: int, console: Console) -> Path | None:
 
 def _measure(folder: Path) -> dict[str, float]:
     """Share of points against the fixed opponents of every run, entered into the bundle, so that its card says so."""
-    from palus.arena.match import play_pairs
-    from palus.arena.result import summarize
+    from palus.arena.referee.match import play_pairs
+    from palus.arena.referee.result import summarize
     from palus.cli.players import load
     from palus.export.bundle import record_results
 

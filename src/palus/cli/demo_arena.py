@@ -53,8 +53,8 @@ class DemoArena:
 def running_arena(folder: Path) -> Iterator[DemoArena]:
     """A fresh arena with a worker per core in `folder`, or in a folder beside it where that is taken, until the block
     ends. Raises ArenaError, StorageError."""
-    from palus.arena.service import ArenaService, Sources
-    from palus.arena.settings import ArenaSettings
+    from palus.arena.ladder.service import ArenaService, Sources
+    from palus.arena.ladder.settings import ArenaSettings
     from palus.errors import ArenaError
     from palus.store import open_store
 

@@ -13,9 +13,9 @@ from rich.table import Table
 from palus.cli.output import matches_progress, percent, print_json, stdout
 
 if TYPE_CHECKING:
-    from palus.arena.conventions import ConventionResult, Record
-    from palus.arena.fidelity import FidelityRow
-    from palus.arena.result import MatchSummary
+    from palus.arena.referee.result import MatchSummary
+    from palus.arena.study.conventions import ConventionResult, Record
+    from palus.arena.study.fidelity import FidelityRow
 
 EPILOG = """
 Policies trained in Unity see and act by Unity's conventions and know Unity's physics. If they play here as they did
@@ -53,10 +53,10 @@ def fidelity(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Let policies trained in Unity play here and hold what they do against Unity's logs."""
-    from palus.arena.conventions import CONVENTIONS, check_conventions
-    from palus.arena.fidelity import cross_table, measure
-    from palus.arena.players import find_players, load_player
-    from palus.arena.policies import OnnxPolicy
+    from palus.arena.models.players import find_players, load_player
+    from palus.arena.models.policies import OnnxPolicy
+    from palus.arena.study.conventions import CONVENTIONS, check_conventions
+    from palus.arena.study.fidelity import cross_table, measure
     from palus.cli.players import soccer_twos
     from palus.errors import ModelError
 

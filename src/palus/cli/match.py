@@ -13,7 +13,7 @@ from rich.markup import escape
 from palus.cli.output import end_early, matches_progress, nats, percent, percent_range, print_json, stdout
 
 if TYPE_CHECKING:
-    from palus.arena.result import MatchResult, MatchSummary, Mode
+    from palus.arena.referee.result import MatchResult, MatchSummary, Mode
 
 EPILOG = """
 Players: an .onnx file from ML-Agents or palus, a bundle folder (a run's folder is one), a league snapshot (.npz), or
@@ -66,7 +66,7 @@ def match(
 
     Ctrl-C once tells what was played so far, replay included, and leaves with 130; twice ends at once.
     """
-    from palus.arena.result import summarize
+    from palus.arena.referee.result import summarize
     from palus.cli.players import append_log
 
     if game == "doom_duel":
@@ -110,8 +110,8 @@ def _tell(played: _Played, summary: MatchSummary, is_doom: bool) -> None:
 
 def _soccer(a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | None, replay_matches: int) -> _Played:
     """Matches of SoccerTwos. The replay has those of its matches that are over."""
-    from palus.arena.match import play_pairs
-    from palus.arena.recorder import Recorder
+    from palus.arena.referee.match import play_pairs
+    from palus.arena.referee.recorder import Recorder
     from palus.cli.players import load, save_replay
     from palus.run.session import interruptible
 
@@ -128,8 +128,8 @@ def _soccer(a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | No
 
 def _duel(a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | None) -> _Played:
     """Doom's matches; a replay is a video of what both players see, all matches one after another."""
-    from palus.arena.duel import make_duel, play_duels
-    from palus.arena.duelists import load_duelist
+    from palus.arena.models.duelists import load_duelist
+    from palus.arena.referee.duel import make_duel, play_duels
     from palus.cli.agents import refresh_onnx
     from palus.run.session import interruptible
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from palus import envs
-from palus.arena.players import Player, load_player
-from palus.arena.recorder import Recorder
-from palus.arena.replay import write_replay
-from palus.arena.result import MatchResult
+from palus.arena.models.players import Player, load_player
+from palus.arena.referee.recorder import Recorder
+from palus.arena.referee.replay import write_replay
+from palus.arena.referee.result import MatchResult
 from palus.errors import StorageError
 from palus.types import GameSpec
 

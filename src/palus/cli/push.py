@@ -63,7 +63,7 @@ def push(
     new_card: Annotated[bool, typer.Option("--new-card", help="Replace a README.md that you wrote.")] = False,
 ) -> None:
     """Publish a model: laid out as ML-Agents does it, with a card, its training curve and a replay."""
-    from palus.arena.games import GAMES
+    from palus.arena.referee.games import GAMES
     from palus.cli.agents import refresh_onnx
     from palus.errors import HubError
     from palus.hub.layout import read_run
@@ -103,7 +103,7 @@ def push(
 
 def _check(run: LocalRun) -> None:
     """Exit with 1 when an arena would refuse the model, saying why and what to do."""
-    from palus.arena.vetting.vet import vet
+    from palus.arena.locked.vet import vet
 
     vetting = vet(run.model.read_bytes(), run.env_id, patience=PATIENCE)
     if vetting.refusal is None:
@@ -146,11 +146,11 @@ def _rating(path: Path, run: LocalRun) -> Rating | None:
 
 def _replay(run: LocalRun, repo_id: str) -> dict[str, bytes]:
     """replay.match and replay.html: its best goals against the house bots, else a match; {} when it cannot play."""
-    from palus.arena.highlights import record_goals
-    from palus.arena.match import play_pairs
-    from palus.arena.players import load_player
-    from palus.arena.recorder import Recorder
-    from palus.arena.replay import encode_replay
+    from palus.arena.models.players import load_player
+    from palus.arena.referee.match import play_pairs
+    from palus.arena.referee.recorder import Recorder
+    from palus.arena.referee.replay import encode_replay
+    from palus.arena.study.highlights import record_goals
     from palus.cli.players import load, soccer_twos
     from palus.errors import ModelError
     from palus.hub.publish import REPLAY, REPLAY_PAGE

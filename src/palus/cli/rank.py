@@ -14,7 +14,7 @@ from rich.table import Table
 from palus.cli.output import end_early, matches_progress, percent, print_json, stdout
 
 if TYPE_CHECKING:
-    from palus.arena.tournament import Leaderboard
+    from palus.arena.study.tournament import Leaderboard
 
 
 class _Named(Protocol):
@@ -100,8 +100,8 @@ def _rank_teams(
     folder: Path, also: list[str], without: list[str], pairs: int, seed: int, stopped: Callable[[], bool]
 ) -> tuple[Leaderboard, list[str], int]:
     """The leaderboard of SoccerTwos, why files of the folder do not take part, and how many matches were planned."""
-    from palus.arena.players import HOUSE_PLAYERS, find_players
-    from palus.arena.tournament import rank_players
+    from palus.arena.models.players import HOUSE_PLAYERS, find_players
+    from palus.arena.study.tournament import rank_players
     from palus.cli.players import load, soccer_twos
 
     found, rejected = find_players(folder, soccer_twos())
@@ -120,9 +120,9 @@ def _rank_duelists(
     folder: Path, also: list[str], without: list[str], pairs: int, seed: int, stopped: Callable[[], bool]
 ) -> tuple[Leaderboard, list[str], int]:
     """The leaderboard of Doom's duel."""
-    from palus.arena.duel import make_duel, play_duels
-    from palus.arena.duelists import find_duelists, load_duelist
-    from palus.arena.tournament import round_robin
+    from palus.arena.models.duelists import find_duelists, load_duelist
+    from palus.arena.referee.duel import make_duel, play_duels
+    from palus.arena.study.tournament import round_robin
     from palus.cli.agents import refresh_onnx
 
     for run in [*(p for p in folder.glob("*") if p.is_dir()), *map(Path, also)]:

@@ -42,7 +42,7 @@ def verify(
 
     Duels in Doom do not repeat: their record is checked, and that the video is the one recorded.
     """
-    from palus.arena.verification import verify as verify_match
+    from palus.arena.ladder.verification import verify as verify_match
     from palus.store import open_store
 
     store = open_store(data, database, create=False)
@@ -65,12 +65,12 @@ def audit(
     database: Database = None,
 ) -> None:
     """Check the log: its hash chain, a random sample played again, every runner against the rest."""
-    from palus.arena.audit import audit as play_again
-    from palus.arena.audit import reinstate as reinstate_worker
-    from palus.arena.audit import suspend as suspend_worker
-    from palus.arena.audit import suspend_outliers
-    from palus.arena.chain import check_chain
-    from palus.arena.log import check_head
+    from palus.arena.ladder.audit import audit as play_again
+    from palus.arena.ladder.audit import reinstate as reinstate_worker
+    from palus.arena.ladder.audit import suspend as suspend_worker
+    from palus.arena.ladder.audit import suspend_outliers
+    from palus.arena.ladder.chain import check_chain
+    from palus.arena.ladder.log import check_head
     from palus.errors import ArenaError
     from palus.store import open_store
     from palus.store.engine import now_ms
@@ -120,8 +120,8 @@ def audit(
 
 def recompute(data: Data = DEFAULT_DATA, database: Database = None) -> None:
     """Empty every derived table and compute it again from the log, the entries and the replays."""
-    from palus.arena.refresh import Refresher
-    from palus.arena.settings import settings_of
+    from palus.arena.ladder.refresh import Refresher
+    from palus.arena.ladder.settings import settings_of
     from palus.store import open_store
 
     store = open_store(data, database, create=False)

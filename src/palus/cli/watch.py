@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from palus.arena.replay import read_replay_bytes
+from palus.arena.referee.replay import read_replay_bytes
 from palus.web.page import page_html, write_html
 from palus.web.server import ADDRESS, make_server
 

@@ -39,10 +39,8 @@ def worker(
     """Take matches from an arena, play them here in locked processes, send the results with their action logs."""
     if max_jobs is None and not alone:
         raise typer.Exit(_keep_up([sys.executable, "-m", "palus", *sys.argv[1:], "--alone"]))
-    from palus.arena.local_worker import wait_for_end
-    from palus.arena.remote import HttpSource
-    from palus.arena.worker import work
-    from palus.arena.workers import describe_here
+    from palus.arena.jobs.remote import HttpSource
+    from palus.arena.jobs.worker import describe_here, wait_for_end, work
     from palus.errors import ArenaError
 
     try:
@@ -70,7 +68,7 @@ def _keep_up(command: list[str]) -> int:
 
     A game's engine can take the process down that plays it (ViZDoom 1.3.2 does, when an engine exits in its start).
     """
-    from palus.arena.local_worker import RESTART_S, pause_after
+    from palus.arena.jobs.worker import RESTART_S, pause_after
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from palus.arena.match import play_pairs
-from palus.arena.players import load_player
-from palus.arena.result import summarize
+from palus.arena.models.players import load_player
+from palus.arena.referee.match import play_pairs
+from palus.arena.referee.result import summarize
 from palus.config import RunFile
 from palus.nn.network import Network
 from palus.types import F32, GameSpec

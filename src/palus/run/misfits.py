@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from palus import envs
-from palus.arena.players import load_player
+from palus.arena.models.players import load_player
 from palus.config import AppoBehavior, Behavior, RunFile
 from palus.config.faults import near_name
 from palus.envs.game import GAMES, make_game

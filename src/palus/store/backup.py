@@ -25,7 +25,7 @@ from palus.errors import StorageError
 from palus.files import write_text
 from palus.store.blobs import BlobStore
 from palus.store.engine import DATABASE_FILE, now_ms, open_engine, open_store
-from palus.store.migrate import REVISION, migrate, revision_of
+from palus.store.migrate import REVISION, is_current, migrate
 from palus.store.tables import accounts, matches
 from palus.store.transfer import copy_rows
 
@@ -143,11 +143,10 @@ def _export(url: str, target: Path) -> None:
         migrate(copy)
         # REPEATABLE READ is PostgreSQL's snapshot: all tables as they were at one moment.
         with engine.connect().execution_options(isolation_level="REPEATABLE READ") as source:
-            found = revision_of(source)
-            if found != REVISION:
+            if not is_current(source):
                 raise StorageError(
-                    f"the database has tables of version {found or 'none'}, this palus writes {REVISION}; "
-                    "start this palus' arena on it once, which brings it up to date"
+                    "the database has tables of another palus; start this palus' arena on it once, which brings it up "
+                    "to date"
                 )
             with copy.begin() as rows:
                 copy_rows(source, rows)

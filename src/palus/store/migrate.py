@@ -1,7 +1,8 @@
-"""Brings a database to the tables that this palus expects, by the numbered steps in `migrations/versions/`.
+"""Brings a database to the tables that this palus expects: facts by the numbered steps in `migrations/versions/`,
+derived ones by their declaration.
 
-To change a table that a release already has: change `tables.py`, add the next file there, raise `REVISION`. A test
-compares what the steps make with `tables.py`, on SQLite and on PostgreSQL.
+To change a table of facts that a release already has: change `tables.py`, add the next file there, raise `REVISION`.
+To change a derived one: change `derived.py`. A test compares both with what is made, on SQLite and on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, inspect, text
 
 from palus.errors import StorageError
+from palus.store.derived import outdated, renew
 
-REVISION = "0006"
+REVISION = "0007"
 """Newest step."""
 
 STEPS = Path(__file__).with_name("migrations")
@@ -27,13 +29,19 @@ def migrate(engine: Engine) -> None:
     """
     # Nearly always there is nothing to do, and Alembic takes a fifth of a second to import.
     with engine.connect() as connection:
-        if revision_of(connection) == REVISION:
+        if is_current(connection):
             return
     with engine.connect().execution_options(palus_write=True) as connection, connection.begin():
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _POSTGRES_LOCK})
         if revision_of(connection) != REVISION:
             _upgrade(connection)
+        renew(connection)
+
+
+def is_current(connection: Connection) -> bool:
+    """Whether all tables are those that this palus expects."""
+    return revision_of(connection) == REVISION and not outdated(connection)
 
 
 def revision_of(connection: Connection) -> str | None:

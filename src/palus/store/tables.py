@@ -1,8 +1,8 @@
-"""Every table of hub and arena, for SQLite and PostgreSQL alike (SQLAlchemy Core).
+"""Every table that holds facts of hub and arena, for SQLite and PostgreSQL alike (SQLAlchemy Core).
 
 Times are integers, milliseconds since 1970 UTC. JSON is text, written with sorted keys and no spaces, so that equal
-content is equal bytes. Three kinds of tables: the hub's and the arena's facts; the match log, to which rows are only
-ever added; and derived ones (`DERIVED`), functions of the log that may be emptied and computed again to the same bytes.
+content is equal bytes. Two kinds of tables: the hub's and the arena's facts; and the match log, to which rows are only
+ever added. What is computed from them stands in `palus.store.derived`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    Float,
     ForeignKey,
     Index,
     Integer,
-    LargeBinary,
     MetaData,
     String,
     Table,
@@ -217,6 +215,14 @@ matches = Table(
     Index("ix_matches_purple", "purple"),
 )
 
+# Which declaration each table of `palus.store.derived` was made from.
+derived_tables = Table(
+    "derived_tables",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("digest", SHA256, nullable=False, comment="of its columns as they were declared"),
+)
+
 # Where the log and the annulments end: what is cut off them, or put in behind palus's back, is missed here.
 log_heads = Table(
     "log_heads",
@@ -234,58 +240,3 @@ annulments = Table(
     Column("reason", Text, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
 )
-
-# ------------------------------------------------------------------------------------------------------------ derived
-
-ratings = Table(
-    "ratings",
-    metadata,
-    Column("env", String(64), primary_key=True),
-    Column("sha256", SHA256, primary_key=True),
-    Column("rank", Integer, nullable=False),
-    Column("rank_best", Integer, nullable=False),
-    Column("rank_worst", Integer, nullable=False),
-    Column("rating", Float, nullable=False, comment="1200 + joint Bradley-Terry strength"),
-    Column("half_width", Float, nullable=False, comment="of the 95 % interval"),
-    Column("games", Integer, nullable=False),
-    Column("wins", Integer, nullable=False),
-    Column("draws", Integer, nullable=False),
-    Column("losses", Integer, nullable=False),
-    Column("elo", Float, nullable=False, comment="the reference's formula over the same log"),
-    Column("openskill_mu", Float, nullable=False),
-    Column("openskill_sigma", Float, nullable=False),
-    Column("upto_seq", BigInteger, nullable=False, comment="last match that went in"),
-)
-
-rating_points = Table(
-    "rating_points",
-    metadata,
-    Column("env", String(64), primary_key=True),
-    Column("sha256", SHA256, primary_key=True),
-    Column("seq", BigInteger, primary_key=True, comment="after this match of the log"),
-    Column("at_ms", BigInteger, nullable=False, comment="when that match ended"),
-    Column("rating", Float, nullable=False),
-    Column("half_width", Float, nullable=False),
-    Column("games", Integer, nullable=False),
-)
-
-fields = Table(
-    "fields",
-    metadata,
-    Column("env", String(64), primary_key=True),
-    Column("upto_seq", BigInteger, nullable=False),
-    Column("side_advantage", Float, nullable=False, comment="worth of the blue side, rating points"),
-    Column("side_half_width", Float, nullable=False),
-    Column("summary", Text, nullable=False, comment="JSON: Nash support, skill, unexplained share, cycles"),
-    Column("covariance", LargeBinary, comment="of the ratings, by SHA-256: lower triangle by rows, float32"),
-)
-
-play_stats = Table(
-    "play_stats",
-    metadata,
-    Column("match_id", String(32), primary_key=True),
-    Column("stats", Text, nullable=False, comment="JSON per side, from the replay: possession, shots, distance, heat"),
-)
-
-DERIVED = (ratings, rating_points, fields, play_stats)
-"""Tables that `recompute` may empty: functions of the log, the entries and the stored replays."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, func, insert, select, text
 
-from palus.store.tables import metadata
+from palus.store.tables import derived_tables, metadata
 
 ROWS_AT_ONCE = 1000
 
@@ -12,10 +12,12 @@ ROWS_AT_ONCE = 1000
 def copy_rows(source: Connection, target: Connection) -> int:
     """Copy every row of every table into the empty tables of `target`. Returns how many.
 
-    source: in one snapshot, or the tables may not fit together. target: in a transaction, tables at the same step.
+    source: in one snapshot, or the tables may not fit together. target: in a transaction. Both of this palus.
     """
     copied = 0
     for table in metadata.sorted_tables:  # what is referred to comes before what refers to it
+        if table is derived_tables:
+            continue  # how the target's own tables were made
         rows = source.execution_options(stream_results=True, yield_per=ROWS_AT_ONCE).execute(select(table))
         for some in rows.mappings().partitions():
             target.execute(insert(table), [dict(row) for row in some])

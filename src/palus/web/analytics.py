@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from palus.arena.games import game_of
+from palus.arena.referee.games import game_of
 from palus.web.api.view import View
 from palus.web.shapes import Shape
 

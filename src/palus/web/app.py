@@ -11,7 +11,7 @@ from pathlib import Path
 from fastapi import APIRouter, FastAPI
 
 from palus import __version__
-from palus.arena.remote import MAX_ANSWER_BYTES
+from palus.arena.jobs.remote import MAX_ANSWER_BYTES
 from palus.hub.limits import KIB, HubLimits
 from palus.hub.server import make_hub_router
 from palus.hub.server.guard import Guard, RouteLimit, hub_route_limits

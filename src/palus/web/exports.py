@@ -22,8 +22,8 @@ from fastapi import APIRouter, HTTPException
 from fastapi.responses import FileResponse
 from sqlalchemy import select
 
-from palus.arena.games import game_of
-from palus.arena.log import LogRecord
+from palus.arena.ladder.log import LogRecord
+from palus.arena.referee.games import game_of
 from palus.errors import StorageError
 from palus.store import Store
 from palus.store.tables import annulments, matches

@@ -24,8 +24,8 @@ import numpy as np
 from fastapi import WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from palus.arena.live import LiveMatch, LiveStep
-from palus.arena.recording import FIXED_STEP_S
+from palus.arena.locked.live import LiveMatch, LiveStep
+from palus.arena.referee.recording import FIXED_STEP_S
 from palus.hub.limits import Buckets
 
 _HEAD = struct.Struct("<BBbBIHH")

@@ -14,20 +14,23 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, WebSocket, WebSocketDisconnect
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from sqlalchemy import func, select
 
-from palus.arena.discovery import HOUSE_OWNER, sweep_house
-from palus.arena.games import GAMES
-from palus.arena.live import DURATION_TICKS, LiveMatch, open_live_match
-from palus.arena.recording import FIXED_STEP_S
-from palus.arena.runner.sandbox import Sandbox, shared_sandbox
-from palus.arena.runner.unit import Contender
+from palus.arena.jobs.orders import HOUSE_OWNER
+from palus.arena.ladder.discovery import sweep_house
+from palus.arena.locked.live import DURATION_TICKS, LiveMatch, open_live_match
+from palus.arena.locked.sandbox import Sandbox, shared_sandbox
+from palus.arena.locked.unit import Contender
+from palus.arena.referee.games import GAMES
+from palus.arena.referee.recording import FIXED_STEP_S
 from palus.errors import ArenaError, EnvError, PalusError
 from palus.hub.limits import Buckets, client_of
 from palus.store import Store
-from palus.store.tables import entries, ratings
+from palus.store.derived import ratings
+from palus.store.tables import entries
 from palus.web.live import RoomLimits, play_live
+from palus.web.shapes import Shape
 
 MAX_SEED = 2**53 - 1
 FIRST_WORD_S = 10.0
@@ -36,11 +39,7 @@ PlayerWord = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,96}/[A-Za-z0-9._-]
 RefusalCode = Literal["full", "unknown", "waiting", "invalid", "broken", "idle"]
 
 
-class _Shape(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class RoomPlayer(_Shape):
+class RoomPlayer(Shape):
     """Somebody who can be picked. rating: None while there is none."""
 
     repo: str
@@ -48,7 +47,7 @@ class RoomPlayer(_Shape):
     rating: float | None
 
 
-class RoomPlayers(_Shape):
+class RoomPlayers(Shape):
     """The best first. running: matches in the room now, of at most `limit`."""
 
     players: list[RoomPlayer]
@@ -56,7 +55,7 @@ class RoomPlayers(_Shape):
     limit: int
 
 
-class Start(_Shape):
+class Start(Shape):
     """Which match. blue, purple: owner/name, or owner/name@revision for a certain one. seed: None draws one.
     person: agent that the client plays (0 blue A, 1 purple A, 2 blue B, 3 purple B)."""
 
@@ -67,7 +66,7 @@ class Start(_Shape):
     person: Literal[0, 1, 2, 3] | None = None
 
 
-class Ready(_Shape):
+class Ready(Shape):
     """The match begins. blue, purple: as in `Start`, always with the revision, so that a link of them keeps its match.
     kick_off: 14 numbers, the first frame, metres and degrees."""
 
@@ -81,7 +80,7 @@ class Ready(_Shape):
     kick_off: list[float]
 
 
-class Refused(_Shape):
+class Refused(Shape):
     """There is no match, or it ended before its time. reason: a sentence and what to do."""
 
     type: Literal["refused"] = "refused"

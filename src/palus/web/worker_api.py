@@ -15,13 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from palus import __version__
-from palus.arena.completion import complete, distrust
-from palus.arena.queue import Lease
-from palus.arena.remote import LEASE_LOST_STATUS, MAX_ANSWER_BYTES
-from palus.arena.report_form import AboutForm
-from palus.arena.reports import from_json
-from palus.arena.settings import ArenaSettings
-from palus.arena.workers import StoreSource, games_of, greet, known_model, suspension, untended
+from palus.arena.jobs.orders import Lease
+from palus.arena.jobs.remote import LEASE_LOST_STATUS, MAX_ANSWER_BYTES
+from palus.arena.jobs.report_form import AboutForm
+from palus.arena.jobs.reports import from_json
+from palus.arena.ladder.completion import complete, distrust
+from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.ladder.workers import StoreSource, games_of, greet, known_model, suspension, untended
 from palus.errors import ArenaError, FalseReportError, LeaseError
 from palus.hub.accounts import authenticate
 from palus.hub.limits import Buckets, HubLimits, client_of
@@ -65,7 +65,7 @@ class GivenBack(Held):
 
 
 class Finished(Held):
-    """A job that is done. report: see `palus.arena.reports`."""
+    """A job that is done. report: see `palus.arena.jobs.reports`."""
 
     report: dict[str, Any]
 

@@ -1,5 +1,6 @@
 // One match over one socket: asks for it, hands on what arrives, says what the reader does.
-import { decodeStep, type Choice, type Ready, type Refused, type Start, type Step } from "./protocol";
+import type { Ready, Refused, Start } from "../api";
+import { decodeStep, type Choice, type Step } from "./protocol";
 
 /** The server takes a client that says nothing for gone. */
 const ALIVE_MS = 4000;

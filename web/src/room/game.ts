@@ -1,4 +1,5 @@
 // A live match on the page: the pitch with everything around it, and the reader's hands on one of the players.
+import type { Ready, Refused, Start } from "../api";
 import { PALETTES } from "../draw/palette";
 import { BallRoll } from "../game/roll";
 import { sceneAt, scoreAt } from "../game/scene";
@@ -20,7 +21,6 @@ import { Connection } from "./connection";
 import { gameControls } from "./controls";
 import { eventLog } from "./events";
 import { Pad } from "./pad";
-import type { Ready, Refused, Start } from "./protocol";
 import { LiveRecord } from "./record";
 
 /** How close the 3-D view follows the reader's own player. */

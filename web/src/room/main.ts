@@ -1,4 +1,5 @@
 // Entry of the demo room: choose two players, watch them play now, or play along.
+import type { Ready, RoomPlayers, Start } from "../api";
 import { element } from "../page/dom";
 import { load, path } from "../site/data";
 import { parameter, writeParameters } from "../site/links";
@@ -7,8 +8,7 @@ import { buildShell, fill, heading } from "../site/shell";
 import { GAME_KEYS, gameKey } from "./controls";
 import { Game } from "./game";
 import { MOVES } from "./pad";
-import type { Ready, RoomPlayers, Start } from "./protocol";
-import { setupForm } from "./setup";
+import { AGENTS, setupForm } from "./setup";
 import "../page/viewer.css";
 import "./room.css";
 
@@ -48,7 +48,7 @@ function askedFor(): Start {
     env: parameter("env") ?? "SoccerTwos",
     seed: seed !== null && /^\d{1,16}$/.test(seed) ? Number(seed) : null,
     // In links players count from 1, as on the pitch.
-    person: [1, 2, 3, 4].includes(person) ? person - 1 : null,
+    person: AGENTS.find((agent) => agent + 1 === person) ?? null,
   };
 }
 

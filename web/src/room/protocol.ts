@@ -1,38 +1,5 @@
-// What the demo room's socket carries. The same words and bytes as palus.web.room and palus.web.live.
+// The bytes that the demo room's socket carries, as in palus.web.live; its words are in ../api.
 import { NUM_AGENTS, NUM_CHANNELS, NUM_CHOICES, type Team } from "../replay/replay";
-
-export interface Start {
-  /** owner/name, or owner/name@revision. */
-  readonly blue: string;
-  readonly purple: string;
-  readonly env: string;
-  readonly seed: number | null;
-  /** Agent that the reader plays, 0 to 3; null to watch. */
-  readonly person: number | null;
-}
-
-export interface Ready {
-  readonly type: "ready";
-  readonly blue: string;
-  readonly purple: string;
-  readonly seed: number;
-  readonly person: number | null;
-  readonly duration_s: number;
-  readonly isolation: string;
-  readonly kick_off: readonly number[];
-}
-
-export interface Refused {
-  readonly type: "refused";
-  readonly code: "full" | "unknown" | "waiting" | "invalid" | "broken" | "idle";
-  readonly reason: string;
-}
-
-export interface RoomPlayers {
-  readonly players: readonly { readonly repo: string; readonly house: boolean; readonly rating: number | null }[];
-  readonly running: number;
-  readonly limit: number;
-}
 
 /** Forward, right, rotate; as the game's action branches. */
 export type Choice = readonly [number, number, number];

@@ -1,6 +1,7 @@
 // A match that grows while it is played, in the form that the viewer draws.
+import type { Ready } from "../api";
 import { NUM_AGENTS, NUM_CHANNELS, NUM_CHOICES, teamOf, type Match, type MatchEvent } from "../replay/replay";
-import type { Ready, Step } from "./protocol";
+import type { Step } from "./protocol";
 
 const FRAME_HZ = 50;
 const TICKS_PER_DECISION = 5;

@@ -1,10 +1,12 @@
 // The form: who plays blue, who plays purple, and whether the reader takes one of the four players.
+import type { RoomPlayers, Start } from "../api";
 import { element } from "../page/dom";
 import { rated } from "../site/format";
 import { field, sideMark } from "../site/parts";
-import type { RoomPlayers, Start } from "./protocol";
 
 const BUILT_IN = ["palus/goalie-striker", "palus/ball-chaser"] as const;
+/** Whom a reader may play. */
+export const AGENTS = [0, 1, 2, 3] as const;
 /** By agent: 0 and 2 are blue, 1 and 3 purple. */
 const SEATS: readonly (readonly [value: string, label: string])[] = [
   ["", "Nobody, I watch"],
@@ -59,7 +61,7 @@ export function setupForm(players: RoomPlayers, asked: Start, onStart: (start: S
     purple: purple.value.trim(),
     env: asked.env,
     seed: /^\d{1,16}$/.test(seed.value) ? Number(seed.value) : null,
-    person: seat.value === "" ? null : Number(seat.value),
+    person: AGENTS.find((agent) => String(agent) === seat.value) ?? null,
   });
   root.addEventListener("submit", (event) => {
     event.preventDefault();

@@ -1,6 +1,6 @@
 // What happens in the arena while a page is open, by server-sent events.
 import { eventsUrl, isExport } from "./data";
-import type { Event } from "./shapes";
+import type { Event } from "../api";
 
 const TYPES = ["match", "rating", "entry"] as const;
 /** Ratings may change many times a second; a page follows at a pace that people can read. */

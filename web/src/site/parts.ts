@@ -3,7 +3,7 @@ import { element, svg } from "../page/dom";
 import { ago, moment, percent, plural, rated } from "./format";
 import { matchLink, modelLink, parameter, writeParameters } from "./links";
 import { load } from "./data";
-import type { Environment, Environments, MatchLine, Outcome, Player, SideName } from "./shapes";
+import type { Environment, Environments, MatchLine, Player } from "../api";
 
 export type Content = Node | string;
 
@@ -35,19 +35,19 @@ export function tag(text: string, kind: "" | "good" | "bad" | "wait" = "", title
   return element("span", { class: kind ? `tag ${kind}` : "tag", ...(title && { title }) }, text);
 }
 
-const OUTCOMES: Record<Outcome, string> = { win: "Win", draw: "Draw", loss: "Loss", void: "Void" };
+const OUTCOMES: Record<MatchLine["outcome"], string> = { win: "Win", draw: "Draw", loss: "Loss", void: "Void" };
 
 /** Tells an outcome by word, shape and colour. */
-export function outcome(result: Outcome): HTMLElement {
+export function outcome(result: MatchLine["outcome"]): HTMLElement {
   return element("span", { class: `result ${result}` }, OUTCOMES[result]);
 }
 
 /** Blue is a circle and purple a diamond, as on the pitch. */
-export function sideName(side: SideName): HTMLElement {
+export function sideName(side: MatchLine["side"]): HTMLElement {
   return element("span", { class: "side-name" }, sideMark(side), side === "blue" ? "Blue" : "Purple");
 }
 
-export function sideMark(side: SideName): SVGElement {
+export function sideMark(side: MatchLine["side"]): SVGElement {
   const shape =
     side === "blue" ? svg("circle", { cx: "12", cy: "12", r: "8.5" }) : svg("path", { d: "M12 2 22 12 12 22 2 12z" });
   const name = side === "blue" ? "team-mark" : "team-mark team-1";

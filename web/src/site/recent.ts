@@ -4,12 +4,12 @@ import { seconds } from "./format";
 import { matchLink } from "./links";
 import { modelCell, sideName, timeAgo, type Content } from "./parts";
 import { placeholder } from "./shell";
-import type { MatchSummary, Verdict } from "./shapes";
+import type { MatchSummary } from "../api";
 import { Listed, type Column } from "./table";
 
 const MOST = 12;
 
-const RESULTS: Record<Verdict, string> = {
+const RESULTS: Record<MatchSummary["result"], string> = {
   win1: "Blue won",
   win2: "Purple won",
   draw: "Draw",
@@ -18,7 +18,7 @@ const RESULTS: Record<Verdict, string> = {
   void: "Void",
 };
 
-export function verdictText(result: Verdict): string {
+export function verdictText(result: MatchSummary["result"]): string {
   return RESULTS[result];
 }
 

@@ -4,7 +4,7 @@ import { element, svg } from "../page/dom";
 import { isExport, load, LoadError } from "./data";
 import { focusedLink, focusLink } from "./focus";
 import { pageLink, type PageName } from "./links";
-import type { Head } from "./shapes";
+import type { Head } from "../api";
 
 const ENTRIES: readonly (readonly [PageName, string])[] = [
   ["index", "Leaderboard"],

@@ -3,7 +3,7 @@ import { element } from "../page/dom";
 import { short } from "./format";
 import { modelLink } from "./links";
 import { modelCell, stateTag, tag, timeAgo } from "./parts";
-import type { Unranked } from "./shapes";
+import type { Unranked } from "../api";
 import type { Column, TableOptions } from "./table";
 
 /** ofAll: of every environment, so that lines say which. */

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from palus.arena.derive import variance_of_gap
+from palus.arena.ladder.derive import variance_of_gap
 from palus.ratings.interval import Z_95
 from palus.ratings.sequential import SequentialTest as Test
 from palus.web.api.performance import Games, games_of

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, select
 
-from palus.arena.games import game_of
+from palus.arena.referee.games import game_of
 from palus.store.tables import matches
 
 VERDICTS = ("win1", "win2", "draw", "forfeit1", "forfeit2", "void")

@@ -7,10 +7,10 @@ from typing import Any
 from pydantic import Field, JsonValue
 from sqlalchemy import Connection, Row, select
 
-from palus.arena.chain import fault
-from palus.arena.games import game_of
-from palus.arena.log import GENESIS, LogRecord, LogSide, StoredBytes
-from palus.arena.recording import RecordedEvent
+from palus.arena.ladder.chain import fault
+from palus.arena.ladder.log import GENESIS, LogRecord, LogSide, StoredBytes
+from palus.arena.referee.games import game_of
+from palus.arena.referee.recording import RecordedEvent
 from palus.store import Store
 from palus.store.tables import annulments, matches
 from palus.web.api.roster import Player

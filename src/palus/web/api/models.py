@@ -9,10 +9,11 @@ from typing import Any, Literal
 from pydantic import Field, JsonValue
 from sqlalchemy import Connection, Row, select
 
-from palus.arena.games import game_of
+from palus.arena.referee.games import game_of
 from palus.errors import StorageError
 from palus.store import Store
-from palus.store.tables import commit_files, rating_points, repo_tags, repos
+from palus.store.derived import rating_points
+from palus.store.tables import commit_files, repo_tags, repos
 from palus.web.api.compare import RevisionComparison, compare_revisions
 from palus.web.api.leaderboard import LeaderboardRow
 from palus.web.api.performance import (

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from palus.arena.games import game_of
+from palus.arena.referee.games import game_of
 from palus.ratings.bradley_terry import POINTS_TO_LOGIT
 from palus.ratings.interval import Z_95
 from palus.web.api.leaderboard import LeaderboardRow, board_order, board_row

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from sqlalchemy import Connection, select
 
-from palus.store.tables import play_stats
+from palus.store.derived import play_stats
 from palus.web.shapes import Shape
 
 MATCHES = 50

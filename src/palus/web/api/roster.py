@@ -10,7 +10,8 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row, select
 
 from palus.ratings.standings import is_provisional
-from palus.store.tables import entries, fields, ratings
+from palus.store.derived import fields, ratings
+from palus.store.tables import entries
 from palus.web.shapes import Shape
 
 BASELINES = frozenset({"unity/MLAgents-SoccerTwos"})
@@ -69,7 +70,7 @@ class Field:
     """What the last fit says about an env as a whole.
 
     summary: Nash support, cycles and more. covariance: of all ratings of the env, sorted by SHA-256
-    (`palus.arena.derive.packed`); None until a version that computes it has refitted.
+    (`palus.arena.ladder.derive.packed`); None until a version that computes it has refitted.
     """
 
     upto_seq: int

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Request, Response
 
-from palus.arena.games import game_of
-from palus.arena.log import LogRecord
+from palus.arena.ladder.log import LogRecord
+from palus.arena.referee.games import game_of
 from palus.errors import StorageError
 from palus.store import Store
 from palus.web.analytics import Analytics, TeamResults, analytics, team_results

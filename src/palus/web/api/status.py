@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import Field, JsonValue
 from sqlalchemy import Connection, Row, func, select
 
-from palus.arena.chain import NOTHING_ANNULLED
-from palus.arena.log import GENESIS, noted_head
-from palus.arena.workers import ALIVE_MS, untended
+from palus.arena.ladder.chain import NOTHING_ANNULLED
+from palus.arena.ladder.log import GENESIS, noted_head
+from palus.arena.ladder.workers import ALIVE_MS, untended
 from palus.store.engine import now_ms
 from palus.store.tables import jobs, workers
 from palus.web.api.unranked import Unranked, unranked

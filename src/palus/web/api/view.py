@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from palus.store import Store
-from palus.store.tables import annulments, entries, fields, matches, ratings, repos
+from palus.store.derived import fields, ratings
+from palus.store.tables import annulments, entries, matches, repos
 from palus.web.api.log_columns import VERDICTS, LogColumns, empty_columns, extend
 from palus.web.api.roster import Roster, read_roster
 

@@ -5,7 +5,7 @@ import { cumulativeChart } from "../charts/series";
 import { ago, count, percent, plural, seconds } from "../format";
 import { box, facts, modelCell, shareBar, sideMark } from "../parts";
 import { placeholder } from "../shell";
-import type { Analytics, CauseCount, TeamLine } from "../shapes";
+import type { Analytics, CauseCount, TeamLine } from "../../api";
 import { DataTable } from "../table";
 
 const DAY_MS = 86_400_000;

@@ -6,7 +6,7 @@ import { ago, count, plural } from "../format";
 import { matchLink, modelLink, pageLink, parameter, writeParameters } from "../links";
 import { box, facts, field, outcome, timeAgo } from "../parts";
 import { fill, placeholder } from "../shell";
-import type { Analytics, TeamGame, TeamResults } from "../shapes";
+import type { Analytics, TeamGame, TeamResults } from "../../api";
 import { DataTable } from "../table";
 
 export function results(analytics: Analytics): Node[] {

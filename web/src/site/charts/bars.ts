@@ -1,7 +1,7 @@
 // Charts of bars: results per day, counts per bin.
 import { element } from "../../page/dom";
 import { count, plural } from "../format";
-import type { TeamDay } from "../shapes";
+import type { TeamDay } from "../../api";
 import { figure, rect, scale, text, ticks, valueAxis, type Area } from "./plot";
 
 const GAP = 0.22;

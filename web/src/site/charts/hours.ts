@@ -1,6 +1,6 @@
 // Matches per hour over the last day.
 import { count, plural } from "../format";
-import type { HourCount } from "../shapes";
+import type { HourCount } from "../../api";
 import { figure, rect, scale, text, ticks, valueAxis } from "./plot";
 
 const hour = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });

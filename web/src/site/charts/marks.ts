@@ -1,7 +1,7 @@
 // Small drawings: a rating with its interval, expected against actual score, where the ball was, the sequential test.
 import { svg } from "../../page/dom";
 import { decimal, percent, plural, points, rated, signed } from "../format";
-import type { SequentialTest, StrengthBin } from "../shapes";
+import type { SequentialTest, StrengthBin } from "../../api";
 import { figure, line, px, rect, scale, text, valueAxis, type Range } from "./plot";
 
 const BAR_WIDTH = 200;

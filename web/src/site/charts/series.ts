@@ -1,7 +1,7 @@
 // A rating over time with its band, and a count over time as an area.
 import { svg } from "../../page/dom";
 import { count, moment, points, rated } from "../format";
-import type { DayMatches, RatingPoint } from "../shapes";
+import type { DayMatches, RatingPoint } from "../../api";
 import {
   dayAxis,
   figure,

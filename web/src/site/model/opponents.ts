@@ -5,7 +5,7 @@ import { count, percent, plural, rated, seconds, short, signed } from "../format
 import { pageLink } from "../links";
 import { box, modelCell, note, outcome, playerCell, shareBar, sideName, timeAgo, watchLink } from "../parts";
 import { placeholder } from "../shell";
-import type { HeadToHead, MatchLine, NextOpponent, Performance, RevisionComparison, StrengthBin } from "../shapes";
+import type { HeadToHead, MatchLine, NextOpponent, Performance, RevisionComparison, StrengthBin } from "../../api";
 import { DataTable } from "../table";
 
 export function againstBox(bins: readonly StrengthBin[]): HTMLElement {

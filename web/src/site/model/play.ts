@@ -5,7 +5,7 @@ import { heatMap } from "../charts/marks";
 import { percent, plural, seconds } from "../format";
 import { box, facts, note, shareBar, sideName, tallyText } from "../parts";
 import { placeholder } from "../shell";
-import type { Goals, PlayStats, Tally } from "../shapes";
+import type { Goals, PlayStats, Tally } from "../../api";
 
 export function sidesBox(blue: Tally, purple: Tally): HTMLElement {
   const line = (side: "blue" | "purple", tally: Tally) =>

@@ -7,7 +7,7 @@ import { downloads } from "../analytics/downloads";
 import { results } from "../analytics/results";
 import { chooseEnvironment, environmentField } from "../parts";
 import { buildShell, fill, heading, placeholder } from "../shell";
-import type { Analytics } from "../shapes";
+import type { Analytics } from "../../api";
 import { tabs } from "../tabs";
 
 const shell = buildShell("analytics");

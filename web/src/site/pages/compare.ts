@@ -19,7 +19,7 @@ import {
   watchLink,
 } from "../parts";
 import { buildShell, fill, heading, placeholder } from "../shell";
-import type { Comparison, Leaderboard, MatchLine, SequentialTest } from "../shapes";
+import type { Comparison, Leaderboard, MatchLine, SequentialTest } from "../../api";
 import { DataTable } from "../table";
 
 const shell = buildShell("compare");

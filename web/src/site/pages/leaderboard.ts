@@ -10,7 +10,7 @@ import { listen, paced } from "../live";
 import { chooseEnvironment, environmentField, field, note, shareBar, switcher, tag, timeAgo } from "../parts";
 import { RecentList } from "../recent";
 import { buildShell, fill, heading, placeholder } from "../shell";
-import type { Event, Leaderboard, LeaderboardRow, LooseGroup, Matrix, RecentMatches, UnrankedModels } from "../shapes";
+import type { Event, Leaderboard, LeaderboardRow, LooseGroup, Matrix, RecentMatches, UnrankedModels } from "../../api";
 import { DataTable, Listed, type Column } from "../table";
 import { unrankedTable } from "../unranked";
 

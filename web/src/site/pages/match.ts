@@ -9,7 +9,7 @@ import { box, definitions, describe, note, sideMark, tag, type Content } from ".
 import { verdictText } from "../recent";
 import { buildShell, fill, heading, placeholder } from "../shell";
 import { loadSolid } from "../solid";
-import type { MatchPage, MatchSide, SideName, StoredFile } from "../shapes";
+import type { MatchPage, MatchSide, StoredFile } from "../../api";
 
 const shell = buildShell(null);
 const id = parameter("match") ?? parameter("id");
@@ -105,7 +105,7 @@ function players(match: MatchPage): HTMLElement {
   );
 }
 
-function side(name: SideName, played: MatchSide): HTMLElement {
+function side(name: "blue" | "purple", played: MatchSide): HTMLElement {
   const { player } = played;
   const label = name === "blue" ? "Blue" : "Purple";
   const rows: (readonly [string, Content])[] = [

@@ -5,7 +5,7 @@ import { percent, plural, points, rated, signed } from "../format";
 import { modelLink, pageLink } from "../links";
 import { box, chooseEnvironment, environmentField, facts, modelCell, note } from "../parts";
 import { buildShell, fill, heading, placeholder } from "../shell";
-import type { Cycle, Matrix, Player } from "../shapes";
+import type { Cycle, Matrix, Player } from "../../api";
 import { DataTable } from "../table";
 
 /** Games at which a cell has half of its colour. */

@@ -10,7 +10,7 @@ import { againstBox, matchesBox, nextBox, opponentsBox } from "../model/opponent
 import { fragsBox, goalsBox, playBox, sidesBox } from "../model/play";
 import { box, definitions, facts, note, stateTag, switcher, tag, timeAgo, type Content } from "../parts";
 import { buildShell, fill, heading, placeholder } from "../shell";
-import type { LeaderboardRow, ModelPage, Performance, Revision } from "../shapes";
+import type { LeaderboardRow, ModelPage, Performance, Revision } from "../../api";
 import { DataTable } from "../table";
 
 const shell = buildShell(null);

@@ -6,7 +6,7 @@ import { count, plural } from "../format";
 import { listen, paced } from "../live";
 import { box, describe, facts, note, tag, timeAgo } from "../parts";
 import { buildShell, fill, heading, placeholder } from "../shell";
-import type { JobCounts, RunningJob, Status, WorkerLine } from "../shapes";
+import type { JobCounts, RunningJob, Status, WorkerLine } from "../../api";
 import { DataTable, Listed, type TableOptions } from "../table";
 import { unrankedTable } from "../unranked";
 

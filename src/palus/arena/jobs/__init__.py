@@ -1,0 +1,1 @@
+"""What a worker is asked to do, does, and says about it. Loads no database."""

@@ -1,0 +1,191 @@
+"""Trust, checked: samples of the log are played again (see `palus.arena.ladder.verification`), runners are compared.
+
+What is struck out stays in the log; `annulments` names it with the reason, and the ratings are computed without it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import ColumnElement, Connection, Select, Table, insert, select, update
+
+from palus.arena.ladder.chain import note_annulments
+from palus.arena.ladder.log import lock_log
+from palus.arena.ladder.runner_tests import RatedGame, suspicions
+from palus.arena.ladder.verification import Verification, verify
+from palus.errors import ArenaError
+from palus.store import Store
+from palus.store.tables import annulments, jobs, matches, workers
+
+logger = logging.getLogger(__name__)
+
+LOCAL = "local-"
+"""Names of the workers that the service itself starts begin like this; nobody else's may."""
+
+FORFEITS_FORGIVEN = 2
+"""A time-out or a crash that does not happen again may be the fault of a busy machine; so many of a worker's in one
+audit may."""
+
+_POINTS = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1.0}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found. suspended: sentences."""
+
+    found: tuple[Verification, ...]
+    suspended: tuple[str, ...] = ()
+
+    @property
+    def failures(self) -> list[Verification]:
+        """Matches that are struck out now."""
+        return [verification for verification in self.found if verification.ok is False]
+
+    @property
+    def unchecked(self) -> list[Verification]:
+        """Matches that could not be played again."""
+        return [verification for verification in self.found if verification.ok is None]
+
+
+def audit(
+    store: Store,
+    share: float,
+    *,
+    seed: int,
+    now_ms: int,
+    forfeits_after: int = 0,
+    stop: threading.Event | None = None,
+) -> Audit:
+    """Play a random share of the log again, at least one mirrored pair, both legs; strike out what fails.
+
+    Pairs with a forfeit that a worker elsewhere reported are all played again. Workers from elsewhere whose matches
+    turn out to be forged are suspended.
+    forfeits_after: number in the log after which those forfeits are looked at. stop: ends the audit early.
+    """
+    columns = select(matches.c.seq, matches.c.id, matches.c.unit_id, matches.c.worker, matches.c.result)
+    with store.read() as connection:
+        rows = connection.execute(columns.where(matches.c.id.not_in(_struck())).order_by(matches.c.seq)).all()
+    units = list(dict.fromkeys(row.unit_id for row in rows))
+    count = min(len(units), max(1, round(share * len(units))))
+    chosen = {units[i] for i in np.random.default_rng(seed).permutation(len(units))[:count].tolist()}
+    for row in rows:
+        if row.seq > forfeits_after and row.result not in ("win1", "win2", "draw") and _is_elsewhere(row.worker):
+            chosen.add(row.unit_id)
+    found, worker_of = [], {}
+    for row in rows:
+        if row.unit_id in chosen and not (stop is not None and stop.is_set()):
+            found.append(_look_again(store, row.id))
+            worker_of[row.id] = row.worker
+    with store.write() as connection:
+        for failure in found:
+            if failure.ok is False:
+                annul_unit(connection, failure.match_id, failure.sentence, now_ms=now_ms)
+        suspended = _suspend_forgers(connection, found, worker_of, now_ms)
+    return Audit(tuple(found), tuple(suspended))
+
+
+def _look_again(store: Store, match_id: str) -> Verification:
+    """`verify`; a record that nobody foresaw is reported, and the audit goes on."""
+    try:
+        return verify(store, match_id)
+    except Exception as error:
+        logger.exception("match %s cannot be verified", match_id)
+        return Verification(match_id, None, f"match {match_id} cannot be verified: {error}")
+
+
+def _suspend_forgers(
+    connection: Connection, found: Sequence[Verification], worker_of: dict[str, str], now_ms: int
+) -> list[str]:
+    """Suspend workers from elsewhere by what an audit found. Returns a sentence for each."""
+    failures = [failure for failure in found if failure.ok is False and _is_elsewhere(worker_of[failure.match_id])]
+    counts = Counter(worker_of[failure.match_id] for failure in failures if not failure.forged and not failure.filmed)
+    reasons = {worker_of[failure.match_id]: failure.sentence for failure in failures if failure.forged}
+    for worker, count in counts.items():
+        if count > FORFEITS_FORGIVEN:
+            reasons.setdefault(worker, f"{count} of its matches came out otherwise when they were played again")
+    for worker, reason in reasons.items():
+        suspend(connection, worker, reason, now_ms=now_ms)
+    return [f"worker {worker} is suspended: {reason}" for worker, reason in reasons.items()]
+
+
+def is_local(worker: str) -> bool:
+    """Whether the service itself started a worker; an account may begin its name as it likes."""
+    return worker.startswith(LOCAL) and not _is_elsewhere(worker)
+
+
+def _is_elsewhere(worker: str) -> bool:
+    """Whether a worker reports over the network: it is called account/name."""
+    return "/" in worker
+
+
+def annul_unit(connection: Connection, match_id: str, reason: str, *, now_ms: int) -> int:
+    """Strike out a match and the other leg of its mirrored pair. Returns how many matches that were."""
+    unit = select(matches.c.unit_id).where(matches.c.id == match_id).scalar_subquery()
+    return _annul(connection, select(matches.c.id).where(matches.c.unit_id == unit), reason, now_ms)
+
+
+def workers_with(worker: str, table: Table = workers) -> ColumnElement[bool]:
+    """Rows of a worker and of all others that its account answers for."""
+    column = table.c.name if table is workers else table.c.worker
+    account, slash, _ = worker.rpartition("/")
+    return column.startswith(f"{account}/", autoescape=True) if slash else column == worker
+
+
+def suspend(connection: Connection, worker: str, reason: str, *, now_ms: int) -> int:
+    """Take no more results from a worker and strike out all it has sent. Returns how many matches that were.
+
+    A worker from elsewhere goes with all others of its account: it could take another name at any time.
+    Raises ArenaError when there is no such worker.
+    """
+    changed = connection.execute(update(workers).where(workers_with(worker)).values(suspended=reason))
+    if changed.rowcount == 0:
+        raise ArenaError(f"there is no worker {worker}; the status page lists them")
+    held = (jobs.c.state == "leased") & workers_with(worker, jobs)
+    connection.execute(update(jobs).where(held).values(lease_until_ms=0))  # the scheduler hands them out again
+    reason = f"worker {worker} was suspended: {reason}"
+    return _annul(connection, select(matches.c.id).where(workers_with(worker, matches)), reason, now_ms)
+
+
+def reinstate(connection: Connection, worker: str) -> None:
+    """Let a suspended worker, and all of its account, work again. What was struck out stays so.
+
+    Raises ArenaError when there is no such worker, or none is suspended.
+    """
+    suspended = workers_with(worker) & workers.c.suspended.is_not(None)
+    if connection.execute(update(workers).where(suspended).values(suspended=None)).rowcount == 0:
+        raise ArenaError(f"no worker {worker} is suspended; the status page lists them")
+
+
+def suspend_outliers(store: Store, *, now_ms: int) -> list[str]:
+    """Suspend every worker from elsewhere whose results differ from the rest's. Returns a sentence for each."""
+    with store.read() as connection:
+        columns = select(matches.c.worker, matches.c.blue, matches.c.purple, matches.c.result)
+        counted = columns.where(matches.c.id.not_in(_struck()), matches.c.season > 0)
+        games = [
+            RatedGame(LOCAL if is_local(worker) else worker, blue, purple, _POINTS.get(result), result)
+            for worker, blue, purple, result in connection.execute(counted)
+        ]
+    found = [suspicion for suspicion in suspicions(games) if suspicion.worker != LOCAL]
+    with store.write() as connection:
+        for suspicion in found:
+            suspend(connection, suspicion.worker, suspicion.sentence, now_ms=now_ms)
+    return [f"worker {suspicion.worker} is suspended: {suspicion.sentence}" for suspicion in found]
+
+
+def _annul(connection: Connection, wanted: Select[tuple[str]], reason: str, now_ms: int) -> int:
+    lock_log(connection)
+    ids = list(connection.execute(wanted.where(matches.c.id.not_in(_struck()))).scalars())
+    if ids:
+        rows = [{"match_id": match_id, "reason": reason, "created_ms": now_ms} for match_id in ids]
+        connection.execute(insert(annulments), rows)
+        note_annulments(connection)
+    return len(ids)
+
+
+def _struck() -> Select[tuple[str]]:
+    return select(annulments.c.match_id)

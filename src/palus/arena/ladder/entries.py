@@ -1,0 +1,223 @@
+"""Who takes part: revisions become entries, entries are validated, and the board is drawn from those accepted.
+
+The rated entity is the SHA-256 of a model file. Files that compute the same, byte for byte equal or not, are one
+entity, that of the first of them, credited to whoever pushed it; what validation said of a file holds for every copy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from palus.arena.jobs.orders import Entrant
+from palus.arena.ladder import queue
+from palus.arena.ladder.discovery import MISSING_FILE, Found, Sweep
+from palus.arena.models.refusal import Refusal
+from palus.arena.referee.games import game_of
+from palus.store.tables import entries, jobs
+
+NOT_PLAYED = "not-played"
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Change:
+    """An entry that is new or has another state now, for those who watch the arena."""
+
+    repo: str
+    revision: str
+    env: str
+    state: str
+
+
+def take_in(
+    connection: Connection, sweep: Sweep, params: Mapping[str, Any] | None = MappingProxyType({}), *, now_ms: int
+) -> list[Change]:
+    """Bring the entries in line with what a source offers.
+
+    params: what the game's matches are set to here; None when this arena does not play the game: entries then wait
+    until it does. New revisions are queued for validation, or share the verdict on an equal file. Entries of
+    repositories that are gone or no longer ask for matches are withdrawn; they come back with the repository.
+    """
+    known = {
+        (row.repo, row.revision): row for row in connection.execute(select(entries).where(entries.c.env == sweep.env))
+    }
+    changes = []
+    for found in sweep.found:
+        row = known.get((found.repo, found.revision))
+        if row is None:
+            verdict = _judge(connection, found, params, now_ms)
+            connection.execute(insert(entries).values(_facts(found, now_ms) | verdict))
+            changes.append(Change(found.repo, found.revision, found.env, verdict["state"]))
+        elif row.checked_ms is None and (row.state != "pending" if params is not None else row.state != "waiting"):
+            changes.append(_set(connection, row, _judge(connection, found, params, now_ms)))
+        elif row.state == "withdrawn" or (row.state == "waiting" and params is not None):
+            changes.append(_set(connection, row, {"state": "accepted" if row.code is None else "refused"}))
+    for row in known.values():
+        is_in = row.state in ("pending", "waiting", "accepted")
+        if row.source == sweep.source and is_in and row.repo not in sweep.present:
+            changes.append(_set(connection, row, {"state": "withdrawn"}))
+    return changes
+
+
+def accept(connection: Connection, env: str, sha256: str, details: dict[str, Any], *, now_ms: int) -> list[Change]:
+    """The file passed: so do all pending entries that have it.
+
+    details: of the validation; a `computation` in them that is known already makes the entries those of its entity.
+    """
+    computation = details.get("computation")
+    known = select(entries.c.sha256).where(entries.c.env == env, entries.c.computation == computation)
+    entity = connection.execute(known.order_by(entries.c.id).limit(1)).scalar() if computation else None
+    verdict = {"state": "accepted", "details": _json(details), "code": None, "computation": computation}
+    return _decide(connection, env, sha256, verdict | {"sha256": entity or sha256}, now_ms)
+
+
+def refuse(
+    connection: Connection, env: str, sha256: str, refusal: Refusal, details: dict[str, Any], *, now_ms: int
+) -> list[Change]:
+    """The file broke a rule: all pending entries that have it are refused for that reason."""
+    verdict = {"state": "refused", "details": _json(details), **_refusal_columns(refusal)}
+    return _decide(connection, env, sha256, verdict, now_ms)
+
+
+def credited(connection: Connection, env: str) -> dict[str, Entrant]:
+    """Every entity that was ever accepted, by SHA-256, withdrawn and replaced ones included."""
+    checked = select(entries).where(entries.c.env == env, entries.c.code.is_(None), entries.c.checked_ms.is_not(None))
+    return _by_entity(connection.execute(checked.order_by(entries.c.id)).all())
+
+
+def board(connection: Connection, env: str, *, repos_per_owner: int) -> dict[str, Entrant]:
+    """Entities that are ranked now, by SHA-256: the newest accepted revision of every repository.
+
+    Of an owner only the `repos_per_owner` repositories that were pushed last count (0: all); house players always do.
+    """
+    accepted = select(entries).where(entries.c.env == env, entries.c.state == "accepted")
+    rows = connection.execute(accepted.order_by(entries.c.id)).all()
+    newest = {row.repo: row for row in rows}
+    by_owner: dict[str, list[Row[Any]]] = {}
+    for row in sorted(newest.values(), key=lambda row: -row.id):
+        by_owner.setdefault(row.owner, []).append(row)
+    active = [
+        row
+        for owned in by_owner.values()
+        for place, row in enumerate(owned)
+        if row.source == "house" or repos_per_owner == 0 or place < repos_per_owner
+    ]
+    return _by_entity(sorted(active, key=lambda row: row.id))
+
+
+def _facts(found: Found, now_ms: int) -> dict[str, Any]:
+    return {
+        "source": found.source,
+        "repo": found.repo,
+        "owner": found.owner,
+        "revision": found.revision,
+        "env": found.env,
+        "file": found.file,
+        "sha256": found.sha256,
+        "file_sha256": found.sha256,
+        "details": "{}",
+        "pushed_ms": found.pushed_ms or now_ms,
+    }
+
+
+def _judge(connection: Connection, found: Found, params: Mapping[str, Any] | None, now_ms: int) -> dict[str, Any]:
+    """State of a revision that nobody has checked, with what goes with it; queues the check where one is due."""
+    if params is None:
+        return {"state": "waiting", **_refusal_columns(_not_played(found.env))}
+    if found.source == "house":
+        return {"state": "accepted", "checked_ms": now_ms}
+    if found.sha256 is None:
+        return {"state": "refused", "checked_ms": now_ms, **_refusal_columns(_missing(found))}
+    same_file = (entries.c.env == found.env) & (entries.c.file_sha256 == found.sha256)
+    checked = same_file & entries.c.checked_ms.is_not(None)
+    twin = connection.execute(select(entries).where(checked).order_by(entries.c.id).limit(1)).first()
+    if twin is not None:
+        told = ("sha256", "computation", "code", "sentence", "remedy", "details")
+        verdict = {name: getattr(twin, name) for name in told}
+        return {"state": "accepted" if twin.code is None else "refused", "checked_ms": now_ms, **verdict}
+    _queue_validation(connection, found, params, now_ms)
+    return {"state": "pending", "code": None, "sentence": None, "remedy": None}
+
+
+def _refusal_columns(refusal: Refusal) -> dict[str, str]:
+    return {"code": refusal.code, "sentence": refusal.sentence, "remedy": refusal.remedy}
+
+
+def _queue_validation(connection: Connection, found: Found, params: Mapping[str, Any], now_ms: int) -> None:
+    entrant = Entrant(str(found.sha256), found.repo, found.owner, found.revision, found.file)
+    queue.enqueue(
+        connection,
+        "validate",
+        f"validate:{found.env}:{found.sha256}",
+        {"env": found.env, "contender": entrant.to_payload(), "params": dict(params)},
+        priority=max(queue.PRIORITY_VALIDATE - _asked_lately(connection, found.owner, now_ms), queue.PRIORITY_IDLE),
+        now_ms=now_ms,
+    )
+
+
+def _asked_lately(connection: Connection, owner: str, now_ms: int) -> int:
+    """Validations that an owner's pushes caused within the hour: each makes the next one less urgent."""
+    recent = (jobs.c.kind == "validate") & (jobs.c.created_ms > now_ms - HOUR_MS)
+    payloads = connection.scalars(select(jobs.c.payload).where(recent))
+    return sum(json.loads(payload)["contender"]["owner"] == owner for payload in payloads)
+
+
+def _missing(found: Found) -> Refusal:
+    if found.fault == MISSING_FILE:
+        return Refusal(
+            MISSING_FILE,
+            f"the repository carries the tags of {found.env}, but there is no {found.file} in its root",
+            f"push {found.file}, or remove the tag {game_of(found.env).tags[-1]}",
+        )
+    return Refusal(
+        "too-large",
+        f"{found.file} is larger than the {game_of(found.env).rules.max_bytes >> 20} MiB that a model may have",
+        "export a smaller network",
+    )
+
+
+def _not_played(env: str) -> Refusal:
+    return Refusal(
+        NOT_PLAYED,
+        f"waiting: this arena does not play {env}",
+        f"whoever runs it can start it with --game {env}; the model is then checked and plays",
+    )
+
+
+def _decide(connection: Connection, env: str, sha256: str, verdict: dict[str, Any], now_ms: int) -> list[Change]:
+    """Write a verdict to all entries of the file that wait for one. Those withdrawn meanwhile stay withdrawn."""
+    unchecked = (entries.c.env == env) & (entries.c.file_sha256 == sha256) & entries.c.checked_ms.is_(None)
+    rows = connection.execute(select(entries).where(unchecked).order_by(entries.c.id)).all()
+    changes = []
+    for row in rows:
+        state = verdict["state"] if row.state == "pending" else row.state
+        values = verdict | {"state": state, "checked_ms": now_ms}
+        connection.execute(update(entries).where(entries.c.id == row.id).values(values))
+        changes.append(Change(row.repo, row.revision, row.env, state))
+    return changes
+
+
+def _set(connection: Connection, row: Row[Any], values: dict[str, Any]) -> Change:
+    connection.execute(update(entries).where(entries.c.id == row.id).values(values))
+    return Change(row.repo, row.revision, row.env, values["state"])
+
+
+def _by_entity(rows: Iterable[Row[Any]]) -> dict[str, Entrant]:
+    """rows: oldest first, so that the first pusher is credited."""
+    first: dict[str, Row[Any]] = {}
+    for row in rows:
+        first.setdefault(row.sha256, row)
+    return {
+        sha256: Entrant(sha256, row.repo, row.owner, row.revision, row.file, json.loads(row.details).get("p99_ms", 0.0))
+        for sha256, row in first.items()
+    }
+
+
+def _json(content: dict[str, Any]) -> str:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,270 @@
+"""The match log: one record per match, only ever added to, each row chained to the one before by its hash.
+
+Everything the arena publishes is a function of these records, of the entries and of the settings. Whoever holds an
+export can recompute all of it, and `palus.arena.ladder.chain` finds any row that was changed, removed or slipped in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from palus.arena.jobs.builds import EnvBuild
+from palus.arena.referee.recording import RecordedEvent
+from palus.errors import ArenaError
+from palus.store.tables import log_heads, matches
+
+LOG_SCHEMA = 2
+"""2 has `finished_ms`, which the hash covers since then; records of schema 1 are read as they are."""
+GENESIS = "0" * 64
+"""`prev_hash` of the first row."""
+
+_CHAIN_LOCK = 0x70616C7573  # any constant: names the advisory lock under which PostgreSQL appends
+_POINTS_OF_BLUE = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1.0}
+_ROWS_PER_READ = 2000
+
+
+@dataclass(frozen=True)
+class LogSide:
+    """Who played a side. sha256: the rated entity. file: path in the repository, empty for house players."""
+
+    repo: str
+    revision: str
+    file: str
+    sha256: str
+    owner: str
+    mode: str
+
+
+@dataclass(frozen=True)
+class RunnerInfo:
+    """Where the match was played. runtimes: package to version."""
+
+    version: str
+    platform: str
+    runtimes: dict[str, str]
+    isolation: str
+    worker: str
+
+
+@dataclass(frozen=True)
+class StoredBytes:
+    """A blob that belongs to the match."""
+
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class LogRecord:
+    """One match. sides, score: blue first. result: `forfeit1` = blue forfeited; `void` never rates.
+
+    round: number of the round in `rounds` mode, None where the queue never pauses. rated: what the scheduler decided;
+    a void match does not rate whatever stands here. state: hash of the final state of the game (None when the match
+    ended before it began). started: UTC, ISO 8601. replay, actions: None when nothing was played. finished_ms: when it
+    was logged; 0 in records of schema 1.
+    """
+
+    id: str
+    schema: int
+    env: EnvBuild
+    seed: int
+    unit_id: str
+    leg: int
+    season: int
+    round: int | None
+    rated: bool
+    sides: tuple[LogSide, LogSide]
+    runner: RunnerInfo
+    result: str
+    cause: str
+    score: tuple[int, int]
+    duration_ticks: int
+    events: tuple[RecordedEvent, ...]
+    started: str
+    wall_ms: float
+    replay: StoredBytes | None
+    actions: StoredBytes | None
+    state: str | None
+    finished_ms: int = 0
+
+    @property
+    def points(self) -> float | None:
+        """Of blue: 1 won, 0.5 drawn, 0 lost; None for a void match."""
+        return _POINTS_OF_BLUE.get(self.result)
+
+    def to_json(self) -> str:
+        """Canonical: sorted keys, no spaces, so that equal records are equal bytes."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+    @staticmethod
+    def from_json(line: str) -> LogRecord:
+        """Raises ArenaError when the line is no record, or one of a newer schema."""
+        try:
+            fields: dict[str, Any] = json.loads(line)
+            if fields["schema"] not in range(1, LOG_SCHEMA + 1):
+                raise ArenaError(
+                    f"log record of schema {fields['schema']}; this palus reads 1 to {LOG_SCHEMA}: update palus"
+                )
+            first, second = fields["sides"]
+            fields |= {
+                "env": EnvBuild(**fields["env"]),
+                "sides": (LogSide(**first), LogSide(**second)),
+                "runner": RunnerInfo(**fields["runner"]),
+                "score": (int(fields["score"][0]), int(fields["score"][1])),
+                "events": tuple(RecordedEvent(**event) for event in fields["events"]),
+                "replay": StoredBytes(**fields["replay"]) if fields["replay"] else None,
+                "actions": StoredBytes(**fields["actions"]) if fields["actions"] else None,
+            }
+            return LogRecord(**fields)
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise ArenaError(f"not a log record ({error}): {line[:80]!r}") from error
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """A record with its place in the log."""
+
+    seq: int
+    finished_ms: int
+    record: LogRecord
+    prev_hash: str
+    hash: str
+
+
+def link(prev_hash: str, record: str) -> str:
+    """Hash of a row: sha256(prev_hash, line feed, record)."""
+    return hashlib.sha256(f"{prev_hash}\n{record}".encode()).hexdigest()
+
+
+def columns_of(record: LogRecord) -> dict[str, Any]:
+    """What the columns beside a record repeat of it, so that it can be searched and rated."""
+    blue, purple = record.sides
+    return {
+        "id": record.id,
+        "unit_id": record.unit_id,
+        "leg": record.leg,
+        "env": record.env.id,
+        "season": record.season,
+        "blue": blue.sha256,
+        "purple": purple.sha256,
+        "result": record.result,
+        "rated": record.rated and record.points is not None,
+        "worker": record.runner.worker,
+        "finished_ms": record.finished_ms,
+    }
+
+
+def append(connection: Connection, records: Sequence[LogRecord], finished_ms: int) -> list[int]:
+    """Add records to the end of the log, all in the caller's transaction. Returns their numbers.
+
+    Blobs that the records name must be stored before. Raises sqlalchemy.exc.IntegrityError when a match with one of
+    these ids is in the log already: nothing is ever logged twice. Raises ArenaError when the log does not end where
+    it was last left.
+    """
+    lock_log(connection)
+    seq, head = check_head(connection)
+    numbers = []
+    for record in records:
+        logged = replace(record, schema=LOG_SCHEMA, finished_ms=finished_ms)
+        text = logged.to_json()
+        prev_hash, head, seq = head, link(head, text), seq + 1
+        row = columns_of(logged) | {"seq": seq, "record": text, "prev_hash": prev_hash, "hash": head}
+        connection.execute(insert(matches).values(row))
+        numbers.append(seq)
+    set_head(connection, "matches", seq, head)
+    return numbers
+
+
+def lock_log(connection: Connection) -> None:
+    """Let nobody else add to the log, or strike anything out, until this transaction ends."""
+    if connection.dialect.name == "postgresql":  # SQLite's write transactions already wait for each other
+        connection.execute(select(func.pg_advisory_xact_lock(_CHAIN_LOCK)))
+
+
+def check_head(connection: Connection) -> tuple[int, str]:
+    """Number and hash of the newest row, (0, GENESIS) for an empty log.
+
+    Raises ArenaError when that is not where palus last left the log.
+    """
+    newest = select(matches.c.seq, matches.c.hash).order_by(matches.c.seq.desc()).limit(1).subquery()
+    noted_row = select(log_heads.c.seq, log_heads.c.hash).where(log_heads.c.name == "matches").subquery()
+    both = [select(column).scalar_subquery() for side in (newest, noted_row) for column in side.c]
+    row = connection.execute(select(*both)).one()  # in one statement, so that nothing is added in between
+    found, noted = (row[0] or 0, row[1] or GENESIS), (row[2] or 0, row[3] or GENESIS)
+    if found != noted:
+        raise ArenaError(
+            f"the match log ends with match {found[0]} ({found[1][:12]}), palus left it at {noted[0]} "
+            f"({noted[1][:12]}): rows were cut off or put in from outside; restore the database from a backup"
+        )
+    return found
+
+
+def noted_head(connection: Connection, name: str) -> tuple[int, str] | None:
+    """Where palus left a table: "matches" or "annulments"."""
+    row = connection.execute(select(log_heads.c.seq, log_heads.c.hash).where(log_heads.c.name == name)).first()
+    return None if row is None else (row.seq, row.hash)
+
+
+def set_head(connection: Connection, name: str, seq: int, head: str) -> None:
+    """Note where a table ends now, in the transaction that adds to it."""
+    values = {"seq": seq, "hash": head}
+    if connection.execute(update(log_heads).where(log_heads.c.name == name).values(values)).rowcount == 0:
+        connection.execute(insert(log_heads).values({"name": name} | values))
+
+
+def read_match(connection: Connection, match_id: str) -> LogRow | None:
+    """The match of that id; None when the log has none."""
+    row = connection.execute(select(matches).where(matches.c.id == match_id)).first()
+    return None if row is None else _row(row)
+
+
+def read_log(connection: Connection, after_seq: int = 0, env: str | None = None) -> Iterator[LogRow]:
+    """Rows in order, read in batches. after_seq: the last one that the caller already has."""
+    while True:
+        query = select(matches).where(matches.c.seq > after_seq).order_by(matches.c.seq).limit(_ROWS_PER_READ)
+        rows = connection.execute(query if env is None else query.where(matches.c.env == env)).all()
+        if not rows:
+            return
+        yield from map(_row, rows)
+        after_seq = rows[-1].seq
+
+
+def head_seq(connection: Connection) -> int:
+    """Number of the newest row; 0 when the log is empty."""
+    return int(connection.execute(select(func.coalesce(func.max(matches.c.seq), 0))).scalar_one())
+
+
+def export_jsonl(connection: Connection) -> Iterator[str]:
+    """The log as lines of JSON: each record with `seq`, `finished_ms`, `prev_hash` and `hash`."""
+    for row in read_log(connection):
+        fields = asdict(row.record) | {
+            "seq": row.seq,
+            "finished_ms": row.finished_ms,
+            "prev_hash": row.prev_hash,
+            "hash": row.hash,
+        }
+        yield json.dumps(fields, sort_keys=True, separators=(",", ":")) + "\n"
+
+
+def export_history(rows: Iterable[LogRow]) -> Iterator[str]:
+    """Lines of `model1,model2,timestamp,result`, the file of the reference competition, header first.
+
+    Rated matches only. Unix seconds; result of model1: 1.0 won, 0.5 drawn, 0.0 lost. Analytics written for that
+    competition load it unchanged.
+    """
+    yield "model1,model2,timestamp,result\n"
+    for row in rows:
+        points = row.record.points
+        if row.record.rated and points is not None:
+            blue, purple = row.record.sides
+            yield f"{blue.repo},{purple.repo},{row.finished_ms / 1000},{points}\n"
+
+
+def _row(row: Any) -> LogRow:
+    return LogRow(row.seq, row.finished_ms, LogRecord.from_json(row.record), row.prev_hash, row.hash)

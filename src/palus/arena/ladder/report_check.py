@@ -1,0 +1,119 @@
+"""Whether a report can be of the job that it answers: everything that can be told without playing.
+
+What passes here may still be a lie; `palus.arena.ladder.audit` plays a sample again. Pure: nothing is read or stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from palus.arena.jobs.orders import PairOrder
+from palus.arena.jobs.reports import MAX_BLOB_BYTES, GameReport, UnitReport
+from palus.arena.referee.actions import decode_actions
+from palus.arena.referee.games import ArenaGame, game_of
+from palus.arena.referee.recorder import OUTCOME
+from palus.arena.referee.recording import STEPS_PER_DECISION
+from palus.arena.referee.replay import decode_replay
+from palus.arena.referee.result import MatchResult, match_ids, verdict_of
+from palus.arena.referee.sampling import pair_seeds
+from palus.errors import FalseReportError, ReplayError
+
+PLAYED = ("win1", "win2", "draw")
+"""Verdicts of matches that were played to the end."""
+FAILURES = ("non_finite", "timeout", "crash", "invalid")
+"""Causes of the others. Our own failures are not reported, their jobs are given back."""
+
+_BYTES_PER_DECISION = 1000
+"""Of an inflated replay, generously: a decision of SoccerTwos takes 120 to 390."""
+
+
+def check_unit(order: PairOrder, unit: UnitReport) -> None:
+    """Raises FalseReportError when this cannot be what was ordered."""
+    if len(unit.games) != len(order.legs):
+        raise FalseReportError(f"the report has {len(unit.games)} games; the job has {len(order.legs)}")
+    if (unit.env.id, unit.env.params) != (order.env, dict(order.params)):
+        raise FalseReportError(
+            f"the report is of {unit.env.id} set to {unit.env.params}; ordered was {order.env}, {dict(order.params)}"
+        )
+    for leg, game in zip(order.legs, unit.games, strict=True):
+        _check_players(order, leg, game.result)
+        _check_course(game_of(order.env), game)
+        _check_bytes(game_of(order.env), game)
+
+
+def _check_players(order: PairOrder, leg: int, result: MatchResult) -> None:
+    seed = int(pair_seeds(order.seed, 1)[0])
+    if (result.env, result.seed, result.leg) != (order.env, seed, leg):
+        raise FalseReportError(
+            f"the report is of {result.env}, seed {result.seed}, leg {result.leg}; "
+            f"ordered were {order.env}, seed {seed}, leg {leg}"
+        )
+    contenders: tuple[dict[str, Any], ...] = (order.a, order.b) if leg == 1 else (order.b, order.a)
+    ordered = [(contender["repo"], contender["sha256"], order.sampling) for contender in contenders]
+    played = [(side.name, side.sha256, side.mode) for side in result.sides]
+    if played != ordered:
+        raise FalseReportError(f"the report says that {_text(played)} played; ordered was {_text(ordered)}")
+    if (result.id, result.unit_id) != match_ids(order.env, seed, leg, ordered):
+        raise FalseReportError(f"the report's match is called {result.id}, which is not the id of what was ordered")
+
+
+def _check_course(game: ArenaGame, report: GameReport) -> None:
+    """Whether verdict, cause, score, length and events go together."""
+    result = report.result
+    ending = f"{result.result} ({result.cause}) by {result.score[0]}:{result.score[1]} after {result.duration_ticks}"
+    if result.duration_ticks > game.max_ticks or max(map(abs, result.score)) > game.max_score:
+        raise FalseReportError(
+            f"the report says {ending} ticks; {game.env} ends after at most {game.max_ticks}, with scores of at most "
+            f"{game.max_score}"
+        )
+    if result.result in PLAYED:
+        cause = "goal" if result.result != "draw" and not game.filmed else "time_limit"
+        fits = verdict_of(result.score) == result.result and result.cause == cause
+        fits = fits and (game.filmed or sum(result.score) <= 1) and result.duration_ticks > 0
+    else:
+        fits = tuple(result.score) == (0, 0) and result.cause in FAILURES
+    if not fits:
+        raise FalseReportError(f"the report says {ending} ticks, which no match of {game.env} ends with")
+    if any(event.tick > result.duration_ticks for event in result.events):
+        raise FalseReportError("the report tells of events after the end of the match")
+    if (result.final_state is None) != game.filmed:
+        raise FalseReportError(f"the report comes {'without' if not game.filmed else 'with'} a hash of the match")
+
+
+def _check_bytes(game: ArenaGame, report: GameReport) -> None:
+    result, longest = report.result, max(len(report.replay), len(report.actions))
+    if longest > MAX_BLOB_BYTES:
+        raise FalseReportError(f"the report's replay has {longest} bytes; at most {MAX_BLOB_BYTES} are accepted")
+    if not report.replay and result.result in PLAYED:
+        raise FalseReportError(f"the report says {result.result}, and comes without a replay")
+    if game.filmed:
+        if report.actions or (report.replay and report.replay[4:8] != b"ftyp"):
+            raise FalseReportError("the report comes with a replay that is no mp4 video, or with actions")
+    elif report.replay:
+        _check_replay(game, report)
+    elif report.actions or result.duration_ticks:
+        raise FalseReportError("the report tells of a match that began, and comes without its replay")
+
+
+def _check_replay(game: ArenaGame, report: GameReport) -> None:
+    """Whether replay and action log are of this match."""
+    result, decisions = report.result, game.max_ticks // STEPS_PER_DECISION
+    try:
+        replay = decode_replay(report.replay, "the report's replay", max_body_bytes=_BYTES_PER_DECISION * decisions)
+        actions = decode_actions(report.actions, decisions)
+    except ReplayError as error:
+        raise FalseReportError(f"the report's replay or action log cannot be read: {error}") from error
+    if len(replay.recordings) != 1:
+        raise FalseReportError(f"the report's replay holds {len(replay.recordings)} matches; expected one")
+    seen = replay.recordings[0]
+    shown = (seen.env_id, seen.seed, seen.names, seen.score, seen.result, len(seen.frames) - 1)
+    told = (result.env, result.seed, tuple(side.name for side in result.sides), tuple(result.score))
+    if shown != (*told, OUTCOME[result.result], result.duration_ticks) or not np.array_equal(seen.actions, actions):
+        raise FalseReportError("the report's replay shows another match than its record and its action log")
+
+
+def _text(sides: Sequence[tuple[str, str | None, str]]) -> str:
+    return " against ".join(f"{name} ({(sha256 or '')[:8]}, {mode})" for name, sha256, mode in sides)

@@ -1,0 +1,224 @@
+"""Decides what is done next: looks for models, takes back what was lost, refreshes the ratings, fills the queue.
+
+`tick` makes one pass and may be called at any time, after any crash: what it decides follows from the store alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, select
+
+from palus.arena.jobs.orders import Entrant, PairOrder
+from palus.arena.ladder import entries, queue
+from palus.arena.ladder.discovery import Sweep
+from palus.arena.ladder.field_picture import Ledger, take_picture
+from palus.arena.ladder.log import check_head
+from palus.arena.ladder.matchmaking import choose
+from palus.arena.ladder.refresh import Refresher
+from palus.arena.ladder.rounds import draw_round
+from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.ladder.workers import ALIVE_MS, games_of
+from palus.arena.models.refusal import Refusal
+from palus.arena.referee.games import GAMES
+from palus.errors import ArenaError
+from palus.ratings.reference_elo import START
+from palus.store import Store
+from palus.store.derived import ratings
+from palus.store.engine import now_ms
+from palus.store.tables import jobs, workers
+
+logger = logging.getLogger(__name__)
+
+REFILL_BELOW, REFILL_TO = 2, 4
+"""Pairs that wait or are played, per worker: none idles, and each was chosen with fresh ratings."""
+
+SEED_BITS = 53
+"""Seeds survive readers of JSON that know only doubles."""
+
+
+@dataclass
+class Looker:
+    """A source of models. sweep: looks at it for an env. due_s: when next, on the scheduler's clock.
+
+    for_all: also asked for models of games that this arena does not play, so that their authors learn why they wait.
+    """
+
+    sweep: Callable[[str], Sweep]
+    every_s: float
+    due_s: float = 0.0
+    for_all: bool = False
+
+
+def look(store: Store, looker: Looker, settings: ArenaSettings) -> list[entries.Change]:
+    """Ask a source and take in what it offers. One that cannot be reached offers what it did before."""
+    changes = []
+    others = [env for env in GAMES if env not in settings.envs] if looker.for_all else []
+    for env in (*settings.envs, *others):
+        try:
+            sweep = looker.sweep(env)
+        except ArenaError as error:
+            logger.warning("%s", error)
+            continue
+        with store.write() as connection:
+            changes += entries.take_in(connection, sweep, settings.params_of(env), now_ms=now_ms())
+    for change in changes:
+        logger.info("%s %s: %s", change.repo, change.revision[:8], change.state)
+    return changes
+
+
+class Scheduler:
+    """One per store. min_workers: that are expected even before they are seen. seed: of the random choices."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: ArenaSettings,
+        lookers: list[Looker],
+        *,
+        min_workers: int = 1,
+        seed: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.refresher = Refresher(store, settings)
+        self._store, self._settings, self._lookers = store, settings, lookers
+        self._min_workers = min_workers
+        self._rng = np.random.default_rng(seed)
+        self._clock = clock
+        self._ledgers = {env: Ledger(env, settings.season) for env in settings.envs}
+        self._refresh_due_s = -np.inf
+
+    def tick(self) -> None:
+        """One pass. Raises ArenaError, and orders nothing, when the log does not end where it was left."""
+        with self._store.read() as connection:
+            check_head(connection)
+        self.look_for_models()
+        self.take_back()
+        self.refresh()
+        for env in self._settings.envs:
+            if self._settings.mode == "rounds":
+                self._draw_round(env)
+            else:
+                self._fill_queue(env)
+
+    def look_for_models(self) -> list[entries.Change]:
+        """Ask the sources that are due."""
+        changes = []
+        for looker in self._lookers:
+            if self._clock() >= looker.due_s:
+                changes += look(self._store, looker, self._settings)
+                looker.due_s = self._clock() + looker.every_s
+        return changes
+
+    def take_back(self, dead_workers: tuple[str, ...] = ()) -> None:
+        """Free the jobs of workers that vanished. A model whose validation no worker survives is refused."""
+        attempts, now = self._settings.max_attempts, now_ms()
+        with self._store.write() as connection:
+            for row in queue.reap(connection, max_attempts=attempts, now_ms=now, dead_workers=dead_workers):
+                logger.warning("job %d (%s) was given up after %d attempts", row.id, row.key, row.attempts)
+            for payload, fault in queue.failed_jobs(connection, "validate"):
+                sha256 = payload["contender"]["sha256"]
+                entries.refuse(connection, payload["env"], sha256, _not_validated(fault), {}, now_ms=now)
+
+    def refresh(self, *, force: bool = False) -> None:
+        """Refit the ratings when that is due: the longer it takes, the rarer it is done."""
+        if not force and self._clock() < self._refresh_due_s:
+            return
+        started = self._clock()
+        self.refresher.refresh()
+        spent = self._clock() - started
+        self._refresh_due_s = started + max(1.0, spent / self._settings.refresh_share)
+
+    def _fill_queue(self, env: str) -> None:
+        """Order as many pairs as the workers will want next."""
+        with self._store.read() as connection:
+            waiting = _orders(queue.open_jobs(connection, "pair", env))
+            hands = self._count_workers(connection, env)
+            if len(waiting) >= REFILL_BELOW * hands:
+                return
+            ledger = self._ledgers[env]
+            ledger.read(connection)
+            ranked = entries.board(connection, env, repos_per_owner=self._settings.repos_per_owner)
+            known = entries.credited(connection, env)
+            given_up = _orders(payload for payload, _ in queue.failed_jobs(connection, "pair"))
+        entrants = [ranked[sha256] for sha256 in sorted(ranked)]
+        fitted = self.refresher.fitted(env)
+        lost = [order for order in given_up if order.env == env]
+        picture = take_picture(entrants, known, ledger, waiting, lost, fitted, self._settings)
+        pairings = choose(picture, REFILL_TO * hands - len(waiting), self._settings, self._rng)
+        if not pairings:
+            return
+        with self._store.write() as connection:
+            for pairing in pairings:
+                order = self._order(env, entrants[pairing.first], entrants[pairing.second])
+                priority = queue.PRIORITY_ENTRY if pairing.entry else queue.PRIORITY_LADDER
+                _enqueue(connection, order, f"pair:{order.unit_id}", priority)
+
+    def _draw_round(self, env: str) -> None:
+        """The next round, when its time has come and the one before is played to the end."""
+        prefix = f"round:{env}:"
+        with self._store.read() as connection:
+            if queue.open_jobs(connection, "pair", env):
+                return
+            newest = select(jobs.c.key, jobs.c.created_ms).where(jobs.c.key.startswith(prefix))
+            last = connection.execute(newest.order_by(jobs.c.id.desc()).limit(1)).first()
+        if last and now_ms() < last.created_ms + 1000 * self._settings.round_interval_s:
+            return
+        number = int(last.key.split(":")[2]) + 1 if last else 1
+        self.refresh(force=True)
+        with self._store.write() as connection:
+            ranked = entries.board(connection, env, repos_per_owner=self._settings.repos_per_owner)
+            columns = select(ratings.c.sha256, ratings.c.elo).where(ratings.c.env == env)
+            elo: dict[str, float] = {row.sha256: row.elo for row in connection.execute(columns)}
+            # As the reference lists them: rated models by rating, then the new ones in the order of their arrival.
+            lineup = sorted(ranked, key=lambda sha256: (sha256 not in elo, -elo.get(sha256, 0.0)))
+            rated = [(sha256, elo.get(sha256, START)) for sha256 in lineup]
+            for i, (a, b) in enumerate(draw_round(rated, self._settings.round_neighbours, self._rng)):
+                order = self._order(env, ranked[a], ranked[b], number)
+                _enqueue(connection, order, f"{prefix}{number}:{i}", queue.PRIORITY_LADDER)
+
+    def _order(self, env: str, a: Entrant, b: Entrant, round_number: int | None = None) -> PairOrder:
+        return PairOrder(
+            env=env,
+            seed=secrets.randbits(SEED_BITS),
+            season=self._settings.season,
+            sampling=self._settings.sampling,
+            rated=True,
+            a=a.to_payload(),
+            b=b.to_payload(),
+            legs=(1, 2) if round_number is None else (1,),  # the reference swaps no sides
+            round=round_number,
+            params=self._settings.params_of(env) or {},
+        )
+
+    def _count_workers(self, connection: Connection, env: str) -> int:
+        """Workers for a game: those that can play it and may, shared with the other games."""
+        alive = (workers.c.last_seen_ms > now_ms() - ALIVE_MS) & workers.c.suspended.is_(None)
+        if queue.needs_trust("pair", env):
+            alive &= workers.c.trusted
+        about = [json.loads(text) for text in connection.execute(select(workers.c.platform).where(alive)).scalars()]
+        able = sum(env in games_of(said) for said in about)
+        return max(1, max(able, self._min_workers) // len(self._settings.envs))
+
+
+def _orders(payloads: Iterable[dict[str, Any]]) -> list[PairOrder]:
+    return [PairOrder.from_payload(payload) for payload in payloads]
+
+
+def _enqueue(connection: Connection, order: PairOrder, key: str, priority: int) -> None:
+    queue.enqueue(connection, "pair", key, order.to_payload(), priority=priority, now_ms=now_ms())
+
+
+def _not_validated(fault: str) -> Refusal:
+    return Refusal(
+        "validation-failed",
+        f"the file could not be validated ({fault})",
+        "export the model again; if it is sound, ask the arena's administrator to look at its log",
+    )

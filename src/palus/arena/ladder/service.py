@@ -1,0 +1,270 @@
+"""The running arena without its pages: a scheduler in a thread, and worker processes that are started again when they
+die. Everything it knows is in the store, so it may be killed at any instant and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+
+from palus.arena.jobs.worker import RESTART_S, pause_after
+from palus.arena.ladder.audit import LOCAL, audit, suspend_outliers
+from palus.arena.ladder.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
+from palus.arena.ladder.local_worker import instructions
+from palus.arena.ladder.log import head_seq
+from palus.arena.ladder.scheduler import Looker, Scheduler, look
+from palus.arena.ladder.settings import SETTINGS_FILE, ArenaSettings
+from palus.arena.referee.games import game_of
+from palus.errors import ArenaError, PalusError
+from palus.files import write_text
+from palus.hub.uploads import collect_garbage
+from palus.store import Store
+from palus.store.engine import now_ms
+from palus.store.tables import entries, jobs
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.25
+STOP_S = 20.0
+PAUSE_S = 5.0
+"""After something went wrong."""
+FIRST_AUDIT_S = 600.0
+"""After the start, since a laptop's arena rarely runs for a whole day."""
+
+HUB_EVERY_S, FOLDER_EVERY_S, HF_EVERY_S = 1.0, 3.0, 900.0
+GARBAGE_EVERY_S = 600.0
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where models come from besides the hub of the store. pool: a folder. huggingface: also huggingface.co."""
+
+    pool: Path | None = None
+    huggingface: bool = False
+
+
+@dataclass
+class _LocalWorker:
+    name: str
+    process: subprocess.Popen[bytes]
+    started_s: float
+
+
+class ArenaService:
+    """A context manager: entering starts the scheduler and the workers, leaving stops both.
+
+    url: of the store's database, for the workers. workers: processes on this machine; 0 when all are elsewhere.
+    Raises ArenaError when this machine's workers lack what a game takes, and on entering when another service runs on
+    the same data folder.
+    """
+
+    def __init__(
+        self, store: Store, settings: ArenaSettings, sources: Sources, *, workers: int, url: str | None = None
+    ) -> None:
+        _check_games(settings, workers)
+        self.settings = settings
+        self._store, self._url, self._wanted = store, url, workers
+        self._scheduler = Scheduler(store, settings, _lookers(store, settings, sources), min_workers=max(workers, 1))
+        self._workers: list[_LocalWorker] = []
+        self._restart_s = RESTART_S
+        self._restart_due_s = 0.0
+        self._audited_seq = 0
+        self._garbage_due_s = time.monotonic()
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, name="arena scheduler"),
+            threading.Thread(target=self._watch_over, name="arena audit"),  # on its own: matches go on meanwhile
+        ]
+        if sources.huggingface:  # on its own: the network may take its time, the matches go on
+            self._threads.append(threading.Thread(target=self._look_far, name="arena huggingface", daemon=True))
+        self._lock: IO[str] | None = None
+
+    def __enter__(self) -> ArenaService:
+        self._lock = _lock(self._store.folder)
+        write_text(self._store.folder / SETTINGS_FILE, self.settings.to_json())
+        self._free_orphans()
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            if not thread.daemon:
+                thread.join()
+        self._end_workers()
+        if self._lock is not None:
+            self._lock.close()
+
+    def _free_orphans(self) -> None:
+        """Take back at once what workers of a killed service hold; should one still live, its result is refused."""
+        with self._store.read() as connection:
+            held = select(jobs.c.worker).where(jobs.c.state == "leased", jobs.c.worker.startswith(LOCAL)).distinct()
+            dead = tuple(connection.execute(held).scalars())
+        self._scheduler.take_back(dead)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for step in (self._keep_workers, self._scheduler.tick, self._collect_garbage):
+                self._try(step)
+            self._stop.wait(TICK_S)
+
+    def _try(self, step: Callable[[], object]) -> None:
+        """One step of a thread that must not end: what goes wrong is told, and tried again a little later."""
+        try:
+            step()
+        except (PalusError, SQLAlchemyError, OSError) as error:
+            # A full disk or a database that restarts: say so, and go on when it is over.
+            logger.error("%s", error)
+            self._stop.wait(PAUSE_S)
+        except Exception:
+            logger.exception("the arena goes on without this step, and tries it again")
+            self._stop.wait(PAUSE_S)
+
+    def _look_far(self) -> None:
+        """Look at huggingface.co now and then."""
+        far = HuggingFace(self._store.blobs)
+        looker = Looker(lambda env: far.sweep(env, wanted=_is_new(self._store, env)), HF_EVERY_S)
+        while not self._stop.is_set():
+            self._try(lambda: look(self._store, looker, self.settings))
+            self._stop.wait(looker.every_s)
+
+    def _keep_workers(self) -> None:
+        """Start what is missing. Jobs of those that died are free again at once."""
+        dead = [worker for worker in self._workers if worker.process.poll() is not None]
+        if dead:
+            self._workers = [worker for worker in self._workers if worker not in dead]
+            self._scheduler.take_back(tuple(worker.name for worker in dead))
+            for worker in dead:
+                logger.warning("worker %s ended with %s", worker.name, worker.process.returncode)
+                lived_s = time.monotonic() - worker.started_s
+                self._restart_s = pause_after(lived_s, self._restart_s)
+            self._restart_due_s = time.monotonic() + self._restart_s
+        if time.monotonic() >= self._restart_due_s:
+            while len(self._workers) < self._wanted:
+                self._workers.append(self._start_worker())
+
+    def _start_worker(self) -> _LocalWorker:
+        name = f"{LOCAL}{secrets.token_hex(4)}"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "palus.arena.ladder.local_worker"],
+            stdin=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the service, which lets its workers finish
+        )
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it died at once; noticed at the next look
+            process.stdin.write(instructions(self._store.folder, self._url, name, self.settings))
+            process.stdin.flush()
+        return _LocalWorker(name, process, time.monotonic())
+
+    def _end_workers(self) -> None:
+        for worker in self._workers:
+            assert worker.process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                worker.process.stdin.close()
+        deadline = time.monotonic() + STOP_S
+        for worker in self._workers:
+            try:
+                worker.process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+
+    def _watch_over(self) -> None:
+        """Audit the log now and then."""
+        pause_s = min(FIRST_AUDIT_S, self.settings.audit_interval_s)
+        while not self._stop.wait(pause_s):
+            self._try(self._audit)
+            pause_s = self.settings.audit_interval_s
+
+    def _audit(self) -> None:
+        with self._store.read() as connection:
+            newest = head_seq(connection)
+        found = audit(
+            self._store,
+            self.settings.audit_share,
+            seed=secrets.randbits(32),
+            now_ms=now_ms(),
+            forfeits_after=self._audited_seq,
+            stop=self._stop,
+        )
+        self._audited_seq = newest
+        for failure in found.failures:
+            logger.error("audit: %s", failure.sentence)
+        if found.unchecked:
+            sentence = found.unchecked[0].sentence
+            logger.warning("audit: %d matches could not be played again, so %s", len(found.unchecked), sentence)
+        for sentence in (*found.suspended, *suspend_outliers(self._store, now_ms=now_ms())):
+            logger.error("audit: %s", sentence)
+
+    def _collect_garbage(self) -> None:
+        """Forget uploads that no commit came to name."""
+        if time.monotonic() >= self._garbage_due_s:
+            self._garbage_due_s = time.monotonic() + GARBAGE_EVERY_S
+            collect_garbage(self._store)
+
+
+def _check_games(settings: ArenaSettings, workers: int) -> None:
+    for game in map(game_of, settings.envs):
+        if workers and not game.can_be_played_here:
+            raise ArenaError(
+                f"{game.env} takes {' and '.join(game.packages)}, which this machine lacks; "
+                f"pip install '{game.install}', or let others play: --workers 0, and palus worker there "
+                "with a token of scope trusted"
+            )
+
+
+def _lookers(store: Store, settings: ArenaSettings, sources: Sources) -> list[Looker]:
+    quiet_ms = round(1000 * settings.quiet_s)
+
+    def look_at_hub(env: str) -> Sweep:
+        with store.read() as connection:
+            return sweep_hub(connection, env, quiet_since_ms=now_ms() - quiet_ms)
+
+    lookers = [Looker(sweep_house, float("inf")), Looker(look_at_hub, HUB_EVERY_S, for_all=True)]
+    if sources.pool is not None:
+        pool = FolderPool(sources.pool, store.blobs)
+
+        def look_at_pool(env: str) -> Sweep:
+            return pool.sweep(env, quiet_since_ms=now_ms() - quiet_ms)
+
+        lookers.append(Looker(look_at_pool, FOLDER_EVERY_S, for_all=True))
+    return lookers
+
+
+def _is_new(store: Store, env: str) -> Callable[[str, str], bool]:
+    with store.read() as connection:
+        known = {
+            tuple(row)
+            for row in connection.execute(select(entries.c.repo, entries.c.revision).where(entries.c.env == env))
+        }
+    return lambda repo, revision: (repo, revision) not in known
+
+
+def _lock(folder: Path) -> IO[str]:
+    """Held while a service runs. Two of them would start each other's jobs twice and give them back twice."""
+    try:
+        import fcntl
+    except ImportError:  # Windows has no such locks; opening twice is then up to its user
+        return (folder / "arena.lock").open("w")
+    file = (folder / "arena.lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise ArenaError(f"{folder}: an arena runs on this data folder already; use that one, or stop it") from error
+    return file

@@ -1,0 +1,159 @@
+"""One match of the log, played again from its seed and action log with the players that the log names.
+
+Matches of games that do not repeat cannot be played again: what is left to check is their record and their video.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from palus.arena.jobs.builds import env_build
+from palus.arena.jobs.orders import HOUSE_OWNER
+from palus.arena.ladder.log import LogRecord, LogSide, read_match
+from palus.arena.locked.unit import Contender
+from palus.arena.locked.witness import Testimony, ask_again
+from palus.arena.models.players import HOUSE_PLAYERS
+from palus.arena.referee.actions import Replayed
+from palus.arena.referee.games import GAMES
+from palus.arena.referee.recording import Recording
+from palus.arena.referee.replay import POSITION_UNIT_M, YAW_UNIT_DEGREES, decode_replay
+from palus.arena.referee.result import Mode, verdict_of
+from palus.errors import ArenaError, ReplayError, StorageError
+from palus.store import Store
+
+STRANGE_SHARE = 0.02
+"""Of actions that a player does not take: more are no rounding, somebody else played."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What playing a match again gave, or looking at its video. ok: None when it could not be tried. sentence: for
+    people. forged: nobody who played it would have sent this. filmed: only the record and the video were looked at."""
+
+    match_id: str
+    ok: bool | None
+    sentence: str
+    forged: bool = False
+    filmed: bool = False
+
+
+def verify(store: Store, match_id: str) -> Verification:
+    """Play a match again from its seed and action log and compare the final state.
+
+    Raises ArenaError when there is no such match.
+    """
+    with store.read() as connection:
+        row = read_match(connection, match_id)
+    if row is None:
+        raise ArenaError(f"there is no match {match_id} in this log; its address is on the match's page")
+    return verify_record(store, row.record)
+
+
+def verify_record(store: Store, record: LogRecord) -> Verification:
+    """`verify` for a record at hand."""
+    game = GAMES.get(record.env.id)
+    if game is None:
+        return _unchecked(record, f"no arena plays {record.env.id}")
+    if game.filmed:
+        return _check_filmed(store, record)
+    if env_build(game.env).build_hash != record.env.build_hash:
+        return _unchecked(
+            record,
+            f"it was played with palus {record.env.version} and another build of {game.env}; install that version to "
+            "verify it",
+        )
+    try:
+        contenders = _contender(store, record.sides[0]), _contender(store, record.sides[1])
+        actions = store.blobs.read(record.actions.sha256) if record.actions else b""
+        replay = store.blobs.read(record.replay.sha256) if record.replay else b""
+    except StorageError as error:
+        return _unchecked(record, str(error))
+    mode: Mode = "greedy" if record.sides[0].mode == "greedy" else "stochastic"
+    try:
+        testimony = ask_again(game.env, record.seed, actions, contenders, mode)
+        shown = decode_replay(replay, "its replay").recordings[0] if replay else None
+    except ReplayError as error:
+        return Verification(record.id, False, f"match {record.id} cannot be played again: {error}", forged=True)
+    return _judge(record, testimony, shown)
+
+
+def _judge(record: LogRecord, testimony: Testimony, shown: Recording | None) -> Verification:
+    again = testimony.again
+    told = f"match {record.id} is recorded as {record.result} ({record.cause}) {record.score[0]}:{record.score[1]}"
+    if again.state != record.state:
+        fault = "ends differently when it is played again: its record does not belong to its actions"
+        return Verification(record.id, False, f"match {record.id} {fault}", forged=True)
+    if shown is not None and not _is_shown(shown, again):
+        return Verification(record.id, False, f"the replay of match {record.id} shows another match", forged=True)
+    broken = [side for side in (0, 1) if _is_in_doubt(testimony.failed[side], record.result, f"forfeit{side + 1}")]
+    if broken:
+        repo, cause = record.sides[broken[0]].repo, testimony.failed[broken[0]]
+        return _unchecked(record, f"the process of {repo} failed here ({cause})")
+    for side in (0, 1):
+        strange, choices = testimony.strange[side], testimony.choices[side]
+        if strange and not testimony.failed[side]:
+            sentence = (
+                f"match {record.id}: {record.sides[side].repo} would not have taken {strange} of its {choices} choices"
+            )
+            return Verification(record.id, False, sentence, forged=strange > STRANGE_SHARE * choices)
+    ending = _ending(testimony)
+    if ending == (record.result, tuple(record.score), record.duration_ticks):
+        return Verification(record.id, True, f"match {record.id}: played again, the same to the last bit")
+    if ending is None and record.cause in ("timeout", "crash", "invalid"):
+        sentence = f"{told}; whose process failed then answers now, so the match does not count"
+        return Verification(record.id, False, sentence)
+    sentence = f"{told} after {record.duration_ticks} ticks, which is not how it ends when it is played again"
+    return Verification(record.id, False, sentence, forged=True)
+
+
+def _is_in_doubt(failure: str, result: str, forfeit: str) -> bool:
+    """Whether a side's process failed here that did not fail there, or failed by our fault."""
+    return failure == "engine" or (failure != "" and result not in (forfeit, "void"))
+
+
+def _ending(testimony: Testimony) -> tuple[str, tuple[int, int], int] | None:
+    """Result, score and ticks as they come out again; None when nobody failed where the actions end."""
+    again = testimony.again
+    if again.over:
+        result, score = {0: ("win1", (1, 0)), 1: ("win2", (0, 1))}.get(again.winner, ("draw", (0, 0)))
+        return result, score, again.ticks
+    verdict = {(False, False): "void", (False, True): "forfeit1", (True, False): "forfeit2"}.get(testimony.healthy)
+    return None if verdict is None else (verdict, (0, 0), again.ticks)
+
+
+def _is_shown(shown: Recording, again: Replayed) -> bool:
+    """Whether a replay shows the match as it was played again, to the precision of its file."""
+    if shown.frames.shape != again.frames.shape:
+        return False
+    units = np.array([POSITION_UNIT_M, POSITION_UNIT_M, YAW_UNIT_DEGREES] * 4 + [POSITION_UNIT_M] * 2)
+    return bool((np.abs(shown.frames - again.frames) <= units).all())
+
+
+def _contender(store: Store, side: LogSide) -> Contender:
+    """Who played a side, with the bytes that are kept here. Raises StorageError when they are not."""
+    house = side.repo.partition("/")[2] if side.owner == HOUSE_OWNER and not side.file else None
+    if house is not None and house not in HOUSE_PLAYERS:
+        raise StorageError(f"there is no house player {house}")
+    model = None if house else store.blobs.read(side.sha256)
+    return Contender(side.repo, side.owner, side.revision, side.file, side.sha256, model, house)
+
+
+def _unchecked(record: LogRecord, why: str) -> Verification:
+    return Verification(record.id, None, f"match {record.id} cannot be played again here: {why}")
+
+
+def _check_filmed(store: Store, record: LogRecord) -> Verification:
+    """A match that nobody can play again: whether result and score agree, and the video is the one recorded."""
+    if record.result in ("win1", "win2", "draw") and verdict_of(record.score) != record.result:
+        sentence = f"match {record.id} is recorded as {record.result} {record.score[0]}:{record.score[1]}"
+        return Verification(record.id, False, f"{sentence}, which contradict each other", forged=True, filmed=True)
+    try:
+        video = store.blobs.read(record.replay.sha256) if record.replay else b""
+    except StorageError as error:
+        sentence = f"the video of match {record.id} is not the one recorded: {error}"
+        return Verification(record.id, False, sentence, filmed=True)
+    seen = f"its video of {len(video)} bytes is the one recorded" if video else "it has no video"
+    sentence = f"match {record.id}: {record.env.id} does not repeat, and cannot be played again; its record is sound"
+    return Verification(record.id, True, f"{sentence}, {seen}", filmed=True)

@@ -1,0 +1,156 @@
+"""The workers that the arena knows, and the job source of those that run beside its store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from palus.arena.jobs.builds import env_build
+from palus.arena.jobs.orders import Lease
+from palus.arena.jobs.reports import Report
+from palus.arena.ladder import queue
+from palus.arena.ladder.audit import workers_with
+from palus.arena.ladder.completion import complete
+from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.referee.games import GAMES, SOCCER_TWOS
+from palus.errors import ArenaError, LeaseError, StorageError
+from palus.store import Store
+from palus.store.engine import now_ms
+from palus.store.tables import entries, jobs, workers
+
+GREETING_MS = 10_000
+"""An idle worker says so often that it is there."""
+
+ALIVE_MS = 60_000
+"""Who was heard of within that time is there; who holds a lease is, too."""
+
+UNKNOWN_ISOLATION = "unknown"
+"""Until the first match tells which level the worker's system allows."""
+
+
+def games_of(about: dict[str, Any]) -> list[str]:
+    """What a worker can play, by what it says about itself; workers of old say nothing and play SoccerTwos.
+
+    Games of which it has another build than ours are left out: what it played of them could not be played again.
+    """
+    games, builds = about.get("games") or [SOCCER_TWOS.env], about.get("builds") or {}
+    return [game for game in games if game in GAMES and builds.get(game, "") in ("", env_build(game).build_hash)]
+
+
+def suspension(connection: Connection, worker: str) -> str | None:
+    """Why nothing is taken from a worker; None when all is well.
+
+    A worker from elsewhere is called account/name, and its account answers for it: when one is suspended, all are.
+    """
+    suspended = select(workers.c.suspended).where(workers.c.suspended.is_not(None), workers_with(worker))
+    found: str | None = connection.execute(suspended.limit(1)).scalar()
+    return found
+
+
+def greet(connection: Connection, name: str, about: dict[str, Any], *, trusted: bool, now_ms: int) -> None:
+    """Note that a worker is there. Raises ArenaError when it is suspended."""
+    reason = suspension(connection, name)
+    if reason is not None:
+        raise ArenaError(f"worker {name} is suspended: {reason}")
+    if connection.execute(select(workers.c.name).where(workers.c.name == name)).first() is None:
+        new = {
+            "name": name,
+            "isolation": UNKNOWN_ISOLATION,
+            "platform": json.dumps(about, sort_keys=True),
+            "trusted": trusted,
+            "first_seen_ms": now_ms,
+            "last_seen_ms": now_ms,
+            "matches": 0,
+        }
+        connection.execute(insert(workers).values(new))
+    else:
+        now = {"last_seen_ms": now_ms, "platform": json.dumps(about, sort_keys=True), "trusted": trusted}
+        connection.execute(update(workers).where(workers.c.name == name).values(now))
+
+
+def untended(connection: Connection, now_ms: int) -> str | None:
+    """A sentence where jobs wait for a trusted worker that can play their game, and none is there; else None."""
+    waiting = (jobs.c.state == "ready") & jobs.c.trusted_only
+    counted = select(jobs.c.env, func.count()).where(waiting).group_by(jobs.c.env).order_by(jobs.c.env)
+    counts = {env: int(count) for env, count in connection.execute(counted)}
+    if not counts:
+        return None
+    busy = select(jobs.c.worker).where(jobs.c.state == "leased", jobs.c.lease_until_ms > now_ms)
+    there = (workers.c.last_seen_ms > now_ms - ALIVE_MS) | workers.c.name.in_(busy)
+    trusted = select(workers.c.platform).where(there, workers.c.trusted, workers.c.suspended.is_(None))
+    tended = {game for said in connection.scalars(trusted) for game in games_of(json.loads(said))}
+    left = [f"{count} of {env}" for env, count in counts.items() if env not in tended]
+    if not left:
+        return None
+    return (
+        f"Jobs wait for a worker that this arena trusts, and none is there: {', '.join(left)}. Checks of models, "
+        "matches that do not repeat and pairs that others gave back go to the arena's own workers (--workers) and to "
+        "those with a token of scope trusted (palus account add NAME --scope trusted) alone."
+    )
+
+
+def known_model(connection: Connection, sha256: str) -> bool:
+    """Whether a model of these bytes was ever entered: other blobs are not for workers."""
+    entered = (entries.c.sha256 == sha256) | (entries.c.file_sha256 == sha256)
+    return connection.execute(select(entries.c.id).where(entered).limit(1)).first() is not None
+
+
+@dataclass
+class StoreSource:
+    """Jobs from a store that this process can open. worker: a name of its own for every process.
+
+    trusted: whoever can open the store is; those that are served through it are as their token says.
+    """
+
+    store: Store
+    worker: str
+    settings: ArenaSettings
+    about: dict[str, Any]
+    trusted: bool = True
+    _greeted_ms: int = 0
+
+    @property
+    def lease_s(self) -> float:
+        """Seconds that a lease lasts without being renewed."""
+        return self.settings.lease_s
+
+    def take(self) -> Lease | None:
+        """A job; None when nothing waits."""
+        now, games = now_ms(), games_of(self.about)
+        with self.store.read() as connection:
+            idle = not queue.has_ready(connection, games, trusted=self.trusted)
+        if idle and now - self._greeted_ms < GREETING_MS:
+            return None
+        self._greeted_ms = now
+        with self.store.write() as connection:
+            greet(connection, self.worker, self.about, trusted=self.trusted, now_ms=now)
+            return queue.take(connection, self.worker, games, trusted=self.trusted, lease_s=self.lease_s, now_ms=now)
+
+    def renew(self, lease: Lease) -> None:
+        """Prolong a lease. Raises LeaseError when it is void."""
+        with self.store.write() as connection:
+            if not queue.renew(connection, lease.job_id, lease.secret, lease_s=self.lease_s, now_ms=now_ms()):
+                raise LeaseError(f"job {lease.job_id}: the lease is void")
+
+    def model(self, sha256: str) -> bytes:
+        """The bytes of a model file."""
+        try:
+            return self.store.blobs.read(sha256)
+        except StorageError as error:
+            raise ArenaError(f"the model cannot be read: {error}") from error
+
+    def finish(self, lease: Lease, report: Report) -> None:
+        """Store a report."""
+        complete(self.store, lease.job_id, lease.secret, report, now_ms=now_ms())
+
+    def give_back(self, lease: Lease, fault: str) -> None:
+        """Put a job back that could not be done."""
+        attempts = self.settings.max_attempts
+        with self.store.write() as connection:
+            if not queue.give_back(
+                connection, lease.job_id, lease.secret, fault, max_attempts=attempts, now_ms=now_ms()
+            ):
+                raise LeaseError(f"job {lease.job_id}: the lease is void")

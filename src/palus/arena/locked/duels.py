@@ -1,0 +1,102 @@
+"""A mirrored pair of duels in Doom between strangers' models: the engines beside the referee, out of their reach.
+
+Nothing is left when this process is killed: engines and locked processes end with it, and videos are made in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import io
+import threading
+from collections.abc import Iterator
+
+from palus.arena.locked.remote import LockedModel, RemoteDuelist, true_cause
+from palus.arena.locked.sandbox import Sandbox
+from palus.arena.locked.unit import Contender, Unit, UnitOutcome, make_outcome
+from palus.arena.models.duelists import Duelist, RandomDuelist
+from palus.arena.models.limits import Limits
+from palus.arena.referee.duel import DUEL_MINUTES, make_duel, play_duel
+from palus.arena.referee.result import MatchResult
+from palus.arena.referee.sampling import pair_seeds
+from palus.envs.game import Game
+from palus.types import GameSpec
+from palus.video import VideoEncoder
+
+VIDEO_BYTES = 2 << 20
+"""A match's video becomes coarser rather than larger; only players that spin all the time fill it."""
+PATIENCE_S, PATIENCE = 300.0, 10.0
+"""A match of the engine may take so long, and so many times its own length, before it counts as lost."""
+
+
+@functools.cache
+def duel_spec() -> GameSpec:
+    """What players of a duel see and do. Raises EnvError when ViZDoom is not installed."""
+    game = make_duel()
+    game.close()
+    return game.spec
+
+
+def play_duel_unit(unit: Unit, limits: Limits, sandbox: Sandbox) -> UnitOutcome:
+    """`palus.arena.locked.play.play_unit` for duels: no action logs, and videos for replays."""
+    spec, minutes = duel_spec(), float(unit.params.get("timelimit", DUEL_MINUTES))
+    match_seed = int(pair_seeds(unit.seed, 1)[0])
+    with contextlib.ExitStack() as stack:
+        players: list[Duelist] = []
+        for contender in unit.contenders:
+            players.append(_open(contender, spec, limits, sandbox))
+            if isinstance(players[-1], RemoteDuelist):
+                stack.callback(players[-1].locked.close)
+        game = make_duel(minutes)
+        stack.callback(game.close)
+        first, second = players
+        games = (
+            _play(unit, game, (first, second), match_seed, 1, minutes),
+            _play(unit, game, (second, first), match_seed, 2, minutes),
+        )
+    return make_outcome(games, (_locked(first), _locked(second)))
+
+
+def _open(contender: Contender, spec: GameSpec, limits: Limits, sandbox: Sandbox) -> Duelist:
+    if contender.house is None:
+        return RemoteDuelist(contender, spec, limits, sandbox)
+    player = RandomDuelist(spec)
+    player.name, player.sha256 = contender.repo, contender.sha256
+    return player
+
+
+def _locked(player: Duelist) -> LockedModel | None:
+    return player.locked if isinstance(player, RemoteDuelist) else None
+
+
+def _play(
+    unit: Unit, game: Game, players: tuple[Duelist, Duelist], seed: int, leg: int, minutes: float
+) -> tuple[MatchResult, bytes, bytes]:
+    """Result, video and (empty) action log of one match."""
+    file = io.BytesIO()
+    decisions_per_s = game.spec.fps / game.spec.frameskip
+    length_s = 60.0 * minutes
+    with (
+        VideoEncoder(file, decisions_per_s, max_bytes_per_s=int(VIDEO_BYTES / length_s)) as video,
+        _watched(game, PATIENCE_S + PATIENCE * length_s),
+    ):
+        result = play_duel(game, players, seed, leg, mode=unit.mode, watch=video.write)
+    verdict, cause = true_cause(result, [_locked(player) for player in players])
+    return dataclasses.replace(result, result=verdict, cause=cause), file.getvalue() if video.frames else b"", b""
+
+
+@contextlib.contextmanager
+def _watched(game: Game, limit_s: float) -> Iterator[None]:
+    """End the engines of a match that takes too long: it is void then, instead of taking for ever."""
+    kill = getattr(game, "kill", None)
+    if kill is None:
+        yield
+        return
+    timer = threading.Timer(limit_s, kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -1,0 +1,184 @@
+"""A match that somebody watches, or plays in, while it is played: stepped decision by decision, never rated.
+
+Unlike a rated match it goes on after a goal until its time is over, so that there is a score to watch. Everything but
+a person's choices follows from the players and the seed, as in `palus.arena.referee.match`: same seed, same match.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from palus import envs
+from palus.arena.locked.play import open_player
+from palus.arena.locked.remote import RemotePolicy
+from palus.arena.locked.sandbox import Sandbox
+from palus.arena.locked.unit import Contender
+from palus.arena.models.limits import Limits
+from palus.arena.models.players import Bot, Player
+from palus.arena.referee import sampling
+from palus.arena.referee.games import playable_game
+from palus.arena.referee.recorder import still_frame
+from palus.envs.protocol import observe_rows
+from palus.errors import ArenaError
+from palus.types import F32, I64
+
+DURATION_TICKS = 6000
+"""Fixed steps of a whole match: two minutes, about what a person plays in one go."""
+
+LIVE_LIMITS = Limits(wall_s=10.0, niceness=5)
+"""Somebody waits for these answers: they come before those of rated matches, and not much later than they should. Stock
+policies take a millisecond."""
+
+NO_CHOICE = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class LiveStep:
+    """What one decision brought.
+
+    first_tick: number of the first of its fixed steps, from 1.   frames: [fixed steps played, 14] as in `Recording`.
+    actions: [4, 3].   probabilities: [4, 9], NaN for bots and people.   kicks: agent that kicked or -1, per fixed step.
+    goal: team that scored in the last of the fixed steps, -1 none.   score: goals of blue and purple by then.
+    """
+
+    first_tick: int
+    frames: F32
+    actions: NDArray[np.int8]
+    probabilities: F32
+    kicks: tuple[int, ...]
+    goal: int
+    score: tuple[int, int]
+    finished: bool
+
+
+class LiveMatch:
+    """Steps one match. Not for use by several threads at once.
+
+    players: blue, purple.   seed: in [0, 2^53).   person: agent that takes its choices from `step`'s argument (0 blue
+    A, 1 purple A, 2 blue B, 3 purple B); None when nobody plays.   Raises ArenaError for a game that no arena plays.
+    """
+
+    def __init__(
+        self,
+        players: tuple[Player, Player],
+        seed: int,
+        *,
+        person: int | None = None,
+        env_id: str = "SoccerTwos",
+        duration_ticks: int = DURATION_TICKS,
+    ) -> None:
+        self.players = players
+        self.seed = seed
+        self.person = person
+        self.duration_ticks = duration_ticks
+        self.score = (0, 0)
+        self.ticks = 0
+        self._decision = 0
+        # Fields of a built-in game beyond the protocol, as in the referee: winner, trace, trace_length, kick.
+        self._env: Any = envs.make(playable_game(env_id).env, 1, record=True)
+        self._env.reset(np.array([seed], np.int64))
+        self._behavior = self._env.spec.behaviors[0]
+        self._team_of = np.array([agent.team for agent in self._env.spec.agents])
+
+    @property
+    def isolation(self) -> str:
+        """What holds the strangers' models in, as in `UnitOutcome`; "none" without any."""
+        levels = [player.locked.isolation for player in self.players if isinstance(player, RemotePolicy)]
+        return levels[0] if levels else "none"
+
+    @property
+    def kick_off(self) -> F32:
+        """[14] where everybody stands now; the first frame of the match, before any step."""
+        return still_frame(self._env, 0)
+
+    def step(self, choice: Sequence[int] = NO_CHOICE) -> LiveStep:
+        """Play the next decision. choice: of the person, one index per action branch.
+
+        Raises ArenaError when a model no longer answers action probabilities.
+        """
+        actions, probabilities = self._decide(choice)
+        self._env.step([actions[None]])
+        played = min(int(self._env.trace_length[0]), self.duration_ticks - self.ticks)
+        cut_short = played < int(self._env.trace_length[0])
+        goal = -1 if cut_short else int(self._env.winner[0])
+        self.score = (self.score[0] + (goal == 0), self.score[1] + (goal == 1))
+        first_tick = self.ticks + 1
+        self.ticks += played
+        self._decision += 1
+        return LiveStep(
+            first_tick=first_tick,
+            frames=self._env.trace[0, :played].copy(),
+            actions=actions.astype(np.int8),
+            probabilities=probabilities,
+            kicks=tuple(self._env.kick[0, :played].tolist()),
+            goal=goal,
+            score=self.score,
+            finished=self.ticks >= self.duration_ticks,
+        )
+
+    def _decide(self, choice: Sequence[int]) -> tuple[NDArray[np.int32], F32]:
+        """Choices [4, 3] and what they were drawn from [4, 9]."""
+        sizes = self._behavior.branches
+        actions = np.zeros((len(self._team_of), len(sizes)), np.int32)
+        probabilities = np.full((len(self._team_of), sum(sizes)), np.nan, np.float32)
+        for team, player in enumerate(self.players):
+            agents = np.flatnonzero(self._team_of == team)
+            if isinstance(player, Bot):
+                actions[agents] = player.act(self._env, team, np.zeros(1, np.int64))[0]
+                continue
+            answer = player.probabilities(self._observe(agents))
+            if not sampling.is_distribution(answer, sizes).all():
+                raise ArenaError(f"{player.name} no longer plays: {_failure_of(player)}")
+            seeds = np.full(len(agents), self.seed, np.int64)
+            uniform = sampling.uniforms(seeds, self._decision, agents, len(sizes))
+            actions[agents] = sampling.draw(answer, uniform, sizes)
+            probabilities[agents] = answer
+        if self.person is not None:
+            actions[self.person] = np.clip(choice, 0, np.array(sizes) - 1)
+            probabilities[self.person] = np.nan
+        return actions, probabilities
+
+    def _observe(self, agents: I64) -> F32:
+        """[agents, D]"""
+        rows = np.full((1, len(self._team_of)), -1, np.int32)
+        rows[0, agents] = np.arange(len(agents))
+        return observe_rows(self._env, self._behavior, rows)
+
+
+@contextlib.contextmanager
+def open_live_match(
+    contenders: tuple[Contender, Contender],
+    seed: int,
+    sandbox: Sandbox,
+    *,
+    person: int | None = None,
+    env_id: str = "SoccerTwos",
+    duration_ticks: int = DURATION_TICKS,
+) -> Iterator[LiveMatch]:
+    """A match with every stranger's model in a locked process of its own; leaving the context ends the processes.
+
+    Raises ArenaError when a model cannot be opened, or for a game that no arena plays.
+    """
+    spec = envs.make(playable_game(env_id).env, 1).spec
+    with contextlib.ExitStack() as stack:
+        players = []
+        for contender in contenders:
+            player = open_player(contender, spec, LIVE_LIMITS, sandbox)
+            if isinstance(player, RemotePolicy):
+                stack.callback(player.locked.close)
+                if player.locked.failure:
+                    raise ArenaError(f"{contender.repo} cannot be opened: {player.locked.failure}")
+            players.append(player)
+        pair = (players[0], players[1])
+        yield LiveMatch(pair, seed, person=person, env_id=env_id, duration_ticks=duration_ticks)
+
+
+def _failure_of(player: Player) -> str:
+    failure = player.locked.failure if isinstance(player, RemotePolicy) else ""
+    return failure or "it answers no action probabilities"

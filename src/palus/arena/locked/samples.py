@@ -1,0 +1,77 @@
+"""Harmless small models, one of each kind that is played: what a locked process is warmed up with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from onnx import TensorProto, ValueInfoProto, helper
+
+from palus.arena.locked.tasks import Contract
+from palus.arena.models.duelist_file import STATE_INPUT, STATE_OUTPUT
+from palus.arena.models.policy_file import PROBABILITY_OUTPUT
+from palus.export.graph import Graph
+from palus.export.onnx import IR_VERSION, OPSET, build_onnx
+from palus.types import F32, ActionSpec, BehaviorSpec, Discrete, GameSpec, ObservationSpec
+
+POLICY = BehaviorSpec.of_vectors("Sample", (3, 2), (2, 2))
+DUELIST = GameSpec.alike(
+    "sample_game",
+    (ObservationSpec("obs", (1, 8, 8), "uint8"), ObservationSpec("numbers", (2,))),
+    ActionSpec((Discrete(2), Discrete(3))),
+)
+_STATE = 4
+
+
+def sample_models() -> Iterator[tuple[bytes, Contract]]:
+    """Files, each with what it plays."""
+    yield _policy(), POLICY
+    yield _duelist(), DUELIST
+
+
+def _policy() -> bytes:
+    shapes = {"layer0": (4, 5), "branch0": (2, 4), "branch1": (2, 4)}
+    arrays: dict[str, F32] = {}
+    for name, shape in shapes.items():
+        arrays[f"{name}_weight"], arrays[f"{name}_bias"] = np.ones(shape, np.float32), np.zeros(shape[0], np.float32)
+    data: bytes = build_onnx(arrays, POLICY).SerializeToString()
+    return data
+
+
+def _duelist() -> bytes:
+    """A convolution, a layer, a GRU and two softmaxes."""
+    g = Graph()
+
+    def ones(name: str, *shape: int) -> str:
+        return g.constant(name, np.full(shape, 0.01, np.float32))
+
+    picture = g.add("Cast", ["obs"], "picture", to=TensorProto.FLOAT)
+    x = g.add("Elu", [g.add("Conv", [picture, ones("filters", 2, 1, 4, 4)], "conv", strides=[4, 4])], "seen")
+    x = g.add("Concat", [g.add("Flatten", [x], "flat", axis=1), "numbers"], "all", axis=1)
+    x = g.add("Relu", [g.add("Gemm", [x, ones("layer", 10, 5), ones("bias", 5)], "layer_out")], "features")
+    step, before = g.add("Unsqueeze", [x], "step", axes=[0]), g.add("Unsqueeze", [STATE_INPUT], "before", axes=[0])
+    weights = [ones("input_weight", 1, 3 * _STATE, 5), ones("state_weight", 1, 3 * _STATE, _STATE)]
+    g.add_all("GRU", [step, *weights, "", "", before], ["", "after"], hidden_size=_STATE, linear_before_reset=1)
+    x = g.add("Squeeze", ["after"], STATE_OUTPUT, axes=[0])
+    heads = []
+    for k, n in enumerate((2, 3)):
+        logits = g.add("Gemm", [x, ones(f"head{k}", _STATE, n), ones(f"head{k}_bias", n)], f"logits{k}")
+        heads.append(g.add("Softmax", [logits], f"p{k}", axis=1))
+    g.add("Concat", heads, PROBABILITY_OUTPUT, axis=1)
+
+    def described(kind: int, name: str, *shape: int) -> ValueInfoProto:
+        return helper.make_tensor_value_info(name, kind, ["batch", *shape])
+
+    inputs = [
+        described(TensorProto.UINT8, "obs", 1, 8, 8),
+        described(TensorProto.FLOAT, "numbers", 2),
+        described(TensorProto.FLOAT, STATE_INPUT, _STATE),
+    ]
+    outputs = [
+        described(TensorProto.FLOAT, PROBABILITY_OUTPUT, 5),
+        described(TensorProto.FLOAT, STATE_OUTPUT, _STATE),
+    ]
+    graph = helper.make_graph(g.nodes, "sample", inputs, outputs, g.constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    data: bytes = model.SerializeToString()
+    return data

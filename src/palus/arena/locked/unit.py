@@ -1,0 +1,89 @@
+"""The unit of rated play: one mirrored pair between two contenders, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from palus.arena.referee.result import MatchResult, Mode
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Who plays one side, with the bytes to play with.
+
+    repo: "owner/name", its name in results.   revision, file: where the model came from; empty for house players.
+    sha256: of the model file, the rated entity.   model: the file's bytes, never parsed in this process.
+    house: name of a built-in player ("random", "ball-chaser", "goalie-striker"), when it is one; exactly one of
+    `model` and `house` is given.
+    """
+
+    repo: str
+    owner: str
+    revision: str
+    file: str
+    sha256: str
+    model: bytes | None = None
+    house: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.model is None) == (self.house is None):
+            raise ValueError(f"{self.repo}: a contender has either a model or a house player")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One mirrored pair: contenders[0] is blue in the first game, purple in the second.
+
+    seed: of the pair, in [0, 2^63); `MatchResult.seed` is the match seed derived from it, the same for both games.
+    rated, season: not used to play, carried along for the log.   params: what the game is set to, {} for its defaults.
+    """
+
+    env: str
+    seed: int
+    contenders: tuple[Contender, Contender]
+    mode: Mode = "stochastic"
+    rated: bool = True
+    season: int = 1
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class UnitOutcome:
+    """What `play_unit` returns; index 0 is the game in which contenders[0] is blue.
+
+    replays: `.match` files, or mp4 where a game is filmed.   actions: action logs, see `palus.arena.referee.actions`;
+    empty where a game is filmed.   isolation: the strongest means that held the models in, for instance
+    "namespaces+seccomp+limits"; "none" when both players are built in.
+    failures: one sentence per contender whose process failed, "" for the others.
+    """
+
+    results: tuple[MatchResult, MatchResult]
+    replays: tuple[bytes, bytes]
+    actions: tuple[bytes, bytes]
+    isolation: str
+    failures: tuple[str, str] = ("", "")
+
+
+class Held(Protocol):
+    """As much of a locked model as an outcome tells."""
+
+    isolation: str
+    failure: str
+
+
+def make_outcome(
+    games: tuple[tuple[MatchResult, bytes, bytes], tuple[MatchResult, bytes, bytes]],
+    models: tuple[Held | None, Held | None],
+) -> UnitOutcome:
+    """games: result, replay and action log of each.   models: of both contenders, None for a player of the house."""
+    first, second = games
+    levels = [model.isolation for model in models if model is not None and model.isolation]
+    return UnitOutcome(
+        results=(first[0], second[0]),
+        replays=(first[1], second[1]),
+        actions=(first[2], second[2]),
+        isolation=levels[0] if levels else "none",
+        failures=(models[0].failure if models[0] else "", models[1].failure if models[1] else ""),
+    )

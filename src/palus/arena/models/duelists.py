@@ -1,0 +1,103 @@
+"""Players of sampled games, Doom's among them: ONNX files with memory, and chance. They run without torch.
+
+Like the players of `models.players` they answer probabilities and draw nothing. They keep no state between calls:
+the referee carries each agent's memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from palus.arena.models.duelist_file import choices_of, read_duelist
+from palus.arena.models.duelist_session import DuelistSession
+from palus.errors import ModelError
+from palus.types import F32, AnyArray, GameSpec
+
+
+class Duelist(Protocol):
+    """A player. sha256: of its file, None without one. state_size: numbers that it remembers per agent, S."""
+
+    name: str
+    sha256: str | None
+    state_size: int
+
+    def answer(self, observations: Mapping[str, AnyArray], states: F32) -> tuple[F32, F32]:
+        """name -> [rows, *shape] and [rows, S] -> probabilities [rows, sum of choices], new states [rows, S]."""
+
+
+class RandomDuelist:
+    """Every choice is equally likely."""
+
+    def __init__(self, spec: GameSpec) -> None:
+        self.name, self.state_size = "random", 0
+        self.sha256: str | None = None
+        self._row = np.concatenate([np.full(n, 1.0 / n, np.float32) for n in choices_of(spec.actions)])
+
+    def answer(self, observations: Mapping[str, AnyArray], states: F32) -> tuple[F32, F32]:
+        """The same for all."""
+        return np.tile(self._row, (len(states), 1)), states
+
+
+class OnnxDuelist:
+    """An ONNX file as `palus.export.appo_onnx` writes it, named by the user, run in this process.
+
+    Raises ModelError when it cannot be read or was made for another game.
+    """
+
+    def __init__(self, path: Path, spec: GameSpec, name: str | None = None) -> None:
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ModelError(f"{path}: cannot be read ({error.strerror or error})") from error
+        self.name = name or path.stem
+        self.sha256: str | None = hashlib.sha256(data).hexdigest()
+        graph = read_duelist(data, str(path), spec)
+        self.state_size = graph.state_size
+        self._session = DuelistSession(graph, str(path))
+
+    def answer(self, observations: Mapping[str, AnyArray], states: F32) -> tuple[F32, F32]:
+        """As the file computes them."""
+        return self._session.answer(observations, states)
+
+
+def load_duelist(word: str, spec: GameSpec) -> Duelist:
+    """What a word on the command line means: `random`, an `.onnx` file, or a run's folder with `<Behavior>.onnx`.
+
+    Raises ModelError when there is no such player.
+    """
+    if word == "random":
+        return RandomDuelist(spec)
+    path = Path(word)
+    if path.is_dir():
+        models = sorted(path.glob("*.onnx"))
+        if len(models) != 1:
+            raise ModelError(f"{path}: holds {len(models)} .onnx files; expected one, or name the file itself")
+        return OnnxDuelist(models[0], spec, path.resolve().name)
+    if path.suffix != ".onnx" or not path.is_file():
+        raise ModelError(f"{word}: no such player; give an .onnx file, a run's folder that holds one, or random")
+    return OnnxDuelist(path, spec)
+
+
+def find_duelists(folder: Path, spec: GameSpec) -> tuple[list[Duelist], list[str]]:
+    """Players of a folder: its `.onnx` files and those of its direct subfolders, and why others cannot be played.
+
+    Raises ModelError when the folder does not exist.
+    """
+    if not folder.is_dir():
+        raise ModelError(f"{folder}: no such folder; give one that holds .onnx files or runs")
+    words = [*folder.glob("*.onnx"), *(p for p in folder.iterdir() if p.is_dir() and any(p.glob("*.onnx")))]
+    players: dict[str, Duelist] = {}
+    rejected = []
+    for word in sorted(words):
+        try:
+            player = load_duelist(str(word), spec)
+        except ModelError as error:
+            rejected.append(str(error))
+        else:
+            players.setdefault(player.name, player)
+    return list(players.values()), rejected

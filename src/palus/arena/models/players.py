@@ -1,0 +1,128 @@
+"""Who can enter a match, and how a name or a path becomes a player.
+
+Two kinds: a `Policy` answers observations with action probabilities, a `Bot` reads the state of the game. Whatever
+the kind, a player is stateless between calls, so that one object may play many matches at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from palus.arena.models.policies import OnnxPolicy, RandomPolicy, SnapshotPolicy
+from palus.errors import ModelError
+from palus.types import F32, I32, I64, BehaviorSpec, GameSpec
+
+
+class Policy(Protocol):
+    """A player that sees what an agent sees. sha256: of its file; None when it has none."""
+
+    name: str
+    sha256: str | None
+
+    def probabilities(self, observations: F32) -> F32:
+        """[rows, D] -> [rows, sum(branches)], each branch a distribution, each row independent of the others."""
+
+
+@dataclass(frozen=True)
+class Bot:
+    """A scripted player of a built-in game.
+
+    act: (env, team, matches [M]) -> [M, agents of the team, branches] choices for these matches.
+    """
+
+    name: str
+    act: Callable[[Any, int, I64], I32]
+    sha256: str | None = None
+
+
+Player: TypeAlias = Policy | Bot
+
+HOUSE_PLAYERS = ("random", "ball-chaser", "goalie-striker")
+"""Names that need no file."""
+
+
+def load_player(spec: str, env_spec: GameSpec, name: str | None = None) -> Player:
+    """The player that a word on the command line means.
+
+    spec: one of `HOUSE_PLAYERS`, an `.onnx` file, a bundle folder with `<Behavior>.onnx`, or a league snapshot `.npz`.
+    name: how it is called in results; default the file's or folder's name.
+    Raises ModelError when there is no such player or its file cannot be played.
+    """
+    behavior = env_spec.behaviors[0]
+    if spec in HOUSE_PLAYERS:
+        return _house_player(spec, behavior)
+    path = Path(spec)
+    if path.is_dir():
+        return OnnxPolicy(_bundle_model(path, behavior), behavior, name or path.resolve().name)
+    if not path.exists():
+        raise ModelError(f"{spec}: no such player; {_suggestion(path)}")
+    if path.suffix == ".onnx":
+        return OnnxPolicy(path, behavior, name)
+    if path.suffix == ".npz":
+        return SnapshotPolicy(path, behavior, name)
+    raise ModelError(f"{spec}: not a policy; give an .onnx file, a bundle folder, a snapshot (.npz) or {_choices()}")
+
+
+def find_players(folder: Path, env_spec: GameSpec) -> tuple[list[Player], list[str]]:
+    """All players in a folder: its `.onnx` files and snapshots, bundles in its direct subfolders, a run's checkpoints.
+
+    Returns players in the order of their names, the same file only once, and one sentence per file that cannot be
+    played. Raises ModelError when the folder does not exist.
+    """
+    if not folder.is_dir():
+        raise ModelError(f"{folder}: no such folder; give one that holds .onnx files, bundles or snapshots")
+    behavior = env_spec.behaviors[0]
+    files = [p for p in sorted(folder.iterdir()) if p.suffix in (".onnx", ".npz")]
+    files += sorted((folder / behavior.name).glob("*.onnx"))  # a run keeps its checkpoints there
+    # The model of a bundle is called like its folder: all of them have the same file name.
+    candidates = {folder.resolve().name if p.stem == behavior.name else p.stem: p for p in files if p.is_file()}
+    for bundle in sorted(folder.iterdir()):
+        if (bundle / f"{behavior.name}.onnx").is_file():
+            candidates[f"{bundle.name}/" if bundle.name in candidates else bundle.name] = bundle
+    players: dict[str, Player] = {}
+    rejected = []
+    for name, path in candidates.items():
+        try:
+            player = load_player(str(path), env_spec, name)
+        except ModelError as error:
+            rejected.append(str(error))
+            continue
+        players.setdefault(player.sha256 or name, player)
+    return list(players.values()), rejected
+
+
+def _house_player(name: str, behavior: BehaviorSpec) -> Player:
+    if name == "random":
+        return RandomPolicy(behavior)
+    if behavior.name != "SoccerTwos":
+        raise ModelError(f"{name} plays SoccerTwos only, not {behavior.name}; take random")
+    from palus.envs.soccer import bots
+
+    return Bot(name, {"ball-chaser": bots.act_ball_chaser, "goalie-striker": bots.act_goalie_striker}[name])
+
+
+def _bundle_model(folder: Path, behavior: BehaviorSpec) -> Path:
+    model = folder / f"{behavior.name}.onnx"
+    if model.is_file():
+        return model
+    others = sorted(p.name for p in folder.glob("*.onnx"))
+    found = f"it holds {', '.join(others[:5])}: name one of them" if others else "it holds no .onnx file"
+    raise ModelError(f"{folder}: not a bundle, {model.name} is missing; {found}")
+
+
+def _suggestion(path: Path) -> str:
+    """Near names beside the missing path, or what may be given at all."""
+    beside = [str(path.parent / p.name) for p in path.parent.glob("*")] if path.parent.is_dir() else []
+    playable = [p for p in beside if Path(p).suffix in (".onnx", ".npz") or any(Path(p).glob("*.onnx"))]
+    near = difflib.get_close_matches(str(path), [*playable, *HOUSE_PLAYERS], n=3, cutoff=0.6)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    return f"give an .onnx file, a bundle folder, a snapshot (.npz) or {_choices()}"
+
+
+def _choices() -> str:
+    return ", ".join(HOUSE_PLAYERS[:-1]) + f" or {HOUSE_PLAYERS[-1]}"

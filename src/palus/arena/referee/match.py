@@ -1,0 +1,285 @@
+"""The referee: two players, a seed and a number of mirrored pairs in, match results out.
+
+A mirrored pair is the same match seed played twice with the sides swapped. All matches of a call are stepped side by
+side in one environment, but a result depends only on the players, the seed and the pair's number: the environment's
+slots are independent, the players' rows too, and actions are drawn from counters (`palus.arena.referee.sampling`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from palus import envs
+from palus.arena.models.players import Bot, Player
+from palus.arena.referee import sampling
+from palus.arena.referee.recorder import Recorder
+from palus.arena.referee.recording import RecordedEvent
+from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids
+from palus.envs.protocol import observe_rows
+from palus.errors import EnvError
+from palus.trust import NOBODY
+from palus.types import F32, I32, I64
+
+TEAMS = 2
+MATCHES_SIDE_BY_SIDE = 512
+
+F64 = NDArray[np.float64]
+
+
+def play_pairs(
+    a: Player,
+    b: Player,
+    pairs: int,
+    seed: int,
+    *,
+    mode: Mode = "stochastic",
+    env_id: str = "SoccerTwos",
+    env_options: Mapping[str, object] | None = None,
+    legs: Sequence[int] = (1, 2),
+    num_parallel: int = MATCHES_SIDE_BY_SIDE,
+    recorder: Recorder | None = None,
+    progress: Callable[[int], None] | None = None,
+    stopped: Callable[[], bool] | None = None,
+) -> tuple[MatchResult, ...]:
+    """Play `pairs` mirrored pairs; two results each, in order: A blue (leg 1), then A purple (leg 2).
+
+    mode: "stochastic" draws from the players' probabilities, "greedy" takes the most probable choice.
+    env_options: to the environment's constructor, for experiments with its rules; not part of the results' ids.
+    legs: which games of every pair to play; (1,) for a player against itself, where the second repeats the first.
+    num_parallel: matches stepped at the same time; speed and memory, never results.
+    recorder: keeps what it takes to draw chosen matches. progress: called with the number of matches just finished.
+    stopped: asked before every decision; once it says so, only the pairs that are over come back. Those are the short
+    ones of what was played, so their score leans to quick goals.
+    """
+    seeds = sampling.pair_seeds(seed, pairs)
+    results: list[MatchResult | None] = []
+    terms = _Terms((a, b), seeds, mode, env_id, dict(env_options or {}), recorder, progress, stopped)
+    games = [(pair, leg) for pair in range(pairs) for leg in legs]
+    for first in range(0, len(games), num_parallel):
+        if not terms.is_stopped:
+            results += _Wave(terms, games[first : first + num_parallel]).play()
+    size = len(legs)
+    whole = [unit for k in range(0, len(results), size) if None not in (unit := results[k : k + size])]
+    return tuple(result for unit in whole if len(unit) == size for result in unit if result is not None)
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """What all waves of a call share: the arguments of `play_pairs`, with one match seed per pair."""
+
+    players: tuple[Player, Player]
+    pair_seeds: I64
+    mode: Mode
+    env_id: str
+    env_options: dict[str, object]
+    recorder: Recorder | None
+    progress: Callable[[int], None] | None
+    stopped: Callable[[], bool] | None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody asked to end early."""
+        return self.stopped is not None and self.stopped()
+
+
+@dataclass
+class _Tally:
+    """What is known of the M matches of a wave so far. Index [m, side]: side 0 is blue."""
+
+    ticks: I64
+    entropy_sum: F64
+    entropy_rows: I64
+    results: list[MatchResult | None]
+
+
+class _Wave:
+    """M matches played side by side until each has its verdict.
+
+    Slot n of the environment holds match `match_of[n]`; finished matches stay in their slot, unseen and unanswered,
+    until so many are finished that moving the others into a smaller environment pays.
+    """
+
+    def __init__(self, terms: _Terms, games: Sequence[tuple[int, int]]) -> None:
+        """games: (pair, leg 1 or 2) of each match."""
+        self.started, self.clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
+        matches = len(games)
+        pair, leg = np.array(games).T
+        self.terms = terms
+        self.recorder = terms.recorder
+        self.number = TEAMS * pair + leg - 1
+        self.seeds = terms.pair_seeds[pair]
+        self.leg = leg - 1
+        self.match_of = np.arange(matches)
+        self.playing = np.ones(matches, np.bool_)
+        self.decision = 0
+        self.tally = _Tally(
+            ticks=np.zeros(matches, np.int64),
+            entropy_sum=np.zeros((matches, TEAMS)),
+            entropy_rows=np.zeros((matches, TEAMS), np.int64),
+            results=[None] * matches,
+        )
+        # Fields of a built-in game beyond the protocol: winner, trace_length, trace, kick.
+        self.env: Any = self._make_env(matches)
+        if not hasattr(self.env, "winner"):
+            raise EnvError(f"{terms.env_id} does not say who wins a match; matches are played in SoccerTwos")
+        self.env.reset(self.seeds)
+        self.team_of = np.array([agent.team for agent in self.env.spec.agents])
+        self.behavior = self.env.spec.behaviors[0]
+
+    def play(self) -> list[MatchResult | None]:
+        """Step until every match has a verdict, or until stopped: None then stands for a match without one."""
+        with ThreadPoolExecutor(1) as helper:
+            while self.playing.any() and not self.terms.is_stopped:
+                finished = self._play_decision(helper)
+                if self.terms.progress is not None and finished:
+                    self.terms.progress(finished)
+                if 2 * self.playing.sum() <= len(self.playing):
+                    self._compact()
+        return self.tally.results
+
+    def _play_decision(self, helper: ThreadPoolExecutor) -> int:
+        """One decision of all running matches. Returns how many got their verdict."""
+        before = int(self.playing.sum())
+        actions, probabilities, healthy = self._decide(helper)
+        sick = self.playing & ~healthy.all(axis=1)
+        for n in np.flatnonzero(sick).tolist():
+            self._give_verdict(n, healthy[n])
+        self.playing &= ~sick
+        if self.recorder is not None:
+            self.recorder.decision(self.env, self.number[self.match_of], self.playing, actions, probabilities)
+        step = self.env.step([actions])
+        running = self.match_of[self.playing]
+        self.tally.ticks[running] += self.env.trace_length[self.playing]
+        if self.recorder is not None:
+            self.recorder.steps(self.env, self.number[self.match_of], self.playing)
+        over = self.playing & step.match_over
+        for n in np.flatnonzero(over).tolist():
+            self._give_verdict(n, healthy[n])
+        self.playing &= ~over
+        self.decision += 1
+        return before - int(self.playing.sum())
+
+    def _decide(self, helper: ThreadPoolExecutor) -> tuple[I32, F32, NDArray[np.bool_]]:
+        """Every running agent's choices [N, P, A] and probabilities [N, P, sum], and which sides are healthy [N, 2].
+
+        Choices of finished matches are 0. Probabilities of bots are NaN.
+        """
+        n, p = len(self.playing), len(self.team_of)
+        actions = np.zeros((n, p, len(self.behavior.branches)), np.int32)
+        probabilities = np.full((n, p, sum(self.behavior.branches)), np.nan, np.float32)
+        healthy = np.ones((n, TEAMS), np.bool_)
+        # Agent slots of each player: A plays blue in leg 0, purple in leg 1.
+        player_of = (self.team_of[None, :] != self.leg[self.match_of][:, None]).astype(np.int64)
+        asked = self.playing[:, None] & self.env.active
+        work = []
+        for index, player in enumerate(self.terms.players):
+            slots = asked & (player_of == index)
+            if isinstance(player, Bot):
+                self._ask_bot(player, slots, actions)
+            else:
+                work.append((player, slots, self._observe(slots)))
+        # Two policies think at the same time: onnxruntime and numpy release the interpreter while they multiply.
+        waiting = [helper.submit(policy.probabilities, seen) for policy, _, seen in work[1:]]
+        answers = [policy.probabilities(seen) for policy, _, seen in work[:1]] + [w.result() for w in waiting]
+        for (_, slots, _), answer in zip(work, answers, strict=True):
+            self._take_answer(slots, answer, actions, probabilities, healthy)
+        return actions, probabilities, healthy
+
+    def _observe(self, slots: NDArray[np.bool_]) -> F32:
+        """Observation rows of these agent slots [N, P], in row-major order."""
+        rows = np.full(slots.shape, -1, np.int32)
+        rows[slots] = np.arange(slots.sum(), dtype=np.int32)
+        return observe_rows(self.env, self.behavior, rows)
+
+    def _ask_bot(self, bot: Bot, slots: NDArray[np.bool_], actions: I32) -> None:
+        for team in range(TEAMS):
+            agents = np.flatnonzero(self.team_of == team)
+            matches = np.flatnonzero(slots[:, agents].all(axis=1))
+            if len(matches):
+                actions[np.ix_(matches, agents)] = bot.act(self.env, team, matches)
+
+    def _take_answer(
+        self, slots: NDArray[np.bool_], answer: F32, actions: I32, probabilities: F32, healthy: NDArray[np.bool_]
+    ) -> None:
+        """Draw the choices of one policy's agents and note its entropy and whether it answered distributions."""
+        n, agent = np.nonzero(slots)
+        sizes = self.behavior.branches
+        probabilities[n, agent] = answer
+        good = sampling.is_distribution(answer, sizes)
+        healthy[n[~good], self.team_of[agent[~good]]] = False
+        if self.terms.mode == "greedy":
+            actions[n, agent] = sampling.best(answer, sizes)
+        else:
+            uniform = sampling.uniforms(self.seeds[self.match_of[n]], self.decision, agent, len(sizes))
+            actions[n, agent] = sampling.draw(answer, uniform, sizes)
+        index = (self.match_of[n], self.team_of[agent])
+        np.add.at(self.tally.entropy_sum, index, sampling.entropy(answer))
+        np.add.at(self.tally.entropy_rows, index, 1)
+
+    def _give_verdict(self, n: int, healthy: NDArray[np.bool_]) -> None:
+        match = int(self.match_of[n])
+        winner = int(self.env.winner[n]) if healthy.all() else -1
+        verdict, cause = _verdict(winner, healthy)
+        seed, leg = int(self.seeds[match]), int(self.leg[match])
+        sides = (self._side(match, 0), self._side(match, 1))
+        ticks = int(self.tally.ticks[match])
+        own_id, unit_id = match_ids(self.terms.env_id, seed, leg + 1, [(s.name, s.sha256, s.mode) for s in sides])
+        result = MatchResult(
+            id=own_id,
+            unit_id=unit_id,
+            env=self.terms.env_id,
+            seed=seed,
+            leg=leg + 1,
+            sides=sides,
+            result=verdict,
+            cause=cause,
+            score=(int(winner == 0), int(winner == 1)),
+            duration_ticks=ticks,
+            events=(RecordedEvent(ticks, "goal", winner, -1),) if winner >= 0 else (),
+            started=self.started,
+            wall_ms=round(1e3 * (time.perf_counter() - self.clock), 1),
+        )
+        self.tally.results[match] = result
+        if self.recorder is not None:
+            self.recorder.finish(int(self.number[match]), result)
+
+    def _side(self, match: int, team: int) -> Side:
+        player = self.terms.players[team if self.leg[match] == 0 else 1 - team]
+        rows = int(self.tally.entropy_rows[match, team])
+        entropy = float(self.tally.entropy_sum[match, team]) / rows if rows else None
+        finite = entropy is not None and np.isfinite(entropy)
+        return Side(player.name, player.sha256, self.terms.mode, entropy if finite else None)
+
+    def _compact(self) -> None:
+        """Move the running matches into an environment of their number."""
+        keep = np.flatnonzero(self.playing)
+        if len(keep) == 0:
+            return
+        state = {key: value[keep] for key, value in self.env.get_state().items()}
+        self.env = self._make_env(len(keep))
+        self.env.set_state(state)
+        self.match_of = self.match_of[keep]
+        self.playing = self.playing[keep]
+
+    def _make_env(self, num_matches: int) -> Any:
+        record = {"record": True} if self.recorder is not None else {}
+        return envs.make(self.terms.env_id, num_matches, NOBODY, **self.terms.env_options, **record)
+
+
+def _verdict(winner: int, healthy: NDArray[np.bool_]) -> tuple[Verdict, Cause]:
+    """winner: team that scored, -1 none. healthy: [2] whether each side answered probabilities."""
+    if not healthy.any():
+        return "void", "non_finite"
+    if not healthy.all():
+        return ("forfeit2" if healthy[0] else "forfeit1"), "non_finite"
+    if winner < 0:
+        return "draw", "time_limit"
+    return ("win1" if winner == 0 else "win2"), "goal"

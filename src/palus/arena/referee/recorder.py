@@ -1,0 +1,93 @@
+"""Collects what happens in chosen matches while the referee plays them, and hands out `Recording`s."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from palus.arena.referee.recording import RecordedEvent, Recording
+from palus.arena.referee.result import MatchResult
+from palus.types import F32, I32, I64
+
+OUTCOME: dict[str, Literal["blue", "purple", "draw"]] = {
+    "win1": "blue",
+    "win2": "purple",
+    "forfeit1": "purple",
+    "forfeit2": "blue",
+    "draw": "draw",
+    "void": "draw",
+}
+"""What a replay shows as the result."""
+
+
+class Recorder:
+    """Give one to `play_pairs`; afterwards `recordings` holds a `Recording` per recorded match.
+
+    matches: which to record, 2 * pair + (0 when A is blue, 1 when A is purple); None records all.
+    """
+
+    def __init__(self, matches: Collection[int] | None = None) -> None:
+        self.matches = matches
+        self.recordings: dict[int, Recording] = {}
+        self._open: dict[int, _Tape] = {}
+
+    def decision(self, env: Any, matches: I64, playing: NDArray[np.bool_], actions: I32, probabilities: F32) -> None:
+        """Note what the agents are about to do. matches: [N] number of the match in each slot of the environment."""
+        for n in self._slots(matches, playing):
+            tape = self._open.setdefault(int(matches[n]), _Tape(still_frame(env, n)))
+            tape.actions.append(actions[n].astype(np.int8))
+            tape.probabilities.append(probabilities[n].copy())
+
+    def steps(self, env: Any, matches: I64, playing: NDArray[np.bool_]) -> None:
+        """Note the fixed steps that the environment just played."""
+        for n in self._slots(matches, playing):
+            tape = self._open[int(matches[n])]
+            played = int(env.trace_length[n])
+            for i, agent in enumerate(env.kick[n, :played].tolist()):
+                if agent >= 0:
+                    team = env.spec.agents[agent].team
+                    tape.kicks.append(RecordedEvent(tape.ticks + i + 1, "kick", team, agent))
+            tape.frames.append(env.trace[n, :played].copy())
+            tape.ticks += played
+
+    def finish(self, match: int, result: MatchResult) -> None:
+        """The match has its verdict: close its tape."""
+        tape = self._open.pop(match, None)
+        if tape is None:
+            return
+        probabilities = np.stack(tape.probabilities)
+        self.recordings[match] = Recording(
+            env_id=result.env,
+            seed=result.seed,
+            names=(result.sides[0].name, result.sides[1].name),
+            frames=np.concatenate(tape.frames),
+            actions=np.stack(tape.actions),
+            probabilities=probabilities if np.isfinite(probabilities).all() else None,
+            events=(*tape.kicks, *result.events),
+            score=result.score,
+            result=OUTCOME[result.result],
+        )
+
+    def _slots(self, matches: I64, playing: NDArray[np.bool_]) -> list[int]:
+        wanted = self.matches
+        return [int(n) for n in np.flatnonzero(playing) if wanted is None or int(matches[n]) in wanted]
+
+
+class _Tape:
+    """The growing record of one match."""
+
+    def __init__(self, still: F32) -> None:
+        self.frames: list[F32] = [still[None]]
+        self.actions: list[NDArray[np.int8]] = []
+        self.probabilities: list[F32] = []
+        self.kicks: list[RecordedEvent] = []
+        self.ticks = 0
+
+
+def still_frame(env: Any, n: int) -> F32:
+    """The present moment of match n as a frame: (x, z, yaw) of four agents, (x, z) of the ball."""
+    agents = np.concatenate([env.agent_pos[n], env.agent_yaw[n][:, None]], axis=1)
+    return np.concatenate([agents.ravel(), env.ball_pos[n]]).astype(np.float32)

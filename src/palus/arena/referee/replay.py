@@ -1,0 +1,289 @@
+"""The replay file `*.match`: recorded matches as a few kilobytes, enough to draw them without playing them again.
+
+Only the container and its encoding live here; what a recording means is in `referee.recording`, the byte layout
+is specified for other readers in docs/replay-format.md. The browser's decoder is web/src/replay/decode.ts.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, BinaryIO, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from palus.arena.referee.recording import FIXED_STEP_S, STEPS_PER_DECISION, RecordedEvent, Recording
+from palus.arena.referee.varint import decode_varints, encode_varints
+from palus.errors import ReplayError
+from palus.files import write_atomically
+from palus.types import F32
+
+MAGIC = b"\x89PALUS\r\n"
+"""First bytes of every replay. The non-ASCII byte and the line end reveal a copy that went through text mode."""
+
+SCHEMA_VERSION = 1
+PITCH = "soccer-twos/1"
+"""Names the geometry that the frames were played on, so that a viewer can refuse a pitch that it cannot draw."""
+
+POSITION_UNIT_M = 0.001
+YAW_UNIT_DEGREES = 0.1
+PROBABILITY_LEVELS = 255
+
+NUM_AGENTS = 4
+NUM_CHANNELS = 3 * NUM_AGENTS + 2
+NUM_CHOICES = 9
+"""Three action branches of three choices: width of a row of probabilities."""
+
+MAX_BODY_BYTES = 256 << 20
+"""Largest inflated body that is read; 6 hours of play. Protects against files made to exhaust memory."""
+
+_PREFIX = struct.Struct("<8sHIII")
+_UNITS = np.array([POSITION_UNIT_M, POSITION_UNIT_M, YAW_UNIT_DEGREES] * NUM_AGENTS + [POSITION_UNIT_M] * 2)
+
+_Count = Annotated[int, Field(ge=0, le=MAX_BODY_BYTES)]
+_Unit = Annotated[float, Field(gt=0, le=1)]
+
+
+class _MatchHeader(BaseModel):
+    """One match in the file's JSON header. `frame_bytes` is the size of its varint block in the inflated body."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    env_id: str
+    seed: str
+    names: tuple[str, str]
+    score: tuple[int, int]
+    result: Literal["blue", "purple", "draw"]
+    ticks: _Count
+    decisions: _Count
+    has_probabilities: bool
+    frame_bytes: _Count
+    events: list[tuple[int, Literal["goal", "kick"], int, int]]
+
+    @property
+    def num_values(self) -> int:
+        return NUM_CHANNELS * (self.ticks + 1)
+
+    @property
+    def body_bytes(self) -> int:
+        per_decision = NUM_AGENTS * (1 + NUM_CHOICES * self.has_probabilities)
+        return self.frame_bytes + self.decisions * per_decision
+
+
+class _Header(BaseModel):
+    """The JSON header: how to read the body, and everything about the matches that is not a number per tick."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: str
+    pitch: str
+    frame_hz: int
+    ticks_per_decision: int
+    position_unit_m: _Unit
+    yaw_unit_degrees: _Unit
+    matches: Annotated[list[_MatchHeader], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The contents of a replay file: one match, or several such as a reel of the best goals."""
+
+    title: str
+    recordings: tuple[Recording, ...]
+
+
+def write_replay(path: str | Path, recordings: Sequence[Recording], *, title: str = "") -> Path:
+    """Write the recordings to `path` in one step: readers see the old file or the new one, never half of it.
+
+    Positions are stored to 1 mm, headings to 0.1 degrees, probabilities to 1/255.
+    title: shown above the viewer; by default the names of the first match.
+    Raises StorageError when the file cannot be written, ValueError when a recording's arrays do not fit together.
+    """
+    path = Path(path)
+    data = encode_replay(recordings, title=title)
+
+    def write(file: BinaryIO) -> None:
+        file.write(data)
+
+    write_atomically(path, write)
+    return path
+
+
+def read_replay(path: str | Path) -> Replay:
+    """Read a replay file. Raises ReplayError when it is missing, foreign, cut short, corrupt or too new."""
+    return read_replay_bytes(path)[1]
+
+
+def read_replay_bytes(path: str | Path) -> tuple[bytes, Replay]:
+    """Like `read_replay`, with the file's bytes for those who pass it on."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ReplayError(
+            f"{path}: cannot be read ({error.strerror}); name a *.match file written by `palus match --replay`"
+        ) from error
+    return data, decode_replay(data, source=str(path))
+
+
+def encode_replay(recordings: Sequence[Recording], *, title: str = "") -> bytes:
+    """The bytes of a replay file; see `write_replay`."""
+    if not recordings:
+        raise ValueError("a replay needs at least one recording")
+    blocks = [_encode_body(recording) for recording in recordings]
+    header = _Header(
+        title=title or " vs ".join(recordings[0].names),
+        pitch=PITCH,
+        frame_hz=round(1 / FIXED_STEP_S),
+        ticks_per_decision=STEPS_PER_DECISION,
+        position_unit_m=POSITION_UNIT_M,
+        yaw_unit_degrees=YAW_UNIT_DEGREES,
+        matches=[_match_header(r, len(block[0])) for r, block in zip(recordings, blocks, strict=True)],
+    )
+    header_bytes = header.model_dump_json().encode()
+    deflate = zlib.compressobj(level=9, wbits=-15)
+    body = b"".join(deflate.compress(part) for block in blocks for part in block) + deflate.flush()
+    prefix = _PREFIX.pack(
+        MAGIC, SCHEMA_VERSION, len(header_bytes), len(body), zlib.crc32(body, zlib.crc32(header_bytes))
+    )
+    return prefix + header_bytes + body
+
+
+def decode_replay(data: bytes, source: str = "replay", *, max_body_bytes: int = MAX_BODY_BYTES) -> Replay:
+    """The inverse of `encode_replay`. source: what to call the data in an error. Raises ReplayError.
+
+    max_body_bytes: that it may inflate to.
+    """
+    header_bytes, deflated = _split(data, source)
+    try:
+        header = _Header.model_validate_json(header_bytes)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(str(part) for part in fault["loc"])
+        raise ReplayError(f"{source}: its header is wrong at '{where}': {fault['msg']}; record it again") from error
+    if header.pitch != PITCH:
+        raise ReplayError(
+            f"{source}: was played on pitch '{header.pitch}', this version of palus draws '{PITCH}'; "
+            "open it with the version of palus that wrote it"
+        )
+    body = _inflate(deflated, sum(match.body_bytes for match in header.matches), source, max_body_bytes)
+    recordings = []
+    for match in header.matches:
+        block, body = body[: match.body_bytes], body[match.body_bytes :]
+        try:
+            recordings.append(_decode_recording(match, header, block))
+        except ValueError as error:
+            raise ReplayError(f"{source}: match {len(recordings) + 1} is corrupt ({error}); record it again") from error
+    return Replay(header.title, tuple(recordings))
+
+
+def _match_header(recording: Recording, frame_bytes: int) -> _MatchHeader:
+    return _MatchHeader(
+        env_id=recording.env_id,
+        seed=str(recording.seed),
+        names=recording.names,
+        score=recording.score,
+        result=recording.result,
+        ticks=len(recording.frames) - 1,
+        decisions=len(recording.actions),
+        has_probabilities=recording.probabilities is not None,
+        frame_bytes=frame_bytes,
+        events=[(event.tick, event.kind, event.team, event.agent) for event in recording.events],
+    )
+
+
+def _encode_body(recording: Recording) -> tuple[bytes, bytes, bytes]:
+    """Varint block of the frames, action bytes, probability bytes. Every column of numbers is stored in one piece."""
+    frames, actions, probabilities = recording.frames, recording.actions, recording.probabilities
+    if frames.ndim != 2 or len(frames) == 0 or frames.shape[1] != NUM_CHANNELS:
+        raise ValueError(f"frames are {frames.shape}, expected [ticks + 1, {NUM_CHANNELS}]")
+    if actions.shape[1:] != (NUM_AGENTS, 3):
+        raise ValueError(f"actions are {actions.shape}, expected [decisions, {NUM_AGENTS}, 3]")
+    if probabilities is not None and probabilities.shape != (len(actions), NUM_AGENTS, NUM_CHOICES):
+        raise ValueError(f"probabilities are {probabilities.shape}, expected {(len(actions), NUM_AGENTS, NUM_CHOICES)}")
+    if not np.isfinite(frames).all() or not (probabilities is None or np.isfinite(probabilities).all()):
+        raise ValueError("frames or probabilities contain NaN or infinity")
+    _check_events(recording.events, len(frames) - 1)
+    quantised = np.rint(frames.astype(np.float64) / _UNITS).astype(np.int64).T
+    # Bodies move at nearly constant speed, so the change of the change is what takes the fewest bytes.
+    accelerations = np.diff(np.diff(quantised, prepend=0), prepend=0)
+    action_codes = (actions.astype(np.uint8) @ np.array([9, 3, 1], dtype=np.uint8)).T
+    levels = b""
+    if probabilities is not None:
+        levels = np.rint(probabilities * PROBABILITY_LEVELS).astype(np.uint8).transpose(1, 2, 0).tobytes()
+    return encode_varints(accelerations.ravel()), action_codes.tobytes(), levels
+
+
+def _decode_recording(match: _MatchHeader, header: _Header, block: bytes) -> Recording:
+    """Raises ValueError when the block contradicts the header."""
+    accelerations = decode_varints(block[: match.frame_bytes], match.num_values).reshape(NUM_CHANNELS, -1)
+    quantised = np.cumsum(np.cumsum(accelerations, axis=1), axis=1).T
+    units = np.where(_UNITS == YAW_UNIT_DEGREES, header.yaw_unit_degrees, header.position_unit_m)
+    rest = np.frombuffer(block, dtype=np.uint8, offset=match.frame_bytes)
+    codes = rest[: NUM_AGENTS * match.decisions].reshape(NUM_AGENTS, -1).T
+    if codes.size and codes.max() >= 27:
+        raise ValueError(f"action code {codes.max()}, expected 0 to 26")
+    events = tuple(RecordedEvent(*event) for event in match.events)
+    _check_events(events, match.ticks)
+    return Recording(
+        env_id=match.env_id,
+        seed=int(match.seed),
+        names=match.names,
+        frames=(quantised * units).astype(np.float32),
+        actions=np.stack([codes // 9, codes // 3 % 3, codes % 3], axis=-1).astype(np.int8),
+        probabilities=_decode_probabilities(rest[NUM_AGENTS * match.decisions :], match),
+        events=events,
+        score=match.score,
+        result=match.result,
+    )
+
+
+def _check_events(events: Sequence[RecordedEvent], ticks: int) -> None:
+    for event in events:
+        if not (0 <= event.tick <= ticks and event.team in (0, 1) and -1 <= event.agent < NUM_AGENTS):
+            raise ValueError(f"impossible event {event} in a match of {ticks} ticks")
+
+
+def _decode_probabilities(levels: NDArray[np.uint8], match: _MatchHeader) -> F32 | None:
+    if not match.has_probabilities:
+        return None
+    by_decision = levels.reshape(NUM_AGENTS, NUM_CHOICES, match.decisions).transpose(2, 0, 1)
+    return np.ascontiguousarray(by_decision.astype(np.float32) / np.float32(PROBABILITY_LEVELS))
+
+
+def _split(data: bytes, source: str) -> tuple[bytes, bytes]:
+    """Header and deflated body, after the checks that need no understanding of either."""
+    if not data.startswith(MAGIC):
+        raise ReplayError(f"{source}: is not a palus replay; name a *.match file written by `palus match --replay`")
+    if len(data) < _PREFIX.size:
+        raise ReplayError(f"{source}: is cut short after {len(data)} bytes; copy or record it again")
+    _, version, header_bytes, body_bytes, checksum = _PREFIX.unpack_from(data)
+    if not 1 <= version <= SCHEMA_VERSION:
+        raise ReplayError(
+            f"{source}: has replay format {version}, this palus reads 1 to {SCHEMA_VERSION}; upgrade palus to watch it"
+        )
+    expected = _PREFIX.size + header_bytes + body_bytes
+    if len(data) != expected:
+        raise ReplayError(f"{source}: has {len(data)} bytes instead of {expected}; copy or record it again")
+    content = data[_PREFIX.size :]
+    if zlib.crc32(content) != checksum:
+        raise ReplayError(f"{source}: is damaged (its checksum is wrong); copy or record it again")
+    return content[:header_bytes], content[header_bytes:]
+
+
+def _inflate(deflated: bytes, expected: int, source: str, at_most: int) -> bytes:
+    """Inflate to exactly `expected` bytes, never more, whatever the file claims."""
+    if expected > at_most:
+        raise ReplayError(f"{source}: claims {expected} bytes of frames, at most {at_most} are read; split it")
+    inflate = zlib.decompressobj(wbits=-15)
+    try:
+        body = inflate.decompress(deflated, expected + 1)
+    except zlib.error as error:
+        raise ReplayError(f"{source}: its frames cannot be inflated ({error}); record it again") from error
+    if len(body) != expected or not inflate.eof:
+        raise ReplayError(f"{source}: its frames are not the {expected} bytes that its header says; record it again")
+    return body

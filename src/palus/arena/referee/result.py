@@ -1,0 +1,167 @@
+"""The verdict of a match as a record that is written once and never changed, and the summary of many.
+
+Everything published (boards, tables, pages) is a function of these records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from palus.arena.referee.recording import RecordedEvent
+from palus.errors import ReplayError
+from palus.ratings.interval import score_interval
+
+SCHEMA = 2
+"""2 added `final_state` and the causes of a process that failed; records of schema 1 are read as they are."""
+
+Mode = Literal["stochastic", "greedy"]
+Verdict = Literal["win1", "win2", "draw", "forfeit1", "forfeit2", "void"]
+Cause = Literal["goal", "time_limit", "non_finite", "timeout", "crash", "engine", "invalid"]
+
+_POINTS_OF_SIDE_1 = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1.0}
+
+
+@dataclass(frozen=True)
+class Side:
+    """Who played one side. sha256: of the policy's file; None for players without one. entropy: mean over its
+    decisions and agents, nats summed over the action branches; None for scripted bots and forfeits."""
+
+    name: str
+    sha256: str | None
+    mode: Mode
+    entropy: float | None
+
+
+@dataclass(frozen=True)
+class MatchResult:
+    """One match: one episode, the first goal wins, no goal within the limit is a draw.
+
+    id, unit_id: same players, seed and modes give the same ids; the two games of a mirrored pair share `unit_id`.
+    leg: 1 or 2, the game of the pair.   sides: (blue, purple).   result: by side, `forfeit1` = blue forfeited.
+    cause: "goal" and "time_limit" by the rules of the game; a side answered no distribution ("non_finite"), not in
+    time ("timeout"), died ("crash") or never became a policy ("invalid"); "engine": our own fault, always void.
+    score: goals of (blue, purple), frags in Doom.   duration_ticks: steps of the game's clock, 0.02 s in SoccerTwos and
+    1/35 s in Doom.
+    final_state: SHA-256 of the match as played (`palus.arena.referee.actions.state_hash`); None when not recorded.
+    started: UTC, ISO 8601; wall_ms: from then to the verdict, shared with the matches played beside it. Both are left
+    out of comparisons: everything else of a match is repeatable.
+    """
+
+    id: str
+    unit_id: str
+    env: str
+    seed: int
+    leg: int
+    sides: tuple[Side, Side]
+    result: Verdict
+    cause: Cause
+    score: tuple[int, int]
+    duration_ticks: int
+    events: tuple[RecordedEvent, ...]
+    started: str = field(compare=False)
+    wall_ms: float = field(compare=False)
+    final_state: str | None = None
+    schema: int = SCHEMA
+
+    @property
+    def points(self) -> float | None:
+        """Of the first side: 1 won, 0.5 drawn, 0 lost; None when the match does not count."""
+        return _POINTS_OF_SIDE_1.get(self.result)
+
+    def to_json(self) -> str:
+        """One line of the match log."""
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+
+    @staticmethod
+    def from_json(line: str) -> MatchResult:
+        """The record of one line. Raises ReplayError when it is not one, or of a newer schema."""
+        try:
+            record: dict[str, Any] = json.loads(line)
+            if not 1 <= record["schema"] <= SCHEMA:
+                raise ReplayError(
+                    f"match record of schema {record['schema']}; this palus reads 1 to {SCHEMA}: update it"
+                )
+            first, second = record["sides"]
+            blue, purple = record["score"]
+            record |= {
+                "sides": (Side(**first), Side(**second)),
+                "score": (int(blue), int(purple)),
+                "events": tuple(RecordedEvent(**event) for event in record["events"]),
+            }
+            return MatchResult(**record)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ReplayError(f"not a match record ({error}): {line[:80]!r}") from error
+
+
+@dataclass(frozen=True)
+class MatchSummary:
+    """Many mirrored pairs of the same two players, seen from player A.
+
+    score: share of points of A. interval: 95 %, over mirrored pairs (`palus.ratings.interval`).
+    wins, draws, losses: games of A. mean_steps: fixed steps per game. entropy_a, entropy_b: nats, None for bots.
+    """
+
+    score: float
+    interval: tuple[float, float]
+    wins: int
+    draws: int
+    losses: int
+    pairs: int
+    mean_steps: float
+    entropy_a: float | None
+    entropy_b: float | None
+
+
+def verdict_of(score: tuple[int, int]) -> Verdict:
+    """What a score means that both sides played for to the end."""
+    return "draw" if score[0] == score[1] else "win1" if score[0] > score[1] else "win2"
+
+
+def match_ids(env: str, seed: int, leg: int, sides: Sequence[tuple[str, str | None, str]]) -> tuple[str, str]:
+    """(id, unit_id) of a match. sides: (name, sha256, mode) of blue and purple; the unit forgets who was which."""
+    unit = _digest([env, seed, sorted(sides, key=str)])
+    return _digest([unit, leg, list(sides)]), unit
+
+
+def points_of_a(results: Sequence[MatchResult]) -> list[float | None]:
+    """Points of A in each game of `play_pairs`: A is blue in the first leg and purple in the second."""
+    return [r.points if r.leg == 1 or r.points is None else 1.0 - r.points for r in results]
+
+
+def summarize(results: Sequence[MatchResult]) -> MatchSummary:
+    """Summary of what `play_pairs` returned. A pair with a void game does not count."""
+    points = points_of_a(results)
+    by_unit: dict[str, list[float | None]] = {}
+    for result, point in zip(results, points, strict=True):
+        by_unit.setdefault(result.unit_id, []).append(point)
+    counted = [games for games in by_unit.values() if None not in games]
+    shares = np.array([np.mean([g for g in games if g is not None]) for games in counted])
+    flat = [g for games in counted for g in games]
+    return MatchSummary(
+        score=float(shares.mean()) if len(shares) else 0.5,
+        interval=score_interval(shares),
+        wins=flat.count(1.0),
+        draws=flat.count(0.5),
+        losses=flat.count(0.0),
+        pairs=len(counted),
+        mean_steps=float(np.mean([r.duration_ticks for r in results])) if results else 0.0,
+        entropy_a=_mean_entropy([(r.sides[r.leg - 1].entropy, r.duration_ticks) for r in results]),
+        entropy_b=_mean_entropy([(r.sides[2 - r.leg].entropy, r.duration_ticks) for r in results]),
+    )
+
+
+def _mean_entropy(entropies: Sequence[tuple[float | None, int]]) -> float | None:
+    """Mean over decisions: long matches weigh more. entropies: (mean of a match, its ticks)."""
+    known = [(value, ticks) for value, ticks in entropies if value is not None]
+    ticks_played = sum(ticks for _, ticks in known)
+    return sum(value * ticks for value, ticks in known) / ticks_played if ticks_played else None
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]

@@ -1,0 +1,228 @@
+"""What a worker from elsewhere may say: every field by itself, and all of them against the job."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hostile import stock
+
+from palus import envs
+from palus.arena.jobs.builds import EnvBuild
+from palus.arena.jobs.orders import Entrant, PairOrder
+from palus.arena.jobs.reports import GameReport, UnitReport, ValidationReport, from_json, to_json
+from palus.arena.jobs.worker import describe_here, play_order
+from palus.arena.ladder.discovery import sweep_house
+from palus.arena.ladder.report_check import check_unit
+from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.ladder.workers import StoreSource
+from palus.arena.locked.vet import vet
+from palus.arena.models.limits import Limits
+from palus.arena.referee.games import GAMES, SOCCER_TWOS
+from palus.arena.referee.recording import STEPS_PER_DECISION
+from palus.arena.referee.replay import decode_replay, encode_replay
+from palus.arena.referee.result import MatchResult, Side
+from palus.errors import ArenaError, FalseReportError
+from palus.store import open_store
+
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[PairOrder, UnitReport]:
+    """A job, and its honest report, in which the first game ends with an early goal."""
+    store, settings = open_store(tmp_path_factory.mktemp("arena")), ArenaSettings()
+    source = StoreSource(store, "w", settings, describe_here())
+    found = {f.repo: f for f in sweep_house("SoccerTwos").found}
+    sides = [
+        Entrant(str(found[repo].sha256), repo, "palus", found[repo].revision, "").to_payload()
+        for repo in ("palus/goalie-striker", "palus/random")
+    ]
+    for seed in range(100):
+        order = PairOrder("SoccerTwos", seed, 1, "stochastic", True, *sides)
+        report = play_order(source, order, Limits())
+        if report.games[0].result.cause == "goal" and report.games[0].result.duration_ticks < 4000:
+            return order, report
+    raise AssertionError("a bot that scores against nobody")
+
+
+def body(unit: UnitReport) -> dict[str, Any]:
+    copied: dict[str, Any] = json.loads(json.dumps(to_json(unit)))
+    return copied
+
+
+def with_result(unit: UnitReport, **fields: Any) -> dict[str, Any]:
+    """The first game's result, changed in JSON."""
+    changed = body(unit)
+    result = json.loads(changed["games"][0]["result"]) | fields
+    changed["games"][0]["result"] = json.dumps(result)
+    return changed
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"duration_ticks": 10**30},
+        {"duration_ticks": -1},
+        {"duration_ticks": 2.5},
+        {"duration_ticks": "7"},
+        {"seed": 2**64},
+        {"leg": True},
+        {"score": [10**30, 0]},
+        {"score": [1, 0, 0]},
+        {"wall_ms": float("nan")},
+        {"wall_ms": float("inf")},
+        {"started": "yesterday"},
+        {"started": "2026-01-01T00:00:00+00:00" + "0" * 1000},
+        {"result": "win3"},
+        {"cause": "boredom"},
+        {"final_state": "<script>"},
+        {"final_state": 5},
+        {"sides": []},
+        {"id": "x" * 10**5},
+        {"env": ["SoccerTwos"]},
+        {"events": [{"tick": 10**30, "kind": "goal", "team": 0, "agent": -1}]},
+        {"events": [{"tick": 1, "kind": "foul", "team": 0, "agent": -1}]},
+        {"events": [{"tick": 1, "kind": "kick", "team": 0, "agent": -1}] * 5000},
+        {"schema": None},
+        {"more": 1},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_a_field_of_a_result_that_is_out_of_range_makes_a_false_report(
+    job: tuple[PairOrder, UnitReport], fields: dict[str, Any]
+) -> None:
+    with pytest.raises(FalseReportError, match="not a"):
+        from_json(with_result(job[1], **fields))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda b: b.update(games=[]),
+        lambda b: b.update(games="two"),
+        lambda b: b.update(games=b["games"] * 2),
+        lambda b: b.update(more=1),
+        lambda b: b.update(isolation="x" * 10**6),
+        lambda b: b.update(isolation=None),
+        lambda b: b.update(env=None),
+        lambda b: b["env"].update(build_hash="mine"),
+        lambda b: b["env"].update(version="<b>"),
+        lambda b: b["games"][0].update(result="[]"),
+        lambda b: b["games"][0].update(result="[" * 100_000),
+        lambda b: b["games"][0].update(replay="not base64!"),
+        lambda b: b["games"][0].update(replay=base64.b64encode(bytes(5 << 20)).decode()),
+    ],
+)
+def test_anything_else_than_a_report_is_refused_with_a_sentence(
+    job: tuple[PairOrder, UnitReport], change: Change
+) -> None:
+    changed = body(job[1])
+    change(changed)
+    with pytest.raises(FalseReportError, match="not "):
+        from_json(changed)
+
+
+@pytest.mark.parametrize(
+    "validation",
+    [
+        {"refusal": None, "details": {}, "trial": None},
+        {"refusal": {"code": "Too Large", "sentence": "", "remedy": ""}, "details": {}, "trial": None},
+        {"refusal": {"code": "too-large", "sentence": "x" * 10**5, "remedy": ""}, "details": {}, "trial": None},
+        {"refusal": {"code": "a", "sentence": "", "remedy": ""}, "details": {"p99_ms": float("nan")}, "trial": None},
+        {"refusal": {"code": "a", "sentence": "", "remedy": ""}, "details": {"more": []}, "trial": None},
+    ],
+)
+def test_a_validation_ends_with_a_short_refusal_or_a_trial(validation: dict[str, Any]) -> None:
+    with pytest.raises(FalseReportError):
+        from_json(validation)
+
+
+def test_what_validation_says_of_a_sound_model_has_this_form(job: tuple[PairOrder, UnitReport]) -> None:
+    verdict = vet(stock().SerializeToString(), "SoccerTwos", patience=100.0)
+    assert verdict.refusal is None
+    report = ValidationReport(None, verdict.details, job[1])
+    assert to_json(from_json(json.loads(json.dumps(to_json(report))))) == to_json(report)
+
+
+def test_a_worker_of_a_newer_palus_is_told_so_and_not_called_a_liar(job: tuple[PairOrder, UnitReport]) -> None:
+    with pytest.raises(ArenaError, match="schema 3; this arena reads up to 2") as caught:
+        from_json(with_result(job[1], schema=3))
+    assert not isinstance(caught.value, FalseReportError)
+
+
+def first(unit: UnitReport, game: GameReport) -> UnitReport:
+    return replace(unit, games=(game, unit.games[1]))
+
+
+def changed(unit: UnitReport, **fields: Any) -> UnitReport:
+    return first(unit, replace(unit.games[0], result=replace(unit.games[0].result, **fields)))
+
+
+def renamed(result: MatchResult, **side: Any) -> tuple[Side, Side]:
+    return (replace(result.sides[0], **side), result.sides[1])
+
+
+def reencoded(unit: UnitReport, **fields: Any) -> UnitReport:
+    game = unit.games[0]
+    (recording,) = decode_replay(game.replay).recordings
+    return first(unit, replace(game, replay=encode_replay([replace(recording, **fields)])))
+
+
+def doubled(unit: UnitReport) -> UnitReport:
+    (recording,) = decode_replay(unit.games[0].replay).recordings
+    return first(unit, replace(unit.games[0], replay=encode_replay([recording] * 2)))
+
+
+LIES: list[Callable[[UnitReport], UnitReport]] = [
+    lambda u: replace(u, games=u.games[:1]),
+    lambda u: replace(u, games=u.games[::-1]),
+    lambda u: replace(u, env=EnvBuild("doom_duel", "1", u.env.build_hash, {})),
+    lambda u: replace(u, env=replace(u.env, params={"max_steps": 5})),
+    lambda u: changed(u, env="doom_duel"),
+    lambda u: changed(u, seed=1),
+    lambda u: changed(u, sides=u.games[0].result.sides[::-1]),
+    lambda u: changed(u, sides=renamed(u.games[0].result, name="eve/strong")),
+    lambda u: changed(u, sides=renamed(u.games[0].result, sha256="0" * 64)),
+    lambda u: changed(u, sides=renamed(u.games[0].result, mode="greedy")),
+    lambda u: changed(u, id="0" * 16),
+    lambda u: changed(u, unit_id="0" * 16),
+    lambda u: changed(u, duration_ticks=5001),
+    lambda u: changed(u, duration_ticks=u.games[0].result.duration_ticks + 1),
+    lambda u: changed(u, score=(9, 0), result="win1", cause="goal"),
+    lambda u: changed(u, score=(0, 1), result="win1", cause="goal"),
+    lambda u: changed(u, score=(0, 0), result="draw", cause="goal"),
+    lambda u: changed(u, score=(0, 0), result="forfeit1", cause="goal"),
+    lambda u: changed(u, score=(0, 0), result="void", cause="engine"),
+    lambda u: changed(u, final_state=None),
+    lambda u: changed(u, events=tuple(replace(e, tick=4999) for e in u.games[0].result.events) * 2),
+    lambda u: first(u, replace(u.games[0], actions=b"")),
+    lambda u: first(u, replace(u.games[0], replay=b"")),
+    lambda u: first(u, replace(u.games[0], replay=b"\x00\x00\x00\x18ftypmp42")),
+    lambda u: first(u, replace(u.games[0], replay=u.games[1].replay)),
+    lambda u: first(u, replace(u.games[0], actions=u.games[1].actions)),
+    lambda u: reencoded(u, seed=1),
+    lambda u: reencoded(u, names=("x/x", "y/y")),
+    lambda u: reencoded(u, frames=np.zeros((3, 14), np.float32), events=()),
+    doubled,
+]
+
+
+@pytest.mark.parametrize("lie", LIES, ids=range(len(LIES)))
+def test_a_report_that_contradicts_its_job_is_a_false_one(
+    job: tuple[PairOrder, UnitReport], lie: Callable[[UnitReport], UnitReport]
+) -> None:
+    order, honest = job
+    check_unit(order, honest)
+    with pytest.raises(FalseReportError, match="the report"):
+        check_unit(order, lie(honest))
+
+
+def test_a_game_s_limits_are_those_that_it_has() -> None:
+    assert SOCCER_TWOS.max_ticks == STEPS_PER_DECISION * envs.make("SoccerTwos", 1).spec.max_decisions
+    assert {game.max_ticks < 2**31 and game.max_score < 2**15 for game in GAMES.values()} == {True}

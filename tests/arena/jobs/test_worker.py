@@ -1,0 +1,325 @@
+"""Workers: jobs done to the end, reports checked, nothing stored twice or half."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from code_that_runs import MODULE, Stranger
+from hostile import stock
+from sqlalchemy import select, update
+
+from palus.arena.jobs.orders import Lease, PairOrder
+from palus.arena.jobs.reports import Report, UnitReport, from_json, to_json
+from palus.arena.jobs.worker import describe_here, play_order, work
+from palus.arena.ladder import queue
+from palus.arena.ladder.audit import suspend
+from palus.arena.ladder.completion import complete
+from palus.arena.ladder.discovery import FolderPool, sweep_house
+from palus.arena.ladder.entries import board
+from palus.arena.ladder.log import LogRow, read_log
+from palus.arena.ladder.scheduler import Looker, Scheduler
+from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.ladder.workers import StoreSource, games_of
+from palus.arena.locked.sandbox import LockedProcess
+from palus.arena.models.limits import Limits
+from palus.errors import ArenaError, LeaseError
+from palus.store import Store, open_store
+from palus.store.tables import entries, jobs, workers
+
+ENV = "SoccerTwos"
+SETTINGS = ArenaSettings(max_attempts=2)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path / "arena")
+
+
+def scheduler(store: Store, *more: Looker, settings: ArenaSettings = SETTINGS) -> Scheduler:
+    return Scheduler(store, settings, [Looker(sweep_house, 1e9), *more], seed=1)
+
+
+def source(store: Store, worker: str = "w") -> StoreSource:
+    return StoreSource(store, worker, SETTINGS, describe_here())
+
+
+def do(store: Store, count: int) -> int:
+    return work(source(store), threading.Event(), max_jobs=count)
+
+
+def log(store: Store) -> list[LogRow]:
+    with store.read() as connection:
+        return list(read_log(connection))
+
+
+def take(store: Store) -> Lease:
+    lease = source(store).take()
+    assert lease is not None
+    return lease
+
+
+def report(store: Store, lease: Lease) -> UnitReport:
+    return play_order(source(store), PairOrder.from_payload(lease.payload), Limits())
+
+
+def test_a_pair_is_played_logged_with_its_replays_and_closed(store: Store) -> None:
+    scheduler(store).tick()
+    assert do(store, 1) == 1
+    first, second = (row.record for row in log(store))
+    assert (first.leg, second.leg, first.unit_id) == (1, 2, second.unit_id)
+    assert first.sides == second.sides[::-1]
+    assert first.rated and first.season == 1 and first.seed == second.seed
+    assert all(record.replay and record.actions and record.state for record in (first, second))
+    assert first.runner.worker == "w" and "numpy" in first.runner.runtimes
+    with store.read() as connection:
+        assert queue.count_jobs(connection)[("pair", "done")] == 1
+        assert connection.execute(select(workers.c.matches)).scalar_one() == 2
+
+
+def test_models_of_a_pool_are_validated_and_tried_before_they_are_ranked(store: Store, tmp_path: Path) -> None:
+    good, bad = tmp_path / "pool/ann/good/SoccerTwos.onnx", tmp_path / "pool/bob/bad/SoccerTwos.onnx"
+    for path, data in ((good, stock().SerializeToString()), (bad, b"not a model")):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    pool = FolderPool(tmp_path / "pool", store.blobs)
+    scheduler(store, Looker(lambda env: pool.sweep(env, quiet_since_ms=2**62), 0.0)).tick()
+    assert do(store, 2) == 2  # validations come first
+    with store.read() as connection:
+        ranked = {entrant.repo for entrant in board(connection, ENV, repos_per_owner=0).values()}
+        rows = {row.repo: row for row in connection.execute(select(entries))}
+    assert "ann/good" in ranked and "bob/bad" not in ranked
+    assert rows["bob/bad"].state == "refused" and rows["bob/bad"].code and rows["bob/bad"].remedy
+    trial = [row.record for row in log(store)]
+    assert [record.rated for record in trial] == [False, False]
+    assert {side.repo for side in trial[0].sides} == {"ann/good", "palus/random"}
+
+
+def test_a_unit_whose_model_is_killed_from_outside_is_played_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "pool/ann/good/SoccerTwos.onnx"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(stock().SerializeToString())
+    pool = FolderPool(tmp_path / "pool", store.blobs)
+    plan = scheduler(store, Looker(lambda env: pool.sweep(env, quiet_since_ms=2**62), 0.0))
+    plan.tick()
+    assert do(store, 1) == 1  # its validation
+    ask, killed = LockedProcess.ask, []
+
+    def kill_the_first(self: LockedProcess, observations: bytes, answer_bytes: int) -> bytes:
+        if not killed:
+            killed.append(self.pid)
+            os.kill(self.pid, signal.SIGKILL)
+        return ask(self, observations, answer_bytes)
+
+    monkeypatch.setattr(LockedProcess, "ask", kill_the_first)
+    while not killed:
+        plan.tick()
+        assert do(store, 1) == 1
+    assert {row.record.cause for row in log(store)} <= {"goal", "time_limit"}
+    with store.read() as connection:
+        attempts = select(jobs.c.attempts).where(jobs.c.kind == "pair", jobs.c.state == "done").order_by(jobs.c.id)
+        assert list(connection.scalars(attempts))[-1] == 2
+
+
+def test_a_report_is_stored_once_however_often_it_is_sent(store: Store) -> None:
+    scheduler(store).tick()
+    lease = take(store)
+    done = report(store, lease)
+    assert complete(store, lease.job_id, lease.secret, done, now_ms=1) is True
+    assert complete(store, lease.job_id, lease.secret, done, now_ms=2) is False
+    assert len(log(store)) == 2
+
+
+def test_a_report_that_comes_after_its_lease_is_refused_and_the_next_one_counts(store: Store) -> None:
+    plan = scheduler(store)
+    plan.tick()
+    late = take(store)
+    done = report(store, late)
+    plan.take_back(dead_workers=("w",))
+    with pytest.raises(LeaseError):
+        complete(store, late.job_id, late.secret, done, now_ms=1)
+    again = take(store)
+    assert again.job_id == late.job_id
+    assert complete(store, again.job_id, again.secret, report(store, again), now_ms=1)
+    assert [row.record.result for row in log(store)] == [game.result.result for game in done.games]
+
+
+def with_game(unit: UnitReport, **changes: Any) -> UnitReport:
+    first, second = unit.games
+    return replace(unit, games=(replace(first, result=replace(first.result, **changes)), second))
+
+
+def test_a_report_that_does_not_fit_its_job_is_refused_and_nothing_is_stored(store: Store) -> None:
+    scheduler(store).tick()
+    lease = take(store)
+    honest = report(store, lease)
+    wrong = [
+        with_game(honest, seed=1),
+        with_game(honest, leg=2),
+        with_game(honest, result="win1", score=(0, 3)),
+        replace(honest, games=honest.games[:1]),
+        replace(honest, games=(replace(honest.games[0], actions=b""), honest.games[1])),
+    ]
+    for forged in wrong:
+        with pytest.raises(ArenaError, match="the report"):
+            complete(store, lease.job_id, lease.secret, forged, now_ms=1)
+    assert log(store) == []
+    assert complete(store, lease.job_id, lease.secret, honest, now_ms=1)
+
+
+def test_a_match_of_another_build_is_logged_and_not_rated(store: Store) -> None:
+    scheduler(store).tick()
+    lease = take(store)
+    honest = report(store, lease)
+    other = replace(honest, env=replace(honest.env, build_hash="0" * 64))
+    assert complete(store, lease.job_id, lease.secret, other, now_ms=1)
+    assert [row.record.rated for row in log(store)] == [False, False]
+
+
+def test_a_worker_gets_no_game_of_which_it_has_another_build(store: Store) -> None:
+    about = {"games": [ENV, "Chess"], "builds": {ENV: "0" * 64}}
+    assert games_of(about) == []
+    assert games_of(describe_here()) and games_of({}) == [ENV]
+
+
+def test_reports_survive_the_network(store: Store) -> None:
+    scheduler(store).tick()
+    sent = report(store, take(store))
+    assert from_json(to_json(sent)) == sent
+    with pytest.raises(ArenaError, match="not a report"):
+        from_json({"games": [{}]})
+
+
+def test_a_job_that_cannot_be_done_is_given_up_with_its_reason_and_its_model_refused(
+    store: Store, tmp_path: Path
+) -> None:
+    path = tmp_path / "pool/ann/lost/SoccerTwos.onnx"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"to be lost")
+    pool = FolderPool(tmp_path / "pool", store.blobs)
+    plan = scheduler(store, Looker(lambda env: pool.sweep(env, quiet_since_ms=2**62), 1e9))
+    plan.tick()
+    for blob in store.blobs.folder.glob("??/*"):
+        blob.unlink()
+    stop = threading.Event()
+    for _ in range(SETTINGS.max_attempts):
+        lease = take(store)
+        assert lease.kind == "validate"
+        with pytest.raises(ArenaError, match="cannot be read") as caught:
+            source(store).model(lease.payload["contender"]["sha256"])
+        source(store).give_back(lease, str(caught.value))
+    plan.tick()
+    with store.read() as connection:
+        row = connection.execute(select(entries).where(entries.c.repo == "ann/lost")).one()
+        job = connection.execute(select(jobs).where(jobs.c.kind == "validate")).one()
+    assert (row.state, row.code) == ("refused", "validation-failed")
+    assert job.state == "failed" and "given up after 2 attempts" in job.fault
+    assert work(source(store), stop, max_jobs=1) == 1  # the queue goes on
+
+
+@dataclass
+class Hostile:
+    """An arena that hands out one job of its own making. faults: what workers gave back."""
+
+    kind: str
+    payload: dict[str, Any]
+    lease_s: float = 60.0
+    faults: list[str] = field(default_factory=list)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def take(self) -> Lease:
+        return Lease(1, self.kind, self.payload, "0" * 32, 0)
+
+    def renew(self, lease: Lease) -> None:
+        """It is not asked for long."""
+
+    def model(self, sha256: str) -> bytes:
+        return b"no model"
+
+    def finish(self, lease: Lease, report: Report) -> None:
+        raise AssertionError("there is nothing to finish")
+
+    def give_back(self, lease: Lease, fault: str) -> None:
+        self.faults.append(fault)
+        if len(self.faults) == 2:
+            self.stop.set()
+
+
+@pytest.mark.parametrize("kind", ["pair", "validate"])
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"env": f"{MODULE}:make"}, f"'{MODULE}:make' is no game of an arena; there are SoccerTwos, doom_duel"),
+        ({"env": "os:_exit"}, "'os:_exit' is no game of an arena"),
+        ({"env": "RescueToy"}, "'RescueToy' is no game of an arena"),
+        ({"env": ["SoccerTwos"]}, "the job cannot be understood"),
+        ({"contender": None, "contenders": [1, 2]}, "the job cannot be understood"),
+    ],
+)
+def test_a_worker_plays_no_game_that_it_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, change: dict[str, Any], fault: str
+) -> None:
+    stranger = Stranger(tmp_path, monkeypatch)
+    side = {"sha256": "a" * 64, "repo": "palus/random", "owner": "palus", "revision": "", "file": "", "house": "random"}
+    order = PairOrder(ENV, 1, 1, "stochastic", True, side, side).to_payload()
+    arena = Hostile(kind, {**order, "contender": side, **change})
+    work(arena, arena.stop)
+    assert len(arena.faults) == 2 and all(fault in said for said in arena.faults)
+    assert not stranger.ran
+
+
+def test_a_worker_opens_no_file_as_a_player_of_the_house(tmp_path: Path) -> None:
+    (tmp_path / "own.onnx").write_bytes(b"mine")
+    names = {"sha256": "a" * 64, "repo": "palus/random", "owner": "palus", "revision": "", "file": ""}
+    sides = [{**names, "house": str(tmp_path / "own.onnx")}, {**names, "house": "random"}]
+    arena = Hostile("pair", PairOrder(ENV, 1, 1, "stochastic", True, *sides).to_payload())
+    work(arena, arena.stop)
+    assert "is no built-in player of SoccerTwos; there are random, ball-chaser, goalie-striker" in arena.faults[0]
+
+
+def test_a_suspended_worker_gets_no_work_and_its_results_are_not_taken(store: Store) -> None:
+    scheduler(store).tick()
+    lease = take(store)
+    done = report(store, lease)
+    with store.write() as connection:
+        suspend(connection, "w", "too good", now_ms=1)
+    with pytest.raises(ArenaError, match="suspended"):
+        complete(store, lease.job_id, lease.secret, done, now_ms=1)
+    with pytest.raises(ArenaError, match="suspended"):
+        take(store)
+    assert log(store) == []
+
+
+def test_rounds_let_everybody_play_one_match_and_wait_for_the_next(store: Store) -> None:
+    plan = scheduler(store, settings=replace(SETTINGS, mode="rounds", round_interval_s=3600.0))
+    plan.tick()
+    with store.read() as connection:
+        assert [len(payload["legs"]) for payload in queue.open_jobs(connection, "pair", ENV)] == [1]
+    assert do(store, 1) == 1
+    plan.tick()
+    with store.read() as connection:
+        assert queue.open_jobs(connection, "pair", ENV) == []
+    (row,) = log(store)
+    assert (row.record.round, row.record.leg, row.record.rated) == (1, 1, True)
+    with store.write() as connection:
+        connection.execute(update(jobs).values(created_ms=jobs.c.created_ms - 3_600_000))
+    plan.tick()
+    with store.read() as connection:
+        assert [payload["round"] for payload in queue.open_jobs(connection, "pair", ENV)] == [2]
+
+
+def test_the_queue_is_filled_for_the_workers_at_hand_and_no_more(store: Store) -> None:
+    plan = Scheduler(store, SETTINGS, [Looker(sweep_house, 1e9)], min_workers=3, seed=1)
+    plan.tick()
+    plan.tick()
+    with store.read() as connection:
+        waiting = queue.open_jobs(connection, "pair", ENV)
+    assert len(waiting) == 12
+    assert len({PairOrder.from_payload(payload).unit_id for payload in waiting}) == 12

@@ -1,0 +1,251 @@
+"""Derived tables: functions of the log, whatever the order of its rows and however they were filled."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from arena_records import record, season, sha
+from sqlalchemy import insert, select, text, update
+
+from palus.arena.ladder.derive import variance_of_gap
+from palus.arena.ladder.discovery import Found, Sweep
+from palus.arena.ladder.entries import accept, take_in
+from palus.arena.ladder.log import LogRecord, StoredBytes, append
+from palus.arena.ladder.refresh import Refresher
+from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.referee.recording import RecordedEvent, Recording
+from palus.arena.referee.replay import encode_replay
+from palus.ratings.bradley_terry import variance_of_gaps
+from palus.store import Store, open_store
+from palus.store.derived import DERIVED, fields, play_stats, rating_points, ratings
+from palus.store.tables import annulments, derived_tables
+
+ENV = "SoccerTwos"
+SETTINGS = ArenaSettings()
+FOUR = {"ann/a": 200.0, "bob/b": 50.0, "cy/c": 0.0, "dee/d": -250.0}
+
+
+def make_store(folder: Path, repos: list[str], records: list[LogRecord]) -> Store:
+    """A store with accepted entries and a log."""
+    store = open_store(folder)
+    found = tuple(Found("hub", repo, sha(repo)[:40], ENV, f"{ENV}.onnx", sha(repo), 1) for repo in repos)
+    with store.write() as connection:
+        take_in(connection, Sweep("hub", ENV, found, frozenset(repos)), now_ms=1)
+        for repo in repos:
+            accept(connection, ENV, sha(repo), {}, now_ms=2)
+    add(store, records)
+    return store
+
+
+def add(store: Store, records: list[LogRecord]) -> None:
+    with store.write() as connection:
+        append(connection, records, finished_ms=1_700_000_000_000)
+
+
+def published(store: Store, table: Any = ratings, without: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    with store.read() as connection:
+        rows = connection.execute(select(table).order_by(*table.primary_key.columns)).all()
+    return [{name: value for name, value in row._mapping.items() if name not in without} for row in rows]
+
+
+def dump(store: Store) -> list[list[dict[str, Any]]]:
+    return [published(store, table) for table in DERIVED]
+
+
+def by_repo(store: Store) -> dict[str, dict[str, Any]]:
+    rows = {row["sha256"]: row for row in published(store)}
+    return {repo: rows[sha(repo)] for repo in FOUR if sha(repo) in rows}
+
+
+def summary(store: Store) -> dict[str, Any]:
+    (row,) = published(store, fields)
+    return dict(json.loads(row["summary"]))
+
+
+ORDER_DEPENDENT = ("elo", "openskill_mu", "openskill_sigma", "upto_seq")
+
+
+def test_shuffling_the_log_changes_no_bit_of_the_published_ratings(tmp_path: Path) -> None:
+    records = season(FOUR, units=12, seed=1)
+    shuffled = list(records)
+    random.Random(0).shuffle(shuffled)
+    stores = [make_store(tmp_path / str(i), list(FOUR), rows) for i, rows in enumerate((records, shuffled))]
+    for store in stores:
+        Refresher(store, SETTINGS).refresh()
+    straight, mixed = (published(store, without=ORDER_DEPENDENT) for store in stores)
+    assert straight == mixed
+    assert published(stores[0], fields, without=("upto_seq",)) == published(stores[1], fields, without=("upto_seq",))
+    assert [row["rank"] for row in by_repo(stores[0]).values()] == [1, 2, 3, 4]
+
+
+def test_refreshing_as_the_log_grows_and_recomputing_end_in_the_same_bytes(tmp_path: Path) -> None:
+    records = with_replays(season(FOUR, units=15, seed=2), tmp_path / "a")
+    store = make_store(tmp_path / "a", list(FOUR), [])
+    refresher = Refresher(store, SETTINGS)
+    for start in range(0, len(records), 34):
+        add(store, records[start : start + 34])
+        assert refresher.refresh() == [ENV]
+    assert refresher.refresh() == []
+    grown = dump(store)
+    assert all(grown), "every derived table has rows"
+    Refresher(store, SETTINGS).recompute()
+    assert dump(store) == grown
+    restarted = Refresher(store, SETTINGS)
+    restarted.refresh()
+    assert dump(store) == grown
+
+
+def test_tables_of_a_palus_that_declared_them_otherwise_are_filled_with_the_same_bytes(tmp_path: Path) -> None:
+    store = make_store(tmp_path, list(FOUR), with_replays(season(FOUR, units=15, seed=2), tmp_path))
+    Refresher(store, SETTINGS).refresh()
+    before = dump(store)
+    with store.write() as connection:
+        for table in DERIVED:
+            connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN now_gone INTEGER"))
+        connection.execute(update(derived_tables).values(digest="of other columns"))
+    store.close()
+    opened = open_store(tmp_path)
+    assert not any(dump(opened))
+    Refresher(opened, SETTINGS).refresh()
+    assert dump(opened) == before
+
+
+def with_replays(records: list[LogRecord], folder: Path) -> list[LogRecord]:
+    """The first five get a replay, the sixth one that is gone."""
+    frames = np.zeros((51, 14), np.float32)
+    frames[:, 12] = np.linspace(0, 3, 51)
+    kick = (RecordedEvent(10, "kick", 0, 0),)
+    recording = Recording(ENV, 1, ("a", "b"), frames, np.zeros((10, 4, 3), np.int8), None, kick, (0, 0), "draw")
+    blob = open_store(folder).blobs.put(encode_replay([recording]))
+    stored = [replace(r, replay=StoredBytes(blob.sha256, blob.size)) for r in records[:5]]
+    return [*stored, replace(records[5], replay=StoredBytes(sha("gone"), 1)), *records[6:]]
+
+
+def test_history_points_are_the_ratings_that_were_published_then(tmp_path: Path) -> None:
+    records = season(FOUR, units=10, seed=3)
+    store = make_store(tmp_path / "all", list(FOUR), records)
+    Refresher(store, SETTINGS).refresh()
+    points = [row for row in published(store, rating_points) if row["seq"] == 60]
+    then = make_store(tmp_path / "then", list(FOUR), records[:60])
+    Refresher(then, SETTINGS).refresh()
+    now = {row["sha256"]: (row["rating"], row["half_width"], row["games"]) for row in published(then)}
+    recent = {side.sha256 for r in records[40:60] for side in r.sides}
+    assert {row["sha256"] for row in points} == recent
+    assert all((row["rating"], row["half_width"], row["games"]) == now[row["sha256"]] for row in points)
+
+
+def test_swapping_all_sides_flips_the_side_term_and_nothing_else(tmp_path: Path) -> None:
+    records = season(FOUR, units=40, seed=4, side=120.0)
+    flip = {"win1": "win2", "win2": "win1", "draw": "draw"}
+    swapped = [replace(r, sides=r.sides[::-1], result=flip[r.result]) for r in records]
+    stores = [make_store(tmp_path / str(i), list(FOUR), rows) for i, rows in enumerate((records, swapped))]
+    for store in stores:
+        Refresher(store, SETTINGS).refresh()
+    side, side_swapped = (published(store, fields)[0]["side_advantage"] for store in stores)
+    assert side == pytest.approx(120.0, abs=50.0)
+    assert side_swapped == pytest.approx(-side, abs=1e-4)
+    for name in ("rating", "half_width", "rank"):
+        mine, theirs = ([row[name] for row in by_repo(store).values()] for store in stores)
+        assert mine == pytest.approx(theirs, abs=1e-4)
+
+
+def test_camps_that_hardly_met_are_named_and_gaps_have_the_joint_variance(tmp_path: Path) -> None:
+    camp = {"ann/a": 0, "bob/b": 0, "cy/c": 1, "dee/d": 1}
+    whole = season(FOUR, units=12, seed=1)
+    apart = [match for match in whole if camp[match.sides[0].repo] == camp[match.sides[1].repo]]
+    store = make_store(tmp_path, list(FOUR), apart)
+    refresher = Refresher(store, SETTINGS)
+    refresher.refresh()
+    (group,) = summary(store)["loose"]
+    assert group["pairs"] == 0
+    assert set(group["players"]) in ({sha("ann/a"), sha("bob/b")}, {sha("cy/c"), sha("dee/d")})
+    fitted = refresher.fitted(ENV)
+    (row,) = published(store, fields)
+    assert fitted is not None
+    gaps = variance_of_gaps(fitted.fit.covariance)
+    for i, j in ((0, 1), (3, 1), (2, 2)):
+        assert variance_of_gap(row["covariance"], i, j) == pytest.approx(gaps[i, j], rel=1e-4, abs=1e-2)
+
+
+def test_two_files_that_play_alike_get_overlapping_intervals_and_share_a_rank(tmp_path: Path) -> None:
+    strength = {**FOUR, "cy/c": 50.0}
+    store = make_store(tmp_path, list(FOUR), season(strength, units=40, seed=5))
+    Refresher(store, SETTINGS).refresh()
+    first, second = by_repo(store)["bob/b"], by_repo(store)["cy/c"]
+    assert abs(first["rating"] - second["rating"]) < first["half_width"] + second["half_width"]
+    assert (first["rank_best"], first["rank_worst"]) == (second["rank_best"], second["rank_worst"]) == (2, 3)
+
+
+def test_rock_paper_scissors_are_rated_equal_and_shown_as_a_cycle(tmp_path: Path) -> None:
+    rock, paper, scissors = "ann/a", "bob/b", "cy/c"
+    beats = {(paper, rock): 0.9, (scissors, paper): 0.9, (rock, scissors): 0.9}
+    store = make_store(tmp_path, list(FOUR), season(FOUR, units=40, seed=6, beats=beats))
+    Refresher(store, SETTINGS).refresh()
+    three = [by_repo(store)[repo] for repo in (rock, paper, scissors)]
+    assert max(r["rating"] - r["half_width"] for r in three) < min(r["rating"] + r["half_width"] for r in three)
+    seen = summary(store)
+    (cycle,) = seen["cycles"]
+    names = {sha(repo): repo for repo in FOUR}
+    order = [names[player] for player in cycle["players"]]
+    assert (order[0], order[1]) in beats and (order[1], order[2]) in beats and (order[2], order[0]) in beats
+    assert {names[line["sha256"]] for line in seen["support"]} == {rock, paper, scissors}
+    assert seen["unexplained_share"] > 5 * seen["unexplained_by_chance"]
+
+
+def test_struck_out_matches_count_as_if_they_had_not_been_played(tmp_path: Path) -> None:
+    records = season(FOUR, units=12, seed=7)
+    store = make_store(tmp_path / "struck", list(FOUR), records)
+    refresher = Refresher(store, SETTINGS)
+    refresher.refresh()
+    with store.write() as connection:
+        connection.execute(
+            insert(annulments), [{"match_id": r.id, "reason": "audit", "created_ms": 1} for r in records[20:50]]
+        )
+    assert refresher.refresh() == [ENV]
+    without = make_store(tmp_path / "never", list(FOUR), records[:20] + records[50:])
+    Refresher(without, SETTINGS).refresh()
+    assert published(store, without=("upto_seq",)) == published(without, without=("upto_seq",))
+    points = [{**row, "seq": 0} for row in published(store, rating_points)]
+    assert points == [{**row, "seq": 0} for row in published(without, rating_points)]
+
+
+def test_unrated_and_void_matches_change_nothing_and_a_replaced_revision_keeps_a_rating_without_rank(
+    tmp_path: Path,
+) -> None:
+    store = make_store(tmp_path, ["ann/a", "bob/b"], season(FOUR, units=4, seed=8))
+    refresher = Refresher(store, SETTINGS)
+    refresher.refresh()
+    before = published(store)
+    assert {repo: row["rank"] for repo, row in by_repo(store).items()} == {
+        "ann/a": 1,
+        "bob/b": 2,
+        "cy/c": 0,
+        "dee/d": 0,
+    }
+    add(store, [record(900, rated=False), record(901, result="void")])
+    assert refresher.refresh() == []
+    assert published(store) == before
+
+
+def test_a_replay_that_nobody_foresaw_costs_its_own_statistics_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_recording: Recording) -> dict[str, Any]:
+        raise IndexError("no such frame")
+
+    store = make_store(tmp_path, [], season(FOUR, 2, seed=1))
+    still = Recording(
+        ENV, 1, ("a", "b"), np.zeros((2, 14), np.float32), np.zeros((1, 4, 3), np.int8), None, (), (0, 0), "draw"
+    )
+    blob = store.blobs.put(encode_replay([still]))
+    add(store, [replace(record(999), replay=StoredBytes(blob.sha256, blob.size))])
+    monkeypatch.setattr("palus.arena.ladder.refresh.play_statistics", fail)
+    Refresher(store, SETTINGS).refresh()
+    assert len(published(store)) == 6 and published(store, play_stats) == []
+    assert "no play statistics of match" in caplog.text

@@ -1,0 +1,122 @@
+"""Finding models on a real hub: by tags, by file, not before a push has come to rest."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from huggingface_hub import HfApi
+from sqlalchemy import select
+
+from palus.arena.ladder.discovery import HuggingFace, Sweep, sweep_hub
+from palus.errors import ArenaError
+from palus.hub.accounts import create_account, issue_token
+from palus.hub.limits import HubLimits
+from palus.hub.server import make_hub_router
+from palus.store import Store, open_store
+from palus.store.tables import repos
+
+ENV = "SoccerTwos"
+TAGS = "---\nlibrary_name: ml-agents\ntags:\n- ML-Agents-SoccerTwos\n- reinforcement-learning\n---\n"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(tmp_path)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def api(store: Store) -> Iterator[HfApi]:
+    """huggingface_hub's own client, signed in as ann."""
+    app = FastAPI()
+    app.include_router(make_hub_router(store, HubLimits()))
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    with store.write() as connection:
+        create_account(connection, "ann")
+        token = issue_token(connection, "ann", "test")
+    yield HfApi(f"http://127.0.0.1:{listener.getsockname()[1]}", token)
+    server.should_exit = True
+    thread.join()
+    listener.close()
+
+
+def push(api: HfApi, name: str, files: dict[str, bytes], *, private: bool = False) -> None:
+    api.create_repo(f"ann/{name}", private=private)
+    for path, data in files.items():
+        api.upload_file(path_or_fileobj=data, path_in_repo=path, repo_id=f"ann/{name}")
+
+
+def push_all(api: HfApi) -> None:
+    push(api, "tagged", {"README.md": TAGS.encode(), f"{ENV}.onnx": b"tagged"})
+    push(api, "bare", {f"{ENV}.onnx": b"bare"})
+    push(api, "empty", {"README.md": TAGS.encode()})
+    push(api, "hidden", {"README.md": TAGS.encode(), f"{ENV}.onnx": b"x"}, private=True)
+    push(api, "other", {"Pong.onnx": b"x", f"sub/{ENV}.onnx": b"x"})
+
+
+def look(store: Store, quiet_since_ms: int = 2**62) -> Sweep:
+    with store.read() as connection:
+        return sweep_hub(connection, ENV, quiet_since_ms=quiet_since_ms)
+
+
+def test_the_hubs_models_are_found_by_tags_or_by_their_file(store: Store, api: HfApi) -> None:
+    push_all(api)
+    found = {f.repo: f for f in look(store).found}
+    assert set(found) == {"ann/tagged", "ann/bare", "ann/empty"}
+    assert (found["ann/empty"].sha256, found["ann/empty"].fault) == (None, "missing-file")
+    assert store.blobs.read(str(found["ann/bare"].sha256)) == b"bare"
+    with store.read() as connection:
+        head = connection.execute(select(repos.c.head).where(repos.c.name == "ann/tagged")).scalar_one()
+    assert (found["ann/tagged"].revision, found["ann/tagged"].owner) == (head, "ann")
+
+
+def test_a_push_that_has_not_come_to_rest_is_present_but_not_found(store: Store, api: HfApi) -> None:
+    push(api, "bare", {f"{ENV}.onnx": b"bare"})
+    assert look(store, quiet_since_ms=0) == Sweep("hub", ENV, (), frozenset({"ann/bare"}))
+
+
+def test_another_hub_is_searched_by_tags_and_its_new_models_are_fetched(
+    store: Store, api: HfApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push_all(api)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    mine = open_store(tmp_path / "mine")
+    far = HuggingFace(mine.blobs, api)
+    seen = far.sweep(ENV, wanted=lambda repo, revision: True)
+    found = {f.repo: f for f in seen.found}
+    assert set(found) == {"ann/tagged", "ann/empty", "ann/hidden"}  # ann's own token sees her private one
+    assert found["ann/empty"].fault == "missing-file"
+    assert mine.blobs.read(str(found["ann/tagged"].sha256)) == b"tagged"
+    assert found["ann/tagged"].pushed_ms > 1_700_000_000_000
+    again = far.sweep(ENV, wanted=lambda repo, revision: False)
+    assert (again.found, again.present) == ((), seen.present)
+    mine.close()
+
+
+def test_a_hub_that_refuses_is_named_and_one_lost_file_stops_nobody_else(
+    store: Store, api: HfApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push_all(api)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    for blob in store.blobs.folder.glob("??/*"):
+        if blob.read_bytes() == b"tagged":
+            blob.unlink()
+    mine = open_store(tmp_path / "mine")
+    seen = HuggingFace(mine.blobs, api).sweep(ENV, wanted=lambda repo, revision: True)
+    assert {f.repo for f in seen.found} == {"ann/empty", "ann/hidden"}
+    assert "ann/tagged" in seen.present
+    with pytest.raises(ArenaError, match="models cannot be listed"):
+        HuggingFace(mine.blobs, HfApi(api.endpoint, "hf_wrong")).sweep(ENV, wanted=lambda repo, revision: True)
+    mine.close()

@@ -1,0 +1,237 @@
+"""Who takes part: sources, equal files, revisions, withdrawals."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from arena_records import sha
+from sqlalchemy import select
+
+from palus.arena.ladder import queue
+from palus.arena.ladder.discovery import FolderPool, Found, Sweep, sweep_house
+from palus.arena.ladder.entries import accept, board, credited, refuse, take_in
+from palus.arena.ladder.field_picture import Ledger, take_picture
+from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.ladder.workers import known_model
+from palus.arena.models.refusal import Refusal
+from palus.store import Store, open_store
+from palus.store.tables import entries
+
+ENV = "SoccerTwos"
+BAD = Refusal("wrong-contract", "obs_1 is missing", "export again")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path / "arena")
+
+
+def found(repo: str, file: str = "", revision: str = "1") -> Found:
+    """A revision whose model has the bytes `file`."""
+    return Found("hub", repo, sha(repo + revision)[:40], ENV, f"{ENV}.onnx", sha(file or repo), 5)
+
+
+def sweep(*revisions: Found) -> Sweep:
+    return Sweep("hub", ENV, revisions, frozenset(f.repo for f in revisions))
+
+
+def take(store: Store, *revisions: Found) -> list[tuple[str, str]]:
+    with store.write() as connection:
+        return [(c.repo, c.state) for c in take_in(connection, sweep(*revisions), now_ms=9)]
+
+
+def accept_file(store: Store, file: str, computes: str = "") -> None:
+    with store.write() as connection:
+        accept(connection, ENV, sha(file), {"p99_ms": 0.1, "computation": sha(computes or file)}, now_ms=10)
+
+
+def on_board(store: Store, repos_per_owner: int = 0) -> list[str]:
+    with store.read() as connection:
+        return sorted(e.repo for e in board(connection, ENV, repos_per_owner=repos_per_owner).values())
+
+
+def waiting(store: Store) -> list[str]:
+    with store.read() as connection:
+        return [job["contender"]["repo"] for job in queue.open_jobs(connection, "validate", ENV)]
+
+
+def test_a_push_is_validated_once_and_then_ranked(store: Store) -> None:
+    assert take(store, found("ann/a")) == [("ann/a", "pending")]
+    assert take(store, found("ann/a")) == []
+    assert (waiting(store), on_board(store)) == (["ann/a"], [])
+    accept_file(store, "ann/a")
+    assert on_board(store) == ["ann/a"]
+
+
+def test_models_of_a_game_that_is_not_played_here_wait_with_a_reason_until_it_is(store: Store) -> None:
+    def look(params: dict[str, object] | None, *revisions: Found) -> list[tuple[str, str]]:
+        with store.write() as connection:
+            return [(c.repo, c.state) for c in take_in(connection, sweep(*revisions), params, now_ms=9)]
+
+    assert look(None, found("ann/a"), found("bob/b")) == [("ann/a", "waiting"), ("bob/b", "waiting")]
+    assert look(None, found("ann/a"), found("bob/b")) == [] == waiting(store)
+    with store.read() as connection:
+        row = connection.execute(select(entries).where(entries.c.repo == "ann/a")).one()
+    assert (row.code, row.sentence) == ("not-played", "waiting: this arena does not play SoccerTwos")
+    assert "--game SoccerTwos" in row.remedy and row.checked_ms is None
+    assert look(None, found("ann/a")) == [("bob/b", "withdrawn")]
+    assert look({}, found("ann/a"), found("bob/b")) == [("ann/a", "pending"), ("bob/b", "pending")]
+    assert waiting(store) == ["ann/a", "bob/b"]
+    assert look(None, found("ann/a"), found("bob/b")) == [("ann/a", "waiting"), ("bob/b", "waiting")]
+    accept_file(store, "ann/a")
+    assert look({}, found("ann/a"), found("bob/b")) == [("ann/a", "accepted"), ("bob/b", "pending")]
+    assert on_board(store) == ["ann/a"]
+    with store.read() as connection:
+        assert connection.execute(select(entries.c.code).where(entries.c.repo == "bob/b")).scalar() is None
+
+
+def test_equal_files_are_one_entity_credited_to_the_first_and_share_one_validation(store: Store) -> None:
+    take(store, found("ann/a", "same"), found("bob/b", "same"))
+    assert waiting(store) == ["ann/a"]
+    accept_file(store, "same")
+    assert take(store, found("ann/a", "same"), found("bob/b", "same"), found("cy/c", "same")) == [("cy/c", "accepted")]
+    with store.read() as connection:
+        (entity,) = board(connection, ENV, repos_per_owner=0).values()
+    assert (entity.repo, entity.owner) == ("ann/a", "ann")
+
+
+def test_files_that_compute_the_same_are_one_entity_too(store: Store) -> None:
+    take(store, found("ann/a", "weights"))
+    accept_file(store, "weights", computes="this")
+    take(store, found("ann/a", "weights"), found("bob/b", "weights, and a comment"))
+    assert waiting(store) == ["ann/a", "bob/b"], "nobody can tell before the check"
+    accept_file(store, "weights, and a comment", computes="this")
+    take(
+        store,
+        found("ann/a", "weights"),
+        found("bob/b", "weights, and a comment"),
+        found("cy/c", "weights, and a comment"),
+    )
+    with store.read() as connection:
+        assert {key: e.repo for key, e in board(connection, ENV, repos_per_owner=0).items()} == {
+            sha("weights"): "ann/a"
+        }
+        rows = {row.repo: row for row in connection.execute(select(entries))}
+        assert known_model(connection, sha("weights, and a comment"))
+    assert {row.sha256 for row in rows.values()} == {sha("weights")}
+    assert rows["cy/c"].file_sha256 == rows["bob/b"].file_sha256 == sha("weights, and a comment")
+
+
+def test_copies_of_everybodys_models_keep_nobody_apart(store: Store) -> None:
+    students = ["ann", "bob", "cy", "dan", "eva", "flo"]
+    theirs = [found(f"{name}/a", name) for name in students]
+    copies = [found(f"mal/copy-of-{name}", name) for name in students]
+    take(store, *theirs, *copies)
+    for name in students:
+        accept_file(store, name)
+    with store.read() as connection:
+        ranked = board(connection, ENV, repos_per_owner=10)
+    assert sorted(entrant.owner for entrant in ranked.values()) == students
+    seen = take_picture(list(ranked.values()), ranked, Ledger(ENV, 1), [], [], None, ArenaSettings())
+    assert not (seen.barred & ~np.eye(6, dtype=bool)).any()
+
+
+def test_whoever_pushes_without_end_waits_while_others_are_checked_and_play(store: Store) -> None:
+    flood = [found("mal/a", f"{number}", revision=str(number)) for number in range(25)]
+    take(store, *flood)
+    take(store, *flood, found("ann/a"))
+    with store.write() as connection:
+        match = {"env": ENV, "contender": {"owner": "x"}}
+        queue.enqueue(connection, "pair", "pair:1", match, priority=queue.PRIORITY_LADDER, now_ms=9)
+        taken = [queue.take(connection, "w", [ENV], trusted=True, lease_s=60, now_ms=9) for _ in range(27)]
+    owners = [lease.payload["contender"]["owner"] for lease in taken if lease is not None]
+    assert owners.index("ann") <= 1 and owners[22:] == ["x"] + ["mal"] * 4
+
+
+def test_a_refused_file_is_refused_with_its_reason_for_everybody(store: Store) -> None:
+    take(store, found("ann/a", "bad"))
+    with store.write() as connection:
+        changes = refuse(connection, ENV, sha("bad"), BAD, {}, now_ms=10)
+        assert [(c.repo, c.state) for c in changes] == [("ann/a", "refused")]
+    assert take(store, found("ann/a", "bad"), found("bob/b", "bad")) == [("bob/b", "refused")]
+    with store.read() as connection:
+        rows = connection.execute(select(entries.c.code, entries.c.sentence, entries.c.remedy)).all()
+    assert [tuple(row) for row in rows] == [("wrong-contract", "obs_1 is missing", "export again")] * 2
+
+
+def test_the_board_shows_the_newest_accepted_revision_and_older_ones_stay_as_history(store: Store) -> None:
+    take(store, found("ann/a", "one"))
+    accept_file(store, "one")
+    take(store, found("ann/a", "two", revision="2"))
+    with store.read() as connection:
+        assert set(board(connection, ENV, repos_per_owner=0)) == {sha("one")}
+    accept_file(store, "two")
+    with store.read() as connection:
+        assert set(board(connection, ENV, repos_per_owner=0)) == {sha("two")}
+        assert set(credited(connection, ENV)) == {sha("one"), sha("two")}
+
+
+def test_of_an_owner_only_the_repositories_pushed_last_are_ranked(store: Store) -> None:
+    names = [f"ann/{i}" for i in range(4)]
+    take(store, *(found(name) for name in names), found("bob/b"))
+    for name in [*names, "bob/b"]:
+        accept_file(store, name)
+    assert on_board(store, repos_per_owner=2) == ["ann/2", "ann/3", "bob/b"]
+    take(store, *(found(name) for name in names), found("bob/b"), found("ann/0", "better", revision="2"))
+    accept_file(store, "better")
+    assert on_board(store, repos_per_owner=2) == ["ann/0", "ann/3", "bob/b"]
+
+
+def test_a_repository_that_is_gone_is_withdrawn_and_comes_back_with_its_verdict(store: Store) -> None:
+    take(store, found("ann/a"), found("bob/b"))
+    accept_file(store, "ann/a")
+    assert take(store) == [("ann/a", "withdrawn"), ("bob/b", "withdrawn")]
+    assert on_board(store) == []
+    with store.write() as connection:
+        refuse(connection, ENV, sha("bob/b"), BAD, {}, now_ms=11)
+    assert take(store, found("ann/a"), found("bob/b")) == [("ann/a", "accepted"), ("bob/b", "refused")]
+    assert on_board(store) == ["ann/a"]
+
+
+def test_tags_without_a_model_are_refused_with_what_to_push(store: Store) -> None:
+    empty = replace(found("ann/a"), sha256=None, fault="missing-file")
+    assert take(store, empty) == [("ann/a", "refused")]
+    with store.read() as connection:
+        row = connection.execute(select(entries)).one()
+    assert (row.code, row.remedy) == ("missing-file", "push SoccerTwos.onnx, or remove the tag ML-Agents-SoccerTwos")
+
+
+def test_house_players_are_there_from_the_start(store: Store) -> None:
+    with store.write() as connection:
+        take_in(connection, sweep_house(ENV), now_ms=1)
+        house = board(connection, ENV, repos_per_owner=1)
+    assert sorted((e.repo, e.house) for e in house.values()) == [
+        ("palus/ball-chaser", "ball-chaser"),
+        ("palus/goalie-striker", "goalie-striker"),
+        ("palus/random", "random"),
+    ]
+
+
+def write_model(pool: Path, repo: str, content: bytes, seconds: int) -> None:
+    path = pool / repo / f"{ENV}.onnx"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.utime(path, (seconds, seconds))
+
+
+def test_a_folder_pool_offers_files_that_have_rested_and_keeps_their_bytes(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "pool"
+    write_model(folder, "ann/old", b"model", seconds=100)
+    write_model(folder, "ann/being-copied", b"mod", seconds=200)
+    write_model(folder, ".hidden/x", b"model", seconds=100)
+    (folder / "ann" / "old" / "Other.onnx").write_bytes(b"x")
+    pool = FolderPool(folder, store.blobs)
+    seen = pool.sweep(ENV, quiet_since_ms=150_000)
+    assert [(f.repo, f.owner, f.file, f.pushed_ms) for f in seen.found] == [
+        ("ann/old", "ann", "SoccerTwos.onnx", 100_000)
+    ]
+    assert seen.present == {"ann/old", "ann/being-copied"}
+    assert store.blobs.read(str(seen.found[0].sha256)) == b"model"
+    write_model(folder, "ann/old", b"better", seconds=120)
+    again = pool.sweep(ENV, quiet_since_ms=150_000)
+    assert again.found[0].revision != seen.found[0].revision
+    assert store.blobs.read(str(again.found[0].sha256)) == b"better"

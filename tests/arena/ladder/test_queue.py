@@ -1,0 +1,137 @@
+"""Jobs and leases: what is taken is done once, by somebody, whatever becomes of the workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from palus.arena.ladder import queue
+from palus.errors import LeaseError
+from palus.store import Store, open_store
+
+LEASE_S = 10.0
+ENV = "SoccerTwos"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = open_store(tmp_path)
+    with store.write() as connection:
+        assert queue.enqueue(connection, "pair", "a", {"n": 1, "env": ENV}, priority=0, now_ms=0)
+        assert queue.enqueue(connection, "pair", "b", {"n": 2, "env": ENV}, priority=10, now_ms=0)
+        assert queue.enqueue(connection, "validate", "c", {"n": 3, "env": ENV}, priority=0, now_ms=0)
+    return store
+
+
+def take(store: Store, worker: str = "w", now_ms: int = 0, trusted: bool = True) -> queue.Lease:
+    with store.write() as connection:
+        lease = queue.take(connection, worker, [ENV], trusted=trusted, lease_s=LEASE_S, now_ms=now_ms)
+    assert lease is not None
+    return lease
+
+
+def reap(store: Store, now_ms: int, dead: tuple[str, ...] = (), max_attempts: int = 3) -> list[int]:
+    with store.write() as connection:
+        return [row.id for row in queue.reap(connection, max_attempts=max_attempts, now_ms=now_ms, dead_workers=dead)]
+
+
+def close(store: Store, lease: queue.Lease) -> bool:
+    with store.write() as connection:
+        return queue.close(connection, lease.job_id, lease.secret, now_ms=1)
+
+
+def counts(store: Store) -> dict[tuple[str, str], int]:
+    with store.read() as connection:
+        return queue.count_jobs(connection)
+
+
+def test_urgent_jobs_go_first_and_nothing_is_handed_out_twice(store: Store) -> None:
+    assert [take(store).payload["n"] for _ in range(3)] == [2, 1, 3]
+    with store.write() as connection:
+        assert queue.take(connection, "w", [ENV], trusted=True, lease_s=LEASE_S, now_ms=0) is None
+        assert [job["n"] for job in queue.open_jobs(connection, "pair", ENV)] == [1, 2]
+
+
+def test_a_worker_gets_only_work_of_games_that_it_can_play(store: Store) -> None:
+    with store.write() as connection:
+        queue.enqueue(connection, "pair", "d", {"n": 4, "env": "doom_duel"}, priority=99, now_ms=0)
+        assert queue.has_ready(connection, ["doom_duel"], trusted=True) and not queue.has_ready(
+            connection, ["Tennis"], trusted=True
+        )
+        assert [job["n"] for job in queue.open_jobs(connection, "pair", "doom_duel")] == [4]
+        assert queue.take(connection, "w", [], trusted=True, lease_s=LEASE_S, now_ms=0) is None
+    assert take(store).payload["n"] == 2
+    with store.write() as connection:
+        lease = queue.take(connection, "w", [ENV, "doom_duel"], trusted=True, lease_s=LEASE_S, now_ms=0)
+    assert lease is not None and lease.payload["n"] == 4
+
+
+def test_the_same_work_is_queued_once_even_after_it_was_done(store: Store) -> None:
+    lease = take(store)
+    assert close(store, lease)
+    with store.write() as connection:
+        assert not queue.enqueue(connection, "pair", "b", {"env": ENV}, priority=0, now_ms=0)
+
+
+def test_a_worker_that_vanishes_costs_one_lease_and_its_late_result_is_refused(store: Store) -> None:
+    late = take(store, "vanishing")
+    assert reap(store, now_ms=9_999) == []
+    assert counts(store)[("pair", "leased")] == 1
+    reap(store, now_ms=10_001)
+    again = take(store, "other", now_ms=10_001)
+    assert (again.job_id, again.attempts) == (late.job_id, 2)
+    with pytest.raises(LeaseError, match="went to another worker"):
+        close(store, late)
+    assert close(store, again)
+    with pytest.raises(LeaseError):
+        close(store, late)
+
+
+def test_a_result_sent_twice_is_stored_once(store: Store) -> None:
+    lease = take(store)
+    assert close(store, lease) is True
+    assert close(store, lease) is False
+
+
+def test_renewing_keeps_a_slow_job_and_a_known_death_frees_it_at_once(store: Store) -> None:
+    lease = take(store, "slow")
+    with store.write() as connection:
+        assert queue.renew(connection, lease.job_id, lease.secret, lease_s=LEASE_S, now_ms=8_000)
+    reap(store, now_ms=12_000)
+    assert close(store, lease)
+    held = take(store, "dying")
+    reap(store, now_ms=1, dead=("dying",))
+    assert take(store).job_id == held.job_id
+    with store.write() as connection:
+        assert not queue.renew(connection, held.job_id, held.secret, lease_s=LEASE_S, now_ms=0)
+
+
+def test_a_job_that_no_trusted_worker_survives_fails_with_its_reason_and_the_queue_goes_on(store: Store) -> None:
+    poison = take(store)
+    with store.write() as connection:
+        assert queue.give_back(connection, poison.job_id, poison.secret, "boom", max_attempts=1, now_ms=0)
+    assert counts(store)[("pair", "ready")] == 2
+    for now_ms in (0, 99_999):
+        assert take(store, now_ms=now_ms).job_id == poison.job_id
+        failed = reap(store, now_ms=now_ms + 10_001, max_attempts=2)
+    assert failed == [poison.job_id]
+    assert counts(store) == {("pair", "failed"): 1, ("pair", "ready"): 1, ("validate", "ready"): 1}
+    assert take(store).payload["n"] == 1
+
+
+def test_what_cannot_be_checked_later_and_what_others_gave_back_is_for_trusted_workers(store: Store) -> None:
+    with store.write() as connection:
+        queue.enqueue(connection, "pair", "d", {"n": 4, "env": "doom_duel"}, priority=99, now_ms=0)
+    games = [ENV, "doom_duel"]
+    for _ in range(3):
+        held = take(store, "lab/pc", trusted=False)
+        assert held.payload["n"] == 2
+        with store.write() as connection:
+            assert queue.give_back(connection, held.job_id, held.secret, "no", max_attempts=3, now_ms=0)
+    assert take(store, "lab/pc", trusted=False).payload["n"] == 1
+    with store.write() as connection:
+        assert not queue.has_ready(connection, games, trusted=False)
+        assert queue.take(connection, "lab/pc", games, trusted=False, lease_s=LEASE_S, now_ms=0) is None
+        taken = [queue.take(connection, "w", games, trusted=True, lease_s=LEASE_S, now_ms=0) for _ in range(3)]
+    assert [(lease.payload["n"], lease.attempts) for lease in taken if lease] == [(4, 1), (2, 1), (3, 1)]

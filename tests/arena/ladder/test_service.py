@@ -1,0 +1,159 @@
+"""The arena on both databases: workers that compete for jobs, pushes while it runs, one service per data folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+import pytest
+from hostile import stock
+from postgres import postgres_server, postgres_url  # noqa: F401
+from sqlalchemy import select
+
+from palus.arena.jobs.orders import PairOrder
+from palus.arena.jobs.worker import describe_here, work
+from palus.arena.ladder.chain import check_chain
+from palus.arena.ladder.discovery import sweep_house
+from palus.arena.ladder.log import append, read_log
+from palus.arena.ladder.refresh import Refresher
+from palus.arena.ladder.scheduler import Looker, Scheduler
+from palus.arena.ladder.service import ArenaService, Sources
+from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.ladder.workers import StoreSource, suspension
+from palus.errors import ArenaError
+from palus.store import Store, open_store
+from palus.store.derived import DERIVED, ratings
+from palus.store.tables import entries, jobs
+
+ENDLESS = ArenaSettings(target_half_width=0.0, quiet_s=0.0)
+WAIT_S = 120.0
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest) -> str | None:
+    return None if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
+def dump(store: Store) -> list[list[tuple[object, ...]]]:
+    with store.read() as connection:
+        return [
+            [tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key.columns))]
+            for table in DERIVED
+        ]
+
+
+def test_workers_that_compete_do_every_job_once(tmp_path: Path, url: str | None) -> None:
+    store = open_store(tmp_path, url)
+    plan = Scheduler(store, ENDLESS, [Looker(sweep_house, 1e9)], min_workers=6, seed=1)
+    plan.tick()
+
+    def play(name: str) -> None:
+        work(StoreSource(store, name, ENDLESS, describe_here()), threading.Event(), max_jobs=5)
+
+    threads = [threading.Thread(target=play, args=(f"w{i}",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        plan.tick()
+        threads[0].join(0.2)
+    plan.refresh(force=True)
+    with store.read() as connection:
+        assert check_chain(connection) == 40
+        legs = Counter(row.record.unit_id for row in read_log(connection))
+        done = connection.execute(select(jobs).where(jobs.c.state == "done")).all()
+    assert set(legs.values()) == {2} and len(done) == 20
+    assert {PairOrder.from_payload(json.loads(row.payload)).unit_id for row in done} == set(legs)
+    assert {row.worker for row in done} == {"w0", "w1", "w2", "w3"}
+    grown = dump(store)
+    Refresher(store, ENDLESS).recompute()
+    assert dump(store) == grown
+    store.close()
+
+
+def wait_until(fact: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not fact():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_model_that_arrives_while_the_arena_runs_is_ranked_and_one_that_goes_is_withdrawn(tmp_path: Path) -> None:
+    store, pool = open_store(tmp_path / "data"), tmp_path / "pool"
+    pool.mkdir()
+
+    def rank(repo: str) -> int | None:
+        ranked = (
+            select(ratings.c.rank).join(entries, entries.c.sha256 == ratings.c.sha256).where(entries.c.repo == repo)
+        )
+        with store.read() as connection:
+            rank: int | None = connection.execute(ranked).scalar()
+            return rank
+
+    with ArenaService(store, ENDLESS, Sources(pool), workers=1):
+        with (
+            pytest.raises(ArenaError, match="runs on this data folder already"),
+            ArenaService(store, ENDLESS, Sources(), workers=0),
+        ):
+            pass
+        (pool / "ann" / "mine").mkdir(parents=True)
+        onnx.save(stock(), str(pool / "ann" / "mine" / "SoccerTwos.onnx"))
+        wait_until(lambda: (rank("ann/mine") or 0) > 0)
+        shutil.rmtree(pool / "ann")
+        wait_until(lambda: rank("ann/mine") == 0)
+    with store.read() as connection:
+        assert check_chain(connection) > 2
+        assert connection.execute(select(entries.c.state).where(entries.c.repo == "ann/mine")).scalar() == "withdrawn"
+    store.close()
+
+
+def test_a_step_that_fails_in_an_unforeseen_way_is_told_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("palus.arena.ladder.service.PAUSE_S", 0.01)
+    failures: list[int] = []
+    tick = Scheduler.tick
+
+    def fail_first(self: Scheduler) -> None:
+        failures.append(1)
+        if len(failures) < 3:
+            raise IndexError("a replay without a match")
+        tick(self)
+
+    monkeypatch.setattr(Scheduler, "tick", fail_first)
+    store = open_store(tmp_path)
+    with ArenaService(store, ENDLESS, Sources(), workers=0):
+
+        def is_queued() -> bool:
+            with store.read() as connection:
+                return connection.execute(select(jobs.c.id).limit(1)).first() is not None
+
+        wait_until(is_queued)
+    assert caplog.text.count("IndexError: a replay without a match") == 2
+    store.close()
+
+
+def test_a_running_arena_audits_its_log_and_suspends_who_forged_it(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    settings = replace(ENDLESS, audit_interval_s=0.2, audit_share=1.0)
+    plan = Scheduler(store, settings, [Looker(sweep_house, 1e9)], seed=1)
+    plan.tick()
+    work(StoreSource(store, "eve/pc", settings, describe_here()), threading.Event(), max_jobs=1)
+    with store.write() as connection:
+        row = next(read_log(connection))
+        forged = replace(row.record, id="forged", unit_id="forged", sides=row.record.sides[::-1])
+        append(connection, [forged], finished_ms=1)
+
+    def is_suspended() -> bool:
+        with store.read() as connection:
+            return suspension(connection, "eve/other") is not None
+
+    with ArenaService(store, settings, Sources(), workers=0):
+        wait_until(is_suspended)
+    store.close()

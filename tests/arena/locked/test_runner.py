@@ -1,0 +1,189 @@
+"""A unit gives the referee's own results, whatever the models' processes do."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import SOCCER
+from hostile import hostile, sensitive, stock
+from units import LIMITS, contender, house, unit
+
+from palus.arena.locked.play import play_unit
+from palus.arena.locked.sandbox import LockedProcess, Sandbox
+from palus.arena.models.limits import Limits
+from palus.arena.models.policies import OnnxPolicy
+from palus.arena.referee.actions import decode_actions, encode_actions, replay_actions
+from palus.arena.referee.match import play_pairs
+from palus.arena.referee.replay import decode_replay
+from palus.errors import ReplayError
+
+FORWARD = np.array([[0.1, 3.0, 0.1], [3.0, 0.1, 0.1], [1.0, 0.5, 0.4]])
+BASIC = contender("ann/basic", sensitive(stock()))
+EAGER = contender("bob/eager", sensitive(stock(logits=FORWARD)))
+RANDOM = house("random")
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox() as sandbox:
+        yield sandbox
+
+
+def test_a_unit_equals_play_pairs_and_itself(sandbox: Sandbox, tmp_path: Path):
+    players = []
+    for entrant in (BASIC, EAGER):
+        assert entrant.model is not None
+        path = tmp_path / f"{entrant.owner}.onnx"
+        path.write_bytes(entrant.model)
+        players.append(OnnxPolicy(path, SOCCER, entrant.repo))
+    expected = play_pairs(players[0], players[1], 1, seed=7)
+    once = play_unit(unit(BASIC, EAGER, seed=7), LIMITS, sandbox=sandbox)
+    assert [dataclasses.replace(r, final_state=None) for r in once.results] == list(expected)
+    again = play_unit(unit(BASIC, EAGER, seed=7), LIMITS, sandbox=sandbox)
+    assert again == once
+    assert play_unit(unit(BASIC, EAGER, seed=8), LIMITS, sandbox=sandbox).results != once.results
+
+
+def test_scripted_players_take_part_under_their_repository_and_hash(sandbox: Sandbox):
+    chaser = house("ball-chaser")
+    outcome = play_unit(unit(BASIC, chaser), LIMITS, sandbox=sandbox)
+    first, second = outcome.results
+    assert [side.name for side in first.sides] == ["ann/basic", "palus/ball-chaser"]
+    assert [side.sha256 for side in second.sides] == [chaser.sha256, BASIC.sha256]
+    assert "limits" in outcome.isolation
+    assert play_unit(unit(RANDOM, chaser), LIMITS, sandbox=sandbox).isolation == "none"
+
+
+def test_replay_and_action_log_belong_to_their_game(sandbox: Sandbox):
+    outcome = play_unit(unit(BASIC, EAGER, seed=3), LIMITS, sandbox=sandbox)
+    for result, replay, actions in zip(outcome.results, outcome.replays, outcome.actions, strict=True):
+        (recording,) = decode_replay(replay).recordings
+        assert recording.names == (result.sides[0].name, result.sides[1].name)
+        assert len(recording.frames) == result.duration_ticks + 1
+        np.testing.assert_array_equal(decode_actions(actions, 1000), recording.actions)
+        assert replay_actions("SoccerTwos", result.seed, actions) == result.final_state
+
+
+def test_a_changed_action_log_or_seed_does_not_reproduce_the_match(sandbox: Sandbox):
+    outcome = play_unit(unit(BASIC, EAGER, seed=3), LIMITS, sandbox=sandbox)
+    result, actions = outcome.results[0], decode_actions(outcome.actions[0], 1000)
+    changed = actions.copy()
+    changed[0, 0] = (changed[0, 0] + 1) % 3
+    assert replay_actions("SoccerTwos", result.seed, encode_actions(changed)) != result.final_state
+    assert replay_actions("SoccerTwos", result.seed, encode_actions(actions[:-1])) != result.final_state
+    assert replay_actions("SoccerTwos", result.seed + 1, encode_actions(actions[:5])) != result.final_state
+    with pytest.raises(ReplayError, match=r"the match ended after|at most 1000"):
+        replay_actions("SoccerTwos", result.seed, encode_actions(np.concatenate([actions, actions[:1]])))
+
+
+def test_damaged_action_logs_are_refused():
+    actions = np.zeros((10, 4, 3), np.int8)
+    data = encode_actions(actions)
+    for damaged in (b"text", data[:-1], data + b"\x00", encode_actions(np.zeros((1001, 4, 3), np.int8))):
+        with pytest.raises(ReplayError, match="not an action log"):
+            decode_actions(damaged, max_decisions=1000)
+    assert len(decode_actions(b"", max_decisions=1000)) == 0
+
+
+@pytest.mark.parametrize(
+    ("sample", "cause"),
+    [("endless", "timeout"), ("17 GB", "crash"), ("NaN answers", "non_finite"), ("loop", "invalid")],
+)
+def test_a_model_that_fails_forfeits_both_games_to_a_healthy_one(sandbox: Sandbox, sample: str, cause: str):
+    bad = contender("eve/bad", hostile(sample))
+    outcome = play_unit(unit(bad, BASIC), Limits(cpu_s=2, niceness=0), sandbox=sandbox)
+    assert [(r.result, r.cause) for r in outcome.results] == [("forfeit1", cause), ("forfeit2", cause)]
+    assert outcome.replays == (b"", b"")
+    assert (outcome.failures[0] != "") == (cause != "non_finite")
+    assert outcome.failures[1] == ""
+    for result, actions in zip(outcome.results, outcome.actions, strict=True):
+        assert replay_actions("SoccerTwos", result.seed, actions) == result.final_state
+
+
+def test_a_model_whose_agents_see_each_other_through_the_batch_is_found_while_it_plays(sandbox: Sandbox):
+    """Whatever it did when it was validated. The same match finds it at the same decision."""
+    gossip = contender("eve/gossip", hostile("gossip"))
+    first, again = (play_unit(unit(gossip, BASIC), LIMITS, sandbox=sandbox) for _ in range(2))
+    assert [(r.result, r.cause) for r in first.results] == [("forfeit1", "invalid"), ("forfeit2", "invalid")]
+    assert "when others are asked with it" in first.failures[0]
+    assert first == again
+    alone = play_unit(unit(gossip, BASIC), LIMITS, sandbox=sandbox, check_share=0.0)
+    assert {r.cause for r in alone.results} <= {"goal", "time_limit"}
+
+
+def test_two_models_that_fail_are_void(sandbox: Sandbox):
+    outcome = play_unit(
+        unit(contender("eve/one", hostile("loop")), contender("eve/two", b"junk")), LIMITS, sandbox=sandbox
+    )
+    assert [(r.result, r.cause) for r in outcome.results] == [("void", "invalid")] * 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+def test_a_kill_from_outside_is_nobodys_forfeit_and_leaves_nothing(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch):
+    """An operator, or a system without memory: models cannot send signals, so it was none of their doing."""
+    pids = interrupt(monkeypatch, signal.SIGKILL)
+    outcome = play_unit(unit(BASIC, RANDOM), LIMITS, sandbox=sandbox)
+    assert [(r.result, r.cause) for r in outcome.results] == [("void", "engine")] * 2
+    assert "killed from outside (signal SIGKILL)" in outcome.failures[0]
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert play_unit(unit(BASIC, RANDOM), LIMITS, sandbox=sandbox).results  # and the next unit is played
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+def test_a_crash_in_the_middle_is_a_forfeit_of_that_side_and_leaves_nothing(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+):
+    pids = interrupt(monkeypatch, signal.SIGSEGV)
+    outcome = play_unit(unit(BASIC, RANDOM), LIMITS, sandbox=sandbox)
+    assert [(r.result, r.cause) for r in outcome.results] == [("forfeit1", "crash"), ("forfeit2", "crash")]
+    assert "SIGSEGV" in outcome.failures[0]
+    for result, replay, actions in zip(outcome.results, outcome.replays, outcome.actions, strict=True):
+        assert len(decode_actions(actions, 1000)) == 3
+        assert len(decode_replay(replay).recordings[0].frames) == result.duration_ticks + 1
+        assert replay_actions("SoccerTwos", result.seed, actions) == result.final_state
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
+def test_a_process_that_gets_no_processor_time_is_not_to_blame(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch):
+    interrupt(monkeypatch, signal.SIGSTOP)
+    outcome = play_unit(unit(BASIC, RANDOM), Limits(wall_s=1.0, niceness=0), sandbox=sandbox)
+    assert [(r.result, r.cause) for r in outcome.results] == [("void", "engine")] * 2
+
+
+def test_units_on_several_threads_share_a_sandbox(sandbox: Sandbox):
+    units = [unit(BASIC, EAGER, seed) for seed in range(3)]
+    alone = [play_unit(u, LIMITS, sandbox=sandbox) for u in units]
+    with ThreadPoolExecutor(3) as pool:
+        together = list(pool.map(lambda u: play_unit(u, LIMITS, sandbox=sandbox), units))
+    assert together == alone
+
+
+def test_a_contender_is_a_model_or_a_house_player():
+    for nothing_or_both in ({"house": None}, {"model": b"model"}):
+        with pytest.raises(ValueError, match="either a model or a house player"):
+            dataclasses.replace(RANDOM, **nothing_or_both)
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> list[int]:
+    """Send the signal to a locked process before its fourth answer. Returns a list that its id is put in."""
+    pids: list[int] = []
+    calls: dict[int, int] = {}
+    ask = LockedProcess.ask
+
+    def interrupted(self: LockedProcess, observations: bytes, answer_bytes: int) -> bytes:
+        calls[self.pid] = calls.get(self.pid, 0) + 1
+        if calls[self.pid] == 4:
+            pids.append(self.pid)
+            os.kill(self.pid, number)
+        return ask(self, observations, answer_bytes)
+
+    monkeypatch.setattr(LockedProcess, "ask", interrupted)
+    return pids

@@ -1,0 +1,109 @@
+"""Strangers' files: honest ones pass, each hostile one is refused with a code of its own, and the next is vetted."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import MODELS, SOCCER, needs_models
+from hostile import HOSTILE, hostile, stock
+
+from palus.arena.locked.probe import probe, probe_observations
+from palus.arena.locked.sandbox import Sandbox
+from palus.arena.locked.vet import vet
+from palus.arena.models.limits import Limits
+from palus.arena.models.refusal import RefusedError
+from palus.arena.models.rules import ARENA_RULES
+from palus.arena.models.wire import check_wire
+from palus.export.onnx import build_onnx
+
+ROOT = Path(__file__).parents[3]
+LIMITS = Limits(niceness=0)
+SOONER = Limits(cpu_s=2, niceness=0)
+"""For the sample that ends at the limit: the same end, earlier."""
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox() as sandbox:
+        yield sandbox
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_samples_are_refused_with_their_own_code(name: str, sandbox: Sandbox):
+    vetting = vet(hostile(name), "SoccerTwos", limits=SOONER if name == "endless" else LIMITS, sandbox=sandbox)
+    assert vetting.refusal is not None
+    assert vetting.refusal.code == HOSTILE[name][1]
+    assert vetting.refusal.sentence[0].isupper() and vetting.refusal.sentence.endswith(".")
+    assert vetting.refusal.remedy.endswith(".")
+
+
+def test_after_all_of_them_a_stock_policy_passes_and_is_described(sandbox: Sandbox):
+    data = stock().SerializeToString()
+    vetting = vet(data, "SoccerTwos", limits=LIMITS, sandbox=sandbox)
+    assert vetting.refusal is None
+    assert vetting.details["bytes"] == len(data)
+    assert vetting.details["nodes"] == 24
+    assert vetting.details["opset"] == 9
+    assert 0 < vetting.details["p99_ms"] < 2
+    assert "limits" in vetting.details["isolation"]
+    assert len(vetting.details["self_match"]) == 2
+
+
+def test_palus_own_exports_pass_with_observation_normalisation(sandbox: Sandbox):
+    rng = np.random.default_rng(0)
+    shapes = {"layer0": (64, 336), "layer1": (64, 64), **{f"branch{b}": (3, 64) for b in range(3)}}
+    arrays = {f"{n}_weight": rng.normal(0, 0.3, shape).astype(np.float32) for n, shape in shapes.items()}
+    arrays |= {f"{n}_bias": np.zeros(shape[0], np.float32) for n, shape in shapes.items()}
+    arrays |= {"normalizer_mean": np.full(336, 0.2, np.float32), "normalizer_std": np.full(336, 0.1, np.float32)}
+    vetting = vet(build_onnx(arrays, SOCCER).SerializeToString(), "SoccerTwos", limits=LIMITS, sandbox=sandbox)
+    assert vetting.refusal is None
+
+
+@needs_models
+def test_unitys_policies_pass_whatever_their_layout(sandbox: Sandbox):
+    for name in ("unity-official-soccertwos", "lmn8r-5.0M", "crisbret33-75M"):
+        vetting = vet((MODELS / f"{name}.onnx").read_bytes(), "SoccerTwos", limits=LIMITS, sandbox=sandbox)
+        assert vetting.refusal is None, name
+
+
+def test_timing_is_refused_by_processor_time_not_by_the_clock():
+    def answer(observations: np.ndarray) -> np.ndarray:
+        return np.full((len(observations), 9), 1 / 3, np.float32)
+
+    rng = np.random.default_rng(0)
+    questions = probe_observations(SOCCER, rng)
+    assert probe(answer, questions, "SoccerTwos", (3, 3, 3), max_p99_ms=2.0, rng=rng).p99_ms < 2.0
+    with pytest.raises(RefusedError) as caught:
+        probe(answer, questions, "SoccerTwos", (3, 3, 3), max_p99_ms=1e-6, rng=rng)
+    assert caught.value.refusal.code == "too-slow"
+
+
+def test_no_prefix_of_a_file_upsets_the_walk_over_its_encoding():
+    data = stock().SerializeToString()
+    check_wire(data, ARENA_RULES)
+    for end in range(1, len(data), 97):
+        with contextlib.suppress(RefusedError):  # a cut between two parts looks whole
+            check_wire(data[:end], ARENA_RULES)
+
+
+def test_every_code_is_documented_and_no_other():
+    sections = (ROOT / "docs" / "model-rules.md").read_text().split("\n## ")
+    section = next(text for text in sections if text.startswith("Codes\n"))
+    documented = set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE))
+    arena = ROOT / "src/palus/arena"
+    sources = [*(arena / "models").glob("*.py"), *(arena / "locked").glob("*.py")]
+    raised = set()
+    for source in sources:
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("RefusedError", "Refusal"):
+                first = node.args[0]
+                if isinstance(first, ast.Constant):
+                    raised.add(first.value)
+    assert raised == documented
+    assert {code for _, code in HOSTILE.values()} <= documented

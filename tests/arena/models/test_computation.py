@@ -1,0 +1,107 @@
+"""What a model computes: files that differ in how it is written down only have one hash, others have their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from helpers import SOCCER
+from hostile import Model, sensitive, stock
+from onnx import helper, numpy_helper
+
+from palus.arena.models.computation import computation_of
+from palus.arena.models.policy_file import read_policy
+
+
+def computation(model: Model) -> str:
+    return computation_of(read_policy(model.SerializeToString(), "", SOCCER).model)
+
+
+def base() -> Model:
+    return sensitive(stock())
+
+
+def metadata(model: Model) -> None:
+    model.producer_name, model.doc_string, model.graph.doc_string = "me", "mine", "mine"
+    model.metadata_props.add(key="by", value="me")
+    model.model_version, model.ir_version = 7, 6
+    model.opset_import[0].version = 8
+
+
+def names(model: Model) -> None:
+    """Of all values inside, nodes and the graph itself."""
+    outside = {value.name for value in (*model.graph.input, *model.graph.output)}
+    model.graph.name = "other"
+    for tensor in model.graph.initializer:
+        tensor.name = f"my_{tensor.name}"
+    for node in model.graph.node:
+        node.name = f"my_{node.output[0]}"
+        for values in (node.input, node.output):
+            values[:] = [name if name in outside or not name else f"my_{name}" for name in values]
+
+
+def order(model: Model) -> None:
+    tensors, nodes = list(model.graph.initializer)[::-1], list(model.graph.node)
+    del model.graph.initializer[:], model.graph.node[:]
+    model.graph.initializer.extend(tensors)
+    first, rest = nodes[0], nodes[1:]
+    model.graph.node.extend([*(n for n in rest if n.op_type == "Constant"), first])
+    model.graph.node.extend(n for n in rest if n.op_type != "Constant")
+
+
+def storage(model: Model) -> None:
+    """Numbers one by one where there were bytes, and a constant where there was a weight."""
+    weights = list(model.graph.initializer)
+    del model.graph.initializer[:]
+    for place, tensor in enumerate(weights):
+        array = numpy_helper.to_array(tensor)
+        if place == 0:
+            kept = helper.make_tensor(tensor.name, tensor.data_type, array.shape, array.ravel().tolist())
+            model.graph.initializer.append(kept)
+        else:
+            model.graph.node.insert(0, helper.make_node("Constant", [], [tensor.name], value=tensor))
+
+
+def detours(model: Model) -> None:
+    """Identity, an unused node, an unused weight, and a default said aloud."""
+    gemm = next(node for node in model.graph.node if node.op_type == "Gemm")
+    gemm.attribute.append(helper.make_attribute("alpha", 1.0))
+    model.graph.node.insert(1, helper.make_node("Identity", ["x"], ["y"]))
+    model.graph.node.insert(1, helper.make_node("Relu", ["x"], ["unused"]))
+    gemm.input[0] = "y"
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros(3, np.float32), "spare"))
+
+
+@pytest.mark.parametrize("rewrite", [metadata, names, order, storage, detours])
+def test_how_it_is_written_down_does_not_count(rewrite: Callable[[Model], None]) -> None:
+    model = base()
+    rewrite(model)
+    onnx.checker.check_model(model)
+    assert model.SerializeToString() != base().SerializeToString()
+    assert computation(model) == computation(base())
+
+
+def weights(model: Model) -> None:
+    array = numpy_helper.to_array(model.graph.initializer[0]).copy()
+    array[0, 0] = np.nextafter(array[0, 0], np.float32(1))
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(array, "weight"))
+
+
+def attribute(model: Model) -> None:
+    gemm = next(node for node in model.graph.node if node.op_type == "Gemm")
+    gemm.attribute.append(helper.make_attribute("alpha", 1.5))
+
+
+def branches(model: Model) -> None:
+    """Two branches change places."""
+    last = next(node for node in model.graph.node if "discrete_actions" in node.output)
+    last.input[0], last.input[1] = last.input[1], last.input[0]
+
+
+@pytest.mark.parametrize("change", [weights, attribute, branches])
+def test_what_it_computes_does(change: Callable[[Model], None]) -> None:
+    model = base()
+    change(model)
+    assert computation(model) != computation(base())

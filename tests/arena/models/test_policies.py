@@ -1,0 +1,120 @@
+"""Policies give the right probabilities, whatever stands in the other rows of the batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import MODELS, SOCCER, needs_models
+
+from palus import envs
+from palus.arena.models.players import find_players, load_player
+from palus.arena.models.policies import OnnxPolicy, SnapshotPolicy
+from palus.envs.protocol import observe_rows
+from palus.errors import ModelError
+from palus.export.onnx import build_onnx
+from palus.types import GameSpec
+
+
+@pytest.fixture(scope="module")
+def env_spec() -> GameSpec:
+    return envs.make("SoccerTwos", 1).spec
+
+
+def snapshot_arrays(hidden: int = 8) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    shapes = {"layer0": (hidden, 336), "layer1": (hidden, hidden), **{f"branch{b}": (3, hidden) for b in range(3)}}
+    arrays = {}
+    for name, shape in shapes.items():
+        arrays[f"{name}_weight"] = rng.normal(0, 0.5, shape).astype(np.float32)
+        arrays[f"{name}_bias"] = rng.normal(0, 0.5, shape[0]).astype(np.float32)
+    arrays["normalizer_mean"] = np.full(336, 0.2, np.float32)
+    arrays["normalizer_std"] = np.full(336, 0.1, np.float32)
+    return arrays
+
+
+@needs_models
+def test_official_policy_matches_the_published_probabilities_on_scene_s1():
+    env = envs.make("SoccerTwos", 1)
+    agents = [(0, 0, 90), (8, -3, -90), (-5, 5, 90), (-8, -6, -90)]
+    env.set_scene(0, agents, (5, 0))  # type: ignore[attr-defined]
+    seen = observe_rows(env, SOCCER, np.array([[0, -1, -1, -1]], np.int32))
+    policy = OnnxPolicy(MODELS / "unity-official-soccertwos.onnx", SOCCER)
+    first = [0.0000, 1.0000, 0.0000, 1.0000, 0.0000, 0.0000, 0.9595, 0.0015, 0.0391]
+    np.testing.assert_allclose(policy.probabilities(seen)[0], first, atol=1e-3)
+    for start, size in ((0, 88), (264, 24)):  # the same frame three times
+        seen[0, start : start + 2 * size] = np.tile(seen[0, start + 2 * size : start + 3 * size], 2)
+    third = [0.0058, 0.9939, 0.0003, 0.9990, 0.0002, 0.0008, 0.9774, 0.0201, 0.0025]
+    np.testing.assert_allclose(policy.probabilities(seen)[0], third, atol=1e-3)
+
+
+def test_snapshot_and_its_export_play_alike_and_rows_do_not_touch_each_other(tmp_path: Path):
+    arrays = snapshot_arrays()
+    np.savez(tmp_path / "snapshot-00001.npz", snapshot=np.array('{"id": 1}'), **arrays)
+    (tmp_path / "SoccerTwos.onnx").write_bytes(build_onnx(arrays, SOCCER).SerializeToString())
+    seen = np.random.default_rng(1).random((100, 336), dtype=np.float32)
+    snapshot = SnapshotPolicy(tmp_path / "snapshot-00001.npz", SOCCER)
+    exported = OnnxPolicy(tmp_path / "SoccerTwos.onnx", SOCCER)
+    np.testing.assert_allclose(snapshot.probabilities(seen), exported.probabilities(seen), atol=2e-5)
+    for policy in (snapshot, exported):
+        whole = policy.probabilities(seen)
+        for rows in (slice(0, 1), slice(3, 40), slice(64, 100)):
+            np.testing.assert_array_equal(policy.probabilities(seen[rows]), whole[rows])
+
+
+def test_bad_snapshots_are_explained(tmp_path: Path):
+    path = tmp_path / "s.npz"
+    path.write_bytes(b"not a zip")
+    with pytest.raises(ModelError, match="not a readable snapshot"):
+        SnapshotPolicy(path, SOCCER)
+    arrays = snapshot_arrays()
+    np.savez(path, **{k: v for k, v in arrays.items() if k != "branch2_bias"})
+    with pytest.raises(ModelError, match="lacks branch2_bias"):
+        SnapshotPolicy(path, SOCCER)
+    np.savez(path, **(arrays | {"layer0_bias": np.full(8, np.nan, np.float32)}))
+    with pytest.raises(ModelError, match="layer0_bias holds NaN"):
+        SnapshotPolicy(path, SOCCER)
+    np.savez(path, **(arrays | {"layer0_weight": np.zeros((8, 294), np.float32)}))
+    with pytest.raises(ModelError, match="do not fit together"):
+        SnapshotPolicy(path, SOCCER)
+
+
+def test_unknown_players_get_a_suggestion(tmp_path: Path, env_spec: GameSpec):
+    (tmp_path / "striker-v2.onnx").write_bytes(b"")
+    with pytest.raises(ModelError, match=r"did you mean .*striker-v2\.onnx\?"):
+        load_player(str(tmp_path / "striker-v3.onnx"), env_spec)
+    with pytest.raises(ModelError, match=r"did you mean ball-chaser\?"):
+        load_player("bal-chaser", env_spec)
+    with pytest.raises(ModelError, match=r"SoccerTwos\.onnx is missing; it holds striker-v2\.onnx"):
+        load_player(str(tmp_path), env_spec)
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(ModelError, match="not a policy"):
+        load_player(str(tmp_path / "notes.txt"), env_spec)
+
+
+def test_folder_gives_files_bundles_and_snapshots_once_and_names_what_it_skips(tmp_path: Path, env_spec: GameSpec):
+    arrays = snapshot_arrays()
+    model = build_onnx(arrays, SOCCER).SerializeToString()
+    (tmp_path / "alpha.onnx").write_bytes(model)
+    (tmp_path / "copy-of-alpha.onnx").write_bytes(model)
+    (tmp_path / "broken.onnx").write_bytes(b"broken")
+    (tmp_path / "bundle").mkdir()
+    other = arrays | {"branch0_bias": np.float32([1, 2, 3])}
+    (tmp_path / "bundle" / "SoccerTwos.onnx").write_bytes(build_onnx(other, SOCCER).SerializeToString())
+    np.savez(tmp_path / "snapshot-00002.npz", **arrays)
+    players, rejected = find_players(tmp_path, env_spec)
+    assert [p.name for p in players] == ["alpha", "snapshot-00002", "bundle"]
+    assert len(rejected) == 1
+    assert "broken.onnx: corrupt" in rejected[0]
+
+
+def test_run_folder_gives_its_policy_and_its_checkpoints(tmp_path: Path, env_spec: GameSpec):
+    run = tmp_path / "mine"
+    (run / "SoccerTwos").mkdir(parents=True)
+    for step, bias in (("-1000", 1.0), ("-2000", 2.0), ("", 2.0)):
+        arrays = snapshot_arrays() | {"branch0_bias": np.float32([bias, 0, 0])}
+        path = run / "SoccerTwos" / f"SoccerTwos{step}.onnx" if step else run / "SoccerTwos.onnx"
+        path.write_bytes(build_onnx(arrays, SOCCER).SerializeToString())
+    players, _ = find_players(run, env_spec)
+    assert [p.name for p in players] == ["mine", "SoccerTwos-1000"]  # the last checkpoint is the policy itself

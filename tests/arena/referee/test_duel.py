@@ -1,0 +1,181 @@
+"""Duels: the referee against players that tell what they saw, models as files, and one real match of seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from palus.arena.models.duelists import OnnxDuelist, RandomDuelist, find_duelists, load_duelist
+from palus.arena.referee import duel
+from palus.arena.referee.duel import DUEL, make_duel, play_duels
+from palus.arena.referee.result import summarize
+from palus.arena.study.tournament import round_robin
+from palus.cli import app
+from palus.config.appo import AppoNetworkSettings
+from palus.envs.game import GameStep
+from palus.errors import EnvError, ModelError
+from palus.export.appo_onnx import write_appo_onnx
+from palus.nn.actor_critic import ActorCritic
+from palus.run.agent_folder import Agent, write_agent
+from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
+
+LENGTH = 6
+
+
+class Shooting:
+    """Two agents; every choice of 1 is a frag. The last two observed numbers tell the agent and the decision."""
+
+    def __init__(self) -> None:
+        self.spec = GameSpec.alike("shooting", (ObservationSpec("o", (2,)),), ActionSpec((Discrete(2), Discrete(3))), 2)
+        self.active = np.ones(2, np.bool_)
+        self.recorder: Any = None
+        self.lost = False
+
+    def reset(self, seed: int) -> None:
+        self.decision, self.frags = 0, np.zeros(2)
+
+    def observe(self, out: Mapping[str, Any]) -> None:
+        out["o"][:] = [[0, self.decision], [1, self.decision]]
+
+    def observe_final(self, out: Mapping[str, Any]) -> None:
+        self.observe(out)
+
+    def step(self, actions: Any) -> GameStep:
+        if self.lost:
+            raise EnvError("the engine is lost")
+        self.decision += 1
+        self.frags += actions[:, 0]
+        over = np.full(2, self.decision == LENGTH)
+        if self.recorder:
+            self.recorder(self.render())
+        stats = {i: {"frags": float(self.frags[i])} for i in range(2)} if over.all() else {}
+        return GameStep(np.zeros(2, np.float32), over, np.zeros(2, np.bool_), bool(over.all()), stats)
+
+    def render(self) -> Any:
+        return np.zeros((2, 2, 3), np.uint8)
+
+    def close(self) -> None:
+        pass
+
+
+class Shooter:
+    """Shoots with a fixed probability and remembers how often it was asked."""
+
+    state_size = 1
+    sha256 = None
+
+    def __init__(self, name: str, probability: float) -> None:
+        self.name, self.probability = name, probability
+
+    def answer(self, observations: Mapping[str, Any], states: Any) -> Any:
+        assert observations["o"].shape == (1, 2)
+        assert states[0, 0] == observations["o"][0, 1], "memory belongs to one side and one match"
+        p = self.probability
+        return np.array([[1 - p, p, 0.2, 0.3, 0.5]], np.float32), states + 1
+
+
+def test_the_one_with_more_frags_wins_on_both_sides() -> None:
+    pictures: list[Any] = []
+    results = play_duels(Shooter("a", 1.0), Shooter("b", 0.0), 2, 7, make=Shooting, recorder=pictures.append)
+    assert [(r.result, r.score, r.leg) for r in results] == [("win1", (6, 0), 1), ("win2", (0, 6), 2)] * 2
+    assert [r.sides[0].name for r in results] == ["a", "b", "a", "b"]
+    assert results[0].unit_id == results[1].unit_id != results[2].unit_id
+    assert summarize(results).score == 1.0
+    assert len(pictures) == 4 * LENGTH
+    assert results[0].sides[0].entropy == pytest.approx(-(0.2 * np.log(0.2) + 0.3 * np.log(0.3) + 0.5 * np.log(0.5)))
+
+
+def test_draws_are_repeatable_and_greedy_play_takes_the_likeliest() -> None:
+    again = [play_duels(Shooter("a", 0.6), Shooter("b", 0.4), 3, 7, make=Shooting) for _ in range(2)]
+    assert again[0] == again[1]
+    greedy = play_duels(Shooter("a", 0.6), Shooter("b", 0.4), 1, 7, make=Shooting, mode="greedy")
+    assert [r.score for r in greedy] == [(6, 0), (0, 6)]
+    even = play_duels(Shooter("a", 1.0), Shooter("b", 1.0), 1, 7, make=Shooting)
+    assert [r.result for r in even] == ["draw", "draw"]
+
+
+def test_no_probabilities_forfeit_and_a_lost_engine_voids() -> None:
+    results = play_duels(Shooter("a", float("nan")), Shooter("b", 0.5), 1, 7, make=Shooting)
+    assert [(r.result, r.cause) for r in results] == [("forfeit1", "non_finite"), ("forfeit2", "non_finite")]
+
+    def lost() -> Shooting:
+        game = Shooting()
+        game.lost = True
+        return game
+
+    voids = play_duels(Shooter("a", 1.0), Shooter("b", 0.0), 1, 7, make=lost)
+    assert [(r.result, r.cause, r.points) for r in voids] == [("void", "engine", None)] * 2
+
+
+def test_duels_that_are_stopped_leave_whole_pairs() -> None:
+    played: list[int] = []
+    players = (Shooter("a", 1.0), Shooter("b", 0.0))
+    results = play_duels(*players, 5, 7, make=Shooting, progress=played.append, stopped=lambda: len(played) >= 3)
+    assert [result.leg for result in results] == [1, 2, 1, 2]
+
+
+def test_a_round_robin_of_duels_ranks_the_better_shot_first() -> None:
+    def play(a: Any, b: Any, pairs: int, seed: int, *, progress: Any = None, stopped: Any = None) -> Any:
+        return play_duels(a, b, pairs, seed, make=Shooting, progress=progress, stopped=stopped)
+
+    board = round_robin([Shooter("poor", 0.2), Shooter("good", 0.9), Shooter("fair", 0.5)], 4, 0, play)
+    assert [s.name for s in board.standings] == ["good", "fair", "poor"]
+
+
+def _network(spec: GameSpec) -> ActorCritic:
+    return ActorCritic(
+        spec, AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8}), torch.Generator().manual_seed(1)
+    )
+
+
+def _export(path: Path, spec: GameSpec) -> Path:
+    network = _network(spec)
+    return write_appo_onnx(path, network.arrays(), spec, network.settings)
+
+
+def _train(folder: Path, spec: GameSpec) -> None:
+    """A run as training leaves it: without an ONNX file."""
+    network = _network(spec)
+    (folder / DUEL).mkdir(parents=True)
+    (folder / "configuration.yaml").write_text(
+        f"behaviors: {{{DUEL}: {{trainer_type: appo}}}}\npalus: {{env: {DUEL}}}\n"
+    )
+    write_agent(folder / DUEL / "policy.npz", Agent(spec, network.settings, network.arrays(), 1000, None))
+
+
+def test_an_exported_policy_plays_and_another_games_is_refused(tmp_path: Path) -> None:
+    spec = Shooting().spec
+    other = GameSpec.alike("other", (ObservationSpec("o", (3,)),), ActionSpec((Discrete(2),)))
+    _export(tmp_path / "mine.onnx", spec)
+    _export(tmp_path / "other.onnx", other)
+    player = load_duelist(str(tmp_path / "mine.onnx"), spec)
+    assert player.state_size == 8
+    results = play_duels(player, RandomDuelist(spec), 1, 3, make=Shooting)
+    assert {r.cause for r in results} == {"time_limit"}
+    with pytest.raises(
+        ModelError, match=r"takes per agent o \[3\] float32, recurrent_in \[8\] float32; shooting needs o \[2\] float32"
+    ):
+        OnnxDuelist(tmp_path / "other.onnx", spec)
+    found, rejected = find_duelists(tmp_path, spec)
+    assert [p.name for p in found] == ["mine"]
+    assert len(rejected) == 1
+
+
+def test_a_duel_in_doom_is_filmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
+    pytest.importorskip("av", reason="the extra `video` is not installed")
+    monkeypatch.setattr(duel.make_duel, "__defaults__", (0.05,))
+    game = make_duel()
+    game.close()
+    _train(tmp_path / "run", game.spec)
+    words = ["match", str(tmp_path / "run"), "random", "--game", "doom_duel", "--pairs", "1", "--json"]
+    result = CliRunner().invoke(app, [*words, "--replay", str(tmp_path / "duel.mp4")])
+    assert result.exit_code == 0, result.output
+    assert '"pairs": 1' in result.output
+    assert (tmp_path / "duel.mp4").stat().st_size > 10_000
