@@ -37,10 +37,8 @@ def make_collector(
         steps = -(-size // (matches * rows))
         env = source.batch(matches, threads)
         return InProcessCollector(env, learners, cast, steps, seed, rows_per_match, load, threads)
-    policies = {policy: acting for policy, (_, acting) in learners.items()}
-    behaviors = {policy: behavior for policy, (behavior, _) in learners.items()}
     return WorkerCollector(
         source.single, source.spec, sampling,
         rows=size // horizon * source.spec.num_agents // rows, horizon=horizon, seed=seed,
-        learners=policies, behaviors=behaviors, cast=cast, load=load,
+        learners=learners, cast=cast, load=load,
     )  # fmt: skip
