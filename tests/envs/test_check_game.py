@@ -12,7 +12,7 @@ import pytest
 from palus.envs.check_game import check_game
 from palus.envs.game import GameStep
 from palus.errors import EnvError
-from palus.types import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
+from palus.types import MASKS, ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_game.py"
 
@@ -45,6 +45,11 @@ class Faulty:
         self.spec = GameSpec.alike(
             "faulty", (ObservationSpec("a", (2,)), ObservationSpec("b", (1, 2, 2), "uint8")), actions, 2
         )
+        if fault in ("forbids", "forgets masks"):
+            behavior = replace(self.spec.behaviors[0], actions=replace(actions, masked=True))
+            self.spec = replace(self.spec, behaviors=(behavior,))
+        if fault == "shares unevenly":
+            self.spec = replace(self.spec, agents=tuple(replace(agent, group=0) for agent in self.spec.agents))
         if fault == "unpaid":
             self.spec = replace(self.spec, shaping=(("bonus", 1.0),))
         self.active = np.ones(2, np.bool_)
@@ -58,6 +63,8 @@ class Faulty:
         out["a"][:] = self.resets if self.fault == "drifts" else self.t
         if self.fault != "forgets":
             out["b"][:] = self.t
+        if self.fault == "forbids":
+            out[MASKS][:] = [[1, 1, 1], [0, 0, 0]]
         if self.fault == "nan":
             out["a"][0, 0] = np.nan
 
@@ -74,7 +81,9 @@ class Faulty:
             actions[:] = 0
         if self.fault == "vanishes":
             self.active[1] = False
-        return GameStep(reward, terminated, truncated, over, {0: {"x": 1.0}} if self.fault == "stats" else {})
+        stats = {0: {"x": 1.0}} if self.fault == "stats" else {}
+        shared = {"double share": np.ones(2), "shares unevenly": np.arange(2, dtype=np.float32)}.get(self.fault)
+        return GameStep(reward, terminated, truncated, over, stats, group_reward=shared)
 
     def close(self):
         pass
@@ -96,6 +105,10 @@ def test_a_sound_game_of_two_passes():
         ("scribbles", "changed the actions"),
         ("vanishes", "agent 1 became inactive without having ended"),
         ("stats", "stats for agent 0, whose episode did not end"),
+        ("double share", "step.group_reward is float64"),
+        ("shares unevenly", "members of group 0 got different group rewards"),
+        ("forbids", "masks forbid every choice of discrete part 0"),
+        ("forgets masks", "observe leaves numbers of action_masks unwritten"),
         ("unpaid", r"an attribute `shaping`, float64 \(2, 1\)"),
     ],
 )

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from palus.envs.check_game import check_game
-from palus.envs.game import make_game
+from palus.envs.game import make_game, observation_arrays, random_actions
 from palus.errors import EnvError
 from palus.trust import Trust
-from palus.types import Continuous, Discrete
+from palus.types import MASKS, Continuous, Discrete
 
 gymnasium = pytest.importorskip("gymnasium", reason="needs the extra doom")
 from gymnasium import spaces  # noqa: E402
@@ -46,6 +46,25 @@ def test_cart_pole_plays_as_gymnasium_plays_it():
 @pytest.mark.parametrize("id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Taxi-v4"])
 def test_common_environments_keep_the_contract(id):
     check_game(make_game(MAKE, TRUST, id=id), decisions=250)
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_a_choice_that_the_environment_forbids_is_masked(num_envs):
+    game = make_game(MAKE, TRUST, id="Taxi-v4", num_envs=num_envs)
+    assert game.spec.actions.masked
+    game.reset(5)
+    out = observation_arrays(game.spec)
+    for t in range(4):
+        game.observe(out)
+        row = game._env.unwrapped.envs[-1].unwrapped if num_envs > 1 else game._env.unwrapped
+        assert out[MASKS][-1].tolist() == row.action_mask(row.s).astype(bool).tolist() != [True] * 6
+        game.step(random_actions(game, np.random.default_rng(t)))
+    game.close()
+
+
+def test_a_box_of_two_dimensions_is_a_vector_and_no_list_of_entities():
+    reader = ObservationReader(spaces.Box(-1, 1, (3, 4)))
+    assert reader.specs[0].shape == (12,) and reader.specs[0].is_vector
 
 
 def test_vectorised_environments_go_on_after_their_ends_and_show_their_last_observation():

@@ -88,6 +88,55 @@ def test_a_module_is_named_by_its_path_and_must_be_parallel():
         make_game("palus.envs.pettingzoo:make", TRUST, module="no_such_game")
 
 
-def test_agents_with_different_spaces_are_refused():
-    with pytest.raises(EnvError, match="agents a and c have different spaces"):
-        PettingZooGame(Countdown(widths=(2, 2, 3)), "countdown")
+class Hunt(pettingzoo.ParallelEnv):
+    """Two wolves and a sheep, which sees more; it may go on only where its mask allows it. Four steps."""
+
+    metadata = {"name": "hunt"}  # noqa: RUF012
+    possible_agents = ["wolf_0", "sheep_0", "wolf_1"]  # noqa: RUF012
+
+    def observation_space(self, agent):
+        if agent != "sheep_0":
+            return spaces.Box(0, 9, (2,))
+        masked = {"observation": spaces.Box(0, 9, (3,)), "action_mask": spaces.Box(0, 1, (4,), np.int8)}
+        return spaces.Dict(masked)
+
+    def action_space(self, agent):
+        return spaces.Discrete(4 if agent == "sheep_0" else 2)
+
+    def observations(self):
+        mask = np.arange(4) == self.t % 4
+        wolves = {agent: np.full(2, self.t, np.float32) for agent in self.agents if agent != "sheep_0"}
+        return wolves | {"sheep_0": {"observation": np.ones(3, np.float32), "action_mask": mask.astype(np.int8)}}
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.t, self.log = list(self.possible_agents), 0, []
+        return self.observations(), {}
+
+    def step(self, actions):
+        assert actions["sheep_0"] == self.t % 4, "a forbidden choice"
+        self.log.append(actions)
+        self.t += 1
+        told = dict.fromkeys(self.agents, self.t == 4)
+        rewards, over = dict.fromkeys(self.agents, 1.0), self.t == 4
+        self.agents = [] if over else self.agents
+        return self.observations(), rewards, told, {}, {}
+
+
+def test_agents_with_different_spaces_are_behaviors_and_masks_are_obeyed():
+    env = Hunt()
+    game = PettingZooGame(env, "hunt")
+    assert [(b.name, b.observation_sizes, b.actions.masked) for b in game.spec.behaviors] == [
+        ("wolf", (2,), False),
+        ("sheep", (3,), True),
+    ]
+    assert [game.spec.agents_of(name) for name in ("wolf", "sheep")] == [(0, 2), (1,)]
+    assert game.spec.behavior("sheep").observations[0].name == "observation"
+    check_game(game, decisions=12)
+    game.reset(0)
+    game.step({"wolf": np.array([[1], [0]], np.float32), "sheep": np.zeros((1, 1), np.float32)})
+    assert env.log == [{"wolf_0": 1, "wolf_1": 0, "sheep_0": 0}]
+
+
+def test_behaviors_whose_agents_are_named_alike_are_named_after_their_first_agent():
+    game = PettingZooGame(Countdown(widths=(2, 2, 3)), "countdown")
+    assert [b.name for b in game.spec.behaviors] == ["a", "c"]

@@ -90,10 +90,10 @@ def _observe(game: Game, wanted: Bool, final: bool = False) -> dict[str, AnyArra
     what = "observe_final" if final else "observe"
     grounds = []
     for ground in (0, 1):
-        arrays = observation_arrays(game.spec, ground)
+        arrays = observation_arrays(game.spec)
         for own in _by_behavior(game.spec, arrays).values():
-            if MASKS in own:
-                own[MASKS][:] = ground
+            for array in own.values():
+                array[:] = ground
         (game.observe_final if final else game.observe)(arrays)
         grounds.append(_by_behavior(game.spec, arrays))
     seen = {}

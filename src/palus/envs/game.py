@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from palus.envs.options import make_with
+from palus.envs.protocol import room_for
 from palus.errors import EnvError
 from palus.trust import NOBODY, Trust, load
 from palus.types import F32, F64, MASKS, ActionSpec, AnyArray, Bool, Discrete, GameSpec
@@ -178,14 +179,12 @@ def points_of(scores: Sequence[float]) -> tuple[float, ...]:
     return tuple(points / others for points in beaten) if len(scores) > 1 else ()
 
 
-def observation_arrays(spec: GameSpec, ground: int = 0) -> Arrays:
-    """Arrays for `Game.observe`, filled with one number; masks allow everything."""
-    arrays: dict[str, dict[str, AnyArray]] = {}
-    for b in spec.behaviors:
-        rows = len(spec.agents_of(b.name))
-        arrays[b.name] = {o.name: np.full((rows, *o.shape), ground, o.dtype) for o in b.observations}
-        if b.actions.masked:
-            arrays[b.name][MASKS] = np.ones((rows, sum(b.branches)), np.bool_)
+def observation_arrays(spec: GameSpec) -> Arrays:
+    """Zeroed arrays for `Game.observe`; masks allow everything."""
+    arrays = {b.name: room_for(b, len(spec.agents_of(b.name))) for b in spec.behaviors}
+    for room in arrays.values():
+        if MASKS in room:
+            room[MASKS][:] = True
     found: Arrays = by_behavior(spec, arrays)
     return found
 

@@ -1,4 +1,7 @@
-"""Gymnasium environments as games: one environment, or many of one kind side by side as the agents of one game."""
+"""Gymnasium environments as games: one environment, or many of one kind side by side as the agents of one game.
+
+One that tells `action_mask` in its info at a reset, and whose action is one Discrete, is played with masked actions.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 
 from palus.envs.game import GameStep
 from palus.errors import EnvError
-from palus.types import F32, AnyArray, Bool, GameSpec
+from palus.types import F32, MASKS, AnyArray, Bool, GameSpec
 
 try:
     import gymnasium
@@ -17,7 +20,7 @@ try:
 except ImportError as error:
     raise EnvError("Gymnasium's games need the package gymnasium; pip install 'palus[doom]'") from error
 
-from palus.envs.gymnasium_spaces import ActionWriter, ObservationReader, episode_stats
+from palus.envs.gymnasium_spaces import ActionWriter, ObservationReader, action_mask, episode_stats
 
 FPS = 30.0
 
@@ -44,20 +47,24 @@ class GymnasiumGame:
 
     def __init__(self, env: gymnasium.Env[Any, Any], env_id: str) -> None:
         self._env = env
-        self._reader, self._writer = ObservationReader(env.observation_space), ActionWriter(env.action_space)
+        self._observation, self._info = env.reset(seed=0)
+        masked = action_mask(env.action_space, self._info) is not None
+        self._reader, self._writer = ObservationReader(env.observation_space), ActionWriter(env.action_space, masked)
         fps = float(env.metadata.get("render_fps") or FPS)
         self.spec = GameSpec.alike(env_id, self._reader.specs, self._writer.spec, fps=fps)
         self.active: Bool = np.ones(1, np.bool_)
-        self._observation: Any = None
         self._open = True
 
     def reset(self, seed: int) -> None:
         """Start an episode with that seed."""
-        self._observation, _ = self._env.reset(seed=seed)
+        self._observation, self._info = self._env.reset(seed=seed)
 
     def observe(self, out: Mapping[str, AnyArray]) -> None:
         """Write the observation of the latest reset or step."""
         self._reader.write_one(self._observation, out)
+        if MASKS in out:
+            mask = action_mask(self._env.action_space, self._info)
+            out[MASKS][:] = True if mask is None else mask
 
     def observe_final(self, out: Mapping[str, AnyArray]) -> None:
         """The same: nothing is reset unasked."""
@@ -66,6 +73,7 @@ class GymnasiumGame:
     def step(self, actions: F32) -> GameStep:
         """One step of the environment; an end that is both counts as terminated."""
         self._observation, reward, terminated, truncated, info = self._env.step(self._writer.one(actions[0]))
+        self._info = info
         over = bool(terminated or truncated)
         return GameStep(
             reward=np.array([reward], np.float32),
@@ -100,23 +108,28 @@ class VectorGame:
         self._mode = AutoresetMode(env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         if self._mode is AutoresetMode.DISABLED:
             raise EnvError(f"{env_id} does not reset its environments; build it with autoreset_mode SAME_STEP")
+        self._observations, self._info = env.reset(seed=0)
+        masked = action_mask(env.single_action_space, self._info) is not None
         self._reader = ObservationReader(env.single_observation_space)
-        self._writer = ActionWriter(env.single_action_space)
+        self._writer = ActionWriter(env.single_action_space, masked)
         fps = float(env.metadata.get("render_fps") or FPS)
         self.spec = GameSpec.alike(env_id, self._reader.specs, self._writer.spec, env.num_envs, fps=fps)
         self.active: Bool = np.ones(env.num_envs, np.bool_)
-        self._observations: Any = None
         self._finals: Mapping[int, Any] = {}
         self._open = True
 
     def reset(self, seed: int) -> None:
         """Start all episodes; environment i has the seed `seed` + i."""
-        self._observations, _ = self._env.reset(seed=seed)
+        self._observations, self._info = self._env.reset(seed=seed)
         self.active[:] = True
 
     def observe(self, out: Mapping[str, AnyArray]) -> None:
         """Write every environment's observation."""
         self._reader.write(self._observations, out)
+        if MASKS in out:
+            mask = action_mask(self._env.single_action_space, self._info)
+            told = self._info.get("_action_mask", True)  # who told one
+            out[MASKS][:] = True if mask is None else mask | ~np.broadcast_to(told, len(mask))[:, None]
 
     def observe_final(self, out: Mapping[str, AnyArray]) -> None:
         """Write the observations before the resets of the latest step; other rows as `observe` does."""
@@ -128,6 +141,7 @@ class VectorGame:
         """One step of all environments."""
         played = self.active.copy()
         self._observations, reward, terminated, truncated, info = self._env.step(self._writer.batch(actions))
+        self._info = info
         terminated, truncated = terminated & played, truncated & ~terminated & played
         ended = np.flatnonzero(terminated | truncated).tolist()
         if self._mode is AutoresetMode.SAME_STEP:

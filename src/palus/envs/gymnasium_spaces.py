@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from palus.errors import EnvError
-from palus.types import F32, ActionPart, ActionSpec, AnyArray, Continuous, Discrete, ObservationSpec
+from palus.types import F32, ActionPart, ActionSpec, AnyArray, Bool, Continuous, Discrete, ObservationSpec
 
 CHANNELS = (1, 3, 4)
 
@@ -81,11 +81,14 @@ def _one_hot(index: AnyArray, choices: int) -> AnyArray:
 
 
 class ActionWriter:
-    """Turns action columns into what the space's environment takes. Raises EnvError on a space it cannot express."""
+    """Turns action columns into what the space's environment takes. Raises EnvError on a space it cannot express.
 
-    def __init__(self, space: spaces.Space[Any]) -> None:
+    masked: the environment says which choices are allowed.
+    """
+
+    def __init__(self, space: spaces.Space[Any], masked: bool = False) -> None:
         self._space = space
-        self.spec = ActionSpec(tuple(_parts(space)))
+        self.spec = ActionSpec(tuple(_parts(space)), masked)
 
     def batch(self, actions: F32) -> Any:
         """actions: [N, A] -> a vectorised environment's batch; continuous numbers are clipped to their box."""
@@ -144,6 +147,12 @@ def _first(space: spaces.Space[Any], batch: Any) -> Any:
     if isinstance(space, spaces.Tuple):
         return tuple(_first(child, batch[i]) for i, child in _children(space))
     return batch[0]
+
+
+def action_mask(space: spaces.Space[Any], info: Mapping[str, Any]) -> Bool | None:
+    """What an environment's info allows to choose in a Discrete space, as [choices] or [N, choices]; None: all."""
+    mask = info.get("action_mask") if isinstance(space, spaces.Discrete) else None
+    return None if mask is None else np.asarray(mask).astype(np.bool_)
 
 
 def episode_stats(info: Mapping[str, Any]) -> dict[str, float]:

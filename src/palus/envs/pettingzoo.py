@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from palus.envs.game import GameStep, points_of
+from palus.envs.game import Actions, Arrays, GameStep, points_of
 from palus.errors import EnvError
-from palus.types import F32, AnyArray, Bool, GameSpec
+from palus.types import MASKS, AgentSpec, AnyArray, BehaviorSpec, Bool, GameSpec
 
 try:
+    from gymnasium.spaces import Dict, Discrete, Space
+
     from palus.envs.gymnasium_spaces import ActionWriter, ObservationReader, episode_stats
 except ImportError as error:
     raise EnvError("PettingZoo's games need the package gymnasium; pip install 'palus[doom]'") from error
 
 FPS = 30.0
+MASK = "action_mask"
 
 
 def make(module: str, **options: Any) -> PettingZooGame:
@@ -37,23 +40,23 @@ def make(module: str, **options: Any) -> PettingZooGame:
 class PettingZooGame:
     """One parallel environment. Use it on an instance of your own: `PettingZooGame(MyEnv(), "my_env")`.
 
-    All possible agents must share one observation space and one action space, as one network plays them. The verdict
-    compares what the environment itself paid each agent in the episode.
+    Agents that share their spaces share a behavior: one without a name when all do, else each named after its agents
+    (`adversary` of adversary_0). Where an observation is a Dict with `observation` and `action_mask`, as in the classic
+    games, actions are masked. The verdict compares what the environment itself paid each agent in the episode.
     """
 
     def __init__(self, env: Any, env_id: str) -> None:
         self._env = env
         self._agents: list[Any] = list(env.possible_agents)
-        observation, action = (space(self._agents[0]) for space in (env.observation_space, env.action_space))
-        for agent in self._agents:
-            if env.observation_space(agent) != observation or env.action_space(agent) != action:
-                raise EnvError(
-                    f"{env_id}: agents {self._agents[0]} and {agent} have different spaces; make them alike, with "
-                    "supersuit's pad_observations_v0 and pad_action_space_v0 for example"
-                )
-        self._reader, self._writer = ObservationReader(observation), ActionWriter(action)
+        spaces = [(env.observation_space(agent), env.action_space(agent)) for agent in self._agents]
+        kinds = [pair for i, pair in enumerate(spaces) if pair not in spaces[:i]]
+        members = [[i for i, pair in enumerate(spaces) if pair == kind] for kind in kinds]
+        names = _names([[str(self._agents[i]) for i in own] for own in members])
+        self._kinds = [_Kind(name, *kind, own) for name, kind, own in zip(names, kinds, members, strict=True)]
+        behavior = {i: kind.name for kind in self._kinds for i in kind.members}
+        agents = [AgentSpec(str(agent), i, i, behavior[i]) for i, agent in enumerate(self._agents)]
         fps = float(env.metadata.get("render_fps") or FPS)
-        self.spec = GameSpec.alike(env_id, self._reader.specs, self._writer.spec, len(self._agents), fps=fps)
+        self.spec = GameSpec(env_id, tuple(kind.spec for kind in self._kinds), tuple(agents), fps=fps)
         self.active: Bool = np.zeros(len(self._agents), np.bool_)
         self._observations: Mapping[Any, Any] = {}
         self._open = True
@@ -64,20 +67,25 @@ class PettingZooGame:
         self._scores = np.zeros(len(self._agents))
         self._find_active()
 
-    def observe(self, out: Mapping[str, AnyArray]) -> None:
+    def observe(self, out: Arrays) -> None:
         """Write the observations of all agents that have one; the environment gives none to those who left."""
-        for row, agent in enumerate(self._agents):
-            if agent in self._observations:
-                self._reader.write_one(self._observations[agent], out, row)
+        for kind in self._kinds:
+            own = out[kind.name] if len(self._kinds) > 1 else out
+            for row, member in enumerate(kind.members):
+                if self._agents[member] in self._observations:
+                    kind.write(self._observations[self._agents[member]], own, row)
 
-    def observe_final(self, out: Mapping[str, AnyArray]) -> None:
+    def observe_final(self, out: Arrays) -> None:
         """The same: nothing is reset unasked."""
         self.observe(out)
 
-    def step(self, actions: F32) -> GameStep:
+    def step(self, actions: Actions) -> GameStep:
         """One step of all agents that are left."""
         played = self.active.copy()
-        chosen = {agent: self._writer.one(actions[i]) for i, agent in enumerate(self._agents) if played[i]}
+        chosen: dict[Any, Any] = {}
+        for kind in self._kinds:
+            own = actions[kind.name] if len(self._kinds) > 1 else actions
+            chosen |= {self._agents[i]: kind.writer.one(own[row]) for row, i in enumerate(kind.members) if played[i]}
         self._observations, rewards, terminations, truncations, infos = self._env.step(chosen)
         self._find_active()
         terminated = self._flags(terminations) & played
@@ -113,3 +121,30 @@ class PettingZooGame:
         if self._open:
             self._open = False
             self._env.close()
+
+
+class _Kind:
+    """Agents with the same spaces. members: their indices."""
+
+    def __init__(self, name: str, observation: Space[Any], action: Space[Any], members: list[int]) -> None:
+        shown = dict(observation.spaces) if isinstance(observation, Dict) else {}
+        self.masked = set(shown) == {"observation", MASK} and isinstance(action, Discrete)
+        self.name, self.members = name, members
+        self.reader = ObservationReader(Dict({"observation": shown["observation"]}) if self.masked else observation)
+        self.writer = ActionWriter(action, self.masked)
+        self.spec = BehaviorSpec(name, self.reader.specs, self.writer.spec)
+
+    def write(self, observation: Any, out: Mapping[str, AnyArray], row: int) -> None:
+        """One agent's observation, and what it may choose, into a row."""
+        self.reader.write_one({"observation": observation["observation"]} if self.masked else observation, out, row)
+        if MASKS in out:
+            out[MASKS][row] = observation[MASK]
+
+
+def _names(agents: list[list[str]]) -> list[str]:
+    """A name for each kind: what its agents' names begin with, or else its first agent."""
+    if len(agents) == 1:
+        return [""]
+    stems = [{name.rpartition("_")[0] for name in own} for own in agents]
+    names = [own.pop() if len(own) == 1 else "" for own in stems]
+    return [n if n and names.count(n) == 1 else own[0] for n, own in zip(names, agents, strict=True)]

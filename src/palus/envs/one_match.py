@@ -1,0 +1,76 @@
+"""One match of a batched game as a `palus.envs.game.Game`, so that such games can run in worker processes too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from palus.envs.game import Actions, Arrays, GameStep
+from palus.envs.protocol import MultiAgentEnv
+from palus.errors import EnvError
+from palus.types import AnyArray, Bool
+
+
+class OneMatch:
+    """A `MultiAgentEnv` with `num_matches` 1, which it closes. Every match begins with `reset`, from its own seed."""
+
+    def __init__(self, env: MultiAgentEnv) -> None:
+        if env.num_matches != 1:
+            raise EnvError(f"{env.spec.env_id} plays {env.num_matches} matches at once; make it with num_matches 1")
+        self.spec = env.spec
+        self._env = env
+        behaviors = [behavior.name for behavior in env.spec.behaviors]
+        self._rows = {name: np.arange(len(env.spec.agents_of(name)), dtype=np.int32)[None] for name in behaviors}
+
+    @property
+    def active(self) -> Bool:
+        """The environment's own."""
+        active: Bool = self._env.active[0]
+        return active
+
+    def reset(self, seed: int) -> None:
+        """Start the match of that seed."""
+        self._env.reset(np.array([seed], np.int64))
+
+    def observe(self, out: Arrays) -> None:
+        """Write what active agents see."""
+        for name, rows in self._rows.items():
+            self._env.observe(name, rows, self._part(out, name))
+
+    def observe_final(self, out: Arrays) -> None:
+        """Write what truncated agents saw last."""
+        for name, rows in self._rows.items():
+            self._env.observe_final(name, rows, self._part(out, name))
+
+    def _part(self, arrays: Arrays, behavior: str) -> Mapping[str, AnyArray]:
+        part: Mapping[str, AnyArray] = arrays[behavior] if len(self._rows) > 1 else arrays
+        return part
+
+    def step(self, actions: Actions) -> GameStep:
+        """One decision; a match without a verdict has no points."""
+        given = [actions[name] for name in self._rows] if len(self._rows) > 1 else [actions]
+        step = self._env.step([part[None] for part in given])
+        over = bool(step.match_over[0])
+        points = () if not over or np.isnan(step.points[0]).any() else tuple(step.points[0].tolist())
+        return GameStep(
+            step.reward[0],
+            step.terminated[0],
+            step.truncated[0],
+            over,
+            step.stats.get(0, {}),
+            points,
+            step.group_reward[0],
+        )
+
+    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+        """Change numbers of the game from the next decision on. Raises EnvError for names that it does not have."""
+        self._env.set_parameters(parameters)
+
+    def render(self) -> AnyArray:
+        """EnvError: batched games draw no pictures."""
+        raise EnvError(f"{self.spec.env_id} draws no pictures; watch its matches in the arena")
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()

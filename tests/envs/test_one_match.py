@@ -1,0 +1,59 @@
+"""A batched game as a single one: the same match, bit for bit, by the contract of single games."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from palus.envs import make
+from palus.envs.check_game import check_game
+from palus.envs.game import random_actions
+from palus.envs.one_match import OneMatch
+from palus.envs.protocol import room_for
+from palus.errors import EnvError
+
+GAMES = ["SoccerTwos", "RescueToy", "DuelToy", "PenaltyToy", "MenuToy"]
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_built_in_games_keep_the_contract(name) -> None:
+    check_game(OneMatch(make(name, 1)), decisions=120)
+
+
+def test_it_plays_the_match_of_its_seed() -> None:
+    game, env = OneMatch(make("SoccerTwos", 1)), make("SoccerTwos", 1)
+    name, generator = env.spec.behaviors[0].name, np.random.default_rng(1)
+    rows, (twin, seen) = np.arange(4, dtype=np.int32)[None], (room_for(env.spec.behaviors[0], 4) for _ in range(2))
+    game.reset(9)
+    env.reset(np.array([9]))
+    goals = 0
+    for _ in range(2000):
+        env.observe(name, rows, twin)
+        game.observe(seen)
+        assert all(np.array_equal(seen[name], twin[name]) for name in seen)
+        actions = random_actions(game, generator)
+        one, many = game.step(actions), env.step([actions[None]])
+        np.testing.assert_array_equal(one.group_reward, many.group_reward[0])
+        np.testing.assert_array_equal(one.reward, many.reward[0])
+        if one.over:
+            assert one.points == tuple(many.points[0]) and sum(one.points) == 1
+            goals += 1
+            break
+    assert goals
+    with pytest.raises(EnvError, match="gravity"):
+        game.set_parameters({"gravity": 1.0})
+
+
+def test_parameters_reach_the_game() -> None:
+    paid = []
+    for number in (0.0, 1.0):
+        game, generator = OneMatch(make("SoccerTwos", 1)), np.random.default_rng(1)
+        game.set_parameters({"ball_touch": number})
+        game.reset(3)
+        paid.append(sum(game.step(random_actions(game, generator)).reward.sum() for _ in range(400)))
+    assert paid[0] == 0 < paid[1]
+
+
+def test_an_environment_of_several_matches_is_refused() -> None:
+    with pytest.raises(EnvError, match="plays 2 matches at once"):
+        OneMatch(make("DuelToy", 2))
