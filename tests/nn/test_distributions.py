@@ -37,12 +37,13 @@ def test_log_probabilities_and_entropies_of_draws_are_those_of_the_learner() -> 
     parameters = np.random.default_rng(0).normal(size=(50, 9)).astype(np.float32)
     actions, log_probs, entropies = sample(parameters, MIXED, 3, 4, np.arange(50))
     learned = Distribution(torch.from_numpy(parameters), MIXED)
-    np.testing.assert_allclose(log_probs, learned.log_prob(torch.from_numpy(actions)), atol=1e-5)
+    np.testing.assert_allclose(log_probs, learned.log_probs(torch.from_numpy(actions)), atol=1e-5)
+    np.testing.assert_allclose(log_probs.sum(1), learned.log_prob(torch.from_numpy(actions)), atol=1e-5)
     np.testing.assert_allclose(entropies, learned.entropy(), atol=1e-5)
     a, g, b = torch_parts(torch.from_numpy(parameters))
     acts = torch.from_numpy(actions)
     np.testing.assert_allclose(
-        log_probs, a.log_prob(acts[:, 0]) + g.log_prob(acts[:, 1:3]) + b.log_prob(acts[:, 3]), atol=1e-5
+        log_probs.sum(1), a.log_prob(acts[:, 0]) + g.log_prob(acts[:, 1:3]) + b.log_prob(acts[:, 3]), atol=1e-5
     )
 
 

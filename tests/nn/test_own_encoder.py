@@ -7,16 +7,16 @@ from pathlib import Path
 import torch
 
 from palus.config.appo import AppoNetworkSettings
-from palus.nn.actor_critic import ActorCritic
+from palus.nn.network import Network
 from palus.trust import Trust
-from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, BehaviorSpec, Discrete, ObservationSpec
 
 
 def test_the_example_encodes_images_and_learns(monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
-    spec = GameSpec.alike("doom", (ObservationSpec("obs", (3, 72, 128), "uint8"),), ActionSpec((Discrete(5),)))
+    spec = BehaviorSpec("doom", (ObservationSpec("obs", (3, 72, 128), "uint8"),), ActionSpec((Discrete(5),)))
     settings = AppoNetworkSettings(vis_encode_type="own_encoder:Strided", image_units=24, memory={"memory_size": 8})
-    policy = ActorCritic(spec, settings, torch.Generator(), trust=Trust(frozenset({"own_encoder"})))
+    policy = Network(spec, settings, torch.Generator(), trust=Trust(frozenset({"own_encoder"})))
     pictures = torch.randint(0, 256, (4, 3, 72, 128), dtype=torch.uint8)
     inputs = policy.inputs({"obs": pictures.numpy()}, torch.arange(4).numpy())
     parameters, values, _ = policy(inputs, torch.zeros(2, 8), torch.ones(2, 2))

@@ -11,35 +11,63 @@ distinct embeddings: each is embedded and projected to query, key and value once
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import cache
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
-from torch import Tensor
+from torch import Tensor, nn
 
-from palus.nn.mlp import MlpShape, body, body_layers
-from palus.nn.parameters import Init, normal, xavier_uniform
-from palus.nn.small_attention import LAYER_NORM_EPSILON, attend, pool
+from palus.config.network import NetworkSettings
+from palus.nn.encoders import Apart, Entry
+from palus.nn.layers import Linear, fully_connected
+from palus.nn.parameters import kaiming, normal, xavier_uniform
+from palus.nn.small_attention import SelfAttention, attention_gain
+from palus.trust import NOBODY, Trust
+from palus.types import ActionSpec, BehaviorSpec, Discrete
 
-HEADS = 4
-_SMALL = 0.125
 
+class AttentionCritic(nn.Module):
+    """Values and baselines of groups, whatever their agents see and do."""
 
-def poca_critic_layers(shape: MlpShape, action_size: int) -> dict[str, tuple[int, int, Init]]:
-    """Layers of value and baseline. action_size: sum of the branches (actions enter as one-hot)."""
-    h = shape.hidden_units
-    attention = normal(math.sqrt(_SMALL / h))
-    encoder = MlpShape(h, h, shape.num_layers)
-    return {
-        "critic_observation": (h, shape.observation_size, attention),
-        "critic_action": (h, shape.observation_size + action_size, attention),
-        "critic_query_key_value": (3 * h, h, attention),
-        "critic_out": (h, h, attention),
-        **body_layers("critic_", encoder, gain=math.sqrt(_SMALL / h)),
-        "critic_head": (1, h + 1, xavier_uniform),
-    }
+    def __init__(self, spec: BehaviorSpec, settings: NetworkSettings, trust: Trust = NOBODY) -> None:
+        super().__init__()
+        h, self.actions = settings.hidden_units, spec.actions
+        gain = attention_gain(h)
+        self.encoder = (Apart if settings.encoding == "apart" else Entry)(spec.observations, settings, trust)
+        width = self.encoder.out_features
+        self.observation = Linear(width, h, normal(gain))
+        self.action = Linear(width + _action_features(spec.actions), h, normal(gain))
+        self.attention = SelfAttention(h)
+        self.layers = fully_connected(h, [h] * settings.num_layers, settings.activation, kaiming(gain))
+        self.head = Linear(h + 1, 1, xavier_uniform)
+
+    def forward(
+        self, inputs: Mapping[str, Tensor], actions: Tensor | None, present: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """V [M] and b [M, G] of M group steps; without actions V alone.
+
+        inputs: of M G agents, the members of a group adjacent (`Network.inputs`); actions: [M, G, A] as stored;
+        present: [M, G] bool. Baselines of absent agents, and values of steps without agents, are meaningless numbers,
+        but numbers.
+        """
+        M, G = present.shape
+        x = self.encoder(inputs).view(M, G, -1)
+        embedded, sets = F.silu(self.observation(x)), _sets(G)
+        if actions is None:
+            return self._evaluate(embedded, sets[:1], present)[:, 0], None
+        acted = torch.cat([x, action_features(actions, self.actions, x.dtype)], -1)
+        embedded = torch.cat([embedded, F.silu(self.action(acted))], 1)
+        heads = self._evaluate(embedded, sets, present)
+        return heads[:, 0], heads[:, 1:]
+
+    def _evaluate(self, embeddings: Tensor, sets: Tensor, present: Tensor) -> Tensor:
+        """embeddings: [M, E, h]; sets: [S, G] indices into E. Returns [M, S]."""
+        hidden = self.layers(self.attention(embeddings, sets, present))
+        count = 2.0 * present.sum(1, keepdim=True).to(hidden.dtype) / present.shape[1] - 1.0
+        features = torch.cat([hidden, count[:, None].expand(len(present), len(sets), 1)], -1)
+        result: Tensor = self.head(features)
+        return result.squeeze(-1)
 
 
 @cache
@@ -51,41 +79,22 @@ def _sets(group_size: int) -> Tensor:
         return torch.tensor(rows)
 
 
-def value_and_baselines(
-    tensors: Mapping[str, Tensor], num_layers: int, observations: Tensor, actions: Tensor, present: Tensor
-) -> tuple[Tensor, Tensor]:
-    """V [M] and b [M, G] of M group steps.
-
-    observations: [M, G, D]; actions: [M, G, K] one-hot; present: [M, G] bool.
-    Baselines of absent agents, and values of steps without agents, are meaningless numbers, but numbers.
-    """
-    _M, G, _ = observations.shape
-    seen = F.silu(_linear(tensors, "critic_observation", observations))
-    acted = F.silu(_linear(tensors, "critic_action", torch.cat([observations, actions], -1)))
-    heads = _evaluate(tensors, num_layers, torch.cat([seen, acted], 1), _sets(G), present)
-    return heads[:, 0], heads[:, 1:]
+@cache
+def _identity(choices: int, dtype: torch.dtype) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.eye(choices, dtype=dtype)
 
 
-def value(tensors: Mapping[str, Tensor], num_layers: int, observations: Tensor, present: Tensor) -> Tensor:
-    """V [M] alone; arguments as in `value_and_baselines`."""
-    seen = F.silu(_linear(tensors, "critic_observation", observations))
-    return _evaluate(tensors, num_layers, seen, _sets(observations.shape[1])[:1], present)[:, 0]
+def _action_features(actions: ActionSpec) -> int:
+    return sum(part.choices if isinstance(part, Discrete) else part.size for part in actions.parts)
 
 
-def _linear(tensors: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return F.linear(x, tensors[f"{name}_weight"], tensors[f"{name}_bias"])
-
-
-def _evaluate(
-    tensors: Mapping[str, Tensor], num_layers: int, embeddings: Tensor, sets: Tensor, present: Tensor
-) -> Tensor:
-    """embeddings: [M, E, h]; sets: [S, G] indices into E; present: [M, G]. Returns [M, S]."""
-    M, _, h = embeddings.shape
-    G = sets.shape[1]
-    x = F.layer_norm(embeddings, (h,), eps=LAYER_NORM_EPSILON)
-    mixed = attend(_linear(tensors, "critic_query_key_value", x), sets, present, HEADS)
-    pooled = pool(_linear(tensors, "critic_out", mixed), x, sets, present)
-    hidden = body(tensors, "critic_", num_layers, pooled)
-    count = 2.0 * present.sum(1, keepdim=True).to(x.dtype) / G - 1.0
-    features = torch.cat([hidden, count[:, None].expand(M, len(sets), 1)], -1)
-    return _linear(tensors, "critic_head", features).squeeze(-1)
+def action_features(actions: Tensor, spec: ActionSpec, dtype: torch.dtype) -> Tensor:
+    """[..., A] as stored -> one-hot where discrete, as it is where continuous, side by side."""
+    features = []
+    for part, columns in zip(spec.parts, spec.column_slices, strict=True):
+        own = actions[..., columns]
+        if isinstance(part, Discrete):
+            own = _identity(part.choices, dtype)[own[..., 0].long()]
+        features.append(own.to(dtype))
+    return torch.cat(features, -1)

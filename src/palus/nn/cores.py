@@ -12,11 +12,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from palus.config.network import Memory
+from palus.nn.graph import Graph
+from palus.types import F32
 
 
 class GruSteps(torch.autograd.Function):
@@ -149,11 +152,12 @@ class Core(nn.Module):
         self.core = _Weights(4 if self.is_lstm else 3, in_features, size, layers)
         self.state_size = size * layers * (2 if self.is_lstm else 1)
 
-    def forward(self, x: Tensor, states: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, states: Tensor | None, keep: Tensor | None) -> tuple[Tensor, Tensor]:
         """x: [T B, in], time first; states: [B, S] float32; keep: [T, B] float32, 0 where a row starts anew at t.
 
         Returns [T B, H] in the network's number format and the states [B, S] after the last step.
         """
+        assert states is not None and keep is not None, "a memory goes on from something"
         T, B = keep.shape
         dtype, keep = x.dtype, keep.unsqueeze(-1)
         parts = torch.split(states, self.size, 1)
@@ -170,6 +174,38 @@ class Core(nn.Module):
             x = out.view(T * B, -1).to(dtype)
         return x, torch.cat([*hidden, *cells], 1)
 
+    def onnx(self, g: Graph, x: str, state: str) -> tuple[str, str]:
+        """The same for one decision. state: [batch, S]; returns the output and the next state.
+
+        ONNX operators, version 9: GRU with linear_before_reset and LSTM compute what torch's do.
+        """
+        after: list[list[str]] = []
+        for layer in range(self.layers):
+            places = [layer, self.layers + layer] if self.is_lstm else [layer]
+            given = [g.columns(state, k * self.size, (k + 1) * self.size) for k in places]
+            after.append(self._layer_onnx(g, x, layer, [g.add("Unsqueeze", [own], axes=[0]) for own in given]))
+            x = after[-1][0]
+        return x, g.beside([name for kind in zip(*after, strict=True) for name in kind])
+
+    def _layer_onnx(self, g: Graph, x: str, layer: int, given: list[str]) -> list[str]:
+        """The h, and of an LSTM the c, after one layer."""
+        order = (0, 3, 1, 2) if self.is_lstm else (1, 0, 2)
+        w_ih, b_ih, w_hh, b_hh = (g.weight_array(w) for w in self.core.of_layer(layer))
+
+        def gates(weight: F32) -> F32:
+            """ONNX's order of gates: input, output, forget, cell; update, reset, new."""
+            return np.concatenate([weight.reshape(len(order), self.size, -1)[k] for k in order])[None]
+
+        bias = np.concatenate([gates(b_ih), gates(b_hh)], axis=1)[..., 0]
+        arrays = {"input_weight": gates(w_ih), "state_weight": gates(w_hh), "bias": bias}
+        constants = [g.constant(f"core{layer}_{name}", array) for name, array in arrays.items()]
+        step = g.add("Unsqueeze", [x], axes=[0])
+        ends = [f"core{layer}_end{k}" for k in range(len(given))]
+        extra = {} if self.is_lstm else {"linear_before_reset": 1}
+        kind = "LSTM" if self.is_lstm else "GRU"
+        g.add_all(kind, [step, *constants, "", *given], ["", *ends], hidden_size=self.size, **extra)
+        return [g.add("Squeeze", [end], axes=[0]) for end in ends]
+
 
 class NoCore(nn.Module):
     """A feed-forward network's core: nothing, with a state of size 0."""
@@ -180,10 +216,15 @@ class NoCore(nn.Module):
         super().__init__()
         self.out_features = in_features
 
-    def forward(self, x: Tensor, states: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, states: Tensor | None, keep: Tensor | None) -> tuple[Tensor, Tensor | None]:
         return x, states
+
+    def onnx(self, g: Graph, x: str, state: str) -> tuple[str, str]:
+        return x, state
 
 
 def make_core(in_features: int, memory: Memory | None) -> Core | NoCore:
-    """The core that the settings describe."""
-    return NoCore(in_features) if memory is None else Core(memory.kind, in_features, memory.width, memory.num_layers)
+    """The core that the settings ask for."""
+    if memory is None:
+        return NoCore(in_features)
+    return Core(memory.kind, in_features, memory.width, memory.num_layers)

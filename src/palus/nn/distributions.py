@@ -1,7 +1,7 @@
 """Distributions over actions of several parts: categorical and diagonal Gaussian, side by side and independent.
 
-Acting draws in one compiled pass with a counter-based generator (`palus.rollout.sampling` does the same for branches);
-learning needs gradients, so `Distribution` is made of tensors. Letters: R rows, A action columns, L parameters.
+Acting draws in one compiled pass with a counter-based generator; learning needs gradients, so `Distribution` is made of
+tensors. A choice whose logit is FORBIDDEN has probability 0. Letters: R rows, A action columns, L parameters.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from numba import njit
 from torch import Tensor
 
 from palus.nn.counter import uniform
+from palus.nn.graph import FORBIDDEN, LOG_STD_LIMIT
 from palus.types import F32, I64, ActionSpec, Continuous, Discrete
 
-LOG_STD_LIMIT = math.log(1e4)
-"""Deviations stay within [1e-4, 1e4], as in Sample Factory."""
 HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -43,7 +42,7 @@ def _sample(
 ) -> None:
     R, A = actions.shape
     for r in range(R):
-        log_prob, entropy = 0.0, 0.0
+        entropy = 0.0
         for part in range(len(table)):
             size, column, first = table[part, 1], table[part, 2], table[part, 3]
             if table[part, 0]:
@@ -53,7 +52,7 @@ def _sample(
                     radius = math.sqrt(-2.0 * math.log(1.0 - uniform(seed, tick, rows[r], column + i)))
                     noise = radius * math.cos(2.0 * math.pi * uniform(seed, tick, rows[r], A + column + i))
                     actions[r, column + i] = parameters[r, first + i] + math.exp(log_std) * noise
-                    log_prob -= 0.5 * noise * noise + log_std + HALF_LOG_TAU
+                    log_probs[r, column + i] = -(0.5 * noise * noise + log_std + HALF_LOG_TAU)
                     entropy += 0.5 + HALF_LOG_TAU + log_std
                 continue
             top = parameters[r, first]
@@ -62,30 +61,30 @@ def _sample(
             total = 0.0
             for j in range(size):
                 total += math.exp(parameters[r, first + j] - top)
-            log_total = math.log(total) + top
-            target, cumulated, chosen = uniform(seed, tick, rows[r], column) * total, 0.0, -1
+            target = uniform(seed, tick, rows[r], column) * total
+            chosen, cumulated = size - 1, 0.0  # the last where rounding leaves the sum below the target
             for j in range(size):
-                z = parameters[r, first + j] - log_total
-                p = math.exp(z)
-                cumulated += p * total
-                if chosen < 0 and target < cumulated:
+                cumulated += math.exp(parameters[r, first + j] - top)
+                if target < cumulated:
                     chosen = j
-                entropy -= p * z
-            if chosen < 0:  # rounding left the sum below the target
-                chosen = size - 1
+                    break
+            log_total = math.log(total) + top
+            for j in range(size):
+                log_p = parameters[r, first + j] - log_total
+                entropy -= math.exp(log_p) * log_p
             actions[r, column] = chosen
-            log_prob += parameters[r, first + chosen] - log_total
-        log_probs[r], entropies[r] = log_prob, entropy
+            log_probs[r, column] = parameters[r, first + chosen] - log_total
+        entropies[r] = entropy
 
 
 def sample(parameters: F32, spec: ActionSpec, seed: int, tick: int, rows: I64) -> tuple[F32, F32, F32]:
     """Draw one action for each row. parameters: [R, L]; rows: [R], the third part of the draw's key.
 
-    Returns actions [R, A], their joint log-probabilities [R] (densities where continuous) and entropies [R], nats. The
-    draw for (seed, tick, row) does not depend on which rows are drawn together.
+    Returns actions [R, A], log-probabilities [R, A] of every column (densities where continuous) and entropies [R],
+    nats. The draw for (seed, tick, row) does not depend on which rows are drawn together.
     """
-    R = len(parameters)
-    actions, log_probs, entropies = np.empty((R, spec.columns), np.float32), np.empty(R, np.float32), np.empty(R, "f4")
+    R, A = len(parameters), spec.columns
+    actions, log_probs, entropies = np.empty((R, A), np.float32), np.empty((R, A), np.float32), np.empty(R, np.float32)
     _sample(np.ascontiguousarray(parameters), table(spec), seed, tick, rows, actions, log_probs, entropies)
     return actions, log_probs, entropies
 
@@ -113,8 +112,10 @@ class _Categorical:
         return (self.log_p.exp() * (self.log_p - other.log_p)).sum(1)
 
     def symmetric_kl(self) -> Tensor:
-        """1/2 [KL(p, U) + KL(U, p)] = 1/2 sum (p - 1/n) log p: the entropies of U cancel."""
-        return 0.5 * ((self.log_p.exp() - 1.0 / self.log_p.shape[1]) * self.log_p).sum(1)
+        """1/2 [KL(p, U) + KL(U, p)] = 1/2 sum (p - 1/n) log p: the entropies of U cancel. U, n: of allowed choices."""
+        allowed = self.log_p > 0.5 * FORBIDDEN
+        apart = self.log_p.exp() - 1.0 / allowed.sum(1, keepdim=True)
+        return 0.5 * torch.where(allowed, apart * self.log_p, 0.0).sum(1)
 
 
 @dataclass(frozen=True)

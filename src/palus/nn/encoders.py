@@ -1,7 +1,11 @@
-"""Encoders of observations: stacks of convolutions for images, fully connected layers for vectors.
+"""Encoders of observations: convolutions for images, layers for vectors, attention for lists of entities.
+
+Observations enter a network in one of two ways (`network_settings.encoding`). `Apart`: each has an encoder of its own
+and the results lie side by side, as in Sample Factory, whose names of weights these are so that its checkpoints can be
+read. `Joint`: vectors as they are, beside encoded images and entities, all through layers in common, as in ML-Agents.
 
 An encoder of one's own is a module `Class(shape, settings)` with `out_features`, named `module:Class` in the run file;
-see examples/own_encoder.py. Names of weights are Sample Factory's, so that its checkpoints can be read.
+see examples/own_encoder.py.
 """
 
 from __future__ import annotations
@@ -9,32 +13,44 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
-from palus.config.network import Activation, NetworkSettings
+from palus.config.network import NetworkSettings
 from palus.errors import ConfigError
-from palus.nn.elu import Elu
-from palus.nn.stacks import CONVOLUTIONS, RESIDUAL, RESNET_CHANNELS, RESNET_STAGES, stage_padding
+from palus.nn.graph import Graph
+from palus.nn.layers import Activate, Chain, Convolution, Linear, MaxPool, fully_connected, write_onnx
+from palus.nn.parameters import kaiming, normal
+from palus.nn.small_attention import SelfAttention, attention_gain
 from palus.trust import NOBODY, Trust, load
 from palus.types import ObservationSpec
 
+VECTORS = ""
+"""Under this name all vectors together enter a network whose encoding is joint: [R, D], in the game's order."""
+CONVOLUTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
+    "convnet_simple": ((32, 8, 4), (64, 4, 2), (128, 3, 2)),
+    "convnet_impala": ((16, 8, 4), (32, 4, 2)),
+    "convnet_atari": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
+}
+"""Name -> (channels, kernel, stride) of each layer, without padding. Source: Sample Factory 2.1.1."""
+MLAGENTS_CONVOLUTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
+    "fully_connected": (),
+    "match3": ((35, 3, 1), (144, 3, 1)),
+    "simple": ((16, 8, 4), (32, 4, 2)),
+    "nature_cnn": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
+}
+"""The same of ML-Agents 1.1.0, whose encoders have activations of their own."""
+RESNET_CHANNELS = (16, 32, 32)
+"""Stages of `resnet_impala` and `resnet`. Source: Espeholt et al. 2018 (IMPALA, arXiv 1802.01561), figure 3."""
+RESNET_STAGES = ((32, 8, 4, 1), (64, 3, 2, 1), (64, 3, 2, 0))
+"""Stages of `resnet_strided`: channels, kernel and stride of a convolution, then so many residual blocks.
 
-def activate(name: Activation, inplace: bool = True) -> nn.Module:
-    """An activation; in place it spares a pass over memory, where what it overwrites is read by nothing else."""
-    if name == "elu":
-        return Elu() if inplace else nn.ELU()
-    if name == "swish":
-        return nn.SiLU()
-    return nn.Tanh() if name == "tanh" else nn.ReLU(inplace)
-
-
-def fully_connected(in_features: int, widths: Sequence[int], activation: Activation) -> nn.Sequential:
-    """Linear layers of those widths, each followed by the activation; empty for no widths."""
-    layers: list[nn.Module] = []
-    for width in widths:
-        layers += [nn.Linear(in_features, width), activate(activation)]
-        in_features = width
-    return nn.Sequential(*layers)
+IMPALA's blocks on fewer pixels and more channels, strides in place of pooling: at 72 x 128 it multiplies 29 million
+times an image, `resnet_impala` 70 and `convnet_simple` 9.
+"""
+DENSE_GAIN = 1.41
+"""Of the layers after convolutions; ENTITY_UNITS: of attention over entities. Source: ML-Agents."""
+ENTITY_UNITS = 128
 
 
 class VectorEncoder(nn.Module):
@@ -49,46 +65,66 @@ class VectorEncoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.mlp_head(x)  # type: ignore[no-any-return]
 
+    def onnx(self, g: Graph, x: str) -> str:
+        return self.mlp_head.onnx(g, x)
+
 
 class ResidualBlock(nn.Module):
     """x + conv(act(conv(act(x)))), 3 x 3, the size kept."""
 
-    def __init__(self, channels: int, activation: Activation) -> None:
+    def __init__(self, channels: int, activation: str) -> None:
         super().__init__()
-        convolutions = [nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2)]
-        self.res_block_core = nn.Sequential(
-            activate(activation, inplace=False), convolutions[0], activate(activation), convolutions[1]
+        convolutions = [Convolution(channels, channels, 3, padding=1) for _ in range(2)]
+        self.res_block_core = Chain(
+            Activate(activation, inplace=False), convolutions[0], Activate(activation), convolutions[1]
         )
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.res_block_core(x)  # type: ignore[no-any-return]
 
+    def onnx(self, g: Graph, x: str) -> str:
+        return g.add("Add", [x, self.res_block_core.onnx(g, x)])
 
-def _plain(channels: int, name: str, activation: Activation) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    for out, kernel, stride in CONVOLUTIONS[name]:
-        layers += [nn.Conv2d(channels, out, kernel, stride), activate(activation)]
+
+def _plain(channels: int, layers: Sequence[tuple[int, int, int]], activation: str) -> Chain:
+    modules: list[nn.Module] = []
+    for out, kernel, stride in layers:
+        modules += [Convolution(channels, out, kernel, stride), Activate(activation)]
         channels = out
-    return nn.Sequential(*layers)
+    return Chain(*modules)
 
 
-def _residual(channels: int, activation: Activation) -> nn.Sequential:
-    layers: list[nn.Module] = []
+def _residual(channels: int, activation: str, padding: int) -> Chain:
+    modules: list[nn.Module] = []
     for out in RESNET_CHANNELS:
-        layers += [nn.Conv2d(channels, out, 3, padding=1), nn.MaxPool2d(3, stride=2, padding=1)]
-        layers += [ResidualBlock(out, activation), ResidualBlock(out, activation)]
+        modules += [Convolution(channels, out, 3, padding=1), MaxPool(padding)]
+        modules += [ResidualBlock(out, activation), ResidualBlock(out, activation)]
         channels = out
-    return nn.Sequential(*layers, activate(activation))
+    return Chain(*modules, Activate(activation))
 
 
-def _strided(channels: int, activation: Activation) -> nn.Sequential:
-    layers: list[nn.Module] = []
+def _strided(channels: int, activation: str) -> Chain:
+    modules: list[nn.Module] = []
     for out, kernel, stride, blocks in RESNET_STAGES:
-        layers.append(nn.Conv2d(channels, out, kernel, stride, stage_padding(kernel)))
-        layers += [ResidualBlock(out, activation) for _ in range(blocks)]
-        layers.append(activate(activation))
+        # Odd kernels look over the edge, even ones do not.
+        modules.append(Convolution(channels, out, kernel, stride, padding=kernel // 2 if kernel % 2 else 0))
+        modules += [ResidualBlock(out, activation) for _ in range(blocks)]
+        modules.append(Activate(activation))
         channels = out
-    return nn.Sequential(*layers)
+    return Chain(*modules)
+
+
+def _stack(name: str, channels: int, activation: str) -> tuple[Chain, str]:
+    """The convolutions of that name, and the activation of the layers after them."""
+    if name in CONVOLUTIONS:
+        return _plain(channels, CONVOLUTIONS[name], activation), activation
+    if name in MLAGENTS_CONVOLUTIONS:
+        return _plain(channels, MLAGENTS_CONVOLUTIONS[name], "leaky_relu"), "leaky_relu"
+    if name == "resnet":
+        return _residual(channels, "swish", padding=0), "relu"
+    if name == "resnet_impala":
+        return _residual(channels, activation, padding=1), activation
+    return _strided(channels, activation), activation
 
 
 class ImageEncoder(nn.Module):
@@ -97,15 +133,10 @@ class ImageEncoder(nn.Module):
     Raises ConfigError when the image is too small for the stack.
     """
 
-    def __init__(self, shape: tuple[int, int, int], settings: NetworkSettings) -> None:
+    def __init__(self, shape: tuple[int, ...], settings: NetworkSettings) -> None:
         super().__init__()
-        activation, name = settings.activation, settings.vis_encode_type
-        if settings.vis_encode_type in RESIDUAL:
-            self.conv_head = (_residual if settings.vis_encode_type == "resnet_impala" else _strided)(
-                shape[0], activation
-            )
-        else:
-            self.conv_head = _plain(shape[0], settings.vis_encode_type, activation)
+        name = settings.vis_encode_type
+        self.conv_head, activation = _stack(name, shape[0], settings.activation)
         try:
             with torch.no_grad():
                 flat = self.conv_head(torch.zeros(1, *shape)).numel()
@@ -115,11 +146,14 @@ class ImageEncoder(nn.Module):
                 "layers; use larger ones or another encoder"
             ) from error
         widths = [settings.image_units] * settings.image_layers
-        self.mlp_layers = fully_connected(flat, widths, activation)
+        self.mlp_layers = fully_connected(flat, widths, activation, kaiming(DENSE_GAIN))
         self.out_features = widths[-1] if widths else flat
 
     def forward(self, x: Tensor) -> Tensor:
         return self.mlp_layers(self.conv_head(x).flatten(1))  # type: ignore[no-any-return]
+
+    def onnx(self, g: Graph, x: str) -> str:
+        return self.mlp_layers.onnx(g, g.add("Flatten", [self.conv_head.onnx(g, x)], axis=1))
 
 
 class _Named(nn.Module):
@@ -132,36 +166,75 @@ class _Named(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.enc(x)  # type: ignore[no-any-return]
 
+    def onnx(self, g: Graph, x: str) -> str:
+        return self.enc.onnx(g, x)
 
-def _encoder_of(observation: ObservationSpec, settings: NetworkSettings, trust: Trust) -> nn.Module:
-    if not observation.is_image:
-        return VectorEncoder(observation.size, settings)
-    channels, height, width = observation.shape
+
+class EntityEncoder(nn.Module):
+    """Attention over the entities of some observations: name -> [R, entities, size] -> [R, 128].
+
+    Entities that are all zero are absent. With `others` [R, width], what else is known, every entity is seen beside it.
+    Source: ML-Agents' variable-length observations, its sizes and initialisation.
+    """
+
+    out_features = ENTITY_UNITS
+
+    def __init__(self, observations: Sequence[ObservationSpec], width: int) -> None:
+        super().__init__()
+        init = normal(attention_gain(ENTITY_UNITS))
+        own = ENTITY_UNITS if width else 0
+        self.shapes = {o.name: o.shape for o in observations}
+        self.own = Linear(width, ENTITY_UNITS, init) if width else None
+        self.entities = nn.ModuleDict({o.name: Linear(o.shape[1] + own, ENTITY_UNITS, init) for o in observations})
+        self.attention = SelfAttention(ENTITY_UNITS)
+
+    def forward(self, inputs: Mapping[str, Tensor], others: Tensor | None = None) -> Tensor:
+        own = F.silu(self.own(others)).unsqueeze(1) if self.own is not None else None
+        embedded, present = [], []
+        for name, (count, size) in self.shapes.items():
+            x = inputs[name].view(-1, count, size)
+            present.append((x != 0).any(2))
+            if own is not None:
+                x = torch.cat([x, own.expand(-1, count, -1)], 2)
+            embedded.append(F.silu(self.entities[name](x)))
+        there = torch.cat(present, 1)
+        everyone = torch.arange(there.shape[1]).unsqueeze(0)
+        return self.attention(torch.cat(embedded, 1), everyone, there)[:, 0]  # type: ignore[no-any-return]
+
+    def onnx(self, g: Graph, inputs: Mapping[str, str], others: str | None = None) -> str:
+        """As `forward`, on names."""
+        own = None
+        if self.own is not None and others is not None:
+            own = g.add("Unsqueeze", [Activate("swish").onnx(g, self.own.onnx(g, others))], axes=[1])
+        embedded, present = [], []
+        for name, (count, size) in self.shapes.items():
+            x = inputs[name]
+            squares = g.add("ReduceSum", [g.add("Mul", [x, x])], axes=[2], keepdims=0)
+            present.append(g.add("Cast", [g.add("Greater", [squares, g.number(0.0)])], to=1))
+            if own is not None:
+                again = g.add("Concat", [own] * count, axis=1) if count > 1 else own
+                x, size = g.add("Concat", [x, again], axis=2), size + ENTITY_UNITS
+            rows = g.add("Reshape", [x, g.shape(-1, size)])
+            rows = Activate("swish").onnx(g, write_onnx(self.entities[name], g, rows))
+            embedded.append(g.add("Reshape", [rows, g.shape(-1, count, ENTITY_UNITS)]))
+        return self.attention.onnx(g, g.beside(embedded), g.beside(present))
+
+
+def _image_encoder(observation: ObservationSpec, settings: NetworkSettings, trust: Trust) -> nn.Module:
     name = settings.vis_encode_type
-    if name in CONVOLUTIONS:
-        return _Named(ImageEncoder((channels, height, width), settings))
-    if name in RESIDUAL:
-        return ImageEncoder((channels, height, width), settings)
-    encoder: nn.Module = _own_class(name, trust)((channels, height, width), settings)
-    if not isinstance(getattr(encoder, "out_features", None), int):
+    if ":" not in name:
+        encoder = ImageEncoder(observation.shape, settings)
+        return _Named(encoder) if name in CONVOLUTIONS else encoder
+    own: nn.Module = _own_class(name, trust)(observation.shape, settings)
+    if not isinstance(getattr(own, "out_features", None), int):
         raise ConfigError(
             f"network_settings.vis_encode_type {name}: no attribute out_features; set it to its output's width"
         )
-    return encoder
-
-
-def width_of(encoder: nn.Module) -> int:
-    """The encoder's `out_features`, which torch's modules declare as something more general."""
-    return int(getattr(encoder, "out_features"))  # noqa: B009 (mypy knows no such attribute)
+    return own
 
 
 def _own_class(path: str, trust: Trust) -> Callable[..., nn.Module]:
     """The class that `module:Class` names. Raises ConfigError when there is none, TrustError when it may not run."""
-    known = ", ".join([*CONVOLUTIONS, *RESIDUAL])
-    if ":" not in path:
-        raise ConfigError(
-            f"network_settings.vis_encode_type {path}: not supported yet; use one of {known}, or module:Class of yours"
-        )
     try:
         found: Callable[..., nn.Module] = load(path, trust, f"network_settings.vis_encode_type {path}")
     except (ImportError, AttributeError, ValueError) as error:
@@ -171,18 +244,94 @@ def _own_class(path: str, trust: Trust) -> Callable[..., nn.Module]:
     return found
 
 
-class Encoder(nn.Module):
-    """Encodes each observation and lays the results side by side, in the order of the game's specification."""
+def width_of(encoder: nn.Module) -> int:
+    """The encoder's `out_features`, which torch's modules declare as something more general."""
+    return int(getattr(encoder, "out_features"))  # noqa: B009 (mypy knows no such attribute)
+
+
+class Apart(nn.Module):
+    """Encodes each observation and lays the results side by side, in the order of the game's specification.
+
+    joined: names of the observations that enter together, under VECTORS.
+    """
+
+    joined: tuple[str, ...] = ()
 
     def __init__(
         self, observations: Sequence[ObservationSpec], settings: NetworkSettings, trust: Trust = NOBODY
     ) -> None:
         super().__init__()
-        encoders = {o.name: _encoder_of(o, settings, trust) for o in observations}
+        encoders: dict[str, nn.Module] = {}
+        for o in observations:
+            if o.is_image:
+                encoders[o.name] = _image_encoder(o, settings, trust)
+            else:
+                encoders[o.name] = VectorEncoder(o.size, settings) if o.is_vector else EntityEncoder([o], 0)
         self.encoders = nn.ModuleDict(encoders)
         self.out_features = sum(width_of(encoder) for encoder in encoders.values())
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """inputs: name -> [R, *shape] in the network's number format -> [R, out_features]."""
-        encoded = [encoder(inputs[name]) for name, encoder in self.encoders.items()]
+        encoded = [
+            encoder(inputs if isinstance(encoder, EntityEncoder) else inputs[name])
+            for name, encoder in self.encoders.items()
+        ]
         return torch.cat(encoded, 1) if len(encoded) > 1 else encoded[0]
+
+    def onnx(self, g: Graph, inputs: Mapping[str, str]) -> str:
+        """As `forward`, on names."""
+        encoded = [
+            encoder.onnx(g, inputs) if isinstance(encoder, EntityEncoder) else write_onnx(encoder, g, inputs[name])
+            for name, encoder in self.encoders.items()
+        ]
+        return g.beside(encoded)
+
+
+class Entry(nn.Module):
+    """Vectors as they are, beside encoded images, beside one vector for all entities: [R, out_features]."""
+
+    def __init__(
+        self, observations: Sequence[ObservationSpec], settings: NetworkSettings, trust: Trust = NOBODY
+    ) -> None:
+        super().__init__()
+        vectors = [o for o in observations if o.is_vector]
+        self.joined = tuple(o.name for o in vectors)
+        self.encoders = nn.ModuleDict({o.name: _image_encoder(o, settings, trust) for o in observations if o.is_image})
+        width = sum(o.size for o in vectors) + sum(width_of(encoder) for encoder in self.encoders.values())
+        lists = [o for o in observations if not (o.is_vector or o.is_image)]
+        self.attention = EntityEncoder(lists, width) if lists else None
+        self.out_features = width + (ENTITY_UNITS if lists else 0)
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """inputs: VECTORS -> [R, D], other names -> [R, *shape]."""
+        parts = [inputs[VECTORS]] if self.joined else []
+        parts += [encoder(inputs[name]) for name, encoder in self.encoders.items()]
+        if self.attention is not None:
+            parts.append(self.attention(inputs, torch.cat(parts, 1) if parts else None))
+        return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
+
+    def onnx(self, g: Graph, inputs: Mapping[str, str]) -> str:
+        """As `forward`, on names of single observations."""
+        parts = [inputs[name] for name in self.joined]
+        parts += [write_onnx(encoder, g, inputs[name]) for name, encoder in self.encoders.items()]
+        if self.attention is not None:
+            parts.append(self.attention.onnx(g, inputs, g.beside(parts) if parts else None))
+        return g.beside(parts)
+
+
+class Joint(Entry):
+    """The same through `num_layers` layers of `hidden_units` in common."""
+
+    def __init__(
+        self, observations: Sequence[ObservationSpec], settings: NetworkSettings, trust: Trust = NOBODY
+    ) -> None:
+        super().__init__(observations, settings, trust)
+        widths = [settings.hidden_units] * settings.num_layers
+        self.layers = fully_connected(self.out_features, widths, settings.activation)
+        self.out_features = widths[-1]
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        return self.layers.forward(super().forward(inputs))
+
+    def onnx(self, g: Graph, inputs: Mapping[str, str]) -> str:
+        return self.layers.onnx(g, super().onnx(g, inputs))

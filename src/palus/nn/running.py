@@ -14,6 +14,7 @@ from numba import njit
 from torch import Tensor
 
 from palus.nn.bfloat16 import kernel_view, store_row
+from palus.nn.graph import Graph
 from palus.types import F32, F64, I64, AnyArray
 
 EPSILON = 1e-5
@@ -97,6 +98,25 @@ def _scale_rows(
         store_row(scaled, out[i])
 
 
+@njit(cache=True, nogil=True)
+def _copy_rows(rows: AnyArray, index: I64, out: AnyArray, first: int) -> None:
+    """out[i, first : first + size] = rows[index[i]], rounded to the type of out. rows: [N, size] float32."""
+    for i in range(index.shape[0]):
+        store_row(rows[index[i]], out[i, first : first + rows.shape[1]])
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _scale_vectors(rows: AnyArray, index: I64, scale: F32, shift: F32, limit: float, out: AnyArray, first: int) -> None:
+    """The same of clip(rows * scale + shift, +-limit)."""
+    low, high, size = np.float32(-limit), np.float32(limit), rows.shape[1]
+    scaled = np.empty(size, np.float32)
+    for i in range(index.shape[0]):
+        row = rows[index[i]]
+        for j in range(size):
+            scaled[j] = min(max(np.float32(row[j]) * scale[j] + shift[j], low), high)
+        store_row(scaled, out[i, first : first + size])
+
+
 class ObservationScaler:
     """One observation's way into the network: x / divisor, then normalised where `normalize`."""
 
@@ -123,12 +143,35 @@ class ObservationScaler:
             self.moments.update(mean, variance, len(index))
             self.refresh()
 
+    def write(self, rows: AnyArray, index: I64, out: AnyArray, first: int = 0) -> None:
+        """Write rows[index], of a vector or of entities, into the columns of `out` from `first` on.
+
+        rows: [N, *shape]; out: [len(index), columns], a `kernel_view`.
+        """
+        flat = rows.reshape(len(rows), -1)
+        if self.moments is None and self.divisor == 1.0 and flat.dtype == np.float32:
+            _copy_rows(flat, index, out, first)
+        else:
+            _scale_vectors(flat, index, self._scale, self._shift, self._limit, out, first)
+
     def __call__(self, rows: AnyArray, index: I64, dtype: torch.dtype) -> Tensor:
         """rows[index] as the network reads them: [len(index), *shape] in `dtype`, images in channels-last memory."""
         out = torch.empty((len(index), self.size), dtype=dtype)
+        if len(self.shape) != 3:
+            self.write(rows, index, kernel_view(out))
+            return out.view(len(index), *self.shape)
         flat = rows.reshape(len(rows), -1)
         _scale_rows(flat, index, self._order, self._scale, self._shift, self._limit, kernel_view(out))
-        if len(self.shape) != 3:
-            return out
         channels, height, width = self.shape
         return out.view(-1, height, width, channels).permute(0, 3, 1, 2)
+
+    def onnx(self, g: Graph, x: str, dtype: str) -> str:
+        """The same on the value x of that type, clip((x / divisor - mean) / deviation, +-CLIP)."""
+        x = g.add("Cast", [x], to=1) if dtype == "uint8" else x
+        if self.moments is None:
+            return x if self.divisor == 1.0 else g.add("Div", [x, g.number(self.divisor)])
+        mean, deviation = (v.reshape(1, *self.shape) for v in (self.moments.mean, self.moments.deviation))
+        factor = g.constant(f"{x}_factor", (1.0 / (self.divisor * deviation)).astype(np.float32))
+        summand = g.constant(f"{x}_summand", (-mean / deviation).astype(np.float32))
+        centred = g.add("Add", [g.add("Mul", [x, factor]), summand])
+        return g.add("Clip", [centred], min=-CLIP, max=CLIP)

@@ -1,4 +1,4 @@
-"""Attention inside very small sets that share their members, as compiled passes forward and backward.
+"""Attention inside very small sets that share their members: a module, and its compiled passes forward and backward.
 
 In MA-POCA's critic a team of G agents forms 1 + G sets of G entities out of 2 G embeddings. Batched matrix products of
 2 x 2 are slow, and elementwise tensor code writes hundreds of MB per minibatch; these loops read every number once and
@@ -12,13 +12,18 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from numba import njit
-from torch import Tensor
+from torch import Tensor, nn
 
 from palus.nn.bfloat16 import kernel_view, load_row, store_row
+from palus.nn.graph import Graph
+from palus.nn.layers import Linear
+from palus.nn.parameters import normal
 from palus.types import F32, I64, AnyArray, Bool
 
 LAYER_NORM_EPSILON = 1e-5
+HEADS = 4
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -239,3 +244,56 @@ def pool(mixed: Tensor, x: Tensor, sets: Tensor, present: Tensor) -> Tensor:
     """
     result: Tensor = _Pool.apply(mixed, x, sets, present)  # type: ignore[no-untyped-call]
     return result
+
+
+def attention_gain(width: int) -> float:
+    """ML-Agents' deviation of the first weights in and around attention."""
+    return math.sqrt(0.125 / width)
+
+
+class SelfAttention(nn.Module):
+    """Layer norm, 4 heads, residual connection, layer norm, mean over the members that are present."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        init = normal(attention_gain(width))
+        self.width = width
+        self.query_key_value = Linear(width, 3 * width, init)
+        self.out = Linear(width, width, init)
+
+    def forward(self, embeddings: Tensor, sets: Tensor, present: Tensor) -> Tensor:
+        """embeddings: [M, E, h]; sets: [S, G] indices into E; present: [M, G] bool. Returns [M, S, h]."""
+        x = F.layer_norm(embeddings, (self.width,), eps=LAYER_NORM_EPSILON)
+        mixed = attend(self.query_key_value(x), sets, present, HEADS)
+        return pool(self.out(mixed), x, sets, present)
+
+    def onnx(self, g: Graph, embeddings: str, present: str) -> str:
+        """One set of all. embeddings: [M, E, h]; present: [M, E] floats, 1 where present. Returns [M, h]."""
+        h, size = self.width, self.width // HEADS
+        x = _layer_norm(g, embeddings)
+        flat = self.query_key_value.onnx(g, g.add("Reshape", [x, g.shape(-1, h)]))
+        heads = []
+        for k in range(3):
+            part = g.columns(flat, k * h, (k + 1) * h)
+            part = g.add("Reshape", [g.add("Reshape", [part, _like(g, x)]), g.shape(0, 0, HEADS, size)])
+            heads.append(g.add("Transpose", [part], perm=[0, 2, 3, 1] if k == 1 else [0, 2, 1, 3]))
+        scores = g.add("Div", [g.add("MatMul", [heads[0], heads[1]]), g.number(math.sqrt(h))])
+        there = g.add("Unsqueeze", [present], axes=[1, 2])
+        lowered = g.add("Mul", [g.add("Sub", [there, g.number(1.0)]), g.number(1e6)])
+        shares = g.add("Softmax", [g.add("Add", [g.add("Mul", [scores, there]), lowered])], axis=3)
+        mixed = g.add("Transpose", [g.add("MatMul", [shares, heads[2]])], perm=[0, 2, 1, 3])
+        rows = self.out.onnx(g, g.add("Reshape", [mixed, g.shape(-1, h)]))
+        y = _layer_norm(g, g.add("Add", [g.add("Reshape", [rows, _like(g, x)]), x]))
+        kept = g.add("Mul", [y, g.add("Unsqueeze", [present], axes=[2])])
+        count = g.add("Clip", [g.add("ReduceSum", [present], axes=[1], keepdims=1)], min=1.0)
+        return g.add("Div", [g.add("ReduceSum", [kept], axes=[1], keepdims=0), count])
+
+
+def _like(g: Graph, x: str) -> str:
+    return g.add("Shape", [x])
+
+
+def _layer_norm(g: Graph, x: str) -> str:
+    centred = g.add("Sub", [x, g.add("ReduceMean", [x], axes=[2], keepdims=1)])
+    variance = g.add("ReduceMean", [g.add("Mul", [centred, centred])], axes=[2], keepdims=1)
+    return g.add("Div", [centred, g.add("Sqrt", [g.add("Add", [variance, g.number(LAYER_NORM_EPSILON)])])])

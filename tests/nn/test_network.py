@@ -1,4 +1,4 @@
-"""The network of APPO: names and sizes of Sample Factory's, acting equals learning, weights travel, bad ones do not."""
+"""The network: Sample Factory's names and sizes, acting equals learning, weights travel, forbidden is never taken."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import pytest
 import torch
 
 from palus.config.appo import AppoNetworkSettings
+from palus.config.network import NetworkSettings
 from palus.errors import ConfigError, ModelError
-from palus.nn.actor_critic import ActorCritic
+from palus.nn.distributions import Distribution
+from palus.nn.network import Network
 from palus.nn.running import RunningMoments
 from palus.trust import Trust
-from palus.types import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, ObservationSpec
 
-DOOM = GameSpec.alike("doom", (ObservationSpec("obs", (3, 72, 128), "uint8"),), ActionSpec((Discrete(5),)), frameskip=4)
-SMALL = GameSpec.alike(
+DOOM = BehaviorSpec("doom", (ObservationSpec("obs", (3, 72, 128), "uint8"),), ActionSpec((Discrete(5),)))
+SMALL = BehaviorSpec(
     "small",
     (ObservationSpec("obs", (3, 40, 44), "uint8"), ObservationSpec("measurements", (4,))),
     ActionSpec((Discrete(3), Continuous(2))),
@@ -25,15 +27,13 @@ TINY = {"hidden_units": 16, "image_units": 16, "memory": {"memory_size": 8}}
 
 
 def network(
-    spec: GameSpec = SMALL, dtype: torch.dtype = torch.float32, seed: int = 0, shared_critic: bool = True, **settings
-) -> ActorCritic:
+    spec: BehaviorSpec = SMALL, dtype: torch.dtype = torch.float32, seed: int = 0, critic: Any = "shared", **settings
+) -> Network:
     generator, trust = torch.Generator().manual_seed(seed), Trust(frozenset({"palus.nn", __name__, "no_such_module"}))
-    return ActorCritic(
-        spec, AppoNetworkSettings(**settings), generator, dtype, shared_critic=shared_critic, trust=trust
-    )
+    return Network(spec, AppoNetworkSettings(**settings), generator, dtype, critic=critic, trust=trust)
 
 
-def observations(spec: GameSpec, rows: int, seed: int = 0) -> dict[str, np.ndarray]:
+def observations(spec: BehaviorSpec, rows: int, seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     return {
         o.name: rng.integers(0, 256, (rows, *o.shape), np.uint8) if o.is_image else rng.normal(size=(rows, *o.shape))
@@ -42,7 +42,7 @@ def observations(spec: GameSpec, rows: int, seed: int = 0) -> dict[str, np.ndarr
     }  # fmt: skip
 
 
-def act(policy: ActorCritic, seen: dict[str, np.ndarray], states: torch.Tensor | None = None):
+def act(policy: Network, seen: dict[str, np.ndarray], states: torch.Tensor | None = None):
     rows = len(next(iter(seen.values())))
     states = torch.zeros(rows, policy.state_size) if states is None else states
     return policy.act({name: torch.from_numpy(x) for name, x in seen.items()}, states)
@@ -62,9 +62,10 @@ def test_the_default_network_has_the_size_and_names_of_sample_factorys() -> None
 
 
 @pytest.mark.parametrize("memory", [{"memory_size": 8}, {"kind": "lstm", "memory_size": 16}, None])
-@pytest.mark.parametrize("shared", [True, False])
-def test_steps_one_by_one_are_the_rollout_at_once(memory: dict[str, Any] | None, shared: bool) -> None:
-    policy = network(shared_critic=shared, **TINY | {"memory": memory})
+@pytest.mark.parametrize("critic", ["shared", "separate", "none"])
+@pytest.mark.parametrize("encoding", ["apart", "joint"])
+def test_steps_one_by_one_are_the_rollout_at_once(memory: dict[str, Any] | None, critic: str, encoding: str) -> None:
+    policy = network(critic=critic, **TINY | {"memory": memory, "encoding": encoding})
     T, B = 4, 3
     seen = observations(SMALL, T * B)
     keep = torch.ones(T, B)
@@ -75,11 +76,87 @@ def test_steps_one_by_one_are_the_rollout_at_once(memory: dict[str, Any] | None,
     states = torch.zeros(B, policy.state_size)
     for t in range(T):
         rows = slice(t * B, (t + 1) * B)
-        step = act(policy, {name: x[rows] for name, x in seen.items()}, states * keep[t][:, None])
+        now, before = {name: x[rows] for name, x in seen.items()}, states * keep[t][:, None]
+        step = act(policy, now, before)
         states = step[2]
         torch.testing.assert_close(step[0], parameters[rows])
-        torch.testing.assert_close(step[1], values[rows])
+        if critic == "none":
+            assert step[1] is values is None
+            continue
+        # A separate critic without memory would cost a pass of its own, so acting leaves it out.
+        assert (step[1] is None) == (critic == "separate" and memory is None)
+        if step[1] is not None:
+            torch.testing.assert_close(step[1], values[rows])
+        np.testing.assert_allclose(policy.values(now, before.numpy()), values[rows], atol=1e-6)
     torch.testing.assert_close(states, last)
+
+
+@pytest.mark.parametrize("encoding", ["apart", "joint"])
+def test_forbidden_choices_have_no_chance_at_all(encoding: str) -> None:
+    policy = network(encoding=encoding, **TINY | {"memory": None})
+    masks = torch.tensor([[True, False, True], [False, True, False], [False, False, False]])
+    parameters = policy.act(
+        {k: torch.from_numpy(x) for k, x in observations(SMALL, 3).items()}, torch.zeros(3, 0), masks
+    )[0]
+    chances = parameters[:, :3].softmax(1)
+    assert (chances[:2][~masks[:2]] == 0.0).all() and chances[1, 1] == 1.0
+    assert torch.equal(chances[2], torch.full((3,), 1 / 3))  # nothing allowed: equally likely
+    free = policy.act({k: torch.from_numpy(x) for k, x in observations(SMALL, 3).items()}, torch.zeros(3, 0))[0]
+    assert torch.equal(parameters[:, 3:], free[:, 3:])
+    now, old = Distribution(parameters, SMALL.actions), Distribution(free, SMALL.actions)
+    assert torch.isfinite(now.entropies()).all() and torch.isfinite(now.kl(old)).all()
+    inputs = policy.inputs(observations(SMALL, 3))
+    taken, values, _ = policy(inputs, None, None, masks)
+    slopes = policy.weights.backward([taken, values], [torch.ones_like(taken), torch.ones(3)])
+    assert all(torch.isfinite(slope).all() for slope in slopes)
+
+
+def test_entities_are_seen_in_any_order_and_absent_ones_not_at_all() -> None:
+    spec = BehaviorSpec(
+        "b", (ObservationSpec("own", (4,)), ObservationSpec("others", (5, 3))), ActionSpec((Discrete(2),))
+    )
+    policy = network(spec, encoding="joint", hidden_units=16, memory=None)
+    seen = observations(spec, 6)
+    seen["others"][:, 3:] = 0.0
+    seen["others"][5] = 0.0  # nobody there
+    first = act(policy, seen)[0]
+    assert torch.isfinite(first).all()
+    shuffled = seen | {"others": np.ascontiguousarray(seen["others"][:, [4, 2, 0, 3, 1]])}
+    torch.testing.assert_close(act(policy, shuffled)[0], first)
+    fewer = BehaviorSpec("b", (spec.observations[0], ObservationSpec("others", (3, 3))), spec.actions)
+    small = network(fewer, encoding="joint", hidden_units=16, memory=None)
+    cut = seen | {"others": np.ascontiguousarray(seen["others"][:, :3])}
+    torch.testing.assert_close(act(small, cut)[0], first)
+
+
+def test_vectors_enter_together_in_the_games_order() -> None:
+    spec = BehaviorSpec.of_vectors("b", (3, 2), (4,))
+    policy = network(spec, encoding="joint", hidden_units=8, num_layers=1, memory=None, normalize=False)
+    seen = observations(spec, 9)
+    index = np.array([4, 0, 8])
+    joined = np.concatenate([seen["obs_0"], seen["obs_1"]], 1)[index]
+    assert torch.equal(policy.inputs(seen, index)[""], torch.from_numpy(joined))
+    rounded = network(spec, torch.bfloat16, encoding="joint", memory=None, normalize=False).inputs(seen, index)[""]
+    assert torch.equal(rounded, torch.from_numpy(joined).bfloat16())
+
+
+def test_first_weights_as_ml_agents_draws_them() -> None:
+    spec = BehaviorSpec.of_vectors("b", (264, 72), (3, 3, 3))
+    generator = torch.Generator().manual_seed(3)
+    policy = Network(spec, NetworkSettings(hidden_units=512), generator, critic="separate")
+    weights = {name: w for name, w in policy.weights.masters("").items() if name.endswith("weight")}
+    again = torch.Generator().manual_seed(3)
+    for name, deviation in (
+        ("actor_encoder.layers.0", 336**-0.5), ("actor_encoder.layers.2", 512**-0.5),
+        ("action_parameterization.distribution_linear", 0.1 * 512**-0.5),
+        ("critic_encoder.layers.0", 336**-0.5), ("critic_encoder.layers.2", 512**-0.5),
+    ):  # fmt: skip
+        expected = torch.empty(weights[f"{name}.weight"].shape).normal_(0.0, deviation, generator=again)
+        assert torch.equal(weights[f"{name}.weight"], expected), name
+    bound = (6 / 513) ** 0.5
+    assert torch.equal(weights["critic_linear.weight"], torch.empty(1, 512).uniform_(-bound, bound, generator=again))
+    assert torch.equal(generator.get_state(), again.get_state())
+    assert not any(v.any() for k, v in policy.weights.masters("").items() if k.endswith("bias"))
 
 
 def test_weights_and_moments_travel_as_arrays() -> None:
@@ -138,6 +215,11 @@ def test_the_same_seed_gives_the_same_weights_and_leaves_torchs_generator_alone(
 @pytest.mark.parametrize(
     ("encoder", "width"),
     [
+        ("simple", 32 * 3 * 4),
+        ("match3", 144 * 36 * 40),
+        ("nature_cnn", 64 * 1 * 2),
+        ("resnet", 32 * 4 * 4),
+        ("fully_connected", 3 * 40 * 44),
         ("convnet_impala", 32 * 3 * 4),
         ("convnet_atari", 64 * 1 * 2),
         ("resnet_impala", 32 * 5 * 6),
@@ -166,13 +248,13 @@ def test_an_encoder_of_ones_own_is_named_by_its_path(monkeypatch) -> None:
     assert arrays["encoder.encoders.obs.layer.weight"].shape == (16, 3)
 
 
-@pytest.mark.parametrize("encoder", ["nature_cnn", "palus.nn.encoders:Missing", "no_such_module:Class"])
+@pytest.mark.parametrize("encoder", ["palus.nn.encoders:Missing", "no_such_module:Class"])
 def test_an_unknown_encoder_is_an_error_of_the_run_file(encoder: str) -> None:
     with pytest.raises(ConfigError, match=r"network_settings\.vis_encode_type"):
         network(vis_encode_type=encoder)
 
 
 def test_images_that_are_too_small_are_refused() -> None:
-    spec = GameSpec.alike("tiny", (ObservationSpec("obs", (3, 20, 20), "uint8"),), ActionSpec((Discrete(2),)))
+    spec = BehaviorSpec("tiny", (ObservationSpec("obs", (3, 20, 20), "uint8"),), ActionSpec((Discrete(2),)))
     with pytest.raises(ConfigError, match="20 x 20 are too small"):
         network(spec)

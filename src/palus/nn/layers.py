@@ -1,0 +1,113 @@
+"""Layers that compute with torch and write themselves to ONNX: `forward` and `onnx` stand side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
+from torch import Tensor, nn
+
+from palus.errors import ModelError
+from palus.nn.elu import elu
+from palus.nn.graph import Graph
+from palus.nn.parameters import Init, kaiming
+
+LEAKY_SLOPE = 0.01
+"""Of ML-Agents' image encoders."""
+
+
+def write_onnx(module: nn.Module, g: Graph, x: str) -> str:
+    """The nodes of a module on the value x. Raises ModelError for one that does not say what they are."""
+    write = getattr(module, "onnx", None)
+    if write is None:
+        raise ModelError(
+            f"{type(module).__name__} does not say how it looks in ONNX; give it a method onnx(graph, x) that adds its "
+            "nodes and returns the name of its result, or export it with torch.onnx"
+        )
+    written: str = write(g, x)
+    return written
+
+
+class Linear(nn.Linear):
+    """A fully connected layer. init: its first weights where a network is initialised as ML-Agents does."""
+
+    def __init__(self, in_features: int, out_features: int, init: Init | None = None) -> None:
+        super().__init__(in_features, out_features)
+        self.init = init or kaiming()
+
+    def onnx(self, g: Graph, x: str) -> str:
+        """x: [batch, in]."""
+        return g.add("Gemm", [x, g.weight(self.weight), g.weight(self.bias)], transB=1)
+
+
+class Convolution(nn.Conv2d):
+    """A square kernel."""
+
+    def __init__(self, channels: int, out: int, kernel: int, stride: int = 1, padding: int = 0) -> None:
+        super().__init__(channels, out, kernel, stride, padding)
+
+    def onnx(self, g: Graph, x: str) -> str:
+        pads, strides = [int(self.padding[0])] * 4, [self.stride[0]] * 2
+        return g.add("Conv", [x, g.weight(self.weight), g.weight(self.bias)], pads=pads, strides=strides)
+
+
+class MaxPool(nn.MaxPool2d):
+    """3 x 3, stride 2."""
+
+    def __init__(self, padding: int) -> None:
+        super().__init__(3, stride=2, padding=padding)
+        self.pads = [padding] * 4
+
+    def onnx(self, g: Graph, x: str) -> str:
+        return g.add("MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=self.pads)
+
+
+class Activate(nn.Module):
+    """swish (x * sigmoid(x)), elu, relu, leaky_relu or tanh.
+
+    In place it spares a pass over memory, where what it overwrites is read by nothing else.
+    """
+
+    def __init__(self, kind: str, inplace: bool = True) -> None:
+        super().__init__()
+        self.kind, self.inplace = kind, inplace
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kind == "swish":
+            return F.silu(x, self.inplace and not torch.is_grad_enabled())  # its gradient reads the input
+        if self.kind == "elu":
+            return elu(x) if self.inplace else F.elu(x)
+        if self.kind == "leaky_relu":
+            return F.leaky_relu(x, LEAKY_SLOPE, self.inplace)
+        return torch.tanh(x) if self.kind == "tanh" else F.relu(x, self.inplace)
+
+    def onnx(self, g: Graph, x: str) -> str:
+        if self.kind == "swish":
+            return g.add("Mul", [x, g.add("Sigmoid", [x])])
+        if self.kind == "leaky_relu":
+            return g.add("LeakyRelu", [x], alpha=LEAKY_SLOPE)
+        return g.add({"elu": "Elu", "relu": "Relu", "tanh": "Tanh"}[self.kind], [x])
+
+
+class Chain(nn.Sequential):
+    """One after the other. They are called without torch's hooks, which cost as much as a layer of ten rows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for module in self._modules.values():
+            x = module.forward(x)
+        return x
+
+    def onnx(self, g: Graph, x: str) -> str:
+        for module in self:
+            x = write_onnx(module, g, x)
+        return x
+
+
+def fully_connected(in_features: int, widths: Sequence[int], activation: str, init: Init | None = None) -> Chain:
+    """Linear layers of those widths, each followed by the activation; empty for no widths."""
+    layers: list[nn.Module] = []
+    for width in widths:
+        layers += [Linear(in_features, width, init), Activate(activation)]
+        in_features = width
+    return Chain(*layers)

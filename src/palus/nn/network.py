@@ -1,0 +1,410 @@
+"""The network of every trainer: encoder, core, decoder, then the numbers of an action distribution and a value.
+
+All weights lie in one fp32 vector (`palus.nn.parameters`). Normalisation of observations and returns belongs to the
+network, as in Sample Factory, whose names of weights `Network.arrays` uses. Every module writes itself to ONNX beside
+its `forward`, so that a file computes what is trained here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
+from onnx import ModelProto
+from torch import Tensor, nn
+
+from palus.config.network import NetworkSettings
+from palus.errors import ModelError
+from palus.nn.bfloat16 import kernel_view
+from palus.nn.cores import Core, NoCore, make_core
+from palus.nn.encoders import VECTORS, Apart, Joint
+from palus.nn.graph import FORBIDDEN, Graph, PolicyOutputs, close_policy, open_policy
+from palus.nn.layers import Linear, fully_connected
+from palus.nn.parameters import FlatParameters, Init, kaiming, xavier_uniform
+from palus.nn.running import CLIP, ObservationScaler, RunningMoments
+from palus.trust import NOBODY, Trust
+from palus.types import F32, I64, ActionPart, ActionSpec, AnyArray, BehaviorSpec, Continuous, Discrete, ObservationSpec
+
+OBSERVATION_PREFIX = "obs_normalizer.running_mean_std.running_mean_std."
+RETURN_PREFIX = "returns_normalizer."
+EVALUATION_ROWS = 2048
+"""Rows per pass outside of the update: enough for full speed, few enough to stay in the cache."""
+
+MakeCritic = Callable[[BehaviorSpec, NetworkSettings, Trust], nn.Module]
+Critic = Literal["shared", "separate", "none"] | MakeCritic
+Inputs = Mapping[str, Tensor]
+
+
+class ActionHead(nn.Module):
+    """Linear layer to the distribution's parameters; deviations are its outputs too, or vectors of their own."""
+
+    def __init__(self, in_features: int, actions: ActionSpec, settings: NetworkSettings) -> None:
+        super().__init__()
+        self.actions, self.adaptive, self.tanh_scale = actions, settings.adaptive_deviation, settings.tanh_scale
+        free = 0 if self.adaptive else sum(p.size for p in actions.parts if isinstance(p, Continuous))
+        self.distribution_linear = Linear(in_features, actions.parameters - free, self._first_weights())
+        if free:
+            self.learned_stddev = nn.Parameter(torch.full((free,), float(np.log(settings.initial_deviation))))
+
+    def _widths(self) -> list[int]:
+        """Outputs of the linear layer for each part."""
+        return [
+            part.parameters if self.adaptive or isinstance(part, Discrete) else part.size for part in self.actions.parts
+        ]
+
+    def _first_weights(self) -> Init:
+        """Kaiming, a tenth of it for logits and a fifth for means. Source: ML-Agents."""
+        gains = [0.1 if isinstance(part, Discrete) else 0.2 for part in self.actions.parts]
+
+        def init(weight: Tensor, generator: torch.Generator) -> None:
+            kaiming()(weight, generator)
+            weight.mul_(torch.repeat_interleave(torch.tensor(gains), torch.tensor(self._widths())).unsqueeze(1))
+
+        return kaiming(0.1) if self.actions.is_discrete else init
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[R, in] -> [R, L] float32."""
+        out = _float(self.distribution_linear, x)
+        if self.actions.is_discrete:
+            return out
+        pieces, free = [], 0
+        for part, piece in zip(self.actions.parts, torch.split(out, self._widths(), 1), strict=True):
+            if isinstance(part, Continuous):
+                means, deviations = piece[:, : part.size], piece[:, part.size :]
+                if self.tanh_scale:
+                    means = torch.tanh(means / self.tanh_scale) * self.tanh_scale
+                if not self.adaptive:
+                    deviations = self.learned_stddev[free : free + part.size].float().expand(len(out), -1)
+                    free += part.size
+                piece = torch.cat([means, deviations], 1)
+            pieces.append(piece)
+        return torch.cat(pieces, 1)
+
+    def onnx(self, g: Graph, x: str) -> tuple[str, ...]:
+        """The numbers of each part."""
+        out, first, free, parts = self.distribution_linear.onnx(g, x), 0, 0, []
+        for part, width in zip(self.actions.parts, self._widths(), strict=True):
+            own = g.columns(out, first, first + width)
+            first += width
+            if isinstance(part, Continuous):
+                means, deviations = g.columns(own, 0, part.size), g.columns(own, part.size, 2 * part.size)
+                if self.tanh_scale:
+                    scale = g.number(self.tanh_scale)
+                    means = g.add("Mul", [g.add("Tanh", [g.add("Div", [means, scale])]), scale])
+                if not self.adaptive:
+                    zeros = g.add("Sub", [means, means])  # gives the vector its rows
+                    learned = g.weight_array(self.learned_stddev)[free : free + part.size]
+                    deviations = g.add("Add", [zeros, g.number(learned.tolist())])
+                    free += part.size
+                own = g.add("Concat", [means, deviations], axis=1)
+            parts.append(own)
+        return tuple(parts)
+
+
+class Decoder(nn.Module):
+    """Fully connected layers after the core; none by default."""
+
+    def __init__(self, in_features: int, settings: NetworkSettings) -> None:
+        super().__init__()
+        self.mlp = fully_connected(in_features, settings.decoder_layers, settings.activation)
+        self.out_features = settings.decoder_layers[-1] if settings.decoder_layers else in_features
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mlp.forward(x)
+
+    def onnx(self, g: Graph, x: str) -> str:
+        return self.mlp.onnx(g, x)
+
+
+class Network(nn.Module):
+    """Policy and value of one behavior.
+
+    dtype: the number format of products and activations; bfloat16 keeps fp32 weights beside its working copy.
+    critic: `shared` takes the policy's features, `separate` has encoder, core and decoder of its own; a function makes
+    a module that the learner evaluates itself, `network.critic`. generator: None leaves weights that `load_arrays`
+    replaces. returns: moments that values are normalised by; None where the critic learns plain returns. version:
+    gradient steps. `lock` is held while acting and while weights change, so one thread may act while another learns.
+    """
+
+    def __init__(
+        self,
+        spec: BehaviorSpec,
+        settings: NetworkSettings,
+        generator: torch.Generator | None,
+        dtype: torch.dtype = torch.float32,
+        *,
+        critic: Critic = "shared",
+        trust: Trust = NOBODY,
+    ) -> None:
+        super().__init__()
+        self.spec, self.settings, self.version = spec, settings, 0
+        self.sides = ("actor_", "critic_") if critic == "separate" else ("",)
+        self.has_values = critic in ("shared", "separate")
+        self.lock = threading.RLock()
+        with torch.random.fork_rng(devices=[]):  # torch's own initialisers, and those of users, take no generator
+            if generator is not None:
+                torch.manual_seed(_seed(generator, settings))
+            self._build(critic, trust)
+            if generator is not None:
+                self._initialize(generator)
+        self.weights = FlatParameters.of_module(self, dtype)
+        self.scalers = {o.name: _scaler(o, settings) for o in spec.observations}
+        self.returns: RunningMoments | None = None
+        sizes = {o.name: o.size for o in spec.observations}
+        self._joined = tuple((name, sizes[name]) for name in self._parts[self.sides[0]][0].joined)
+        self._alone = tuple(name for name in sizes if name not in dict(self._joined))
+        choices = [np.arange(k.start, k.stop) for p, k in _with_columns(spec.actions) if isinstance(p, Discrete)]
+        self._choices = torch.from_numpy(np.concatenate([np.zeros(0, np.int64), *choices]))
+
+    def _build(self, critic: Critic, trust: Trust) -> None:
+        settings, spec = self.settings, self.spec
+        self._parts: dict[str, tuple[Apart | Joint, Core | NoCore, Decoder]] = {}
+        for side in self.sides:
+            encoder = (Apart if settings.encoding == "apart" else Joint)(spec.observations, settings, trust)
+            core = make_core(encoder.out_features, settings.memory)
+            decoder = Decoder(core.out_features, settings)
+            for name, module in (("encoder", encoder), ("core", core), ("decoder", decoder)):
+                self.add_module(side + name, module)
+            self._parts[side] = encoder, core, decoder
+        if self.has_values:
+            self.critic_linear = Linear(decoder.out_features, 1, xavier_uniform)
+        self.action_parameterization = ActionHead(decoder.out_features, spec.actions, settings)
+        if callable(critic):
+            self.critic = critic(spec, settings, trust)
+        self.state_size: int = core.state_size * len(self.sides)
+
+    @torch.no_grad()
+    def _initialize(self, generator: torch.Generator) -> None:
+        """First weights of linear and convolutional layers; the core keeps torch's, as do ML-Agents' convolutions."""
+        kind, gain = self.settings.initialization, self.settings.initialization_gain
+        if kind == "mlagents":
+            for module in self._in_order():
+                if isinstance(module, Linear):
+                    module.init(module.weight, generator)
+                    module.weight.mul_(gain)
+                    module.bias.zero_()
+        elif kind != "torch":
+            draw = nn.init.orthogonal_ if kind == "orthogonal" else nn.init.xavier_uniform_
+            for module in self.modules():
+                if isinstance(module, nn.Linear | nn.Conv2d):
+                    draw(module.weight, gain=gain)
+                    if module.bias is not None:
+                        nn.init.zeros_(module.bias)
+
+    def _in_order(self) -> Iterator[nn.Module]:
+        """All modules: the actor's with its head, then the critic's with its head."""
+        sides = [[side + part for part in ("encoder", "core", "decoder")] for side in self.sides]
+        names = [*sides[0], "action_parameterization", *sides[-1], "critic_linear", "critic"]
+        for name in dict.fromkeys(names):
+            if name in self._modules:
+                yield from getattr(self, name).modules()
+
+    def inputs(self, observations: Mapping[str, AnyArray], index: I64 | None = None) -> dict[str, Tensor]:
+        """Rows of observations as the network reads them, in its number format.
+
+        observations: name -> [N, *shape] as the game gives them; index: [R], None for all rows.
+        """
+        if index is None:
+            index = np.arange(len(next(iter(observations.values()))))
+        dtype = self.weights.dtype
+        inputs = {name: self.scalers[name](observations[name], index, dtype) for name in self._alone}
+        if self._joined:
+            out, first = torch.empty((len(index), sum(size for _, size in self._joined)), dtype=dtype), 0
+            view = kernel_view(out)
+            for name, size in self._joined:
+                self.scalers[name].write(observations[name], index, view, first)
+                first += size
+            inputs[VECTORS] = out
+        return inputs
+
+    def forward(
+        self, inputs: Inputs, states: Tensor | None = None, keep: Tensor | None = None, masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """T steps of B rows. inputs: name -> [T B, *shape], time first, as `inputs` makes them; states: [B, S] float32;
+        keep: [T, B] float32, 0 where the row's state is zero before step t (both are read where there is memory);
+        masks: [T B, M] bool.
+
+        Returns parameters [T B, L], values [T B] (normalised where `returns` is; None with a critic of the learner's)
+        and states [B, S], all float32.
+        """
+        before = self._states_of(states)
+        features, state = self._features(self.sides[0], inputs, before[0], keep)
+        parameters = self._masked(self.action_parameterization.forward(features), masks)
+        after = [state]
+        if len(self.sides) > 1:
+            features, state = self._features(self.sides[1], inputs, before[1], keep)
+            after.append(state)
+        values = _float(self.critic_linear, features)[:, 0] if self.has_values else None
+        return parameters, values, self._beside(after)
+
+    def _states_of(self, states: Tensor | None) -> Sequence[Tensor | None]:
+        """The memory of each side."""
+        if states is None or not self.state_size:
+            return [states] * len(self.sides)
+        return states.chunk(len(self.sides), 1)
+
+    def _beside(self, states: Sequence[Tensor | None]) -> Tensor | None:
+        if len(states) == 1 or not self.state_size:
+            return states[0]
+        return torch.cat([state for state in states if state is not None], 1)
+
+    def _features(
+        self, side: str, inputs: Inputs, state: Tensor | None, keep: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        encoder, core, decoder = self._parts[side]
+        x, state = core.forward(encoder.forward(inputs), state, keep)
+        return decoder.forward(x).float(), state  # the heads are small, and their outputs are compared: float32
+
+    def _masked(self, parameters: Tensor, masks: Tensor | None) -> Tensor:
+        """Forbidden choices have a probability of 0. masks: [R, M] bool, True where allowed."""
+        if masks is None:
+            return parameters
+        if not self.spec.actions.is_discrete:
+            everywhere = torch.ones(parameters.shape, dtype=torch.bool)
+            everywhere[:, self._choices] = masks
+            masks = everywhere
+        return parameters.masked_fill(~masks, FORBIDDEN)
+
+    @torch.inference_mode()
+    def act(
+        self, observations: Mapping[str, Tensor], states: Tensor, masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """One decision of R rows, without gradient.
+
+        observations: name -> [R, *shape] as games give them, uint8 images included; states: [R, S] float32; masks:
+        [R, M] bool. Returns parameters [R, L], values [R] denormalised or None where they would cost a pass of their
+        own, new states [R, S], all float32.
+        """
+        with self.lock:
+            inputs = self.inputs({name: o.numpy() for name, o in observations.items()})
+            if not self.state_size and len(self.sides) > 1:
+                features, _ = self._features(self.sides[0], inputs, None, None)
+                return self._masked(self.action_parameterization.forward(features), masks), None, states
+            parameters, values, after = self(inputs, states, torch.ones(1, len(states)), masks)
+            return parameters, values if values is None else self.denormalize(values), after
+
+    def values(
+        self,
+        observations: Mapping[str, AnyArray],
+        states: F32 | None = None,
+        spread: Callable[[Callable[[int], None], range], Iterable[None]] = map,
+    ) -> F32:
+        """The critic's estimates [R], denormalised, without gradient.
+
+        observations: name -> [R, *shape]; states: [R, S], where there is memory; spread: `map`, or one on threads.
+        """
+        R, side = len(next(iter(observations.values()))), self.sides[-1]
+        out = np.empty(R, np.float32)
+
+        @torch.inference_mode()
+        def evaluate(first: int) -> None:
+            part = slice(first, first + EVALUATION_ROWS)
+            inputs = self.inputs({name: rows[part] for name, rows in observations.items()})
+            state = self._states_of(torch.from_numpy(states[part]) if states is not None else None)[-1]
+            features, _ = self._features(side, inputs, state, torch.ones(1, len(out[part])))
+            out[part] = self.denormalize(_float(self.critic_linear, features)[:, 0]).numpy()
+
+        with self.lock:
+            for _ in spread(evaluate, range(0, R, EVALUATION_ROWS)):
+                pass
+        return out
+
+    def denormalize(self, values: Tensor) -> Tensor:
+        """The critic's outputs in units of rewards."""
+        if self.returns is None:
+            return values
+        return values.clamp(-CLIP, CLIP) * float(self.returns.deviation[0]) + float(self.returns.mean[0])
+
+    def arrays(self) -> dict[str, AnyArray]:
+        """Weights (float32) and moments (float64) by Sample Factory's names: snapshots, exports, populations."""
+        arrays: dict[str, AnyArray] = {k: v.detach().numpy().copy() for k, v in self.weights.masters("").items()}
+        for name, scaler in self.scalers.items():
+            if scaler.moments is not None:
+                found = scaler.moments.arrays(f"{OBSERVATION_PREFIX}{name}.")
+                arrays |= {k: v.reshape(scaler.shape) if v.size > 1 else v for k, v in found.items()}
+        return arrays | (self.returns.arrays(RETURN_PREFIX) if self.returns is not None else {})
+
+    def load_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
+        """Take over what `arrays` gave. Raises ModelError, and changes nothing, when names or shapes are others."""
+        expected = {name: tuple(shape) for name, shape in self.weights.shapes.items()}
+        for name, scaler in self.scalers.items():
+            if scaler.moments is not None:
+                expected |= {f"{OBSERVATION_PREFIX}{name}.{k}": scaler.shape for k in ("running_mean", "running_var")}
+        for name, shape in expected.items():
+            found = arrays[name].shape if name in arrays else None
+            if found != shape:
+                raise ModelError(
+                    f"weights {name}: {'missing' if found is None else f'shape {found}'}; expected shape {shape}; "
+                    "use the run file that the policy was trained with"
+                )
+        with self.lock:
+            flat = np.concatenate([np.ravel(arrays[name]) for name in self.weights.shapes]).astype(np.float32)
+            self.weights.load(torch.from_numpy(flat))
+            for name, scaler in self.scalers.items():
+                if scaler.moments is not None:
+                    scaler.moments.load_arrays(arrays, f"{OBSERVATION_PREFIX}{name}.")
+                    scaler.refresh()
+            self.returns = None
+            if RETURN_PREFIX + "running_mean" in arrays:
+                self.returns = RunningMoments(1)
+                self.returns.load_arrays(arrays, RETURN_PREFIX)
+
+    def onnx(self, props: Mapping[str, str] | None = None) -> ModelProto:
+        """What acts, as a file of its own; a separate critic is not in it. props: facts that go with it.
+
+        Raises ModelError on non-finite weights, and for an encoder of one's own without a method `onnx`.
+        """
+        for name, array in self.arrays().items():
+            if not np.isfinite(array).all():
+                raise ModelError(
+                    f"{self.spec.name}: {name} holds NaN or infinity; the training diverged, take an older policy"
+                )
+        masters = self.weights.masters("")
+        g = Graph({id(p): (name, masters[name].numpy()) for name, p in self.named_parameters()})
+        side, state_size = self.sides[0], self.state_size // len(self.sides)
+        state = open_policy(g, self.spec, state_size)
+        inputs = {o.name: self.scalers[o.name].onnx(g, o.name, o.dtype) for o in self.spec.observations}
+        encoder, core, decoder = self._parts[side]
+        x, state = core.onnx(g, encoder.onnx(g, inputs), state)
+        x = decoder.onnx(g, x)
+        parts = self.action_parameterization.onnx(g, x)
+        values = self._values_onnx(g, x) if self.has_values and len(self.sides) == 1 else None
+        return close_policy(g, self.spec, PolicyOutputs(parts, values, state or None), state_size, props or {})
+
+    def _values_onnx(self, g: Graph, x: str) -> str:
+        """The critic's output in units of rewards."""
+        value = self.critic_linear.onnx(g, x)
+        if self.returns is not None:
+            value = g.add("Clip", [value], min=-CLIP, max=CLIP)
+            value = g.add("Mul", [value, g.number(float(self.returns.deviation[0]))])
+            value = g.add("Add", [value, g.number(float(self.returns.mean[0]))])
+        return g.add("Squeeze", [value], axes=[1])
+
+
+def _seed(generator: torch.Generator, settings: NetworkSettings) -> int:
+    """For torch's own initialisers. ML-Agents' draws come from the generator itself, which this leaves untouched."""
+    if settings.initialization == "mlagents":
+        return generator.initial_seed()
+    return int(torch.randint(2**62, (), generator=generator))
+
+
+def _scaler(observation: ObservationSpec, settings: NetworkSettings) -> ObservationScaler:
+    """Entities stay as they are: absent ones are known by their zeros."""
+    names = settings.normalize_names
+    wanted = settings.normalize and (names is None or observation.name in names)
+    divisor = settings.image_scale if observation.dtype == "uint8" else 1.0
+    is_list = not (observation.is_image or observation.is_vector)
+    return ObservationScaler(observation.shape, divisor, wanted and observation.normalize and not is_list)
+
+
+def _with_columns(actions: ActionSpec) -> Iterator[tuple[ActionPart, slice]]:
+    return zip(actions.parts, actions.parameter_slices, strict=True)
+
+
+def _float(layer: nn.Linear, x: Tensor) -> Tensor:
+    """A linear layer in float32, whatever its weights are kept in."""
+    return F.linear(x, layer.weight.float(), layer.bias.float())
