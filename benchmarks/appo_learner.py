@@ -23,8 +23,8 @@ from machine import RESULTS, Json, Session, caption, save, table
 from palus.config.appo import AppoHyperparameters
 from palus.config.trainer import AppoBehavior
 from palus.learn.appo import APPO
+from palus.nn.encoders import CONVOLUTIONS
 from palus.nn.matmul import PATHS, keep_freed_memory, measure
-from palus.nn.stacks import CONVOLUTIONS
 from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 T, B = 32, 16

@@ -25,7 +25,7 @@ from palus.cli import app
 from palus.config.appo import AppoNetworkSettings
 from palus.envs.game import make_game
 from palus.errors import PalusError, TrustError
-from palus.nn.actor_critic import ActorCritic
+from palus.nn.network import Network
 from palus.rollout.messages import GameMaker
 from palus.run.agent_folder import Agent, write_agent
 from palus.trust import Trust, load
@@ -55,7 +55,7 @@ def agent_folder(folder: Path, palus: dict[str, Any], encoder: str = "convnet_si
     (folder / "Duel").mkdir(parents=True)
     (folder / "configuration.yaml").write_text(yaml.safe_dump(tree))
     settings = AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8})
-    policy = ActorCritic(Filmed().spec, settings, torch.Generator())
+    policy = Network(Filmed().spec, settings, torch.Generator())
     told = settings.model_copy(update={"vis_encode_type": encoder})
     write_agent(folder / "Duel" / "policy.npz", Agent(policy.spec, told, policy.arrays(), 1, None))
     return folder
@@ -126,7 +126,7 @@ def test_a_strangers_encoder_does_not_run(stranger: Stranger, tmp_path: Path) ->
     encoder = f"{MODULE}:make"
     picture = GameSpec.alike("picture", (ObservationSpec("obs", (3, 40, 44), "uint8"),), Filmed().spec.actions)
     with pytest.raises(TrustError, match=f"network_settings.vis_encode_type {encoder}: would run"):
-        ActorCritic(picture, AppoNetworkSettings(vis_encode_type=encoder), torch.Generator())
+        Network(picture, AppoNetworkSettings(vis_encode_type=encoder), torch.Generator())
     folder = agent_folder(tmp_path / "pulled", {"env": "doom_basic"}, encoder)
     said = refused("train", folder / "configuration.yaml")
     assert f"behaviors.Duel.network_settings.vis_encode_type {encoder}: would run" in said

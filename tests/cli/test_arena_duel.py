@@ -19,7 +19,7 @@ from running_arena import Arena
 from palus.arena.referee.duel import DUEL, make_duel
 from palus.arena.referee.games import DOOM_DUEL
 from palus.config.appo import AppoNetworkSettings
-from palus.nn.actor_critic import ActorCritic
+from palus.nn.network import Network
 from palus.run.agent_folder import Agent, write_agent
 
 pytestmark = [
@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> Path:
     game = make_duel()
     game.close()
     settings = AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8})
-    network = ActorCritic(game.spec, settings, torch.Generator().manual_seed(1))
+    network = Network(game.spec, settings, torch.Generator().manual_seed(1))
     folder = tmp_path / "run"
     (folder / DUEL).mkdir(parents=True)
     (folder / "configuration.yaml").write_text(

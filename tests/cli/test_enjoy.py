@@ -20,7 +20,7 @@ from palus.cli import app
 from palus.config.appo import AppoNetworkSettings
 from palus.hub import client
 from palus.hub.card import read_card
-from palus.nn.actor_critic import ActorCritic
+from palus.nn.network import Network
 from palus.run.agent_folder import Agent, write_agent
 
 MINE = ("--trust", "countdown")
@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     for name, seed, steps in (("policy.npz", 1, 5000), ("best.npz", 2, 3000)):
         settings = AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8})
-        policy = ActorCritic(Filmed().spec, settings, torch.Generator().manual_seed(seed))
+        policy = Network(Filmed().spec, settings, torch.Generator().manual_seed(seed))
         write_agent(folder / "countdown" / name, Agent(policy.spec, settings, policy.arrays(), steps, 1.0))
     return folder
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from palus.nn.stacks import sides_of
 
 from palus.config import AppoBehavior, load_run
 from palus.config.appo import AppoMemory
 from palus.config.network import Memory
-from palus.nn.actor_critic import ActorCritic
-from palus.nn.stacks import sides_of
+from palus.nn.network import Network
 from palus.run.agent_folder import read_agent
 
 OLD = Path(__file__).parents[1] / "run" / "data" / "old_words"
@@ -50,7 +50,7 @@ def test_a_resolved_file_of_old_words_means_what_it_meant(caplog: pytest.LogCapt
 def test_an_agent_file_of_old_words_acts_as_it_did() -> None:
     agent = read_agent(OLD)
     shared = len(sides_of(agent.arrays)) == 1
-    policy = ActorCritic(agent.spec, agent.settings, torch.Generator(), shared_critic=shared)
+    policy = Network(agent.spec, agent.settings, torch.Generator(), critic="shared" if shared else "separate")
     policy.load_arrays(agent.arrays)
     states = torch.linspace(-1, 1, 2 * policy.state_size).reshape(2, -1)
     parameters, values, after = policy.act({"left": torch.tensor([[-1.0], [1.0]])}, states)

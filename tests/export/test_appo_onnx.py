@@ -12,7 +12,7 @@ import torch
 from palus.config.appo import AppoNetworkSettings
 from palus.errors import ModelError
 from palus.export.appo_onnx import build_appo_onnx
-from palus.nn.actor_critic import ActorCritic
+from palus.nn.network import Network
 from palus.nn.running import RunningMoments
 from palus.types import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 
@@ -41,13 +41,13 @@ CASES: dict[str, tuple[tuple[ObservationSpec, ...], ActionSpec, dict[str, Any]]]
 }
 
 
-def _network(case: str) -> ActorCritic:
+def _network(case: str) -> Network:
     """A network with weights and moments that matter: every term of the graph shows in its outputs."""
     observations, actions, changes = CASES[case]
     rest = {name: value for name, value in changes.items() if name != "shared_critic"}
     settings = AppoNetworkSettings(**{"hidden_units": 64, "memory": {"memory_size": 48}, **rest})
     spec, shared = GameSpec.alike("game", observations, actions), changes.get("shared_critic", True)
-    network = ActorCritic(spec, settings, torch.Generator().manual_seed(1), shared_critic=shared)
+    network = Network(spec, settings, torch.Generator().manual_seed(1), critic="shared" if shared else "separate")
     network.returns = RunningMoments(1)
     rng = np.random.default_rng(2)
     arrays = {

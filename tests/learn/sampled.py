@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from palus.nn.actor_critic import ActorCritic
 from palus.rollout.trajectories import Trajectories
 
 from palus.config import load_run
 from palus.config.trainer import AppoBehavior
 from palus.envs.game import GameStep
-from palus.nn.actor_critic import ActorCritic
 from palus.nn.distributions import sample
 from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from palus.errors import CheckpointError
-from palus.nn.actor_critic import ActorCritic
+from palus.nn.network import Network
 from palus.run.safe_pickle import read_tensors
 from palus.run.sf_checkpoint import CONFIGURATIONS, is_sf_experiment, read_sf_agent
 from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
@@ -40,9 +40,7 @@ def test_our_network_answers_as_the_original_does(
     folder: str, observations: tuple[ObservationSpec, ...], parts: tuple[Discrete, ...]
 ) -> None:
     agent = read_sf_agent(DATA / folder)
-    network = ActorCritic(
-        GameSpec.alike(agent.env_id, observations, ActionSpec(parts)), agent.settings, torch.Generator()
-    )
+    network = Network(GameSpec.alike(agent.env_id, observations, ActionSpec(parts)), agent.settings, torch.Generator())
     network.load_arrays(agent.arrays)
     expected = np.load(DATA / folder / "expected.npz")
     seen = {o.name: torch.from_numpy(expected[o.name]) for o in observations}

@@ -27,7 +27,7 @@ from palus.errors import ModelError
 from palus.export.graph import Graph
 from palus.export.onnx import IR_VERSION, OPSET
 from palus.files import write_atomically
-from palus.nn.stacks import CONVOLUTIONS, RESIDUAL, RESNET_STAGES, sides_of, stage_padding
+from palus.nn.encoders import CONVOLUTIONS, RESIDUAL, RESNET_STAGES, sides_of, stage_padding
 from palus.types import F32, AnyArray, Continuous, Discrete, GameSpec, ObservationSpec
 
 CLIP, EPSILON = 5.0, 1e-5

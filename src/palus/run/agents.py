@@ -13,8 +13,8 @@ from palus.config import load_run
 from palus.config.network import NetworkSettings
 from palus.envs.game import Game, make_game
 from palus.errors import CheckpointError
-from palus.nn.actor_critic import ActorCritic
 from palus.nn.distributions import mode, sample
+from palus.nn.network import Network
 from palus.nn.stacks import sides_of
 from palus.run.agent_folder import read_agent
 from palus.run.sf_checkpoint import is_sf_experiment, read_sf_agent
@@ -35,7 +35,7 @@ class Playable:
 
     env_id: str
     env_options: Mapping[str, Any]
-    policy: ActorCritic
+    policy: Network
     steps: int
     kind: Kind
     is_ours: bool
@@ -52,7 +52,7 @@ class AgentPlayer:
     Draws are a function of seed, episode and decision: the same episodes come out however many games run side by side.
     """
 
-    def __init__(self, policy: ActorCritic, seed: int, deterministic: bool = False) -> None:
+    def __init__(self, policy: Network, seed: int, deterministic: bool = False) -> None:
         self.policy, self.seed, self.deterministic = policy, seed, deterministic
         self.state_size = policy.state_size
 
@@ -108,8 +108,8 @@ def _spec_of(env_id: str, env_options: Mapping[str, Any], trust: Trust) -> GameS
     return game.spec
 
 
-def _load(spec: GameSpec, settings: NetworkSettings, arrays: Mapping[str, AnyArray], trust: Trust) -> ActorCritic:
+def _load(spec: GameSpec, settings: NetworkSettings, arrays: Mapping[str, AnyArray], trust: Trust) -> Network:
     shared = len(sides_of(arrays)) == 1
-    policy = ActorCritic(spec, settings, torch.Generator(), shared_critic=shared, trust=trust)
+    policy = Network(spec, settings, torch.Generator(), shared_critic=shared, trust=trust)
     policy.load_arrays(arrays)
     return policy

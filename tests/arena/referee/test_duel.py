@@ -21,7 +21,7 @@ from palus.config.appo import AppoNetworkSettings
 from palus.envs.game import GameStep
 from palus.errors import EnvError, ModelError
 from palus.export.appo_onnx import write_appo_onnx
-from palus.nn.actor_critic import ActorCritic
+from palus.nn.network import Network
 from palus.run.agent_folder import Agent, write_agent
 from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
@@ -128,8 +128,8 @@ def test_a_round_robin_of_duels_ranks_the_better_shot_first() -> None:
     assert [s.name for s in board.standings] == ["good", "fair", "poor"]
 
 
-def _network(spec: GameSpec) -> ActorCritic:
-    return ActorCritic(
+def _network(spec: GameSpec) -> Network:
+    return Network(
         spec, AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8}), torch.Generator().manual_seed(1)
     )
 
