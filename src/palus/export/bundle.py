@@ -3,7 +3,7 @@
 <Behavior>.onnx       the policy        configuration.yaml   the resolved run file
 README.md             the model card    bundle.json          what a program wants to know (schema below)
 
-An agent of a sampled game gets its card when it is published, since `palus enjoy` measures it after the training.
+An agent of a game whose name is not its behavior's gets its card when it is published: `palus enjoy` measures it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from palus import __version__
-from palus.config.network import NetworkSettings
-from palus.export.appo_onnx import write_appo_onnx
-from palus.export.onnx import build_onnx
 from palus.files import write_atomically, write_text
 from palus.ratings.interval import wilson
-from palus.types import F32, AnyArray, BehaviorSpec, GameSpec
+from palus.types import BehaviorSpec
 
 SCHEMA = 1
 
@@ -44,32 +41,31 @@ class Provenance:
     result_pairs: int | None = None
 
 
-def write_onnx(path: Path, arrays: Mapping[str, F32], spec: BehaviorSpec) -> Path:
-    """Write one `.onnx` atomically. Raises StorageError, ModelError."""
-    data = build_onnx(arrays, spec).SerializeToString()
-    write_atomically(path, lambda file: file.write(data) and None)
-    return path
-
-
 def write_bundle(
-    folder: Path, arrays: Mapping[str, F32], spec: BehaviorSpec, configuration: str, provenance: Provenance
-) -> Path:
-    """Write or refresh a bundle; the model comes last, so a folder with a model is complete. Returns its path.
+    folder: Path,
+    models: Mapping[str, bytes],
+    specs: Mapping[str, BehaviorSpec],
+    configuration: str,
+    provenance: Provenance,
+) -> Path | None:
+    """Write or refresh a bundle; the models come last, so a folder with all of them is complete.
 
-    A README.md without `CARD_MARK` belongs to the user and stays.
+    models: behavior -> ONNX file; specs: behavior -> what it sees and does, the first one names the bundle. Returns the
+    first model's path, None where it is missing. A README.md without `CARD_MARK` belongs to the user and stays.
     """
-    data = build_onnx(arrays, spec).SerializeToString()
+    first = next(iter(specs))
     details = {
-        "observation_sizes": list(spec.observation_sizes),
-        "branches": list(spec.branches),
-        "sha256": hashlib.sha256(data).hexdigest(),
+        "observation_sizes": list(specs[first].observation_sizes),
+        "branches": list(specs[first].branches),
+        "sha256": hashlib.sha256(models[first]).hexdigest() if first in models else None,
     }
     write_text(folder / "configuration.yaml", configuration)
-    _write_facts(folder, spec.name, details, provenance)
-    _write_card(folder, spec.name, provenance)
-    model = folder / f"{spec.name}.onnx"
-    write_atomically(model, lambda file: file.write(data) and None)
-    return model
+    _write_facts(folder, first, details, provenance)
+    if provenance.env_id == first:  # other games' agents get their card when they are measured and published
+        _write_card(folder, first, provenance)
+    for name, data in models.items():
+        write_atomically(folder / f"{name}.onnx", lambda file, data=data: file.write(data) and None)
+    return folder / f"{first}.onnx" if first in models else None
 
 
 def record_results(folder: Path, results: Mapping[str, float], pairs: int) -> None:
@@ -81,21 +77,6 @@ def record_results(folder: Path, results: Mapping[str, float], pairs: int) -> No
     facts = json.loads((folder / "bundle.json").read_text("utf-8")) | measured
     write_text(folder / "bundle.json", json.dumps(facts, indent=2) + "\n")
     _write_card(folder, facts["behavior"], Provenance(**{part.name: facts[part.name] for part in fields(Provenance)}))
-
-
-def write_agent_bundle(
-    folder: Path,
-    behavior: str,
-    arrays: Mapping[str, AnyArray],
-    spec: GameSpec,
-    settings: NetworkSettings,
-    configuration: str,
-    provenance: Provenance,
-) -> Path:
-    """The same for an agent of a sampled game, without a card. Raises ModelError: an encoder of one's own."""
-    write_text(folder / "configuration.yaml", configuration)
-    _write_facts(folder, behavior, {}, provenance)
-    return write_appo_onnx(folder / f"{behavior}.onnx", arrays, spec, settings)
 
 
 def _write_card(folder: Path, behavior: str, provenance: Provenance) -> None:
