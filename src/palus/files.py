@@ -46,9 +46,14 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         ) from error
 
 
+def write_bytes(path: Path, data: bytes) -> None:
+    """`write_atomically` for bytes at hand."""
+    write_atomically(path, lambda file: file.write(data))
+
+
 def write_text(path: Path, text: str) -> None:
-    """`write_atomically` for UTF-8 text."""
-    write_atomically(path, lambda file: file.write(text.encode()))
+    """The same for text, as UTF-8."""
+    write_bytes(path, text.encode())
 
 
 def read_arrays(data: bytes) -> dict[str, AnyArray]:

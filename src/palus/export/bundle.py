@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from palus import __version__
-from palus.files import write_atomically, write_text
+from palus.files import write_bytes, write_text
 from palus.ratings.interval import wilson
 from palus.types import BehaviorSpec
 
@@ -64,7 +64,7 @@ def write_bundle(
     if provenance.env_id == first:  # other games' agents get their card when they are measured and published
         _write_card(folder, first, provenance)
     for name, data in models.items():
-        write_atomically(folder / f"{name}.onnx", lambda file, data=data: file.write(data) and None)
+        write_bytes(folder / f"{name}.onnx", data)
     return folder / f"{first}.onnx" if first in models else None
 
 

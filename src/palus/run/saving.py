@@ -10,7 +10,7 @@ from palus.config import RunFile, dump_run
 from palus.errors import CheckpointError, ModelError, StorageError
 from palus.export.bundle import Provenance, write_bundle
 from palus.export.policy_file import write_policy
-from palus.files import write_atomically, write_text
+from palus.files import write_bytes, write_text
 from palus.league.league import Contender, League, snapshot_path
 from palus.nn.network import Network, open_network
 from palus.rollout.rollout import FROZEN
@@ -85,7 +85,7 @@ class Saving:
             report.warn(f"no ONNX file: {error}")
             return None
         path = trainee.folder / f"{trainee.name}-{trainee.step}.onnx"
-        write_atomically(self.folder.own(path), lambda file: file.write(data) and None)
+        write_bytes(self.folder.own(path), data)
         return data
 
     def write_policies(self, league: League, numbers: Sequence[Mapping[str, float]] | None) -> None:
