@@ -1,296 +1,278 @@
-"""In-process batched collection: N matches, one learning team in each, opponents batched by snapshot.
+"""In-process batched collection: N matches of one batched game, learners and frozen opponents of any behavior.
 
-Observations of the learning team are written straight into the rollout's arrays. Opponents' rows are ordered so that
-each snapshot's rows are one contiguous block; the order changes only when a match ends, never within one.
+What learners see is written straight into their rollouts. Everybody else's rows are ordered so that each policy's are
+one contiguous block; the order changes only when a match ends, never within one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from palus.envs.protocol import MultiAgentEnv
-from palus.errors import EnvError
-from palus.rollout.rollout import LATEST, Episode, Matchup, Rollout
-from palus.rollout.sampling import sample
-from palus.types import F32, I32, I64, Bool
-
-PolicyFunction = Callable[[Tensor], Tensor]
-"""Observations [R, D] float32 -> logits [R, sum of branches] float32."""
+from palus.rollout.players import Learning, Others
+from palus.rollout.rollout import FROZEN, Cast, Collected, Episode, FinishedMatch, Policy, Seat
+from palus.types import F32, F64, I64, Bool, Step
 
 
-@dataclass(frozen=True)
-class Teams:
-    """Which agents of a match learn together. agents: [teams, L] agent indices, the members of a group adjacent."""
+class InProcessCollector:
+    """A `palus.rollout.rollout.Collector`: plays N matches and hands out rollouts of `rollout_steps` decisions.
 
-    agents: I64
-    group_size: int
-
-    @classmethod
-    def of(cls, env: MultiAgentEnv, self_play: bool) -> Teams:
-        """With self-play one team learns at a time; without it all agents do. EnvError when teams differ in shape."""
-        agents = list(enumerate(env.spec.agents))
-        team_ids = sorted({a.team for _, a in agents}) if self_play else [None]
-        rows = []
-        for team in team_ids:
-            members = [(a.group, i) for i, a in agents if team is None or a.team == team]
-            rows.append([i for _, i in sorted(members)])
-        sizes = {len(row) for row in rows}
-        groups = [a.group for _, a in agents]
-        group_sizes = {groups.count(g) for g in groups}
-        if len(sizes) != 1 or len(group_sizes) != 1:
-            raise EnvError(
-                f"{env.spec.env_id}: symmetric self-play needs teams and groups of equal size; found teams of "
-                f"{sorted(sizes)} agents and groups of {sorted(group_sizes)}."
-            )
-        if self_play and len(rows) < 2:
-            raise EnvError(
-                f"{env.spec.env_id}: self_play needs at least two teams, the game has one; "
-                "remove self_play from the run file."
-            )
-        return cls(np.array(rows, np.int64), group_sizes.pop())
-
-
-class Collector:
-    """Plays N matches and hands out rollouts of T decisions.
-
-    draw: called for each match slot before the first match and after each one; says who learns against whom.
-    threads: with two or more, opponents decide while the learning team does; the result is the same.
+    Draws are keyed by (seed, tick, row, column): learners' at twice the decision's number, all others' at one more.
     """
 
     def __init__(
         self,
         env: MultiAgentEnv,
-        teams: Teams,
+        learners: Mapping[int, tuple[str, Policy]],
+        cast: Cast,
         rollout_steps: int,
         seed: int,
-        draw: Callable[[int], Matchup],
+        rows_per_match: Mapping[int, int],
+        load: Callable[[int], Policy],
         threads: int = 1,
     ) -> None:
-        if len(env.spec.behaviors) != 1:
-            names = ", ".join(b.name for b in env.spec.behaviors)
-            raise EnvError(f"{env.spec.env_id}: training handles games with one behavior; this one has {names}.")
-        self.env, self.teams, self.rollout_steps, self.seed, self.draw = env, teams, rollout_steps, seed, draw
-        self.behavior = env.spec.behaviors[0]
-        N, P = env.num_matches, len(env.spec.agents)
-        D, A = self.behavior.observation_size, len(self.behavior.branches)
-        self._helper = ThreadPoolExecutor(1, "opponents", torch.set_num_threads, (1,)) if threads > 1 else None
-        self.rows_per_match = teams.agents.shape[1]
-        B = N * self.rows_per_match
-        self.num_rows = B
-        self._offsets = self.behavior.branch_offsets
-        # Allocated once: tens of MB that would be faulted in anew for every rollout.
-        T = rollout_steps
-        self._observations = np.zeros((T, B, D), np.float32)
-        self._last_observations = np.zeros((B, D), np.float32)
-        self._chosen, self._log_probs = np.zeros((T, B, A), np.int32), np.zeros((T, B, A), np.float32)
-        floats, flags = ((T, B), np.float32), ((T, B), np.bool_)
-        self._no_observations = np.zeros((0, D), np.float32)
-        # rewards, group rewards, terminated, truncated, active: the order of Rollout
-        self._outcomes = tuple(np.zeros(*kind) for kind in (floats, floats, flags, flags, flags))
-        self._actions = np.zeros((N, P, A), np.int32)
-        self._opponent_observations = np.zeros((N * P - B, D), np.float32)
+        """learners: policy id -> behavior and policy. rows_per_match: the most agents of a match that learn for each.
+
+        load: the policy of a frozen id that nobody published. threads: with two or more, everybody else decides while
+        the learners do; the result is the same.
+        """
+        self.env, self.cast, self.rollout_steps, self.seed = env, cast, rollout_steps, seed
+        spec, N = env.spec, env.num_matches
+        self._policies = {policy: acting for policy, (_, acting) in learners.items()}
+        self._load = load
+        self._retired: set[int] = set()
+        self._helper = ThreadPoolExecutor(1, "others", torch.set_num_threads, (1,)) if threads > 1 else None
+        sizes = {spec.behavior(name).name: acting.state_size for name, acting in learners.values()}
+        # Actions per behavior [N, P_b, A]; learners and the others write their own rows.
+        self._actions: list[F32] = []
+        self._others: list[Others] = []
+        for behavior in spec.behaviors:
+            P_b, A = len(spec.agents_of(behavior.name)), behavior.actions.columns
+            self._actions.append(np.zeros((N, P_b, A), np.float32))
+            before = sum(others.capacity for others in self._others)
+            self._others.append(Others(env, behavior, sizes.get(behavior.name, 0), before, self._actions[-1]))
+        self._learning: dict[int, Learning] = {}
+        for policy, (name, acting) in learners.items():
+            behavior = spec.behavior(name)
+            actions = self._actions[spec.behaviors.index(behavior)]
+            before = sum(rows.count for rows in self._learning.values())
+            self._learning[policy] = Learning(
+                env, behavior, acting.state_size, rows_per_match[policy], rollout_steps, before, actions
+            )
+        shape = (N, spec.num_agents)
+        self._seats: list[tuple[Seat, ...]] = [()] * N
+        self._decides: I64 = np.zeros(shape, np.int64)  # policy ids
+        self._learns: Bool = np.zeros(shape, np.bool_)
+        self._length, self._reward, self._group_reward = (np.zeros(shape, np.float64) for _ in range(3))
+        groups = np.array([agent.group for agent in spec.agents])
+        self._same_group: Bool = groups[:, None] == groups
+        self._numbers: dict[int, Sequence[float]] = {}
         self.tick = 0
-        self.learning_team = np.zeros(N, np.int64)
-        self.opponent = np.full(N, LATEST, np.int64)
-        self._episode = {k: np.zeros(B, np.float64) for k in ("length", "reward", "group_reward")}
-        self.entropy_sum, self.entropy_count = 0.0, 0
-        seeds = np.arange(N, dtype=np.int64) + (np.int64(seed) << 20)
-        env.reset(seeds)
-        self._assign(np.arange(N))
+        self._started, self._restarts = False, 0
 
     # -- who plays where ------------------------------------------------------------------------------------------
 
-    def _assign(self, matches: I64) -> None:
-        for n in matches:
-            matchup = self.draw(int(n))
-            self.learning_team[n], self.opponent[n] = matchup.learning_team, matchup.opponent
-        self._map_rows()
+    def _start(self) -> None:
+        """Begin all matches, with seeds that follow from the run's and the number of restarts."""
+        self._started, N = True, self.env.num_matches
+        self.env.reset(np.arange(N, dtype=np.int64) + (np.int64(self.seed) << 20) + self._restarts * N)
+        for sums in (self._length, self._reward, self._group_reward):
+            sums[:] = 0.0
+        for states in (*(r.states for r in self._learning.values()), *(o.states for o in self._others)):
+            states[:] = 0.0
+        self._assign(np.arange(N))
 
-    def _map_rows(self) -> None:
-        """Row numbers of all agents, from `learning_team` and `opponent`."""
-        N, P = self.env.num_matches, len(self.env.spec.agents)
-        L = self.rows_per_match
-        learners = self.teams.agents[self.learning_team]
-        matches = np.arange(N)[:, None]
-        self._learner_rows = np.full((N, P), -1, np.int32)
-        self._learner_rows[matches, learners] = np.arange(N * L, dtype=np.int32).reshape(N, L)
-        self._agent_of_row = (matches * P + learners).ravel()
-        self._opponent_rows = np.full((N, P), -1, np.int32)
-        self._blocks: list[tuple[int, int, int]] = []
-        if P > L:
-            order = np.argsort(self.opponent, kind="stable")
-            others = np.nonzero(self._learner_rows[order] < 0)[1].reshape(N, P - L)
-            self._opponent_rows[order[:, None], others] = np.arange(N * (P - L), dtype=np.int32).reshape(N, P - L)
-            self._agent_of_opponent = (order[:, None] * P + others).ravel()
-            ids, first = np.unique(self.opponent[order], return_index=True)
-            ends = np.append(first[1:], N)
-            self._blocks = [
-                (int(i), int(a) * (P - L), int(b) * (P - L)) for i, a, b in zip(ids, first, ends, strict=True)
-            ]
+    def _assign(self, matches: I64) -> None:
+        """Cast the matches that begin in these slots."""
+        spec = self.env.spec
+        for n in matches.tolist():
+            seats = self._seats[n] = tuple(self.cast(n))
+            for p, (agent, seat) in enumerate(zip(spec.agents, seats, strict=True)):
+                learner = self._learning.get(seat.policy)
+                if seat.learns and (learner is None or learner.behavior.name != agent.behavior):
+                    raise ValueError(
+                        f"match {n}: {seat} for {agent.name}; no learner of {agent.behavior!r} has that id"
+                    )
+                self._decides[n, p], self._learns[n, p] = seat
+                if seat.policy in self._numbers:
+                    self.env.shaping[n][p] = self._numbers[seat.policy]  # type: ignore[attr-defined]  # it has numbers
+        self._place(matches)
+
+    def _place(self, matches: I64) -> None:
+        """Give the agents of these matches rows, and all others' rows a new order."""
+        for policy, rows in self._learning.items():
+            columns = rows.agents
+            own = self._learns[matches[:, None], columns] & (self._decides[matches[:, None], columns] == policy)
+            rows.place(matches, own)
+        for others in self._others:
+            others.place(self._decides[:, others.agents], self._learns[:, others.agents])
 
     @property
-    def opponents_in_play(self) -> set[int]:
-        """Ids of the snapshots that a running match needs."""
-        return {i for i, _, _ in self._blocks} - {LATEST}
+    def in_play(self) -> set[int]:
+        """Ids of frozen policies that a running match needs."""
+        return set(np.unique(self._decides[self._decides >= FROZEN]).tolist())
+
+    def publish(self, policy: int, acting: Policy) -> None:
+        """Play with this policy under that id from now on."""
+        self._policies[policy] = acting
+        self._retired.discard(policy)
+
+    def retire(self, policy: int) -> None:
+        """Forget a policy, once the matches that it plays in are over."""
+        self._retired.add(policy)
+
+    def _policy(self, policy: int) -> Policy:
+        if policy not in self._policies:
+            self._policies[policy] = self._load(policy)
+        return self._policies[policy]
 
     # -- playing --------------------------------------------------------------------------------------------------
 
-    def collect(
-        self, policy: PolicyFunction, opponents: Callable[[int], PolicyFunction], policy_version: int = 0
-    ) -> tuple[Rollout, list[Episode]]:
-        """Play T decisions with frozen weights. opponents: snapshot id -> its policy.
-
-        The rollout's arrays are reused: they hold until the next call.
-        """
-        rewards, group_rewards, terminated, truncated, active = self._outcomes
-        finals: list[F32] = []
+    def collect(self) -> Collected:
+        """Play T decisions with the policies as they are. What it gives holds until the next call."""
+        if not self._started:
+            self._start()
+        for rows in self._learning.values():
+            rows.begin()
         episodes: list[Episode] = []
+        matches: list[FinishedMatch] = []
         for t in range(self.rollout_steps):
-            self._act(t, policy, opponents)
-            step = self.env.step([self._actions])
+            active = self.env.active.copy()
+            self._act(t)
+            step = self.env.step(self._actions)
             self.tick += 1
-            sources = (step.reward, step.group_reward, step.terminated, step.truncated)
-            for source, target in zip(sources, (rewards, group_rewards, terminated, truncated), strict=True):
-                np.take(source.ravel(), self._agent_of_row, out=target[t])
-            if truncated[t].any():
-                finals.append(self._final_observations(truncated[t]))
-            self._account(t, step.match_over, episodes)
+            for rows in self._learning.values():
+                rows.take(t, step)
+            for others in self._others:
+                others.forget(step, active)
+            self._account(active, step, episodes, matches)
             if step.match_over.any():
-                self._assign(np.nonzero(step.match_over)[0])
-        self.env.observe(self.behavior.name, self._learner_rows, self._last_observations)
-        self._check_finite()
-        final_observations = np.concatenate([self._no_observations, *finals])
-        last_active = self.env.active.ravel()[self._agent_of_row]
-        rollout = Rollout(
-            self._observations,
-            self._chosen,
-            self._log_probs,
-            rewards,
-            group_rewards,
-            terminated,
-            truncated,
-            active,
-            self._last_observations,
-            last_active,
-            final_observations,
-            self.teams.group_size,
-            policy_version,
-        )
-        return rollout, episodes
+                self._assign(np.flatnonzero(step.match_over))
+        for forgotten in self._retired - self.in_play:
+            self._policies.pop(forgotten, None)
+        self._retired &= self.in_play
+        rollouts = {policy: rows.rollout() for policy, rows in self._learning.items()}
+        entropies = {policy: rows.entropy for policy, rows in self._learning.items()}
+        return Collected(rollouts, entropies, episodes, matches)
 
-    def _act(self, t: int, policy: PolicyFunction, opponents: Callable[[int], PolicyFunction]) -> None:
-        """Fill row t of the rollout with what the learning agents see and choose, and `_actions` with all choices."""
-        observations, active = self._observations[t], self._outcomes[-1][t]
-        np.take(self.env.active.ravel(), self._agent_of_row, out=active)
-        if not active.all():
-            observations[:] = 0.0  # the environment does not write the rows of absent agents
-        self.env.observe(self.behavior.name, self._learner_rows, observations)
-        decide = self._start_opponents(policy, opponents) if self._blocks else None
-        logits = policy(torch.from_numpy(observations)).numpy()
-        entropies = sample(logits, self._offsets, self.seed, 2 * self.tick, self._chosen[t], self._log_probs[t])
-        self.entropy_sum += float(entropies[active].sum())
-        self.entropy_count += int(active.sum())
-        flat_actions = self._actions.reshape(-1, self._actions.shape[-1])
-        flat_actions[self._agent_of_row] = self._chosen[t]
-        if decide is not None:
-            flat_actions[self._agent_of_opponent] = decide()
+    def release(self) -> None:
+        """Nothing to do: arrays are written again only by `collect`."""
 
-    def _check_finite(self) -> None:
-        """A game that produces NaN would silently ruin the weights."""
-        seen = (("observation", self._observations), ("reward", self._outcomes[0]), ("group reward", self._outcomes[1]))
-        for name, values in seen:
-            if not np.isfinite(values.sum(dtype=np.float64)):
-                raise EnvError(f"{self.env.spec.env_id} returned a {name} that is not finite; check_env finds where.")
+    def _act(self, t: int) -> None:
+        """Let everybody decide, the others beside the learners where there is a thread for them."""
+        waiting = [others for others in self._others if others.blocks]
+        for others in waiting:
+            others.look()
 
-    def _start_opponents(self, policy: PolicyFunction, opponents: Callable[[int], PolicyFunction]) -> Callable[[], I32]:
-        """Let the opponents decide, beside the learning team where there is a thread for it.
+        def decide() -> None:
+            for others in waiting:
+                others.act(self._policy, self.seed, 2 * self.tick + 1)
 
-        Returns a function that gives their choices [rows, A].
-        """
-        observations = self._opponent_observations
-        self.env.observe(self.behavior.name, self._opponent_rows, observations)
-        logits = np.empty((len(observations), int(self._offsets[-1])), np.float32)
+        result = self._helper.submit(decide).result if self._helper is not None and waiting else decide
+        for policy, rows in self._learning.items():
+            rows.look(t)
+            rows.act(t, self._policies[policy], self.seed, 2 * self.tick)
+        result()
 
-        def decide() -> I32:
-            for snapshot, first, end in self._blocks:
-                function = policy if snapshot == LATEST else opponents(snapshot)
-                logits[first:end] = function(torch.from_numpy(observations[first:end])).numpy()
-            actions = np.zeros((len(observations), len(self.behavior.branches)), np.int32)
-            sample(logits, self._offsets, self.seed, 2 * self.tick + 1, actions, np.empty(actions.shape, np.float32))
-            return actions
-
-        return self._helper.submit(decide).result if self._helper is not None else decide
-
-    def _final_observations(self, truncated: np.ndarray) -> F32:
-        rows = np.full(self._learner_rows.size, -1, np.int32)
-        ended = self._agent_of_row[truncated]
-        rows[ended] = np.arange(len(ended), dtype=np.int32)
-        out = np.zeros((len(ended), self.behavior.observation_size), np.float32)
-        self.env.observe_final(self.behavior.name, rows.reshape(self._learner_rows.shape), out)
-        return out
-
-    def _account(self, t: int, match_over: Bool, episodes: list[Episode]) -> None:
-        """Add decision t to the running episodes and close those that ended."""
-        reward, group_reward, terminated, truncated, active = (outcome[t] for outcome in self._outcomes)
-        self._episode["length"] += active
-        self._episode["reward"] += reward
-        self._episode["group_reward"] += group_reward
-        ended = terminated | truncated
-        if not ended.any():
+    def _account(self, active: Bool, step: Step, episodes: list[Episode], matches: list[FinishedMatch]) -> None:
+        """Add a decision to the running episodes; tell those that ended and the matches that are over."""
+        self._length += active
+        self._reward += step.reward
+        self._group_reward += step.group_reward
+        ended = step.terminated | step.truncated
+        slots, agents = np.nonzero(ended)
+        if not len(slots):
             return
-        G = self.teams.group_size
-        group_plays_on = np.repeat((active & ~ended).reshape(-1, G).any(1), G)
-        outcomes = np.sign(np.nan_to_num(reward + group_reward))  # NaN is told when the rollout is whole
-        told = ~truncated & ~group_plays_on & (np.repeat(match_over, self.rows_per_match) | (outcomes != 0))
-        for row in np.nonzero(ended)[0]:
-            match = row // self.rows_per_match
+        left_early = ((active & ~ended)[slots] & self._same_group[agents]).any(1)
+        for n, p, left in zip(slots.tolist(), agents.tolist(), left_early.tolist(), strict=True):
+            seat = self._seats[n][p]
             episodes.append(
                 Episode(
-                    team=int(self.learning_team[match]),
-                    opponent=int(self.opponent[match]),
-                    result=int(outcomes[row]) if told[row] else None,
-                    length=int(self._episode["length"][row]),
-                    reward=float(self._episode["reward"][row]),
-                    group_reward=float(self._episode["group_reward"][row]),
-                    left_early=bool(group_plays_on[row]),
+                    slot=n,
+                    agent=p,
+                    policy=seat.policy,
+                    learned=seat.learns,
+                    length=int(self._length[n, p]),
+                    reward=float(self._reward[n, p]),
+                    group_reward=float(self._group_reward[n, p]),
+                    left_early=left,
+                    stats=step.stats.get(n, {}).get(p, {}),
                 )
             )
-            for sums in self._episode.values():
-                sums[row] = 0.0
+        for sums in (self._length, self._reward, self._group_reward):
+            sums[ended] = 0.0
+        for n in np.flatnonzero(step.match_over).tolist():
+            points = step.points[n].tolist()
+            matches.append(FinishedMatch(n, () if np.isnan(points).any() else tuple(points), self._seats[n]))
 
-    def take_entropy(self) -> float:
-        """Mean policy entropy (nats, summed over branches) of the learning rows since the last call."""
-        mean = self.entropy_sum / max(self.entropy_count, 1)
-        self.entropy_sum, self.entropy_count = 0.0, 0
-        return mean
+    # -- the game -------------------------------------------------------------------------------------------------
+
+    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+        """Change numbers of the game. Raises EnvError for names that it does not have."""
+        self.env.set_parameters(parameters)
+
+    def shape_rewards(self, policy: int, numbers: Sequence[float]) -> None:
+        """Pay a policy by these numbers, those of the game's `GameSpec.shaping`, in matches that begin from now on."""
+        self._numbers[policy] = numbers
+
+    def performance(self) -> Mapping[str, float]:
+        """Nothing is lost or waited for here."""
+        return {}
+
+    def complaints(self) -> Sequence[str]:
+        """Nothing is repaired here: what a game raises ends the run."""
+        return ()
+
+    def close(self) -> None:
+        """Free the game and the helping thread."""
+        if self._helper is not None:
+            self._helper.shutdown()
+        self.env.close()
 
     # -- resume ---------------------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that the next decision depends on, the environment included."""
+    def save(self) -> dict[str, Any]:
+        """Everything that the next decision depends on. A game that cannot be saved starts anew with the next rollout,
+        here and where this is loaded."""
+        env = self.env.get_state() if self._started else None
+        if env is None:
+            self._restarts += self._started
+            self._started = False
+            return {"env": None, "tick": self.tick, "restarts": self._restarts}
         return {
-            "env": self.env.get_state(),
+            "env": env,
             "tick": self.tick,
-            "learning_team": self.learning_team.copy(),
-            "opponent": self.opponent.copy(),
-            "episode": {k: v.copy() for k, v in self._episode.items()},
-            "entropy": (self.entropy_sum, self.entropy_count),
+            "restarts": self._restarts,
+            **{name: array.copy() for name, array in self._running().items()},
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue where `save` was called."""
+        self.tick, self._restarts = int(state["tick"]), int(state["restarts"])
+        self._started = state["env"] is not None
+        if not self._started:
+            return
         self.env.set_state(state["env"])
-        self.tick = int(state["tick"])
-        self.learning_team[:] = state["learning_team"]
-        self.opponent[:] = state["opponent"]
-        for key, value in state["episode"].items():
-            self._episode[key][:] = value
-        self.entropy_sum, self.entropy_count = state["entropy"]
-        self._map_rows()
+        for name, array in self._running().items():
+            array[:] = state[name]
+        for n in range(self.env.num_matches):
+            learns: list[bool] = self._learns[n].tolist()
+            self._seats[n] = tuple(map(Seat, self._decides[n].tolist(), learns))
+        self._place(np.arange(self.env.num_matches))
+
+    def _running(self) -> dict[str, I64 | Bool | F32 | F64]:
+        """What there is to know of the running matches beside the game's own state."""
+        return {
+            "decides": self._decides,
+            "learns": self._learns,
+            "length": self._length,
+            "reward": self._reward,
+            "group_reward": self._group_reward,
+            **{f"states {policy}": rows.states for policy, rows in self._learning.items()},
+            **{f"states {others.behavior.name}": others.states for others in self._others},
+        }

@@ -1,0 +1,263 @@
+"""Who decides for the agents of one behavior: rows that learn (`Learning`), and all others (`Others`).
+
+Letters: N matches, P_b agents of the behavior in each, B rows of a learner, T decisions, S floats of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+
+from palus.envs.protocol import MultiAgentEnv, room_for
+from palus.errors import EnvError
+from palus.nn.distributions import sample
+from palus.rollout.rollout import Policy, Rollout
+from palus.types import F32, I32, I64, MASKS, AnyArray, BehaviorSpec, Bool, Step
+
+
+class Learning:
+    """The rows of one learner. Those of match n begin at n * rows per match; groups lie one after the other.
+
+    A group has `group_size` rows, one for each of its agents of this behavior; rows that nobody fills are inactive.
+    Arrays are allocated once: tens of MB that would be faulted in anew for every rollout.
+    """
+
+    def __init__(
+        self,
+        env: MultiAgentEnv,
+        behavior: BehaviorSpec,
+        state_size: int,
+        per_match: int,
+        steps: int,
+        first_draw: int,
+        actions: F32,
+    ) -> None:
+        """per_match: the most agents of a match that learn. first_draw: the third part of the key of row 0's draws.
+
+        actions: [N, P_b, A], where the game reads them.
+        """
+        spec, N = env.spec, env.num_matches
+        self.env, self.behavior, self._actions = env, behavior, actions.reshape(-1, actions.shape[2])
+        self.agents = np.array(spec.agents_of(behavior.name))  # of the game, by column of the behavior's arrays
+        groups = np.array([spec.agents[agent].group for agent in self.agents])
+        self._order = np.argsort(groups, kind="stable")
+        _, self._first, self._group, sizes = np.unique(
+            groups[self._order], return_index=True, return_inverse=True, return_counts=True
+        )
+        self._member = np.arange(len(groups)) - self._first[self._group]
+        G = self.group_size = int(sizes.max())
+        self._per_match = G * (-(-per_match // G) if (sizes == G).all() else len(sizes))
+        T, B = steps, N * self._per_match
+        self.count = B
+        self._rows: I32 = np.full((N, len(self.agents)), -1, np.int32)
+        # Of each row, -1 where nobody fills it: flat indices into [N, P_b] and into [N, P].
+        self._seat, self._agent = np.full(B, -1, np.int64), np.full(B, -1, np.int64)
+        self._empty: Bool = np.ones(B, np.bool_)
+        self._full = False
+        self._draws = first_draw + np.arange(B)
+        self._room = room_for(behavior, T + 1, B)
+        self._active: Bool = np.zeros((T + 1, B), np.bool_)
+        self._chosen, self._log_probs = (np.zeros((T, B, behavior.actions.columns), np.float32) for _ in range(2))
+        self._parameters: F32 = np.zeros((T, B, behavior.actions.parameters), np.float32)
+        self._values: F32 | None = None
+        self._versions: I32 = np.zeros((T, B), np.int32)
+        self._rewards, self._group_rewards = (np.zeros((T, B), np.float32) for _ in range(2))
+        self._terminated, self._truncated = (np.zeros((T, B), np.bool_) for _ in range(2))
+        self.states: F32 = np.zeros((B, state_size), np.float32)
+        self.begin()
+
+    def place(self, matches: I64, own: Bool) -> None:
+        """Matches begin. own: [matches, P_b], the agents that learn in them. ValueError for more than there are rows.
+
+        The groups that have any of them take the rows of their match in turn.
+        """
+        own = own[:, self._order]
+        turn = np.cumsum(np.logical_or.reduceat(own, self._first, axis=1), axis=1) - 1
+        place = turn[:, self._group] * self.group_size + self._member
+        if (own & (place >= self._per_match)).any():
+            raise ValueError(f"{self.behavior.name}: more agents of a match learn than its {self._per_match} rows hold")
+        rows = np.where(own, matches[:, None] * self._per_match + place, -1)
+        self._rows[matches[:, None], self._order] = rows
+        for index, width, column in (
+            (self._seat, len(self.agents), self._order),
+            (self._agent, self.env.spec.num_agents, self.agents[self._order]),
+        ):
+            index.reshape(-1, self._per_match)[matches] = -1
+            index[rows[own]] = (matches[:, None] * width + column)[own]
+        self._empty = self._seat < 0
+        self._full = not self._empty.any()
+
+    def begin(self) -> None:
+        """A rollout begins."""
+        self._first_states = self.states.copy()
+        self._finals = [room_for(self.behavior, 0, masks=False)]
+        self._final_states = [self.states[:0]]
+        self._entropy_sum, self._entropy_count = 0.0, 0
+
+    def look(self, t: int) -> None:
+        """Write what the agents see before decision t."""
+        active = self._active[t]
+        self._gather(self.env.active, active)
+        present = active.all()
+        room = {name: array[t] for name, array in self._room.items()}
+        for name, array in room.items():
+            if name == MASKS:
+                array[:] = True
+            elif not present:
+                array[~active] = 0  # the environment does not write the rows of absent agents
+        self.env.observe(self.behavior.name, self._rows, room)
+
+    def act(self, t: int, policy: Policy, seed: int, tick: int) -> None:
+        """Decide what was looked at, and hand the actions to the game."""
+        active = self._active[t]
+        seen = {name: array[t] for name, array in self._room.items()}
+        parameters, values, states = _decide(policy, seen, self.states)
+        actions, log_probs, entropies = sample(parameters, self.behavior.actions, seed, tick, self._draws)
+        self._parameters[t], self._chosen[t], self._log_probs[t] = parameters, actions, log_probs
+        self._versions[t] = policy.version
+        if self.states.size:
+            self.states[:] = states
+            self.states[~active] = 0.0
+        if values is not None:
+            if self._values is None:
+                self._values = np.zeros(self._rewards.shape, np.float32)
+            self._values[t] = values
+        self._entropy_sum += float(entropies[active].sum())
+        self._entropy_count += int(active.sum())
+        if self._full:
+            self._actions[self._seat] = actions
+        else:
+            self._actions[self._seat[~self._empty]] = actions[~self._empty]
+
+    def take(self, t: int, step: Step) -> None:
+        """Write what decision t brought; memories end with their episodes."""
+        terminated, truncated = self._terminated[t], self._truncated[t]
+        for source, target in (
+            (step.reward, self._rewards[t]),
+            (step.group_reward, self._group_rewards[t]),
+            (step.terminated, terminated),
+            (step.truncated, truncated),
+        ):
+            self._gather(source, target)
+        if truncated.any():
+            self._keep_finals(truncated)
+        self.states[terminated | truncated] = 0.0
+
+    def _gather(self, source: AnyArray, target: AnyArray) -> None:
+        """The rows' share of an array [N, P], zero where nobody fills a row."""
+        np.take(source.ravel(), self._agent, out=target, mode="clip")
+        if not self._full:
+            target[self._empty] = 0
+
+    def _keep_finals(self, truncated: Bool) -> None:
+        count = int(truncated.sum())
+        rows = np.full(self._rows.size, -1, np.int32)
+        rows[self._seat[truncated]] = np.arange(count, dtype=np.int32)
+        room = room_for(self.behavior, count, masks=False)
+        self.env.observe_final(self.behavior.name, rows.reshape(self._rows.shape), room)
+        self._finals.append(room)
+        self._final_states.append(self.states[truncated])
+
+    @property
+    def entropy(self) -> float:
+        """Mean entropy of the rollout's decisions, nats."""
+        return self._entropy_sum / max(self._entropy_count, 1)
+
+    def rollout(self) -> Rollout:
+        """The decisions since `begin`. Raises EnvError for a number that is not finite."""
+        T = len(self._rewards)
+        self.look(T)
+        observations = {name: array for name, array in self._room.items() if name != MASKS}
+        self._check_finite(observations)
+        return Rollout(
+            observations=observations,
+            masks=self._room[MASKS][:T] if MASKS in self._room else None,
+            states=self._first_states,
+            last_states=self.states.copy(),
+            actions=self._chosen,
+            log_probs=self._log_probs,
+            parameters=self._parameters,
+            values=self._values,
+            rewards=self._rewards,
+            group_rewards=self._group_rewards,
+            terminated=self._terminated,
+            truncated=self._truncated,
+            active=self._active[:T],
+            last_active=self._active[T],
+            final_observations={name: np.concatenate([room[name] for room in self._finals]) for name in observations},
+            final_states=np.concatenate(self._final_states),
+            group_size=self.group_size,
+            versions=self._versions,
+        )
+
+    def _check_finite(self, observations: Mapping[str, AnyArray]) -> None:
+        """A game that produces NaN would silently ruin the weights."""
+        seen = [("observation", array) for array in observations.values() if array.dtype == np.float32]
+        for name, values in (*seen, ("reward", self._rewards), ("group reward", self._group_rewards)):
+            if not np.isfinite(values.sum(dtype=np.float64)):
+                raise EnvError(f"{self.env.spec.env_id} returned a {name} that is not finite; check_env finds where.")
+
+
+class Others:
+    """The agents of one behavior that nobody learns from: rows in blocks, one for each policy that plays them.
+
+    All policies of the behavior have `state_size` floats of memory.
+    """
+
+    def __init__(
+        self, env: MultiAgentEnv, behavior: BehaviorSpec, state_size: int, first_draw: int, actions: F32
+    ) -> None:
+        """first_draw, actions: as in `Learning`."""
+        self.env, self.behavior, self._actions = env, behavior, actions.reshape(-1, actions.shape[2])
+        self.agents = np.array(env.spec.agents_of(behavior.name))
+        self.capacity = env.num_matches * len(self.agents)
+        self.blocks: list[tuple[int, int, int]] = []  # policy id, first row, row behind the last
+        self._rows: I32 = np.full((env.num_matches, len(self.agents)), -1, np.int32)
+        self._seats: I64 = np.zeros(0, np.int64)  # of each row, the flat index into [N, P_b]
+        self._draws = first_draw + np.arange(self.capacity)
+        self._room = room_for(behavior, self.capacity)
+        self._parameters: F32 = np.zeros((self.capacity, behavior.actions.parameters), np.float32)
+        self.states: F32 = np.zeros((self.capacity, state_size), np.float32)  # by agent, not by row
+
+    def place(self, decides: I64, learns: Bool) -> None:
+        """Order the rows by policy, then match and agent. decides, learns: [N, P_b]."""
+        seats = np.flatnonzero(~learns)
+        policies = decides.ravel()[seats]
+        order = np.argsort(policies, kind="stable")
+        self._seats, policies = seats[order], policies[order]
+        self._rows[:] = -1
+        self._rows.reshape(-1)[self._seats] = np.arange(len(seats), dtype=np.int32)
+        first = np.flatnonzero(np.diff(policies, prepend=-1)).tolist()
+        self.blocks = list(zip(policies[first].tolist(), first, [*first[1:], len(seats)], strict=True))
+
+    def look(self) -> None:
+        """Write what the agents see now."""
+        if MASKS in self._room:
+            self._room[MASKS][:] = True
+        self.env.observe(self.behavior.name, self._rows, self._room)
+
+    def act(self, policy: Callable[[int], Policy], seed: int, tick: int) -> None:
+        """Decide what was looked at, and hand the actions to the game."""
+        count = len(self._seats)
+        states = self.states[self._seats]
+        for number, first, end in self.blocks:
+            seen = {name: array[first:end] for name, array in self._room.items()}
+            self._parameters[first:end], _, states[first:end] = _decide(policy(number), seen, states[first:end])
+        drawn = sample(self._parameters[:count], self.behavior.actions, seed, tick, self._draws[:count])
+        self._actions[self._seats], self.states[self._seats] = drawn[0], states
+
+    def forget(self, step: Step, active: Bool) -> None:
+        """Memories end with their episodes. active: [N, P] before the step."""
+        if self.states.size:
+            gone = step.terminated | step.truncated | ~active
+            self.states[gone[:, self.agents].ravel()] = 0.0
+
+
+def _decide(policy: Policy, seen: Mapping[str, AnyArray], states: F32) -> tuple[F32, F32 | None, F32]:
+    """Parameters, values where acting gives them, memories after it; views that hold until the policy acts again."""
+    tensors = {name: torch.from_numpy(array) for name, array in seen.items()}
+    masks = tensors.pop(MASKS, None)
+    parameters, values, after = policy.act(tensors, torch.from_numpy(states), masks)
+    return parameters.numpy(), None if values is None else values.numpy(), after.numpy()
