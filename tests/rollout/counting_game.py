@@ -23,6 +23,7 @@ class CountingGame:
     true_objective is the largest |continuous action| that arrived. log: a file that grows by one byte per decision.
     trap: a file; the game that finds it takes it away and hangs. slow: seconds that a decision takes at most.
     poison: the decision that brings NaN. fault: what making the game raises. bonus: its reward has a tunable summand.
+    side: of its picture, in pixels.
     """
 
     def __init__(
@@ -38,10 +39,11 @@ class CountingGame:
         poison=-1,
         fault="",
         bonus=False,
+        side=2,
     ):
         if fault:
             raise RuntimeError(fault)
-        self.spec = counting_spec(agents, bonus)
+        self.spec = counting_spec(agents, bonus, side)
         self.shaping = np.zeros((agents, int(bonus)))
         self.active = np.ones(agents, np.bool_)
         self._length, self._truncate, self._leaves, self._alone = length, truncate, leaves or {}, alone
@@ -107,10 +109,10 @@ class CountingGame:
         self._closed = True
 
 
-def counting_spec(agents: int, bonus: bool = False) -> GameSpec:
+def counting_spec(agents: int, bonus: bool = False, side: int = 2) -> GameSpec:
     return GameSpec.alike(
         "counting_game:CountingGame",
-        (ObservationSpec("obs", (4,)), ObservationSpec("picture", (1, 2, 2), "uint8")),
+        (ObservationSpec("obs", (4,)), ObservationSpec("picture", (1, side, side), "uint8")),
         ActionSpec((Discrete(CHOICES), Continuous(1, -1.0, 1.0))),
         num_agents=agents,
         frameskip=4,
