@@ -34,7 +34,7 @@ from palus.arena.ladder.log import read_log
 from palus.arena.ladder.scheduler import Looker, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import untended
-from palus.arena.models.limits import Limits
+from palus.arena.models.rules import Limits
 from palus.errors import ArenaError, LeaseError
 from palus.hub.accounts import create_account, issue_token
 from palus.store import Store, open_store

@@ -130,7 +130,7 @@ def _duel(a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | None
     """Doom's matches; a replay is a video of what both players see, all matches one after another."""
     from palus.arena.models.duelists import load_duelist
     from palus.arena.referee.duel import make_duel, play_duels
-    from palus.cli.agents import refresh_onnx
+    from palus.cli.players import refresh_onnx
     from palus.run.session import interruptible
 
     for word in (a, b):

@@ -123,7 +123,7 @@ def _rank_duelists(
     from palus.arena.models.duelists import find_duelists, load_duelist
     from palus.arena.referee.duel import make_duel, play_duels
     from palus.arena.study.tournament import round_robin
-    from palus.cli.agents import refresh_onnx
+    from palus.cli.players import refresh_onnx
 
     for run in [*(p for p in folder.glob("*") if p.is_dir()), *map(Path, also)]:
         refresh_onnx(run)

@@ -27,7 +27,7 @@ from palus.arena.ladder.scheduler import Looker, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource, games_of
 from palus.arena.locked.sandbox import LockedProcess
-from palus.arena.models.limits import Limits
+from palus.arena.models.rules import Limits
 from palus.errors import ArenaError, LeaseError
 from palus.store import Store, open_store
 from palus.store.tables import entries, jobs, workers

@@ -26,7 +26,7 @@ from palus.arena.ladder.log import read_log
 from palus.arena.ladder.scheduler import Looker, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource
-from palus.arena.models.limits import Limits
+from palus.arena.models.rules import Limits
 from palus.store import Store, open_store
 from palus.store.tables import metadata
 

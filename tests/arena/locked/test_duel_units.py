@@ -20,7 +20,7 @@ from palus.arena.locked.probe import probe_rows
 from palus.arena.locked.sandbox import Sandbox
 from palus.arena.locked.unit import Contender, Unit
 from palus.arena.locked.vet import Vetting, vet
-from palus.arena.models.duelist_session import Rows
+from palus.arena.models.duelists import Rows
 
 av = pytest.importorskip("av", reason="the extra `video` is not installed")
 

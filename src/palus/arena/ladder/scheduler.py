@@ -21,9 +21,8 @@ from palus.arena.ladder import entries, queue
 from palus.arena.ladder.discovery import Sweep
 from palus.arena.ladder.field_picture import Ledger, take_picture
 from palus.arena.ladder.log import check_head
-from palus.arena.ladder.matchmaking import choose
+from palus.arena.ladder.matchmaking import choose, draw_round
 from palus.arena.ladder.refresh import Refresher
-from palus.arena.ladder.rounds import draw_round
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import ALIVE_MS, games_of
 from palus.arena.models.refusal import Refusal

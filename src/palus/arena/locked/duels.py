@@ -16,7 +16,7 @@ from palus.arena.locked.remote import LockedModel, RemoteDuelist, true_cause
 from palus.arena.locked.sandbox import Sandbox
 from palus.arena.locked.unit import Contender, Unit, UnitOutcome, make_outcome
 from palus.arena.models.duelists import Duelist, RandomDuelist
-from palus.arena.models.limits import Limits
+from palus.arena.models.rules import Limits
 from palus.arena.referee.duel import DUEL_MINUTES, make_duel, play_duel
 from palus.arena.referee.result import MatchResult
 from palus.arena.referee.sampling import pair_seeds

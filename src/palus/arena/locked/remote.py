@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from palus.arena.locked.frames import Contract, describe_task
 from palus.arena.locked.probe import ALIKE, BATCH
 from palus.arena.locked.sandbox import LockedProcess, LockedProcessError, Sandbox
-from palus.arena.locked.tasks import Contract, describe_task
 from palus.arena.locked.unit import Contender
 from palus.arena.models.duelist_file import MAX_STATE, choices_of
-from palus.arena.models.duelist_session import Rows
-from palus.arena.models.limits import Limits
+from palus.arena.models.duelists import Rows
+from palus.arena.models.rules import Limits
 from palus.arena.referee.result import Cause, MatchResult, Verdict
 from palus.types import F32, AnyArray, BehaviorSpec, GameSpec
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from onnx import TensorProto, ValueInfoProto, helper
 
-from palus.arena.locked.tasks import Contract
+from palus.arena.locked.frames import Contract
 from palus.arena.models.duelist_file import STATE_INPUT, STATE_OUTPUT
 from palus.arena.models.policy_file import PROBABILITY_OUTPUT
 from palus.export.graph import Graph
