@@ -11,7 +11,7 @@ from dataclasses import asdict
 from enum import IntEnum
 from typing import Any
 
-from palus.arena.models.duelist_file import choices_of
+from palus.arena.models.recurrent_file import choices_of
 from palus.types import ActionSpec, BehaviorSpec, Discrete, GameSpec, ObservationSpec
 
 PREFIX = struct.Struct("<BI")

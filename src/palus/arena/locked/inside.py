@@ -17,11 +17,11 @@ from palus.arena.locked.frames import OUT_OF_MEMORY, Contract, Kind, read_frame,
 from palus.arena.locked.probe import probe, probe_observations, probe_rows
 from palus.arena.locked.samples import sample_models
 from palus.arena.models.computation import computation_of
-from palus.arena.models.duelist_file import choices_of, read_duelist
-from palus.arena.models.duelists import DuelistSession, Rows
 from palus.arena.models.grammar import check_padding
 from palus.arena.models.policies import PolicySession
 from palus.arena.models.policy_file import read_policy
+from palus.arena.models.recurrent_file import choices_of, read_recurrent
+from palus.arena.models.recurrent_players import RecurrentSession, Rows
 from palus.arena.models.refusal import RefusedError
 from palus.arena.models.rules import ARENA_RULES, DUEL_RULES
 from palus.types import F32, AnyArray, BehaviorSpec, GameSpec
@@ -52,7 +52,7 @@ class OpenedModel:
 
 def open_model(data: bytes, contract: Contract) -> OpenedModel:
     """Check a file by the arena's rules and open it. Raises RefusedError."""
-    return _open_duelist(data, contract) if isinstance(contract, GameSpec) else _open_policy(data, contract)
+    return _open_recurrent(data, contract) if isinstance(contract, GameSpec) else _open_policy(data, contract)
 
 
 def _open_policy(data: bytes, behavior: BehaviorSpec) -> OpenedModel:
@@ -70,9 +70,9 @@ def _open_policy(data: bytes, behavior: BehaviorSpec) -> OpenedModel:
     )
 
 
-def _open_duelist(data: bytes, spec: GameSpec) -> OpenedModel:
-    graph = read_duelist(data, "", spec, DUEL_RULES)
-    session, rows = DuelistSession(graph, ""), Rows(spec, graph.state_size)
+def _open_recurrent(data: bytes, spec: GameSpec) -> OpenedModel:
+    graph = read_recurrent(data, "", spec, DUEL_RULES)
+    session, rows = RecurrentSession(graph, ""), Rows(spec, graph.state_size)
 
     def answer(questions: AnyArray) -> F32:
         probabilities, states = session.answer(*rows.unpack(questions))

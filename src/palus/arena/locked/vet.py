@@ -16,7 +16,7 @@ from palus.arena.locked.frames import OUT_OF_MEMORY, Contract, describe_task
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.sandbox import LockedProcessError, Sandbox, shared_sandbox
 from palus.arena.locked.unit import Contender, Unit
-from palus.arena.models.duelist_file import MAX_STATE
+from palus.arena.models.recurrent_file import MAX_STATE
 from palus.arena.models.refusal import Refusal
 from palus.arena.models.rules import Limits, Rules
 from palus.arena.referee.games import ArenaGame, playable_game

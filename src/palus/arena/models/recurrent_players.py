@@ -14,20 +14,20 @@ from typing import Protocol
 
 import numpy as np
 
-from palus.arena.models.duelist_file import STATE_INPUT, STATE_OUTPUT, DuelistGraph, choices_of, read_duelist
 from palus.arena.models.policies import open_session
 from palus.arena.models.policy_file import PROBABILITY_OUTPUT
+from palus.arena.models.recurrent_file import STATE_INPUT, STATE_OUTPUT, RecurrentGraph, choices_of, read_recurrent
 from palus.errors import ModelError
 from palus.types import F32, AnyArray, GameSpec
 
 
-class DuelistSession:
+class RecurrentSession:
     """One thread. origin: how messages call the file, "" for not at all.
 
     Raises RefusedError when onnxruntime cannot run it.
     """
 
-    def __init__(self, graph: DuelistGraph, origin: str) -> None:
+    def __init__(self, graph: RecurrentGraph, origin: str) -> None:
         self._graph = graph
         self._session = open_session(graph.model, origin)
         self._outputs = [PROBABILITY_OUTPUT, STATE_OUTPUT][: 2 if graph.state_size else 1]
@@ -81,7 +81,7 @@ class Rows:
         return observations, states.view(np.float32)
 
 
-class Duelist(Protocol):
+class RecurrentPlayer(Protocol):
     """A player. sha256: of its file, None without one. state_size: numbers that it remembers per agent, S."""
 
     name: str
@@ -92,7 +92,7 @@ class Duelist(Protocol):
         """name -> [rows, *shape] and [rows, S] -> probabilities [rows, sum of choices], new states [rows, S]."""
 
 
-class RandomDuelist:
+class RandomRecurrentPlayer:
     """Every choice is equally likely."""
 
     def __init__(self, spec: GameSpec) -> None:
@@ -105,7 +105,7 @@ class RandomDuelist:
         return np.tile(self._row, (len(states), 1)), states
 
 
-class OnnxDuelist:
+class OnnxRecurrentPlayer:
     """An ONNX file as `palus.export.appo_onnx` writes it, named by the user, run in this process.
 
     Raises ModelError when it cannot be read or was made for another game.
@@ -118,34 +118,34 @@ class OnnxDuelist:
             raise ModelError(f"{path}: cannot be read ({error.strerror or error})") from error
         self.name = name or path.stem
         self.sha256: str | None = hashlib.sha256(data).hexdigest()
-        graph = read_duelist(data, str(path), spec)
+        graph = read_recurrent(data, str(path), spec)
         self.state_size = graph.state_size
-        self._session = DuelistSession(graph, str(path))
+        self._session = RecurrentSession(graph, str(path))
 
     def answer(self, observations: Mapping[str, AnyArray], states: F32) -> tuple[F32, F32]:
         """As the file computes them."""
         return self._session.answer(observations, states)
 
 
-def load_duelist(word: str, spec: GameSpec) -> Duelist:
+def load_recurrent_player(word: str, spec: GameSpec) -> RecurrentPlayer:
     """What a word on the command line means: `random`, an `.onnx` file, or a run's folder with `<Behavior>.onnx`.
 
     Raises ModelError when there is no such player.
     """
     if word == "random":
-        return RandomDuelist(spec)
+        return RandomRecurrentPlayer(spec)
     path = Path(word)
     if path.is_dir():
         models = sorted(path.glob("*.onnx"))
         if len(models) != 1:
             raise ModelError(f"{path}: holds {len(models)} .onnx files; expected one, or name the file itself")
-        return OnnxDuelist(models[0], spec, path.resolve().name)
+        return OnnxRecurrentPlayer(models[0], spec, path.resolve().name)
     if path.suffix != ".onnx" or not path.is_file():
         raise ModelError(f"{word}: no such player; give an .onnx file, a run's folder that holds one, or random")
-    return OnnxDuelist(path, spec)
+    return OnnxRecurrentPlayer(path, spec)
 
 
-def find_duelists(folder: Path, spec: GameSpec) -> tuple[list[Duelist], list[str]]:
+def find_recurrent_players(folder: Path, spec: GameSpec) -> tuple[list[RecurrentPlayer], list[str]]:
     """Players of a folder: its `.onnx` files and those of its direct subfolders, and why others cannot be played.
 
     Raises ModelError when the folder does not exist.
@@ -153,11 +153,11 @@ def find_duelists(folder: Path, spec: GameSpec) -> tuple[list[Duelist], list[str
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder; give one that holds .onnx files or runs")
     words = [*folder.glob("*.onnx"), *(p for p in folder.iterdir() if p.is_dir() and any(p.glob("*.onnx")))]
-    players: dict[str, Duelist] = {}
+    players: dict[str, RecurrentPlayer] = {}
     rejected = []
     for word in sorted(words):
         try:
-            player = load_duelist(str(word), spec)
+            player = load_recurrent_player(str(word), spec)
         except ModelError as error:
             rejected.append(str(error))
         else:
