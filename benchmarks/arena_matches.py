@@ -27,8 +27,8 @@ from palus.arena.locked.play import play_unit
 from palus.arena.locked.sandbox import Sandbox
 from palus.arena.locked.unit import Contender, Unit
 from palus.arena.locked.vet import vet
-from palus.arena.models.limits import Limits
 from palus.arena.models.policies import OnnxPolicy
+from palus.arena.models.rules import Limits
 from palus.arena.referee.actions import replay_actions
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import MatchResult

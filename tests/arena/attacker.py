@@ -76,7 +76,7 @@ def attack(channel: int, isolation: str) -> None:
 if __name__ == "__main__":
     zygote.serve = attack
     if sys.argv[2:] == ["no-filter"]:
-        zygote.seccomp.forbid_system_calls = lambda: False
+        zygote.lockdown.forbid_system_calls = lambda: False
     # What Python imports when it first needs it, it cannot import any more behind the lock.
     "".encode("idna")
     zygote.main(socket.socket(fileno=int(sys.argv[1])))

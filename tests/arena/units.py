@@ -7,7 +7,7 @@ import hashlib
 import onnx
 
 from palus.arena.locked.unit import Contender, Unit
-from palus.arena.models.limits import Limits
+from palus.arena.models.rules import Limits
 
 LIMITS = Limits(niceness=0)
 NO_REVISION = "0" * 40

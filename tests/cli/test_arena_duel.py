@@ -58,9 +58,9 @@ def arenas(tmp_path: Path) -> Iterator[list[Arena]]:
 
 def push(arena: Arena, run: Path) -> str:
     owner = next(line for line in arena.said if line.startswith("Next: palus push")).split()[4].split("/")[0]
-    pushed = arena.run("push", str(run), f"{owner}/duelist", "--hub", arena.url)
+    pushed = arena.run("push", str(run), f"{owner}/marine", "--hub", arena.url)
     assert pushed.returncode == 0, pushed.stderr
-    return f"{owner}/duelist"
+    return f"{owner}/marine"
 
 
 def test_a_pushed_agent_is_ranked_in_a_field_of_its_own_and_its_matches_are_videos(

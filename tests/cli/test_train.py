@@ -130,10 +130,11 @@ chekpoint_settings: {}
         "raise buffer_size to a multiple of batch_size",
         "override, palus.threads: expected a whole number, found 'many'",
         "bad.yaml, behaviors: SoccerTwos, Goalie: palus trains one behavior per run; keep one",
+        "bad.yaml, behaviors.Goalie: SoccerTwos has no behavior of that name; rename it to SoccerTwos",
     ):
         assert sentence in message
     assert message.startswith("error: ")
-    assert message.count("\n") == 8
+    assert message.count("\n") == 9
 
 
 def test_settings_that_palus_cannot_train_with_are_refused_together(tmp_path):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.log import check_head
-from palus.arena.ladder.scheduler import Looker, Scheduler
+from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource
 from palus.cli import app
@@ -28,7 +28,7 @@ def run(*words: str | Path) -> tuple[int, str]:
 def play(folder: Path) -> tuple[int, str]:
     """A store with a mirrored pair. Returns where its log ends."""
     store, settings = open_store(folder), ArenaSettings()
-    Scheduler(store, settings, [Looker(sweep_house, 1e9)], seed=1).tick()
+    Scheduler(store, settings, [PeriodicSweep(sweep_house, 1e9)], seed=1).tick()
     assert work(StoreSource(store, "w", settings, describe_here()), threading.Event(), max_jobs=1) == 1
     with store.read() as connection:
         head = check_head(connection)

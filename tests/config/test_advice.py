@@ -26,9 +26,9 @@ def test_derived_values_come_with_their_reason(load) -> None:
         "SoccerTwos: buffer_size 5000 is not a multiple of batch_size 1024: 4 full minibatches and 904 rows over",
         "SoccerTwos: checkpoint_interval 225 = max_steps 900 / keep_checkpoints 4 (even_checkpoints)",
         "SoccerTwos: team_change 250000 = 5 x save_steps",
-        "SoccerTwos: threaded has no effect; palus uses all threads anyway",
         "palus.env SoccerTwos: there is a behavior of that name and no env_settings.env_path",
-        "env_settings.num_envs has no effect on a built-in game; palus.num_matches has",
+        "behaviors.SoccerTwos.threaded has no effect; palus uses all threads anyway",
+        "env_settings.num_envs has no effect; it is about Unity executables; use palus.num_matches",
     ]
 
 
@@ -87,7 +87,7 @@ def test_a_plain_constant_and_signal_strength_are_supported() -> None:
         ("behaviors.SoccerTwos.network_settings.deterministic=true", "behaviors.SoccerTwos.network_settings.determ"),
         ("behaviors.SoccerTwos.reward_signals={extrinsic: {}, rnd: {}}", "behaviors.SoccerTwos.reward_signals.rnd: "),
         ("behaviors.SoccerTwos.behavioral_cloning.demo_path=x", "behaviors.SoccerTwos.behavioral_cloning: "),
-        ("behaviors.SoccerTwos.init_path=x.pt", "behaviors.SoccerTwos.init_path: "),
+        ("behaviors.SoccerTwos.init_path=x.pt", "behaviors.SoccerTwos.init_path x.pt: "),
         ("env_settings.env_path=Soccer.x86_64", "env_settings.env_path Soccer.x86_64: Unity executables cannot"),
         (
             "environment_parameters.a={sampler_type: uniform, sampler_parameters: {}}",
@@ -98,7 +98,7 @@ def test_a_plain_constant_and_signal_strength_are_supported() -> None:
             "{name: y, value: 2}]}",
             "environment_parameters.a: lessons by reward",
         ),
-        ("checkpoint_settings.initialize_from=other", "checkpoint_settings.initialize_from: "),
+        ("checkpoint_settings.initialize_from=other", "checkpoint_settings.initialize_from other: "),
         ("checkpoint_settings.inference=true", "checkpoint_settings.inference: "),
         ("torch_settings.device=cuda", "torch_settings.device cuda: palus trains on the CPU"),
     ],

@@ -44,7 +44,7 @@ def test_numbers_that_do_not_fit_each_other_are_refused(tmp_path: Path, override
 
 
 def test_what_appo_does_another_way_is_refused_with_the_way(tmp_path: Path) -> None:
-    memory, images, both = unsupported(
+    images, both, memory = unsupported(
         run_of(
             tmp_path,
             "network_settings={memory: {sequence_length: 16}, vis_encode_type: nature_cnn}",
@@ -52,7 +52,7 @@ def test_what_appo_does_another_way_is_refused_with_the_way(tmp_path: Path) -> N
             "population={}",
         )
     )
-    assert "appo's sequences are time_horizon long" in memory
+    assert "sequences are time_horizon long" in memory
     assert "use convnet_simple" in images
     assert "remove one of them" in both
 
@@ -67,7 +67,7 @@ def test_keys_without_effect_are_noted(tmp_path: Path) -> None:
     )
     assert [line for line in found if "no effect" in line] == [
         "Doom: learning_rate_schedule has no effect; adaptive_learning_rate moves the rate",
-        "Doom: keep_checkpoints has no effect; appo keeps its newest and its best policy",
+        "behaviors.Doom.keep_checkpoints has no effect; appo keeps its newest and its best policy",
     ]
 
 

@@ -20,7 +20,7 @@ import json, sys
 from pathlib import Path
 import uvicorn
 from palus.hub.limits import HubLimits
-from palus.hub.server.app import make_hub_app
+from palus.hub.server.router import make_hub_app
 from palus.store import open_store
 
 app = make_hub_app(open_store(Path(sys.argv[1])), HubLimits(**json.loads(sys.argv[3])))

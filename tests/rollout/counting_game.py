@@ -24,6 +24,7 @@ class CountingGame:
     trap: a file; the game that finds it takes it away and hangs. slow: seconds that a decision takes at most.
     poison: the decision that brings NaN. fault: what making the game raises. bonus: its reward has a tunable summand.
     teams: sides of the agents, whose groups get 1 for every decision; the first side wins.
+    side: of its picture, in pixels.
     """
 
     def __init__(
@@ -40,10 +41,11 @@ class CountingGame:
         fault="",
         bonus=False,
         teams=(),
+        side=2,
     ):
         if fault:
             raise RuntimeError(fault)
-        self.spec = counting_spec(agents, bonus, teams)
+        self.spec = counting_spec(agents, bonus, teams, side)
         self.shaping = np.zeros((agents, int(bonus)))
         self.active = np.ones(agents, np.bool_)
         self._length, self._truncate, self._leaves, self._alone = length, truncate, leaves or {}, alone
@@ -112,10 +114,10 @@ class CountingGame:
         self._closed = True
 
 
-def counting_spec(agents: int, bonus: bool = False, teams: tuple[int, ...] = ()) -> GameSpec:
+def counting_spec(agents: int, bonus: bool = False, teams: tuple[int, ...] = (), side: int = 2) -> GameSpec:
     return GameSpec.alike(
         "counting_game:CountingGame",
-        (ObservationSpec("obs", (4,)), ObservationSpec("picture", (1, 2, 2), "uint8")),
+        (ObservationSpec("obs", (4,)), ObservationSpec("picture", (1, side, side), "uint8")),
         ActionSpec((Discrete(CHOICES), Continuous(1, -1.0, 1.0))),
         num_agents=agents,
         teams=tuple(teams),

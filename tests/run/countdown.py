@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from palus.envs.game import GameStep
+from palus.envs.toy import DuelToy
 from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 
@@ -72,3 +74,26 @@ class Filmed(Countdown):
             if self.recorder is not None:
                 self.recorder(self.render())
         return super().step(actions)
+
+
+def of_two_kinds(spec: GameSpec) -> GameSpec:
+    """The game of two agents with a behavior for each."""
+    (only,), (left, right) = spec.behaviors, spec.agents
+    agents = (replace(left, behavior="Left"), replace(right, behavior="Right"))
+    return replace(spec, behaviors=(replace(only, name="Left"), replace(only, name="Right")), agents=agents)
+
+
+class CountdownOfTwo(Countdown):
+    """One game at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec = of_two_kinds(self.spec)
+
+
+class DuelOfTwo(DuelToy):
+    """Many matches in one call."""
+
+    def __init__(self, num_matches: int) -> None:
+        super().__init__(num_matches)
+        self.spec = of_two_kinds(self.spec)

@@ -31,6 +31,11 @@ def test_migrations_make_exactly_the_declared_tables(store: Store) -> None:
     with store.read() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         difference = compare_metadata(context, metadata)
+    # A comment is no reason to make a table anew.
+    derived = {table.name for table in DERIVED}
+    difference = [
+        d for d in difference if not (isinstance(d, list) and d[0][0] == "modify_comment" and d[0][2] in derived)
+    ]
     assert difference == [], "tables.py and the files in store/migrations/versions disagree"
 
 

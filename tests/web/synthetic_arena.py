@@ -21,7 +21,7 @@ from palus.ratings.games import arrange
 from palus.ratings.history import Played
 from palus.ratings.standings import standings
 from palus.store import Store
-from palus.store.derived import fields, rating_points, ratings
+from palus.store.derived import Standing, fields, rating_points, ratings
 from palus.store.tables import blobs, entries
 
 ENV = "SoccerTwos"
@@ -92,7 +92,8 @@ class SyntheticArena:
         fitted = fit(table.games, len(table), side_term=True)
         elo, skill = reference_elo.replay(self.history), online.replay(self.history)
         rows = [
-            {
+            dict.fromkeys(Standing.model_fields, 0)
+            | {
                 "env": self.env,
                 "sha256": line.name,
                 **{name: getattr(line, name) for name in ("rank", "rank_best", "rank_worst", "rating", "half_width")},

@@ -95,6 +95,8 @@ def test_the_board_lists_players_by_rating_with_their_games(client: TestClient) 
     top = board["rows"][0]
     assert top["provisional"] and top["rating"] > 1300 and top["sha256"] == sha_of("ada/one")
     assert top["openskill"] == pytest.approx(top["openskill_mu"] - 3 * top["openskill_sigma"])
+    shown = {column["title"]: f"{top[column['field']]:.{column['decimals']}f}" for column in board["measures"]}
+    assert shown["Elo"] == f"{top['elo']:.1f}" and shown["openskill"] == f"{top['openskill']:.2f}"
 
 
 def test_a_new_revision_replaces_the_old_one_only_when_it_is_ranked(client: TestClient, arena: SyntheticArena) -> None:

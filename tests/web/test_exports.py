@@ -144,7 +144,9 @@ def test_ratings_come_in_three_forms(client: TestClient, tmp_path: Path) -> None
     assert [(row["repo"], row["rating"], row["half_width"]) for row in objects] == [
         (row["repo"], row["rating"], row["half_width"]) for row in board
     ]
-    assert download(client, "ratings.csv").decode().startswith("rank,rank_best,rank_worst,repo,owner,name,revision,")
+    header, *lines = csv.reader(io.StringIO(download(client, "ratings.csv").decode()))
+    assert header[:9] == ["rank", "rank_best", "rank_worst", "repo", "owner", "name", "revision", "sha256", "kind"]
+    assert {*header} == {*board[0]} == {*objects[0]} and len(lines) == len(board)
     assert download(client, "ratings.parquet")[:4] == b"PAR1"
 
 

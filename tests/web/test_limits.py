@@ -31,7 +31,7 @@ from palus.web import events
 from palus.web.app import WebLimits, make_app
 from palus.web.connections import ConnectionLimits
 from palus.web.live import RoomLimits
-from palus.web.log_limit import LINES_PER_MINUTE, LogLimit
+from palus.web.serving import LINES_PER_MINUTE, LogLimit
 from palus.web.worker_api import make_worker_router
 
 PATIENCE_S = 60

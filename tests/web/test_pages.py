@@ -23,6 +23,7 @@ from palus.arena.study.play_stats import play_statistics
 from palus.store import open_store
 from palus.store.derived import play_stats
 from palus.store.tables import entries, workers
+from palus.web.api.leaderboard import MEASURES
 from palus.web.app import WebLimits, make_app
 from palus.web.static_site import export_site
 
@@ -154,12 +155,13 @@ def test_the_leaderboard_shows_ranks_ratings_and_their_uncertainty(visit: Callab
 def test_search_and_other_columns_are_kept_in_the_address(visit: Callable[[str], Tab], site: str) -> None:
     tab = visit(site)
     tab.page.get_by_label("Search").fill("BOB")
-    tab.page.get_by_role("button", name="Elo, openskill, Nash").click()
+    others = [*(column.title for column in MEASURES), "Nash"]
+    tab.page.get_by_role("button", name=", ".join(others)).click()
     tab.page.wait_for_selector("th:has-text('openskill')")
     assert tab.texts("[aria-label='Ranking'] tbody th a") == ["two"]
     again = visit(tab.page.url)
     assert again.texts("[aria-label='Ranking'] tbody th a") == ["two"]
-    assert "Elo" in again.texts("[aria-label='Ranking'] thead th")
+    assert again.texts("[aria-label='Ranking'] thead th")[3:-2] == others
     assert tab.complaints + again.complaints == []
 
 

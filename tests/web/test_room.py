@@ -18,7 +18,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from palus.arena.locked.live import LiveStep
 from palus.store import Store, open_store
-from palus.store.derived import ratings
+from palus.store.derived import Standing, ratings
 from palus.store.tables import entries
 from palus.web.app import make_app
 from palus.web.live import RoomLimits, encode_step
@@ -108,12 +108,9 @@ def test_the_list_has_everybody_who_was_accepted_best_first(store: Store) -> Non
     enter(store, "ada/waiting", "pending")
     enter(store, "eve/evil", "refused")
     enter(store, "lin/best", "accepted", sha256="c" * 64)
-    numbers = dict.fromkeys(("rank", "rank_best", "rank_worst", "games", "wins", "draws", "losses", "upto_seq"), 1)
-    points = dict.fromkeys(("half_width", "elo", "openskill_mu", "openskill_sigma"), 1.0)
+    row = dict.fromkeys(Standing.model_fields, 1) | {"sha256": "c" * 64, "rating": 1300.0}
     with store.write() as connection:
-        connection.execute(
-            insert(ratings).values(env="SoccerTwos", sha256="c" * 64, rating=1300.0, **numbers, **points)
-        )
+        connection.execute(insert(ratings).values(env="SoccerTwos", upto_seq=1, **row))
     found = [(player.repo, player.rating, player.house) for player in list_players(store, "SoccerTwos")]
     assert found[0] == ("lin/best", 1300.0, False)
     assert [repo for repo, _, _ in found[1:]] == [

@@ -17,7 +17,7 @@ from palus.arena.referee.recording import Recording
 from palus.arena.referee.replay import write_replay
 from palus.cli.watch import watch
 from palus.errors import ReplayError, StorageError
-from palus.web.server import make_server
+from palus.web.page import make_server
 
 RUN = "import typer; from palus.cli.watch import watch; typer.run(watch)"
 

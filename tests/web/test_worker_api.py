@@ -31,10 +31,10 @@ from palus.arena.ladder.audit import reinstate
 from palus.arena.ladder.chain import check_chain
 from palus.arena.ladder.discovery import FolderPool, sweep_house
 from palus.arena.ladder.log import read_log
-from palus.arena.ladder.scheduler import Looker, Scheduler
+from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import untended
-from palus.arena.models.limits import Limits
+from palus.arena.models.rules import Limits
 from palus.errors import ArenaError, LeaseError
 from palus.hub.accounts import create_account, issue_token
 from palus.store import Store, open_store
@@ -79,8 +79,8 @@ def served(tmp_path: Path) -> Iterator[Served]:
     model.parent.mkdir(parents=True)
     model.write_bytes(b"not a model, but somebody's")
     pool = FolderPool(tmp_path / "pool", store.blobs)
-    lookers = [Looker(sweep_house, 1e9), Looker(lambda env: pool.sweep(env, quiet_since_ms=2**62), 1e9)]
-    scheduler = Scheduler(store, SETTINGS, lookers, seed=1)
+    sweeps = [PeriodicSweep(sweep_house, 1e9), PeriodicSweep(lambda env: pool.sweep(env, quiet_since_ms=2**62), 1e9)]
+    scheduler = Scheduler(store, SETTINGS, sweeps, seed=1)
     scheduler.tick()
     app = FastAPI()
     install_faults(app, tmp_path)

@@ -216,38 +216,43 @@ export interface components {
             readonly side: components["schemas"]["SideTerm"] | null;
             /** @description groups that few matches tie to the rest; empty in a sound field */
             readonly loose: readonly components["schemas"]["LooseGroup"][];
+            readonly measures: readonly components["schemas"]["MeasureColumn"][];
             readonly rows: readonly components["schemas"]["LeaderboardRow"][];
         };
         /**
          * LeaderboardRow
-         * @description One repository, by its newest accepted revision. rank_best..rank_worst: ranks that the results leave open.
+         * @description One repository, by its newest accepted revision.
          */
         readonly LeaderboardRow: {
+            readonly sha256: string;
+            /** @description 0 for who is not on the board, such as replaced revisions */
             readonly rank: number;
+            /** @description rank_best..rank_worst: ranks that the results leave open */
             readonly rank_best: number;
             readonly rank_worst: number;
-            readonly repo: string;
-            readonly owner: string;
-            readonly name: string;
-            readonly revision: string;
-            readonly sha256: string;
-            /** @enum {string} */
-            readonly kind: "house" | "model" | "baseline";
+            /** @description 1200 + joint Bradley-Terry strength */
             readonly rating: number;
+            /** @description of the 95 % interval */
             readonly half_width: number;
-            /** @description below 20 games or half-width above 100 */
-            readonly provisional: boolean;
             readonly games: number;
             readonly wins: number;
             readonly draws: number;
             readonly losses: number;
-            /** @description the reference's online formula, K 20, scale 500 */
+            /** @description Online Elo: start 1200, K 20, scale 500 */
             readonly elo: number;
             readonly openskill_mu: number;
             readonly openskill_sigma: number;
-            /** @description mu - 3 sigma */
-            readonly openskill: number;
+            readonly repo: string;
+            readonly owner: string;
+            readonly name: string;
+            readonly revision: string;
+            /** @enum {string} */
+            readonly kind: "house" | "model" | "baseline";
+            /** @description below 20 games or half-width above 100 */
+            readonly provisional: boolean;
             readonly last_match_ms: number | null;
+            /** @description mu − 3 sigma, updated after every match */
+            readonly openskill: number;
             /** @description accepted revisions of this repository, older ones included */
             readonly revisions: number;
         };
@@ -391,6 +396,17 @@ export interface components {
             /** @description what sampling noise alone would leave open */
             readonly unexplained_by_chance: number | null;
             readonly cycles: readonly components["schemas"]["Cycle"][];
+        };
+        /**
+         * MeasureColumn
+         * @description A number of every row that is shown in a column of its own, the largest first when sorted by it.
+         */
+        readonly MeasureColumn: {
+            /** @description name of the number in a row */
+            readonly field: string;
+            readonly title: string;
+            readonly explain: string;
+            readonly decimals: number;
         };
         /**
          * ModelPage
@@ -859,6 +875,7 @@ export type MatchPage = components['schemas']['MatchPage'];
 export type MatchSide = components['schemas']['MatchSide'];
 export type MatchSummary = components['schemas']['MatchSummary'];
 export type Matrix = components['schemas']['Matrix'];
+export type MeasureColumn = components['schemas']['MeasureColumn'];
 export type ModelPage = components['schemas']['ModelPage'];
 export type NextOpponent = components['schemas']['NextOpponent'];
 export type Performance = components['schemas']['Performance'];

@@ -122,7 +122,7 @@ def _lines(place: Place, owner: str | None, new_admin: bool) -> list[str]:
 def _isolation() -> str:
     """The level that matches of strangers' models run at here."""
     from palus.arena.locked.sandbox import LockedProcessError, shared_sandbox
-    from palus.arena.models.limits import Limits
+    from palus.arena.models.rules import Limits
 
     try:
         process = shared_sandbox().open(Limits())

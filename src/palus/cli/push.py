@@ -64,7 +64,7 @@ def push(
 ) -> None:
     """Publish a model: laid out as ML-Agents does it, with a card, its training curve and a replay."""
     from palus.arena.referee.games import GAMES
-    from palus.cli.agents import refresh_onnx
+    from palus.cli.players import refresh_onnx
     from palus.errors import HubError
     from palus.hub.layout import read_run
     from palus.hub.publish import check_id, publish

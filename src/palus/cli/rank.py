@@ -38,7 +38,7 @@ Examples:
 
   palus rank models/ --with results/mine --without goalie-striker
 
-  palus rank duelists/ --game doom_duel --pairs 5              Doom, one against one
+  palus rank agents/ --game doom_duel --pairs 5                Doom, one against one
 
   palus rank models/ --json --log matches.jsonl
 """
@@ -67,7 +67,7 @@ def rank(
     from palus.cli.players import append_log
     from palus.run.session import interruptible
 
-    rank_game = _rank_duelists if game == "doom_duel" else _rank_teams
+    rank_game = _rank_duels if game == "doom_duel" else _rank_teams
     with interruptible() as stopped:
         board, rejected, planned = rank_game(folder, also or [], without or [], pairs, seed, stopped)
         interrupted = stopped()
@@ -116,21 +116,21 @@ def _rank_teams(
     return board, rejected, planned
 
 
-def _rank_duelists(
+def _rank_duels(
     folder: Path, also: list[str], without: list[str], pairs: int, seed: int, stopped: Callable[[], bool]
 ) -> tuple[Leaderboard, list[str], int]:
     """The leaderboard of Doom's duel."""
-    from palus.arena.models.duelists import find_duelists, load_duelist
+    from palus.arena.models.recurrent_players import find_recurrent_players, load_recurrent_player
     from palus.arena.referee.duel import make_duel, play_duels
     from palus.arena.study.tournament import round_robin
-    from palus.cli.agents import refresh_onnx
+    from palus.cli.players import refresh_onnx
 
     for run in [*(p for p in folder.glob("*") if p.is_dir()), *map(Path, also)]:
         refresh_onnx(run)
     game = make_duel()
     game.close()
-    found, rejected = find_duelists(folder, game.spec)
-    named = [load_duelist(word, game.spec) for word in ("random", *also)]
+    found, rejected = find_recurrent_players(folder, game.spec)
+    named = [load_recurrent_player(word, game.spec) for word in ("random", *also)]
     entrants = _entrants([*named, *found], rejected, folder, without)
     planned = pairs * len(entrants) * (len(entrants) - 1)
     with matches_progress("", planned) as tick:

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from palus.arena.referee.replay import read_replay_bytes
-from palus.web.page import page_html, write_html
-from palus.web.server import ADDRESS, make_server
+from palus.web.page import ADDRESS, make_server, page_html, write_html
 
 
 def watch(

@@ -7,6 +7,7 @@ from typing import Any
 
 from palus.config.run_file import json_schema
 from palus.config.source import preset_names, read_source
+from palus.config.unread import ALL, OF_BEHAVIORS, OF_RUNS
 
 Schema = dict[str, Any]
 
@@ -18,8 +19,8 @@ For everyone who trains. This page is generated from the models in `src/palus/co
 
 A run file is ML-Agents' trainer YAML: files written for `mlagents-learn` load unchanged and mean the same. palus adds
 one section, `palus`, for what ML-Agents has no word for. Files are read strictly: an unknown key is an error, and all
-faults of a file are reported together before anything starts. `palus train FILE --check` does only that. A setting that
-is right but that palus cannot train with yet is refused by name.
+faults of a file are reported together before anything starts. `palus train FILE --check` does only that. A key that is
+right but that the trainer does not read is refused by name, or told where it changes nothing; a table below lists all.
 
 The values of a run are, later ones first: overrides from the command line (`behaviors.SoccerTwos.max_steps=1e6`), the
 file or the preset, `default_settings`, the defaults below. The resolved values are saved as `configuration.yaml` in the
@@ -48,6 +49,11 @@ DIFFERENCES = """\
 second does not know are an error | only written hyperparameters that both have are \
 merged, likewise of `network_settings` | a default `max_steps` \
 should not need a default trainer |
+"""
+
+_UNREAD = """\
+Set to another value than their default. `sac` is refused as a whole. Baselines play SoccerTwos only. Of environment
+parameters, values drawn at random and lessons by reward are refused.
 """
 
 # Models and their headings, in the order of the page. Trainers share tables, see COLUMNS.
@@ -113,7 +119,27 @@ def render() -> str:
         columns = {trainer: models[model] for trainer, model in COLUMNS.get(name, {}).items()}
         table = _trainer_table(columns) if columns else _table(models[name], models)
         parts.append(f"## {heading}\n\n{opening}\n\n{table}")
-    return "\n".join([*parts, DIFFERENCES])
+    return "\n".join([*parts, _unread(), DIFFERENCES])
+
+
+def _unread() -> str:
+    """Keys that do nothing for a trainer, and what becomes of a file that sets them."""
+    lines = [
+        "## Keys that a trainer does not read\n",
+        _UNREAD,
+        "| key | trainers | a run with it | why |",
+        "|---|---|---|---|",
+    ]
+    for below, entries in (("behaviors.NAME.", OF_BEHAVIORS), ("", OF_RUNS)):
+        for entry in entries:
+            trainers = (
+                "all"
+                if entry.trainers == ALL
+                else ", ".join(t for t in COLUMNS["PpoHyperparameters"] if t in entry.trainers)
+            )
+            fate = "does not start" if entry.refused else "is told"
+            lines.append(f"| `{below}{entry.key}` | {trainers} | {fate} | {entry.why} |")
+    return "\n".join(lines) + "\n"
 
 
 def _presets() -> str:

@@ -52,8 +52,9 @@ def found(value: object) -> str:
 
 def near_name(name: str, names: Iterable[str]) -> str | None:
     """The name that was probably meant, or None."""
-    matches = difflib.get_close_matches(name.lower(), list(names), n=1, cutoff=0.7)
-    return matches[0] if matches else None
+    known = {other.lower(): other for other in names}
+    matches = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.7)
+    return known[matches[0]] if matches else None
 
 
 def faults_of(error: ValidationError, root: schema.Annotation, prefix: KeyPath = ()) -> list[Fault]:

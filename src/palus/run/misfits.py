@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from palus import envs
 from palus.arena.models.players import load_player
-from palus.config import AppoBehavior, Behavior, RunFile
+from palus.config import AppoBehavior, RunFile
 from palus.config.faults import near_name
 from palus.envs.game import GAMES, make_game
 from palus.envs.protocol import MultiAgentEnv
@@ -25,23 +25,21 @@ def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
 
     Makes one instance of the game, as the start does. Loads no torch. Raises TrustError when it is not trusted.
     """
-    env_id = run.env_id
-    if env_id is None or len(run.behaviors) != 1:
+    env_id, options = run.env_id, run.palus.env_options
+    if env_id is None or not run.behaviors:
         return []
-    name, behavior = next(iter(run.behaviors.items()))
-    at = f"behaviors.{name}"
+    apart = [f"behaviors.{name}.trainer_type {b.trainer_type}" for name, b in run.behaviors.items()]
     if not run.is_sampled and env_id in GAMES:
-        return [f"{at}.trainer_type {behavior.trainer_type}: {env_id} steps one game at a time; use appo"]
+        return [f"{at}: {env_id} steps one game at a time; use appo" for at in apart]
     if run.is_sampled and env_id in envs.BUILT_IN:
-        return [f"{at}.trainer_type appo: {env_id} steps many matches in one call; use poca or ppo"]
-    options = run.palus.env_options
+        return [f"{at}: {env_id} steps many matches in one call; use poca or ppo" for at in apart]
     try:
-        if isinstance(behavior, AppoBehavior):
+        if run.is_sampled:
             game, faults = _made(partial(make_game, env_id, trust), options)
             game.close()
-            return [*faults, *_of_game(env_id, name, behavior, game.spec), *_of_sampling(run, at, behavior, game.spec)]
+            return [*faults, *_of_game(run, env_id, game.spec), *_of_sampling(run, game.spec)]
         env, faults = _made(partial(envs.make, env_id, 1, trust), options)
-        return [*faults, *_of_game(env_id, name, behavior, env.spec), *_of_matches(run, env)]
+        return [*faults, *_of_game(run, env_id, env.spec), *_of_matches(run, env)]
     except EnvError as error:
         return [f"palus.env: {error}"]
 
@@ -57,15 +55,21 @@ def _made(make: Callable[..., Made], options: Mapping[str, Any]) -> tuple[Made, 
             raise error from None
 
 
-def _of_game(env_id: str, name: str, behavior: Behavior, spec: GameSpec) -> Iterator[str]:
+def _of_game(run: RunFile, env_id: str, spec: GameSpec) -> Iterator[str]:
     """What any game can say: who plays in it, and how many sides it has."""
-    known = [b.name for b in spec.behaviors]
-    if name not in known and "" not in known:
-        near = near_name(name, known)
-        hint = f"did you mean {near}?" if near else f"rename it to {' or '.join(known)}, or set palus.env to its game"
-        yield f"behaviors.{name}: {env_id} has no behavior of that name; {hint}"
-    if behavior.self_play is not None and len(spec.sides) < 2:
-        yield f"behaviors.{name}.self_play: {env_id} has one side only; remove self_play, or train in another game"
+    known = [behavior.name for behavior in spec.behaviors]
+    for name, behavior in run.behaviors.items():
+        if name not in known and "" not in known:
+            near = near_name(name, known)
+            hint = (
+                f"did you mean {near}?" if near else f"rename it to {' or '.join(known)}, or set palus.env to its game"
+            )
+            yield f"behaviors.{name}: {env_id} has no behavior of that name; {hint}"
+        if behavior.self_play is not None and len(spec.sides) < 2:
+            yield f"behaviors.{name}.self_play: {env_id} has one side only; remove self_play, or train in another game"
+    missing = [name for name in known if name and name not in run.behaviors]
+    if len(known) > 1 and missing and run.default_settings is None:
+        yield f"behaviors: {env_id} has {' and '.join(known)}; add {' and '.join(missing)}, or default_settings"
 
 
 def _of_matches(run: RunFile, env: MultiAgentEnv) -> Iterator[str]:
@@ -81,11 +85,15 @@ def _of_matches(run: RunFile, env: MultiAgentEnv) -> Iterator[str]:
                 yield f"palus.baselines: {error}"
 
 
-def _of_sampling(run: RunFile, at: str, behavior: AppoBehavior, spec: GameSpec) -> Iterator[str]:
-    hyper = behavior.hyperparameters
-    if hyper.exploration_loss == "symmetric_kl" and not all(b.actions.is_discrete for b in spec.behaviors):
-        yield f"{at}.hyperparameters.exploration_loss symmetric_kl: {run.env_id} has continuous actions; use entropy"
-    try:
-        plan_workers(run.palus.sampling, hyper.buffer_size // behavior.time_horizon, spec.num_agents)
-    except ConfigError as error:
-        yield f"{at}: {error}"
+def _of_sampling(run: RunFile, spec: GameSpec) -> Iterator[str]:
+    for name, behavior in run.behaviors.items():
+        if not isinstance(behavior, AppoBehavior):
+            continue
+        at, hyper = f"behaviors.{name}", behavior.hyperparameters
+        if hyper.exploration_loss == "symmetric_kl" and not all(b.actions.is_discrete for b in spec.behaviors):
+            key = f"{at}.hyperparameters.exploration_loss symmetric_kl"
+            yield f"{key}: {run.env_id} has continuous actions; use entropy"
+        try:
+            plan_workers(run.palus.sampling, hyper.buffer_size // behavior.time_horizon, spec.num_agents)
+        except ConfigError as error:
+            yield f"{at}: {error}"

@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import NullPool, create_engine, func, select
+from sqlalchemy import Connection, NullPool, create_engine, func, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from palus import __version__
@@ -26,8 +26,7 @@ from palus.files import write_text
 from palus.store.blobs import BlobStore
 from palus.store.engine import DATABASE_FILE, now_ms, open_engine, open_store
 from palus.store.migrate import REVISION, is_current, migrate
-from palus.store.tables import accounts, matches
-from palus.store.transfer import copy_rows
+from palus.store.tables import accounts, derived_tables, matches, metadata
 
 NOTE = "backup.json"
 
@@ -217,3 +216,38 @@ def _take_stock(folder: Path, copied: int) -> Backup:
 def _note(made: Backup) -> str:
     facts = {"made_ms": now_ms(), "palus": __version__, "tables": REVISION}
     return json.dumps({**facts, "matches": made.matches, "blobs": made.blobs, "blob_bytes": made.blob_bytes}) + "\n"
+
+
+ROWS_AT_ONCE = 1000
+
+
+def copy_rows(source: Connection, target: Connection) -> int:
+    """Copy every row of every table into the empty tables of `target`. Returns how many.
+
+    source: in one snapshot, or the tables may not fit together. target: in a transaction. Both of this palus.
+    """
+    copied = 0
+    for table in metadata.sorted_tables:  # what is referred to comes before what refers to it
+        if table is derived_tables:
+            continue  # how the target's own tables were made
+        rows = source.execution_options(stream_results=True, yield_per=ROWS_AT_ONCE).execute(select(table))
+        for some in rows.mappings().partitions():
+            target.execute(insert(table), [dict(row) for row in some])
+            copied += len(some)
+    if target.dialect.name == "postgresql":
+        _continue_numbering(target)
+    return copied
+
+
+def _continue_numbering(connection: Connection) -> None:
+    """PostgreSQL numbers new rows from a sequence, which copied numbers do not move."""
+    for table in metadata.sorted_tables:
+        column = table.autoincrement_column
+        if column is None:
+            continue
+        largest = connection.execute(select(func.max(column))).scalar()
+        if largest is not None:
+            connection.execute(
+                text("SELECT setval(pg_get_serial_sequence(:table, :column), :largest)"),
+                {"table": table.name, "column": column.name, "largest": largest},
+            )

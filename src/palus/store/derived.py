@@ -8,7 +8,10 @@ them.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
+from typing import Annotated, Any
 
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -27,23 +30,59 @@ from sqlalchemy import (
 
 from palus.store.tables import SHA256, derived_tables, metadata
 
+
+@dataclass(frozen=True)
+class Measure:
+    """Marks a number of the board that its page shows in a column of its own, the largest first when sorted by it.
+
+    title: head of the column. explain: shown on it, one sentence. decimals: digits after the point.
+    """
+
+    title: str
+    explain: str
+    decimals: int
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """What the OpenAPI document says of the number."""
+        return {**handler(schema), "description": self.explain}
+
+
+class Standing(BaseModel):
+    """What the rated games say of one player: a row of `ratings` and, with the player's names, of the board.
+
+    A field is a column of the table, of the board's JSON and of its downloads, computed by
+    `palus.arena.ladder.derive.rating_rows`; with a `Measure` it is a column of the board's page, too.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sha256: str
+    rank: int = Field(description="0 for who is not on the board, such as replaced revisions")
+    rank_best: int = Field(description="rank_best..rank_worst: ranks that the results leave open")
+    rank_worst: int
+    rating: float = Field(description="1200 + joint Bradley-Terry strength")
+    half_width: float = Field(description="of the 95 % interval")
+    games: int
+    wins: int
+    draws: int
+    losses: int
+    elo: Annotated[float, Measure("Elo", "Online Elo: start 1200, K 20, scale 500", decimals=1)]
+    openskill_mu: float
+    openskill_sigma: float
+
+
+_SQL_TYPES: dict[object, type[Float[float]] | type[Integer]] = {int: Integer, float: Float}
+
 ratings = Table(
     "ratings",
     metadata,
     Column("env", String(64), primary_key=True),
     Column("sha256", SHA256, primary_key=True),
-    Column("rank", Integer, nullable=False),
-    Column("rank_best", Integer, nullable=False),
-    Column("rank_worst", Integer, nullable=False),
-    Column("rating", Float, nullable=False, comment="1200 + joint Bradley-Terry strength"),
-    Column("half_width", Float, nullable=False, comment="of the 95 % interval"),
-    Column("games", Integer, nullable=False),
-    Column("wins", Integer, nullable=False),
-    Column("draws", Integer, nullable=False),
-    Column("losses", Integer, nullable=False),
-    Column("elo", Float, nullable=False, comment="the reference's formula over the same log"),
-    Column("openskill_mu", Float, nullable=False),
-    Column("openskill_sigma", Float, nullable=False),
+    *(
+        Column(name, _SQL_TYPES[field.annotation], nullable=False, comment=field.description)
+        for name, field in Standing.model_fields.items()
+        if name != "sha256"
+    ),
     Column("upto_seq", BigInteger, nullable=False, comment="last match that went in"),
 )
 

@@ -149,7 +149,7 @@ def _rating_events(old: View, new: View) -> list[Event]:
     return [
         Event(type="rating", seq=new.version.seq, env=env)
         for env, board in new.roster.ratings.items()
-        if board != old.roster.ratings.get(env)
+        if (board, new.roster.fields.get(env)) != (old.roster.ratings.get(env), old.roster.fields.get(env))
     ]
 
 

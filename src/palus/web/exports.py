@@ -27,7 +27,7 @@ from palus.arena.referee.games import game_of
 from palus.errors import StorageError
 from palus.store import Store
 from palus.store.tables import annulments, matches
-from palus.web.api.leaderboard import leaderboard
+from palus.web.api.leaderboard import LeaderboardRow, leaderboard
 from palus.web.api.router import FAULTS, Env
 from palus.web.api.view import View, Views
 from palus.web.security import fault
@@ -68,28 +68,16 @@ MATCH_COLUMNS = {
 """Columns of matches.* and their types in Parquet. seed is text: it has 64 bits, JSON's numbers do not. *_goals: frags,
 in Doom."""
 
+_FIRST = (
+    *("rank", "rank_best", "rank_worst", "repo", "owner", "name", "revision", "sha256", "kind"),
+    *("rating", "half_width", "provisional"),
+)
+_TYPES: dict[object, str] = {int: "INTEGER", float: "DOUBLE", bool: "BOOLEAN"}
 RATING_COLUMNS = {
-    "rank": "INTEGER",
-    "rank_best": "INTEGER",
-    "rank_worst": "INTEGER",
-    "repo": "VARCHAR",
-    "owner": "VARCHAR",
-    "name": "VARCHAR",
-    "revision": "VARCHAR",
-    "sha256": "VARCHAR",
-    "kind": "VARCHAR",
-    "rating": "DOUBLE",
-    "half_width": "DOUBLE",
-    "provisional": "BOOLEAN",
-    "games": "INTEGER",
-    "wins": "INTEGER",
-    "draws": "INTEGER",
-    "losses": "INTEGER",
-    "elo": "DOUBLE",
-    "openskill_mu": "DOUBLE",
-    "openskill_sigma": "DOUBLE",
-    "last_match_ms": "BIGINT",
+    name: "BIGINT" if name.endswith("_ms") else _TYPES.get(LeaderboardRow.model_fields[name].annotation, "VARCHAR")
+    for name in dict.fromkeys((*_FIRST, *LeaderboardRow.model_fields))
 }
+"""Columns of ratings.* and their types in Parquet: all of the board, who and how strong first."""
 
 Row = Iterable[Any]
 

@@ -3,7 +3,7 @@
 On request the 3-D view goes in as well; it is the same script that the arena's pages load, and it brings three.js.
 
 Nothing of a replay is trusted: it travels as base64, the title is escaped, and the page's content policy allows
-exactly the script and style written here, by their hashes.
+exactly the script and style written here, by their hashes. `palus watch` shows it from a server of one page.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import base64
 import hashlib
 import html
 import re
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from palus.errors import StorageError
 from palus.files import write_text
 
 _TEMPLATE = """\
@@ -81,3 +83,36 @@ def _hash_source(inline: str) -> str:
     """How a content policy names an inline script or style that it allows."""
     digest = hashlib.sha256(inline.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+ADDRESS = "127.0.0.1"
+
+
+def make_server(page: str, port: int = 0) -> ThreadingHTTPServer:
+    """A server that answers `/` with `page`; the caller runs `serve_forever` and closes it.
+
+    port: 0 takes any free one; `server.server_port` tells which. Raises StorageError when the port is taken.
+    """
+    body = page.encode()
+
+    class PageHandler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = self.path.partition("?")[0] == "/"
+            self.send_response(200 if found else 404)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(body) if found else 0))
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.end_headers()
+            if found:
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """The terminal belongs to the reader; requests are of no interest there."""
+
+    try:
+        return ThreadingHTTPServer((ADDRESS, port), PageHandler)
+    except OSError as error:
+        raise StorageError(
+            f"port {port} on {ADDRESS} cannot be used ({error.strerror}); leave out --port to take a free one"
+        ) from error

@@ -1,7 +1,11 @@
-"""What every answer carries to protect its reader, and errors as one JSON shape."""
+"""What every answer carries to protect its reader, and errors.
+
+Programs get them as one JSON shape; readers of the pages in the site's frame, with the sentence and a way on.
+"""
 
 from __future__ import annotations
 
+import html
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +18,6 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from palus.web.error_pages import error_page, wants_page
 from palus.web.shapes import Shape
 
 _log = logging.getLogger(__name__)
@@ -128,3 +131,20 @@ def _fault_of(error: StarletteHTTPException) -> Fault:
         return Fault(**detail)
     code, sentence = _SENTENCES.get(error.status_code, ("refused", str(detail)))
     return Fault(error=sentence, code=code)
+
+
+_TITLES = {404: "Nothing here", 405: "Not at this address", 429: "Too many requests", 500: "Something failed"}
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a browser asks for something to look at; what is below /api is for programs, whoever asks."""
+    return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
+
+
+def error_page(site: Path, status: int, sentence: str) -> str | None:
+    """The page that says what went wrong; None where the pages are not built. site: folder of the built pages."""
+    file = site / "error.html"
+    if not file.is_file():
+        return None
+    title = _TITLES.get(status, "This did not work")
+    return file.read_text("utf-8").replace("{title}", title).replace("{sentence}", html.escape(sentence))

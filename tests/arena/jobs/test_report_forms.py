@@ -22,7 +22,7 @@ from palus.arena.ladder.report_check import check_unit
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource
 from palus.arena.locked.vet import vet
-from palus.arena.models.limits import Limits
+from palus.arena.models.rules import Limits
 from palus.arena.referee.games import GAMES, SOCCER_TWOS
 from palus.arena.referee.recording import STEPS_PER_DECISION
 from palus.arena.referee.replay import decode_replay, encode_replay

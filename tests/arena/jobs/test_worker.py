@@ -23,11 +23,11 @@ from palus.arena.ladder.completion import complete
 from palus.arena.ladder.discovery import FolderPool, sweep_house
 from palus.arena.ladder.entries import board
 from palus.arena.ladder.log import LogRow, read_log
-from palus.arena.ladder.scheduler import Looker, Scheduler
+from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource, games_of
 from palus.arena.locked.sandbox import LockedProcess
-from palus.arena.models.limits import Limits
+from palus.arena.models.rules import Limits
 from palus.errors import ArenaError, LeaseError
 from palus.store import Store, open_store
 from palus.store.tables import entries, jobs, workers
@@ -41,8 +41,8 @@ def store(tmp_path: Path) -> Store:
     return open_store(tmp_path / "arena")
 
 
-def scheduler(store: Store, *more: Looker, settings: ArenaSettings = SETTINGS) -> Scheduler:
-    return Scheduler(store, settings, [Looker(sweep_house, 1e9), *more], seed=1)
+def scheduler(store: Store, *more: PeriodicSweep, settings: ArenaSettings = SETTINGS) -> Scheduler:
+    return Scheduler(store, settings, [PeriodicSweep(sweep_house, 1e9), *more], seed=1)
 
 
 def source(store: Store, worker: str = "w") -> StoreSource:
@@ -88,7 +88,7 @@ def test_models_of_a_pool_are_validated_and_tried_before_they_are_ranked(store: 
         path.parent.mkdir(parents=True)
         path.write_bytes(data)
     pool = FolderPool(tmp_path / "pool", store.blobs)
-    scheduler(store, Looker(lambda env: pool.sweep(env, quiet_since_ms=2**62), 0.0)).tick()
+    scheduler(store, PeriodicSweep(lambda env: pool.sweep(env, quiet_since_ms=2**62), 0.0)).tick()
     assert do(store, 2) == 2  # validations come first
     with store.read() as connection:
         ranked = {entrant.repo for entrant in board(connection, ENV, repos_per_owner=0).values()}
@@ -107,7 +107,7 @@ def test_a_unit_whose_model_is_killed_from_outside_is_played_again(
     path.parent.mkdir(parents=True)
     path.write_bytes(stock().SerializeToString())
     pool = FolderPool(tmp_path / "pool", store.blobs)
-    plan = scheduler(store, Looker(lambda env: pool.sweep(env, quiet_since_ms=2**62), 0.0))
+    plan = scheduler(store, PeriodicSweep(lambda env: pool.sweep(env, quiet_since_ms=2**62), 0.0))
     plan.tick()
     assert do(store, 1) == 1  # its validation
     ask, killed = LockedProcess.ask, []
@@ -204,7 +204,7 @@ def test_a_job_that_cannot_be_done_is_given_up_with_its_reason_and_its_model_ref
     path.parent.mkdir(parents=True)
     path.write_bytes(b"to be lost")
     pool = FolderPool(tmp_path / "pool", store.blobs)
-    plan = scheduler(store, Looker(lambda env: pool.sweep(env, quiet_since_ms=2**62), 1e9))
+    plan = scheduler(store, PeriodicSweep(lambda env: pool.sweep(env, quiet_since_ms=2**62), 1e9))
     plan.tick()
     for blob in store.blobs.folder.glob("??/*"):
         blob.unlink()
@@ -316,7 +316,7 @@ def test_rounds_let_everybody_play_one_match_and_wait_for_the_next(store: Store)
 
 
 def test_the_queue_is_filled_for_the_workers_at_hand_and_no_more(store: Store) -> None:
-    plan = Scheduler(store, SETTINGS, [Looker(sweep_house, 1e9)], min_workers=3, seed=1)
+    plan = Scheduler(store, SETTINGS, [PeriodicSweep(sweep_house, 1e9)], min_workers=3, seed=1)
     plan.tick()
     plan.tick()
     with store.read() as connection:

@@ -23,7 +23,7 @@ from palus.arena.ladder.audit import audit, is_local, reinstate, suspend, suspen
 from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.log import LogRecord, StoredBytes, append, read_log
 from palus.arena.ladder.runner_tests import RatedGame, suspicions
-from palus.arena.ladder.scheduler import Looker, Scheduler
+from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.verification import verify, verify_record
 from palus.arena.ladder.workers import StoreSource, suspension
@@ -40,7 +40,7 @@ SETTINGS = ArenaSettings(target_half_width=0.0)
 def played(folder: Path, units: int) -> Store:
     """A store with matches of the house players."""
     store = open_store(folder)
-    plan = Scheduler(store, SETTINGS, [Looker(sweep_house, 1e9)], seed=1)
+    plan = Scheduler(store, SETTINGS, [PeriodicSweep(sweep_house, 1e9)], seed=1)
     for _ in range(units):
         plan.tick()
         assert work(StoreSource(store, "w", SETTINGS, describe_here()), threading.Event(), max_jobs=1) == 1

@@ -23,10 +23,10 @@ from palus.arena.ladder.chain import check_chain
 from palus.arena.ladder.completion import complete
 from palus.arena.ladder.discovery import FolderPool, sweep_house
 from palus.arena.ladder.log import read_log
-from palus.arena.ladder.scheduler import Looker, Scheduler
+from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource
-from palus.arena.models.limits import Limits
+from palus.arena.models.rules import Limits
 from palus.store import Store, open_store
 from palus.store.tables import metadata
 
@@ -74,7 +74,7 @@ def everything(store: Store) -> dict[str, list[tuple[object, ...]]]:
 def pair(folder: Path) -> tuple[Store, Lease, Report]:
     """A mirrored pair that was played and not yet handed in."""
     store = open_store(folder / "arena")
-    Scheduler(store, SETTINGS, [Looker(sweep_house, 1e9)], seed=1).tick()
+    Scheduler(store, SETTINGS, [PeriodicSweep(sweep_house, 1e9)], seed=1).tick()
     source = StoreSource(store, "w", SETTINGS, describe_here())
     lease = source.take()
     assert lease is not None
@@ -88,8 +88,8 @@ def validation(folder: Path) -> tuple[Store, Lease, Report]:
     path.write_bytes(stock().SerializeToString())
     store = open_store(folder / "arena")
     pool = FolderPool(folder / "pool", store.blobs)
-    lookers = [Looker(sweep_house, 1e9), Looker(lambda env: pool.sweep(env, quiet_since_ms=2**62), 1e9)]
-    Scheduler(store, SETTINGS, lookers, seed=1).tick()
+    sweeps = [PeriodicSweep(sweep_house, 1e9), PeriodicSweep(lambda env: pool.sweep(env, quiet_since_ms=2**62), 1e9)]
+    Scheduler(store, SETTINGS, sweeps, seed=1).tick()
     source = StoreSource(store, "w", SETTINGS, describe_here())
     lease = source.take()
     assert lease is not None and lease.kind == "validate"

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from palus.arena.ladder.rounds import draw_round
+from palus.arena.ladder.matchmaking import draw_round
 
 
 def test_everybody_plays_once_and_an_odd_model_sits_out() -> None:

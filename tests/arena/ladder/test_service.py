@@ -23,7 +23,7 @@ from palus.arena.ladder.chain import check_chain
 from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.log import append, read_log
 from palus.arena.ladder.refresh import Refresher
-from palus.arena.ladder.scheduler import Looker, Scheduler
+from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.service import ArenaService, Sources
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource, suspension
@@ -51,7 +51,7 @@ def dump(store: Store) -> list[list[tuple[object, ...]]]:
 
 def test_workers_that_compete_do_every_job_once(tmp_path: Path, url: str | None) -> None:
     store = open_store(tmp_path, url)
-    plan = Scheduler(store, ENDLESS, [Looker(sweep_house, 1e9)], min_workers=6, seed=1)
+    plan = Scheduler(store, ENDLESS, [PeriodicSweep(sweep_house, 1e9)], min_workers=6, seed=1)
     plan.tick()
 
     def play(name: str) -> None:
@@ -142,7 +142,7 @@ def test_a_step_that_fails_in_an_unforeseen_way_is_told_and_the_others_go_on(
 def test_a_running_arena_audits_its_log_and_suspends_who_forged_it(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     settings = replace(ENDLESS, audit_interval_s=0.2, audit_share=1.0)
-    plan = Scheduler(store, settings, [Looker(sweep_house, 1e9)], seed=1)
+    plan = Scheduler(store, settings, [PeriodicSweep(sweep_house, 1e9)], seed=1)
     plan.tick()
     work(StoreSource(store, "eve/pc", settings, describe_here()), threading.Event(), max_jobs=1)
     with store.write() as connection:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from duelist_models import LENGTH, SPEC, Shooting, model
+from duel_models import LENGTH, SPEC, Shooting, model
 from units import LIMITS
 
 from palus.arena.locked import duels
@@ -20,7 +20,7 @@ from palus.arena.locked.probe import probe_rows
 from palus.arena.locked.sandbox import Sandbox
 from palus.arena.locked.unit import Contender, Unit
 from palus.arena.locked.vet import Vetting, vet
-from palus.arena.models.duelist_session import Rows
+from palus.arena.models.recurrent_players import Rows
 
 av = pytest.importorskip("av", reason="the extra `video` is not installed")
 

@@ -17,8 +17,8 @@ from units import LIMITS, contender, house, unit
 
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.sandbox import LockedProcess, Sandbox
-from palus.arena.models.limits import Limits
 from palus.arena.models.policies import OnnxPolicy
+from palus.arena.models.rules import Limits
 from palus.arena.referee.actions import decode_actions, encode_actions, replay_actions
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.replay import decode_replay

@@ -18,10 +18,9 @@ import pytest
 from hostile import stock
 from units import LIMITS
 
-from palus.arena.locked.frames import MAX_REPORT_BYTES, PREFIX, Kind
+from palus.arena.locked.frames import MAX_REPORT_BYTES, PREFIX, Kind, describe_task
 from palus.arena.locked.sandbox import LockedProcess, LockedProcessError, Sandbox, shared_sandbox
-from palus.arena.locked.tasks import describe_task
-from palus.arena.models.limits import Limits
+from palus.arena.models.rules import Limits
 from palus.types import BehaviorSpec
 
 SOCCER = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
@@ -125,7 +124,7 @@ def test_a_closed_sandbox_leaves_no_process():
 def test_the_shared_sandbox_ends_with_the_python_that_used_it():
     code = (
         "from palus.arena.locked.sandbox import shared_sandbox\n"
-        "from palus.arena.models.limits import Limits\n"
+        "from palus.arena.models.rules import Limits\n"
         "print(shared_sandbox().open(Limits()).pid)"
     )
     pid = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)

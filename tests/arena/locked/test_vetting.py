@@ -16,9 +16,8 @@ from hostile import HOSTILE, hostile, stock
 from palus.arena.locked.probe import probe, probe_observations
 from palus.arena.locked.sandbox import Sandbox
 from palus.arena.locked.vet import vet
-from palus.arena.models.limits import Limits
 from palus.arena.models.refusal import RefusedError
-from palus.arena.models.rules import ARENA_RULES
+from palus.arena.models.rules import ARENA_RULES, Limits
 from palus.arena.models.wire import check_wire
 from palus.export.onnx import build_onnx
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from palus.arena.locked.seccomp import SYSTEM_CALLS, WITHOUT_EXECUTION
-from palus.arena.models.limits import Limits
-from palus.arena.models.rules import ARENA_RULES, DUEL_RULES
+from palus.arena.locked.lockdown import SYSTEM_CALLS, WITHOUT_EXECUTION
+from palus.arena.models.rules import ARENA_RULES, DUEL_RULES, Limits
 from palus.arena.referee.games import DOOM_DUEL, SOCCER_TWOS
 
 TEXT = re.sub(r"\s+", " ", (Path(__file__).parents[3] / "docs" / "model-rules.md").read_text())

@@ -11,7 +11,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from palus.arena.models.duelists import OnnxDuelist, RandomDuelist, find_duelists, load_duelist
+from palus.arena.models.recurrent_players import (
+    OnnxRecurrentPlayer,
+    RandomRecurrentPlayer,
+    find_recurrent_players,
+    load_recurrent_player,
+)
 from palus.arena.referee import duel
 from palus.arena.referee.duel import DUEL, make_duel, play_duels
 from palus.arena.referee.result import summarize
@@ -154,15 +159,15 @@ def test_an_exported_policy_plays_and_another_games_is_refused(tmp_path: Path) -
     other = GameSpec.alike("other", (ObservationSpec("o", (3,)),), ActionSpec((Discrete(2),)))
     _export(tmp_path / "mine.onnx", spec)
     _export(tmp_path / "other.onnx", other)
-    player = load_duelist(str(tmp_path / "mine.onnx"), spec)
+    player = load_recurrent_player(str(tmp_path / "mine.onnx"), spec)
     assert player.state_size == 8
-    results = play_duels(player, RandomDuelist(spec), 1, 3, make=Shooting)
+    results = play_duels(player, RandomRecurrentPlayer(spec), 1, 3, make=Shooting)
     assert {r.cause for r in results} == {"time_limit"}
     with pytest.raises(
         ModelError, match=r"takes per agent o \[3\] float32, recurrent_in \[8\] float32; shooting needs o \[2\] float32"
     ):
-        OnnxDuelist(tmp_path / "other.onnx", spec)
-    found, rejected = find_duelists(tmp_path, spec)
+        OnnxRecurrentPlayer(tmp_path / "other.onnx", spec)
+    found, rejected = find_recurrent_players(tmp_path, spec)
     assert [p.name for p in found] == ["mine"]
     assert len(rejected) == 1
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from palus.envs.doom.measurements import Measurements
 from palus.envs.doom.multiplayer import standing
+from palus.envs.doom.observations import Measurements
 from palus.envs.doom.rewards import BOTS, DUELS, DeltaReward, Shaping, Trail, gathering_reward, holding_reward, tunable
 
 NAMES = ("SELECTED_WEAPON", "SELECTED_WEAPON_AMMO", "DEAD", "HEALTH", "FRAGCOUNT", "DAMAGECOUNT")

@@ -18,7 +18,7 @@ from palus.arena.jobs.reports import GameReport, Report, UnitReport, ValidationR
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.unit import Contender, Unit
 from palus.arena.locked.vet import vet
-from palus.arena.models.limits import Limits
+from palus.arena.models.rules import Limits
 from palus.arena.referee.games import games_played_here
 from palus.errors import ArenaError, LeaseError, PalusError
 

@@ -23,6 +23,7 @@ from palus.ratings.history import Played
 from palus.ratings.interval import Z_95
 from palus.ratings.nash import IN_SUPPORT, believed, equilibrium, plausible, unexplained, win_matrix
 from palus.ratings.online import Skill
+from palus.store.derived import Standing
 
 DECIMALS = 6
 """Digits that are published: a million times finer than any interval, coarser than how libraries round."""
@@ -67,26 +68,25 @@ def rating_rows(
     elo = reference_elo.replay(history)
     outcomes = tally(fitted.field.games, len(names))
     half_width = fit.half_width
-    return [
-        {
-            "env": env,
-            "sha256": name,
-            "rank": rank.get(i, 0),
-            "rank_best": span.get(i, (0, 0))[0],
-            "rank_worst": span.get(i, (0, 0))[1],
-            "rating": _published(DISPLAY_BASE + fit.strength[i]),
-            "half_width": _published(half_width[i]),
-            "games": int(outcomes[i].sum()),
-            "wins": int(outcomes[i, 0]),
-            "draws": int(outcomes[i, 1]),
-            "losses": int(outcomes[i, 2]),
-            "elo": _published(elo[name].rating),
-            "openskill_mu": _published(skills[name].mu),
-            "openskill_sigma": _published(skills[name].sigma),
-            "upto_seq": fitted.upto_seq,
-        }
+    lines = [
+        Standing(
+            sha256=name,
+            rank=rank.get(i, 0),
+            rank_best=span.get(i, (0, 0))[0],
+            rank_worst=span.get(i, (0, 0))[1],
+            rating=_published(DISPLAY_BASE + fit.strength[i]),
+            half_width=_published(half_width[i]),
+            games=int(outcomes[i].sum()),
+            wins=int(outcomes[i, 0]),
+            draws=int(outcomes[i, 1]),
+            losses=int(outcomes[i, 2]),
+            elo=_published(elo[name].rating),
+            openskill_mu=_published(skills[name].mu),
+            openskill_sigma=_published(skills[name].sigma),
+        )
         for i, name in enumerate(names)
     ]
+    return [{"env": env, "upto_seq": fitted.upto_seq, **line.model_dump()} for line in lines]
 
 
 def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int) -> dict[str, Any]:

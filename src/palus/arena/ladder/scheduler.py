@@ -21,9 +21,8 @@ from palus.arena.ladder import entries, queue
 from palus.arena.ladder.discovery import Sweep
 from palus.arena.ladder.field_picture import Ledger, take_picture
 from palus.arena.ladder.log import check_head
-from palus.arena.ladder.matchmaking import choose
+from palus.arena.ladder.matchmaking import choose, draw_round
 from palus.arena.ladder.refresh import Refresher
-from palus.arena.ladder.rounds import draw_round
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import ALIVE_MS, games_of
 from palus.arena.models.refusal import Refusal
@@ -45,7 +44,7 @@ SEED_BITS = 53
 
 
 @dataclass
-class Looker:
+class PeriodicSweep:
     """A source of models. sweep: looks at it for an env. due_s: when next, on the scheduler's clock.
 
     for_all: also asked for models of games that this arena does not play, so that their authors learn why they wait.
@@ -57,13 +56,13 @@ class Looker:
     for_all: bool = False
 
 
-def look(store: Store, looker: Looker, settings: ArenaSettings) -> list[entries.Change]:
+def run_sweep(store: Store, periodic: PeriodicSweep, settings: ArenaSettings) -> list[entries.Change]:
     """Ask a source and take in what it offers. One that cannot be reached offers what it did before."""
     changes = []
-    others = [env for env in GAMES if env not in settings.envs] if looker.for_all else []
+    others = [env for env in GAMES if env not in settings.envs] if periodic.for_all else []
     for env in (*settings.envs, *others):
         try:
-            sweep = looker.sweep(env)
+            sweep = periodic.sweep(env)
         except ArenaError as error:
             logger.warning("%s", error)
             continue
@@ -81,14 +80,14 @@ class Scheduler:
         self,
         store: Store,
         settings: ArenaSettings,
-        lookers: list[Looker],
+        sweeps: list[PeriodicSweep],
         *,
         min_workers: int = 1,
         seed: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.refresher = Refresher(store, settings)
-        self._store, self._settings, self._lookers = store, settings, lookers
+        self._store, self._settings, self._sweeps = store, settings, sweeps
         self._min_workers = min_workers
         self._rng = np.random.default_rng(seed)
         self._clock = clock
@@ -111,10 +110,10 @@ class Scheduler:
     def look_for_models(self) -> list[entries.Change]:
         """Ask the sources that are due."""
         changes = []
-        for looker in self._lookers:
-            if self._clock() >= looker.due_s:
-                changes += look(self._store, looker, self._settings)
-                looker.due_s = self._clock() + looker.every_s
+        for periodic in self._sweeps:
+            if self._clock() >= periodic.due_s:
+                changes += run_sweep(self._store, periodic, self._settings)
+                periodic.due_s = self._clock() + periodic.every_s
         return changes
 
     def take_back(self, dead_workers: tuple[str, ...] = ()) -> None:

@@ -24,7 +24,7 @@ from palus.arena.ladder.audit import LOCAL, audit, suspend_outliers
 from palus.arena.ladder.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
 from palus.arena.ladder.local_worker import instructions
 from palus.arena.ladder.log import head_seq
-from palus.arena.ladder.scheduler import Looker, Scheduler, look
+from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler, run_sweep
 from palus.arena.ladder.settings import SETTINGS_FILE, ArenaSettings
 from palus.arena.referee.games import game_of
 from palus.errors import ArenaError, PalusError
@@ -76,7 +76,7 @@ class ArenaService:
         _check_games(settings, workers)
         self.settings = settings
         self._store, self._url, self._wanted = store, url, workers
-        self._scheduler = Scheduler(store, settings, _lookers(store, settings, sources), min_workers=max(workers, 1))
+        self._scheduler = Scheduler(store, settings, _sweeps(store, settings, sources), min_workers=max(workers, 1))
         self._workers: list[_LocalWorker] = []
         self._restart_s = RESTART_S
         self._restart_due_s = 0.0
@@ -138,10 +138,10 @@ class ArenaService:
     def _look_far(self) -> None:
         """Look at huggingface.co now and then."""
         far = HuggingFace(self._store.blobs)
-        looker = Looker(lambda env: far.sweep(env, wanted=_is_new(self._store, env)), HF_EVERY_S)
+        periodic = PeriodicSweep(lambda env: far.sweep(env, wanted=_is_new(self._store, env)), HF_EVERY_S)
         while not self._stop.is_set():
-            self._try(lambda: look(self._store, looker, self.settings))
-            self._stop.wait(looker.every_s)
+            self._try(lambda: run_sweep(self._store, periodic, self.settings))
+            self._stop.wait(periodic.every_s)
 
     def _keep_workers(self) -> None:
         """Start what is missing. Jobs of those that died are free again at once."""
@@ -228,22 +228,22 @@ def _check_games(settings: ArenaSettings, workers: int) -> None:
             )
 
 
-def _lookers(store: Store, settings: ArenaSettings, sources: Sources) -> list[Looker]:
+def _sweeps(store: Store, settings: ArenaSettings, sources: Sources) -> list[PeriodicSweep]:
     quiet_ms = round(1000 * settings.quiet_s)
 
     def look_at_hub(env: str) -> Sweep:
         with store.read() as connection:
             return sweep_hub(connection, env, quiet_since_ms=now_ms() - quiet_ms)
 
-    lookers = [Looker(sweep_house, float("inf")), Looker(look_at_hub, HUB_EVERY_S, for_all=True)]
+    sweeps = [PeriodicSweep(sweep_house, float("inf")), PeriodicSweep(look_at_hub, HUB_EVERY_S, for_all=True)]
     if sources.pool is not None:
         pool = FolderPool(sources.pool, store.blobs)
 
         def look_at_pool(env: str) -> Sweep:
             return pool.sweep(env, quiet_since_ms=now_ms() - quiet_ms)
 
-        lookers.append(Looker(look_at_pool, FOLDER_EVERY_S, for_all=True))
-    return lookers
+        sweeps.append(PeriodicSweep(look_at_pool, FOLDER_EVERY_S, for_all=True))
+    return sweeps
 
 
 def _is_new(store: Store, env: str) -> Callable[[str, str], bool]:

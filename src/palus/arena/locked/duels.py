@@ -12,11 +12,11 @@ import io
 import threading
 from collections.abc import Iterator
 
-from palus.arena.locked.remote import LockedModel, RemoteDuelist, true_cause
+from palus.arena.locked.remote import LockedModel, RemoteRecurrentPlayer, true_cause
 from palus.arena.locked.sandbox import Sandbox
 from palus.arena.locked.unit import Contender, Unit, UnitOutcome, make_outcome
-from palus.arena.models.duelists import Duelist, RandomDuelist
-from palus.arena.models.limits import Limits
+from palus.arena.models.recurrent_players import RandomRecurrentPlayer, RecurrentPlayer
+from palus.arena.models.rules import Limits
 from palus.arena.referee.duel import DUEL_MINUTES, make_duel, play_duel
 from palus.arena.referee.result import MatchResult
 from palus.arena.referee.sampling import pair_seeds
@@ -43,10 +43,10 @@ def play_duel_unit(unit: Unit, limits: Limits, sandbox: Sandbox) -> UnitOutcome:
     spec, minutes = duel_spec(), float(unit.params.get("timelimit", DUEL_MINUTES))
     match_seed = int(pair_seeds(unit.seed, 1)[0])
     with contextlib.ExitStack() as stack:
-        players: list[Duelist] = []
+        players: list[RecurrentPlayer] = []
         for contender in unit.contenders:
             players.append(_open(contender, spec, limits, sandbox))
-            if isinstance(players[-1], RemoteDuelist):
+            if isinstance(players[-1], RemoteRecurrentPlayer):
                 stack.callback(players[-1].locked.close)
         game = make_duel(minutes)
         stack.callback(game.close)
@@ -58,20 +58,20 @@ def play_duel_unit(unit: Unit, limits: Limits, sandbox: Sandbox) -> UnitOutcome:
     return make_outcome(games, (_locked(first), _locked(second)))
 
 
-def _open(contender: Contender, spec: GameSpec, limits: Limits, sandbox: Sandbox) -> Duelist:
+def _open(contender: Contender, spec: GameSpec, limits: Limits, sandbox: Sandbox) -> RecurrentPlayer:
     if contender.house is None:
-        return RemoteDuelist(contender, spec, limits, sandbox)
-    player = RandomDuelist(spec)
+        return RemoteRecurrentPlayer(contender, spec, limits, sandbox)
+    player = RandomRecurrentPlayer(spec)
     player.name, player.sha256 = contender.repo, contender.sha256
     return player
 
 
-def _locked(player: Duelist) -> LockedModel | None:
-    return player.locked if isinstance(player, RemoteDuelist) else None
+def _locked(player: RecurrentPlayer) -> LockedModel | None:
+    return player.locked if isinstance(player, RemoteRecurrentPlayer) else None
 
 
 def _play(
-    unit: Unit, game: Game, players: tuple[Duelist, Duelist], seed: int, leg: int, minutes: float
+    unit: Unit, game: Game, players: tuple[RecurrentPlayer, RecurrentPlayer], seed: int, leg: int, minutes: float
 ) -> tuple[MatchResult, bytes, bytes]:
     """Result, video and (empty) action log of one match."""
     file = io.BytesIO()

@@ -1,10 +1,18 @@
-"""How the referee's process and a locked process talk: frames of a kind, a length and bytes over one socket."""
+"""How the referee's process and a locked process talk: frames of a kind, a length and bytes over one socket.
+
+The first frame is the task, as JSON: what the model plays, and whether to examine it before.
+"""
 
 from __future__ import annotations
 
 import os
 import struct
+from dataclasses import asdict
 from enum import IntEnum
+from typing import Any
+
+from palus.arena.models.recurrent_file import choices_of
+from palus.types import ActionSpec, BehaviorSpec, Discrete, GameSpec, ObservationSpec
 
 PREFIX = struct.Struct("<BI")
 MAX_REPORT_BYTES = 1 << 16
@@ -48,3 +56,35 @@ def _read_exactly(channel: int, count: int) -> bytes:
         parts.append(part)
         count -= len(part)
     return b"".join(parts)
+
+
+Contract = BehaviorSpec | GameSpec
+"""What a model plays: the behavior of a batched game, or a sampled game with discrete actions."""
+
+
+def describe_task(contract: Contract, examine_up_to_ms: float | None = None) -> dict[str, Any]:
+    """To play by this contract. examine_up_to_ms: probe the model first, p99 of a batch of 4; None plays at once."""
+    if isinstance(contract, BehaviorSpec):
+        behavior = {"name": contract.name, "sizes": contract.observation_sizes, "branches": contract.branches}
+        return {"behavior": behavior, "examine_up_to_ms": examine_up_to_ms}
+    game = {
+        "env_id": contract.env_id,
+        "observations": [asdict(observation) for observation in contract.observations],
+        "choices": choices_of(contract.actions),
+    }
+    return {"game": game, "examine_up_to_ms": examine_up_to_ms}
+
+
+def read_task(task: dict[str, Any]) -> tuple[Contract, float | None]:
+    """The inverse of `describe_task`, as far as a model is concerned."""
+    contract = _game(task["game"]) if "game" in task else _behavior(task["behavior"])
+    return contract, task["examine_up_to_ms"]
+
+
+def _behavior(fields: dict[str, Any]) -> BehaviorSpec:
+    return BehaviorSpec.of_vectors(fields["name"], tuple(fields["sizes"]), tuple(fields["branches"]))
+
+
+def _game(fields: dict[str, Any]) -> GameSpec:
+    observations = tuple(ObservationSpec(o["name"], tuple(o["shape"]), o["dtype"]) for o in fields["observations"])
+    return GameSpec.alike(fields["env_id"], observations, ActionSpec(tuple(Discrete(n) for n in fields["choices"])))

@@ -19,8 +19,8 @@ from palus.arena.locked.play import open_player
 from palus.arena.locked.remote import RemotePolicy
 from palus.arena.locked.sandbox import Sandbox
 from palus.arena.locked.unit import Contender
-from palus.arena.models.limits import Limits
 from palus.arena.models.players import Bot, Player
+from palus.arena.models.rules import Limits
 from palus.arena.referee import sampling
 from palus.arena.referee.games import playable_game
 from palus.arena.referee.recorder import still_frame

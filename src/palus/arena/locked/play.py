@@ -15,8 +15,8 @@ from palus.arena.locked.duels import play_duel_unit
 from palus.arena.locked.remote import Checks, LockedModel, RemotePolicy, true_cause
 from palus.arena.locked.sandbox import Sandbox, shared_sandbox
 from palus.arena.locked.unit import Contender, Unit, UnitOutcome, make_outcome
-from palus.arena.models.limits import Limits
 from palus.arena.models.players import Bot, Player, load_player
+from palus.arena.models.rules import Limits
 from palus.arena.referee.actions import encode_actions, replay_actions, state_hash
 from palus.arena.referee.games import playable_game
 from palus.arena.referee.match import play_pairs

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from palus.arena.models.duelist_session import Rows
+from palus.arena.models.recurrent_players import Rows
 from palus.arena.models.refusal import RefusedError
 from palus.arena.referee.sampling import entropy, is_distribution
 from palus.types import F32, AnyArray, BehaviorSpec

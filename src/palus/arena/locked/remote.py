@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from palus.arena.locked.frames import Contract, describe_task
 from palus.arena.locked.probe import ALIKE, BATCH
 from palus.arena.locked.sandbox import LockedProcess, LockedProcessError, Sandbox
-from palus.arena.locked.tasks import Contract, describe_task
 from palus.arena.locked.unit import Contender
-from palus.arena.models.duelist_file import MAX_STATE, choices_of
-from palus.arena.models.duelist_session import Rows
-from palus.arena.models.limits import Limits
+from palus.arena.models.recurrent_file import MAX_STATE, choices_of
+from palus.arena.models.recurrent_players import Rows
+from palus.arena.models.rules import Limits
 from palus.arena.referee.result import Cause, MatchResult, Verdict
 from palus.types import F32, AnyArray, BehaviorSpec, GameSpec
 
@@ -125,7 +125,7 @@ class RemotePolicy:
         return answer
 
 
-class RemoteDuelist:
+class RemoteRecurrentPlayer:
     """An agent in a locked process, as a player of `palus.arena.referee.duel`."""
 
     def __init__(self, contender: Contender, spec: GameSpec, limits: Limits, sandbox: Sandbox) -> None:
@@ -137,7 +137,7 @@ class RemoteDuelist:
         self._width = sum(choices_of(spec.actions))
 
     def answer(self, observations: Mapping[str, AnyArray], states: F32) -> tuple[F32, F32]:
-        """As `Duelist.answer`, NaN once the process has failed."""
+        """As `RecurrentPlayer.answer`, NaN once the process has failed."""
         answer = self.locked.ask(self._rows.pack(observations, states), self._rows.answer_numbers)
         return answer[:, : self._width], answer[:, self._width :]
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 from onnx import TensorProto, ValueInfoProto, helper
 
-from palus.arena.locked.tasks import Contract
-from palus.arena.models.duelist_file import STATE_INPUT, STATE_OUTPUT
+from palus.arena.locked.frames import Contract
 from palus.arena.models.policy_file import PROBABILITY_OUTPUT
+from palus.arena.models.recurrent_file import STATE_INPUT, STATE_OUTPUT
 from palus.export.graph import Graph
 from palus.export.onnx import IR_VERSION, OPSET, build_onnx
 from palus.types import F32, ActionSpec, BehaviorSpec, Discrete, GameSpec, ObservationSpec
 
 POLICY = BehaviorSpec.of_vectors("Sample", (3, 2), (2, 2))
-DUELIST = GameSpec.alike(
+RECURRENT = GameSpec.alike(
     "sample_game",
     (ObservationSpec("obs", (1, 8, 8), "uint8"), ObservationSpec("numbers", (2,))),
     ActionSpec((Discrete(2), Discrete(3))),
@@ -26,7 +26,7 @@ _STATE = 4
 def sample_models() -> Iterator[tuple[bytes, Contract]]:
     """Files, each with what it plays."""
     yield _policy(), POLICY
-    yield _duelist(), DUELIST
+    yield _recurrent(), RECURRENT
 
 
 def _policy() -> bytes:
@@ -38,7 +38,7 @@ def _policy() -> bytes:
     return data
 
 
-def _duelist() -> bytes:
+def _recurrent() -> bytes:
     """A convolution, a layer, a GRU and two softmaxes."""
     g = Graph()
 

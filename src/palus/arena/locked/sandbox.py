@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from palus.arena.locked.frames import MAX_REPORT_BYTES, PREFIX, Kind
-from palus.arena.models.limits import Limits
+from palus.arena.models.rules import Limits
 from palus.errors import ArenaError
 
 _MAX_MESSAGE_BYTES = 4096

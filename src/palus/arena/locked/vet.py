@@ -12,15 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from palus import envs
 from palus.arena.locked.duels import duel_spec
-from palus.arena.locked.frames import OUT_OF_MEMORY
+from palus.arena.locked.frames import OUT_OF_MEMORY, Contract, describe_task
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.sandbox import LockedProcessError, Sandbox, shared_sandbox
-from palus.arena.locked.tasks import Contract, describe_task
 from palus.arena.locked.unit import Contender, Unit
-from palus.arena.models.duelist_file import MAX_STATE
-from palus.arena.models.limits import Limits
+from palus.arena.models.recurrent_file import MAX_STATE
 from palus.arena.models.refusal import Refusal
-from palus.arena.models.rules import Rules
+from palus.arena.models.rules import Limits, Rules
 from palus.arena.referee.games import ArenaGame, playable_game
 from palus.errors import ArenaError
 

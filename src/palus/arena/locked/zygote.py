@@ -19,9 +19,9 @@ import socket
 import sys
 from typing import Any
 
-from palus.arena.locked import lockdown, seccomp
+from palus.arena.locked import lockdown
 from palus.arena.locked.inside import serve, warm_up
-from palus.arena.models.limits import Limits
+from palus.arena.models.rules import Limits
 
 MAX_MESSAGE_BYTES = 4096
 
@@ -91,7 +91,7 @@ def _become_locked(limits: Limits, parent: int, channel: int, namespaces: bool) 
         os.dup2(channel, own)
     os.closerange(own + 1, 1 << 20)
     lockdown.apply_limits(limits)
-    filtered = seccomp.forbid_system_calls()
+    filtered = lockdown.forbid_system_calls()
     levels = ["namespaces"] * namespaces + ["seccomp"] * filtered + ["limits"]
     serve(own, "+".join(levels))
 

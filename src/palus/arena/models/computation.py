@@ -21,7 +21,7 @@ _EITHER_WAY = ("Add", "Mul")
 
 
 def computation_of(data: bytes) -> str:
-    """SHA-256 of what a checked graph computes. data: a `PolicyGraph.model` or a `DuelistGraph.model`."""
+    """SHA-256 of what a checked graph computes. data: a `PolicyGraph.model` or a `RecurrentGraph.model`."""
     model = onnx.load_model_from_string(data)
     opset = max(opset.version for opset in model.opset_import)
     values = {"": "absent"} | {tensor.name: _tensor(tensor) for tensor in model.graph.initializer}

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from palus.arena.models.duelist_file import choices_of
-from palus.arena.models.duelists import Duelist
+from palus.arena.models.recurrent_file import choices_of
+from palus.arena.models.recurrent_players import RecurrentPlayer
 from palus.arena.referee import sampling
 from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids, verdict_of
 from palus.envs.game import Game, make_game
@@ -39,8 +39,8 @@ def make_duel(minutes: float = DUEL_MINUTES) -> Game:
 
 
 def play_duels(
-    a: Duelist,
-    b: Duelist,
+    a: RecurrentPlayer,
+    b: RecurrentPlayer,
     pairs: int,
     seed: int,
     *,
@@ -74,7 +74,7 @@ def play_duels(
 
 def play_duel(
     game: Game,
-    players: tuple[Duelist, Duelist],
+    players: tuple[RecurrentPlayer, RecurrentPlayer],
     seed: int,
     leg: int,
     *,
@@ -94,7 +94,7 @@ class _Match:
     """One match: agent 0 of the game belongs to the first player, agent 1 to the second."""
 
     game: Game
-    players: tuple[Duelist, Duelist]
+    players: tuple[RecurrentPlayer, RecurrentPlayer]
     seed: int
     leg: int
     mode: Mode

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
-from palus.arena.models.limits import Limits
 from palus.arena.models.players import HOUSE_PLAYERS
-from palus.arena.models.rules import ARENA_RULES, DUEL_RULES, Rules
+from palus.arena.models.rules import ARENA_RULES, DUEL_RULES, Limits, Rules
 from palus.arena.referee.recording import FIXED_STEP_S
 from palus.errors import ArenaError
 

@@ -12,12 +12,11 @@ import numpy as np
 from pydantic import Field
 
 from palus.envs.doom.engine import EngineFault
-from palus.envs.doom.measurements import SIZE, Measurements
 from palus.envs.doom.multiplayer import NetworkGame, free_port
+from palus.envs.doom.observations import SIZE, Measurements, halve, nearest_pixels, resize, side_by_side
 from palus.envs.doom.player import SIZES, Player, Seat
 from palus.envs.doom.rewards import CELLS, tunable
 from palus.envs.doom.scenarios import ENVIRONMENTS, TICS_PER_SECOND, Environment, find_wad
-from palus.envs.doom.screen import halve, nearest_pixels, resize, side_by_side
 from palus.envs.game import GameStep, points_of
 from palus.errors import EnvError
 from palus.types import F32, AnyArray, Bool, GameSpec, ObservationSpec

@@ -1,4 +1,5 @@
-"""Repositories made, hidden, shown and deleted; model cards checked before they are pushed."""
+"""Who a token belongs to (`hf auth login`, `whoami`); repositories made, hidden, shown and deleted; model cards checked
+before they are pushed."""
 
 from __future__ import annotations
 
@@ -16,6 +17,35 @@ from palus.hub.refusals import ForbiddenError, InvalidInputError
 from palus.hub.server.context import Hub, check_may_write
 from palus.hub.server.route import HubRoute
 from palus.hub.server.shapes import CardToCheck, CreateRepo, DeleteRepo, Json, Settings
+
+
+class IdentityEndpoints:
+    """`/api/whoami-v2`."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def router(self) -> APIRouter:
+        """The routes."""
+        router = APIRouter(route_class=HubRoute, tags=["hub: accounts"])
+        router.add_api_route("/api/whoami-v2", self.whoami, methods=["GET"])
+        return router
+
+    def whoami(self, request: Request) -> Json:
+        """The account of the token at hand."""
+        caller = self._hub.require_caller(request)
+        role = "write" if caller.can_write_as(caller.name) else "read"
+        token = {"displayName": caller.label, "role": role, "scopes": sorted(caller.scopes)}
+        return {
+            "type": "user",
+            "id": f"{caller.account_id:024x}",
+            "name": caller.name,
+            "fullname": caller.name,
+            "isPro": False,
+            "orgs": [],
+            "auth": {"type": "access_token", "accessToken": token},
+        }
+
 
 _URL_PREFIX: dict[repos.Kind, str] = {"model": "", "dataset": "datasets/"}
 

@@ -1,17 +1,17 @@
-"""All endpoints of the hub as one router, to be included at the root of an application."""
+"""All endpoints of the hub: as one router, to be included at the root of an application, and as an application."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, FastAPI
 
 from palus.hub.limits import HubLimits
 from palus.hub.repos import Kind
 from palus.hub.server.context import Hub
 from palus.hub.server.download import DownloadEndpoints
-from palus.hub.server.identity import IdentityEndpoints
+from palus.hub.server.guard import Guard, hub_route_limits
 from palus.hub.server.lfs import LfsEndpoints, LfsPutEndpoint
 from palus.hub.server.listing import ListingEndpoints
-from palus.hub.server.manage import ManageEndpoints, SettingsEndpoints
+from palus.hub.server.manage import IdentityEndpoints, ManageEndpoints, SettingsEndpoints
 from palus.hub.server.upload import UploadEndpoints
 from palus.store import Store
 
@@ -30,3 +30,12 @@ def make_hub_router(store: Store, limits: HubLimits | None = None) -> APIRouter:
         for make in (ListingEndpoints, SettingsEndpoints, UploadEndpoints, LfsEndpoints, DownloadEndpoints):
             router.include_router(make(hub, kind).router())
     return router
+
+
+def make_hub_app(store: Store, limits: HubLimits | None = None) -> FastAPI:
+    """An application that serves the hub's protocol and nothing else."""
+    app = FastAPI(title="palus hub", docs_url=None, redoc_url=None)
+    limits = limits or HubLimits()
+    app.add_middleware(Guard, routes=hub_route_limits(limits), limits=limits)
+    app.include_router(make_hub_router(store, limits))
+    return app

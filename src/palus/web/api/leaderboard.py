@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
-from palus.web.api.roster import Kind, Rated
+from palus.ratings.standings import is_provisional
+from palus.store.derived import Measure, Standing
+from palus.web.api.roster import Kind
 from palus.web.api.summaries import MatchSummary, Rows, match_summary
 from palus.web.api.view import View
 from palus.web.shapes import Shape
@@ -30,31 +33,35 @@ class Environments(Shape):
     environments: list[Environment]
 
 
-class LeaderboardRow(Shape):
-    """One repository, by its newest accepted revision. rank_best..rank_worst: ranks that the results leave open."""
+class LeaderboardRow(Standing):
+    """One repository, by its newest accepted revision."""
 
-    rank: int
-    rank_best: int
-    rank_worst: int
     repo: str
     owner: str
     name: str
     revision: str
-    sha256: str
     kind: Kind
-    rating: float
-    half_width: float
     provisional: bool = Field(description="below 20 games or half-width above 100")
-    games: int
-    wins: int
-    draws: int
-    losses: int
-    elo: float = Field(description="the reference's online formula, K 20, scale 500")
-    openskill_mu: float
-    openskill_sigma: float
-    openskill: float = Field(description="mu - 3 sigma")
     last_match_ms: int | None
+    openskill: Annotated[float, Measure("openskill", "mu − 3 sigma, updated after every match", decimals=2)]
     revisions: int = Field(description="accepted revisions of this repository, older ones included")
+
+
+class MeasureColumn(Shape):
+    """A number of every row that is shown in a column of its own, the largest first when sorted by it."""
+
+    field: str = Field(description="name of the number in a row")
+    title: str
+    explain: str
+    decimals: int
+
+
+MEASURES = [
+    MeasureColumn(field=name, title=mark.title, explain=mark.explain, decimals=mark.decimals)
+    for name, field in LeaderboardRow.model_fields.items()
+    for mark in field.metadata
+    if isinstance(mark, Measure)
+]
 
 
 class SideTerm(Shape):
@@ -81,6 +88,7 @@ class Leaderboard(Shape):
     matches: int
     side: SideTerm | None
     loose: list[LooseGroup] = Field(description="groups that few matches tie to the rest; empty in a sound field")
+    measures: list[MeasureColumn]
     rows: list[LeaderboardRow]
 
 
@@ -123,40 +131,29 @@ def leaderboard(view: View, env: str) -> Leaderboard:
             LooseGroup(repos=[view.roster.player(sha256).repo for sha256 in group["players"]], pairs=group["pairs"])
             for group in (field.summary.get("loose", ()) if field else ())
         ],
+        measures=MEASURES,
         rows=[board_row(view, env, rated, last_ms.get(rated.sha256)) for rated in board_order(view, env)],
     )
 
 
-def board_order(view: View, env: str) -> list[Rated]:
+def board_order(view: View, env: str) -> list[Standing]:
     """Who is ranked, best first."""
     return sorted((rated for rated in view.roster.ratings.get(env, {}).values() if rated.rank), key=lambda r: r.rank)
 
 
-def board_row(view: View, env: str, rated: Rated, last_ms: int | None) -> LeaderboardRow:
+def board_row(view: View, env: str, rated: Standing, last_ms: int | None) -> LeaderboardRow:
     """One row. last_ms: when the player's newest match ended."""
     player = view.roster.player(rated.sha256)
     return LeaderboardRow(
-        rank=rated.rank,
-        rank_best=rated.rank_best,
-        rank_worst=rated.rank_worst,
+        **rated.model_dump(),
         repo=player.repo,
         owner=player.owner,
         name=player.name,
         revision=player.revision,
-        sha256=rated.sha256,
         kind=player.kind,
-        rating=rated.rating,
-        half_width=rated.half_width,
-        provisional=rated.provisional,
-        games=rated.games,
-        wins=rated.wins,
-        draws=rated.draws,
-        losses=rated.losses,
-        elo=rated.elo,
-        openskill_mu=rated.openskill_mu,
-        openskill_sigma=rated.openskill_sigma,
-        openskill=rated.openskill_mu - 3.0 * rated.openskill_sigma,
+        provisional=is_provisional(rated.games, rated.half_width),
         last_match_ms=last_ms,
+        openskill=rated.openskill_mu - 3.0 * rated.openskill_sigma,
         revisions=sum(
             entry.state == "accepted" and entry.env == env for entry in view.roster.entries_of.get(player.repo, ())
         ),

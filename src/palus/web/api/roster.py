@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, select
 
-from palus.ratings.standings import is_provisional
-from palus.store.derived import fields, ratings
+from palus.store.derived import Standing, fields, ratings
 from palus.store.tables import entries
 from palus.web.shapes import Shape
 
@@ -36,32 +35,7 @@ class Player(Shape):
     half_width: float | None
 
 
-@dataclass(frozen=True)
-class Rated:
-    """A row of the derived ratings. rank: 0 for who is not on the board, such as replaced revisions."""
-
-    sha256: str
-    rank: int
-    rank_best: int
-    rank_worst: int
-    rating: float
-    half_width: float
-    games: int
-    wins: int
-    draws: int
-    losses: int
-    elo: float
-    openskill_mu: float
-    openskill_sigma: float
-    upto_seq: int
-
-    @property
-    def provisional(self) -> bool:
-        """Whether the rating may still move a lot."""
-        return is_provisional(self.games, self.half_width)
-
-
-Boards = dict[str, dict[str, Rated]]
+Boards = dict[str, dict[str, Standing]]
 """Ratings by env and entity."""
 
 
@@ -102,7 +76,7 @@ class Roster:
         return self.current.get(env, {}).get(repo)
 
 
-def make_player(sha256: str, repo: str, revision: str, kind: Kind, rated: Rated | None) -> Player:
+def make_player(sha256: str, repo: str, revision: str, kind: Kind, rated: Standing | None) -> Player:
     """A player as pages name it."""
     owner, _, name = repo.partition("/")
     return Player(
@@ -144,10 +118,9 @@ def read_roster(connection: Connection) -> Roster:
 
 def _read_ratings(connection: Connection) -> Boards:
     boards: Boards = {}
-    for row in connection.execute(select(ratings)):
-        values = row._asdict()
-        board = boards.setdefault(values.pop("env"), {})
-        board[row.sha256] = Rated(**values)
+    for env, *values in connection.execute(select(ratings.c.env, *(ratings.c[name] for name in Standing.model_fields))):
+        line = Standing(**dict(zip(Standing.model_fields, values, strict=True)))
+        boards.setdefault(env, {})[line.sha256] = line
     return boards
 
 

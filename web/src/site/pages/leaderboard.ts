@@ -10,7 +10,16 @@ import { listen, paced } from "../live";
 import { chooseEnvironment, environmentField, field, note, shareBar, switcher, tag, timeAgo } from "../parts";
 import { RecentList } from "../recent";
 import { buildShell, fill, heading, placeholder } from "../shell";
-import type { Event, Leaderboard, LeaderboardRow, LooseGroup, Matrix, RecentMatches, UnrankedModels } from "../../api";
+import type {
+  Event,
+  Leaderboard,
+  LeaderboardRow,
+  LooseGroup,
+  Matrix,
+  MeasureColumn,
+  RecentMatches,
+  UnrankedModels,
+} from "../../api";
 import { DataTable, Listed, type Column } from "../table";
 import { unrankedTable } from "../unranked";
 
@@ -108,7 +117,7 @@ class LeaderboardPage {
     });
     const views = [
       ["rating", "Rating"],
-      ["other", "Elo, openskill, Nash"],
+      ["other", [...this.models.board.measures.map(({ title }) => title), "Nash"].join(", ")],
     ] as const;
     const columns = switcher(
       "Columns",
@@ -196,7 +205,7 @@ class LeaderboardPage {
     const columns =
       this.view === "rating"
         ? [...nameColumns(), ...ratingColumns(() => this.range), ...gameColumns()]
-        : [...nameColumns(), ...otherColumns((row) => this.masses?.get(row.sha256) ?? null), ...gameColumns()];
+        : [...nameColumns(), ...otherColumns(this.models.board.measures, (row) => this.masses?.get(row.sha256) ?? null), ...gameColumns()];
     return new DataTable({
       label: `Models of ${this.env} by rank`,
       columns,
@@ -297,24 +306,18 @@ function ratingColumns(range: () => Range): Column<LeaderboardRow>[] {
   ];
 }
 
-function otherColumns(mass: (row: LeaderboardRow) => number | null): Column<LeaderboardRow>[] {
+/** A number that the server declares as a column of its own. */
+function measureColumn({ field, title, explain, decimals }: MeasureColumn): Column<LeaderboardRow> {
+  const value = (row: LeaderboardRow) => Number(row[field as keyof LeaderboardRow]);
+  return { name: title, numeric: true, descending: true, by: value, cell: (row) => value(row).toFixed(decimals), explain };
+}
+
+function otherColumns(
+  measures: readonly MeasureColumn[],
+  mass: (row: LeaderboardRow) => number | null,
+): Column<LeaderboardRow>[] {
   return [
-    {
-      name: "Elo",
-      numeric: true,
-      descending: true,
-      by: (row) => row.elo,
-      cell: (row) => row.elo.toFixed(1),
-      explain: "Online Elo: start 1200, K 20, scale 500",
-    },
-    {
-      name: "openskill",
-      numeric: true,
-      descending: true,
-      by: (row) => row.openskill,
-      cell: (row) => row.openskill.toFixed(2),
-      explain: "mu − 3 sigma, updated after every match",
-    },
+    ...measures.map(measureColumn),
     {
       name: "Nash",
       numeric: true,

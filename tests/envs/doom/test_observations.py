@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from palus.envs.doom.screen import halve, nearest_pixels, resize, side_by_side
+from palus.envs.doom.observations import halve, nearest_pixels, resize, side_by_side
 
 
 def picture(height, width):

@@ -28,7 +28,7 @@ ModelProto = Any
 
 
 @dataclass(frozen=True)
-class DuelistGraph:
+class RecurrentGraph:
     """A checked agent, ready for an inference session.
 
     model: serialised ONNX with the outputs `action_probabilities` and, with memory, `recurrent_out`.
@@ -45,7 +45,7 @@ class DuelistGraph:
     producer: str
 
 
-def read_duelist(data: bytes, origin: str, spec: GameSpec, rules: Rules = LOCAL_RULES) -> DuelistGraph:
+def read_recurrent(data: bytes, origin: str, spec: GameSpec, rules: Rules = LOCAL_RULES) -> RecurrentGraph:
     """Check an agent's file and keep what decides its actions.
 
     data: the file's bytes. origin: how messages call it, "" for not at all.
@@ -104,7 +104,7 @@ def _check_outputs(model: ModelProto, spec: GameSpec, state_size: int) -> None:
         )
 
 
-def _cut_down(model: ModelProto, spec: GameSpec, state_size: int) -> DuelistGraph:
+def _cut_down(model: ModelProto, spec: GameSpec, state_size: int) -> RecurrentGraph:
     outputs = {PROBABILITY_OUTPUT: sum(choices_of(spec.actions))} | ({STATE_OUTPUT: state_size} if state_size else {})
     kept, needed = nodes_behind(list(model.graph.node), set(outputs))
     check_draws(kept)
@@ -117,13 +117,13 @@ def _cut_down(model: ModelProto, spec: GameSpec, state_size: int) -> DuelistGrap
         inputs.append(helper.make_tensor_value_info(STATE_INPUT, TensorProto.FLOAT, ["batch", state_size]))
     graph = helper.make_graph(
         kept,
-        "duelist",
+        "recurrent",
         inputs,
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", size]) for name, size in outputs.items()],
         [t for t in model.graph.initializer if t.name in needed],
     )
     cut = helper.make_model(graph, opset_imports=model.opset_import, ir_version=max(model.ir_version, 4))
-    return DuelistGraph(
+    return RecurrentGraph(
         model=cut.SerializeToString(),
         observations=tuple(o.name for o in spec.observations if o.name in needed),
         state_size=state_size,

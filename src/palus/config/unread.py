@@ -1,0 +1,138 @@
+"""The keys that a trainer does not read: the declaration of each trainer, by exception.
+
+Whatever stands in neither table, a trainer reads; `tests/test_run_file_keys.py` holds it to that, key by key. To make a
+key work, take the trainer off its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from palus.config.run_file import RunFile
+from palus.config.section import Section
+
+APPO = frozenset({"appo"})
+OTHERS = frozenset({"ppo", "poca", "sac"})
+ALL = APPO | OTHERS
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A key, or a section with all its keys, that some trainers do not read.
+
+    trainers: those that do not. why: the end of the sentence that tells it. refused: the run would be another than the
+    file says, so it does not start; else the key is noted. harmless: values that mean what happens anyway, beside the
+    default.
+    """
+
+    key: str
+    trainers: frozenset[str]
+    why: str
+    refused: bool = False
+    harmless: tuple[object, ...] = ()
+
+    def written(self, section: Section, prefix: str) -> Iterator[tuple[str, object]]:
+        """The key's path and value where a section below `prefix` has another value than its default."""
+        *holders, last = self.key.split(".")
+        here: Section | None = section
+        for holder in holders:
+            here = getattr(here, holder)
+            if here is None:
+                return
+        assert here is not None
+        value, field = getattr(here, last), type(here).model_fields[last]
+        default = field.get_default(call_default_factory=True, validated_data=here.__dict__)
+        if value != default and value not in self.harmless:
+            yield f"{prefix}{self.key}", value
+
+
+def _ignored(key: str, trainers: frozenset[str], why: str) -> Unread:
+    return Unread(key, trainers, why)
+
+
+def _refused(key: str, trainers: frozenset[str], why: str, *harmless: object) -> Unread:
+    return Unread(key, trainers, why, refused=True, harmless=harmless)
+
+
+_STOCK = "not supported yet; ppo and poca have ML-Agents' own network"
+OF_BEHAVIORS = (
+    _refused("network_settings.memory", OTHERS, "recurrent networks need trainer_type appo; remove it"),
+    _refused("network_settings.normalize_names", OTHERS, _STOCK),
+    _refused("network_settings.decoder_layers", OTHERS, _STOCK),
+    _refused("network_settings.activation", OTHERS, _STOCK),
+    _refused("network_settings.initialization", OTHERS, _STOCK),
+    _refused("network_settings.initialization_gain", OTHERS, _STOCK),
+    _ignored("network_settings.vis_encode_type", OTHERS, "ppo and poca train on vectors alone"),
+    _ignored("network_settings.image_layers", OTHERS, "ppo and poca train on vectors alone"),
+    _ignored("network_settings.image_units", OTHERS, "ppo and poca train on vectors alone"),
+    _ignored("network_settings.image_scale", OTHERS, "ppo and poca train on vectors alone"),
+    _ignored("network_settings.adaptive_deviation", OTHERS, "ppo and poca take discrete actions alone"),
+    _ignored("network_settings.initial_deviation", OTHERS, "ppo and poca take discrete actions alone"),
+    _ignored("network_settings.tanh_scale", OTHERS, "ppo and poca take discrete actions alone"),
+    _refused("network_settings.memory.sequence_length", APPO, "sequences are time_horizon long; remove it"),
+    _ignored("network_settings.goal_conditioning_type", ALL, "no game of palus shows a goal"),
+    _refused(
+        "network_settings.deterministic", ALL, "data is always collected with sampled actions; remove it"
+    ),
+    _refused("reward_signals.curiosity", ALL, "not supported yet; keep extrinsic alone"),
+    _refused("reward_signals.gail", ALL, "not supported yet; keep extrinsic alone"),
+    _refused("reward_signals.rnd", ALL, "not supported yet; keep extrinsic alone"),
+    _ignored("reward_signals.extrinsic.network_settings", ALL, "the game's own reward needs no network"),
+    _refused("behavioral_cloning", ALL, "imitation is not supported yet; remove it"),
+    _refused("init_path", ALL, "starting from another checkpoint is not supported yet; remove it"),
+    _ignored("threaded", ALL, "palus uses all threads anyway"),
+    _ignored("keep_checkpoints", APPO, "appo keeps its newest and its best policy"),
+    _ignored("self_play.team_change", APPO, "every game of appo draws its sides and its opponent"),
+    _ignored("self_play.swap_steps", APPO, "every game of appo draws its sides and its opponent"),
+)  # fmt: skip
+"""Keys below behaviors.NAME."""
+
+_UNITY = "it is about Unity executables"
+OF_RUNS = (
+    _refused(
+        "env_settings.env_path", ALL, "Unity executables cannot be trained in yet; remove it to use a built-in game"
+    ),
+    _ignored("env_settings.env_args", ALL, _UNITY),
+    _ignored("env_settings.base_port", ALL, _UNITY),
+    _ignored("env_settings.num_envs", OTHERS, f"{_UNITY}; use palus.num_matches"),
+    _ignored("env_settings.num_envs", APPO, f"{_UNITY}; use palus.sampling"),
+    _ignored("env_settings.num_areas", ALL, _UNITY),
+    _ignored("env_settings.timeout_wait", ALL, _UNITY),
+    _ignored("env_settings.max_lifetime_restarts", ALL, _UNITY),
+    _ignored("env_settings.restarts_rate_limit_n", ALL, _UNITY),
+    _ignored("env_settings.restarts_rate_limit_period_s", ALL, _UNITY),
+    _ignored("engine_settings", ALL, _UNITY),
+    _refused(
+        "environment_parameters", APPO, "games of appo read none; use palus.env_options, or remove it"
+    ),
+    _refused(
+        "checkpoint_settings.initialize_from", ALL, "starting from another run is not supported yet; remove it"
+    ),
+    _refused(
+        "checkpoint_settings.inference", ALL, "training only; use `palus match` to play a trained policy"
+    ),
+    _ignored("checkpoint_settings.train_model", ALL, "every run trains"),
+    _refused("torch_settings.device", ALL, "palus trains on the CPU; remove it", "cpu"),
+    _ignored("debug", ALL, "what a run logs is always the same"),
+    _ignored("palus.num_matches", APPO, "appo's games follow palus.sampling"),
+    _ignored("palus.sampling", OTHERS, "the games of ppo and poca follow palus.num_matches"),
+    _ignored("palus.baselines", APPO, "appo plays no baselines"),
+    _ignored("palus.baseline_interval", APPO, "appo plays no baselines"),
+    _ignored("palus.baseline_pairs", APPO, "appo plays no baselines"),
+)  # fmt: skip
+"""Keys outside the behaviors; unread where no trainer of the run reads them."""
+
+
+def unread(run: RunFile, *, refused: bool) -> Iterator[tuple[str, object, str]]:
+    """Path, value and reason of every key that the run writes and its trainers do not read."""
+    for name, behavior in run.behaviors.items():
+        for entry in OF_BEHAVIORS:
+            if entry.refused == refused and behavior.trainer_type in entry.trainers:
+                for path, value in entry.written(behavior, f"behaviors.{name}."):
+                    yield path, value, entry.why
+    trainers = {behavior.trainer_type for behavior in run.behaviors.values()}
+    for entry in OF_RUNS:
+        if entry.refused == refused and trainers and trainers <= entry.trainers:
+            for path, value in entry.written(run, ""):
+                yield path, value, entry.why

@@ -1,0 +1,39 @@
+"""What only the game can say about a run file, whatever steps it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from palus.config import load_run
+from palus.run.misfits import misfits
+from palus.trust import Trust
+
+MINE = Trust(frozenset({"countdown"}))
+
+
+def found(folder: Path, trainer: str, env: str, *behaviors: str) -> list[str]:
+    settings = ", ".join(f"{name}: {{trainer_type: {trainer}}}" for name in behaviors)
+    path = folder / "run.yaml"
+    path.write_text(f"{{behaviors: {{{settings}}}, palus: {{env: {env}, sampling: {{workers: 0}}}}}}")
+    return misfits(load_run(path), MINE)
+
+
+@pytest.mark.parametrize(("trainer", "env"), [("appo", "countdown:CountdownOfTwo"), ("poca", "countdown:DuelOfTwo")])
+def test_a_behavior_that_the_game_does_not_have_is_a_fault_with_a_suggestion(
+    trainer: str, env: str, tmp_path: Path
+) -> None:
+    assert found(tmp_path, trainer, env, "Left", "Right") == []
+    assert found(tmp_path, trainer, env, "Left", "Rihgt") == [
+        f"behaviors.Rihgt: {env} has no behavior of that name; did you mean Right?",
+        f"behaviors: {env} has Left and Right; add Right, or default_settings",
+    ]
+    assert found(tmp_path, trainer, env, "Left") == [
+        f"behaviors: {env} has Left and Right; add Right, or default_settings"
+    ]
+
+
+@pytest.mark.parametrize("name", ["Countdown", "Anything"])
+def test_a_game_whose_only_behavior_has_no_name_takes_any(name: str, tmp_path: Path) -> None:
+    assert found(tmp_path, "appo", "countdown:Countdown", name) == []

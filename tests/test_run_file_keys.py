@@ -1,0 +1,291 @@
+"""Every key of a run file does something, or says that it does not: for each trainer, each key of the schema.
+
+A key is read, or noted as without effect, or refused, never two of these and never none. What `palus.config.unread`
+does not list counts as read, and a key that counts as read is looked at in one of a few tiny runs, or this fails.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+import yaml
+from pydantic import BaseModel
+from typer.testing import CliRunner
+
+from palus.cli import app
+from palus.config import RunFile, load_run, notes, schema, unsupported
+from palus.config.environment import (
+    CompletionCriteria,
+    ConstantParameters,
+    Curriculum,
+    GaussianParameters,
+    Lesson,
+    MultiRangeUniformParameters,
+    UniformParameters,
+)
+from palus.config.section import Section
+from palus.config.trainer import AppoBehavior, PocaBehavior, PpoBehavior
+from palus.config.unread import OF_BEHAVIORS, OF_RUNS
+
+BEHAVIORS = {"ppo": PpoBehavior, "poca": PocaBehavior, "appo": AppoBehavior}
+GAMES = {"ppo": "SoccerTwos", "poca": "SoccerTwos", "appo": "doom_basic"}
+NEEDS = {
+    "behaviors.X.reward_signals.": "behaviors.X.reward_signals.extrinsic={}",
+    "behaviors.X.reward_signals.gail.": "behaviors.X.reward_signals.gail.demo_path=y.demo",
+    "behaviors.X.behavioral_cloning.": "behaviors.X.behavioral_cloning.demo_path=y.demo",
+    "behaviors.X.hyperparameters.advantages": "behaviors.X.hyperparameters.normalize_returns=false",
+}
+"""What a key needs beside itself: the beginning of its path, and an override."""
+OTHER: dict[str, Any] = {
+    "hyperparameters.batch_size": 512,
+    "hyperparameters.buffer_size": 20480,
+    "network_settings.hidden_units": 64,
+    "network_settings.memory.memory_size": 64,
+    "network_settings.memory.sequence_length": 16,
+    "network_settings.normalize_names": ["x"],
+    "network_settings.decoder_layers": [8],
+    "behavioral_cloning.num_epoch": 3,
+    "behavioral_cloning.batch_size": 64,
+    "population.perturb_min": 1.2,
+    "population.perturb_max": 2.0,
+    "time_horizon": 16,
+    "env_settings.env_args": ["x"],
+    "palus.env": "RescueToy",
+    "palus.env_options": {"x": 1},
+    "palus.baselines": ["random"],
+    "vis_encode_type": "convnet_atari",
+    "encoding_size": 8,
+}
+"""By path or by name, where the next or the other value is not one that the file may have."""
+AT_LOADING = {"behaviors.X.even_checkpoints"}
+"""Keys whose effect is in the values of others when a run has been loaded (tests/config/test_load.py)."""
+
+
+def leaves(model: type[BaseModel], at: str = "") -> Iterator[tuple[str, type[BaseModel], str]]:
+    """Path, section and name of every key below a section that is not a section itself."""
+    for name, field in model.model_fields.items():
+        inner = [m for _, branch in schema.branches(field.annotation) if (m := schema.as_model(branch))]
+        if inner:
+            yield from leaves(inner[0], f"{at}{name}.")
+        else:
+            yield f"{at}{name}", model, name
+
+
+def keys(trainer: str) -> dict[str, tuple[type[BaseModel], str]]:
+    """The keys of a behavior and those outside of behaviors, but for those of environment parameters.
+
+    The memory of a reward signal is left out: it is dropped with a warning when a file is loaded.
+    """
+    below = {f"behaviors.X.{path}": (model, name) for path, model, name in leaves(BEHAVIORS[trainer])}
+    del below["behaviors.X.trainer_type"]
+    below = {path: key for path, key in below.items() if not (".reward_signals." in path and ".memory." in path)}
+    names = [name for name in RunFile.model_fields if name not in ("default_settings", "behaviors")]
+    names.remove("environment_parameters")
+    return below | {p: (m, n) for p, m, n in leaves(RunFile) if p.split(".")[0] in names}
+
+
+def other(path: str, model: type[BaseModel], name: str) -> Any:
+    """A valid value that is not the default."""
+    for known in (path.removeprefix("behaviors.X."), name):
+        if known in OTHER:
+            return OTHER[known]
+    field = model.model_fields[name]
+    default = field.get_default(call_default_factory=True, validated_data=model.model_construct().__dict__)
+    if get_origin(field.annotation) is Literal:
+        return next(choice for choice in get_args(field.annotation) if choice != default)
+    if isinstance(default, bool):
+        return not default
+    if isinstance(default, float):
+        return default / 2 if default else 0.5
+    return default + 1 if isinstance(default, int) else "x"
+
+
+def run_with(folder: Path, trainer: str, path: str | None = None, value: Any = None) -> RunFile:
+    """A smallest run of the trainer, with that key set."""
+    file = folder / "run.yaml"
+    file.write_text(json.dumps({"behaviors": {"X": {"trainer_type": trainer}}, "palus": {"env": GAMES[trainer]}}))
+    if path is None:
+        return load_run(file)
+    needed = [override for start, override in NEEDS.items() if path.startswith(start)]
+    return load_run(file, [*needed, f"{path}={json.dumps(value)}"])
+
+
+def told(lines: list[str], path: str) -> bool:
+    """Whether a sentence opens with the key or with a section that holds it."""
+    heads = [line.replace(":", " ").split(" ")[0] for line in lines]
+    return any(path == head or path.startswith(f"{head}.") for head in heads)
+
+
+def is_read(trainer: str, path: str) -> bool:
+    entries = [(f"behaviors.X.{entry.key}", entry) for entry in OF_BEHAVIORS] + [
+        (entry.key, entry) for entry in OF_RUNS
+    ]
+    return not any(trainer in entry.trainers and (path == key or path.startswith(f"{key}.")) for key, entry in entries)
+
+
+@pytest.mark.parametrize("trainer", BEHAVIORS)
+def test_every_key_is_read_or_noted_or_refused(trainer: str, tmp_path: Path) -> None:
+    base = run_with(tmp_path, trainer)
+    found = {}
+    for path, (model, name) in keys(trainer).items():
+        run = run_with(tmp_path, trainer, path, other(path, model, name))
+        outcomes = {
+            "read": is_read(trainer, path),
+            "noted": told([line for line in notes(run) if line not in notes(base)], path),
+            "refused": told([line for line in unsupported(run) if line not in unsupported(base)], path),
+        }
+        found[path] = [outcome for outcome, is_so in outcomes.items() if is_so]
+    assert {path: outcomes for path, outcomes in found.items() if len(outcomes) != 1} == {}
+    assert len(found) > 100
+
+
+def test_sac_is_refused_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("{behaviors: {X: {trainer_type: sac}}, palus: {env: SoccerTwos}}")
+    assert unsupported(load_run(path)) == ["behaviors.X.trainer_type sac: not supported yet; use poca or ppo"]
+
+
+def lessons(value: str = "1", measure: str = "progress", more: str = "", last: str = "") -> str:
+    criteria = f"{{behavior: X, measure: {measure}, threshold: 0.5{more}}}"
+    return (
+        f"{{curriculum: [{{name: a, value: {value}, completion_criteria: {criteria}}}, {{name: b, value: 1{last}}}]}}"
+    )
+
+
+PARAMETERS: dict[tuple[type[BaseModel], str], tuple[str, str]] = {
+    (ConstantParameters, "value"): ("read", "{sampler_type: constant, sampler_parameters: {value: 2}}"),
+    (ConstantParameters, "seed"): ("noted", "{sampler_type: constant, sampler_parameters: {seed: 2}}"),
+    (UniformParameters, "min_value"): ("refused", "{sampler_type: uniform, sampler_parameters: {min_value: 0.5}}"),
+    (UniformParameters, "max_value"): ("refused", "{sampler_type: uniform, sampler_parameters: {max_value: 2}}"),
+    (UniformParameters, "seed"): ("refused", "{sampler_type: uniform, sampler_parameters: {seed: 2}}"),
+    (GaussianParameters, "mean"): ("refused", "{sampler_type: gaussian, sampler_parameters: {mean: 2}}"),
+    (GaussianParameters, "st_dev"): ("refused", "{sampler_type: gaussian, sampler_parameters: {st_dev: 2}}"),
+    (GaussianParameters, "seed"): ("refused", "{sampler_type: gaussian, sampler_parameters: {seed: 2}}"),
+    (MultiRangeUniformParameters, "intervals"): (
+        "refused",
+        "{sampler_type: multirangeuniform, sampler_parameters: {intervals: [[0, 2]]}}",
+    ),
+    (MultiRangeUniformParameters, "seed"): (
+        "refused",
+        "{sampler_type: multirangeuniform, sampler_parameters: {seed: 2}}",
+    ),
+    (Curriculum, "curriculum"): ("read", lessons()),
+    (Lesson, "name"): ("read", lessons()),  # a label for messages about the lesson
+    (Lesson, "value"): ("read", lessons(value="2")),
+    (Lesson, "completion_criteria"): ("noted", lessons(last=", completion_criteria: {behavior: X}")),
+    (CompletionCriteria, "behavior"): ("read", lessons()),  # the only one that the file has, which is checked
+    (CompletionCriteria, "measure"): ("refused", lessons(measure="reward")),
+    (CompletionCriteria, "threshold"): ("read", lessons()),
+    (CompletionCriteria, "min_lesson_length"): ("noted", lessons(more=", min_lesson_length: 5")),
+    (CompletionCriteria, "signal_smoothing"): ("noted", lessons(more=", signal_smoothing: false")),
+    (CompletionCriteria, "require_reset"): ("noted", lessons(more=", require_reset: true")),
+}
+"""Key of an environment parameter -> what becomes of it, and a parameter where it says something else than usual."""
+
+
+def test_every_key_of_an_environment_parameter_is_read_or_noted_or_refused(tmp_path: Path) -> None:
+    models = {model for model, _ in PARAMETERS}
+    assert {(model, name) for model in models for name in model.model_fields} == set(PARAMETERS)
+    at = "environment_parameters.ball_touch"
+    for (_, name), (outcome, parameter) in PARAMETERS.items():
+        for trainer in ("ppo", "poca"):
+            run = run_with(tmp_path, trainer, at, yaml.safe_load(parameter))
+            found = told(notes(run), at), told(unsupported(run), at)
+            assert found == (outcome == "noted", outcome == "refused"), (name, parameter)
+    assert told(unsupported(run_with(tmp_path, "appo", at, 1)), at)
+
+
+TINY = [
+    "behaviors.X.hyperparameters={batch_size: 64, buffer_size: 256}",
+    "behaviors.X.network_settings={hidden_units: 8, num_layers: 1}",
+    "behaviors.X.max_steps=600", "behaviors.X.checkpoint_interval=300", "behaviors.X.summary_freq=256",
+    "behaviors.X.time_horizon=16", "env_settings.seed=1", "palus.max_minutes=5", "palus.threads=1",
+    "palus.matmul=highest",
+]  # fmt: skip
+SOCCER = [
+    "palus.env=SoccerTwos", "palus.num_matches=4", "palus.baselines=[random]", "palus.baseline_pairs=1",
+    "palus.baseline_interval=500", "palus.env_options.max_steps=100",
+    "behaviors.X.self_play={save_steps: 200, swap_steps: 100}",
+]  # fmt: skip
+RECALL = ["palus.env=sampled:RecallGame", "behaviors.X.network_settings.memory={memory_size: 8}"]
+COUNTING = [
+    "palus.env=counting_game:CountingGame",
+    "palus.env_options.side=40",
+    "behaviors.X.network_settings={image_units: 8}",
+]
+RUNS = {
+    "ppo": [SOCCER],
+    "poca": [SOCCER],
+    "appo": [
+        [
+            *RECALL,
+            "palus.sampling.workers=0",
+            "behaviors.X.population={size: 2, period: 100, start: 100}",
+            "behaviors.X.hyperparameters.adaptive_learning_rate=epoch",
+            "behaviors.X.save_best_after=100",
+        ],
+        [
+            *RECALL,
+            "palus.sampling={workers: 1, asynchronous: true}",
+            "palus.env_options.agents=2",
+            "behaviors.X.self_play={save_steps: 200}",
+            "behaviors.X.hyperparameters.advantages=vtrace",
+            "behaviors.X.hyperparameters.normalize_returns=false",
+        ],
+        [*COUNTING, "behaviors.X.network_settings.adaptive_deviation=false"],
+    ],
+}
+"""Small runs of each trainer that between them use everything that it can do."""
+
+
+@pytest.mark.parametrize("trainer", BEHAVIORS)
+def test_a_key_that_counts_as_read_is_looked_at(trainer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    touched: set[tuple[type, str]] = set()
+    command = importlib.import_module("palus.cli.train")
+    looking = True
+
+    def look(self: Section, name: str) -> Any:
+        if looking:
+            touched.add((type(self), name))
+        return object.__getattribute__(self, name)
+
+    def aside(function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, whose own looks do not count: it judges the file."""
+
+        def call(*given: Any, **named: Any) -> Any:
+            nonlocal looking
+            looking = False
+            try:
+                return function(*given, **named)
+            finally:
+                looking = True
+
+        return call
+
+    monkeypatch.setattr(Section, "__getattribute__", look, raising=False)
+    for judge in ("load_run", "notes"):
+        monkeypatch.setattr(command, judge, aside(getattr(command, judge)))
+    name = "X" if trainer == "appo" else "SoccerTwos"
+    file = tmp_path / "tiny.yaml"
+    file.write_text(f"behaviors: {{{name}: {{trainer_type: {trainer}}}}}")
+    for number, overrides in enumerate(RUNS[trainer]):
+        words = [word.replace("behaviors.X", f"behaviors.{name}") for word in [*TINY, *overrides]]
+        folder = [
+            "--run-id",
+            f"r{number}",
+            "--results-dir",
+            str(tmp_path),
+            "--trust",
+            "sampled",
+            "--trust",
+            "counting_game",
+        ]
+        result = CliRunner().invoke(app, ["train", str(file), *words, *folder])
+        assert result.exit_code == 0, result.output
+    read = {path: key for path, key in keys(trainer).items() if is_read(trainer, path)}
+    assert [path for path, key in read.items() if key not in touched and path not in AT_LOADING] == []
