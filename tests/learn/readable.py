@@ -38,8 +38,10 @@ def readable_ppo(*more: str) -> PPO:
     learner = PPO(behavior_of("ppo", *more), SPEC, torch.float32, 0)
     _write(
         learner,
-        critic_layer0_weight={(0, k): SHARP * (k + 1) for k in range(NUMBERS)},
-        critic_value_weight={(0, 0): 1 / SHARP},
+        {
+            "critic_encoder.layers.0.weight": {(0, k): SHARP * (k + 1) for k in range(NUMBERS)},
+            "critic_linear.weight": {(0, 0): 1 / SHARP},
+        },
     )
     return learner
 
@@ -54,21 +56,24 @@ def readable_poca(*more: str) -> POCA:
     slope = SHARP / (high - low)
     _write(
         learner,
-        critic_observation_weight={(k, k): SHARP for k in range(NUMBERS)},
-        critic_action_weight={(NUMBERS + a, NUMBERS + a): SHARP for a in range(ACTIONS)},
-        critic_layer0_weight={(0, k): slope * worth[k] for k in range(classes)},
-        critic_layer0_bias={(0,): -slope * low * sum(worth)},
-        critic_head_weight={(0, 0): 1 / SHARP, (0, 16): 1.0},
+        {
+            "critic.observation.weight": {(k, k): SHARP for k in range(NUMBERS)},
+            "critic.action.weight": {(NUMBERS + a, NUMBERS + a): SHARP for a in range(ACTIONS)},
+            "critic.layers.0.weight": {(0, k): slope * worth[k] for k in range(classes)},
+            "critic.layers.0.bias": {(0,): -slope * low * sum(worth)},
+            "critic.head.weight": {(0, 0): 1 / SHARP, (0, 16): 1.0},
+        },
     )
     return learner
 
 
-def _write(learner: PPO | POCA, **tensors: dict[tuple[int, ...], float]) -> None:
-    learner.parameters.load(torch.zeros_like(learner.parameters.master))
+def _write(learner: PPO | POCA, tensors: dict[str, dict[tuple[int, ...], float]]) -> None:
+    weights = learner.network.weights
+    weights.load(torch.zeros_like(weights.master))
     with torch.no_grad():
         for name, entries in tensors.items():
             for place, value in entries.items():
-                learner.parameters.tensors[name][place] = value
+                weights.tensors[name][place] = value
 
 
 def numbers(values: object) -> np.ndarray:
@@ -92,21 +97,26 @@ def rollout(
             found[place] = True
         return found
 
-    acting = 0.5 / np.array(ratios if ratios is not None else np.ones(shape))
+    acting, (T, B) = 0.5 / np.array(ratios if ratios is not None else np.ones(shape)), shape
     return Rollout(
-        observations=numbers(observed),
-        actions=np.array(actions, np.int32)[:, :, None],
+        observations={"obs_0": numbers([*observed, last])},
+        masks=None,
+        states=np.zeros((B, 0), np.float32),
+        last_states=np.zeros((B, 0), np.float32),
+        actions=np.array(actions, np.float32)[:, :, None],
         log_probs=np.log(acting).astype(np.float32)[:, :, None],
+        parameters=np.zeros((T, B, ACTIONS), np.float32),
+        values=None,
         rewards=np.array(rewards, np.float32),
         group_rewards=np.array(group_rewards, np.float32),
         terminated=flags(terminated),
         truncated=flags(truncated),
         active=~flags(absent),
-        last_observations=numbers(last),
-        last_active=~np.isin(np.arange(shape[1]), last_absent),
-        final_observations=numbers(final).reshape(-1, NUMBERS),
+        last_active=~np.isin(np.arange(B), last_absent),
+        final_observations={"obs_0": numbers(final).reshape(-1, NUMBERS)},
+        final_states=np.zeros((len(final), 0), np.float32),
         group_size=group_size,
-        policy_version=0,
+        versions=np.zeros((T, B), np.int32),
     )
 
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from palus.learn.appo_loss import Minibatch, clipped_policy_loss, clipped_value_loss, loss
 from palus.rollout.trajectories import Trajectories
 from sampled import RECALL, RecallSampler, appo_behavior
 
 from palus.config.appo import AppoHyperparameters
 from palus.errors import DivergenceError
 from palus.learn.appo import APPO, usable_decisions
-from palus.learn.appo_loss import Minibatch, clipped_policy_loss, clipped_value_loss, loss
 from palus.types import ActionSpec, Discrete
 
 VTRACE = ("hyperparameters.advantages=vtrace", "hyperparameters.normalize_returns=false")

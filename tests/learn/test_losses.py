@@ -1,66 +1,94 @@
-"""The compiled losses against hand values, and their gradients against autograd on the formulas as printed."""
+"""The compiled loss against the formula beside it, value and every gradient, and both against numbers by hand."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 import torch
 
-from palus.learn.losses import clipped_surrogate, linear_schedule, value_loss
+from palus.learn.losses import clipped_policy_loss, linear_schedule, surrogate, surrogate_formula, value_loss
+from palus.types import ActionSpec, Continuous, Discrete
 
-OFFSETS = np.array([0, 3, 5])
-
-
-def surrogate_as_printed(logits, actions, old, advantages, epsilon, beta):
-    terms, entropy = [], 0.0
-    for a, (low, high) in enumerate(itertools.pairwise(OFFSETS)):
-        log_p = torch.log_softmax(logits[:, low:high], -1)
-        ratio = torch.exp(log_p.gather(1, actions[:, a : a + 1]).squeeze(1) - old[:, a])
-        terms.append(torch.minimum(ratio * advantages, ratio.clip(1 - epsilon, 1 + epsilon) * advantages))
-        entropy = entropy - (log_p.exp() * log_p).sum(-1)
-    loss = -torch.stack(terms).mean()
-    return loss, entropy.mean(), loss - beta * entropy.mean()
+BRANCHES = ActionSpec((Discrete(3), Discrete(2)))
+MIXED = ActionSpec((Discrete(3), Continuous(2), Discrete(2), Continuous(1)))
 
 
-def test_surrogate_and_its_gradient_equal_autograd():
+def of_formula(parameters, actions, old, advantages, spec, epsilon, beta):
+    """The numbers of the formula, and autograd's gradient of loss - beta entropy."""
+    leaf = parameters.clone().requires_grad_()
+    found = surrogate_formula(leaf, *(torch.from_numpy(x) for x in (actions, old, advantages)), spec, epsilon)
+    (gradient,) = torch.autograd.grad(found.loss - beta * found.entropy, leaf)
+    return [x.item() for x in found], gradient
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    "spec", [BRANCHES, ActionSpec((Continuous(3),)), MIXED], ids=["discrete", "continuous", "mixed"]
+)
+def test_the_compiled_loss_equals_the_formula(spec, masked):
     random = np.random.default_rng(3)
-    logits = random.normal(size=(50, 5)).astype(np.float32)
-    actions = np.stack([random.integers(3, size=50), random.integers(2, size=50)], 1).astype(np.int32)
-    old = random.normal(-1.2, 0.6, size=(50, 2)).astype(np.float32)
-    advantages = random.normal(size=50).astype(np.float32)
-    gradient = np.empty_like(logits)
-    loss, entropy, _, clipped = clipped_surrogate(logits, actions, old, advantages, OFFSETS, 0.2, 0.01, gradient)
-    z = torch.tensor(logits, requires_grad=True)
-    expected, expected_entropy, total = surrogate_as_printed(
-        z, torch.tensor(actions.astype(np.int64)), torch.tensor(old), torch.tensor(advantages), 0.2, 0.01
-    )
-    total.backward()
-    assert loss == pytest.approx(expected.item(), abs=1e-6)
-    assert entropy == pytest.approx(expected_entropy.item(), abs=1e-6)
-    assert 0.3 < clipped < 1.0
-    np.testing.assert_allclose(gradient, z.grad.numpy(), atol=1e-7)
+    R = 50
+    parameters = torch.from_numpy(random.normal(size=(R, spec.parameters)).astype(np.float32))
+    columns = [
+        random.integers(0, 2, (R, 1)) if isinstance(part, Discrete) else random.normal(size=(R, part.size))
+        for part in spec.parts
+    ]
+    actions = np.concatenate(columns, 1).astype(np.float32)
+    for part, own in zip(spec.parts, spec.parameter_slices, strict=True):
+        if isinstance(part, Continuous):
+            parameters[0, own.start + part.size] = 50.0  # deviations are limited, and have no gradient there
+        elif masked:
+            parameters[::2, own.stop - 1] = -1e8
+            actions[::2, spec.column_slices[spec.parts.index(part)]] = 0
+    old = random.normal(-1.2, 0.6, size=actions.shape).astype(np.float32)
+    old[0] = -10.0
+    advantages = random.normal(size=R).astype(np.float32)
+    given = parameters, actions, old, advantages, spec, 0.2, 0.01
+    (numbers, gradient), (expected, by_autograd) = surrogate(*given), of_formula(*given)
+    np.testing.assert_allclose(numbers, expected, rtol=2e-5, atol=1e-6)
+    torch.testing.assert_close(gradient, by_autograd, atol=2e-7, rtol=2e-4)
+    assert 0.3 < numbers[3] < 1.0
+    forbidden = parameters == -1e8
+    assert bool(forbidden.any()) == (masked and bool(spec.branches))
+    assert (gradient[forbidden] == 0).all()
+
+
+def test_the_formula_as_printed():
+    # Two columns with ratios 2 and 0.5, A = 1 and -2, epsilon 0.2: min(2, 1.2) = 1.2; min(-1, -1.6) = -1.6
+    found = clipped_policy_loss(torch.tensor([2.0, 0.5]), torch.tensor([1.0, -2.0]), 0.8, 1.2)
+    assert found.item() == pytest.approx(0.2)
 
 
 def test_surrogate_of_one_row_by_hand():
     # Uniform over 3 and over 2; old probabilities 1/3 and 1/4, so the ratios are 1 and 2; A = 1, epsilon 0.2:
     # -(1 + 1.2) / 2 = -1.1; entropy ln 3 + ln 2
-    logits, gradient = np.zeros((1, 5), np.float32), np.empty((1, 5), np.float32)
     old = np.log(np.float32([[1 / 3, 1 / 4]]))
-    loss, entropy, kl, clipped = clipped_surrogate(
-        logits, np.int32([[0, 1]]), old, np.float32([1.0]), OFFSETS, 0.2, 0.0, gradient
-    )
-    assert loss == pytest.approx(-1.1)
-    assert entropy == pytest.approx(math.log(6))
-    assert kl == pytest.approx((0 + 2 - 1 - math.log(2)) / 2)
-    assert clipped == 0.5
-    # only the first branch pulls: -(1/2) (1 - 1/3), +(1/2)/3, +(1/2)/3
-    np.testing.assert_allclose(gradient[0], [-1 / 3, 1 / 6, 1 / 6, 0, 0], atol=1e-7)
+    given = torch.zeros(1, 5), np.float32([[0, 1]]), old, np.float32([1.0]), BRANCHES, 0.2, 0.0
+    for (loss, entropy, kl, clipped), gradient in (surrogate(*given), of_formula(*given)):
+        assert loss == pytest.approx(-1.1)
+        assert entropy == pytest.approx(math.log(6))
+        assert kl == pytest.approx((0 + 2 - 1 - math.log(2)) / 2)
+        assert clipped == 0.5
+        # only the first branch pulls: -(1/2) (1 - 1/3), +(1/2)/3, +(1/2)/3
+        np.testing.assert_allclose(gradient[0], [-1 / 3, 1 / 6, 1 / 6, 0, 0], atol=1e-7)
+
+
+def test_gaussian_surrogate_of_one_row_by_hand():
+    # Means 0, deviations 1 and e; actions 1 and 0. log p = -1/2 - c and -1 - c with c = ln(2 pi) / 2; ratios 1.
+    # Entropy: the mean of 1/2 + c + (0 and 1) = 1 + c. d log p / d mean = 1, 0; d log p / d log std = 0, -1.
+    c = 0.5 * math.log(2 * math.pi)
+    parameters, old = torch.tensor([[0.0, 0.0, 0.0, 1.0]]), np.float32([[-0.5 - c, -1 - c]])
+    given = parameters, np.float32([[1, 0]]), old, np.float32([2.0]), ActionSpec((Continuous(2),)), 0.2, 0.1
+    for (loss, entropy, kl, clipped), gradient in (surrogate(*given), of_formula(*given)):
+        assert loss == pytest.approx(-2)
+        assert entropy == pytest.approx(1 + c)
+        assert (kl, clipped) == (pytest.approx(0, abs=1e-6), 0)
+        np.testing.assert_allclose(gradient[0], [-1, 0, -0.05, 1 - 0.05], atol=1e-6)
 
 
 def test_value_loss_by_hand():
     # errors 0.5 and -3: (0.25 + 9) / 2; gradient 0.25 x 2 x error / 2. Nothing is clipped, however far a value moved.
-    loss, gradient = value_loss(np.float32([1.5, 97.0]), np.float32([1.0, 100.0]), 0.25)
+    loss, gradient = value_loss(torch.tensor([1.5, 97.0]), np.float32([1.0, 100.0]), 0.25)
     assert loss == pytest.approx(4.625)
     assert gradient.tolist() == [0.125, -0.75]
 

@@ -93,5 +93,5 @@ def test_vtrace_without_lag_is_gae_with_lambda_one():
 
 def test_following_values_know_ends_from_time_outs():
     yes_no = column(True, False, False, dtype=np.bool_), column(False, True, False, dtype=np.bool_)
-    found = following_values(column(1, 2, 3), np.array([4.0], np.float32), column(7, 8, 9), *yes_no)
+    found = following_values(column(1, 2, 3), np.float32([4]), np.float32([8]), *yes_no)
     assert found[:, 0].tolist() == [0.0, 8.0, 4.0]

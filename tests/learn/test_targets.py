@@ -11,11 +11,9 @@ import torch
 from readable import SPEC, behavior_of, readable_poca, readable_ppo, rollout, two_matches
 
 from palus.errors import DivergenceError
-from palus.learn.learner import Schedules
+from palus.learn.on_policy import Schedules
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
-from palus.nn.attention import value_and_baselines
-from palus.nn.mlp import actor_logits, critic_value
 
 POCA_ADVANTAGES = (
     -5.75,
@@ -37,7 +35,9 @@ def close(found, expected):
 
 
 def test_ppo_ends_time_outs_rewards_and_the_last_row():
-    values, advantages, targets = readable_ppo().advantages(two_matches())
+    learner = readable_ppo()
+    values, _ = learner.replay(two_matches(), 1)
+    advantages, targets = learner.advantages(two_matches(), values)
     close(values, [[1, 2, 3, 4], [5, 0, 6, 7], [8, 1, 2, 3]])
     # A = r + 0.5 V' - V + 0.25 A', r = 2 (own + group's). Row by row, from the last decision back:
     # row 0: 0.5 + 2 - 8 = -5.5 | 6 + 0 - 5 = 1, a goal | 2 + 2.5 - 1 + 0.25 = 3.75
@@ -98,11 +98,11 @@ def all_out():
 def test_a_group_that_is_out_while_others_play_on_learns_from_what_it_did():
     learner = readable_poca()
     close(learner.batch(all_out()).returns, [2, 0, 0])
-    stats = learner.update(all_out(), 0)
+    found = learner.update(all_out(), 0)
     # V = 2.5 against 2; b = (1 + 10) / 2 + 1 and (2 + 10) / 2 + 1 against 2
-    assert stats.value_loss == pytest.approx(0.25, abs=1e-3)
-    assert stats.baseline_loss == pytest.approx((4.5**2 + 5**2) / 2, abs=1e-2)
-    assert torch.isfinite(learner.parameters.master).all()
+    assert found["Losses/Value Loss"] == pytest.approx(0.25, abs=1e-3)
+    assert found["Losses/Baseline Loss"] == pytest.approx((4.5**2 + 5**2) / 2, abs=1e-2)
+    assert torch.isfinite(learner.network.weights.master).all()
 
 
 @pytest.mark.parametrize(("make", "trainer"), [(PPO, "ppo"), (POCA, "poca")])
@@ -112,32 +112,34 @@ def test_nobody_active_nothing_learned(make, trainer):
         [[0, 0]], [1, 2], [], [[0, 0]], group_rewards=[[0, 0]], terminated=[], truncated=[],
         absent=[(0, 0), (0, 1)], actions=[[0, 0]],
     )  # fmt: skip
-    before = learner.parameters.master.clone()
-    assert learner.update(empty, 0) is None
-    assert torch.equal(learner.parameters.master, before)
+    before = learner.network.weights.master.clone()
+    assert learner.update(empty, 0) == {}
+    assert torch.equal(learner.network.weights.master, before)
     assert learner.updates == 0
 
 
-def printed_ppo(learner, found, epsilon, beta):
+def seen_by(learner, data):
+    """What the agents saw, [T B] of them, as the network reads it."""
+    return learner.network.inputs({"obs_0": data.observations["obs_0"][:-1].reshape(-1, 8)})
+
+
+def printed_ppo(learner, epsilon, beta):
     """L_pi + 0.5 L_V - beta H as a tensor, and its parts."""
-    data = two_matches()
-    x = torch.from_numpy(data.observations[data.active])
-    tensors = learner.parameters.tensors
-    logits, values = actor_logits(tensors, 1, x), critic_value(tensors, 1, x)
-    policy, entropy = printed_policy(logits, data, found[1][data.active], epsilon)
-    critic = (torch.from_numpy(found[2][data.active]) - values).square().mean()
+    data, active = two_matches(), torch.from_numpy(two_matches().active.ravel())
+    advantages, targets = learner.advantages(data, learner.replay(data, 1)[0])
+    logits, values, _ = learner.network(seen_by(learner, data))
+    policy, entropy = printed_policy(logits[active], data, advantages[data.active], epsilon)
+    critic = (torch.from_numpy(targets[data.active]) - values[active]).square().mean()
     return policy + 0.5 * critic - beta * entropy, policy, critic
 
 
-def printed_poca(learner, batch, epsilon, beta):
+def printed_poca(learner, epsilon, beta):
     """L_pi + 0.5 (L_V + 0.5 L_b) - beta H as a tensor, and its parts."""
-    data, tensors = two_matches(), learner.parameters.tensors
-    present = torch.from_numpy(batch.present)
-    x = torch.from_numpy(batch.observations)
-    policy, entropy = printed_policy(
-        actor_logits(tensors, 1, x[present]), data, batch.advantages[batch.present], epsilon
-    )
-    values, baselines = value_and_baselines(tensors, 1, x, learner.one_hot(batch.actions), present)
+    data, batch = two_matches(), learner.batch(two_matches())
+    present, x = torch.from_numpy(batch.present), seen_by(learner, data)
+    logits = learner.network(x)[0][present.flatten()]
+    policy, entropy = printed_policy(logits, data, batch.advantages[batch.present], epsilon)
+    values, baselines = learner.network.critic(x, torch.from_numpy(batch.actions), present)
     returns = torch.from_numpy(batch.returns)
     critic = (returns - values).square().mean()
     baseline = (returns[:, None] - baselines)[present].square().mean()
@@ -159,34 +161,32 @@ def printed_policy(logits, data, advantages, epsilon):
 def test_an_update_follows_the_gradient_of_the_loss_as_printed(make, trainer, threads):
     more = ("hyperparameters.beta=0.1", "hyperparameters.epsilon=0.3")
     learner = make(behavior_of(trainer, *more), SPEC, torch.float32, 5, threads)
-    if trainer == "ppo":
-        loss, policy, critic = printed_ppo(learner, learner.advantages(two_matches()), 0.3, 0.1)
-    else:
-        loss, policy, critic = printed_poca(learner, learner.batch(two_matches()), 0.3, 0.1)
-    expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(learner.parameters.tensors.values()))])
-    before = learner.parameters.master.clone()
-    stats = learner.update(two_matches(), 0)
-    torch.testing.assert_close(learner.parameters.gradient, expected, atol=2e-6, rtol=1e-4)
-    assert stats.policy_loss == pytest.approx(abs(policy.item()), abs=1e-5)
-    assert stats.value_loss == pytest.approx(critic.item(), rel=1e-4)
+    loss, policy, critic = (printed_ppo if trainer == "ppo" else printed_poca)(learner, 0.3, 0.1)
+    weights = learner.network.weights
+    expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(weights.tensors.values()))])
+    before = weights.master.clone()
+    found = learner.update(two_matches(), 0)
+    torch.testing.assert_close(weights.gradient, expected, atol=2e-6, rtol=1e-4)
+    assert found["Losses/Policy Loss"] == pytest.approx(abs(policy.item()), abs=1e-5)
+    assert found["Losses/Value Loss"] == pytest.approx(critic.item(), rel=1e-4)
     # Adam's first step: the learning rate, against the gradient
-    moved = (learner.parameters.master - before)[expected.abs() > 1e-3]
+    moved = (weights.master - before)[expected.abs() > 1e-3]
     torch.testing.assert_close(moved, -0.01 * expected[expected.abs() > 1e-3].sign(), atol=1e-5, rtol=1e-3)
 
 
 def test_estimates_reported_are_means_over_the_active():
     ppo, poca = readable_ppo().update(two_matches(), 0), readable_poca().update(two_matches(), 0)
-    assert ppo.value_estimate == pytest.approx(42 / 11, abs=1e-4)
-    assert poca.value_estimate == pytest.approx(28.5 / 6, abs=1e-3)
-    assert poca.baseline_estimate == pytest.approx(108.5 / 11, abs=1e-3)
-    assert poca.baseline_loss == pytest.approx(sum(a * a for a in POCA_ADVANTAGES) / 11, rel=1e-3)
+    assert ppo["Policy/Extrinsic Value Estimate"] == pytest.approx(42 / 11, abs=1e-4)
+    assert poca["Policy/Extrinsic Value Estimate"] == pytest.approx(28.5 / 6, abs=1e-3)
+    assert poca["Policy/Extrinsic Baseline Estimate"] == pytest.approx(108.5 / 11, abs=1e-3)
+    assert poca["Losses/Baseline Loss"] == pytest.approx(sum(a * a for a in POCA_ADVANTAGES) / 11, rel=1e-3)
 
 
 def test_minibatches_cover_an_epoch_and_drop_the_remainder():
     seen = []
     learner = readable_ppo("hyperparameters.batch_size=4", "hyperparameters.num_epoch=2")
-    step = learner.parallel.step
-    learner.parallel.step = lambda index, *rest: (seen.append(index.tolist()), step(index, *rest))[1]
+    split = learner.parallel.split
+    learner.parallel.split = lambda items: (seen.append(items.tolist()), split(items))[1]
     learner.update(two_matches(), 0)
     assert [len(rows) for rows in seen] == [4] * 4  # 11 active rows: two minibatches of 4 in each epoch
     for epoch in (seen[:2], seen[2:]):
@@ -201,7 +201,7 @@ def test_the_clip_range_follows_its_schedule():
     data = two_matches()
     data = replace(data, log_probs=np.full_like(data.log_probs, np.log(0.4)))
     schedule = ("hyperparameters.epsilon_schedule=linear", "hyperparameters.epsilon=0.4", "max_steps=1000")
-    clipped = [readable_ppo(*schedule).update(data, step).clipped for step in (0, 400, 600, 1000)]
+    clipped = [readable_ppo(*schedule).update(data, step)["Policy/Clipped"] for step in (0, 400, 600, 1000)]
     assert clipped == [0.0, 0.0, 1.0, 1.0]  # epsilon 0.4, 0.28, 0.22, 0.1
 
 
@@ -227,6 +227,6 @@ def test_numbers_that_are_not_finite_end_an_update(make, trainer, fault):
     if fault == "moment":  # finite, but its square is not, and Adam would never move again
         data = replace(data, rewards=np.full_like(data.rewards, 1e25))
     if fault == "weight":
-        learner.parameters.tensors["actor_layer0_weight"].data[0, 0] = np.inf
-    with pytest.raises(DivergenceError, match="update 1: weights or gradients are not finite; lower learning_rate"):
+        learner.network.weights.tensors["action_parameterization.distribution_linear.weight"].data[0, 0] = np.inf
+    with pytest.raises(DivergenceError, match="weights or gradients are not finite; lower learning_rate"):
         learner.update(data, 0)

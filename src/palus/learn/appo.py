@@ -1,4 +1,4 @@
-"""Asynchronous PPO on sampled games: the learner of one policy.
+"""Asynchronous PPO: the learner of policies whose data may lag behind.
 
 Source: Petrenko et al. 2020 (Sample Factory, arXiv 2006.11751) and release 2.1.1: one probability ratio per decision,
 clipped to [1 / (1 + epsilon), 1 + epsilon]; clipped value loss without 1/2; advantages normalised per minibatch; means
@@ -8,212 +8,215 @@ observation, V-trace evaluates the state after the last decision, linear schedul
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from palus.config.trainer import AppoBehavior
-from palus.errors import ConfigError, DivergenceError
-from palus.learn.adam import Adam
-from palus.learn.appo_loss import Minibatch, loss
-from palus.learn.learner import DataParallel
-from palus.learn.losses import linear_schedule
-from palus.learn.returns import following_values, gae, vtrace
-from palus.nn.actor_critic import ActorCritic
+from palus.config.appo import AppoHyperparameters
+from palus.config.trainer import AppoBehavior, Behavior
+from palus.errors import ConfigError
+from palus.learn.learner import Learner, means
+from palus.learn.losses import clipped_policy_loss, linear_schedule
+from palus.learn.returns import gae, kept_memory, usable_decisions, vtrace
 from palus.nn.distributions import Distribution
+from palus.nn.network import Critic
 from palus.nn.running import CLIP, RunningMoments
-from palus.rollout.trajectories import Trajectories
+from palus.rollout.rollout import Rollout
 from palus.trust import NOBODY, Trust
-from palus.types import F32, I64, AnyArray, Bool, GameSpec
+from palus.types import F32, I64, ActionSpec, BehaviorSpec, Bool
 
-
-@dataclass(frozen=True)
-class AppoStats:
-    """One update. losses: means over its gradient steps, by name. lag: gradient steps behind, least, mean and most.
-
-    samples: decisions learned from; valid: their share of the rows used. learning_rate: after the update.
-    """
-
-    samples: int
-    valid: float
-    gradient_steps: int
-    learning_rate: float
-    lag: tuple[float, float, float]
-    losses: Mapping[str, float]
+RATIO_LIMIT = 20.0
+"""Ratios are cut to [1 / 20, 20] before anything else."""
+SYMMETRIC_KL_LIMIT = 30.0
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A page, prepared for learning. Arrays [T, B] unless noted.
+    """A rollout, prepared for learning. Arrays [T, B].
 
-    observations: name -> [(T + 1) B, *shape]; keep: 0 where the state is zero before the decision; usable: learn from
-    it; old_values, targets: in the critic's units; next_values: in units of rewards.
+    keep: 0 where the state is zero before the decision; usable: learn from it; log_probs: of all columns together;
+    old_values, targets: in the critic's units; rewards, next_values: in units of rewards.
     """
 
-    page: Trajectories
-    observations: Mapping[str, AnyArray]
-    keep: Tensor
+    rollout: Rollout
+    keep: F32
     usable: Bool
     ended: Bool
+    log_probs: F32
+    rewards: F32
     next_values: F32
     old_values: F32
     advantages: F32
     targets: F32
 
 
-class APPO:
-    """Learner of one policy. threads: parts of a minibatch that are computed side by side.
+@dataclass(frozen=True)
+class Minibatch:
+    """What the present outputs are compared with; n usable decisions, usable: [T, R] says where they lie.
+
+    actions: [n, A]; parameters: [n, L] and log_probs: [n] of the acting policy; old_values, targets: [n] in the
+    critic's units; advantages: [n], not normalised.
+    """
+
+    actions: Tensor
+    parameters: Tensor
+    log_probs: Tensor
+    old_values: Tensor
+    advantages: Tensor
+    targets: Tensor
+    usable: Tensor
+
+
+class APPO(Learner):
+    """Learner of one policy whose rollouts are rows of one length, learned from as they are.
 
     Raises ConfigError when the settings do not fit the game.
     """
 
+    behavior: AppoBehavior
+    mirrors: ClassVar[bool] = True
+
     def __init__(
         self,
         behavior: AppoBehavior,
-        spec: GameSpec,
+        spec: BehaviorSpec,
         dtype: torch.dtype,
         seed: int,
         threads: int = 1,
         *,
         trust: Trust = NOBODY,
     ) -> None:
-        self.behavior, self.spec = behavior, spec
-        self.hyper = h = behavior.hyperparameters
+        h = behavior.hyperparameters
         if h.exploration_loss == "symmetric_kl" and not spec.actions.is_discrete:
             raise ConfigError(
-                f"exploration_loss symmetric_kl: {spec.env_id} has continuous actions, which no uniform distribution "
-                "covers; use entropy"
+                "exploration_loss symmetric_kl: the game has continuous actions, which no uniform distribution covers; "
+                "use entropy"
             )
-        self.generator = torch.Generator().manual_seed(seed)
-        self.policy = ActorCritic(
-            spec, behavior.network_settings, self.generator, dtype, shared_critic=h.shared_critic, trust=trust
-        )
-        self.policy.returns = RunningMoments(1) if h.normalize_returns else None
-        self.optimizer = Adam(self.policy.weights, h.adam_beta1, h.adam_beta2, h.adam_epsilon)
-        self.parallel = DataParallel(self.policy.weights, self.optimizer, threads)
+        critic: Critic = "shared" if h.shared_critic else "separate"
+        adam = (h.adam_beta1, h.adam_beta2, h.adam_epsilon)
+        super().__init__(behavior, spec, dtype, seed, threads, trust=trust, critic=critic, adam=adam)
+        self.network.returns = RunningMoments(1) if h.normalize_returns else None
         self.adapted_rate = h.learning_rate
 
-    @property
-    def version(self) -> int:
-        """Gradient steps so far: the unit of policy lag."""
-        return self.policy.version
+    def steps_in(self, rollout: Rollout, frameskip: int) -> int:
+        """Trainer steps of a rollout: engine frames."""
+        return rollout.agent_steps * frameskip
 
-    def learning_rate(self, frames: int) -> float:
-        """The step size after `frames` engine frames."""
-        if self.hyper.adaptive_learning_rate != "off":
+    def learning_rate(self, step: int) -> float:
+        """The step size at a trainer step."""
+        h = self.behavior.hyperparameters
+        if h.adaptive_learning_rate != "off":
             return self.adapted_rate
-        if self.hyper.learning_rate_schedule == "constant":
-            return self.hyper.learning_rate
-        return linear_schedule(self.hyper.learning_rate, 0.0, frames, self.behavior.max_steps)
+        if h.learning_rate_schedule == "constant":
+            return h.learning_rate
+        return linear_schedule(h.learning_rate, 0.0, step, self.behavior.max_steps)
 
-    def beta(self, frames: int) -> float:
-        """The weight of the exploration loss after `frames` engine frames."""
-        if self.hyper.beta_schedule == "constant":
-            return self.hyper.beta
-        return linear_schedule(self.hyper.beta, 0.0, frames, self.behavior.max_steps)
+    def beta(self, step: int) -> float:
+        """The weight of the exploration loss at a trainer step."""
+        h = self.behavior.hyperparameters
+        return h.beta if h.beta_schedule == "constant" else linear_schedule(h.beta, 0.0, step, self.behavior.max_steps)
 
-    def update(self, page: Trajectories, frames: int) -> AppoStats:
-        """Several epochs over a page. frames: engine frames before it, for the schedule. Raises DivergenceError."""
-        h = self.hyper
-        usable = usable_decisions(page, self.version, h.max_policy_lag)
+    def update(self, rollout: Rollout, step: int) -> dict[str, float]:
+        """Several epochs over the rows of a rollout."""
+        h = self.behavior.hyperparameters
+        behind = self.network.version - rollout.versions
+        usable = usable_decisions(rollout) & (behind < h.max_policy_lag)
         rows = np.flatnonzero(usable.any(0))
         if not len(rows):
-            return AppoStats(0, 0.0, 0, self.learning_rate(frames), (0.0, 0.0, 0.0), {})
-        lags = self.version - page.versions[usable]
-        batch = self._prepare(page, usable)
+            return {}
+        lags = behind[usable]
+        batch = self.prepare(rollout, usable)
         found: list[dict[str, float]] = []
         for _ in range(h.num_epoch):
             order = rows[torch.randperm(len(rows), generator=self.generator).numpy()] if h.shuffle else rows
             first = len(found)
             for part in np.array_split(order, max(1, round(len(rows) * len(usable) / h.batch_size))):
-                found.append(self._step(part, batch, frames))
+                found.append(self._step(part, batch, step))
                 if h.adaptive_learning_rate == "minibatch":
-                    self._adapt(found[-1]["kl"])
+                    self._adapt(found[-1]["Policy/KL"])
             if h.adaptive_learning_rate == "epoch":
-                self._adapt(float(np.mean([step["kl"] for step in found[first:]])))
-        self.parallel.refuse_divergence(self.version)
-        return AppoStats(
-            samples=int(usable.sum()),
-            valid=float(usable[:, rows].mean()),
-            gradient_steps=len(found),
-            learning_rate=self.learning_rate(frames),
-            lag=(float(lags.min()), float(lags.mean()), float(lags.max())),
-            losses={name: float(np.mean([step[name] for step in found])) for name in found[0]},
-        )
+                self._adapt(means(found[first:])["Policy/KL"])
+        self.finish()
+        return means(found) | {
+            "Policy/Learning Rate": self.learning_rate(step),
+            "Policy/Lag": float(lags.mean()),
+            "Policy/Lag Max": float(lags.max()),
+            "Policy/Valid Share": float(usable[:, rows].mean()),
+        }
 
     def _adapt(self, kl: float) -> None:
         """Rate / 1.5 above twice the target KL, x 1.5 below half of it, within the limits."""
-        h = self.hyper
+        h = self.behavior.hyperparameters
         factor = 1 / 1.5 if kl > 2 * h.target_kl else 1.5 if kl < h.target_kl / 2 else 1.0
         self.adapted_rate = min(max(self.adapted_rate * factor, h.min_learning_rate), h.max_learning_rate)
 
-    def _prepare(self, page: Trajectories, usable: Bool) -> Batch:
-        """Statistics, returns and advantages of a page."""
-        T, B = page.rewards.shape
-        h, policy = self.hyper, self.policy
-        observations = {name: x.reshape((T + 1) * B, *x.shape[2:]) for name, x in page.observations.items()}
-        with policy.lock:
-            for name, scaler in policy.scalers.items():
-                scaler.update(observations[name], np.flatnonzero(usable))
-        last = {name: torch.from_numpy(x[T]) for name, x in page.observations.items()}
-        last_values = policy.act(last, torch.from_numpy(page.last_states))[1].numpy()
-        ended = page.terminated | page.truncated
-        terminated = page.terminated if h.bootstrap_truncated else ended
-        following = following_values(page.values, last_values, page.final_values, terminated, page.truncated)
+    def rewards(self, rollout: Rollout) -> F32:
+        """As every learner's, clipped."""
+        limit = self.behavior.hyperparameters.reward_clip
+        return super().rewards(rollout).clip(-limit, limit)
+
+    def prepare(self, rollout: Rollout, usable: Bool) -> Batch:
+        """Statistics, returns and advantages of a rollout."""
+        h, network = self.behavior.hyperparameters, self.network
+        self.observe(rollout, usable)
+        values = rollout.values if rollout.values is not None else self.replay(rollout, len(usable))[0]
+        ended, rewards = rollout.terminated | rollout.truncated, self.rewards(rollout)
+        following = self.following(rollout, values)
+        if not h.bootstrap_truncated:
+            following[ended] = 0.0
         gamma = self.behavior.extrinsic.gamma
-        advantages, targets = gae(page.rewards, page.values, following, ended, usable, gamma, h.lambd)
-        old_values = page.values
-        if policy.returns is not None:
-            old_values = _normalized(page.values, policy.returns)
-            with policy.lock:
+        advantages, targets = gae(rewards, values, following, ended, usable, gamma, h.lambd)
+        if network.returns is not None:
+            values = _normalized(values, network.returns)
+            with network.lock:
                 own = targets[usable].astype(np.float64)
-                policy.returns.update(own.mean(keepdims=True), own.var(keepdims=True), len(own))
-            targets = _normalized(targets, policy.returns).clip(-CLIP, CLIP)
-        keep = np.ones((T, B), np.float32)
-        keep[1:] = page.valid[:-1] & ~ended[:-1]
+                network.returns.update(own.mean(keepdims=True), own.var(keepdims=True), len(own))
+            targets = _normalized(targets, network.returns).clip(-CLIP, CLIP)
+        log_probs = rollout.log_probs.sum(-1)
         return Batch(
-            page, observations, torch.from_numpy(keep), usable, ended, following, old_values, advantages, targets
+            rollout, kept_memory(rollout), usable, ended, log_probs, rewards, following, values, advantages, targets
         )
 
     def _forward(self, rows: I64, batch: Batch) -> tuple[Tensor, Tensor]:
         """Parameters [T, R, L] and values [T, R] of some rows by the present weights."""
         T, B = batch.usable.shape
-        index = (np.arange(T)[:, None] * B + rows).ravel()
-        inputs = self.policy.inputs(batch.observations, index)
-        states = torch.from_numpy(batch.page.states[rows])
-        parameters, values, _ = self.policy(inputs, states, batch.keep[:, torch.from_numpy(rows)])
+        states = torch.from_numpy(batch.rollout.states[rows])
+        index = np.arange(T)[:, None] * B + rows
+        parameters, values, _ = self.forward(batch.rollout, index, states, batch.keep)
+        assert values is not None
         return parameters.view(T, len(rows), -1), values.view(T, len(rows))
 
-    def _step(self, rows: I64, batch: Batch, frames: int) -> dict[str, float]:
-        """One gradient step on some rows; returns the parts of its loss by name."""
-        pieces = [piece for piece in np.array_split(rows, self.parallel.threads) if len(piece)]
+    def _step(self, rows: I64, batch: Batch, step: int) -> dict[str, float]:
+        """One gradient step on some rows; tag -> part of its loss."""
+        pieces = self.parallel.split(rows)
         outputs = self.parallel.map(lambda piece: self._forward(piece, batch), pieces)
         parameters = torch.cat([p.detach() for p, _ in outputs], 1).requires_grad_()
         values = torch.cat([v.detach() for _, v in outputs], 1).requires_grad_()
         # The loss is computed for the whole minibatch at once: its means do not depend on the number of threads.
-        compared = self._minibatch(rows, batch, parameters, values)
-        total, found = loss(parameters, values, compared, self.spec.actions, self.hyper, self.beta(frames))
+        compared, h = self._minibatch(rows, batch, parameters, values), self.behavior.hyperparameters
+        total, found = loss(parameters, values, compared, self.spec.actions, h, self.beta(step))
         slopes = torch.autograd.grad(total, [parameters, values])
         sizes = [len(piece) for piece in pieces]
         shares = list(zip(outputs, *(torch.split(slope, sizes, 1) for slope in slopes), strict=True))
-        gradients = self.parallel.map(lambda share: self.policy.weights.backward(share[0], share[1:]), shares)
+        gradients = self.parallel.map(lambda share: self.network.weights.backward(share[0], share[1:]), shares)
         valid = float(batch.usable[:, rows].mean())
-        return found | {"gradient_norm": self._move(gradients, valid * self.learning_rate(frames))}
+        norm = self.descend(gradients, valid * self.learning_rate(step), h.max_grad_norm)
+        return found | {"Policy/Gradient Norm": norm}
 
     def _minibatch(self, rows: I64, batch: Batch, parameters: Tensor, values: Tensor) -> Minibatch:
-        """What the loss compares with. GAE was done once for the page; V-trace looks at the present outputs."""
-        usable, actions = batch.usable[:, rows], torch.from_numpy(batch.page.actions[:, rows])
+        """What the loss compares with. GAE was done once for the rollout; V-trace looks at the present outputs."""
+        usable, actions = batch.usable[:, rows], torch.from_numpy(batch.rollout.actions[:, rows])
         advantages, targets = batch.advantages[:, rows], batch.targets[:, rows]
-        if self.hyper.advantages == "vtrace":
+        if self.behavior.hyperparameters.advantages == "vtrace":
             with torch.no_grad():
                 now = Distribution(parameters.flatten(0, 1), self.spec.actions).log_prob(actions.flatten(0, 1))
-            ratios = np.exp(now.view(usable.shape).numpy() - batch.page.log_probs[:, rows])
+            ratios = np.exp(now.view(usable.shape).numpy() - batch.log_probs[:, rows])
             advantages, targets = self._vtrace(rows, batch, ratios, values.detach().numpy())
-        acting = (batch.page.parameters, batch.page.log_probs, batch.old_values)
+        acting = (batch.rollout.parameters, batch.log_probs, batch.old_values)
         parameters_then, log_probs, old_values = (torch.from_numpy(array[:, rows][usable]) for array in acting)
         wanted, aimed = torch.from_numpy(advantages[usable]), torch.from_numpy(targets[usable])
         mask = torch.from_numpy(usable)
@@ -223,64 +226,70 @@ class APPO:
         """Advantages and targets [T, R] by the present policy's ratios and values."""
         following, inside = batch.next_values[:, rows].copy(), ~batch.ended[:-1, rows]
         following[:-1][inside] = values[1:][inside]
-        h, gamma = self.hyper, self.behavior.extrinsic.gamma
+        h, gamma = self.behavior.hyperparameters, self.behavior.extrinsic.gamma
         ended, usable = batch.ended[:, rows], batch.usable[:, rows]
-        rewards = batch.page.rewards[:, rows]
-        return vtrace(ratios, rewards, values, following, ended, usable, gamma, h.vtrace_rho, h.vtrace_c)
+        return vtrace(ratios, batch.rewards[:, rows], values, following, ended, usable, gamma, h.vtrace_rho, h.vtrace_c)
 
-    def _move(self, gradients: Sequence[tuple[Tensor, ...]], learning_rate: float) -> float:
-        """Add up the threads' gradients, limit their norm, step. Returns the norm before the limit."""
-        weights, shards = self.policy.weights, self.parallel.shards
-        self.parallel.map(lambda shard: weights.set_gradient(gradients, shard), shards)
-        norm = float(np.linalg.norm(weights.gradient.numpy()))
-        if not np.isfinite(norm):
-            raise DivergenceError(
-                f"gradient step {self.version}: the gradient is not finite; lower learning_rate, or check that "
-                "the game's observations and rewards are finite, then resume from the last checkpoint"
-            )
-        if 0 < self.hyper.max_grad_norm < norm:
-            weights.gradient.mul_(self.hyper.max_grad_norm / norm)
-        with self.policy.lock:
-            self.optimizer.begin(learning_rate)
-            self.parallel.map(self.optimizer.move, shards)
-            self.policy.version += 1
-        return norm
+    def tune(self, behavior: Behavior) -> None:
+        """See `Learner.tune`."""
+        assert isinstance(behavior, AppoBehavior)
+        self.behavior, self.adapted_rate = behavior, behavior.hyperparameters.learning_rate
 
-    def tune(self, behavior: AppoBehavior) -> None:
-        """Learn on with other numbers; the network stays."""
-        self.behavior, self.hyper = behavior, behavior.hyperparameters
-        self.adapted_rate = self.hyper.learning_rate
-
-    def take_over(self, donor: APPO) -> None:
-        """Go on from another policy's weights and optimiser; what this one has played so far is too old from now on."""
-        version = self.version + self.hyper.max_policy_lag + 1
-        state = donor.state_dict()
-        self.load_state_dict({**state, "generator": self.generator.get_state(), "version": version})
+    def take_over(self, donor: Learner) -> None:
+        """See `Learner.take_over`; what this one has played so far is too old from now on."""
+        super().take_over(donor)
+        self.network.version += self.behavior.hyperparameters.max_policy_lag
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next update depends on."""
-        return {
-            "policy": self.policy.arrays(),
-            "optimizer": self.optimizer.state_dict(),
-            "generator": self.generator.get_state(),
-            "learning_rate": self.adapted_rate,
-            "version": self.version,
-        }
+        """See `Learner.state_dict`."""
+        return super().state_dict() | {"learning_rate": self.adapted_rate}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where `state_dict` was taken. KeyError, ValueError or ModelError when it is of another shape."""
-        self.policy.load_arrays(state["policy"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.generator.set_state(state["generator"])
-        self.adapted_rate, self.policy.version = float(state["learning_rate"]), int(state["version"])
+        """See `Learner.load_state_dict`."""
+        super().load_state_dict(state)
+        self.adapted_rate = float(state["learning_rate"])
 
 
-def usable_decisions(page: Trajectories, version: int, max_policy_lag: int) -> Bool:
-    """[T, B]: valid, not too old, and followed by something known: an end, a decision, or the page's last state."""
-    known = np.ones_like(page.valid)
-    known[:-1] = page.valid[1:] | page.terminated[:-1] | page.truncated[:-1]
-    usable: Bool = page.valid & known & (version - page.versions < max_policy_lag)
-    return usable
+def clipped_value_loss(values: Tensor, old_values: Tensor, targets: Tensor, epsilon: float) -> Tensor:
+    """mean max((V - R)^2, (V_clip - R)^2), V_clip within epsilon of the old value; without the usual 1/2."""
+    near = old_values + (values - old_values).clamp(-epsilon, epsilon)
+    return torch.maximum((values - targets).square(), (near - targets).square()).mean()
+
+
+def loss(
+    parameters: Tensor, values: Tensor, batch: Minibatch, actions: ActionSpec, h: AppoHyperparameters, beta: float
+) -> tuple[Tensor, dict[str, float]]:
+    """Total loss, and by TensorBoard's tags its parts and what tells how far the policy moved.
+
+    parameters: [T, R, L]; values: [T, R]; both by the present weights. beta: weight of the exploration loss. These are
+    few numbers per decision: autograd through them costs nothing beside the network's own passes.
+    """
+    now, old = Distribution(parameters[batch.usable], actions), Distribution(batch.parameters, actions)
+    log_ratio = now.log_prob(batch.actions) - batch.log_probs
+    ratio = log_ratio.exp().clamp(1.0 / RATIO_LIMIT, RATIO_LIMIT)
+    advantages = batch.advantages - batch.advantages.mean()
+    advantages = advantages / advantages.square().mean().sqrt().clamp(min=1e-7)
+    low, high = 1.0 / (1.0 + h.epsilon), 1.0 + h.epsilon
+    policy_loss = clipped_policy_loss(ratio, advantages, low, high)
+    present = values[batch.usable]
+    value_loss = h.value_coefficient * clipped_value_loss(present, batch.old_values, batch.targets, h.value_epsilon)
+    kl = now.kl(old).mean()
+    if h.exploration_loss == "entropy":
+        exploration = -beta * now.entropy().mean()
+    else:
+        exploration = beta * now.symmetric_kl().mean().clamp(max=SYMMETRIC_KL_LIMIT)
+    kl_loss = h.kl_coefficient * kl
+    found = {
+        "Losses/Policy Loss": policy_loss,
+        "Losses/Value Loss": value_loss,
+        "Losses/Exploration Loss": exploration,
+        "Losses/KL Loss": kl_loss,
+        "Policy/Extrinsic Value Estimate": present.mean(),
+        "Policy/KL": kl,
+        "Policy/Clipped": ((ratio < low) | (ratio > high)).float().mean(),
+    }
+    total = policy_loss + value_loss + exploration + kl_loss
+    return total, {tag: float(number.detach()) for tag, number in found.items()}
 
 
 def _normalized(values: F32, moments: RunningMoments) -> F32:

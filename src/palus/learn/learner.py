@@ -1,142 +1,198 @@
-"""What PPO and MA-POCA share: the seam that `train.py` holds on to, settings by schedule, and the optimiser step."""
+"""What all learners share: network and optimiser, what the present weights say, gradient steps on several threads.
+
+A learner turns a `Rollout` into an update; `palus.train` holds on to nothing else of an algorithm.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from palus.config import OnPolicyBehavior
+from palus.config.trainer import Behavior
 from palus.errors import DivergenceError
-from palus.learn.adam import Adam
-from palus.learn.losses import linear_schedule
-from palus.nn.mlp import MlpShape, Normalizer, actor_logits
-from palus.nn.parameters import FlatParameters, Shard
+from palus.learn.adam import BETA1, BETA2, EPSILON, Adam
+from palus.learn.returns import following_values, kept_memory
+from palus.nn.network import EVALUATION_ROWS, Critic, Network
+from palus.nn.parameters import FlatParameters
 from palus.rollout.rollout import Rollout
-from palus.types import F32, I64, BehaviorSpec
-
-EVALUATION_ROWS = 2048
-"""Rows per critic call outside the update: large enough for full speed, small enough to stay in the cache."""
-
+from palus.trust import NOBODY, Trust
+from palus.types import F32, I64, AnyArray, BehaviorSpec, Bool
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
 @dataclass(frozen=True)
-class Schedules:
-    """Learning rate, clip range and entropy weight at one trainer step."""
+class Part:
+    """What one thread found for its part of a minibatch: the gradient, tensor by tensor, and what it adds to means.
 
-    learning_rate: float
-    epsilon: float
-    beta: float
+    means: TensorBoard tag -> number.
+    """
 
-    @classmethod
-    def at(cls, behavior: OnPolicyBehavior, step: int) -> Schedules:
-        """Linear ones fall to 1e-10, 0.1 and 1e-5 at max_steps (ML-Agents' minima); constant ones stay."""
-        h = behavior.hyperparameters
-        rows = (
-            (h.learning_rate, h.learning_rate_schedule, 1e-10),
-            (h.epsilon, h.epsilon_schedule, 0.1),
-            (h.beta, h.beta_schedule, 1e-5),
-        )
-        return cls(*(v if s == "constant" else linear_schedule(v, low, step, behavior.max_steps) for v, s, low in rows))
+    gradient: tuple[Tensor, ...]
+    means: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class UpdateStats:
-    """Means over the minibatches of one update. baseline_* are None for PPO."""
+class Learner:
+    """One algorithm at work on one policy. threads: parts of a minibatch that are computed side by side.
 
-    policy_loss: float
-    value_loss: float
-    baseline_loss: float | None
-    value_estimate: float
-    baseline_estimate: float | None
-    kl: float
-    clipped: float
-    schedules: Schedules
+    mirrors: whether it learns from both sides of a match against itself, or from one side (as ML-Agents).
+    """
 
+    behavior: Behavior
+    mirrors: ClassVar[bool] = False
 
-class Learner(Protocol):
-    """An algorithm: owns weights, optimiser and shuffling; turns a rollout into an update."""
+    def __init__(
+        self,
+        behavior: Behavior,
+        spec: BehaviorSpec,
+        dtype: torch.dtype,
+        seed: int,
+        threads: int = 1,
+        *,
+        trust: Trust = NOBODY,
+        critic: Critic = "separate",
+        adam: tuple[float, float, float] = (BETA1, BETA2, EPSILON),
+    ) -> None:
+        self.behavior, self.spec = behavior, spec
+        self.generator = torch.Generator().manual_seed(seed)
+        self.network = Network(spec, behavior.network_settings, self.generator, dtype, critic=critic, trust=trust)
+        self.optimizer = Adam(self.network.weights, *adam)
+        self.parallel = DataParallel(self.network.weights, self.optimizer, threads)
+        self.updates = 0
 
-    actor: Actor
-    updates: int
-
-    def update(self, rollout: Rollout, step: int) -> UpdateStats | None:
-        """One update from a rollout; `step` is the trainer step for the schedules. None where nobody was active.
+    def update(self, rollout: Rollout, step: int) -> dict[str, float]:
+        """One update; TensorBoard tag -> number, nothing where nobody was active. step: trainer steps before it.
 
         Raises DivergenceError.
         """
+        raise NotImplementedError
 
-    def state_dict(self) -> dict[str, object]:
-        """Everything that the next update depends on."""
+    def steps_in(self, rollout: Rollout, frameskip: int) -> int:
+        """Trainer steps of a rollout: decisions of agents."""
+        return rollout.agent_steps
 
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Continue where `state_dict` was taken. KeyError or RuntimeError when it is of another shape."""
+    # -- what the present weights say -------------------------------------------------------------------------------
 
+    def observe(self, rollout: Rollout, usable: Bool) -> None:
+        """Take a rollout into the running statistics of observations."""
+        rows = np.flatnonzero(usable)
+        with self.network.lock:
+            for name, scaler in self.network.scalers.items():
+                scaler.update(flat(rollout.observations[name]), rows)
 
-class Actor:
-    """The acting half of the weights, as a function and as plain arrays."""
+    def estimate(self, observations: Mapping[str, AnyArray], states: F32) -> F32:
+        """The critic's values [R]. observations: name -> [R, *shape]; states: [R, S]."""
+        return self.network.values(observations, states, self.parallel.map)
 
-    def __init__(self, parameters: FlatParameters, shape: MlpShape, spec: BehaviorSpec, normalize: bool) -> None:
-        self.parameters, self.shape, self.spec = parameters, shape, spec
-        self.normalizer = Normalizer(shape.observation_size) if normalize else None
+    def replay(self, rollout: Rollout, length: int) -> tuple[F32, F32]:
+        """The critic's values [T, B] of all decisions, and the memory [K, B, S] before every `length`-th of them.
 
-    def inputs(self, observations: Tensor) -> Tensor:
-        """Observations as the network reads them: normalised, in its number format."""
-        if self.normalizer is not None:
-            observations = self.normalizer(observations)
-        return observations.to(self.parameters.dtype)
-
-    @torch.inference_mode()
-    def __call__(self, observations: Tensor) -> Tensor:
-        """[R, D] float32 -> logits [R, sum of branches] float32, without gradient."""
-        return actor_logits(self.parameters.tensors, self.shape.num_layers, self.inputs(observations)).float()
-
-    def arrays(self) -> dict[str, F32]:
-        """The policy as numpy arrays: the form of snapshots and the input of the ONNX writer.
-
-        `layer<i>_weight` [h, in], `layer<i>_bias` [h], `branch<b>_weight` [size, h], `branch<b>_bias` [size]; with
-        normalisation `normalizer_mean` and `normalizer_std` [D].
+        Where there is memory, in one pass over the rollout. Values are zeros where the network has none.
         """
-        tensors = self.parameters.masters("actor_")
-        arrays = {k: v.detach().numpy().copy() for k, v in tensors.items() if not k.startswith("heads")}
-        offsets = self.spec.branch_offsets
-        for b in range(len(self.spec.branches)):
-            part = slice(int(offsets[b]), int(offsets[b + 1]))
-            arrays[f"branch{b}_weight"] = tensors["heads_weight"][part].detach().numpy().copy()
-            arrays[f"branch{b}_bias"] = tensors["heads_bias"][part].detach().numpy().copy()
-        if self.normalizer is not None:
-            arrays["normalizer_mean"] = self.normalizer.mean32.numpy().copy()
-            arrays["normalizer_std"] = self.normalizer.std32.numpy().copy()
-        return arrays
+        T, B = rollout.active.shape
+        values = np.zeros((T, B), np.float32)
+        states = np.zeros((-(-T // length), B, self.network.state_size), np.float32)
+        if not self.network.state_size:
+            if self.network.has_values:
+                seen = {name: flat(x[:-1]) for name, x in rollout.observations.items()}
+                values = self.estimate(seen, np.zeros((T * B, 0), np.float32)).reshape(T, B)
+            return values, states
+        keep = kept_memory(rollout)
 
+        @torch.no_grad()
+        def play(rows: I64) -> None:
+            state = torch.from_numpy(rollout.states[rows])
+            for k, first in enumerate(range(0, T, length)):
+                states[k, rows] = state.numpy()
+                steps = np.arange(first, min(first + length, T))[:, None]
+                _, found, state = self.forward(rollout, steps * B + rows, state, keep)
+                if found is not None:
+                    values[steps, rows] = self.network.denormalize(found).view(len(steps), -1).numpy()
 
-def frozen_policy(arrays: Mapping[str, F32], dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
-    """A snapshot's arrays (`Actor.arrays`) as a function of observations, in the number format of the run."""
-    tensors = {f"actor_{k}": torch.from_numpy(v).to(dtype) for k, v in arrays.items() if k.startswith("layer")}
-    num_layers = len(tensors) // 2
-    branches = len([k for k in arrays if k.startswith("branch") and k.endswith("_weight")])
-    for part in ("weight", "bias"):
-        heads = [torch.from_numpy(arrays[f"branch{b}_{part}"]) for b in range(branches)]
-        tensors[f"actor_heads_{part}"] = torch.cat(heads).to(dtype)
-    normalized = "normalizer_mean" in arrays
-    mean = torch.from_numpy(arrays["normalizer_mean"]) if normalized else None
-    std = torch.from_numpy(arrays["normalizer_std"]) if normalized else None
+        self.parallel.map(play, np.array_split(np.arange(B), -(-B * length // EVALUATION_ROWS)))
+        return values, states
 
-    @torch.inference_mode()
-    def policy(observations: Tensor) -> Tensor:
-        if mean is not None and std is not None:
-            observations = ((observations - mean) / std).clamp_(-5.0, 5.0)
-        return actor_logits(tensors, num_layers, observations.to(dtype)).float()
+    def forward(self, rollout: Rollout, index: I64, states: Tensor, keep: F32) -> tuple[Tensor, Tensor | None, Tensor]:
+        """`Network.forward` on some decisions. index: [L, R] numbers t B + b; states: [R, S]; keep: [T, B]."""
+        places = index.ravel()
+        inputs = self.network.inputs({name: flat(x) for name, x in rollout.observations.items()}, places)
+        masks = None if rollout.masks is None else torch.from_numpy(flat(rollout.masks)[places])
+        found: tuple[Tensor, Tensor | None, Tensor]
+        found = self.network(inputs, states, torch.from_numpy(keep.ravel()[index]), masks)
+        return found
 
-    return policy
+    def rewards(self, rollout: Rollout) -> F32:
+        """What the agents are paid, [T, B]: their own rewards and their groups', times the signal's strength."""
+        paid: F32 = ((rollout.rewards + rollout.group_rewards) * self.behavior.extrinsic.strength).astype(np.float32)
+        return paid
+
+    def following(self, rollout: Rollout, values: F32) -> F32:
+        """The value [T, B] of what follows each decision. values: of the decisions, [T, B]."""
+        last = self.estimate({name: x[-1] for name, x in rollout.observations.items()}, rollout.last_states)
+        final = self.estimate(rollout.final_observations, rollout.final_states)
+        return following_values(values, last, final, rollout.terminated, rollout.truncated)
+
+    # -- gradient steps ---------------------------------------------------------------------------------------------
+
+    def descend(self, gradients: Sequence[tuple[Tensor, ...]], rate: float, max_norm: float = 0.0) -> float:
+        """Add up the threads' gradients, limit their norm (0: no limit), step. Returns the norm before the limit."""
+        norm = self.parallel.gather(gradients)
+        if not np.isfinite(norm):
+            raise self.divergence()
+        if 0 < max_norm < norm:
+            self.network.weights.gradient.mul_(max_norm / norm)
+        with self.network.lock:
+            self.parallel.step(rate)
+            self.network.version += 1
+        return norm
+
+    def finish(self) -> None:
+        """End an update. Raises DivergenceError where a number is not finite: checkpoints on disk stay good."""
+        self.updates += 1
+        numbers = self.network.weights.master.numpy(), self.optimizer.square
+        if not all(np.isfinite(array).all() for array in numbers):
+            raise self.divergence()
+
+    def divergence(self) -> DivergenceError:
+        return DivergenceError(
+            f"gradient step {self.network.version}: weights or gradients are not finite; lower learning_rate, or check "
+            "that the game's observations and rewards are finite, then resume from the last checkpoint"
+        )
+
+    # -- populations and checkpoints --------------------------------------------------------------------------------
+
+    def tune(self, behavior: Behavior) -> None:
+        """Learn on with other numbers; the network stays."""
+        self.behavior = behavior
+
+    def take_over(self, donor: Learner) -> None:
+        """Go on from another learner's weights and optimiser, as a version of its own."""
+        own = {"generator": self.generator.get_state(), "version": self.network.version + 1, "updates": self.updates}
+        self.load_state_dict({**donor.state_dict(), **own})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next update depends on."""
+        return {
+            "network": self.network.arrays(),
+            "optimizer": self.optimizer.state_dict(),
+            "generator": self.generator.get_state(),
+            "version": self.network.version,
+            "updates": self.updates,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where `state_dict` was taken. KeyError, ValueError or ModelError when it is of another shape."""
+        self.network.load_arrays(state["network"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.generator.set_state(state["generator"])
+        self.network.version, self.updates = int(state["version"]), int(state["updates"])
 
 
 class DataParallel:
@@ -147,9 +203,9 @@ class DataParallel:
     a fixed order, so the same number of threads gives the same bits.
     """
 
-    def __init__(self, parameters: FlatParameters, optimizer: Adam, threads: int) -> None:
-        self.parameters, self.optimizer, self.threads = parameters, optimizer, threads
-        self.shards = parameters.shards(threads)
+    def __init__(self, weights: FlatParameters, optimizer: Adam, threads: int) -> None:
+        self.weights, self.optimizer, self.threads = weights, optimizer, threads
+        self.shards = weights.shards(threads)
         # OpenMP counts threads per calling thread: without this, every operator here would ask for all cores.
         self._pool = ThreadPoolExecutor(threads - 1, "learner", torch.set_num_threads, (1,)) if threads > 1 else None
 
@@ -162,57 +218,27 @@ class DataParallel:
         mine = iter([work(item) for item in items[own]])
         return [next(mine) if future is None else future.result() for future in waiting]
 
-    def refuse_divergence(self, updates: int) -> None:
-        """Raise DivergenceError when a weight is not finite, or a gradient was not: checkpoints on disk stay good."""
-        if not (np.isfinite(self.parameters.master.numpy()).all() and np.isfinite(self.optimizer.square).all()):
-            raise DivergenceError(
-                f"update {updates}: weights or gradients are not finite; lower learning_rate, or check that the game's "
-                "observations and rewards are finite, then resume from the last checkpoint"
-            )
+    def split(self, items: I64) -> list[I64]:
+        """A minibatch as one part for each thread, as far as there are items."""
+        return [piece for piece in np.array_split(items, self.threads) if len(piece)]
 
-    def step(self, index: I64, work: Callable[[I64, I64], Part], learning_rate: float) -> tuple[float, ...]:
-        """One gradient step on a minibatch; returns its mean statistics.
+    def gather(self, gradients: Sequence[tuple[Tensor, ...]]) -> float:
+        """Add up what `FlatParameters.backward` gave for the parts of a minibatch; returns the sum's norm."""
+        self.map(lambda shard: self.weights.set_gradient(gradients, shard), self.shards)
+        with np.errstate(over="ignore"):  # infinite: for the caller to judge
+            return float(np.linalg.norm(self.weights.gradient.numpy()))
 
-        index: rows of the minibatch. work: (rows of a part, rows of the minibatch) -> Part; called from several threads
-        at once.
-        """
-        pieces = [piece for piece in np.array_split(index, self.threads) if len(piece)]
-        parts = self.map(lambda piece: work(piece, index), pieces)
-        self.optimizer.begin(learning_rate)
-
-        def move(shard: Shard) -> None:
-            self.parameters.set_gradient([part.gradient for part in parts], shard)
-            self.optimizer.move(shard)
-
-        self.map(move, self.shards)
-        return tuple(map(sum, zip(*(part.statistics for part in parts), strict=True)))
+    def step(self, rate: float) -> None:
+        """Move the weights along the gathered gradient."""
+        self.optimizer.begin(rate)
+        self.map(self.optimizer.move, self.shards)
 
 
-@dataclass(frozen=True)
-class Part:
-    """What one thread found for its rows: what they add to the minibatch's gradients, per tensor, and to its means."""
-
-    gradient: tuple[Tensor, ...]
-    statistics: tuple[float, ...]
+def flat(x: AnyArray) -> AnyArray:
+    """[T, B, ...] -> [T B, ...], a view."""
+    return x.reshape(len(x) * x.shape[1], *x.shape[2:])
 
 
-def learner_state(learner: Any) -> dict[str, object]:
-    """The state of a learner with `parameters`, `optimizer`, `actor`, `generator` and `updates`."""
-    normalizer = learner.actor.normalizer
-    return {
-        "parameters": learner.parameters.master.detach().clone(),
-        "optimizer": learner.optimizer.state_dict(),
-        "normalizer": normalizer.state_dict() if normalizer is not None else None,
-        "generator": learner.generator.get_state(),
-        "updates": learner.updates,
-    }
-
-
-def load_learner_state(learner: Any, state: Mapping[str, Any]) -> None:
-    """Put back what `learner_state` took."""
-    learner.parameters.load(state["parameters"])
-    learner.optimizer.load_state_dict(state["optimizer"])
-    if learner.actor.normalizer is not None:
-        learner.actor.normalizer.load_state_dict(state["normalizer"])
-    learner.generator.set_state(state["generator"])
-    learner.updates = int(state["updates"])
+def means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Tag by tag over gradient steps."""
+    return {tag: float(np.mean([step[tag] for step in found])) for tag in found[0]} if found else {}

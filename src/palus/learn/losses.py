@@ -1,74 +1,149 @@
-"""The clipped losses and their gradients in one pass over a minibatch.
+"""The clipped losses: each formula once as torch computes it, and PPO's once more as one compiled loop for the CPU.
 
-On a CPU the thirty small tensor calls of such a loss cost as much as a layer; one compiled loop costs nothing. The
-tests compare every gradient here with autograd's on the formulas as printed.
+On a CPU the thirty small tensor calls of PPO's loss cost as much as a layer; the loop costs nothing. The tests compare
+its value and every gradient with those of the formula, which other devices take.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
-import numpy as np
+import torch
 from numba import njit
+from torch import Tensor
 
-from palus.types import F32, I32, I64
+from palus.nn.distributions import HALF_LOG_TAU, Distribution, table
+from palus.nn.graph import LOG_STD_LIMIT
+from palus.types import F32, I64, ActionSpec
+
+
+def clipped_policy_loss(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
+    """-mean min(ratio A, clip(ratio, low, high) A). Source: Schulman et al. 2017, equation 7."""
+    return -torch.minimum(ratio * advantages, ratio.clamp(low, high) * advantages).mean()
+
+
+class Surrogate(NamedTuple):
+    """PPO's policy loss and what goes with it: entropy (nats), approximate KL, share of clipped ratios."""
+
+    loss: Tensor
+    entropy: Tensor
+    kl: Tensor
+    clipped: Tensor
+
+
+def surrogate_formula(
+    parameters: Tensor, actions: Tensor, old_log_probs: Tensor, advantages: Tensor, spec: ActionSpec, epsilon: float
+) -> Surrogate:
+    """What `surrogate` computes, as differentiable tensors without dimensions.
+
+    rho = exp(log p(a) - old log p(a)), one ratio for each column (as ML-Agents does, not their product);
+    loss = -mean over rows and columns of min(rho A, clip(rho, 1 - epsilon, 1 + epsilon) A), so a column weighs 1 / A.
+    The entropy is the mean over rows of the sum over parts; of a Gaussian's, the mean over its numbers (ML-Agents).
+    """
+    now = Distribution(parameters, spec)
+    log_ratio = now.log_probs(actions) - old_log_probs
+    ratio = log_ratio.exp()
+    entropy = sum(own / part.columns for own, part in zip(now.entropies(), spec.parts, strict=True))
+    assert isinstance(entropy, Tensor)
+    return Surrogate(
+        clipped_policy_loss(ratio, advantages[:, None], 1.0 - epsilon, 1.0 + epsilon),
+        entropy.mean(),
+        (ratio - 1.0 - log_ratio).mean(),
+        ((ratio - 1.0).abs() > epsilon).float().mean(),
+    )
+
+
+def surrogate(
+    parameters: Tensor, actions: F32, old_log_probs: F32, advantages: F32, spec: ActionSpec, epsilon: float, beta: float
+) -> tuple[tuple[float, float, float, float], Tensor]:
+    """PPO's policy loss, entropy, KL and share of clipped ratios (`surrogate_formula`), and a gradient [R, L].
+
+    parameters: [R, L]; actions, old_log_probs: [R, A]; advantages: [R]. The gradient is that of loss - beta entropy.
+    """
+    if parameters.device.type == "cpu":
+        gradient = torch.empty(parameters.shape)
+        found = _surrogate(
+            parameters.detach().numpy(), actions, old_log_probs, advantages, table(spec), epsilon, beta,
+            gradient.numpy(),
+        )  # fmt: skip
+        return found, gradient
+    chosen, old, wanted = (torch.from_numpy(x).to(parameters.device) for x in (actions, old_log_probs, advantages))
+    leaf = parameters.detach().requires_grad_()
+    numbers = surrogate_formula(leaf, chosen, old, wanted, spec, epsilon)
+    (gradient,) = torch.autograd.grad(numbers.loss - beta * numbers.entropy, leaf)
+    loss, entropy, kl, clipped = (float(x.detach()) for x in numbers)
+    return (loss, entropy, kl, clipped), gradient
 
 
 @njit(cache=True, nogil=True)
-def clipped_surrogate(
-    logits: F32,
-    actions: I32,
+def _clip(log_ratio: float, advantage: float, epsilon: float, weight: float) -> tuple[float, float, float, float]:
+    """Of one column: min(rho A, clip(rho) A), d loss / d log p(a), and what it adds to the KL and to the clipped."""
+    ratio = math.exp(log_ratio)
+    free = ratio * advantage
+    limited = min(max(ratio, 1.0 - epsilon), 1.0 + epsilon) * advantage
+    kl, outside = ratio - 1.0 - log_ratio, 1.0 if abs(ratio - 1.0) > epsilon else 0.0
+    if free <= limited:
+        return free, -free * weight, kl, outside
+    return limited, 0.0, kl, outside
+
+
+@njit(cache=True, nogil=True)
+def _surrogate(
+    parameters: F32,
+    actions: F32,
     old_log_probs: F32,
     advantages: F32,
-    offsets: I64,
+    parts: I64,
     epsilon: float,
     beta: float,
     gradient: F32,
 ) -> tuple[float, float, float, float]:
-    """Policy loss of PPO with entropy bonus; writes its gradient with respect to the logits.
-
-    logits: [R, sum of branches]; actions, old_log_probs: [R, A]; advantages: [R]; offsets: [A + 1] first logit of each
-    branch; gradient: [R, sum of branches], overwritten with d(policy_loss - beta * entropy) / d logits.
-    Returns policy_loss, entropy (nats, summed over branches), approximate KL, share of clipped ratios.
-
-    rho = exp(log p(a) - old log p(a)), one ratio for each branch (as ML-Agents does, not their product);
-    L = -mean over rows and branches of min(rho A, clip(rho, 1 - epsilon, 1 + epsilon) A).
-    Source: Schulman et al. 2017, equation 7. The mean runs over rows and branches, so each branch weighs 1 / A.
-    """
+    """`surrogate` in one pass; parts: `palus.nn.distributions.table`; gradient: [R, L], overwritten."""
     R, A = actions.shape
     loss = entropy = kl = clipped = 0.0
     weight = 1.0 / (R * A)
     for r in range(R):
-        adv = advantages[r]
-        for a in range(A):
-            low, high = offsets[a], offsets[a + 1]
-            top = logits[r, low]
+        for part in range(len(parts)):
+            size, column, first = parts[part, 1], parts[part, 2], parts[part, 3]
+            if parts[part, 0]:
+                for i in range(size):
+                    raw = parameters[r, first + size + i]
+                    log_std = min(max(raw, -LOG_STD_LIMIT), LOG_STD_LIMIT)
+                    inverse = math.exp(-log_std)
+                    noise = (actions[r, column + i] - parameters[r, first + i]) * inverse
+                    log_ratio = -(0.5 * noise * noise + log_std + HALF_LOG_TAU) - old_log_probs[r, column + i]
+                    surrogate, slope, own_kl, outside = _clip(log_ratio, advantages[r], epsilon, weight)
+                    loss -= surrogate
+                    kl += own_kl
+                    clipped += outside
+                    entropy += (0.5 + HALF_LOG_TAU + log_std) / size
+                    # d log p / d mean = noise / std;   d log p / d log std = noise^2 - 1;   d H / d log std = 1 / size
+                    gradient[r, first + i] = slope * noise * inverse
+                    of_log_std = slope * (noise * noise - 1.0) - beta / R / size
+                    gradient[r, first + size + i] = of_log_std if log_std == raw else 0.0
+                continue
+            low, high = first, first + size
+            top = parameters[r, low]
             for j in range(low + 1, high):
-                top = max(top, logits[r, j])
+                top = max(top, parameters[r, j])
             total = 0.0
             for j in range(low, high):
-                total += math.exp(logits[r, j] - top)
+                total += math.exp(parameters[r, j] - top)
             log_total = math.log(total) + top
             branch_entropy = 0.0
             for j in range(low, high):
-                log_p = logits[r, j] - log_total
+                log_p = parameters[r, j] - log_total
                 branch_entropy -= math.exp(log_p) * log_p
-            chosen = low + actions[r, a]
-            log_ratio = logits[r, chosen] - log_total - old_log_probs[r, a]
-            ratio = math.exp(log_ratio)
-            surrogate = ratio * adv
-            limited = min(max(ratio, 1.0 - epsilon), 1.0 + epsilon) * adv
-            slope = 0.0  # d loss / d log p(a)
-            if surrogate <= limited:
-                loss -= surrogate
-                slope = -surrogate * weight
-            else:
-                loss -= limited
+            chosen = low + int(actions[r, column])
+            log_ratio = parameters[r, chosen] - log_total - old_log_probs[r, column]
+            surrogate, slope, own_kl, outside = _clip(log_ratio, advantages[r], epsilon, weight)
+            loss -= surrogate
+            kl += own_kl
+            clipped += outside
             entropy += branch_entropy
-            kl += ratio - 1.0 - log_ratio
-            clipped += abs(ratio - 1.0) > epsilon
             for j in range(low, high):
-                log_p = logits[r, j] - log_total
+                log_p = parameters[r, j] - log_total
                 p = math.exp(log_p)
                 # d log p(a) / d z_j = [j = a] - p_j;   d H / d z_j = -p_j (log p_j + H)
                 gradient[r, j] = -slope * p + beta / R * p * (log_p + branch_entropy)
@@ -76,14 +151,14 @@ def clipped_surrogate(
     return loss * weight, entropy / R, kl * weight, clipped * weight
 
 
-def value_loss(values: F32, targets: F32, scale: float) -> tuple[float, F32]:
+def value_loss(values: Tensor, targets: F32, scale: float) -> tuple[float, Tensor]:
     """Mean of (R - V)^2, and `scale` times its gradient with respect to the values. values, targets: [R].
 
     Not clipped: PPO's clip range is a change of probabilities, and the same number in units of returns stops a critic
     whose returns are large (benchmarks/value_clipping.py).
     """
-    error = values - targets
-    return float(np.square(error, dtype=np.float64).mean()), error * np.float32(2.0 * scale / len(error))
+    error = values.detach() - torch.from_numpy(targets).to(values.device)
+    return float(error.double().square().mean()), error * (2.0 * scale / len(error))
 
 
 def linear_schedule(initial: float, minimum: float, step: int, max_steps: int) -> float:

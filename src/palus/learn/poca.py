@@ -5,7 +5,8 @@ that leaves out only the agent's own action, TD(lambda) targets for both, PPO's 
 
 A group shares one return: r_t is the sum of the members' own rewards plus the group reward, and the return runs on
 after a member has left. So its last action is credited with what the group achieves later, without absorbing states.
-(ML-Agents stops the lambda-return where a member leaves and bootstraps there; docs/differences.md.)
+(ML-Agents stops the lambda-return where a member leaves and bootstraps there; docs/differences.md.) The critic sees
+what all members see now and remembers nothing; memory is the policy's.
 """
 
 from __future__ import annotations
@@ -16,38 +17,26 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from palus.config import PocaBehavior
-from palus.learn.adam import Adam
-from palus.learn.learner import (
-    EVALUATION_ROWS,
-    Actor,
-    DataParallel,
-    Part,
-    Schedules,
-    UpdateStats,
-    learner_state,
-    load_learner_state,
-)
-from palus.learn.losses import clipped_surrogate, value_loss
-from palus.learn.returns import normalize, td_lambda
-from palus.nn.attention import poca_critic_layers, value, value_and_baselines
-from palus.nn.mlp import MlpShape, actor_layers, actor_logits
-from palus.nn.parameters import FlatParameters
+from palus.config.trainer import PocaBehavior
+from palus.learn.learner import Part, flat
+from palus.learn.losses import surrogate, value_loss
+from palus.learn.on_policy import OnPolicy, Schedules, Sequences
+from palus.learn.returns import kept_memory, normalize, td_lambda
+from palus.nn.attention import AttentionCritic
+from palus.nn.network import EVALUATION_ROWS
 from palus.rollout.rollout import Rollout
-from palus.types import F32, I32, I64, AnyArray, BehaviorSpec, Bool
+from palus.trust import NOBODY, Trust
+from palus.types import F32, I64, AnyArray, BehaviorSpec, Bool
 
 
 @dataclass(frozen=True)
 class GroupBatch:
     """A rollout seen as M = T x groups group steps of G agents.
 
-    observations: [M, G, D]; actions, log_probs: [M, G, A]; present: [M, G].
-    values: [M]; baselines, advantages: [M, G]; returns: [M].
+    actions: [M, G, A]; present: [M, G]; values: [M]; baselines, advantages: [M, G]; returns: [M].
     """
 
-    observations: F32
-    actions: I32
-    log_probs: F32
+    actions: F32
     present: Bool
     values: F32
     baselines: F32
@@ -55,165 +44,158 @@ class GroupBatch:
     returns: F32
 
 
-class POCA:
+class POCA(OnPolicy):
     """Learner of one behavior whose agents belong to groups."""
 
+    behavior: PocaBehavior
+
     def __init__(
-        self, behavior: PocaBehavior, spec: BehaviorSpec, dtype: torch.dtype, seed: int, threads: int = 1
+        self,
+        behavior: PocaBehavior,
+        spec: BehaviorSpec,
+        dtype: torch.dtype,
+        seed: int,
+        threads: int = 1,
+        *,
+        trust: Trust = NOBODY,
     ) -> None:
-        self.behavior, self.spec = behavior, spec
-        network = behavior.network_settings
-        self.shape = MlpShape(spec.observation_size, network.hidden_units, network.num_layers)
-        self.generator = torch.Generator().manual_seed(seed)
-        layers = actor_layers(self.shape, spec.branches) | poca_critic_layers(self.shape, sum(spec.branches))
-        self.parameters = FlatParameters(layers, dtype=dtype, generator=self.generator)
-        self.actor = Actor(self.parameters, self.shape, spec, network.normalize)
-        self.optimizer = Adam(self.parameters)
-        self.parallel = DataParallel(self.parameters, self.optimizer, threads)
-        self.updates = 0
-        self._identity = [torch.eye(n, dtype=dtype) for n in spec.branches]
+        super().__init__(behavior, spec, dtype, seed, threads, trust=trust, critic=AttentionCritic)
 
-    def one_hot(self, actions: I32) -> torch.Tensor:
-        """actions: [..., A] -> [..., sum of branches]."""
-        index = torch.from_numpy(actions.astype(np.int64))
-        return torch.cat([eye[index[..., a]] for a, eye in enumerate(self._identity)], -1)
+    def group_estimates(
+        self, observations: Mapping[str, AnyArray], actions: F32 | None, present: Bool
+    ) -> tuple[F32, F32]:
+        """Values [M] and baselines [M, G] (empty without actions) of group steps.
 
-    def estimate(self, observations: F32, actions: I32 | None, present: Bool) -> tuple[F32, F32]:
-        """Values [M] and baselines [M, G] (empty without actions) of group steps; arguments as in GroupBatch."""
-        M, G, _ = observations.shape
-        tensors, num_layers = self.parameters.tensors, self.shape.num_layers
+        observations: name -> [M G, *shape], the members of a group adjacent; actions, present: as in GroupBatch.
+        """
+        M, G = present.shape
         values, baselines = np.zeros(M, np.float32), np.zeros((M if actions is not None else 0, G), np.float32)
 
         @torch.inference_mode()
         def evaluate(first: int) -> None:
             part = slice(first, first + EVALUATION_ROWS // G)
-            x = self.actor.inputs(torch.from_numpy(observations[part]))
             there = torch.from_numpy(present[part])
-            if actions is None:
-                values[part] = value(tensors, num_layers, x, there).float().numpy()
-                return
-            v, b = value_and_baselines(tensors, num_layers, x, self.one_hot(actions[part]), there)
-            values[part], baselines[part] = v.float().numpy(), b.float().numpy()
+            acted = torch.from_numpy(actions[part]) if actions is not None else None
+            inputs = self.network.inputs(observations, np.arange(first * G, (first + len(there)) * G))
+            v, b = self.network.critic(inputs, acted, there)
+            values[part] = v.float().numpy()
+            if b is not None:
+                baselines[part] = b.float().numpy()
 
         self.parallel.map(evaluate, range(0, M, EVALUATION_ROWS // G))
         return values, baselines
 
     def batch(self, rollout: Rollout) -> GroupBatch:
         """Values, baselines, returns and advantages of a rollout."""
-        T, B, _ = rollout.observations.shape
+        T, B = rollout.active.shape
         G = rollout.group_size
 
-        def groups(x: AnyArray) -> AnyArray:
-            return x.reshape(T * B // G, G, *x.shape[2:])
+        def grouped(x: AnyArray) -> AnyArray:
+            return x.reshape(T, B // G, G, *x.shape[2:])
 
-        observations, actions, present = groups(rollout.observations), groups(rollout.actions), groups(rollout.active)
-        values, baselines = self.estimate(observations, actions, present)
+        active, actions = grouped(rollout.active), flat(grouped(rollout.actions))
+        seen = {name: flat(x[:-1]) for name, x in rollout.observations.items()}
+        values, baselines = self.group_estimates(seen, actions, flat(active))
         next_values, ended = self._next_values(rollout, values.reshape(T, B // G))
         extrinsic = self.behavior.extrinsic
-        own = (rollout.rewards * rollout.active).reshape(T, B // G, G).sum(2)
-        of_group = (rollout.group_rewards * rollout.active).reshape(T, B // G, G)
-        shared = of_group.sum(2) / np.maximum(rollout.active.reshape(T, B // G, G).sum(2), 1)
-        rewards = ((own + shared) * extrinsic.strength).astype(np.float32)
-        lambd = self.behavior.hyperparameters.lambd
-        returns = td_lambda(rewards, next_values, ended, extrinsic.gamma, lambd).reshape(-1)
-        return GroupBatch(
-            observations, actions, groups(rollout.log_probs), present, values, baselines,
-            returns[:, None] - baselines, returns,
-        )  # fmt: skip
+        own = (grouped(rollout.rewards) * active).sum(2)
+        of_group = (grouped(rollout.group_rewards) * active).sum(2) / np.maximum(active.sum(2), 1)
+        rewards = ((own + of_group) * extrinsic.strength).astype(np.float32)
+        # A step that is followed by nothing known is not learned from, and the return of the one before stops there.
+        known = np.ones_like(ended)
+        known[:-1] = active[1:].any(2) | ended[:-1]
+        ended[:-1] |= ~known[1:]
+        returns = td_lambda(rewards, next_values, ended, extrinsic.gamma, self.behavior.hyperparameters.lambd).ravel()
+        present = flat(active & known[:, :, None])
+        return GroupBatch(actions, present, values, baselines, returns[:, None] - baselines, returns)
 
     def _next_values(self, rollout: Rollout, values: F32) -> tuple[F32, Bool]:
         """V of the following group step and whether the group's episode ended, [T, groups] each.
 
         A member that is cut off while others go on leaves like one that is terminated: the group's return runs on.
         """
-        T, B, D = rollout.observations.shape
+        T, B = rollout.active.shape
         G = rollout.group_size
-        ended_now = (rollout.terminated | rollout.truncated).reshape(T, B // G, G)
-        active = rollout.active.reshape(T, B // G, G)
+        shape = T, B // G, G
+        active, cut_off = rollout.active.reshape(shape), rollout.truncated.reshape(shape)
         # A group ends when nobody who took part in this step goes on.
-        ended: Bool = np.logical_not((active & ~ended_now).any(2))
+        ended: Bool = np.logical_not((active & ~cut_off & ~rollout.terminated.reshape(shape)).any(2))
         following = np.empty_like(values)
         following[:-1] = values[1:]
-        last = rollout.last_observations.reshape(B // G, G, D)
-        following[-1] = self.estimate(last, None, rollout.last_active.reshape(B // G, G))[0]
+        last = {name: x[-1] for name, x in rollout.observations.items()}
+        following[-1] = self.group_estimates(last, None, rollout.last_active.reshape(B // G, G))[0]
         following[ended] = 0.0
-        cut_off = rollout.truncated.reshape(T, B // G, G)
         bootstrapped = ended & cut_off.any(2)
         if bootstrapped.any():
             members = cut_off[bootstrapped]
-            final = np.zeros((*members.shape, D), np.float32)
-            final[members] = rollout.final_observations[np.repeat(bootstrapped, G, 1)[rollout.truncated]]
-            following[bootstrapped] = self.estimate(final, None, members)[0]
+            used = np.repeat(bootstrapped, G, 1)[rollout.truncated]
+            final = {}
+            for name, x in rollout.final_observations.items():
+                final[name] = np.zeros((members.size, *x.shape[1:]), x.dtype)
+                final[name][members.ravel()] = x[used]
+            following[bootstrapped] = self.group_estimates(final, None, members)[0]
         return following, ended
 
-    def update(self, rollout: Rollout, step: int) -> UpdateStats | None:
-        """Several epochs of shuffled minibatches of whole group steps (batch_size / G of them each)."""
+    def update(self, rollout: Rollout, step: int) -> dict[str, float]:
+        """Several epochs of shuffled minibatches of whole group steps: batch_size / G of them, in sequences."""
         if not rollout.active.any():
-            return None
-        if self.actor.normalizer is not None:
-            self.actor.normalizer.update(torch.from_numpy(rollout.observations[rollout.active]))
-        h = self.behavior.hyperparameters
-        now = Schedules.at(self.behavior, step)
-        batch = self.batch(rollout)
-        batch.advantages[batch.present] = normalize(batch.advantages[batch.present])
-        rows = np.flatnonzero(batch.present.any(1))
+            return {}
+        self.observe(rollout, rollout.active)
+        h, now, length = self.behavior.hyperparameters, Schedules.at(self.behavior, step), self.sequence_length(rollout)
+        batch, G = self.batch(rollout), rollout.group_size
+        present, returns = batch.present, batch.returns
+        batch.advantages[present] = normalize(batch.advantages[present])
+        sequences = Sequences(present.any(1).reshape(len(rollout.active), -1), length)
+        states, keep = self.replay(rollout, length)[1], kept_memory(rollout)
+        K, B, S = states.shape
+        memory = torch.from_numpy(states.reshape(K * B // G, G, S))
+        seen = {name: flat(x) for name, x in rollout.observations.items()}
 
-        def part(index: I64, minibatch: I64) -> Part:
-            return self._part(batch, index, minibatch, now)
+        def part(numbers: I64, minibatch: I64) -> Part:
+            """What some sequences add to the gradient of L_pi + 0.5 (L_V + 0.5 L_b) - beta entropy over a minibatch.
 
-        size = max(1, min(h.batch_size // rollout.group_size, len(rows)))
-        sums, count = np.zeros(5), 0
-        for _ in range(h.num_epoch):
-            order = rows[torch.randperm(len(rows), generator=self.generator).numpy()]
-            for first in range(0, len(rows) - size + 1, size):
-                policy_loss, *others = self.parallel.step(order[first : first + size], part, now.learning_rate)
-                sums += (abs(policy_loss), *others)
-                count += 1
-        self.updates += 1
-        self.parallel.refuse_divergence(self.updates)
-        policy, critic, baseline, kl, clipped = (sums / max(count, 1)).tolist()
-        estimates = float(batch.values[rows].mean()), float(batch.baselines[batch.present].mean())
-        return UpdateStats(policy, critic, baseline, estimates[0], estimates[1], kl, clipped, now)
+            L_V is a mean over group steps, the others are means over the agents present.
+            """
+            steps, counts = sequences.decisions(numbers)
+            agents = steps[:, :, None] * G + np.arange(G)
+            acting = counts[:, :, None] & present[steps]
+            own, rows = steps[counts], agents[acting]
+            if S:
+                index = agents.reshape(length, -1)
+                parameters = self.forward(rollout, index, memory[torch.from_numpy(numbers)].flatten(0, 1), keep)[0]
+                parameters = parameters[torch.from_numpy(acting.ravel())]
+            else:
+                parameters = self.forward(rollout, rows[None], torch.empty(len(rows), 0), keep)[0]
+            there = torch.from_numpy(present[own])
+            inputs = self.network.inputs(seen, agents[counts].ravel())
+            values, baselines = self.network.critic(inputs, torch.from_numpy(batch.actions[own]), there)
+            values, baselines = values.float(), baselines.float()[there]
+            (policy_loss, _, kl, clipped), slope = surrogate(
+                parameters, flat(rollout.actions)[rows], flat(rollout.log_probs)[rows], batch.advantages.ravel()[rows],
+                self.spec.actions, now.epsilon, now.beta,
+            )  # fmt: skip
+            critic_loss, value_slope = value_loss(values, returns[own], 0.5)
+            baseline_loss, baseline_slope = value_loss(baselines, returns[rows // G], 0.25)
+            all_steps, all_count = sequences.decisions(minibatch)
+            whole = all_steps[all_count]
+            of_steps, of_agents = len(own) / len(whole), len(rows) / int(present[whole].sum())
+            gradient = self.network.weights.backward(
+                [parameters, values, baselines],
+                [slope * of_agents, value_slope * of_steps, baseline_slope * of_agents],
+            )
+            found = {
+                "Losses/Policy Loss": of_agents * policy_loss,
+                "Losses/Value Loss": of_steps * critic_loss,
+                "Losses/Baseline Loss": of_agents * baseline_loss,
+                "Policy/KL": of_agents * kl,
+                "Policy/Clipped": of_agents * clipped,
+            }
+            return Part(gradient, found)
 
-    def _part(self, batch: GroupBatch, index: I64, minibatch: I64, now: Schedules) -> Part:
-        """What some group steps add to the gradient of L_pi + 0.5 (L_V + 0.5 L_b) - beta entropy over a minibatch.
-
-        L_V is a mean over group steps, the others are means over the agents present.
-        """
-        tensors, num_layers = self.parameters.tensors, self.shape.num_layers
-        present, actions = batch.present[index], batch.actions[index]
-        x = self.actor.inputs(torch.from_numpy(batch.observations)[torch.from_numpy(index)])
-        everyone = bool(present.all())
-        acting = x.flatten(0, 1) if everyone else x[torch.from_numpy(present)]
-        logits = actor_logits(tensors, num_layers, acting)
-        values, baselines = value_and_baselines(
-            tensors, num_layers, x, self.one_hot(actions), torch.from_numpy(present)
-        )
-        logit_gradient = np.empty(logits.shape, np.float32)
-        policy_loss, _, kl, clipped = clipped_surrogate(
-            logits.detach().float().numpy(), actions[present], batch.log_probs[index][present],
-            batch.advantages[index][present], self.spec.branch_offsets, now.epsilon, now.beta, logit_gradient,
-        )  # fmt: skip
-        returns = batch.returns[index]
-        critic_loss, value_gradient = value_loss(values.detach().float().numpy(), returns, 0.5)
-        targets = np.repeat(returns[:, None], present.shape[1], 1)[present]
-        baseline_gradient = np.zeros(present.shape, np.float32)
-        baseline_loss, baseline_gradient[present] = value_loss(
-            baselines.detach().float().numpy()[present], targets, 0.25
-        )
-        of_steps = len(index) / len(minibatch)
-        of_agents = float(present.sum() / batch.present[minibatch].sum())
-        weighted = ((logit_gradient, of_agents), (value_gradient, of_steps), (baseline_gradient, of_agents))
-        gradients = [torch.from_numpy(g * np.float32(share)).to(x.dtype) for g, share in weighted]
-        found = self.parameters.backward([logits, values, baselines], gradients)
-        means = (policy_loss, of_agents), (critic_loss, of_steps), (baseline_loss, of_agents)
-        rates = (kl, of_agents), (clipped, of_agents)
-        return Part(found, tuple(share * mean for mean, share in (*means, *rates)))
-
-    def state_dict(self) -> dict[str, object]:
-        """Weights, optimiser, normaliser, shuffling state."""
-        return learner_state(self)
-
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """See `Learner.load_state_dict`."""
-        load_learner_state(self, state)
+        found = self.epochs(sequences.numbers, h.batch_size // G // length, part, now.learning_rate)
+        self.finish()
+        estimates = {
+            "Policy/Extrinsic Value Estimate": float(batch.values[present.any(1)].mean()),
+            "Policy/Extrinsic Baseline Estimate": float(batch.baselines[present].mean()),
+        }
+        return found | estimates | now.tags()

@@ -5,7 +5,23 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from palus.rollout.rollout import Rollout
 from palus.types import F32, Bool
+
+
+def usable_decisions(rollout: Rollout) -> Bool:
+    """[T, B]: active, and followed by something known: an end, a decision, or the rollout's last state."""
+    known = np.ones_like(rollout.active)
+    known[:-1] = rollout.active[1:] | rollout.terminated[:-1] | rollout.truncated[:-1]
+    usable: Bool = rollout.active & known
+    return usable
+
+
+def kept_memory(rollout: Rollout) -> F32:
+    """[T, B]: 0 where a row's memory is empty before a decision, because an episode ended or nobody decided; else 1."""
+    keep = np.ones(rollout.active.shape, np.float32)
+    keep[1:] = rollout.active[:-1] & ~(rollout.terminated | rollout.truncated)[:-1]
+    return keep
 
 
 @njit(cache=True, nogil=True)
@@ -40,10 +56,11 @@ def gae(
 def following_values(values: F32, last_values: F32, final_values: F32, terminated: Bool, truncated: Bool) -> F32:
     """`next_values` of `gae`, [T, B]: 0 where terminated, the final observation's value where truncated.
 
-    last_values: [B], value of the state after decision T - 1. final_values: [T, B], read where truncated.
+    last_values: [B], value of the state after decision T - 1. final_values: [K], in the order of
+    `Rollout.final_observations`.
     """
     following = np.concatenate([values[1:], last_values[None]]).astype(np.float32)
-    following[truncated] = final_values[truncated]
+    following[truncated] = final_values
     following[terminated] = 0.0
     return following
 
@@ -90,7 +107,7 @@ def vtrace(
 def td_lambda(rewards: F32, next_values: F32, ended: Bool, gamma: float, lambd: float) -> F32:
     """TD(lambda) returns of groups, [T, B] float32.
 
-    G_t = r_t + gamma [(1 - lambda) V_{t+1} + lambda G_{t+1}]; at an end and in the last row G_{t+1} = V_{t+1}.
+    G_t = r_t + gamma [(1 - lambda) V_{t+1} + lambda G_{t+1}]; where ended and in the last row G_{t+1} = V_{t+1}.
     next_values as in `gae`. Source: Cohen et al. 2021 (MA-POCA, arXiv 2111.05992), section 4.
     """
     T, B = rewards.shape

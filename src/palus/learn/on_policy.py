@@ -1,0 +1,104 @@
+"""What PPO and MA-POCA share: settings by schedule, sequences for memory, epochs of shuffled minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from palus.config.trainer import OnPolicyBehavior
+from palus.learn.learner import Learner, Part, means
+from palus.learn.losses import linear_schedule
+from palus.rollout.rollout import Rollout
+from palus.types import I64, Bool
+
+
+@dataclass(frozen=True)
+class Schedules:
+    """Learning rate, clip range and entropy weight at one trainer step."""
+
+    learning_rate: float
+    epsilon: float
+    beta: float
+
+    @classmethod
+    def at(cls, behavior: OnPolicyBehavior, step: int) -> Schedules:
+        """Linear ones fall to 1e-10, 0.1 and 1e-5 at max_steps (ML-Agents' minima); constant ones stay."""
+        h = behavior.hyperparameters
+        rows = (
+            (h.learning_rate, h.learning_rate_schedule, 1e-10),
+            (h.epsilon, h.epsilon_schedule, 0.1),
+            (h.beta, h.beta_schedule, 1e-5),
+        )
+        return cls(*(v if s == "constant" else linear_schedule(v, low, step, behavior.max_steps) for v, s, low in rows))
+
+    def tags(self) -> dict[str, float]:
+        """As TensorBoard shows them."""
+        return {
+            "Policy/Learning Rate": self.learning_rate,
+            "Policy/Epsilon": self.epsilon,
+            "Policy/Beta": self.beta,
+        }
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """A rollout cut into stretches of `length` decisions of one column: what minibatches are made of.
+
+    usable: [T, columns]. Stretches are numbered k columns + column; the last of a column may be shorter, and its
+    missing decisions do not count. Without memory a stretch is one decision, numbered t columns + column.
+    """
+
+    usable: Bool
+    length: int
+
+    @property
+    def numbers(self) -> I64:
+        """Of the stretches with something to learn from."""
+        T, columns = self.usable.shape
+        whole = np.zeros((-(-T // self.length) * self.length, columns), np.bool_)
+        whole[:T] = self.usable
+        return np.flatnonzero(whole.reshape(-1, self.length, columns).any(1))
+
+    def decisions(self, numbers: I64) -> tuple[I64, Bool]:
+        """The decisions t columns + column of some stretches, [length, n], and whether they count."""
+        T, columns = self.usable.shape
+        k, column = np.divmod(numbers, columns)
+        t = k * self.length + np.arange(self.length)[:, None]
+        index: I64 = np.minimum(t, T - 1) * columns + column
+        counts: Bool = self.usable.ravel()[index] & (t < T)
+        return index, counts
+
+
+class OnPolicy(Learner):
+    """A learner whose data comes from its newest weights, by PPO's rules."""
+
+    behavior: OnPolicyBehavior
+
+    def sequence_length(self, rollout: Rollout) -> int:
+        """Decisions of a sequence: 1 without memory."""
+        if not self.network.state_size:
+            return 1
+        memory = self.behavior.network_settings.memory
+        wanted = memory.sequence_length if memory is not None else None
+        return min(wanted or len(rollout.active), len(rollout.active))
+
+    def epochs(self, items: I64, size: int, part: Callable[[I64, I64], Part], rate: float) -> dict[str, float]:
+        """Passes over shuffled items in minibatches of `size`, the remainder dropped; means over the minibatches.
+
+        part: (items of a part, items of the minibatch) -> Part; called from several threads at once. The policy loss
+        is reported by its size, as ML-Agents does.
+        """
+        size = max(1, min(size, len(items)))
+        found: list[dict[str, float]] = []
+        for _ in range(self.behavior.hyperparameters.num_epoch):
+            order = items[torch.randperm(len(items), generator=self.generator).numpy()]
+            for first in range(0, len(items) - size + 1, size):
+                minibatch = order[first : first + size]
+                parts = self.parallel.map(lambda piece: part(piece, minibatch), self.parallel.split(minibatch))  # noqa: B023
+                self.descend([each.gradient for each in parts], rate)
+                total = {tag: sum(each.means[tag] for each in parts) for tag in parts[0].means}
+                found.append(total | {"Losses/Policy Loss": abs(total["Losses/Policy Loss"])})
+        return means(found)
