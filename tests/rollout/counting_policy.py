@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 
 import torch
@@ -35,13 +36,14 @@ class CountingPolicy:
 
 
 def counting_collector(rows, horizon=4, policies=None, cast=None, load=None, seed=1, sampling=None, **options):
-    """A collector over CountingGames with these options; sampling: keys of `palus.sampling`.
+    """A collector over CountingGames with these options, to be used in a with statement. sampling: keys of
+    `palus.sampling`.
 
     policies: of the learners; all agents learn under policy 0 unless `cast` says otherwise.
     """
     settings = Sampling(**{"workers": 2, "decorrelate": False, "timeout": 30.0, **(sampling or {})})
     agents = options.get("agents", 1)
-    return WorkerCollector(
+    collector = WorkerCollector(
         partial(make_game, "counting_game:CountingGame", Trust(frozenset({"counting_game"})), **options),
         counting_spec(agents, options.get("bonus", False), options.get("teams", ())),
         settings,
@@ -52,6 +54,7 @@ def counting_collector(rows, horizon=4, policies=None, cast=None, load=None, see
         cast=cast or (lambda game: [Seat(0, True)] * agents),
         load=load or missing,
     )
+    return closing(collector)
 
 
 def missing(policy):

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import signal
 import sys
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def doom_collector(game="doom_basic", **settings):
     probe = make_game("doom_basic")
     spec = probe.spec
     probe.close()
-    return WorkerCollector(
+    collector = WorkerCollector(
         partial(make_game, game, Trust(frozenset({"broken_doom"}))),
         spec,
         Sampling(**{"workers": 2, "decorrelate": False, **settings}),
@@ -55,6 +56,7 @@ def doom_collector(game="doom_basic", **settings):
         cast=lambda game: [Seat(0, True)],
         load=missing,
     )
+    return closing(collector)
 
 
 def test_killed_engines_and_workers_are_replaced_and_leave_nothing() -> None:

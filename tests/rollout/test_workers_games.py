@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 
 import numpy as np
@@ -53,10 +54,11 @@ def collector(name, learners, seats, rows, horizon=8, load=missing, **sampling):
     game = single(name)
     game.close()
     settings = Sampling(**{"decorrelate": False, "timeout": 60.0, **sampling})
-    return WorkerCollector(
+    made = WorkerCollector(
         partial(single, name), game.spec, settings, rows=rows, horizon=horizon, seed=5,
         learners=learners, cast=lambda slot: seats, load=load,
     )  # fmt: skip
+    return closing(made)
 
 
 def test_soccer_in_two_workers_is_the_game_of_its_seeds_with_groups_side_by_side() -> None:

@@ -6,11 +6,10 @@ It plays random decisions; it judges the contract, not whether a game is interes
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import numpy as np
 
-from palus.envs.game import Game, GameStep, observation_arrays, random_actions
+from palus.envs.game import Game, GameStep, by_behavior, observation_arrays, random_actions
 from palus.errors import EnvError
 from palus.types import MASKS, AnyArray, Bool, GameSpec
 
@@ -47,7 +46,8 @@ def _play(game: Game, decisions: int, seed: int) -> Record:
         actions = random_actions(game, generator)
         given, active = copy.deepcopy(actions), game.active.copy()
         step = game.step(actions)
-        if not all(np.array_equal(a, b) for a, b in zip(_parts(actions), _parts(given), strict=True)):
+        before = by_behavior(game.spec, given)
+        if not all(np.array_equal(part, before[name]) for name, part in by_behavior(game.spec, actions).items()):
             raise _fail(game.spec.env_id, "step changed the actions it was given; copy them first")
         _check_step(game, step, active)
         if step.truncated.any():
@@ -81,21 +81,17 @@ def _check_active(game: Game) -> None:
         )
 
 
-def _parts(actions: Any) -> list[AnyArray]:
-    return list(actions.values()) if isinstance(actions, dict) else [actions]
-
-
 def _observe(game: Game, wanted: Bool, final: bool = False) -> dict[str, AnyArray]:
     """Observations of the wanted agents, zeros for others; read over two grounds, to find what is not written."""
     what = "observe_final" if final else "observe"
     grounds = []
     for ground in (0, 1):
         arrays = observation_arrays(game.spec)
-        for own in _by_behavior(game.spec, arrays).values():
+        for own in by_behavior(game.spec, arrays).values():
             for array in own.values():
                 array[:] = ground
         (game.observe_final if final else game.observe)(arrays)
-        grounds.append(_by_behavior(game.spec, arrays))
+        grounds.append(by_behavior(game.spec, arrays))
     seen = {}
     for behavior, own in grounds[0].items():
         mine = wanted[list(game.spec.agents_of(behavior))]
@@ -114,10 +110,6 @@ def _observe(game: Game, wanted: Bool, final: bool = False) -> dict[str, AnyArra
             first[~mine] = 0
             seen[label] = first
     return seen
-
-
-def _by_behavior(spec: GameSpec, arrays: Any) -> dict[str, dict[str, AnyArray]]:
-    return dict(arrays) if len(spec.behaviors) > 1 else {spec.behaviors[0].name: arrays}
 
 
 def _check_masks(spec: GameSpec, behavior: str, masks: Bool) -> None:

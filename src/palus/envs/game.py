@@ -179,19 +179,24 @@ def points_of(scores: Sequence[float]) -> tuple[float, ...]:
     return tuple(points / others for points in beaten) if len(scores) > 1 else ()
 
 
+def by_behavior(spec: GameSpec, arrays: Any) -> dict[str, Any]:
+    """Behavior -> its part of `Arrays` or `Actions`, for any number of behaviors."""
+    return dict(arrays) if len(spec.behaviors) > 1 else {spec.behaviors[0].name: arrays}
+
+
+def joined(spec: GameSpec, parts: Mapping[str, Any]) -> Any:
+    """The opposite: `Arrays` or `Actions` as the contract has them."""
+    return parts if len(spec.behaviors) > 1 else parts[spec.behaviors[0].name]
+
+
 def observation_arrays(spec: GameSpec) -> Arrays:
     """Zeroed arrays for `Game.observe`; masks allow everything."""
     arrays = {b.name: room_for(b, len(spec.agents_of(b.name))) for b in spec.behaviors}
     for room in arrays.values():
         if MASKS in room:
             room[MASKS][:] = True
-    found: Arrays = by_behavior(spec, arrays)
+    found: Arrays = joined(spec, arrays)
     return found
-
-
-def by_behavior(spec: GameSpec, parts: Mapping[str, Any]) -> Any:
-    """What the contract wants of `parts`, behavior -> anything: the only one, or all."""
-    return parts if len(spec.behaviors) > 1 else parts[spec.behaviors[0].name]
 
 
 def random_actions(game: Game, generator: np.random.Generator) -> Actions:
@@ -200,11 +205,11 @@ def random_actions(game: Game, generator: np.random.Generator) -> Actions:
     arrays = observation_arrays(spec)
     if any(b.actions.masked for b in spec.behaviors):
         game.observe(arrays)
-    drawn = {}
-    for b in spec.behaviors:
-        own = arrays if len(spec.behaviors) == 1 else arrays[b.name]
-        drawn[b.name] = _random(b.actions, len(spec.agents_of(b.name)), own.get(MASKS), generator)
-    return by_behavior(spec, drawn)
+    seen = by_behavior(spec, arrays)
+    sizes = {b.name: len(spec.agents_of(b.name)) for b in spec.behaviors}
+    return joined(
+        spec, {b.name: _random(b.actions, sizes[b.name], seen[b.name].get(MASKS), generator) for b in spec.behaviors}
+    )
 
 
 def _random(spec: ActionSpec, rows: int, masks: Bool | None, generator: np.random.Generator) -> F32:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from palus.envs.game import Actions, Arrays, GameStep
+from palus.envs.game import Actions, Arrays, GameStep, by_behavior
 from palus.envs.protocol import MultiAgentEnv
 from palus.errors import EnvError
 from palus.types import AnyArray, Bool
@@ -20,8 +20,8 @@ class OneMatch:
             raise EnvError(f"{env.spec.env_id} plays {env.num_matches} matches at once; make it with num_matches 1")
         self.spec = env.spec
         self._env = env
-        behaviors = [behavior.name for behavior in env.spec.behaviors]
-        self._rows = {name: np.arange(len(env.spec.agents_of(name)), dtype=np.int32)[None] for name in behaviors}
+        sizes = {behavior.name: len(env.spec.agents_of(behavior.name)) for behavior in env.spec.behaviors}
+        self._rows = {name: np.arange(size, dtype=np.int32)[None] for name, size in sizes.items()}
 
     @property
     def active(self) -> Bool:
@@ -35,33 +35,22 @@ class OneMatch:
 
     def observe(self, out: Arrays) -> None:
         """Write what active agents see."""
-        for name, rows in self._rows.items():
-            self._env.observe(name, rows, self._part(out, name))
+        for name, own in by_behavior(self.spec, out).items():
+            self._env.observe(name, self._rows[name], own)
 
     def observe_final(self, out: Arrays) -> None:
         """Write what truncated agents saw last."""
-        for name, rows in self._rows.items():
-            self._env.observe_final(name, rows, self._part(out, name))
-
-    def _part(self, arrays: Arrays, behavior: str) -> Mapping[str, AnyArray]:
-        part: Mapping[str, AnyArray] = arrays[behavior] if len(self._rows) > 1 else arrays
-        return part
+        for name, own in by_behavior(self.spec, out).items():
+            self._env.observe_final(name, self._rows[name], own)
 
     def step(self, actions: Actions) -> GameStep:
         """One decision; a match without a verdict has no points."""
-        given = [actions[name] for name in self._rows] if len(self._rows) > 1 else [actions]
-        step = self._env.step([part[None] for part in given])
+        given = by_behavior(self.spec, actions)
+        step = self._env.step([given[behavior.name][None] for behavior in self.spec.behaviors])
         over = bool(step.match_over[0])
         points = () if not over or np.isnan(step.points[0]).any() else tuple(step.points[0].tolist())
-        return GameStep(
-            step.reward[0],
-            step.terminated[0],
-            step.truncated[0],
-            over,
-            step.stats.get(0, {}),
-            points,
-            step.group_reward[0],
-        )
+        ends, stats = (step.terminated[0], step.truncated[0]), step.stats.get(0, {})
+        return GameStep(step.reward[0], *ends, over, stats, points, step.group_reward[0])
 
     def set_parameters(self, parameters: Mapping[str, float]) -> None:
         """Change numbers of the game from the next decision on. Raises EnvError for names that it does not have."""

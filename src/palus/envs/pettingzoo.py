@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from palus.envs.game import Actions, Arrays, GameStep, points_of
+from palus.envs.game import Actions, Arrays, GameStep, by_behavior, points_of
 from palus.errors import EnvError
 from palus.types import MASKS, AgentSpec, AnyArray, BehaviorSpec, Bool, GameSpec
 
@@ -69,11 +69,11 @@ class PettingZooGame:
 
     def observe(self, out: Arrays) -> None:
         """Write the observations of all agents that have one; the environment gives none to those who left."""
+        arrays = by_behavior(self.spec, out)
         for kind in self._kinds:
-            own = out[kind.name] if len(self._kinds) > 1 else out
             for row, member in enumerate(kind.members):
                 if self._agents[member] in self._observations:
-                    kind.write(self._observations[self._agents[member]], own, row)
+                    kind.write(self._observations[self._agents[member]], arrays[kind.name], row)
 
     def observe_final(self, out: Arrays) -> None:
         """The same: nothing is reset unasked."""
@@ -82,10 +82,13 @@ class PettingZooGame:
     def step(self, actions: Actions) -> GameStep:
         """One step of all agents that are left."""
         played = self.active.copy()
-        chosen: dict[Any, Any] = {}
-        for kind in self._kinds:
-            own = actions[kind.name] if len(self._kinds) > 1 else actions
-            chosen |= {self._agents[i]: kind.writer.one(own[row]) for row, i in enumerate(kind.members) if played[i]}
+        given = by_behavior(self.spec, actions)
+        chosen = {
+            self._agents[i]: kind.writer.one(given[kind.name][row])
+            for kind in self._kinds
+            for row, i in enumerate(kind.members)
+            if played[i]
+        }
         self._observations, rewards, terminations, truncations, infos = self._env.step(chosen)
         self._find_active()
         terminated = self._flags(terminations) & played

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from palus.errors import EnvError
-from palus.rollout.acting import Decisions
+from palus.nn.distributions import sample
+from palus.rollout.acting import Actor
 from palus.rollout.layout import Roster, Table
 from palus.rollout.rollout import Rollout, Seat
 from palus.types import F32, F64, I64, MASKS, AnyArray, Bool, Continuous
@@ -75,32 +76,18 @@ class Buffer:
         table.active[page, 0, rows] = table.active_aside[rows] if fresh else table.active[page - 1, -1, rows]
         self._states[page, rows] = self.states[rows]
 
-    def observations(self, at: Place, rows: slice | I64) -> dict[str, AnyArray]:
-        """What a batch sees, [R, *shape] each. Raises EnvError on a number that is not finite."""
-        seen = {}
-        for name, array in self.table.observations.items():
-            if isinstance(rows, slice):
-                seen[name] = array[at]
-            else:
-                page, t, row = at
-                flat = array.reshape(-1, *array.shape[3:])
-                places = (page * array.shape[1] + t) * array.shape[2] + row
-                seen[name] = np.take(flat, places, 0, self._staging[name][: len(rows)], mode="clip")
-            if array.dtype == np.float32 and not (finite := np.isfinite(seen[name])).all():
-                self._refuse(~finite.reshape(len(finite), -1).all(1), at, rows, f"observation {name}")
-        return seen
+    def decide(self, actor: Actor, at: Place, rows: slice | I64, seed: int, tick: int) -> None:
+        """Decide for a batch and give its actions to the games. seed, tick: of the key of its draws.
 
-    def record(self, at: Place, rows: slice | I64, decisions: Decisions) -> None:
-        """Keep a batch of decisions, and give its actions to the games."""
-        self._actions[at] = decisions.actions
-        self._log_probs[at] = decisions.log_probs
-        self._parameters[at] = decisions.parameters
-        self._values[at] = decisions.values
-        self._entropies[at] = decisions.entropies
-        self._versions[at] = decisions.versions
+        Raises EnvError on an observation that is not finite.
+        """
+        spec = self.roster.behavior.actions
+        acted = actor.act(self._seen(at, rows), self.states[rows], self.policies[rows], spec.parameters)
+        self._parameters[at], self._values[at], self.states[rows], self._versions[at] = acted
+        actions, log_probs, entropies = sample(acted[0], spec, seed, tick, self.numbers[rows])
+        self._actions[at], self._log_probs[at], self._entropies[at] = actions, log_probs, entropies
         self._learners[at] = self.learners[rows]
-        self.states[rows] = decisions.states
-        self.table.actions[rows] = np.clip(decisions.actions, self._low, self._high)
+        self.table.actions[rows] = np.clip(actions, self._low, self._high)
 
     def settle(self, at: Place, rows: slice | I64) -> None:
         """Draw the consequences of a decision that was played. Raises EnvError on a reward that is not finite."""
@@ -185,6 +172,21 @@ class Buffer:
         names = cuts[0].observations
         finals = {name: np.concatenate([cut.observations[name] for cut in cuts])[order] for name in names}
         return finals, np.concatenate([cut.states for cut in cuts])[order]
+
+    def _seen(self, at: Place, rows: slice | I64) -> dict[str, AnyArray]:
+        """What a batch sees, [R, *shape] each."""
+        seen = {}
+        for name, array in self.table.observations.items():
+            if isinstance(rows, slice):
+                seen[name] = array[at]
+            else:
+                page, t, row = at
+                flat = array.reshape(-1, *array.shape[3:])
+                places = (page * array.shape[1] + t) * array.shape[2] + row
+                seen[name] = np.take(flat, places, 0, self._staging[name][: len(rows)], mode="clip")
+            if array.dtype == np.float32 and not (finite := np.isfinite(seen[name])).all():
+                self._refuse(~finite.reshape(len(finite), -1).all(1), at, rows, f"observation {name}")
+        return seen
 
     def _refuse(self, bad: Any, at: Place, rows: slice | I64, what: str) -> None:
         """EnvError for the first agent with a number that is not finite, unless it is not there (inactive)."""

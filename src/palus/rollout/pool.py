@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
-from typing import Protocol
 
 from palus.errors import EnvError, ScenarioError, WorkerError
 from palus.rollout.layout import Layout, Table
@@ -38,29 +37,6 @@ class Lost:
     worker: int
     hung: bool
     what: str
-
-
-class Workers(Protocol):
-    """Whatever steps the games."""
-
-    def order(self, worker: int, order: Restart | Step) -> None:
-        """Hand out an order; orders of one worker are carried out in turn."""
-
-    def hear(self, wait: bool = True) -> list[tuple[int, Answer] | Lost]:
-        """What happened, in no particular order; by default waits until something did, or until `wake`."""
-
-    def set_parameters(self, parameters: Mapping[str, float]) -> None:
-        """Change numbers of all games, before the next order."""
-
-    @property
-    def pids(self) -> list[int]:
-        """Process ids of the workers."""
-
-    def wake(self) -> None:
-        """Make `hear` return, from any thread."""
-
-    def close(self) -> None:
-        """End everything; calling it twice does no harm."""
 
 
 class WorkerPool:
@@ -282,3 +258,7 @@ class InlineWorker:
     def close(self) -> None:
         """Close the games."""
         self._stepper.close()
+
+
+Workers = WorkerPool | InlineWorker
+"""Whatever steps the games."""

@@ -75,11 +75,13 @@ class Rounds:
         buffers: Sequence[Buffer],
         actor: Actor,
         cast: Cast,
+        seed: int,
         asynchronous: bool,
     ) -> None:
         self.tally = Tally()
+        self.tick = 0  # batches so far; part of the key of every draw
         self._workers, self._buffers, self._actor, self._cast = workers, buffers, actor, cast
-        self._asynchronous = asynchronous
+        self._seed, self._asynchronous = seed, asynchronous
         self._pages, self._horizon, _ = buffers[0].table.rewards.shape
         self._ends: list[Ends] = [[] for _ in range(self._pages)]
         self._shards = [
@@ -162,10 +164,8 @@ class Rounds:
                     buffer.open(shard.page % self._pages, buffer.roster.rows(shard.games), shard.fresh)
                 shard.fresh = False
         for buffer in self._buffers:
-            at, rows = self._locate(batch, buffer)
-            seen, actions = buffer.observations(at, rows), buffer.roster.behavior.actions
-            who = buffer.policies[rows], buffer.numbers[rows]
-            buffer.record(at, rows, self._actor.decide(seen, buffer.states[rows], *who, actions))
+            buffer.decide(self._actor, *self._locate(batch, buffer), self._seed, self.tick)
+            self.tick += 1
         for shard in batch:
             shard.state = "stepping"
             self._workers.order(shard.worker, Step(shard.split, shard.page % self._pages, shard.t))

@@ -6,12 +6,11 @@ Runs in the worker process, or in the main process when there are no workers: it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
-from palus.envs.game import Game, GameStep, ShapedGame, random_actions, set_parameters
+from palus.envs.game import Game, GameStep, ShapedGame, joined, random_actions, set_parameters
 from palus.errors import EnvError
 from palus.rollout.layout import Layout, Roster, Table
 from palus.rollout.messages import Answer, Assignment, Ended, Over, Restart, Step
@@ -133,18 +132,20 @@ class _Rows:
         return ended
 
 
-@dataclass(frozen=True)
 class _Place:
     """Where one game's agents of one behavior lie. own: their rows. agents: their indices, in the order of the rows.
 
     order: what `Roster.order` says; scratch: arrays in the game's own order, where that is another one.
     """
 
-    rows: _Rows
-    own: slice
-    agents: slice | I64
-    order: I64 | None
-    scratch: Mapping[str, AnyArray]
+    def __init__(self, rows: _Rows, index: int, num_agents: int) -> None:
+        roster = rows.roster
+        self.name = roster.behavior.name
+        self.rows, self.own, self.order = rows, roster.rows(range(index, index + 1)), roster.order
+        in_place = roster.agents == tuple(range(num_agents))
+        self.agents: slice | I64 = slice(None) if in_place else np.array(roster.agents)
+        scratched = {} if roster.order is None else rows.table.aside
+        self.scratch = {name: array[self.own].copy() for name, array in scratched.items()}
 
     @property
     def actions(self) -> F32:
@@ -174,8 +175,7 @@ class _Hosted:
 
     def __init__(self, game: Game, index: int, assignment: Assignment, rows: Sequence[_Rows]) -> None:
         self.game, self.index, self.whole = game, index, True
-        self.places = [_place(r, index, game.spec.num_agents) for r in rows]
-        self._names = [b.name for b in game.spec.behaviors]
+        self.places = [_Place(r, index, game.spec.num_agents) for r in rows]
         self._shaping: F64 | None = cast(ShapedGame, game).shaping if game.spec.shaping else None
         self._assignment = assignment
         self._key: tuple[int, ...] = ()
@@ -207,26 +207,15 @@ class _Hosted:
         if self._shaping is not None:
             for place in self.places:
                 self._shaping[place.agents] = place.rows.table.shaping[place.own]
-        return self.game.step(self._own([place.actions for place in self.places]))
+        return self.game.step(joined(self.game.spec, {place.name: place.actions for place in self.places}))
 
     def observe(self, tables: Sequence[Mapping[str, AnyArray]], final: bool = False) -> None:
         """Write observations into these arrays [B, *shape], by name and for each behavior."""
-        outs = [
-            place.scratch or {name: array[place.own] for name, array in table.items()}
+        outs = {
+            place.name: place.scratch or {name: array[place.own] for name, array in table.items()}
             for place, table in zip(self.places, tables, strict=True)
-        ]
-        (self.game.observe_final if final else self.game.observe)(self._own(outs))
+        }
+        (self.game.observe_final if final else self.game.observe)(joined(self.game.spec, outs))
         for place, table in zip(self.places, tables, strict=True):
             for name, array in place.scratch.items():
                 table[name][place.own] = array[place.order]
-
-    def _own(self, parts: Sequence[Any]) -> Any:
-        """What the game's contract wants: the part of its only behavior, or all by name."""
-        return parts[0] if len(parts) == 1 else dict(zip(self._names, parts, strict=True))
-
-
-def _place(rows: _Rows, index: int, num_agents: int) -> _Place:
-    roster, own = rows.roster, rows.roster.rows(range(index, index + 1))
-    whole = roster.agents == tuple(range(num_agents))
-    scratch = {} if roster.order is None else {name: array[own].copy() for name, array in rows.table.aside.items()}
-    return _Place(rows, own, slice(None) if whole else np.array(roster.agents), roster.order, scratch)

@@ -11,8 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from mmap import mmap
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
 
@@ -33,7 +32,7 @@ from palus.types import GameSpec
 class WorkerCollector:
     """A `palus.rollout.rollout.Collector`: rollouts of `horizon` decisions and, of all behaviors together, `rows` rows.
 
-    Close it, or use it as a context manager. All methods are for one thread, the learner's.
+    Close it, or its games stay. All methods are for one thread, the learner's.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class WorkerCollector:
         self.plan = plan_workers(settings, rows, spec.num_agents)
         self._make, self._asynchronous = make, settings.asynchronous
         self._pages = settings.pages if self._asynchronous else 1
-        self._actor = Actor({policy: acting for policy, (_, acting) in learners.items()}, load, seed)
+        self._actor = Actor({policy: acting for policy, (_, acting) in learners.items()}, load)
         layout = Layout(spec, rows // spec.num_agents, horizon, self._pages)
         self._memory = open_memory(layout.size)
         self._behavior = {policy: behavior for policy, (behavior, _) in learners.items()}
@@ -76,7 +75,7 @@ class WorkerCollector:
             for roster, table in zip(layout.rosters, tables, strict=True)
         }
         buffers = list(self._buffers.values())
-        self._rounds = Rounds(spec, self.plan, self._workers, buffers, self._actor, cast, self._asynchronous)
+        self._rounds = Rounds(spec, self.plan, self._workers, buffers, self._actor, cast, seed, self._asynchronous)
         self._counter, self._parameters = 0, dict[str, float]()
         self._begun = time.perf_counter()
         self._told = 0  # losses that `complaints` has spoken of
@@ -223,11 +222,11 @@ class WorkerCollector:
         self._counter += 1
         if not self._asynchronous:
             self._started = False
-        return {"tick": self._actor.tick, "counter": self._counter}
+        return {"tick": self._rounds.tick, "counter": self._counter}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue where `save` was called; before the first `collect`. KeyError, ValueError: it is of another kind."""
-        self._actor.tick, self._counter = int(state["tick"]), int(state["counter"])
+        self._rounds.tick, self._counter = int(state["tick"]), int(state["counter"])
 
     def close(self) -> None:
         """End the thread, the workers and their games; calling it twice does no harm. Collected pages stay readable."""
@@ -241,14 +240,6 @@ class WorkerCollector:
         finally:
             self._workers.close()
             os.close(self._memory)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _workers(
