@@ -151,7 +151,7 @@ class Network(nn.Module):
             self._build(critic, trust)
             if generator is not None:
                 self._initialize(generator)
-        self.weights = FlatParameters.of_module(self, dtype)
+        self.weights = FlatParameters.of_module(self, dtype, self._in_order())
         self.scalers = {o.name: _scaler(o, settings) for o in spec.observations}
         self.returns: RunningMoments | None = None
         sizes = {o.name: o.size for o in spec.observations}
@@ -189,14 +189,18 @@ class Network(nn.Module):
                     module.bias.zero_()
         elif kind != "torch":
             draw = nn.init.orthogonal_ if kind == "orthogonal" else nn.init.xavier_uniform_
-            for module in self.modules():
+            for module in self._in_order():
                 if isinstance(module, nn.Linear | nn.Conv2d):
                     draw(module.weight, gain=gain)
                     if module.bias is not None:
                         nn.init.zeros_(module.bias)
 
     def _in_order(self) -> Iterator[nn.Module]:
-        """All modules: the actor's with its head, then the critic's with its head."""
+        """All modules as their first weights are drawn and all weights lie in the vector: as they were made, but
+        ML-Agents' actor with its head before the critic with its head."""
+        if self.settings.initialization != "mlagents":
+            yield from self.modules()
+            return
         sides = [[side + part for part in ("encoder", "core", "decoder")] for side in self.sides]
         names = [*sides[0], "action_parameterization", *sides[-1], "critic_linear", "critic"]
         for name in dict.fromkeys(names):

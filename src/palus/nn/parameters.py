@@ -7,7 +7,7 @@ reads: the master itself on the fp32 paths, a bfloat16 copy of it on the bf16 pa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -72,10 +72,17 @@ class FlatParameters:
         self._open(dtype, {})
 
     @classmethod
-    def of_module(cls, module: torch.nn.Module, dtype: torch.dtype) -> FlatParameters:
-        """Move the weights of a module into one vector; the module's parameters become views of `work`."""
+    def of_module(
+        cls, module: torch.nn.Module, dtype: torch.dtype, order: Iterable[torch.nn.Module] | None = None
+    ) -> FlatParameters:
+        """Move the weights of a module into one vector; the module's parameters become views of `work`.
+
+        order: all modules inside it, in the order of their weights in the vector; None: as they were made.
+        """
         flat = cls.__new__(cls)
-        parameters = dict(module.named_parameters())
+        names = {p: name for name, p in module.named_parameters()}
+        ordered = (p for inner in order or module.modules() for p in inner.parameters(recurse=False))
+        parameters = {names[p]: p for p in dict.fromkeys(ordered)}
         flat._allocate({name: tuple(p.shape) for name, p in parameters.items()})
         with torch.no_grad():
             for name, view in flat._master_views.items():
