@@ -79,6 +79,7 @@ class APPO(Learner):
 
     behavior: AppoBehavior
     mirrors: ClassVar[bool] = True
+    counts_frames: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -101,10 +102,6 @@ class APPO(Learner):
         super().__init__(behavior, spec, dtype, seed, threads, trust=trust, critic=critic, adam=adam)
         self.network.returns = RunningMoments(1) if h.normalize_returns else None
         self.adapted_rate = h.learning_rate
-
-    def steps_in(self, rollout: Rollout, frameskip: int) -> int:
-        """Trainer steps of a rollout: engine frames."""
-        return rollout.agent_steps * frameskip
 
     def learning_rate(self, step: int) -> float:
         """The step size at a trainer step."""

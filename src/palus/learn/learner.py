@@ -43,10 +43,14 @@ class Learner:
     """One algorithm at work on one policy. threads: parts of a minibatch that are computed side by side.
 
     mirrors: whether it learns from both sides of a match against itself, or from one side (as ML-Agents).
+    counts_frames: whether its steps are engine frames instead of decisions. splits_rewards: whether what groups are paid
+    is told apart from what agents are.
     """
 
     behavior: Behavior
     mirrors: ClassVar[bool] = False
+    counts_frames: ClassVar[bool] = False
+    splits_rewards: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -75,8 +79,8 @@ class Learner:
         raise NotImplementedError
 
     def steps_in(self, rollout: Rollout, frameskip: int) -> int:
-        """Trainer steps of a rollout: decisions of agents."""
-        return rollout.agent_steps
+        """Trainer steps of a rollout. frameskip: engine frames of a decision."""
+        return rollout.agent_steps * (frameskip if self.counts_frames else 1)
 
     # -- what the present weights say -------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -48,6 +49,7 @@ class POCA(OnPolicy):
     """Learner of one behavior whose agents belong to groups."""
 
     behavior: PocaBehavior
+    splits_rewards: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -224,6 +224,12 @@ class InProcessCollector:
         """Nothing is lost or waited for here."""
         return {}
 
+    def describe(self) -> list[str]:
+        """Matches, learning agents and decisions."""
+        N, T = self.env.num_matches, self.rollout_steps
+        sizes = [rows.count // N for rows in self._learning.values()]
+        return [f"{N} matches x {L} learning agents x {T} decisions = {N * L * T} steps per update" for L in sizes]
+
     def complaints(self) -> Sequence[str]:
         """Nothing is repaired here: what a game raises ends the run."""
         return ()

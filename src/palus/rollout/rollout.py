@@ -188,6 +188,9 @@ class Collector(Protocol):
     def performance(self) -> Mapping[str, float]:
         """TensorBoard tag -> number: where the time went, what was lost and repaired."""
 
+    def describe(self) -> list[str]:
+        """Derived sizes with their arithmetic, for the start of the log."""
+
     def complaints(self) -> Sequence[str]:
         """What went wrong since the last call and was repaired, one sentence each."""
 

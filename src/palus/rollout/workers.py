@@ -55,6 +55,7 @@ class WorkerCollector:
         `collect`, EnvError when games cannot be made.
         """
         self.plan = plan_workers(settings, rows, spec.num_agents)
+        self._spec, self._rows, self._horizon = spec, rows, horizon
         self._make, self._asynchronous = make, settings.asynchronous
         self._pages = settings.pages if self._asynchronous else 1
         self._actor = Actor({policy: acting for policy, (_, acting) in learners.items()}, load)
@@ -196,6 +197,14 @@ class WorkerCollector:
             "Sampling/Hung": float(tally.hung),
             "Sampling/Dropped Decisions": float(tally.dropped),
         }
+
+    def describe(self) -> list[str]:
+        """Games, where they are stepped, and what a step is."""
+        agents, rows, horizon = self._spec.num_agents, self._rows, self._horizon
+        place = f"{self.plan.workers} workers" if self.plan.workers else "the main process"
+        lines = [f"{rows // agents} games of {agents} agents in {place} x {horizon} decisions = {rows * horizon} rows"]
+        skip = self._spec.frameskip
+        return [*lines, f"a decision takes {skip} engine frames"] if skip > 1 else lines
 
     def complaints(self) -> Sequence[str]:
         """That workers were lost since the last call; training goes on."""
