@@ -23,10 +23,9 @@ from typer.testing import CliRunner
 from palus import envs
 from palus.cli import app
 from palus.config.appo import AppoNetworkSettings
-from palus.envs.game import make_game
+from palus.envs import GameSource, make_game
 from palus.errors import PalusError, TrustError
 from palus.nn.network import Network
-from palus.rollout.messages import GameMaker
 from palus.run.agent_folder import Agent, write_agent
 from palus.trust import Trust, load
 from palus.types import GameSpec, ObservationSpec
@@ -84,7 +83,12 @@ def test_what_a_trusted_module_itself_imports_is_not_meant(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("env_id", [f"{MODULE}:make", "os:_exit", "palus.files:write_text", ":", "os:", "os"])
 def test_games_come_from_the_tables_alone(stranger: Stranger, env_id: str) -> None:
-    for make in (lambda: envs.make(env_id, 1), lambda: make_game(env_id), lambda: GameMaker(env_id)()):
+    for make in (
+        lambda: envs.make(env_id, 1),
+        lambda: make_game(env_id),
+        GameSource(env_id).single,
+        lambda: GameSource(env_id).spec,
+    ):
         with pytest.raises(PalusError):
             make()
     assert not stranger.ran

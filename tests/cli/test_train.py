@@ -180,15 +180,15 @@ palus: {env: SoccerTwos, env_options: {wad: x}, baselines: [nobody]}
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("debug", "palus.env=doom_basic"), "trainer_type poca: doom_basic steps one game at a time; use appo"),
-        (("debug", "palus.env=SocerTwos"), "palus.env: unknown environment 'SocerTwos'; did you mean SoccerTwos?"),
+        (("debug", "palus.env=doom_basic"), "behaviors.SoccerTwos.self_play: doom_basic has one side only"),
+        (("debug", "palus.env=SocerTwos"), "palus.env: unknown game 'SocerTwos'; did you mean SoccerTwos?"),
         (("debug", "palus.env=RescueToy"), "behaviors.SoccerTwos.self_play: RescueToy has one side only"),
         (
             ("debug", "palus.env_options={kick_point: foot, threads: 0.5}"),
             "palus.env_options: game SoccerTwos refuses its options: kick_point: Input should be 'ball' or 'agent', "
             "found 'foot'; threads: Input should be a valid integer",
         ),
-        (("doom-basic", "palus.env=SoccerTwos"), "trainer_type appo: SoccerTwos steps many matches in one call"),
+        (("doom-basic", "palus.env=SoccerTwos"), "behaviors.doom_basic: SoccerTwos has no behavior of that name"),
         (
             ("doom-basic", "palus.env_options.wat=1"),
             "palus.env_options: game doom_basic refuses its options: wat: no such option; did you mean wad?",

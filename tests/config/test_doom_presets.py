@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from palus.config import load_run, preset_names, unsupported
-from palus.envs.game import GAMES
+from palus.envs import BUILT_IN
 
 LEFTOVERS = {"doom_dm", "doom_dwango5"}
 """Environments for which Sample Factory documents no training."""
-DOOM = sorted(name for name in GAMES if name.startswith("doom_"))
+DOOM = sorted(name for name in BUILT_IN if name.startswith("doom_"))
 PAGE = (Path(__file__).parents[2] / "docs" / "doom.md").read_text("utf-8")
 
 

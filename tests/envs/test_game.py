@@ -1,10 +1,12 @@
-"""`make_game`: a user's game by its dotted path, and what it says when there is none."""
+"""`GameSource`: games by name, many at once or one, and what it says when there is none."""
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
-from palus.envs.game import make_game
+from palus.envs import GameSource, make_game, source
 from palus.errors import EnvError
 from palus.trust import Trust
 
@@ -27,3 +29,23 @@ def test_a_dotted_path_makes_a_game_with_its_options() -> None:
 def test_a_game_that_cannot_be_made_says_why(name, options, message) -> None:
     with pytest.raises(EnvError, match=message):
         make_game(name, MINE, **options)
+
+
+def test_a_source_makes_many_or_one_of_a_game_however_it_is_stepped() -> None:
+    duel = source("DuelToy", {"cooperative": True})
+    assert duel.prefers_batch and duel.spec.sides == (0,)
+    assert (duel.batch(5).num_matches, duel.single().spec) == (5, duel.spec)
+    assert pickle.loads(pickle.dumps(duel.single))().spec == duel.spec
+    assert not GameSource("fractions:Fraction", {}, MINE).prefers_batch
+
+
+def test_only_games_that_have_a_use_for_threads_are_told_of_them() -> None:
+    assert len(source("SoccerTwos").batch(8, threads=2)._ranges) == 2  # type: ignore[attr-defined]
+    assert source("DuelToy").batch(8, threads=2).num_matches == 8
+
+
+def test_a_source_refuses_at_once_what_it_will_never_make() -> None:
+    with pytest.raises(EnvError, match="did you mean DuelToy"):
+        source("DualToy")
+    with pytest.raises(EnvError, match=r"num_matches: |num_matches"):
+        source("DuelToy", {"num_matches": 7}).batch(2)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from palus.envs import make_game
 from palus.envs.check_game import check_game
-from palus.envs.game import make_game, observation_arrays, random_actions
+from palus.envs.game import observation_arrays, random_actions
 from palus.errors import EnvError
 from palus.trust import Trust
 from palus.types import MASKS, Continuous, Discrete

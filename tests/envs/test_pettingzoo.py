@@ -8,8 +8,8 @@ import types
 import numpy as np
 import pytest
 
+from palus.envs import make_game
 from palus.envs.check_game import check_game
-from palus.envs.game import make_game
 from palus.errors import EnvError
 from palus.trust import Trust
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from palus.envs import make_game
 from palus.envs.doom.player import Seat
-from palus.envs.game import Game, make_game
+from palus.envs.game import Game
 
 _build = Seat.build
 

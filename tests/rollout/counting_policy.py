@@ -9,7 +9,7 @@ import torch
 from counting_game import CHOICES, DECISION, counting_spec
 
 from palus.config.appo import Sampling
-from palus.envs.game import make_game
+from palus.envs import make_game
 from palus.rollout.rollout import Seat
 from palus.rollout.workers import WorkerCollector
 from palus.trust import Trust

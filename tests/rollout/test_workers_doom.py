@@ -16,7 +16,7 @@ from counting_policy import lost, missing
 from processes import children, eventually
 
 from palus.config.appo import Sampling
-from palus.envs.game import make_game
+from palus.envs import make_game
 from palus.errors import WorkerError
 from palus.rollout.rollout import Seat
 from palus.rollout.workers import WorkerCollector

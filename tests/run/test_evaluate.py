@@ -14,7 +14,7 @@ import pytest
 from countdown import Countdown
 from processes import children
 
-from palus.envs.game import make_game
+from palus.envs import make_game
 from palus.errors import EnvError
 from palus.rollout.rollout import Episode
 from palus.run.evaluate import evaluate

@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from palus.config import RunFile
-from palus.envs.game import check_game_trust
+from palus.envs import check_game_trust
 from palus.errors import TrustError
 from palus.trust import Trust
 

@@ -1,14 +1,22 @@
-"""The games, behind one protocol (`protocol.MultiAgentEnv`), and the one way to make them by name."""
+"""The games, many at once (`protocol.MultiAgentEnv`) or one (`game.Game`), and the one way to make them by name."""
 
 from __future__ import annotations
 
 import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
+from palus.envs.game import Game
+from palus.envs.matches import Matches
+from palus.envs.one_match import OneMatch
 from palus.envs.options import make_with
 from palus.envs.protocol import MultiAgentEnv
 from palus.errors import EnvError
 from palus.trust import NOBODY, Trust, load
+from palus.types import GameSpec
 
 BUILT_IN = {
     "SoccerTwos": "palus.envs.soccer.env:SoccerTwos",
@@ -16,32 +24,139 @@ BUILT_IN = {
     "DuelToy": "palus.envs.toy:DuelToy",
     "PenaltyToy": "palus.envs.toy:PenaltyToy",
     "MenuToy": "palus.envs.toy:MenuToy",
+    **dict.fromkeys(
+        (
+            "doom_basic",
+            "doom_two_colors_easy",
+            "doom_two_colors_hard",
+            "doom_my_way_home",
+            "doom_my_way_home_flat_actions",
+            "doom_deadly_corridor",
+            "doom_defend_the_center",
+            "doom_defend_the_center_flat_actions",
+            "doom_defend_the_line",
+            "doom_health_gathering",
+            "doom_health_gathering_supreme",
+            "doom_battle",
+            "doom_battle2",
+            "doom_benchmark",
+            "doom_duel_bots",
+            "doom_deathmatch_bots",
+            "doom_duel",
+            "doom_deathmatch_full",
+            "doom_dm",
+            "doom_dwango5",
+        ),
+        "palus.envs.doom:make",
+    ),
 }
-"""Short names; any other environment is named `module:attribute` by somebody who may.
+"""Short name -> `module:factory` of the games that come with palus.
 
 Their options may come from anywhere: they are checked against the annotations of the factory's keywords."""
+
+ADAPTERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "palus.envs.gymnasium:make": lambda options: str(options.get("id")).rpartition(":")[0] or "gymnasium",
+    "palus.envs.pettingzoo:make": lambda options: str(options.get("module")),
+}
+"""palus's own factories of games that others wrote -> the module that runs then, by the options."""
 
 _OURS = Trust(frozenset({"palus"}))
 
 
-def make(env_id: str, num_matches: int, trust: Trust = NOBODY, /, **options: Any) -> MultiAgentEnv:
-    """The environment of that name with `num_matches` matches; options go to its constructor.
+@dataclass(frozen=True)
+class GameSource:
+    """A game by name, with its options; it makes as many as are asked for, in any process.
 
-    env_id: a key of `BUILT_IN`, or `module:attribute` of a module that `trust` names.
-    Raises EnvError when there is none, or it refuses the options; TrustError for code that is not trusted.
+    env_id: a key of `BUILT_IN`, or `module:factory` (a class or a function) of a module that `trust` names. A Gymnasium
+    or PettingZoo environment is made by the adapters' factories; what has to be trusted is the module that they import.
+    Every member raises EnvError when there is no such game or it refuses the options, TrustError for code that is not
+    trusted.
     """
-    built_in = BUILT_IN.get(env_id)
-    if built_in is None and ":" not in env_id:
+
+    env_id: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    trust: Trust = NOBODY
+
+    @cached_property
+    def spec(self) -> GameSpec:
+        """The game's constant facts; an instance is made to tell them."""
+        game = self.batch(1) if self.prefers_batch else self.single()
+        try:
+            return game.spec
+        finally:
+            game.close()
+
+    @property
+    def prefers_batch(self) -> bool:
+        """Whether the factory makes many matches that step in one call: then `num_matches` is its first argument."""
+        return "num_matches" in _parameters(self._factory())
+
+    def batch(self, num_matches: int, threads: int = 1) -> MultiAgentEnv:
+        """So many matches behind one `MultiAgentEnv`. threads: for games that can use them."""
+        if not self.prefers_batch:
+            return Matches(self.single, num_matches)
+        options = {"threads": threads} if threads > 1 and "threads" in _parameters(self._factory()) else {}
+        return cast(MultiAgentEnv, self._make((num_matches,), {**options, **self.options}))
+
+    def single(self) -> Game:
+        """One instance of the game."""
+        if self.prefers_batch:
+            return cast(Game, OneMatch(self.batch(1)))
+        return cast(Game, self._make((), self.options))
+
+    def _factory(self) -> Any:
+        path = BUILT_IN.get(self.env_id, self.env_id)
+        check_game_trust(self.env_id, self.options, self.trust)
+        ours = self.env_id in BUILT_IN or self.env_id in ADAPTERS
+        try:
+            return load(path, _OURS if ours else self.trust, f"game {self.env_id}")
+        except (ImportError, AttributeError, ValueError) as error:
+            remedy = "install palus[doom]" if ours else "check module, attribute and PYTHONPATH"
+            raise EnvError(f"game {self.env_id!r} cannot be imported ({error}); {remedy}") from error
+
+    def _make(self, given: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        factory = self._factory()
+        if self.env_id in BUILT_IN:
+            named = (self.env_id,) if "env_id" in _parameters(factory) else ()  # a factory of several games
+            return make_with(factory, self.env_id, (*named, *given), options)
+        try:
+            return factory(*given, **options)
+        except TypeError as error:
+            raise EnvError(f"game {self.env_id} refuses the options {sorted(options)}: {error}") from error
+
+
+def _parameters(factory: Any) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # something that cannot be called says so when it is
+        return {}
+
+
+def check_game_trust(env_id: str, options: Mapping[str, Any], trust: Trust) -> None:
+    """Raises what making it would before anything is imported: EnvError for no game, TrustError for foreign code."""
+    if env_id in BUILT_IN:
+        return
+    module, colon, _ = env_id.partition(":")
+    if not colon:
         near = difflib.get_close_matches(env_id, BUILT_IN, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(BUILT_IN)}, or give module:attribute"
-        raise EnvError(f"unknown environment {env_id!r}; {hint}")
-    try:
-        factory = load(built_in or env_id, _OURS if built_in else trust, f"game {env_id}")
-    except (ImportError, AttributeError, ValueError) as error:
-        raise EnvError(f"environment {env_id!r} cannot be imported ({error}); check module and attribute") from error
-    if built_in is not None:
-        return cast(MultiAgentEnv, make_with(factory, env_id, (num_matches,), options))
-    try:
-        return cast(MultiAgentEnv, factory(num_matches, **options))
-    except TypeError as error:
-        raise EnvError(f"environment {env_id} refuses the options {sorted(options)}: {error}") from error
+        hint = f"did you mean {near[0]}?" if near else f"give one of {', '.join(sorted(BUILT_IN))}, or module:factory"
+        raise EnvError(f"unknown game {env_id!r}; {hint}")
+    if env_id in ADAPTERS:
+        module = ADAPTERS[env_id](options)
+    trust.check(module, f"palus.env {env_id} with the options {dict(options)}")
+
+
+def source(env_id: str, options: Mapping[str, Any] | None = None, trust: Trust = NOBODY) -> GameSource:
+    """The game of that name, before any of it is made. Raises what `check_game_trust` does."""
+    check_game_trust(env_id, options or {}, trust)
+    return GameSource(env_id, options or {}, trust)
+
+
+def make(env_id: str, num_matches: int, trust: Trust = NOBODY, /, **options: Any) -> MultiAgentEnv:
+    """`GameSource.batch` in one call."""
+    return GameSource(env_id, options, trust).batch(num_matches)
+
+
+def make_game(env_id: str, trust: Trust = NOBODY, /, **options: Any) -> Game:
+    """`GameSource.single` in one call."""
+    return GameSource(env_id, options, trust).single()

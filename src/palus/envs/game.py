@@ -5,55 +5,15 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 
-from palus.envs.options import make_with
 from palus.envs.protocol import room_for
 from palus.errors import EnvError
-from palus.trust import NOBODY, Trust, load
 from palus.types import F32, F64, MASKS, ActionSpec, AnyArray, Bool, Discrete, GameSpec
-
-GAMES: dict[str, str] = dict.fromkeys(
-    (
-        "doom_basic",
-        "doom_two_colors_easy",
-        "doom_two_colors_hard",
-        "doom_my_way_home",
-        "doom_my_way_home_flat_actions",
-        "doom_deadly_corridor",
-        "doom_defend_the_center",
-        "doom_defend_the_center_flat_actions",
-        "doom_defend_the_line",
-        "doom_health_gathering",
-        "doom_health_gathering_supreme",
-        "doom_battle",
-        "doom_battle2",
-        "doom_benchmark",
-        "doom_duel_bots",
-        "doom_deathmatch_bots",
-        "doom_duel",
-        "doom_deathmatch_full",
-        "doom_dm",
-        "doom_dwango5",
-    ),
-    "palus.envs.doom:make",
-)
-"""Short name -> `module:factory` of the games that come with palus, Doom's among them.
-
-Their options may come from anywhere: they are checked against the annotations of the factory's keywords."""
-
-ADAPTERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "palus.envs.gymnasium:make": lambda options: str(options.get("id")).rpartition(":")[0] or "gymnasium",
-    "palus.envs.pettingzoo:make": lambda options: str(options.get("module")),
-}
-"""palus's own factories of games that others wrote -> the module that runs then, by the options."""
-
-_OURS = Trust(frozenset({"palus"}))
 
 
 @dataclass(frozen=True)
@@ -126,50 +86,6 @@ class ShapedGame(Game, Protocol):
 
     shaping: F64
     """[P, numbers]: obeyed from the next step on; one array for the game's life, written by whoever tunes."""
-
-
-def make_game(env_id: str, trust: Trust = NOBODY, /, **options: Any) -> Game:
-    """A new instance of a game: a key of `GAMES`, or `module:factory` (a class or a function) of a trusted module.
-
-    A Gymnasium or PettingZoo environment is made by the adapters' factories, `palus.envs.gymnasium:make` and
-    `palus.envs.pettingzoo:make`; what has to be trusted is the module that they import.
-    Raises EnvError when there is no such game or it refuses the options, TrustError for code that is not trusted.
-    """
-    if env_id in GAMES:
-        return _make_built_in(env_id, options)
-    check_game_trust(env_id, options, trust)
-    try:
-        factory = load(env_id, _OURS if env_id in ADAPTERS else trust, f"game {env_id}")
-    except (ImportError, AttributeError, ValueError) as error:
-        raise EnvError(
-            f"game {env_id!r} cannot be imported ({error}); check module, attribute and PYTHONPATH"
-        ) from error
-    try:
-        return cast(Game, factory(**options))
-    except TypeError as error:
-        raise EnvError(f"game {env_id} refuses the options {sorted(options)}: {error}") from error
-
-
-def check_game_trust(env_id: str, options: Mapping[str, Any], trust: Trust) -> None:
-    """Raises what `make_game` would before it imports anything: EnvError for no game, TrustError for foreign code."""
-    if env_id in GAMES:
-        return
-    module, colon, _ = env_id.partition(":")
-    if not colon:
-        near = difflib.get_close_matches(env_id, GAMES, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"give one of {', '.join(sorted(GAMES))}, or module:factory"
-        raise EnvError(f"unknown game {env_id!r}; {hint}")
-    if env_id in ADAPTERS:
-        module = ADAPTERS[env_id](options)
-    trust.check(module, f"palus.env {env_id} with the options {dict(options)}")
-
-
-def _make_built_in(env_id: str, options: Mapping[str, Any]) -> Game:
-    try:
-        factory = load(GAMES[env_id], _OURS, f"game {env_id}")
-    except ImportError as error:
-        raise EnvError(f"game {env_id} cannot be played here ({error}); install palus[doom]") from error
-    return cast(Game, make_with(factory, env_id, (env_id,), options))
 
 
 def points_of(scores: Sequence[float]) -> tuple[float, ...]:

@@ -188,8 +188,8 @@ class InProcessCollector:
         slots, agents = np.nonzero(ended)
         if not len(slots):
             return
-        left_early = ((active & ~ended)[slots] & self._same_group[agents]).any(1)
-        for n, p, left in zip(slots.tolist(), agents.tolist(), left_early.tolist(), strict=True):
+        left_early: Bool = np.logical_or.reduce((active & ~ended)[slots] & self._same_group[agents], axis=1)
+        for i, (n, p) in enumerate(zip(slots.tolist(), agents.tolist(), strict=True)):
             seat = self._seats[n][p]
             episodes.append(
                 Episode(
@@ -200,7 +200,7 @@ class InProcessCollector:
                     length=int(self._length[n, p]),
                     reward=float(self._reward[n, p]),
                     group_reward=float(self._group_reward[n, p]),
-                    left_early=left,
+                    left_early=bool(left_early[i]),
                     stats=step.stats.get(n, {}).get(p, {}),
                 )
             )

@@ -11,7 +11,8 @@ import torch
 
 from palus.config import load_run
 from palus.config.network import NetworkSettings
-from palus.envs.game import Game, make_game
+from palus.envs import make_game
+from palus.envs.game import Game
 from palus.errors import CheckpointError
 from palus.nn.distributions import mode, sample
 from palus.nn.network import Network

@@ -27,7 +27,7 @@ from palus.envs.doom.leftovers import sweep  # noqa: E402
 OWNER = """
 import sys
 import numpy as np
-from palus.envs.game import make_game
+from palus.envs import make_game
 game = make_game("doom_basic")
 print("starts", flush=True)
 game.reset(1)
@@ -116,7 +116,7 @@ def test_full_shared_memory_is_an_error_not_a_bus_error(monkeypatch):
 
 
 def test_shared_memory_that_is_really_full_is_told_too():
-    start = "from palus.envs.game import make_game; make_game('doom_basic').reset(1)"
+    start = "from palus.envs import make_game; make_game('doom_basic').reset(1)"
     mount = 'mount -t tmpfs -o size=16k tmpfs /dev/shm && exec "$0" -c "$1"'
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", mount, sys.executable, start], capture_output=True, text=True, timeout=120

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from palus.envs.game import make_game, random_actions
+from palus.envs import make_game
+from palus.envs.game import random_actions
 from palus.errors import ScenarioError
 
 pytest.importorskip("vizdoom", reason="needs the extra doom")

@@ -6,8 +6,8 @@ import importlib.util
 
 import pytest
 
+from palus.envs import BUILT_IN, make_game
 from palus.envs.doom.scenarios import ENVIRONMENTS, find_wad
-from palus.envs.game import GAMES, make_game
 from palus.errors import EnvError, ScenarioError
 
 needs_vizdoom = pytest.mark.skipif(importlib.util.find_spec("vizdoom") is None, reason="needs the extra doom")
@@ -15,7 +15,7 @@ needs_vizdoom = pytest.mark.skipif(importlib.util.find_spec("vizdoom") is None, 
 
 def test_every_environment_of_the_table_is_a_game_by_its_name():
     assert len(ENVIRONMENTS) == 20
-    assert set(ENVIRONMENTS) == {name for name in GAMES if name.startswith("doom_")}
+    assert set(ENVIRONMENTS) == {name for name in BUILT_IN if name.startswith("doom_")}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
 STARTS = """
 import numpy as np
 from concurrent.futures import ThreadPoolExecutor
-from palus.envs.game import make_game
+from palus.envs import make_game
 
 square = np.random.default_rng(0).random((400, 400))
 for round in range(80):

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from palus import __version__, envs
-from palus.envs.game import GAMES
 from palus.errors import EnvError
 
 _RUNTIMES = ("numpy", "numba", "onnxruntime", "vizdoom")
@@ -35,7 +34,7 @@ def env_build(env_id: str) -> EnvBuild:
 
     Raises EnvError when there is no such environment.
     """
-    path = (envs.BUILT_IN | GAMES).get(env_id)
+    path = envs.BUILT_IN.get(env_id)
     if path is None:
         raise EnvError(f"{env_id!r:.80} is no game of palus, so it has no build; it does not come from this palus")
     found = find_spec(path.partition(":")[0])

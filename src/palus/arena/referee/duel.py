@@ -18,7 +18,8 @@ from palus.arena.models.recurrent_file import choices_of
 from palus.arena.models.recurrent_players import RecurrentPlayer
 from palus.arena.referee import sampling
 from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids, verdict_of
-from palus.envs.game import Game, make_game
+from palus.envs import make_game
+from palus.envs.game import Game
 from palus.errors import EnvError
 from palus.types import F32, AnyArray
 

@@ -1,0 +1,125 @@
+"""Games that step one at a time as one `MultiAgentEnv`, stepped one after another in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from palus.envs.game import Game, set_parameters
+from palus.envs.protocol import room_for
+from palus.errors import EnvError
+from palus.types import F32, F64, I32, I64, AnyArray, Bool, Step
+
+
+class Matches:
+    """`num_matches` instances of a game, whose states cannot be saved; the seeds of their episodes follow from the
+    slot's. `shaping`: the games' own, [N] of [P, numbers], where they have any."""
+
+    def __init__(self, make: Callable[[], Game], num_matches: int) -> None:
+        """Raises what `make` raises; games made by then are closed."""
+        self._games: list[Game] = []
+        try:
+            for _ in range(num_matches):
+                self._games.append(make())
+        except BaseException:
+            self.close()
+            raise
+        if not self._games:
+            raise EnvError(f"num_matches is {num_matches}; give at least 1")
+        self.spec, self.num_matches = self._games[0].spec, num_matches
+        shape = (num_matches, self.spec.num_agents)
+        self.active: Bool = np.zeros(shape, np.bool_)
+        self.shaping: list[F64] = [getattr(game, "shaping", np.zeros((shape[1], 0))) for game in self._games]
+        self._seeds, self._episodes = np.zeros((2, num_matches), np.int64)
+        self._seen, *self._finals = (
+            {b.name: room_for(b, len(self.spec.agents_of(b.name))) for b in self.spec.behaviors}
+            for _ in range(1 + num_matches)
+        )
+        self._ended: Bool = np.zeros(shape, np.bool_)
+
+    def reset(self, seeds: I64) -> None:
+        """Start an episode of every game."""
+        self._seeds[:], self._episodes[:] = seeds, 0
+        for n in range(self.num_matches):
+            self._begin(n)
+
+    def _begin(self, n: int) -> None:
+        seed = np.random.SeedSequence((int(self._seeds[n]), int(self._episodes[n]))).generate_state(1)[0]
+        self._games[n].reset(int(seed >> 1))
+        self._episodes[n] += 1
+        self.active[n] = self._games[n].active
+
+    def _for_game(self, parts: Mapping[str, Any]) -> Any:
+        """What the contract of games wants of parts by behavior: the only one, or all."""
+        return parts if len(parts) > 1 else parts[self.spec.behaviors[0].name]
+
+    def observe(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
+        """Write what the active agents see that have a row."""
+        wanted = self.active[:, self.spec.agents_of(behavior)] & (rows >= 0)
+        for n in np.flatnonzero(wanted.any(1)).tolist():
+            self._games[n].observe(self._for_game(self._seen))
+            _copy(self._seen[behavior], wanted[n], rows[n], out)
+
+    def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
+        """Write what the agents truncated in the latest step saw last."""
+        wanted = self._ended[:, self.spec.agents_of(behavior)] & (rows >= 0)
+        for n in np.flatnonzero(wanted.any(1)).tolist():
+            _copy(self._finals[n][behavior], wanted[n], rows[n], out)
+
+    def step(self, actions: Sequence[F32]) -> Step:
+        """Play one decision of every game, one after another."""
+        spec, shape = self.spec, self.active.shape
+        rewards = np.zeros((2, *shape), np.float32)
+        flags = np.zeros((2, *shape), np.bool_)
+        points = np.full((shape[0], len(spec.sides)), np.nan, np.float32)
+        stats: dict[int, Mapping[int, Mapping[str, float]]] = {}
+        result = Step(rewards[0], rewards[1], flags[0], flags[1], np.zeros(shape[0], np.bool_), points, stats)
+        names = [behavior.name for behavior in spec.behaviors]
+        for n, game in enumerate(self._games):
+            step = game.step(self._for_game({name: own[n] for name, own in zip(names, actions, strict=True)}))
+            result.reward[n], result.terminated[n], result.truncated[n] = step.reward, step.terminated, step.truncated
+            if step.group_reward is not None:
+                result.group_reward[n] = step.group_reward
+            if step.stats:
+                stats[n] = {agent: dict(numbers) for agent, numbers in step.stats.items()}
+            if step.truncated.any():
+                game.observe_final(self._for_game(self._finals[n]))
+            result.match_over[n] = step.over
+            if step.over:
+                if (self.active[n] & ~(step.terminated | step.truncated)).any():
+                    raise EnvError(
+                        f"{spec.env_id} is over, but the episode of an active agent was neither terminated nor "
+                        "truncated; its step has to set one of them for every agent"
+                    )
+                if step.points:
+                    points[n] = step.points
+                self._begin(n)
+            else:
+                self.active[n] = game.active
+        self._ended = result.truncated
+        return result
+
+    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+        """Change numbers of all games. Raises EnvError for names that they do not have."""
+        for game in self._games:
+            set_parameters(game, parameters)
+
+    def get_state(self) -> None:
+        """A game that steps alone need not be able to save itself."""
+
+    def set_state(self, state: dict[str, object]) -> None:
+        """Raises EnvError: there is no state to restore."""
+        raise EnvError(f"{self.spec.env_id} cannot be saved, so it cannot be restored; start it anew")
+
+    def close(self) -> None:
+        """Close all games."""
+        for game in self._games:
+            game.close()
+        self._games = []
+
+
+def _copy(seen: Mapping[str, AnyArray], wanted: Bool, rows: I32, out: Mapping[str, AnyArray]) -> None:
+    for name, array in out.items():
+        array[rows[wanted]] = seen[name][wanted]

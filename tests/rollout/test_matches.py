@@ -1,0 +1,76 @@
+"""Single games as one batched environment: the contract, whose episode is whose, ends and what was seen last."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from counting_game import AGENT, CHOICES, DECISION, EPISODE, CountingGame
+
+from palus.envs import make_game
+from palus.envs.check import check_env
+from palus.envs.matches import Matches
+from palus.envs.one_match import OneMatch
+from palus.envs.protocol import observe_rows, room_for
+from palus.errors import EnvError
+
+
+def test_single_games_keep_the_contract_of_batches():
+    check_env(Matches(lambda: make_game("PenaltyToy"), 3), decisions=12)
+    check_env(Matches(lambda: make_game("MenuToy"), 3), decisions=12)
+    check_env(Matches(lambda: make_game("RescueToy"), 3), decisions=12)
+
+
+def test_a_batch_of_single_games_is_that_game():
+    batch, single = Matches(lambda: make_game("DuelToy"), 2), make_game("DuelToy")
+    assert isinstance(single, OneMatch) and batch.spec == single.spec
+    batch.reset(np.array([1, 2]))
+    twice = Matches(lambda: make_game("DuelToy"), 1)
+    twice.reset(np.array([2]))
+    rows = np.array([[-1, -1], [1, 0]], np.int32)
+    (behavior,) = batch.spec.behaviors
+    own = observe_rows(twice, behavior, np.array([[1, 0]], np.int32))
+    assert observe_rows(batch, behavior, rows).tolist() == own.tolist()
+
+
+def moments(env):
+    """(episode, decision, agent) of every agent."""
+    room = room_for(env.spec.behaviors[0], env.active.size)
+    env.observe("", np.arange(env.active.size, dtype=np.int32).reshape(env.active.shape), room)
+    return next(iter(room.values()))[:, [EPISODE, DECISION, AGENT]].tolist()
+
+
+def test_episodes_start_anew_and_truncated_agents_keep_what_they_saw():
+    games = []
+
+    def make():
+        games.append(CountingGame(agents=2, length=2, truncate=True))
+        return games[-1]
+
+    env = Matches(make, 2)
+    env.reset(np.array([5, 6]))
+    assert moments(env) == [[1, 0, 0], [1, 0, 1]] * 2
+    actions = np.full((2, 2, env.spec.actions.columns), CHOICES - 1, np.float32)
+    assert not env.step([actions]).match_over.any()
+    step = env.step([actions])
+    assert step.match_over.all() and step.truncated.all() and np.isnan(step.points).all()
+    assert set(step.stats) == {0, 1}
+    assert moments(env) == [[2, 0, 0], [2, 0, 1]] * 2
+    room = room_for(env.spec.behaviors[0], 4, masks=False)
+    env.observe_final("", np.arange(4, dtype=np.int32).reshape(2, 2), room)
+    assert next(iter(room.values()))[:, [EPISODE, DECISION]].tolist() == [[1, 2]] * 4
+    env.close()
+    assert all(game._closed for game in games)
+
+
+def test_games_that_could_not_all_be_made_are_closed():
+    games = []
+
+    def make():
+        if len(games) == 2:
+            raise EnvError("no third one")
+        games.append(CountingGame())
+        return games[-1]
+
+    with pytest.raises(EnvError, match="no third one"):
+        Matches(make, 3)
+    assert [game._closed for game in games] == [True, True]
