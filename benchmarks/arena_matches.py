@@ -32,7 +32,7 @@ from palus.arena.models.rules import Limits
 from palus.arena.referee.actions import replay_actions
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import MatchResult
-from palus.export.onnx import build_onnx
+from palus.nn.graph import mlp_policy
 from palus.types import BehaviorSpec
 
 RESULT = machine.RESULTS / "arena-matches.json"
@@ -53,7 +53,7 @@ def idle_policy(seed: int, behavior: BehaviorSpec) -> bytes:
         arrays[f"{name}_bias"] = np.zeros(shape[0], np.float32)
     for moving in ("branch0_bias", "branch1_bias"):
         arrays[moving][0] = STAND_STILL
-    return bytes(build_onnx(arrays, behavior).SerializeToString())
+    return bytes(mlp_policy(arrays, behavior).SerializeToString())
 
 
 def contender(name: str, data: bytes) -> Contender:

@@ -30,9 +30,9 @@ from pathlib import Path
 import machine
 from doom_curves_table import draw, markdown
 from machine import Json
+from palus.export.policy_file import read_policy
 from palus.files import write_text
 from palus.hub.training_curve import read_scalars
-from palus.run.agent_folder import read_agent_file
 from process_tree import Meter
 
 HERE = Path(__file__).parent
@@ -132,7 +132,7 @@ def _run(out: Path, name: str, seed: int, words: Sequence[str], find: Callable[[
 def _copy_newest(run: Path, kept: Path) -> dict[int, Path]:
     """palus overwrites its newest policy: a copy of each, with the configuration that plays it."""
     for newest in run.glob("*/policy.npz"):
-        frames = read_agent_file(newest).steps
+        frames = read_policy(newest).steps
         copy = kept / str(frames)
         if not copy.exists():
             (copy / newest.parent.name).mkdir(parents=True)

@@ -43,14 +43,13 @@ from palus.arena.referee.result import MatchResult, Side
 from palus.config.appo import AppoNetworkSettings
 from palus.config.load import load_run
 from palus.errors import PalusError
+from palus.export.policy_file import PolicyFile, read_policy, write_policy
 from palus.hub.card import dump_card, read_card
 from palus.hub.server.ndjson import CommitReader
 from palus.hub.server.shapes import LfsBatch
-from palus.league.snapshot import load_snapshot
-from palus.run.agent_folder import Agent, read_agent_file, write_agent
 from palus.run.sf_checkpoint import read_sf_agent
 from palus.store import BlobStore
-from palus.types import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, ObservationSpec
 from palus.web.cards import card_html
 from palus.web.live import _Message
 from palus.web.room import Start
@@ -209,12 +208,13 @@ def checkpoint(*, name: object = "weight", weight: torch.Tensor | None = None) -
     return file.getvalue()
 
 
-def agent() -> bytes:
+def policy() -> bytes:
     parts = (Discrete(3), Continuous(2, -1.0))
-    spec = GameSpec.alike("doom_duel", (ObservationSpec("obs", (3,)),), ActionSpec(parts), 2, (0, 1))
+    spec = BehaviorSpec("", (ObservationSpec("obs", (3,)),), ActionSpec(parts))
+    weights = {"w": np.ones(3, np.float32)}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "policy.npz"
-        write_agent(path, Agent(spec, AppoNetworkSettings(), {"w": np.ones(3, np.float32)}, 1, 0.5))
+        write_policy(path, PolicyFile("Duel", "doom_duel", spec, AppoNetworkSettings(), weights, b"model", 1, 0.5, 2))
         return path.read_bytes()
 
 
@@ -280,7 +280,6 @@ def readers() -> dict[str, Incoming]:
 
     line = {"key": "file", "value": {"path": "a/b.txt", "content": base64.b64encode(b"text").decode()}}
     header = {"key": "header", "value": {"summary": "t", "parentCommit": "a" * 40}}
-    snapshot = json.dumps({"id": 1, "parent": 0, "behavior": "SoccerTwos", "steps": 5})
     run = b"behaviors:\n  SoccerTwos:\n    trainer_type: poca\n    time_horizon: 64\n    max_steps: 1e6\n"
     card = b"---\ntags: [a, b]\nmodel-index:\n- name: x\n  results: []\n---\n# Card\n![i](a.png) [l](http://a)"
     return {
@@ -293,10 +292,7 @@ def readers() -> dict[str, Incoming]:
         "card": whole(card, lambda data, _: card_html(data.decode("utf-8", "replace"), "a/b", "f" * 40)),
         "run file": whole(run, from_file(load_run, "configuration.yaml")),
         "onnx": whole(stock().SerializeToString(), lambda data, _: parse_model(data, ARENA_RULES)),
-        "snapshot": zipped(
-            npz(snapshot=np.array(snapshot), w=np.ones(3, np.float32)), from_file(load_snapshot, "a.npz")
-        ),
-        "agent": zipped(agent(), from_file(read_agent_file, "b.npz")),
+        "policy": zipped(policy(), from_file(read_policy, "a.npz")),
         "checkpoint": zipped(checkpoint(), experiment(options=OPTIONS)),
         "options": whole(OPTIONS, experiment(checkpoint=checkpoint())),
         "replay": replay(),

@@ -17,11 +17,11 @@ from rich.console import Console
 
 from palus.config import RunFile, load_run
 from palus.errors import CheckpointError, ConfigError
+from palus.export.policy_file import find_policy
 from palus.hub.layout import read_run
 from palus.hub.publish import publish
 from palus.hub.target import FolderTarget
 from palus.hub.training_curve import read_scalars
-from palus.run.agent_folder import read_agent
 from palus.train import Run as _Run
 from palus.train import train as _train
 from palus.trust import Trust
@@ -60,10 +60,10 @@ def weights(parts: _Run) -> np.ndarray:
 def test_a_run_learns_to_remember_and_leaves_its_agents(tmp_path: Path) -> None:
     result = train(run_file(tmp_path))
     assert result.finished and result.steps == 16384
-    latest, best = read_agent(tmp_path / "recall"), read_agent(tmp_path / "recall", "best")
+    latest, best = find_policy(tmp_path / "recall"), find_policy(tmp_path / "recall", "best")
     assert latest.metric is not None and latest.metric > 0.95
     assert best.metric is not None and best.metric >= latest.metric - 1e-3
-    assert (latest.steps, latest.spec.env_id) == (16384, "recall")
+    assert (latest.steps, latest.env_id) == (16384, "recall")
     assert load_run(tmp_path / "recall" / "configuration.yaml").env_settings.seed == 3
 
 
@@ -85,7 +85,7 @@ def test_checkpoints_leave_what_is_published(tmp_path: Path) -> None:
 def test_asynchronous_sampling_learns_the_same(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "learn"))
     train(run_file(tmp_path, "palus.sampling.asynchronous=true", workers=2))
-    metric = read_agent(tmp_path / "recall").metric
+    metric = find_policy(tmp_path / "recall").metric
     assert metric is not None and metric > 0.95
 
 
@@ -153,7 +153,7 @@ def test_self_play_learns_from_its_own_side_alone_and_goes_on_with_its_past(tmp_
         "palus.env_options.agents=2",
     )
     train(run_file(tmp_path, *overrides))
-    metric = read_agent(tmp_path / "recall").metric
+    metric = find_policy(tmp_path / "recall").metric
     assert metric is not None and metric > 0.9
     (events,) = (tmp_path / "recall" / "Recall").glob("events*")
     elos = [value for _, tag, value in read_scalars(events.read_bytes()) if tag == "Self-play/ELO"]

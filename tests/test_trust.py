@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ from palus.cli import app
 from palus.config.appo import AppoNetworkSettings
 from palus.envs import GameSource, make_game
 from palus.errors import PalusError, TrustError
+from palus.export.policy_file import PolicyFile, write_policy
 from palus.nn.network import Network
-from palus.run.agent_folder import Agent, write_agent
 from palus.trust import Trust, load
 from palus.types import GameSpec, ObservationSpec
 
@@ -54,9 +55,10 @@ def agent_folder(folder: Path, palus: dict[str, Any], encoder: str = "convnet_si
     (folder / "Duel").mkdir(parents=True)
     (folder / "configuration.yaml").write_text(yaml.safe_dump(tree))
     settings = AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8})
-    policy = Network(Filmed().spec, settings, torch.Generator())
+    policy = Network(Filmed().spec.behaviors[0], settings, torch.Generator())
     told = settings.model_copy(update={"vis_encode_type": encoder})
-    write_agent(folder / "Duel" / "policy.npz", Agent(policy.spec, told, policy.arrays(), 1, None))
+    file = replace(PolicyFile.of(policy, Filmed().spec, "Duel", 1), settings=told, model=None)
+    write_policy(folder / "Duel" / "policy.npz", file)
     return folder
 
 
@@ -130,7 +132,7 @@ def test_a_strangers_encoder_does_not_run(stranger: Stranger, tmp_path: Path) ->
     encoder = f"{MODULE}:make"
     picture = GameSpec.alike("picture", (ObservationSpec("obs", (3, 40, 44), "uint8"),), Filmed().spec.actions)
     with pytest.raises(TrustError, match=f"network_settings.vis_encode_type {encoder}: would run"):
-        Network(picture, AppoNetworkSettings(vis_encode_type=encoder), torch.Generator())
+        Network(picture.behaviors[0], AppoNetworkSettings(vis_encode_type=encoder), torch.Generator())
     folder = agent_folder(tmp_path / "pulled", {"env": "doom_basic"}, encoder)
     said = refused("train", folder / "configuration.yaml")
     assert f"behaviors.Duel.network_settings.vis_encode_type {encoder}: would run" in said

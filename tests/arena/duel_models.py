@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from palus.envs.game import GameStep
 from palus.errors import EnvError
-from palus.export.graph import Graph
+from palus.nn.graph import Graph
 from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 LENGTH = 6

@@ -19,8 +19,8 @@ from running_arena import Arena
 from palus.arena.referee.duel import DUEL, make_duel
 from palus.arena.referee.games import DOOM_DUEL
 from palus.config.appo import AppoNetworkSettings
+from palus.export.policy_file import PolicyFile, write_policy
 from palus.nn.network import Network
-from palus.run.agent_folder import Agent, write_agent
 
 pytestmark = [
     pytest.mark.slow,
@@ -37,13 +37,13 @@ def run(tmp_path: Path) -> Path:
     game = make_duel()
     game.close()
     settings = AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8})
-    network = Network(game.spec, settings, torch.Generator().manual_seed(1))
+    network = Network(game.spec.behaviors[0], settings, torch.Generator().manual_seed(1))
     folder = tmp_path / "run"
     (folder / DUEL).mkdir(parents=True)
     (folder / "configuration.yaml").write_text(
         f"behaviors: {{{DUEL}: {{trainer_type: appo}}}}\npalus: {{env: {DUEL}}}\n"
     )
-    write_agent(folder / DUEL / "policy.npz", Agent(game.spec, settings, network.arrays(), 1000, None))
+    write_policy(folder / DUEL / "policy.npz", PolicyFile.of(network, game.spec, DUEL, 1000))
     return folder
 
 

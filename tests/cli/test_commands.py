@@ -21,7 +21,7 @@ from palus import __version__
 from palus.arena.referee.replay import read_replay
 from palus.arena.referee.result import MatchResult
 from palus.cli import app, literal
-from palus.export.onnx import build_onnx
+from palus.nn.graph import mlp_policy
 from palus.types import BehaviorSpec
 
 MODELS = Path(__file__).parents[3] / "shared" / "models" / "soccertwos"
@@ -43,7 +43,7 @@ def models(tmp_path: Path) -> Path:
     folder = tmp_path / "models"
     folder.mkdir()
     spec = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
-    (folder / "mine.onnx").write_bytes(build_onnx(arrays, spec).SerializeToString())
+    (folder / "mine.onnx").write_bytes(mlp_policy(arrays, spec).SerializeToString())
     (folder / "broken.onnx").write_bytes(b"broken")
     return folder
 

@@ -20,7 +20,7 @@ from palus.arena.study.highlights import goal_beauty
 from palus.cli import app
 from palus.cli.players import load
 from palus.export.bundle import share_text
-from palus.export.onnx import build_onnx
+from palus.nn.graph import mlp_policy
 from palus.store import open_store
 from palus.store.tables import entries
 from palus.types import BehaviorSpec
@@ -38,7 +38,7 @@ def stranger(tmp_path):
     folder = tmp_path / "models"
     folder.mkdir()
     spec = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
-    (folder / "stranger.onnx").write_bytes(build_onnx(arrays, spec).SerializeToString())
+    (folder / "stranger.onnx").write_bytes(mlp_policy(arrays, spec).SerializeToString())
     (folder / "broken.onnx").write_bytes(b"broken")
     return folder
 

@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from palus.cli import app
 from palus.config.appo import AppoNetworkSettings
+from palus.export.policy_file import PolicyFile, write_policy
 from palus.hub import client
 from palus.hub.card import read_card
 from palus.nn.network import Network
-from palus.run.agent_folder import Agent, write_agent
 
 MINE = ("--trust", "countdown")
 SF_AGENT = Path(__file__).parents[1] / "run" / "data" / "sf_health_gathering"
@@ -45,8 +45,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     for name, seed, steps in (("policy.npz", 1, 5000), ("best.npz", 2, 3000)):
         settings = AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8})
-        policy = Network(Filmed().spec, settings, torch.Generator().manual_seed(seed))
-        write_agent(folder / "countdown" / name, Agent(policy.spec, settings, policy.arrays(), steps, 1.0))
+        policy = Network(Filmed().spec.behaviors[0], settings, torch.Generator().manual_seed(seed))
+        write_policy(folder / "countdown" / name, PolicyFile.of(policy, Filmed().spec, "countdown", steps, 1.0))
     return folder
 
 

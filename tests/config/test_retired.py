@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from palus.nn.stacks import sides_of
 
 from palus.config import AppoBehavior, load_run
 from palus.config.appo import AppoMemory
 from palus.config.network import Memory
+from palus.export.policy_file import find_policy
 from palus.nn.network import Network
-from palus.run.agent_folder import read_agent
 
 OLD = Path(__file__).parents[1] / "run" / "data" / "old_words"
 """A run's folder with every default written out: an lstm of 2 layers of 6 units, an own critic, convnet_atari."""
@@ -48,13 +47,12 @@ def test_a_resolved_file_of_old_words_means_what_it_meant(caplog: pytest.LogCapt
 
 
 def test_an_agent_file_of_old_words_acts_as_it_did() -> None:
-    agent = read_agent(OLD)
-    shared = len(sides_of(agent.arrays)) == 1
-    policy = Network(agent.spec, agent.settings, torch.Generator(), critic="shared" if shared else "separate")
+    agent = find_policy(OLD)
+    policy = Network(agent.spec, agent.settings, torch.Generator(), critic="separate")
     policy.load_arrays(agent.arrays)
     states = torch.linspace(-1, 1, 2 * policy.state_size).reshape(2, -1)
     parameters, values, after = policy.act({"left": torch.tensor([[-1.0], [1.0]])}, states)
-    assert (shared, policy.state_size) == (False, 48)
+    assert policy.state_size == 48
     # What the policy answered on the day on which the file was written.
     assert parameters[:, 0].tolist() == pytest.approx([0.1536528766, -0.0284344126], abs=1e-5)
     assert values.tolist() == pytest.approx([0.0592812747, -0.0054368284], abs=1e-5)

@@ -9,7 +9,8 @@ import numpy as np
 import yaml
 from tensorboardX import SummaryWriter, summary
 
-from palus.export.bundle import Provenance, write_bundle, write_onnx
+from palus.export.bundle import Provenance, write_bundle
+from palus.nn.graph import mlp_policy
 from palus.types import BehaviorSpec
 
 SPEC = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
@@ -24,13 +25,20 @@ def policy_weights(seed: int = 0) -> dict[str, np.ndarray]:
     return weights | {f"{name}_bias": np.zeros(shape[0], np.float32) for name, shape in shapes.items()}
 
 
+def policy_model(seed: int = 0) -> bytes:
+    """The file of that policy."""
+    data: bytes = mlp_policy(policy_weights(seed), SPEC).SerializeToString()
+    return data
+
+
 def make_run(folder: Path, seed: int = 0) -> Path:
     """Write the run and return its folder."""
     configuration = yaml.safe_dump({"behaviors": {"SoccerTwos": {"trainer_type": "poca", "max_steps": 3000000}}})
     provenance = Provenance("SoccerTwos", "poca", 3000000, 90.0, 1325.0, {"random": 0.75})
-    write_bundle(folder, policy_weights(seed), SPEC, configuration, provenance)
+    write_bundle(folder, {"SoccerTwos": policy_model(seed)}, {"SoccerTwos": SPEC}, configuration, provenance)
+    (folder / "SoccerTwos").mkdir()
     for steps in (1000000, 2000000):
-        write_onnx(folder / "SoccerTwos" / f"SoccerTwos-{steps}.onnx", policy_weights(seed + steps), SPEC)
+        (folder / "SoccerTwos" / f"SoccerTwos-{steps}.onnx").write_bytes(policy_model(seed + steps))
     (folder / "SoccerTwos" / "checkpoint.pt").write_bytes(b"PK not opened by anybody")
     (folder / "SoccerTwos" / "snapshots").mkdir()
     (folder / "SoccerTwos" / "snapshots" / "snapshot-00001.npz").write_bytes(b"an opponent of self-play")

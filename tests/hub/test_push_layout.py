@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from small_run import SPEC, make_run, policy_weights, write_events
+from small_run import SPEC, make_run, policy_model, write_events
 
 from palus.errors import HubError
 from palus.export.bundle import Provenance, write_bundle
@@ -129,7 +129,7 @@ def test_training_on_leaves_a_card_alone_that_a_person_wrote(tmp_path: Path) -> 
     run = make_run(tmp_path / "run")
     (run / "README.md").write_text("my words")
     provenance = Provenance("SoccerTwos", "poca", 4000000, 120.0)
-    write_bundle(run, policy_weights(1), SPEC, "behaviors: {}", provenance)
+    write_bundle(run, {"SoccerTwos": policy_model(1)}, {"SoccerTwos": SPEC}, "behaviors: {}", provenance)
     assert (run / "README.md").read_text() == "my words"
 
 

@@ -21,7 +21,7 @@ from palus.errors import CheckpointError
 from palus.nn.network import Network
 from palus.run.safe_pickle import read_tensors
 from palus.run.sf_checkpoint import CONFIGURATIONS, is_sf_experiment, read_sf_agent
-from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, BehaviorSpec, Discrete, ObservationSpec
 
 DATA = Path(__file__).parent / "data"
 IMAGE = ObservationSpec("obs", (3, 36, 64), "uint8")
@@ -40,7 +40,7 @@ def test_our_network_answers_as_the_original_does(
     folder: str, observations: tuple[ObservationSpec, ...], parts: tuple[Discrete, ...]
 ) -> None:
     agent = read_sf_agent(DATA / folder)
-    network = Network(GameSpec.alike(agent.env_id, observations, ActionSpec(parts)), agent.settings, torch.Generator())
+    network = Network(BehaviorSpec(agent.env_id, observations, ActionSpec(parts)), agent.settings, torch.Generator())
     network.load_arrays(agent.arrays)
     expected = np.load(DATA / folder / "expected.npz")
     seen = {o.name: torch.from_numpy(expected[o.name]) for o in observations}

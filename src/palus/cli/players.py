@@ -22,14 +22,19 @@ def refresh_onnx(folder: Path) -> None:
     if not (folder / "configuration.yaml").is_file() or not any(folder.glob("*/**/policy.npz")):
         return
     from palus.config import load_run
-    from palus.export.appo_onnx import write_appo_onnx
+    from palus.export.policy_file import find_policy
+    from palus.files import write_bytes
     from palus.hub.agent_card import read_score
-    from palus.run.agent_folder import read_agent
 
     score = read_score(folder)
-    agent = read_agent(folder, "best" if score is not None and score.best else "latest")
+    policy = find_policy(folder, "best" if score is not None and score.best else "latest")
     behavior = next(iter(load_run(folder / "configuration.yaml").behaviors))
-    write_appo_onnx(folder / f"{behavior}.onnx", agent.arrays, agent.spec, agent.settings)
+    model = policy.model
+    if model is None:  # an older palus wrote it, or its encoder is one of its own, which says why it has no file
+        from palus.run.agents import model_of
+
+        model = model_of(policy)
+    write_bytes(folder / f"{behavior}.onnx", model)
 
 
 def soccer_twos() -> GameSpec:

@@ -24,7 +24,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from palus import __version__
-from palus.types import F32, MASKS, AnyArray, BehaviorSpec, Continuous, Discrete
+from palus.types import F32, MASKS, AnyArray, BehaviorSpec, Continuous, Discrete, GameSpec
 
 OPSET, IR_VERSION = 9, 4
 MODEL_VERSION = 3.0
@@ -183,6 +183,33 @@ def close_policy(
         g.output("values", ["batch"])
     actions = [{"kind": type(part).__name__.lower(), **asdict(part)} for part in spec.actions.parts]
     return g.model(spec.name or props.get("game") or "policy", {"actions": json.dumps(actions), **props})
+
+
+def game_facts(game: GameSpec) -> dict[str, str]:
+    """What goes with a file about the game."""
+    return {"game": game.env_id, "frameskip": str(game.frameskip)}
+
+
+def mlp_policy(arrays: Mapping[str, F32], spec: BehaviorSpec) -> onnx.ModelProto:
+    """A file of plain layers, for who has weights and no network.
+
+    arrays: `layer<i>_weight` [out, in], `layer<i>_bias` [out], with x * sigmoid(x) between them; `branch<b>_weight`,
+    `branch<b>_bias`.
+    """
+    g = Graph()
+    open_policy(g, spec, 0)
+
+    def linear(name: str, x: str) -> str:
+        return g.add(
+            "Gemm", [x, *(g.constant(f"{name}_{k}", arrays[f"{name}_{k}"]) for k in ("weight", "bias"))], transB=1
+        )
+
+    x = g.beside([o.name for o in spec.observations])
+    for layer in range(sum(name.startswith("layer") for name in arrays) // 2):
+        x = linear(f"layer{layer}", x)
+        x = g.add("Mul", [x, g.add("Sigmoid", [x])])
+    logits = tuple(linear(f"branch{b}", x) for b in range(len(spec.branches)))
+    return close_policy(g, spec, PolicyOutputs(logits), 0, {})
 
 
 def _fixed(g: Graph, name: str, value: list[float] | list[list[float]]) -> None:

@@ -323,6 +323,32 @@ class Network(nn.Module):
             return values
         return values.clamp(-CLIP, CLIP) * float(self.returns.deviation[0]) + float(self.returns.mean[0])
 
+    @classmethod
+    def acting(
+        cls,
+        spec: BehaviorSpec,
+        settings: NetworkSettings,
+        arrays: Mapping[str, AnyArray],
+        dtype: torch.dtype = torch.float32,
+        *,
+        trust: Trust = NOBODY,
+    ) -> Network:
+        """What acts of a stored network. arrays: of `arrays` or `acting_arrays`. Raises ModelError when they misfit."""
+        arrays = acting_arrays(arrays)
+        critic: Critic = "shared" if "critic_linear.weight" in arrays else "none"
+        network = cls(spec, settings, None, dtype, critic=critic, trust=trust)
+        network.load_arrays(arrays)
+        return network
+
+    @property
+    def can_export(self) -> bool:
+        """Whether `onnx` can be written: every module says how."""
+        return all(hasattr(encoder, "onnx") for encoder in self._parts[self.sides[0]][0].encoders.values())
+
+    def acting_arrays(self) -> dict[str, AnyArray]:
+        """Those of `arrays` that acting needs: the form of snapshots and policies on disk."""
+        return acting_arrays(self.arrays())
+
     def arrays(self) -> dict[str, AnyArray]:
         """Weights (float32) and moments (float64) by Sample Factory's names: snapshots, exports, populations."""
         arrays: dict[str, AnyArray] = {k: v.detach().numpy().copy() for k, v in self.weights.masters("").items()}
@@ -387,6 +413,13 @@ class Network(nn.Module):
             value = g.add("Mul", [value, g.number(float(self.returns.deviation[0]))])
             value = g.add("Add", [value, g.number(float(self.returns.mean[0]))])
         return g.add("Squeeze", [value], axes=[1])
+
+
+def acting_arrays(arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+    """Without a critic that acting does not read, and under the names of a network that never had one."""
+    if any(name.startswith("actor_") for name in arrays):
+        return {k.removeprefix("actor_"): v for k, v in arrays.items() if not k.startswith(("critic_", RETURN_PREFIX))}
+    return {name: array for name, array in arrays.items() if not name.startswith("critic.")}
 
 
 def _seed(generator: torch.Generator, settings: NetworkSettings) -> int:

@@ -14,10 +14,9 @@ from palus.config.network import NetworkSettings
 from palus.envs import make_game
 from palus.envs.game import Game
 from palus.errors import CheckpointError
+from palus.export.policy_file import PolicyFile, find_policy, read_policy
 from palus.nn.distributions import mode, sample
 from palus.nn.network import Network
-from palus.nn.stacks import sides_of
-from palus.run.agent_folder import read_agent
 from palus.run.sf_checkpoint import is_sf_experiment, read_sf_agent
 from palus.trust import NOBODY, Trust
 from palus.types import F32, I64, AnyArray, GameSpec
@@ -92,7 +91,7 @@ def open_agent(folder: Path, kind: Kind = "latest", trust: Trust = NOBODY) -> Pl
     run = load_run(configuration)
     if run.env_id is None:
         raise CheckpointError(f"{configuration}: names no game; set palus.env to the one it was trained in")
-    ours = read_agent(folder, kind)
+    ours = find_policy(folder, kind)
     found = _spec_of(run.env_id, run.palus.env_options, trust)
     if (found.observations, found.actions) != (ours.spec.observations, ours.spec.actions):
         raise CheckpointError(
@@ -110,7 +109,17 @@ def _spec_of(env_id: str, env_options: Mapping[str, Any], trust: Trust) -> GameS
 
 
 def _load(spec: GameSpec, settings: NetworkSettings, arrays: Mapping[str, AnyArray], trust: Trust) -> Network:
-    shared = len(sides_of(arrays)) == 1
-    policy = Network(spec, settings, torch.Generator(), shared_critic=shared, trust=trust)
-    policy.load_arrays(arrays)
-    return policy
+    return Network.acting(spec.behaviors[0], settings, arrays, trust=trust)
+
+
+def open_network(path: Path, dtype: torch.dtype = torch.float32, trust: Trust = NOBODY) -> Network:
+    """The network of a policy's file. Raises CheckpointError, ModelError, TrustError."""
+    file = read_policy(path)
+    return Network.acting(file.spec, file.settings, file.arrays, dtype, trust=trust)
+
+
+def model_of(policy: PolicyFile, trust: Trust = NOBODY) -> bytes:
+    """The ONNX model of a policy whose file holds none. Raises ModelError where its encoder does not write itself."""
+    network = Network.acting(policy.spec, policy.settings, policy.arrays, trust=trust)
+    model: bytes = network.onnx({"game": policy.env_id}).SerializeToString()
+    return model

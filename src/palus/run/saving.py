@@ -12,8 +12,10 @@ from palus.export.bundle import Provenance, write_bundle
 from palus.export.policy_file import write_policy
 from palus.files import write_bytes, write_text
 from palus.league.league import Contender, League, snapshot_path
-from palus.nn.network import Network, open_network
+from palus.nn.graph import game_facts
+from palus.nn.network import Network
 from palus.rollout.rollout import FROZEN
+from palus.run.agents import open_network
 from palus.run.folder import RunFolder
 from palus.run.report import Report
 from palus.run.trainee import Trainee
@@ -78,7 +80,7 @@ class Saving:
     def _write_onnx(self, trainee: Trainee, report: Report) -> bytes | None:
         network = trainee.learner.network
         try:
-            data: bytes = network.onnx().SerializeToString()
+            data: bytes = network.onnx(game_facts(self.spec)).SerializeToString()
         except ModelError as error:
             if network.can_export:
                 raise

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from helpers import MODELS, SOCCER, needs_models
 from hostile import HOSTILE, hostile, stock
 
@@ -19,7 +20,8 @@ from palus.arena.locked.vet import vet
 from palus.arena.models.refusal import RefusedError
 from palus.arena.models.rules import ARENA_RULES, Limits
 from palus.arena.models.wire import check_wire
-from palus.export.onnx import build_onnx
+from palus.config.network import NetworkSettings
+from palus.nn.network import Network
 
 ROOT = Path(__file__).parents[3]
 LIMITS = Limits(niceness=0)
@@ -55,12 +57,10 @@ def test_after_all_of_them_a_stock_policy_passes_and_is_described(sandbox: Sandb
 
 
 def test_palus_own_exports_pass_with_observation_normalisation(sandbox: Sandbox):
-    rng = np.random.default_rng(0)
-    shapes = {"layer0": (64, 336), "layer1": (64, 64), **{f"branch{b}": (3, 64) for b in range(3)}}
-    arrays = {f"{n}_weight": rng.normal(0, 0.3, shape).astype(np.float32) for n, shape in shapes.items()}
-    arrays |= {f"{n}_bias": np.zeros(shape[0], np.float32) for n, shape in shapes.items()}
-    arrays |= {"normalizer_mean": np.full(336, 0.2, np.float32), "normalizer_std": np.full(336, 0.1, np.float32)}
-    vetting = vet(build_onnx(arrays, SOCCER).SerializeToString(), "SoccerTwos", limits=LIMITS, sandbox=sandbox)
+    network = Network(SOCCER, NetworkSettings(hidden_units=64, normalize=True), torch.Generator().manual_seed(0))
+    seen = np.random.default_rng(0).normal(0.2, 0.1, (100, 264)).astype(np.float32)
+    network.scalers["obs_0"].update(seen, np.arange(100))
+    vetting = vet(network.onnx().SerializeToString(), "SoccerTwos", limits=LIMITS, sandbox=sandbox)
     assert vetting.refusal is None
 
 

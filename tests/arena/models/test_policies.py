@@ -11,10 +11,12 @@ from helpers import MODELS, SOCCER, needs_models
 from palus import envs
 from palus.arena.models.players import find_players, load_player
 from palus.arena.models.policies import OnnxPolicy, SnapshotPolicy
+from palus.config.network import NetworkSettings
 from palus.envs.protocol import observe_rows
 from palus.errors import ModelError
-from palus.export.onnx import build_onnx
-from palus.types import GameSpec
+from palus.export.policy_file import PolicyFile, write_policy
+from palus.nn.graph import mlp_policy
+from palus.types import BehaviorSpec, GameSpec
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +31,11 @@ def snapshot_arrays(hidden: int = 8) -> dict[str, np.ndarray]:
     for name, shape in shapes.items():
         arrays[f"{name}_weight"] = rng.normal(0, 0.5, shape).astype(np.float32)
         arrays[f"{name}_bias"] = rng.normal(0, 0.5, shape[0]).astype(np.float32)
-    arrays["normalizer_mean"] = np.full(336, 0.2, np.float32)
-    arrays["normalizer_std"] = np.full(336, 0.1, np.float32)
     return arrays
+
+
+def write_snapshot(path: Path, model: bytes | None) -> None:
+    write_policy(path, PolicyFile("SoccerTwos", "SoccerTwos", SOCCER, NetworkSettings(), {}, model, 1000, snapshot=1))
 
 
 @needs_models
@@ -50,9 +54,9 @@ def test_official_policy_matches_the_published_probabilities_on_scene_s1():
 
 
 def test_snapshot_and_its_export_play_alike_and_rows_do_not_touch_each_other(tmp_path: Path):
-    arrays = snapshot_arrays()
-    np.savez(tmp_path / "snapshot-00001.npz", snapshot=np.array('{"id": 1}'), **arrays)
-    (tmp_path / "SoccerTwos.onnx").write_bytes(build_onnx(arrays, SOCCER).SerializeToString())
+    model = mlp_policy(snapshot_arrays(), SOCCER).SerializeToString()
+    write_snapshot(tmp_path / "snapshot-00001.npz", model)
+    (tmp_path / "SoccerTwos.onnx").write_bytes(model)
     seen = np.random.default_rng(1).random((100, 336), dtype=np.float32)
     snapshot = SnapshotPolicy(tmp_path / "snapshot-00001.npz", SOCCER)
     exported = OnnxPolicy(tmp_path / "SoccerTwos.onnx", SOCCER)
@@ -66,17 +70,24 @@ def test_snapshot_and_its_export_play_alike_and_rows_do_not_touch_each_other(tmp
 def test_bad_snapshots_are_explained(tmp_path: Path):
     path = tmp_path / "s.npz"
     path.write_bytes(b"not a zip")
-    with pytest.raises(ModelError, match="not a readable snapshot"):
+    with pytest.raises(ModelError, match="not a policy that palus wrote"):
+        SnapshotPolicy(path, SOCCER)
+    np.savez(path, snapshot=np.array('{"id": 1}'), **snapshot_arrays())
+    with pytest.raises(ModelError, match=r"weights without an ONNX model.*play the run's \.onnx"):
+        SnapshotPolicy(path, SOCCER)
+    write_snapshot(path, None)
+    with pytest.raises(ModelError, match=r"no ONNX model.*train on with --resume"):
         SnapshotPolicy(path, SOCCER)
     arrays = snapshot_arrays()
-    np.savez(path, **{k: v for k, v in arrays.items() if k != "branch2_bias"})
-    with pytest.raises(ModelError, match="lacks branch2_bias"):
+    write_snapshot(
+        path, mlp_policy(arrays | {"layer0_bias": np.full(8, np.nan, np.float32)}, SOCCER).SerializeToString()
+    )
+    with pytest.raises(ModelError, match="NaN"):
         SnapshotPolicy(path, SOCCER)
-    np.savez(path, **(arrays | {"layer0_bias": np.full(8, np.nan, np.float32)}))
-    with pytest.raises(ModelError, match="layer0_bias holds NaN"):
-        SnapshotPolicy(path, SOCCER)
-    np.savez(path, **(arrays | {"layer0_weight": np.zeros((8, 294), np.float32)}))
-    with pytest.raises(ModelError, match="do not fit together"):
+    other = BehaviorSpec.of_vectors("SoccerTwos", (294,), SOCCER.branches)
+    arrays["layer0_weight"] = np.zeros((8, 294), np.float32)
+    write_snapshot(path, mlp_policy(arrays, other).SerializeToString())
+    with pytest.raises(ModelError, match=r"obs_0 \[batch, 294\].*SoccerTwos needs"):
         SnapshotPolicy(path, SOCCER)
 
 
@@ -95,14 +106,14 @@ def test_unknown_players_get_a_suggestion(tmp_path: Path, env_spec: GameSpec):
 
 def test_folder_gives_files_bundles_and_snapshots_once_and_names_what_it_skips(tmp_path: Path, env_spec: GameSpec):
     arrays = snapshot_arrays()
-    model = build_onnx(arrays, SOCCER).SerializeToString()
+    model = mlp_policy(arrays, SOCCER).SerializeToString()
     (tmp_path / "alpha.onnx").write_bytes(model)
     (tmp_path / "copy-of-alpha.onnx").write_bytes(model)
     (tmp_path / "broken.onnx").write_bytes(b"broken")
     (tmp_path / "bundle").mkdir()
     other = arrays | {"branch0_bias": np.float32([1, 2, 3])}
-    (tmp_path / "bundle" / "SoccerTwos.onnx").write_bytes(build_onnx(other, SOCCER).SerializeToString())
-    np.savez(tmp_path / "snapshot-00002.npz", **arrays)
+    (tmp_path / "bundle" / "SoccerTwos.onnx").write_bytes(mlp_policy(other, SOCCER).SerializeToString())
+    write_snapshot(tmp_path / "snapshot-00002.npz", model)
     players, rejected = find_players(tmp_path, env_spec)
     assert [p.name for p in players] == ["alpha", "snapshot-00002", "bundle"]
     assert len(rejected) == 1
@@ -115,6 +126,6 @@ def test_run_folder_gives_its_policy_and_its_checkpoints(tmp_path: Path, env_spe
     for step, bias in (("-1000", 1.0), ("-2000", 2.0), ("", 2.0)):
         arrays = snapshot_arrays() | {"branch0_bias": np.float32([bias, 0, 0])}
         path = run / "SoccerTwos" / f"SoccerTwos{step}.onnx" if step else run / "SoccerTwos.onnx"
-        path.write_bytes(build_onnx(arrays, SOCCER).SerializeToString())
+        path.write_bytes(mlp_policy(arrays, SOCCER).SerializeToString())
     players, _ = find_players(run, env_spec)
     assert [p.name for p in players] == ["mine", "SoccerTwos-1000"]  # the last checkpoint is the policy itself

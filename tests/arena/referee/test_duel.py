@@ -25,9 +25,8 @@ from palus.cli import app
 from palus.config.appo import AppoNetworkSettings
 from palus.envs.game import GameStep
 from palus.errors import EnvError, ModelError
-from palus.export.appo_onnx import write_appo_onnx
+from palus.export.policy_file import PolicyFile, write_policy
 from palus.nn.network import Network
-from palus.run.agent_folder import Agent, write_agent
 from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 LENGTH = 6
@@ -134,24 +133,22 @@ def test_a_round_robin_of_duels_ranks_the_better_shot_first() -> None:
 
 
 def _network(spec: GameSpec) -> Network:
-    return Network(
-        spec, AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8}), torch.Generator().manual_seed(1)
-    )
+    settings = AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8})
+    return Network(spec.behaviors[0], settings, torch.Generator().manual_seed(1))
 
 
 def _export(path: Path, spec: GameSpec) -> Path:
-    network = _network(spec)
-    return write_appo_onnx(path, network.arrays(), spec, network.settings)
+    path.write_bytes(_network(spec).onnx().SerializeToString())
+    return path
 
 
 def _train(folder: Path, spec: GameSpec) -> None:
     """A run as training leaves it: without an ONNX file."""
-    network = _network(spec)
     (folder / DUEL).mkdir(parents=True)
     (folder / "configuration.yaml").write_text(
         f"behaviors: {{{DUEL}: {{trainer_type: appo}}}}\npalus: {{env: {DUEL}}}\n"
     )
-    write_agent(folder / DUEL / "policy.npz", Agent(spec, network.settings, network.arrays(), 1000, None))
+    write_policy(folder / DUEL / "policy.npz", PolicyFile.of(_network(spec), spec, DUEL, 1000))
 
 
 def test_an_exported_policy_plays_and_another_games_is_refused(tmp_path: Path) -> None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from onnx import TensorProto, ValueInfoProto, helper
+from onnx import TensorProto
 
 from palus.arena.locked.frames import Contract
-from palus.arena.models.policy_file import PROBABILITY_OUTPUT
-from palus.arena.models.recurrent_file import STATE_INPUT, STATE_OUTPUT
-from palus.export.graph import Graph
-from palus.export.onnx import IR_VERSION, OPSET, build_onnx
+from palus.nn.graph import Graph, PolicyOutputs, close_policy, mlp_policy, open_policy
 from palus.types import F32, ActionSpec, BehaviorSpec, Discrete, GameSpec, ObservationSpec
 
 POLICY = BehaviorSpec.of_vectors("Sample", (3, 2), (2, 2))
@@ -34,13 +31,14 @@ def _policy() -> bytes:
     arrays: dict[str, F32] = {}
     for name, shape in shapes.items():
         arrays[f"{name}_weight"], arrays[f"{name}_bias"] = np.ones(shape, np.float32), np.zeros(shape[0], np.float32)
-    data: bytes = build_onnx(arrays, POLICY).SerializeToString()
+    data: bytes = mlp_policy(arrays, POLICY).SerializeToString()
     return data
 
 
 def _recurrent() -> bytes:
     """A convolution, a layer, a GRU and two softmaxes."""
-    g = Graph()
+    g, behavior = Graph(), RECURRENT.behaviors[0]
+    state = open_policy(g, behavior, _STATE)
 
     def ones(name: str, *shape: int) -> str:
         return g.constant(name, np.full(shape, 0.01, np.float32))
@@ -49,29 +47,14 @@ def _recurrent() -> bytes:
     x = g.add("Elu", [g.add("Conv", [picture, ones("filters", 2, 1, 4, 4)], "conv", strides=[4, 4])], "seen")
     x = g.add("Concat", [g.add("Flatten", [x], "flat", axis=1), "numbers"], "all", axis=1)
     x = g.add("Relu", [g.add("Gemm", [x, ones("layer", 10, 5), ones("bias", 5)], "layer_out")], "features")
-    step, before = g.add("Unsqueeze", [x], "step", axes=[0]), g.add("Unsqueeze", [STATE_INPUT], "before", axes=[0])
+    step, before = g.add("Unsqueeze", [x], "step", axes=[0]), g.add("Unsqueeze", [state], "before", axes=[0])
     weights = [ones("input_weight", 1, 3 * _STATE, 5), ones("state_weight", 1, 3 * _STATE, _STATE)]
     g.add_all("GRU", [step, *weights, "", "", before], ["", "after"], hidden_size=_STATE, linear_before_reset=1)
-    x = g.add("Squeeze", ["after"], STATE_OUTPUT, axes=[0])
-    heads = []
-    for k, n in enumerate((2, 3)):
-        logits = g.add("Gemm", [x, ones(f"head{k}", _STATE, n), ones(f"head{k}_bias", n)], f"logits{k}")
-        heads.append(g.add("Softmax", [logits], f"p{k}", axis=1))
-    g.add("Concat", heads, PROBABILITY_OUTPUT, axis=1)
-
-    def described(kind: int, name: str, *shape: int) -> ValueInfoProto:
-        return helper.make_tensor_value_info(name, kind, ["batch", *shape])
-
-    inputs = [
-        described(TensorProto.UINT8, "obs", 1, 8, 8),
-        described(TensorProto.FLOAT, "numbers", 2),
-        described(TensorProto.FLOAT, STATE_INPUT, _STATE),
+    x = g.add("Squeeze", ["after"], "state", axes=[0])
+    heads = [
+        g.add("Gemm", [x, ones(f"head{k}", _STATE, n), ones(f"head{k}_bias", n)], f"logits{k}")
+        for k, n in enumerate(behavior.branches)
     ]
-    outputs = [
-        described(TensorProto.FLOAT, PROBABILITY_OUTPUT, 5),
-        described(TensorProto.FLOAT, STATE_OUTPUT, _STATE),
-    ]
-    graph = helper.make_graph(g.nodes, "sample", inputs, outputs, g.constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    model = close_policy(g, behavior, PolicyOutputs(tuple(heads), None, x), _STATE, {"game": RECURRENT.env_id})
     data: bytes = model.SerializeToString()
     return data

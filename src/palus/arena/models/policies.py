@@ -19,9 +19,8 @@ import onnxruntime as ort
 from palus.arena.models.policy_file import MASK_INPUT, PROBABILITY_OUTPUT, PolicyGraph, read_policy
 from palus.arena.models.refusal import RefusedError
 from palus.errors import ModelError
-from palus.export.onnx import build_onnx
-from palus.files import read_arrays
-from palus.types import F32, AnyArray, BehaviorSpec
+from palus.export.policy_file import model_in
+from palus.types import F32, BehaviorSpec
 
 _PROBE_ROWS = 16
 
@@ -84,32 +83,16 @@ class OnnxPolicy:
 
 
 class SnapshotPolicy:
-    """A league snapshot (`.npz`), written to ONNX in memory and run as every other policy.
+    """A policy's file or a league snapshot (`.npz`): the ONNX model in it, run as every other policy.
 
-    arrays: as in `palus.league.snapshot.Snapshot`.
-    Raises ModelError when arrays are missing, do not fit together or are not finite.
+    Raises ModelError when there is none, and as `OnnxPolicy` does.
     """
 
     def __init__(self, path: Path, behavior: BehaviorSpec, name: str | None = None) -> None:
         data = _read(path)
         self.name = name or path.stem
         self.sha256: str | None = hashlib.sha256(data).hexdigest()
-        arrays = _load_arrays(data, path)
-        layers = sum(key.startswith("layer") and key.endswith("_weight") for key in arrays)
-        names = [f"layer{i}" for i in range(layers)] + [f"branch{k}" for k in range(len(behavior.branches))]
-        missing = [f"{n}_{part}" for n in names for part in ("weight", "bias") if f"{n}_{part}" not in arrays]
-        if missing:
-            raise ModelError(f"{path}: not a snapshot of a {behavior.name} policy, it lacks {', '.join(missing[:4])}")
-        width = behavior.observation_size
-        for part, out in zip(names, [None] * layers + list(behavior.branches), strict=True):
-            weight, bias = arrays[f"{part}_weight"], arrays[f"{part}_bias"]
-            if weight.shape != (out or len(bias), width) or bias.shape != weight.shape[:1]:
-                raise ModelError(
-                    f"{path}: its layers do not fit together or not {behavior.name}: {part} is {weight.shape} and "
-                    f"{bias.shape}, expected {(out or len(bias), width)} and {(out or len(bias),)}"
-                )
-            width = width if out else len(bias)
-        model = build_onnx(arrays, behavior).SerializeToString()
+        model = model_in(data, str(path))
         self._session = PolicySession(read_policy(model, str(path), behavior), behavior, str(path))
         _probe(self, behavior, str(path))
 
@@ -123,19 +106,6 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from error
-
-
-def _load_arrays(data: bytes, path: Path) -> dict[str, AnyArray]:
-    """Float32 arrays of an .npz; pickled objects are refused."""
-    try:
-        arrays = read_arrays(data)
-    except ValueError as error:
-        raise ModelError(f"{path}: not a readable snapshot ({error}); a snapshot is an .npz of plain arrays") from error
-    floats = {key: a.astype(np.float32) for key, a in arrays.items() if a.dtype.kind == "f"}
-    broken = [key for key, a in floats.items() if not np.isfinite(a).all()]
-    if broken:
-        raise ModelError(f"{path}: {broken[0]} holds NaN or infinity; the training run that wrote it broke")
-    return floats
 
 
 def open_session(model: bytes, origin: str) -> Any:

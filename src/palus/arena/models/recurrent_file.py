@@ -1,6 +1,6 @@
 """Opens the ONNX file of an agent with pictures, measurements and memory. Nothing of the file is trusted.
 
-The sister of `palus.arena.models.policy_file` for sampled games. Read is what `palus.export.appo_onnx` writes: every
+The sister of `palus.arena.models.policy_file` for sampled games. Read is what `palus.nn.graph` lays out: every
 observation under its name, `recurrent_in` and `recurrent_out` where the agent remembers, `action_probabilities`; the
 graph is cut down to what those outputs depend on.
 """

@@ -106,7 +106,7 @@ class RandomRecurrentPlayer:
 
 
 class OnnxRecurrentPlayer:
-    """An ONNX file as `palus.export.appo_onnx` writes it, named by the user, run in this process.
+    """An ONNX file as `palus.nn.graph` lays it out, named by the user, run in this process.
 
     Raises ModelError when it cannot be read or was made for another game.
     """

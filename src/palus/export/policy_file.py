@@ -1,0 +1,177 @@
+"""A trained policy as one file: weights, what it sees and does, its network's settings, and the ONNX model of itself.
+
+<results_dir>/<run_id>/<Behavior>/policy.npz is the newest, best.npz the one with the best score in training (a
+population keeps them in policy_0/, policy_1/, ...), snapshots/snapshot-<id>.npz are the league's past. Training and
+`palus enjoy` build the network from the settings and read the arrays; the arena, which has no torch, plays the model.
+Arrays, text and ONNX only: reading one executes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from palus.config.appo import AppoNetworkSettings
+from palus.config.network import NetworkSettings
+from palus.config.retired import modern_network
+from palus.errors import CheckpointError, ModelError
+from palus.files import read_arrays, write_atomically
+from palus.nn.graph import game_facts
+from palus.types import ActionPart, ActionSpec, AnyArray, BehaviorSpec, Continuous, Discrete, GameSpec, ObservationSpec
+
+FILES = {"latest": "policy.npz", "best": "best.npz"}
+_META, _MODEL = "__meta__", "__model__"
+
+
+class Writable(Protocol):
+    """What a file is made of: `palus.nn.network.Network`."""
+
+    spec: BehaviorSpec
+    settings: NetworkSettings
+    can_export: bool
+
+    def acting_arrays(self) -> dict[str, AnyArray]: ...
+
+    def onnx(self, props: Mapping[str, str] | None = None) -> Any: ...
+
+
+@dataclass(frozen=True)
+class PolicyFile:
+    """behavior: its name in the run file. arrays: of `Network.acting_arrays`. model: ONNX, None where an encoder of
+    one's own does not write itself. steps: trainer steps. metric: mean of the run's best_metric over its last episodes,
+    None without. snapshot: id in the league, None outside of it."""
+
+    behavior: str
+    env_id: str
+    spec: BehaviorSpec
+    settings: NetworkSettings
+    arrays: Mapping[str, AnyArray]
+    model: bytes | None
+    steps: int
+    metric: float | None = None
+    snapshot: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        network: Writable,
+        game: GameSpec,
+        behavior: str,
+        steps: int,
+        metric: float | None = None,
+        snapshot: int | None = None,
+    ) -> PolicyFile:
+        """A network as it is now. Raises ModelError when its weights are not finite."""
+        model = network.onnx(game_facts(game)).SerializeToString() if network.can_export else None
+        arrays = network.acting_arrays()
+        return cls(behavior, game.env_id, network.spec, network.settings, arrays, model, steps, metric, snapshot)
+
+
+def write_policy(path: Path, policy: PolicyFile) -> None:
+    """Write one .npz file atomically. Raises StorageError; a file that was there stays."""
+    spec = policy.spec
+    meta = {
+        "behavior": policy.behavior,
+        "env_id": policy.env_id,
+        "spec": {"name": spec.name, "observations": [asdict(o) for o in spec.observations]}
+        | {"actions": asdict(spec.actions)},
+        "network_settings": policy.settings.model_dump(mode="json"),
+        "steps": policy.steps,
+        "metric": policy.metric,
+        "snapshot": policy.snapshot,
+    }
+    content: dict[str, Any] = {_META: np.array(json.dumps(meta)), **policy.arrays}
+    if policy.model is not None:
+        content[_MODEL] = np.frombuffer(policy.model, np.uint8)
+    write_atomically(path, lambda f: np.savez(f, **content))
+
+
+def read_policy(path: Path) -> PolicyFile:
+    """One .npz file. Raises CheckpointError when it is missing or no policy of palus."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}); train on, or restore it") from error
+    return parse_policy(data, str(path))
+
+
+def parse_policy(data: bytes, origin: str) -> PolicyFile:
+    """The content of a file. origin: how messages call it.
+
+    Files of agents from before one network served all trainers are read too; they hold no model.
+    Raises CheckpointError when it is no policy of palus.
+    """
+    try:
+        arrays = read_arrays(data)
+        if _META not in arrays and "snapshot" in arrays:
+            raise ValueError("weights without an ONNX model, as older versions wrote; play the run's .onnx")
+        meta = json.loads(str(arrays.pop(_META)))
+        model = arrays.pop(_MODEL).astype(np.uint8).tobytes() if _MODEL in arrays else None
+        tree, network = meta["spec"], meta["network_settings"]
+        # Files without the key are older than it and hold an `appo` policy.
+        kind = NetworkSettings if "encoding" in network else AppoNetworkSettings
+        return PolicyFile(
+            behavior=str(meta.get("behavior", "")),
+            env_id=str(meta["env_id"] if "env_id" in meta else tree["env_id"]),
+            spec=_spec(tree),
+            settings=kind.model_validate(modern_network(network)),
+            arrays=arrays,
+            model=model,
+            steps=int(meta["steps"]),
+            metric=meta["metric"],
+            snapshot=meta.get("snapshot"),
+        )
+    except Exception as error:  # a damaged zip raises almost anything
+        raise CheckpointError(
+            f"{origin}: not a policy that palus wrote ({type(error).__name__}: {error}); train on with --resume to "
+            "have it written again"
+        ) from error
+
+
+def find_policy(folder: Path, kind: Literal["latest", "best"] = "latest", policy: int | None = None) -> PolicyFile:
+    """The policy of a run's folder. policy: of a population; None takes the one with the best score.
+
+    Raises CheckpointError when there is none, or when its file cannot be read.
+    """
+    pattern = "policy_*" if policy is None else f"policy_{policy}"
+    found = sorted([*folder.glob(f"*/{FILES[kind]}"), *folder.glob(f"*/{pattern}/{FILES[kind]}")])
+    if not found:
+        other = "; train on, or take the latest" if kind == "best" else "; train it first"
+        raise CheckpointError(f"{folder}: no {kind} policy ({FILES[kind]}) in it{other}")
+    return best_of([read_policy(path) for path in found])
+
+
+def best_of(policies: Sequence[PolicyFile]) -> PolicyFile:
+    """The one with the best score in training; the first among equals, and where nobody has a score."""
+    return max(policies, key=lambda policy: -np.inf if policy.metric is None else policy.metric)
+
+
+def model_in(data: bytes, origin: str) -> bytes:
+    """The ONNX model in a policy's file. origin: how messages call it. Raises ModelError when there is none."""
+    try:
+        policy = parse_policy(data, origin)
+    except CheckpointError as error:
+        raise ModelError(str(error)) from error
+    if policy.model is None:
+        raise ModelError(
+            f"{origin}: holds weights, but no ONNX model, which is what is played: an older palus wrote it, or its "
+            "encoder is one of your own without a method onnx; train on with --resume to have it written again"
+        )
+    return policy.model
+
+
+def _spec(tree: dict[str, Any]) -> BehaviorSpec:
+    observations = tuple(ObservationSpec(**o | {"shape": tuple(o["shape"])}) for o in tree["observations"])
+    parts = tuple(_part(part) for part in tree["actions"]["parts"])
+    return BehaviorSpec(
+        tree.get("name", ""), observations, ActionSpec(parts, bool(tree["actions"].get("masked", False)))
+    )
+
+
+def _part(tree: dict[str, Any]) -> ActionPart:
+    return Discrete(**tree) if "choices" in tree else Continuous(**tree)
