@@ -156,7 +156,7 @@ def _play(
             )
         if writer is not None:
             # Played once more: drawing every frame moves the face in Doom's status bar, and an agent may see it.
-            per_picture = agent.policy.spec.num_agents * round(agent.policy.spec.fps / writer.fps)
+            per_picture = agent.game.num_agents * round(agent.game.fps / writer.fps)
             limit = min(video_frames * per_picture, max_frames or evaluation.frames)
             with Console(stderr=True).status("Filming the first episodes"):
                 evaluate(

@@ -33,7 +33,9 @@ class Writable(Protocol):
 
     spec: BehaviorSpec
     settings: NetworkSettings
-    can_export: bool
+
+    @property
+    def can_export(self) -> bool: ...
 
     def acting_arrays(self) -> dict[str, AnyArray]: ...
 

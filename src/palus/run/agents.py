@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,6 +41,11 @@ class Playable:
     kind: Kind
     is_ours: bool
     trust: Trust = NOBODY
+
+    @cached_property
+    def game(self) -> GameSpec:
+        """The constant facts of its game."""
+        return _spec_of(self.env_id, self.env_options, self.trust)
 
     def make_game(self) -> Game:
         """A new instance of its game."""
