@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 
+from palus.rollout.rollout import FROZEN
 from palus.types import AgentSpec, BehaviorSpec, GameSpec, Step
 
 ACTIONS = 8
@@ -90,17 +89,20 @@ class Pitch:
 
 
 class Always:
-    """A policy that plays one action with near certainty and remembers what it was shown."""
+    """A policy that plays one action with near certainty and remembers what it was shown; without `certain` any."""
 
-    def __init__(self, action: int) -> None:
-        self.action = action
+    version = state_size = 0
+
+    def __init__(self, action: int, certain: bool = True) -> None:
+        self.action, self.certain = action, certain
         self.seen: list[np.ndarray] = []
 
-    def __call__(self, observations: torch.Tensor) -> torch.Tensor:
-        self.seen.append(observations.numpy().copy())
-        logits = torch.zeros(len(observations), ACTIONS)
-        logits[:, self.action] = 60.0
-        return logits
+    def act(self, observations, states, masks=None):
+        seen = observations["obs_0"]
+        self.seen.append(seen.numpy().copy())
+        logits = torch.zeros(len(seen), ACTIONS)
+        logits[:, self.action] = 60.0 * self.certain
+        return logits, None, states
 
     def who(self, call: int = -1) -> list[tuple[int, int]]:
         """(slot, agent) of each row of a call."""
@@ -108,16 +110,10 @@ class Always:
 
 
 class Book:
-    """Opponents by snapshot id: snapshot k always plays action k + 1, so that action 0 is the learner's."""
+    """Frozen policies by id: snapshot k always plays action k + 1, so that action 0 is the learner's."""
 
     def __init__(self) -> None:
         self.policies: dict[int, Always] = {}
 
-    def __call__(self, snapshot: int) -> Always:
-        return self.policies.setdefault(snapshot, Always(snapshot + 1))
-
-
-def listed(matchups) -> Callable[[int], object]:
-    """A draw that hands out matchups per slot, in order, the last one again and again."""
-    left = [list(m) for m in matchups]
-    return lambda slot: left[slot].pop(0) if len(left[slot]) > 1 else left[slot][0]
+    def __call__(self, policy: int) -> Always:
+        return self.policies.setdefault(policy - FROZEN, Always(policy - FROZEN + 1))

@@ -1,31 +1,57 @@
 """Who acts for whom, what lands in which row of a rollout, and what an end of a match does."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np
 import pytest
 import torch
-from pitch import ACTIONS, Always, Book, Pitch, listed
+from counting_game import CHOICES, DECISION, CountingGame
+from counting_policy import CountingPolicy
+from pitch import ACTIONS, Always, Book, Pitch
 
 from palus import envs
+from palus.envs.matches import Matches
 from palus.errors import EnvError
-from palus.rollout.collector import Collector, Teams
-from palus.rollout.rollout import LATEST, Matchup
-from palus.types import BehaviorSpec, GameSpec
+from palus.rollout.collector import InProcessCollector
+from palus.rollout.rollout import FROZEN, FinishedMatch, Seat
+from palus.types import MASKS
+
+LATEST = -1
 
 
-def collector(env, steps, draw=lambda slot: Matchup(0, LATEST), self_play=True, seed=1):
-    return Collector(env, Teams.of(env, self_play), steps, seed, draw)
+def seats(env, team, opponent):
+    """Team `team` learns, or all agents; the others are snapshot `opponent`, or the latest policy without learning."""
+    other = Seat(0, False) if opponent == LATEST else Seat(FROZEN + opponent, False)
+    return tuple(Seat(0, True) if team in (None, agent.team) else other for agent in env.spec.agents)
 
 
-def drawn(*opponents, team=0):
-    return listed([[Matchup(team, opponent)] for opponent in opponents])
+def collector(env, steps, matchup=lambda slot: (0, LATEST), seed=1, learner=None, book=None, threads=1):
+    """One learner of the first behavior; matchup: slot -> team that learns, snapshot that it meets."""
+    P = env.spec.num_agents
+    sides = [sum(agent.team == side for agent in env.spec.agents) for side in env.spec.sides]
+    rows = P if matchup(0)[0] is None else max(sides)
+    return InProcessCollector(
+        env, {0: (env.spec.behaviors[0].name, learner or Always(0))}, lambda slot: seats(env, *matchup(slot)),
+        steps, seed, {0: rows}, book or Book(), threads,
+    )  # fmt: skip
+
+
+def play(rows):
+    """The learner's rollout and the episodes that it learned from."""
+    collected = rows.collect()
+    return collected.rollouts[0], [episode for episode in collected.episodes if episode.learned]
+
+
+def uniform():
+    return Always(0, certain=False)
 
 
 def test_every_agent_is_acted_on_by_exactly_one_policy():
-    env, learner, book = Pitch([9] * 5), Always(0), Book()
-    matchups = [Matchup(0, 2), Matchup(1, 0), Matchup(1, 2), Matchup(0, LATEST), Matchup(1, 1)]
-    collector(env, 1, lambda slot: matchups[slot]).collect(learner, book)
+    env, book = Pitch([9] * 5), Book()
+    matchups = [(0, 2), (1, 0), (1, 2), (0, LATEST), (1, 1)]
+    collector(env, 1, matchups.__getitem__, book=book).collect()
     # agents 0 and 2 are team 0, agents 1 and 3 team 1; action 0 is the learner's, action k + 1 snapshot k's
     assert env.played[0].tolist() == [[0, 3, 0, 3], [1, 0, 1, 0], [3, 0, 3, 0], [0, 0, 0, 0], [2, 0, 2, 0]]
     shown = sorted(book.policies[0].who() + book.policies[1].who() + book.policies[2].who())
@@ -34,7 +60,8 @@ def test_every_agent_is_acted_on_by_exactly_one_policy():
 
 def test_each_snapshot_answers_all_its_agents_in_one_call_per_decision():
     env, learner, book = Pitch([9] * 6), Always(0), Book()
-    collector(env, 3, drawn(4, 1, LATEST, 4, 1, 4)).collect(learner, book)
+    opponents = [4, 1, LATEST, 4, 1, 4]
+    collector(env, 3, lambda slot: (0, opponents[slot]), learner=learner, book=book).collect()
     assert {k: len(p.seen) for k, p in book.policies.items()} == {1: 3, 4: 3}
     assert len(learner.seen) == 2 * 3  # as the learner, and as the opponent in the slot that drew the latest policy
     assert book.policies[4].who() == [(0, 1), (0, 3), (3, 1), (3, 3), (5, 1), (5, 3)]
@@ -43,37 +70,49 @@ def test_each_snapshot_answers_all_its_agents_in_one_call_per_decision():
 
 
 def test_rows_are_the_agents_of_the_learning_team_slot_by_slot():
-    env = Pitch([9, 9, 9])
-    matchups = [Matchup(0, LATEST), Matchup(1, LATEST), Matchup(0, LATEST)]
-    rollout, _ = collector(env, 2, lambda slot: matchups[slot]).collect(Always(0), Book(), policy_version=7)
+    env, learner = Pitch([9, 9, 9]), Always(0)
+    learner.version = 7
+    rollout, _ = play(collector(env, 2, lambda slot: (slot % 2, LATEST), learner=learner))
     rows = [[0, 0], [0, 2], [1, 1], [1, 3], [2, 0], [2, 2]]  # slot, agent
-    for t in range(2):
-        assert rollout.observations[t, :, :2].tolist() == rows
-        assert rollout.observations[t, :, 3].tolist() == [t] * 6
-    assert rollout.last_observations.tolist() == [[*row, 0, 2] for row in rows]
+    seen = rollout.observations["obs_0"]
+    for t in range(3):
+        assert seen[t].tolist() == [[*row, 0, t] for row in rows]
     assert rollout.rewards[1].tolist() == [1, 3, 2, 4, 1, 3]  # agent p is paid p + 1
-    assert (rollout.actions == 0).all()
-    assert np.abs(rollout.log_probs).max() < 1e-6
-    assert (rollout.group_size, rollout.policy_version, rollout.agent_steps) == (2, 7, 12)
+    assert (rollout.actions == 0).all() and rollout.actions.dtype == np.float32
+    assert rollout.log_probs.shape == (2, 6, 1) and np.abs(rollout.log_probs).max() < 1e-6
+    assert rollout.parameters[1, 5].tolist() == [60.0] + [0.0] * (ACTIONS - 1)
+    assert (rollout.group_size, rollout.agent_steps) == (2, 12)
+    assert (rollout.versions == 7).all() and rollout.values is None and rollout.masks is None
 
 
 def test_members_of_a_group_are_neighbours_even_when_the_agents_take_turns():
-    env = Pitch([9], groups=(5, 6, 5, 6))
-    assert Teams.of(env, self_play=False).agents.tolist() == [[0, 2, 1, 3]]
-    assert Teams.of(env, self_play=True).agents.tolist() == [[0, 2], [1, 3]]
+    for team, agents in ((None, [0, 2, 1, 3]), (0, [0, 2]), (1, [1, 3])):
+        rollout, _ = play(collector(Pitch([9], groups=(5, 6, 5, 6)), 1, lambda slot, team=team: (team, LATEST)))
+        assert rollout.observations["obs_0"][0, :, 1].tolist() == agents
+        assert rollout.group_size == 2
+
+
+def test_groups_of_unequal_size_leave_rows_empty():
+    env = Pitch([9, 9], teams=(0, 0, 1))
+    rollout, _ = play(collector(env, 2, lambda slot: (slot, LATEST)))
+    assert rollout.group_size == 2
+    assert rollout.active[0].tolist() == [True, True, False, False, True, False, False, False]
+    assert rollout.observations["obs_0"][1, rollout.active[1], :2].tolist() == [[0, 0], [0, 1], [1, 2]]
+    assert not rollout.rewards[~rollout.active].any() and not rollout.observations["obs_0"][1, ~rollout.active[1]].any()
 
 
 def test_opponent_and_learning_team_change_only_where_a_match_ends():
-    env, book, random = Pitch([2, 3, 5, 7]), Book(), np.random.default_rng(0)
+    env, random = Pitch([2, 3, 5, 7]), np.random.default_rng(0)
     draws: list[int] = []
 
     def draw(slot):
         draws.append(slot)
-        return Matchup(int(random.integers(2)), int(random.integers(-1, 6)))
+        return int(random.integers(2)), int(random.integers(-1, 6))
 
     rows = collector(env, 30, draw)
+    draws.clear()
     for _ in range(2):
-        rows.collect(Always(0), book)
+        rows.collect()
     teams = np.array([0, 1, 0, 1])
     sides: dict[tuple[int, int], set] = {}
     for played, match in zip(env.played, env.matches, strict=True):
@@ -90,7 +129,7 @@ def test_opponent_and_learning_team_change_only_where_a_match_ends():
 
 def test_truncated_rows_carry_their_final_observations_in_the_order_of_argwhere():
     env = Pitch([3, 4, 2], cut_off=[0, 2])
-    rollout, _ = collector(env, 6).collect(Always(0), Book())
+    rollout, _ = play(collector(env, 6))
     where = np.argwhere(rollout.truncated)
     expected = []  # slot, agent, match, decision: the state after the last decision, before the restart
     for t, row in where:
@@ -99,7 +138,7 @@ def test_truncated_rows_carry_their_final_observations_in_the_order_of_argwhere(
         assert (t + 1) % length == 0
         expected.append([slot, agent, t // length, length])
     assert len(where) == 2 * (2 + 3)
-    assert rollout.final_observations.tolist() == expected
+    assert rollout.final_observations["obs_0"].tolist() == expected
     assert not (rollout.truncated & rollout.terminated).any()
     assert np.argwhere(rollout.terminated).tolist() == [[3, 2], [3, 3]]
 
@@ -107,8 +146,8 @@ def test_truncated_rows_carry_their_final_observations_in_the_order_of_argwhere(
 def test_an_agent_that_left_is_inactive_until_the_next_match():
     env = Pitch([3, 9], leaves=[2])
     rows = collector(env, 5)
-    rows.collect(Always(0), Book())
-    rollout, _ = rows.collect(Always(0), Book())
+    rows.collect()
+    rollout, _ = play(rows)
     # decisions 5..9; slot 0's matches start at 0, 3, 6, 9; slot 1's at 0 and 9
     assert rollout.active.T.tolist() == [
         [True, True, True, True, True],
@@ -118,140 +157,336 @@ def test_an_agent_that_left_is_inactive_until_the_next_match():
     ]
     assert rollout.agent_steps == 13
     assert rollout.last_active.tolist() == [True, False, True, False]
-    assert (rollout.observations[~rollout.active] == 0).all()
+    assert (rollout.observations["obs_0"][:-1][~rollout.active] == 0).all()
     assert (rollout.rewards[~rollout.active] == 0).all()
     assert rollout.terminated[1].tolist() == [False, True, False, False]
 
 
-def test_episodes_tell_length_returns_and_result_as_each_team_sees_them():
+def test_episodes_tell_who_played_how_long_and_what_it_was_paid():
     env = Pitch([2, 3, 2], cut_off=[2])
-    matchups = [Matchup(0, 4), Matchup(1, LATEST), Matchup(0, 5)]
-    rows = collector(env, 2, lambda slot: matchups[slot])
-    _, episodes = rows.collect(Always(0), Book())
-    _, later = rows.collect(Always(0), Book())
-    told = [(e.team, e.opponent, e.result, e.length, e.reward, e.group_reward) for e in (*episodes, *later[:2])]
+    matchups = [(0, 4), (1, LATEST), (0, 5)]
+    rows = collector(env, 2, matchups.__getitem__)
+    _, episodes = play(rows)
+    _, later = play(rows)
+    told = [(e.slot, e.agent, e.policy, e.length, e.reward, e.group_reward) for e in (*episodes, *later[:2])]
     assert told == [
-        (0, 4, 1, 2, 2.0, 1.0),
-        (0, 4, 1, 2, 6.0, 1.0),
-        (0, 5, None, 2, 2.0, 1.0),
-        (0, 5, None, 2, 6.0, 1.0),
-        (1, LATEST, 1, 3, 6.0, -1.0),  # result: sign of the last reward 2 plus group reward -1
-        (1, LATEST, 1, 3, 12.0, -1.0),
+        (0, 0, 0, 2, 2.0, 1.0),
+        (0, 2, 0, 2, 6.0, 1.0),
+        (2, 0, 0, 2, 2.0, 1.0),
+        (2, 2, 0, 2, 6.0, 1.0),
+        (1, 1, 0, 3, 6.0, -1.0),
+        (1, 3, 0, 3, 12.0, -1.0),
     ]
 
 
-def test_a_match_has_a_result_for_those_who_saw_its_end():
+def test_opponents_have_episodes_too():
+    episodes = collector(Pitch([2, 2]), 2, lambda slot: (0, (4, LATEST)[slot])).collect().episodes
+    told = [(e.slot, e.agent, e.policy, e.learned, e.group_reward) for e in episodes]
+    assert told == [
+        (0, 0, 0, True, 1.0), (0, 1, FROZEN + 4, False, -1.0), (0, 2, 0, True, 1.0), (0, 3, FROZEN + 4, False, -1.0),
+        (1, 0, 0, True, 1.0), (1, 1, 0, False, -1.0), (1, 2, 0, True, 1.0), (1, 3, 0, False, -1.0),
+    ]  # fmt: skip
+
+
+def test_whoever_leaves_before_others_of_its_group_is_told_to_have_left_early():
     # Agent 0 leaves after the first decision, paid 1; agent 2 is paid 3 and, at the end, the group's 1.
-    rows = collector(Pitch([3], leaves=[0]), 3)
-    _, episodes = rows.collect(Always(0), Book())
-    told = [(e.result, e.length, e.reward, e.group_reward, e.left_early) for e in episodes]
-    assert told == [(None, 1, 1.0, 0.0, True), (1, 3, 9.0, 1.0, False)]
+    _, episodes = play(collector(Pitch([3], leaves=[0]), 3))
+    told = [(e.length, e.reward, e.group_reward, e.left_early) for e in episodes]
+    assert told == [(1, 1.0, 0.0, True), (3, 9.0, 1.0, False)]
+    _, episodes = play(collector(Pitch([3], leaves=[0, 2]), 3))
+    assert [e.left_early for e in episodes] == [False, False]
 
 
-@pytest.mark.parametrize(("pay", "results"), [(0, [None, None]), (1, [1, 1])])
-def test_a_group_that_is_out_while_others_play_on_has_the_result_that_it_was_told(pay, results):
-    env = Pitch([3], leaves=[0, 2])
-    env.pay = pay  # 0: nobody told it anything, and the match is not over
-    _, episodes = collector(env, 3).collect(Always(0), Book())
-    assert [(e.result, e.left_early) for e in episodes] == [(result, False) for result in results]
+@pytest.mark.parametrize("pay", [0, 1, -5])
+def test_matches_tell_the_games_verdict_whatever_was_paid(pay):
+    env = Pitch([2, 3, 2], cut_off=[2])
+    env.pay = pay
+    rows = collector(env, 2, lambda slot: (slot % 2, 4))
+    won, level = rows.collect().matches
+    assert won == FinishedMatch(0, (1.0, 0.0), seats(env, 0, 4))
+    assert level == FinishedMatch(2, (0.5, 0.5), seats(env, 0, 4))
+    assert rows.collect().matches[0] == FinishedMatch(1, (1.0, 0.0), seats(env, 1, 4))
 
 
-@pytest.mark.parametrize(("team", "result"), [(0, 1), (1, -1)])
-def test_the_groups_reward_alone_decides_a_match(team, result):
-    env = Pitch([2])
-    env.pay = 0
-    _, episodes = collector(env, 2, lambda slot: Matchup(team, LATEST)).collect(Always(0), Book())
-    assert [e.result for e in episodes] == [result, result]
+def test_a_match_without_a_verdict_has_no_points():
+    game = Matches(lambda: CountingGame(agents=2, length=2), 1)
+    rows = InProcessCollector(game, {0: ("", CountingPolicy())}, lambda slot: [Seat(0, True)] * 2, 2, 1, {0: 2}, Book())
+    assert rows.collect().matches == [FinishedMatch(0, (), (Seat(0, True),) * 2)]
 
 
-def test_entropy_is_the_mean_since_it_was_last_taken():
-    rows = collector(Pitch([9, 9]), 3)
-    rows.collect(lambda x: torch.zeros(len(x), ACTIONS), Book())
-    rows.collect(Always(0), Book())
-    assert rows.take_entropy() == pytest.approx(math.log(ACTIONS) / 2, rel=1e-6)
-    assert rows.take_entropy() == 0.0
+def test_entropy_is_the_mean_of_the_rollouts_decisions():
+    rows = collector(Pitch([9, 9]), 3, learner=uniform())
+    assert rows.collect().entropies == {0: pytest.approx(math.log(ACTIONS), rel=1e-6)}
+    rows.publish(0, Always(0))
+    assert rows.collect().entropies[0] < 1e-6
 
 
 def test_entropy_counts_present_agents_only():
-    rows = collector(Pitch([5], leaves=[2]), 5)
-    # undecided in the first decision of the match; so it would be on the empty row of an absent agent
-    rows.collect(lambda x: 60.0 * torch.eye(ACTIONS)[0] * (x[:, 3:] > 0), Book())
-    assert rows.take_entropy() == pytest.approx(math.log(ACTIONS) * 2 / 6, rel=1e-6)
+    class Undecided(Always):
+        def act(self, observations, states, masks=None):
+            # at the first decision of the match; so it would be on the empty row of an absent agent
+            first = observations["obs_0"][:, 3:] > 0
+            return 60.0 * torch.eye(ACTIONS)[0] * first, None, states
+
+    entropies = collector(Pitch([5], leaves=[2]), 5, learner=Undecided(0)).collect().entropies
+    assert entropies[0] == pytest.approx(math.log(ACTIONS) * 2 / 6, rel=1e-6)
 
 
 def test_without_self_play_all_agents_learn():
-    env, learner = Pitch([9, 9]), Always(0)
-    rollout, _ = collector(env, 1, self_play=False).collect(learner, Book())
-    assert rollout.observations.shape == (1, 8, 4)
+    learner = Always(0)
+    rollout, _ = play(collector(Pitch([9, 9]), 1, lambda slot: (None, LATEST), learner=learner))
+    assert rollout.observations["obs_0"].shape == (2, 8, 4)
     assert learner.who() == [(s, p) for s in (0, 1) for p in (0, 2, 1, 3)]
 
 
-def test_a_restored_collector_continues_bit_for_bit():
+class Linear:
+    """Logits by a matrix, a memory that counts decisions, values that are its first number."""
+
+    version, state_size = 3, 2
+
+    def __init__(self, weights):
+        self.weights = weights
+
+    def act(self, observations, states, masks=None):
+        seen = torch.cat(list(observations.values()), 1)
+        return seen @ self.weights + states[:, :1], states[:, 0] + 1.0, states + 1.0
+
+
+def arrays_of(collected):
+    """All that a collector gave, to be compared."""
+    told = []
+    for policy, rollout in sorted(collected.rollouts.items()):
+        for name, value in vars(rollout).items():
+            parts = value if isinstance(value, dict) else {"": value}
+            told += [(policy, name, key, np.array(part).tobytes()) for key, part in parts.items()]
+    return told, list(collected.episodes), list(collected.matches), dict(collected.entropies)
+
+
+def duel_collector(threads=1):
     weights = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    env = envs.make("DuelToy", 8)
+    return InProcessCollector(
+        env, {0: ("DuelToy", Linear(weights))}, lambda slot: seats(env, slot % 2, slot % 3 - 1), 7, 3, {0: 1},
+        lambda policy: Linear(weights.roll(policy - FROZEN, 0)), threads,
+    )  # fmt: skip
 
-    def make():
-        draw = lambda slot: Matchup(slot % 2, slot % 3 - 1)  # noqa: E731
-        return collector(envs.make("DuelToy", 8), 7, draw, seed=3)
 
-    def play(rows, times):
-        played = []
-        for _ in range(times):
-            rollout, episodes = rows.collect(lambda x: x @ weights, lambda k: lambda x: x @ weights.roll(k, 0))
-            arrays = (rollout.observations, rollout.actions, rollout.log_probs, rollout.group_rewards)
-            played.append(([a.copy() for a in arrays], episodes, rows.take_entropy()))
-        return played
+def test_a_restored_collector_continues_bit_for_bit():
+    first = duel_collector()
+    for _ in range(2):
+        first.collect()
+    state = first.save()
+    other = duel_collector()
+    other.load(state)
+    for _ in range(3):
+        expected, found = arrays_of(first.collect()), arrays_of(other.collect())
+        assert expected == found
+        assert expected[1] and expected[2]
+    assert first.in_play == other.in_play == {FROZEN, FROZEN + 1}
 
-    first = make()
-    play(first, 2)
-    state = first.state_dict()
-    expected = play(first, 3)
-    other = make()
-    other.load_state_dict(state)
-    for (arrays, episodes, entropy), (again, same, alike) in zip(expected, play(other, 3), strict=True):
-        assert all((a == b).all() for a, b in zip(arrays, again, strict=True))
-        assert (episodes, entropy) == (same, alike)
-    assert any(episodes for _, episodes, _ in expected)
+
+def test_a_second_thread_changes_nothing():
+    one, two = duel_collector(), duel_collector(threads=2)
+    for _ in range(3):
+        assert arrays_of(one.collect()) == arrays_of(two.collect())
+    two.close()
+
+
+def counting_rows(policy=None):
+    game = Matches(lambda: CountingGame(length=3), 2)
+    policy = policy or CountingPolicy(even=True)
+    return InProcessCollector(game, {0: ("", policy)}, lambda slot: [Seat(0, True)], 5, 1, {0: 1}, Book())
+
+
+def test_games_that_cannot_be_saved_start_anew_here_and_there():
+    first = counting_rows()
+    early = arrays_of(first.collect())
+    state = first.save()
+    assert state["env"] is None
+    other = counting_rows()
+    other.load(state)
+    later, again = arrays_of(first.collect()), arrays_of(other.collect())
+    # all but the number of the episode in its game, which only counts resets
+    assert [x for x in later[0] if x[2] != "obs"] == [x for x in again[0] if x[2] != "obs"]
+    assert later != early
+    seen = first.collect().rollouts[0].observations["obs"]
+    assert seen[0, :, DECISION].tolist() == [2, 2]  # nothing is restarted without being saved
 
 
 def test_another_seed_draws_other_actions():
-    uniform = lambda x: torch.zeros(len(x), ACTIONS)  # noqa: E731
-    actions = [collector(Pitch([9] * 8), 6, seed=s).collect(uniform, Book())[0].actions.copy() for s in (0, 1, 0)]
+    actions = [play(collector(Pitch([9] * 8), 6, seed=s, learner=uniform()))[0].actions.copy() for s in (0, 1, 0)]
     assert (actions[0] == actions[2]).all()
     assert (actions[0] != actions[1]).mean() > 0.5
 
 
 def test_opponents_draw_apart_from_the_learning_team_and_from_every_other_decision():
-    env, uniform = Pitch([99] * 8), lambda x: torch.zeros(len(x), ACTIONS)
-    rows = collector(env, 40)
+    env = Pitch([99] * 8)
+    rows = collector(env, 40, lambda slot: (0, 0), learner=uniform(), book=lambda policy: uniform())
     for _ in range(2):
-        rows.collect(uniform, lambda snapshot: uniform)
+        rows.collect()
     played = np.array(env.played)  # [80, 8, 4]; agents 0 and 2 learn
-    ours, theirs = played[:, :, ::2], played[:, :, 1::2]
+    apart(played[:, :, ::2], played[:, :, 1::2])
+
+
+def test_learners_draw_apart_from_each_other():
+    env = Pitch([99] * 8)
+    cast = [Seat(agent.team, True) for agent in env.spec.agents]
+    learners = {k: ("Pitch", uniform()) for k in (0, 1)}
+    rows = InProcessCollector(env, learners, lambda slot: cast, 80, 1, {0: 2, 1: 2}, Book())
+    rows.collect()
+    played = np.array(env.played)
+    apart(played[:, :, ::2], played[:, :, 1::2])
+
+
+def apart(ours, theirs):
+    """No two decisions, [80, 8, 2] each, were drawn with the same numbers."""
     alike = (ours.reshape(80, 1, 16) == theirs.reshape(1, 80, 16)).mean(2)  # of any two decisions
     assert alike.max() < 0.8
     assert (ours[1:] == ours[:-1]).mean() == pytest.approx(1 / ACTIONS, abs=0.05)
     assert (theirs[1:] == theirs[:-1]).mean() == pytest.approx(1 / ACTIONS, abs=0.05)
 
 
-@pytest.mark.parametrize(
-    ("env", "message"),
-    [
-        (Pitch([9], teams=(0, 0, 1)), r"teams and groups of equal size; found teams of \[1, 2\] agents"),
-        (Pitch([9], groups=(0, 1, 0, 2)), r"groups of \[1, 2\]"),
-        (Pitch([9], teams=(0, 0)), "self_play needs at least two teams, the game has one; remove self_play"),
-    ],
-)
-def test_a_game_that_symmetric_self_play_cannot_serve_is_refused(env, message):
-    with pytest.raises(EnvError, match=message):
-        Teams.of(env, self_play=True)
+def test_two_policies_of_a_population_learn_from_one_match():
+    env = Pitch([2, 9])
+    cast = {0: [Seat(0, True), Seat(1, True), Seat(1, True), Seat(1, True)], 1: [Seat(1, True)] * 4}
+    rows = InProcessCollector(
+        env, {0: ("Pitch", Always(3)), 1: ("Pitch", Always(5))}, lambda slot: cast[slot], 3, 1, {0: 4, 1: 4}, Book()
+    )
+    collected = rows.collect()
+    assert env.played[0].tolist() == [[3, 5, 5, 5], [5, 5, 5, 5]]
+    agents = {}
+    for policy, rollout in collected.rollouts.items():
+        assert rollout.group_size == 2 and rollout.rewards.shape == (3, 8)
+        # rows of a group belong together: who plays for the other policy leaves an empty one
+        agents[policy] = np.where(rollout.active[0], rollout.observations["obs_0"][0, :, 1], -1).tolist()
+    assert agents == {0: [0, -1, -1, -1, -1, -1, -1, -1], 1: [-1, 2, 1, 3, 0, 2, 1, 3]}
+    assert [(e.agent, e.policy) for e in collected.episodes] == [(0, 0), (1, 1), (2, 1), (3, 1)]
 
 
-def test_a_game_with_two_behaviors_is_refused_by_name():
+def test_two_behaviors_that_see_and_do_different_things_share_a_match():
+    class Telling:
+        version = state_size = 0
+
+        def __init__(self, sizes, choices):
+            self.sizes, self.choices = sizes, choices
+
+        def act(self, observations, states, masks=None):
+            assert {name: seen.shape[1] for name, seen in observations.items()} == self.sizes
+            return torch.zeros(len(states), self.choices), None, states
+
+    env = envs.make("PenaltyToy", 6)
+    learners = {0: ("Striker", Telling({"obs_0": 4}, 3)), 1: ("Keeper", Telling({"obs_0": 2, "obs_1": 1}, 4))}
+    both, frozen = (Seat(0, True), Seat(1, True)), (Seat(FROZEN, False), Seat(1, True))
+    frozen_striker = Telling({"obs_0": 4}, 3)
+    rows = InProcessCollector(
+        env, learners, lambda slot: both if slot < 4 else frozen, 8, 1, {0: 1, 1: 1}, lambda policy: frozen_striker
+    )
+    collected = rows.collect()
+    striker, keeper = collected.rollouts[0], collected.rollouts[1]
+    assert (striker.actions.shape, keeper.actions.shape) == ((8, 6, 1), (8, 6, 2))
+    assert striker.active.all(0).tolist() == [True] * 4 + [False] * 2 and keeper.active.all()
+    assert {name: a.shape for name, a in keeper.observations.items()} == {"obs_0": (9, 6, 2), "obs_1": (9, 6, 1)}
+    assert keeper.observations["obs_1"][:, 0, 0].tolist() == [0, 0.25, 0.5, 0.75] * 2 + [0]
+    hits = {(e.slot, e.policy): e.stats["hits"] for e in collected.episodes[:12]}
+    for slot in range(4):
+        assert hits[slot, 0] == striker.rewards[:4, slot].mean()
+    assert hits[5, 1] == keeper.rewards[:4, 5].mean() and (5, FROZEN) in hits
+
+
+def test_masks_are_seen_obeyed_and_kept():
+    class Menu:
+        version = state_size = 0
+
+        def act(self, observations, states, masks=None):
+            assert masks is not None and masks.dtype == torch.bool and list(observations) == ["obs_0"]
+            return torch.where(masks, 0.0, -1e9), None, states
+
+    env = envs.make("MenuToy", 16)  # raises EnvError when a forbidden dish is ordered
+    rows = InProcessCollector(
+        env, {0: ("MenuToy", Menu())}, lambda slot: [Seat(0 if slot % 2 else FROZEN, slot % 2 == 1)], 20, 1, {0: 1},
+        lambda policy: Menu(),
+    )  # fmt: skip
+    rollout = rows.collect().rollouts[0]
+    assert MASKS not in rollout.observations and rollout.masks.shape == (20, 16, 4)
+    filled = rollout.active[0]
+    assert filled.tolist() == [False, True] * 8
+    assert (rollout.masks[:, filled].sum(2) == 3).all() and rollout.masks[:, ~filled].all()
+    taken = np.take_along_axis(rollout.masks, rollout.actions.astype(np.int64), 2)
+    assert taken[:, filled].all()
+
+
+def test_memories_follow_their_agent_and_end_with_its_episode():
+    game = Matches(lambda: CountingGame(length=3, truncate=True), 2)
+    policies = {0: CountingPolicy(2), FROZEN: CountingPolicy(5)}
+    rows = InProcessCollector(
+        game, {0: ("", policies[0])}, lambda slot: [Seat(0 if slot else FROZEN, slot == 1)], 4, 1, {0: 1},
+        policies.__getitem__,
+    )  # fmt: skip
+    first, second = (
+        (r := rows.collect().rollouts[0], r.states.copy(), r.last_states.copy(), r.parameters.copy()) for _ in "ab"
+    )
+    # the mean of the continuous action is the memory, which counts the decisions of an episode; row 0 is nobody's
+    assert first[3][:, 1, CHOICES].tolist() == [0, 1, 2, 0]
+    assert second[3][:, 1, CHOICES].tolist() == [1, 2, 0, 1]
+    assert (first[1][1], first[2][1], second[1][1], second[2][1]) == (0, 1, 1, 2)
+    assert not first[1][0].any() and not first[2][0].any()
+    rollout = second[0]
+    assert rollout.final_states.tolist() == [[3.0]] and rollout.final_observations["obs"][0, DECISION] == 3
+    # values are recorded where acting gives them, for the agent's own decisions: here the decision's number
+    assert rollout.values[:, 1].tolist() == [1, 2, 0, 1]
+    # the frozen policy's memory counts alike: what arrived in its game is what the learner's would be
+    told = [e.stats["true_objective"] for e in rows.collect().episodes]
+    assert told == [pytest.approx(2, abs=0.01)] * 4
+
+
+def test_policies_are_loaded_once_and_forgotten_when_the_last_match_with_them_is_over():
+    env, loaded = Pitch([4, 4]), []
+
+    def load(policy):
+        loaded.append(policy)
+        return Always(1)
+
+    opponents = iter([0, 1, 0, 2, 3, 3])
+    rows = InProcessCollector(
+        env, {0: ("Pitch", Always(0))}, lambda slot: seats(env, 0, next(opponents)), 3, 1, {0: 2}, load
+    )
+    rows.collect()
+    assert rows.in_play == {FROZEN, FROZEN + 1} and loaded == [FROZEN, FROZEN + 1]
+    rows.retire(FROZEN + 1)
+    rows.publish(FROZEN + 2, Always(6))
+    rows.collect()
+    assert [played.tolist()[1] for played in env.played] == [[0, 1, 0, 1]] * 4 + [[0, 6, 0, 6]] * 2
+    assert loaded == [FROZEN, FROZEN + 1]
+    assert set(rows._policies) == {0, FROZEN, FROZEN + 2}
+
+
+def test_numbers_of_the_reward_are_paid_from_the_next_match_on():
+    games = []
+
+    def make():
+        games.append(CountingGame(agents=2, length=2, bonus=True))
+        return games[-1]
+
+    rows = InProcessCollector(
+        Matches(make, 1), {k: ("", CountingPolicy(k)) for k in (0, 1)}, lambda slot: [Seat(0, True), Seat(1, True)],
+        2, 1, {0: 1, 1: 1}, Book(),
+    )  # fmt: skip
+    rows.collect()
+    rows.shape_rewards(1, [0.5])
+    rows.collect()  # the match that ran already
+    paid = rows.collect().rollouts
+    assert paid[0].rewards.ravel().tolist() == [0.0, 0.0]
+    assert paid[1].rewards.ravel().tolist() == [1.5, 1.5]
+
+
+def test_seats_that_no_learner_fits_are_refused():
     env = Pitch([9])
-    spec = env.spec
-    env.spec = GameSpec("Pitch", (*spec.behaviors, BehaviorSpec.of_vectors("Keeper", (4,), (2,))), spec.agents, 9)
-    with pytest.raises(EnvError, match="one behavior; this one has Pitch, Keeper"):
-        collector(env, 1)
+    rows = InProcessCollector(env, {0: ("Pitch", Always(0))}, lambda slot: [Seat(1, True)] * 4, 1, 1, {0: 4}, Book())
+    with pytest.raises(ValueError, match=r"agent 0 has Seat.policy=1, learns=True.; no learner of 'Pitch' has that id"):
+        rows.collect()
+    rows = InProcessCollector(env, {0: ("Pitch", Always(0))}, lambda slot: [Seat(0, True)] * 4, 1, 1, {0: 2}, Book())
+    with pytest.raises(ValueError, match="more agents of a match learn than its 2 rows hold"):
+        rows.collect()
 
 
 @pytest.mark.parametrize("length", [9, 1], ids=["in a match", "at its end"])
@@ -262,4 +497,4 @@ def test_a_number_that_is_not_finite_stops_the_run(name, fault, length):
     rows = collector(env, 2)
     env.poison[name] = fault
     with pytest.raises(EnvError, match=f"Pitch returned a {name} that is not finite; check_env finds where"):
-        rows.collect(Always(0), Book())
+        rows.collect()

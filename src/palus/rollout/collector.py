@@ -96,7 +96,7 @@ class InProcessCollector:
                 learner = self._learning.get(seat.policy)
                 if seat.learns and (learner is None or learner.behavior.name != agent.behavior):
                     raise ValueError(
-                        f"match {n}: {seat} for {agent.name}; no learner of {agent.behavior!r} has that id"
+                        f"match {n}: {agent.name} has {seat}; no learner of {agent.behavior!r} has that id"
                     )
                 self._decides[n, p], self._learns[n, p] = seat
                 if seat.policy in self._numbers:

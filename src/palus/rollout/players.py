@@ -5,6 +5,7 @@ Letters: N matches, P_b agents of the behavior in each, B rows of a learner, T d
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -230,7 +231,7 @@ class Others:
         self._rows[:] = -1
         self._rows.reshape(-1)[self._seats] = np.arange(len(seats), dtype=np.int32)
         first = np.flatnonzero(np.diff(policies, prepend=-1)).tolist()
-        self.blocks = list(zip(policies[first].tolist(), first, [*first[1:], len(seats)], strict=True))
+        self.blocks = [(int(policies[a]), a, b) for a, b in itertools.pairwise([*first, len(seats)])]
 
     def look(self) -> None:
         """Write what the agents see now."""
