@@ -14,10 +14,13 @@ from palus.envs.game import Game, GameStep, ShapedGame, joined, random_actions, 
 from palus.errors import EnvError
 from palus.rollout.layout import Layout, Roster, Table
 from palus.rollout.messages import Answer, Assignment, Ended, Over, Restart, Step
-from palus.types import F32, F64, I64, AnyArray
+from palus.types import F32, F64, I64, AnyArray, Bool
 
 WARM_UP_GAMES = 16
 """Decorrelation spreads games over at most this many rollouts, so that its cost grows with the games, not faster."""
+
+Agent = tuple[int, int]
+"""Game, agent in it."""
 
 OPEN_END = (
     "game {} is over, but the episode of an active agent was neither terminated nor truncated; "
@@ -35,6 +38,7 @@ class Stepper:
         left = iter(games)
         self._splits = [[_Hosted(next(left), i, assignment, self._rows) for i in split] for split in assignment.splits]
         self._ranges = assignment.splits
+        self._groups = np.array([agent.group for agent in layout.spec.agents])
         self.set_parameters(assignment.parameters)
 
     def set_parameters(self, parameters: Mapping[str, float]) -> None:
@@ -59,12 +63,15 @@ class Stepper:
 
     def _step(self, split: int, page: int, t: int) -> Answer:
         after = [{name: array[page, t + 1] for name, array in r.table.observations.items()} for r in self._rows]
-        stats: dict[tuple[int, int], Mapping[str, float]] = {}
+        stats: dict[Agent, Mapping[str, float]] = {}
+        early: set[Agent] = set()
         over = []
         for host in self._splits[split]:
+            active = host.game.active.copy()
             step = host.step()
             for place in host.places:
                 place.write(step, page, t)
+            early |= {(host.index, agent) for agent in self._left_early(active, step)}
             stats.update({(host.index, agent): dict(numbers) for agent, numbers in step.stats.items()})
             if step.truncated.any():
                 host.observe([rows.table.aside for rows in self._rows], final=True)
@@ -78,8 +85,16 @@ class Stepper:
                 place.rows.table.active[page, t + 1, place.own] = host.game.active[place.agents]
         ended = []
         for rows in self._rows:
-            ended += rows.close_episodes(page, t, rows.roster.rows(self._ranges[split]), stats)
+            ended += rows.close_episodes(page, t, rows.roster.rows(self._ranges[split]), stats, early)
         return Answer(split, ended, over)
+
+    def _left_early(self, active: Bool, step: GameStep) -> list[int]:
+        """Agents whose episode ended while others of their group play on."""
+        ended = step.terminated | step.truncated
+        if step.over or not ended.any():
+            return []
+        plays_on = {int(group) for group in self._groups[active & ~ended]}
+        return [agent for agent in np.flatnonzero(ended).tolist() if self._groups[agent] in plays_on]
 
     def close(self) -> None:
         """Close all games."""
@@ -104,9 +119,9 @@ class _Rows:
         self._returns[block] = self._group_returns[block] = 0.0
 
     def close_episodes(
-        self, page: int, t: int, block: slice, stats: Mapping[tuple[int, int], Mapping[str, float]]
+        self, page: int, t: int, block: slice, stats: Mapping[Agent, Mapping[str, float]], early: set[Agent]
     ) -> list[Ended]:
-        """Add a decision to the episodes; tell those that ended with it."""
+        """Add a decision to the episodes; tell those that ended with it. early: others of their group play on."""
         table, P = self.table, len(self.roster.agents)
         active, terminated, truncated = (a[page, t, block] for a in (table.active, table.terminated, table.truncated))
         # Rows without a decision count as terminated: whoever reads the page restarts state and returns after them.
@@ -116,17 +131,12 @@ class _Rows:
         self._returns[block] += np.where(active, table.rewards[page, t, block], 0.0)
         self._group_returns[block] += np.where(active, table.group_rewards[page, t, block], 0.0)
         closed = active & (terminated | truncated)
-        if not closed.any():
-            return []
-        plays_on = (active & ~closed).reshape(-1, self.roster.group_size).any(1).repeat(self.roster.group_size)
         ended = []
-        for place in np.flatnonzero(closed).tolist():
-            row = place + block.start
-            game, agent = row // P, self.roster.agents[row % P]
+        for row in (np.flatnonzero(closed) + block.start).tolist():
+            who = row // P, self.roster.agents[row % P]
             if self.whole[row]:
-                returns = float(self._returns[row]), float(self._group_returns[row])
-                left_early, told = bool(plays_on[place]), stats.get((game, agent), {})
-                ended.append(Ended(game, agent, int(self._decisions[row]), *returns, left_early, told))
+                length, paid = int(self._decisions[row]), (float(self._returns[row]), float(self._group_returns[row]))
+                ended.append(Ended(*who, length, *paid, who in early, stats.get(who, {})))
             self.forget(slice(row, row + 1))
             self.whole[row] = True
         return ended
