@@ -14,7 +14,7 @@ from palus.envs.game import Game, GameStep, ShapedGame, joined, random_actions, 
 from palus.errors import EnvError
 from palus.rollout.layout import Layout, Roster, Table
 from palus.rollout.messages import Answer, Assignment, Ended, Over, Restart, Step
-from palus.types import F32, F64, I64, AnyArray, Bool
+from palus.types import F32, F64, I64, AnyArray
 
 WARM_UP_GAMES = 16
 """Decorrelation spreads games over at most this many rollouts, so that its cost grows with the games, not faster."""
@@ -38,7 +38,6 @@ class Stepper:
         left = iter(games)
         self._splits = [[_Hosted(next(left), i, assignment, self._rows) for i in split] for split in assignment.splits]
         self._ranges = assignment.splits
-        self._groups = np.array([agent.group for agent in layout.spec.agents])
         self.set_parameters(assignment.parameters)
 
     def set_parameters(self, parameters: Mapping[str, float]) -> None:
@@ -62,39 +61,31 @@ class Stepper:
         return Answer(split, [], [])
 
     def _step(self, split: int, page: int, t: int) -> Answer:
-        after = [{name: array[page, t + 1] for name, array in r.table.observations.items()} for r in self._rows]
+        for rows in self._rows:
+            rows.turn_to(page, t, rows.roster.rows(self._ranges[split]))
+        after = [rows.after for rows in self._rows]
         stats: dict[Agent, Mapping[str, float]] = {}
         early: set[Agent] = set()
         over = []
         for host in self._splits[split]:
-            active = host.game.active.copy()
             step = host.step()
             for place in host.places:
-                place.write(step, page, t)
-            early |= {(host.index, agent) for agent in self._left_early(active, step)}
-            stats.update({(host.index, agent): dict(numbers) for agent, numbers in step.stats.items()})
+                place.write(step)
+            for agent, numbers in step.stats.items():
+                stats[host.index, agent] = dict(numbers)
             if step.truncated.any():
                 host.observe([rows.table.aside for rows in self._rows], final=True)
             if step.over:
-                if any(place.is_open(page, t) for place in host.places):
+                if any(place.is_open for place in host.places):
                     raise EnvError(OPEN_END.format(host.index))
                 over.append(Over(host.index, tuple(map(float, step.points)), host.whole))
                 host.begin()
+            elif host.shared:
+                early |= host.left_early(step)
             host.observe(after)
             for place in host.places:
-                place.rows.table.active[page, t + 1, place.own] = host.game.active[place.agents]
-        ended = []
-        for rows in self._rows:
-            ended += rows.close_episodes(page, t, rows.roster.rows(self._ranges[split]), stats, early)
-        return Answer(split, ended, over)
-
-    def _left_early(self, active: Bool, step: GameStep) -> list[int]:
-        """Agents whose episode ended while others of their group play on."""
-        ended = step.terminated | step.truncated
-        if step.over or not ended.any():
-            return []
-        plays_on = {int(group) for group in self._groups[active & ~ended]}
-        return [agent for agent in np.flatnonzero(ended).tolist() if self._groups[agent] in plays_on]
+                place.rows.active_after[place.own] = host.game.active[place.agents]
+        return Answer(split, [end for rows in self._rows for end in rows.close_episodes(stats, early)], over)
 
     def close(self) -> None:
         """Close all games."""
@@ -103,7 +94,7 @@ class Stepper:
 
 
 class _Rows:
-    """One behavior's rows: their table, and the episodes that are under way in them."""
+    """One behavior's rows: their table, its entries of one decision, and the episodes that are under way."""
 
     def __init__(self, roster: Roster, table: Table) -> None:
         self.roster, self.table = roster, table
@@ -113,23 +104,30 @@ class _Rows:
         self._returns, self._group_returns = np.zeros(B), np.zeros(B)
         self.whole = np.ones(B, np.bool_)
 
+    def turn_to(self, page: int, t: int, block: slice) -> None:
+        """A decision of these rows is to be written."""
+        table, self._block = self.table, block
+        self.active, self.active_after = table.active[page, t], table.active[page, t + 1]
+        self.rewards, self.group_rewards = table.rewards[page, t], table.group_rewards[page, t]
+        self.terminated, self.truncated = table.terminated[page, t], table.truncated[page, t]
+        self.after = {name: array[page, t + 1] for name, array in table.observations.items()}
+        self.group_rewards[block] = 0.0
+
     def forget(self, block: slice) -> None:
         """Episodes begin anew."""
         self._decisions[block] = 0
         self._returns[block] = self._group_returns[block] = 0.0
 
-    def close_episodes(
-        self, page: int, t: int, block: slice, stats: Mapping[Agent, Mapping[str, float]], early: set[Agent]
-    ) -> list[Ended]:
-        """Add a decision to the episodes; tell those that ended with it. early: others of their group play on."""
-        table, P = self.table, len(self.roster.agents)
-        active, terminated, truncated = (a[page, t, block] for a in (table.active, table.terminated, table.truncated))
+    def close_episodes(self, stats: Mapping[Agent, Mapping[str, float]], early: set[Agent]) -> list[Ended]:
+        """Add the decision to the episodes; tell those that ended with it. early: others of their group play on."""
+        block, P = self._block, len(self.roster.agents)
+        active, terminated, truncated = self.active[block], self.terminated[block], self.truncated[block]
         # Rows without a decision count as terminated: whoever reads the page restarts state and returns after them.
         terminated |= ~active
         truncated &= ~terminated
         self._decisions[block] += active
-        self._returns[block] += np.where(active, table.rewards[page, t, block], 0.0)
-        self._group_returns[block] += np.where(active, table.group_rewards[page, t, block], 0.0)
+        self._returns[block] += np.where(active, self.rewards[block], 0.0)
+        self._group_returns[block] += np.where(active, self.group_rewards[block], 0.0)
         closed = active & (terminated | truncated)
         ended = []
         for row in (np.flatnonzero(closed) + block.start).tolist():
@@ -150,8 +148,8 @@ class _Place:
 
     def __init__(self, rows: _Rows, index: int, num_agents: int) -> None:
         roster = rows.roster
-        self.name = roster.behavior.name
-        self.rows, self.own, self.order = rows, roster.rows(range(index, index + 1)), roster.order
+        self.name, self.order = roster.behavior.name, roster.order
+        self.rows, self.own = rows, roster.rows(range(index, index + 1))
         in_place = roster.agents == tuple(range(num_agents))
         self.agents: slice | I64 = slice(None) if in_place else np.array(roster.agents)
         scratched = {} if roster.order is None else rows.table.aside
@@ -167,25 +165,33 @@ class _Place:
         given[self.order] = actions
         return given
 
-    def write(self, step: GameStep, page: int, t: int) -> None:
+    def write(self, step: GameStep) -> None:
         """Keep what a decision brought."""
-        table, at = self.rows.table, (page, t, self.own)
-        table.rewards[at], table.terminated[at] = step.reward[self.agents], step.terminated[self.agents]
-        table.truncated[at] = step.truncated[self.agents]
-        table.group_rewards[at] = 0.0 if step.group_reward is None else step.group_reward[self.agents]
+        rows, own = self.rows, self.own
+        rows.rewards[own] = step.reward[self.agents]
+        rows.terminated[own], rows.truncated[own] = step.terminated[self.agents], step.truncated[self.agents]
+        if step.group_reward is not None:
+            rows.group_rewards[own] = step.group_reward[self.agents]
 
-    def is_open(self, page: int, t: int) -> bool:
+    @property
+    def is_open(self) -> bool:
         """Whether an active agent's episode goes on."""
-        table, at = self.rows.table, (page, t, self.own)
-        return bool((table.active[at] & ~(table.terminated[at] | table.truncated[at])).any())
+        rows, own = self.rows, self.own
+        return bool((rows.active[own] & ~(rows.terminated[own] | rows.truncated[own])).any())
 
 
 class _Hosted:
-    """A game, its rows, and the seeds of its episodes. whole: policies have played the episode from its beginning."""
+    """A game, its rows, and the seeds of its episodes. whole: policies have played the episode from its beginning.
+
+    shared: some of its agents share a group.
+    """
 
     def __init__(self, game: Game, index: int, assignment: Assignment, rows: Sequence[_Rows]) -> None:
         self.game, self.index, self.whole = game, index, True
         self.places = [_Place(r, index, game.spec.num_agents) for r in rows]
+        self._alone = self.places[0] if len(self.places) == 1 else None
+        self._groups = np.array([agent.group for agent in game.spec.agents])
+        self.shared = len(set(self._groups.tolist())) < len(self._groups)
         self._shaping: F64 | None = cast(ShapedGame, game).shaping if game.spec.shaping else None
         self._assignment = assignment
         self._key: tuple[int, ...] = ()
@@ -217,15 +223,28 @@ class _Hosted:
         if self._shaping is not None:
             for place in self.places:
                 self._shaping[place.agents] = place.rows.table.shaping[place.own]
-        return self.game.step(joined(self.game.spec, {place.name: place.actions for place in self.places}))
+        if self._alone is not None:
+            return self.game.step(self._alone.actions)
+        return self.game.step({place.name: place.actions for place in self.places})
+
+    def left_early(self, step: GameStep) -> set[Agent]:
+        """Agents whose episode ended while others of their group play on."""
+        ended = np.flatnonzero(step.terminated | step.truncated).tolist()
+        plays_on = set(self._groups[self.game.active & ~(step.terminated | step.truncated)].tolist()) if ended else ()
+        return {(self.index, agent) for agent in ended if int(self._groups[agent]) in plays_on}
 
     def observe(self, tables: Sequence[Mapping[str, AnyArray]], final: bool = False) -> None:
         """Write observations into these arrays [B, *shape], by name and for each behavior."""
+        write = self.game.observe_final if final else self.game.observe
+        if self._alone is not None and self._alone.order is None:
+            own = self._alone.own
+            write({name: array[own] for name, array in tables[0].items()})
+            return
         outs = {
             place.name: place.scratch or {name: array[place.own] for name, array in table.items()}
             for place, table in zip(self.places, tables, strict=True)
         }
-        (self.game.observe_final if final else self.game.observe)(joined(self.game.spec, outs))
+        write(joined(self.game.spec, outs))
         for place, table in zip(self.places, tables, strict=True):
             for name, array in place.scratch.items():
                 table[name][place.own] = array[place.order]
