@@ -135,7 +135,7 @@ def train(case: str, results: Path) -> Json:
     return {
         "steps": facts["steps"],
         "elo": facts["elo"],
-        "learner": of_learner(RunFolder(results / case, behavior).load()),
+        "learner": of_learner(RunFolder(results / case, [behavior]).load()),
         "onnx": of_onnx(results / case / f"{behavior}.onnx"),
     }
 

@@ -159,10 +159,11 @@ class APPO(Learner):
     def prepare(self, rollout: Rollout, usable: Bool) -> Batch:
         """Statistics, returns and advantages of a rollout."""
         h, network = self.behavior.hyperparameters, self.network
+        final = self.finals(rollout)  # as the acting policy saw them, like its values
         self.observe(rollout, usable)
         values = rollout.values if rollout.values is not None else self.replay(rollout, len(usable))[0]
         ended, rewards = rollout.terminated | rollout.truncated, self.rewards(rollout)
-        following = self.following(rollout, values)
+        following = self.following(rollout, values, final)
         if not h.bootstrap_truncated:
             following[ended] = 0.0
         gamma = self.behavior.extrinsic.gamma

@@ -137,10 +137,13 @@ class Learner:
         paid: F32 = ((rollout.rewards + rollout.group_rewards) * self.behavior.extrinsic.strength).astype(np.float32)
         return paid
 
-    def following(self, rollout: Rollout, values: F32) -> F32:
-        """The value [T, B] of what follows each decision. values: of the decisions, [T, B]."""
+    def finals(self, rollout: Rollout) -> F32:
+        """The values [K] of truncated episodes' last observations."""
+        return self.estimate(rollout.final_observations, rollout.final_states)
+
+    def following(self, rollout: Rollout, values: F32, final: F32) -> F32:
+        """The value [T, B] of what follows each decision. values: of the decisions, [T, B]; final: as in `finals`."""
         last = self.estimate({name: x[-1] for name, x in rollout.observations.items()}, rollout.last_states)
-        final = self.estimate(rollout.final_observations, rollout.final_states)
         return following_values(values, last, final, rollout.terminated, rollout.truncated)
 
     # -- gradient steps ---------------------------------------------------------------------------------------------

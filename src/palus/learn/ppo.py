@@ -44,7 +44,7 @@ class PPO(OnPolicy):
     def advantages(self, rollout: Rollout, values: F32) -> tuple[F32, F32]:
         """Advantages and value targets, [T, B] each. values: of the decisions, [T, B]."""
         gamma, lambd = self.behavior.extrinsic.gamma, self.behavior.hyperparameters.lambd
-        following, ended = self.following(rollout, values), rollout.terminated | rollout.truncated
+        following, ended = self.following(rollout, values, self.finals(rollout)), rollout.terminated | rollout.truncated
         return gae(self.rewards(rollout), values, following, ended, usable_decisions(rollout), gamma, lambd)
 
     def update(self, rollout: Rollout, step: int) -> dict[str, float]:
