@@ -8,35 +8,28 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from palus.learn.appo_loss import Minibatch, clipped_policy_loss, clipped_value_loss, loss
-from palus.rollout.trajectories import Trajectories
-from sampled import RECALL, RecallSampler, appo_behavior
+from sampled import appo_behavior
+from toys import Play, Recall, curve
 
 from palus.config.appo import AppoHyperparameters
 from palus.errors import DivergenceError
-from palus.learn.appo import APPO, usable_decisions
+from palus.learn.appo import APPO, Minibatch, clipped_value_loss, loss
+from palus.learn.losses import clipped_policy_loss
+from palus.learn.returns import usable_decisions
+from palus.rollout.rollout import Rollout
 from palus.types import ActionSpec, Discrete
 
 VTRACE = ("hyperparameters.advantages=vtrace", "hyperparameters.normalize_returns=false")
 
 
-def learner(*more: str, threads: int = 1) -> tuple[APPO, RecallSampler]:
-    appo = APPO(appo_behavior(*more), RECALL, torch.float32, 0, threads)
-    return appo, RecallSampler(appo.policy)
-
-
-def curve(appo: APPO, sampler: RecallSampler, updates: int) -> list[float]:
-    scores = []
-    for _ in range(updates):
-        page, score = sampler.collect()
-        appo.update(page, 0)
-        scores.append(score)
-    return scores
+def learner(*more: str, threads: int = 1) -> tuple[APPO, Play]:
+    appo = APPO(appo_behavior(*more), Recall.spec, torch.float32, 0, threads)
+    return appo, Play(appo, Recall())
 
 
 def test_the_policy_loss_clips_towards_one() -> None:
     # epsilon 0.25: [0.8, 1.25]. min(2 x 1, 1.25) = 1.25; min(0.5 x -2, 0.8 x -2) = -1.6; -mean = 0.175
-    found = clipped_policy_loss(torch.tensor([2.0, 0.5]), torch.tensor([1.0, -2.0]), 0.25)
+    found = clipped_policy_loss(torch.tensor([2.0, 0.5]), torch.tensor([1.0, -2.0]), 1 / 1.25, 1.25)
     assert found.item() == pytest.approx(0.175)
 
 
@@ -58,11 +51,11 @@ def test_the_whole_loss_by_hand() -> None:
         torch.zeros(1, 3, 2), torch.tensor([[1.0, 99.0, 1.0]]), batch, ActionSpec((Discrete(2),)), h, 0.01
     )
     # ratio = 2 for both: -(min(2, 1.1) + min(-2, -1.1)) / 2 = 0.45; values: 0.5 (1 + 0) / 2; entropy ln 2
-    assert found["policy_loss"] == pytest.approx(0.45)
-    assert found["value_loss"] == pytest.approx(0.25)
-    assert found["exploration_loss"] == pytest.approx(-0.01 * math.log(2))
-    assert found["kl"] == pytest.approx(0.0)
-    assert found["clipped"] == 1.0
+    assert found["Losses/Policy Loss"] == pytest.approx(0.45)
+    assert found["Losses/Value Loss"] == pytest.approx(0.25)
+    assert found["Losses/Exploration Loss"] == pytest.approx(-0.01 * math.log(2))
+    assert found["Policy/KL"] == pytest.approx(0.0)
+    assert found["Policy/Clipped"] == 1.0
     assert total.item() == pytest.approx(0.45 + 0.25 - 0.01 * math.log(2))
 
 
@@ -87,72 +80,101 @@ def test_without_lag_vtrace_takes_the_step_of_gae_with_lambda_one() -> None:
         f"hyperparameters.{x}" for x in ("normalize_returns=false", "lambd=1.0", "num_epoch=1", "batch_size=1024")
     ]
     common += ["network_settings.normalize=false"]
-    one, sampler = learner(*common)
+    one, play = learner(*common)
     two, _ = learner(*common, "hyperparameters.advantages=vtrace")
-    page, _ = sampler.collect()
-    one.update(page, 0)
-    two.update(page, 0)
-    np.testing.assert_allclose(one.policy.weights.gradient, two.policy.weights.gradient, atol=2e-6)
-    assert one.policy.weights.gradient.abs().max() > 1e-3
+    rollout = play.collect()
+    one.update(rollout, 0)
+    two.update(rollout, 0)
+    np.testing.assert_allclose(one.network.weights.gradient, two.network.weights.gradient, atol=2e-6)
+    assert one.network.weights.gradient.abs().max() > 1e-3
 
 
-def test_vtrace_learns_from_a_lagging_policys_pages() -> None:
-    appo, sampler = learner(*VTRACE)
-    behind: list = [sampler.collect()[0] for _ in range(3)]
+def test_vtrace_learns_from_a_lagging_policys_rollouts() -> None:
+    appo, play = learner(*VTRACE)
+    behind = [play.collect() for _ in range(3)]
     scores = []
     for _ in range(32):
         appo.update(behind.pop(0), 0)
-        page, score = sampler.collect()
-        behind.append(page)
-        scores.append(score)
+        behind.append(play.collect())
+        scores.append(play.score)
     assert np.mean(scores[-4:]) > 0.95
 
 
 def test_two_threads_take_the_same_step() -> None:
-    (one, sampler), (two, _) = learner(), learner(threads=2)
-    page, _ = sampler.collect()
-    a, b = one.update(page, 0), two.update(page, 0)
-    np.testing.assert_allclose(one.policy.weights.master, two.policy.weights.master, atol=1e-4)
-    assert a.losses["policy_loss"] == pytest.approx(b.losses["policy_loss"], abs=1e-4)
+    (one, play), (two, _) = learner(), learner(threads=2)
+    rollout = play.collect()
+    a, b = one.update(rollout, 0), two.update(rollout, 0)
+    np.testing.assert_allclose(one.network.weights.master, two.network.weights.master, atol=1e-4)
+    assert a["Losses/Policy Loss"] == pytest.approx(b["Losses/Policy Loss"], abs=1e-4)
 
 
 def test_a_saved_learner_continues_bit_for_bit() -> None:
     shuffled = ("hyperparameters.shuffle=true", "hyperparameters.adaptive_learning_rate=minibatch")
-    one, sampler = learner(*shuffled)
-    pages = [sampler.collect()[0] for _ in range(4)]
-    for page in pages[:2]:
-        one.update(page, 0)
+    one, play = learner(*shuffled)
+    rollouts = [play.collect() for _ in range(4)]
+    for rollout in rollouts[:2]:
+        one.update(rollout, 0)
     two, _ = learner(*shuffled)
     two.load_state_dict(one.state_dict())
-    for page in pages[2:]:
-        assert one.update(page, 0) == two.update(page, 0)
-    assert torch.equal(one.policy.weights.master, two.policy.weights.master)
+    for rollout in rollouts[2:]:
+        assert one.update(rollout, 0) == two.update(rollout, 0)
+    assert torch.equal(one.network.weights.master, two.network.weights.master)
 
 
 def test_bfloat16_takes_nearly_the_same_step() -> None:
-    one, sampler = learner("hyperparameters.num_epoch=1", "hyperparameters.batch_size=1024")
-    two = APPO(one.behavior, RECALL, torch.bfloat16, 0)
-    page, _ = sampler.collect()
-    one.update(page, 0)
-    two.update(page, 0)
-    a, b = one.policy.weights.gradient, two.policy.weights.gradient
+    one, play = learner("hyperparameters.num_epoch=1", "hyperparameters.batch_size=1024")
+    two = APPO(one.behavior, Recall.spec, torch.bfloat16, 0)
+    rollout = play.collect()
+    one.update(rollout, 0)
+    two.update(rollout, 0)
+    a, b = one.network.weights.gradient, two.network.weights.gradient
     assert torch.nn.functional.cosine_similarity(a, b, dim=0) > 0.99
 
 
-def test_decisions_that_are_invalid_old_or_without_successor_are_left_out() -> None:
-    appo, sampler = learner()
-    page, _ = sampler.collect()
-    valid, versions = page.valid.copy(), page.versions.copy()
-    terminated = np.zeros_like(page.terminated)
-    valid[3:, 0] = False  # lost with its worker: decision 2 has no successor
-    valid[3, 1], terminated[2, 1] = False, True  # inactive after an end
-    versions[0, 2] = -1000
-    found = usable_decisions(replace(page, valid=valid, versions=versions, terminated=terminated), 0, 1000)
+def test_decisions_that_are_absent_or_without_successor_are_left_out() -> None:
+    _, play = learner()
+    rollout = play.collect()
+    active, terminated = rollout.active.copy(), np.zeros_like(rollout.terminated)
+    active[3:, 0] = False  # lost with its worker: decision 2 has no successor
+    active[3, 1], terminated[2, 1] = False, True  # inactive after an end
+    found = usable_decisions(replace(rollout, active=active, terminated=terminated))
     assert found[:, 0].tolist() == [True, True] + [False] * 6
     assert found[:, 1].tolist() == [True, True, True, False] + [True] * 4
-    assert found[:, 2].tolist() == [False] + [True] * 7
-    stats = appo.update(replace(page, valid=np.zeros_like(valid)), 0)
-    assert (stats.samples, stats.gradient_steps, appo.version) == (0, 0, 0)
+
+
+def test_decisions_that_are_too_old_are_left_out() -> None:
+    appo, play = learner("hyperparameters.max_policy_lag=1000", "hyperparameters.num_epoch=1")
+    rollout = play.collect()
+    versions = rollout.versions.copy()
+    versions[0, 2], versions[1] = -1000, -10
+    found = appo.update(replace(rollout, versions=versions), 0)
+    assert found["Policy/Valid Share"] == pytest.approx(1 - 1 / rollout.active.size)
+    assert found["Policy/Lag Max"] == 10
+    assert found["Policy/Lag"] == pytest.approx(10 * 128 / (rollout.active.size - 1))
+
+
+def test_nobody_active_nothing_learned() -> None:
+    appo, play = learner()
+    rollout = play.collect()
+    before = appo.network.weights.master.clone()
+    assert appo.update(replace(rollout, active=np.zeros_like(rollout.active)), 0) == {}
+    assert appo.network.version == 0
+    assert torch.equal(appo.network.weights.master, before)
+
+
+def test_steps_are_engine_frames() -> None:
+    appo, rollout = by_hand()
+    assert appo.steps_in(rollout, 4) == 24
+
+
+def test_taking_over_goes_on_from_the_donor_and_makes_what_was_played_too_old() -> None:
+    (one, play), (two, _) = learner(), learner()
+    two.update(play.collect(), 0)
+    played = play.collect()
+    one.take_over(two)
+    assert torch.equal(one.network.weights.master, two.network.weights.master)
+    assert one.optimizer.steps == two.optimizer.steps
+    assert one.update(played, 0) == {}
 
 
 @pytest.mark.parametrize(("kl", "factor"), [(0.017, 1 / 1.5), (0.01, 1.0), (0.003, 1.5)])
@@ -170,13 +192,13 @@ def test_linear_schedules_reach_zero_at_max_steps() -> None:
 
 
 def test_a_gradient_that_is_not_finite_stops_before_it_spoils_the_weights() -> None:
-    appo, sampler = learner()
-    page, _ = sampler.collect()
-    log_probs = page.log_probs.copy()
+    appo, play = learner()
+    rollout = play.collect()
+    log_probs = rollout.log_probs.copy()
     log_probs[0, 0] = -np.inf
     with pytest.raises(DivergenceError, match="not finite"):
-        appo.update(replace(page, log_probs=log_probs), 0)
-    assert torch.isfinite(appo.policy.weights.master).all()
+        appo.update(replace(rollout, log_probs=log_probs), 0)
+    assert torch.isfinite(appo.network.weights.master).all()
 
 
 BY_HAND = [f"hyperparameters.{x}" for x in ("normalize_returns=false", "lambd=0.5", "num_epoch=1", "batch_size=6")]
@@ -185,36 +207,44 @@ BY_HAND += [
     "hyperparameters.buffer_size=6",
     "reward_signals.extrinsic.gamma=0.5",
     "network_settings.memory=null",
+    "network_settings.normalize=false",
 ]
 
 
-def by_hand(*more: str) -> tuple[APPO, Trajectories]:
-    """A learner whose critic answers 7 whatever it sees, and three decisions of two rows.
+def by_hand(*more: str) -> tuple[APPO, Rollout]:
+    """A learner whose critic answers 7, and 8 where the first number is 1, and three decisions of two rows.
 
     Row 0 is cut off at decision 1, before a state worth 8; row 1 ends there by the rules.
     """
-    appo = APPO(appo_behavior(*BY_HAND, *more), RECALL, torch.float32, 0)
-    tensors = appo.policy.weights.tensors
-    tensors["critic_linear.weight"].data.zero_()
+    appo = APPO(appo_behavior(*BY_HAND, *more), Recall.spec, torch.float32, 0)
+    tensors = appo.network.weights.tensors
+    tensors["encoder.encoders.obs.mlp_head.0.weight"].data[0] = torch.tensor([1.0, 0.0, 0.0])
+    tensors["critic_linear.weight"].data.zero_()[0, 0] = 1.0
     tensors["critic_linear.bias"].data.fill_(7.0)
     rng, nothing = np.random.default_rng(0), np.zeros((3, 2), np.bool_)
     terminated, truncated = nothing.copy(), nothing.copy()
     truncated[1, 0] = terminated[1, 1] = True
-    return appo, Trajectories(
-        observations={"obs": rng.random((4, 2, 3), np.float32)},
+    observations = rng.random((4, 2, 3), np.float32)
+    observations[:, :, 0] = 0.0
+    return appo, Rollout(
+        observations={"obs": observations},
+        masks=None,
         states=np.zeros((2, 0), np.float32),
         last_states=np.zeros((2, 0), np.float32),
         actions=np.float32([[0, 1], [1, 0], [0, 0]])[:, :, None],
+        log_probs=np.full((3, 2, 1), -math.log(2), np.float32),
         parameters=np.zeros((3, 2, 2), np.float32),
-        log_probs=np.full((3, 2), -math.log(2), np.float32),
         values=np.float32([[1, 2], [3, 4], [5, 6]]),
-        rewards=np.float32([[1, 0], [2, 1], [0, 2]]),
+        rewards=np.float32([[0, -1], [2, 1], [-1, 0]]),
+        group_rewards=np.float32([[1, 1], [0, 0], [1, 2]]),
         terminated=terminated,
         truncated=truncated,
-        final_values=np.where(truncated, np.float32(8), np.float32(0)),
-        valid=~nothing,
+        active=~nothing,
+        last_active=np.ones(2, np.bool_),
+        final_observations={"obs": np.float32([[1, 0, 0]])},
+        final_states=np.zeros((1, 0), np.float32),
+        group_size=1,
         versions=np.zeros((3, 2), np.int32),
-        frames=6,
     )
 
 
@@ -222,40 +252,46 @@ def test_advantages_and_targets_by_hand() -> None:
     # A = r + 0.5 V' - V + 0.25 A', from the last decision back
     # row 0: 0 + 3.5 - 5 = -1.5 | 2 + 4 - 3 = 3, time-out before an 8 | 1 + 1.5 - 1 + 0.75 = 2.25
     # row 1: 2 + 3.5 - 6 = -0.5 | 1 + 0 - 4 = -3, the end | 0 + 2 - 2 - 0.75 = -0.75
-    appo, page = by_hand()
-    batch = appo._prepare(page, page.valid)
+    appo, rollout = by_hand()
+    batch = appo.prepare(rollout, rollout.active)
     np.testing.assert_allclose(batch.advantages, [[2.25, -0.75], [3, -3], [-1.5, -0.5]], atol=1e-5)
     np.testing.assert_allclose(batch.targets, [[3.25, 1.25], [6, 1], [3.5, 5.5]], atol=1e-5)
 
 
 def test_without_bootstrap_truncated_a_time_out_is_an_end() -> None:
     # row 0: -1.5 | 2 + 0 - 3 = -1 | 1 + 1.5 - 1 - 0.25 = 1.25
-    appo, page = by_hand("hyperparameters.bootstrap_truncated=false")
-    batch = appo._prepare(page, page.valid)
+    appo, rollout = by_hand("hyperparameters.bootstrap_truncated=false")
+    batch = appo.prepare(rollout, rollout.active)
     np.testing.assert_allclose(batch.advantages[:, 0], [1.25, -1, -1.5], atol=1e-5)
 
 
 def test_targets_are_in_units_of_the_returns_seen_so_far_and_old_values_of_those_before() -> None:
-    # Returns so far: 1 +- 2, one of them. The critic's 7 is cut to 5 deviations: the state after the page is worth 11,
-    # and the last targets are 5.5 and 7.5. Row 1's first decision is left out, so the mean of the six is
-    # 1 + 3.65 x 5 / 6 = 4.04167, the variance (4 + 5 x 5.19 + 3.65^2 x 5 / 6) / 6 = 6.84201.
-    appo, page = by_hand("hyperparameters.normalize_returns=true")
-    assert appo.policy.returns is not None
-    appo.policy.returns.mean[:], appo.policy.returns.variance[:] = 1.0, 4.0
-    usable = page.valid.copy()
+    # Returns so far: 1 +- 2, one of them. The critic's 7 and 8 are cut to 5 deviations: the states after the rollout
+    # and after the time-out are worth 11, and the targets are 3.625, 7.5 and 5.5; 1 and 7.5. Row 1's first decision is
+    # left out, so the mean of the six is 1 + 4.025 x 5 / 6 = 4.35417, the variance
+    # (4 + 5 x 6.1275 + 4.025^2 x 5 / 6) / 6 = 8.02300.
+    appo, rollout = by_hand("hyperparameters.normalize_returns=true")
+    assert appo.network.returns is not None
+    appo.network.returns.mean[:], appo.network.returns.variance[:] = 1.0, 4.0
+    usable = rollout.active.copy()
     usable[0, 1] = False
-    batch = appo._prepare(page, usable)
-    np.testing.assert_allclose(batch.old_values, (page.values - 1) / 2, atol=1e-4)
-    assert batch.targets[0, 0] == pytest.approx((3.25 - 4.04167) / 2.61572, abs=1e-4)
-    assert batch.targets[2, 1] == pytest.approx((7.5 - 4.04167) / 2.61572, abs=1e-4)
+    batch = appo.prepare(rollout, usable)
+    np.testing.assert_allclose(batch.old_values, (rollout.values - 1) / 2, atol=1e-4)
+    assert batch.targets[0, 0] == pytest.approx((3.625 - 4.35417) / 2.83249, abs=1e-4)
+    assert batch.targets[2, 1] == pytest.approx((7.5 - 4.35417) / 2.83249, abs=1e-4)
+
+
+def test_rewards_are_scaled_then_clipped() -> None:
+    appo, rollout = by_hand("reward_signals.extrinsic.strength=3", "hyperparameters.reward_clip=4")
+    assert appo.rewards(rollout).tolist() == [[3, 0], [4, 3], [0, 4]]
 
 
 def test_the_gradients_norm_is_limited() -> None:
     norms = []
     for limit in (0.0, 0.001):
-        appo, page = by_hand(f"hyperparameters.max_grad_norm={limit}")
-        found = appo.update(page, 0).losses["gradient_norm"]
-        norms.append((found, float(appo.policy.weights.gradient.norm())))
+        appo, rollout = by_hand(f"hyperparameters.max_grad_norm={limit}")
+        found = appo.update(rollout, 0)["Policy/Gradient Norm"]
+        norms.append((found, float(appo.network.weights.gradient.norm())))
     (free, unlimited), (before, after) = norms
     assert unlimited == pytest.approx(free, rel=1e-5)
     assert free > 0.1
@@ -265,13 +301,13 @@ def test_the_gradients_norm_is_limited() -> None:
 def test_the_step_shrinks_with_the_share_of_valid_decisions() -> None:
     moves, shares = [], []
     for lost in ([], [(0, 0), (0, 1)]):  # the first decisions of both rows are another policy's
-        appo, page = by_hand("hyperparameters.max_grad_norm=0")
-        valid = page.valid.copy()
+        appo, rollout = by_hand("hyperparameters.max_grad_norm=0")
+        active = rollout.active.copy()
         for place in lost:
-            valid[place] = False
-        before = appo.policy.weights.master.clone()
-        shares.append(appo.update(replace(page, valid=valid), 0).valid)
-        moves.append(float((appo.policy.weights.master - before).abs().max()))
+            active[place] = False
+        before = appo.network.weights.master.clone()
+        shares.append(appo.update(replace(rollout, active=active), 0)["Policy/Valid Share"])
+        moves.append(float((appo.network.weights.master - before).abs().max()))
     assert shares == pytest.approx([1.0, 2 / 3])
     # Adam's first step is the learning rate, whatever the gradient's size
     assert moves == pytest.approx([0.01, 0.01 * 2 / 3], rel=1e-3)
@@ -280,16 +316,16 @@ def test_the_step_shrinks_with_the_share_of_valid_decisions() -> None:
 def test_decisions_left_out_change_nothing() -> None:
     after = []
     for garbage in (0.0, 50.0):
-        appo, page = by_hand()
-        valid, rewards = page.valid.copy(), page.rewards.copy()
-        valid[0, 1], rewards[0, 1] = False, garbage
-        appo.update(replace(page, valid=valid, rewards=rewards), 0)
-        after.append(appo.policy.weights.master)
+        appo, rollout = by_hand()
+        active, rewards = rollout.active.copy(), rollout.rewards.copy()
+        active[0, 1], rewards[0, 1] = False, garbage
+        appo.update(replace(rollout, active=active, rewards=rewards), 0)
+        after.append(appo.network.weights.master)
     assert torch.equal(*after)
 
 
 def test_weights_that_are_not_finite_end_the_update() -> None:
-    appo, page = by_hand()
+    appo, rollout = by_hand()
     appo.optimizer.square[0] = np.inf
     with pytest.raises(DivergenceError, match="weights or gradients are not finite"):
-        appo.update(page, 0)
+        appo.update(rollout, 0)

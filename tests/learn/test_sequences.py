@@ -1,0 +1,97 @@
+"""Sequences of a recurrent policy: how a rollout is cut, and that they learn what the whole rollout would teach."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from toys import Play, Recall, behavior_of
+
+from palus.learn.losses import surrogate_formula
+from palus.learn.on_policy import Sequences
+from palus.learn.ppo import PPO
+from palus.learn.returns import kept_memory, normalize
+
+ONE_STEP = ("hyperparameters.num_epoch=1", "hyperparameters.batch_size=1024", "hyperparameters.beta=0.01")
+
+
+def recurrent(length, *more):
+    memory = f"network_settings.memory={{memory_size: 8, sequence_length: {length}}}"
+    learner = PPO(behavior_of("ppo", memory, *ONE_STEP, *more), Recall.spec, torch.float32, 3)
+    play = Play(learner, Recall(12))
+    play.collect()
+    return learner, play.collect()
+
+
+def whole(learner, rollout):
+    """Parameters [T B, L] and values [T B] of a network that plays all of the rollout, with gradients."""
+    T, B = rollout.active.shape
+    inputs = learner.network.inputs({"obs": rollout.observations["obs"][:-1].reshape(T * B, 3)})
+    return learner.network(inputs, torch.from_numpy(rollout.states), torch.from_numpy(kept_memory(rollout)))[:2]
+
+
+def test_stretches_by_hand():
+    # Five decisions of two rows in stretches of 2; row 1 has nothing usable in the middle one.
+    usable = np.ones((5, 2), np.bool_)
+    usable[2:4, 1] = usable[0, 0] = False
+    cut = Sequences(usable, 2)
+    assert cut.numbers.tolist() == [0, 1, 2, 4, 5]
+    index, counts = cut.decisions(np.array([0, 2, 5]))
+    assert index.tolist() == [[0, 4, 9], [2, 6, 9]]  # the last stretch has one decision, t = 4 of row 1
+    assert counts.tolist() == [[False, True, True], [True, True, False]]
+
+
+def test_without_memory_a_stretch_is_a_decision():
+    usable = np.random.default_rng(0).random((6, 4)) < 0.7
+    cut = Sequences(usable, 1)
+    assert cut.numbers.tolist() == np.flatnonzero(usable).tolist()
+    index, counts = cut.decisions(cut.numbers)
+    assert index.tolist() == [cut.numbers.tolist()]
+    assert counts.all()
+
+
+@pytest.mark.parametrize("length", [3, 8])
+def test_a_rollout_is_replayed_as_it_was_played(length):
+    learner, rollout = recurrent(length)
+    values, states = learner.replay(rollout, length)
+    assert states.shape == (-(-8 // length), 12, 16)  # an LSTM each for policy and value
+    np.testing.assert_array_equal(states[0], rollout.states)
+    _, expected = whole(learner, rollout)
+    np.testing.assert_allclose(values, expected.detach().view(8, 12).numpy(), atol=1e-6)
+    np.testing.assert_allclose(values, rollout.values, atol=1e-6)  # the weights are those that acted
+
+
+@pytest.mark.parametrize(("length", "threads"), [(8, 1), (64, 1), (8, 2)])
+def test_a_whole_sequence_follows_the_gradient_of_the_loss_as_printed(length, threads):
+    learner, rollout = recurrent(length)
+    active = rollout.active.copy()
+    active[4:, 5] = False  # an agent that is gone from decision 4 on
+    terminated = rollout.terminated.copy()
+    terminated[3, 5] = True
+    rollout = replace(rollout, active=active, terminated=terminated)
+    used = torch.from_numpy(active.ravel())
+    parameters, values = whole(learner, rollout)
+    advantages, targets = learner.advantages(rollout, learner.replay(rollout, 8)[0])
+    acted = (torch.from_numpy(x.reshape(96, -1))[used] for x in (rollout.actions, rollout.log_probs))
+    found = surrogate_formula(
+        parameters[used], *acted, torch.from_numpy(normalize(advantages[active])), learner.spec.actions, 0.2
+    )
+    critic = (torch.from_numpy(targets[active]) - values[used]).square().mean()
+    loss = found.loss + 0.5 * critic - 0.01 * found.entropy
+    weights = learner.network.weights
+    expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(weights.tensors.values()))])
+    updated, _ = recurrent(length)
+    if threads > 1:
+        updated = PPO(updated.behavior, Recall.spec, torch.float32, 3, threads)
+    tags = updated.update(rollout, 0)
+    torch.testing.assert_close(updated.network.weights.gradient, expected, atol=2e-6, rtol=1e-3)
+    assert tags["Losses/Value Loss"] == pytest.approx(critic.item(), rel=1e-4)
+
+
+def test_padding_and_cut_memory_change_no_mean():
+    # The same rollout in stretches of 3, 3 and 2: the losses at the start are those of the whole.
+    tags = []
+    for length in (3, 8):
+        learner, rollout = recurrent(length)
+        tags.append(learner.update(rollout, 0))
+    assert tags[0] == pytest.approx(tags[1], rel=1e-4, abs=1e-6)
