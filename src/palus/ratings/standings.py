@@ -14,7 +14,7 @@ PROVISIONAL_HALF_WIDTH = 100.0
 
 
 @dataclass(frozen=True)
-class Standing:
+class RatingLine:
     """One line.
 
     rank: by rating, 1 is the top. rank_best, rank_worst: what the results leave open (95 %); who shares both is not
@@ -43,14 +43,14 @@ def is_provisional(games: int, half_width: float) -> bool:
     return games < PROVISIONAL_GAMES or half_width > PROVISIONAL_HALF_WIDTH
 
 
-def standings(field: Field, fit: Fit) -> tuple[Standing, ...]:
+def standings(field: Field, fit: Fit) -> tuple[RatingLine, ...]:
     """Everybody, best first; equal ratings by name. fit: `bradley_terry.fit(field.games, len(field))`."""
     ranges = rank_ranges(fit.strength, fit.covariance)
     half_width = fit.half_width
     best_first = np.argsort(-fit.strength, kind="stable")
     outcomes = tally(field.games, len(field))
     return tuple(
-        Standing(
+        RatingLine(
             name=field.names[i],
             rank=rank,
             rank_best=int(ranges[i, 0]),
