@@ -21,8 +21,7 @@ from palus.ratings import bradley_terry
 from palus.ratings.bradley_terry import DISPLAY_BASE
 from palus.ratings.connections import loose_groups
 from palus.ratings.games import Games
-from palus.ratings.interval import Z_95, score_interval
-from palus.ratings.standings import is_provisional
+from palus.ratings.interval import Z_95, is_provisional, score_interval
 
 
 class _Named(Protocol):
