@@ -32,7 +32,7 @@ import torch
 from pydantic import ValidationError
 
 from palus.arena.jobs.builds import EnvBuild
-from palus.arena.jobs.reports import GameReport, UnitReport, from_json, to_json
+from palus.arena.jobs.reports import MatchReport, UnitReport, from_json, to_json
 from palus.arena.ladder.log import LogRecord
 from palus.arena.models.grammar import parse_model
 from palus.arena.models.rules import ARENA_RULES
@@ -261,7 +261,7 @@ def reported() -> Incoming:
         *("0" * 16, "1" * 16, "SoccerTwos", 1, 1, sides, "win1", "goal", (1, 0), 5, (event,)),
         *("2024-01-01T00:00:00+00:00", 1.0, "f" * 64),
     )
-    unit = UnitReport((GameReport(result, REPLAY, ACTIONS),), EnvBuild("SoccerTwos", "1", "0" * 64, {}), "none")
+    unit = UnitReport((MatchReport(result, REPLAY, ACTIONS),), EnvBuild("SoccerTwos", "1", "0" * 64, {}), "none")
     body = to_json(unit)
     texts = {name: text.encode() for name, text in body["games"][0].items()}
 

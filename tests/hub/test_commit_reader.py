@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palus.hub.commits import Message, Put, Remove
-from palus.hub.refusals import InvalidInputError, RefusedError, TooLargeError
+from palus.hub.refusals import InvalidInputError, RefusedRequestError, TooLargeError
 from palus.hub.server.ndjson import CommitReader, ParsedCommit
 from palus.store import BlobStore
 
@@ -117,5 +117,5 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path
 def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, body: bytes) -> None:
     try:
         read(BlobStore(tmp_path_factory.getbasetemp() / "any"), body, [])
-    except RefusedError as refusal:
+    except RefusedRequestError as refusal:
         assert refusal.status in (400, 413)

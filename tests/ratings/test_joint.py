@@ -9,11 +9,12 @@ import choix
 import numpy as np
 import pytest
 
+from palus.arena.ladder.derive import fit_games, rating_rows
 from palus.ratings import bradley_terry, davidson
 from palus.ratings.games import arrange, tally, units_of
 from palus.ratings.history import Played
+from palus.ratings.interval import is_provisional
 from palus.ratings.pairing import information_gain
-from palus.ratings.standings import is_provisional, standings
 
 
 def play(strength: dict[str, float], pairs: int, seed: int, nu: float = 0.4) -> list[Played]:
@@ -43,7 +44,7 @@ def test_shuffled_rows_change_no_bit(history: list[Played]) -> None:
         field = arrange(rows)
         fit = bradley_terry.fit(field.games, len(field), side_term=True)
         draws = davidson.fit(field.games, len(field))
-        return standings(field, fit), fit.covariance.tobytes(), fit.side, draws.nu
+        return field.names, fit.strength.tobytes(), fit.covariance.tobytes(), fit.side, draws.nu
 
     assert everything(random.Random(1).sample(history, len(history))) == everything(history)
 
@@ -83,10 +84,10 @@ def test_two_copies_of_one_file_get_overlapping_intervals() -> None:
     for seed in range(40):
         field = arrange(play({**STRENGTH, "copy of p3": STRENGTH["p3"]}, pairs=200, seed=seed))
         fit = bradley_terry.fit(field.games, len(field))
-        board = {line.name: line for line in standings(field, fit)}
-        one, other = board["p3"], board["copy of p3"]
-        overlap += abs(one.rating - other.rating) <= one.half_width + other.half_width
-        assert one.rank_best <= one.rank <= one.rank_worst
+        one, other = field.names.index("p3"), field.names.index("copy of p3")
+        overlap += abs(fit.strength[one] - fit.strength[other]) <= fit.half_width[one] + fit.half_width[other]
+        best, worst = bradley_terry.rank_ranges(fit.strength, fit.covariance)[one]
+        assert best <= 1 + (fit.strength > fit.strength[one]).sum() <= worst
     assert overlap >= 39
 
 
@@ -94,12 +95,12 @@ def test_rock_paper_scissors_share_one_rating_and_all_ranks() -> None:
     beats = [("rock", "scissors"), ("scissors", "paper"), ("paper", "rock")]
     history = [Played(k, f"{a}{b}{k}", f"{a}{b}{k}", a, b, 1.0 if k % 10 else 0.0) for a, b in beats for k in range(60)]
     field = arrange(history)
-    board = standings(field, bradley_terry.fit(field.games, 3))
-    assert [line.rating for line in board] == pytest.approx([1200.0] * 3)
-    assert {(line.rank_best, line.rank_worst) for line in board} == {(1, 3)}
-    assert [line.name for line in board] == ["paper", "rock", "scissors"]
-    assert [(line.games, line.wins, line.draws, line.losses) for line in board] == [(120, 60, 0, 60)] * 3
-    assert not any(line.provisional for line in board)
+    fit = bradley_terry.fit(field.games, 3)
+    assert fit.strength == pytest.approx(np.zeros(3))
+    assert bradley_terry.rank_ranges(fit.strength, fit.covariance).tolist() == [[1, 3]] * 3
+    assert field.names == ("paper", "rock", "scissors")
+    assert tally(field.games, 3).tolist() == [[60, 0, 60]] * 3
+    assert not any(is_provisional(120, half_width) for half_width in fit.half_width)
 
 
 def test_young_ratings_are_provisional() -> None:
@@ -124,8 +125,7 @@ def test_pairs_are_found_whatever_their_sides() -> None:
 
 
 def test_nothing_played_is_an_empty_board() -> None:
-    field = arrange([])
-    assert standings(field, bradley_terry.fit(field.games, len(field))) == ()
+    assert rating_rows("SoccerTwos", [], fit_games([]), {}, ()) == []
 
 
 def test_davidson_finds_strengths_and_the_weight_of_draws() -> None:

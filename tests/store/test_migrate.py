@@ -31,11 +31,6 @@ def test_migrations_make_exactly_the_declared_tables(store: Store) -> None:
     with store.read() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         difference = compare_metadata(context, metadata)
-    # A comment is no reason to make a table anew.
-    derived = {table.name for table in DERIVED}
-    difference = [
-        d for d in difference if not (isinstance(d, list) and d[0][0] == "modify_comment" and d[0][2] in derived)
-    ]
     assert difference == [], "tables.py and the files in store/migrations/versions disagree"
 
 
@@ -121,6 +116,7 @@ def test_the_first_step_without_derived_tables_keeps_facts_and_statistics_of_rep
         config = Config(attributes={"connection": connection})
         config.set_main_option("script_location", str(STEPS))
         command.upgrade(config, "0006")
+        connection.execute(text("CREATE TABLE play_stats (match_id VARCHAR(32) PRIMARY KEY, stats TEXT NOT NULL)"))
         (found := MetaData()).reflect(connection)
         kept = [found.tables[name] for name in {*FACTS, "play_stats"} - {"derived_tables"}]
         for table in found.sorted_tables:

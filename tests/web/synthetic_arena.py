@@ -9,19 +9,16 @@ from dataclasses import dataclass, field
 from sqlalchemy import delete, insert, select
 
 from palus.arena.jobs.builds import EnvBuild
-from palus.arena.ladder.derive import packed
+from palus.arena.ladder.derive import field_row, fit_games, rating_rows
 from palus.arena.ladder.log import LogRecord, LogSide, RunnerInfo, StoredBytes, append
 from palus.hub.accounts import create_account, find_account
 from palus.hub.commits import Message, Put, add_commit
 from palus.hub.limits import HubLimits
 from palus.hub.repos import create_repo, find_repo
-from palus.ratings import online, reference_elo
-from palus.ratings.bradley_terry import fit
-from palus.ratings.games import arrange
+from palus.ratings import online
 from palus.ratings.history import Played
-from palus.ratings.standings import standings
 from palus.store import Store
-from palus.store.derived import Standing, fields, rating_points, ratings
+from palus.store.derived import fields, rating_points, ratings
 from palus.store.tables import blobs, entries
 
 ENV = "SoccerTwos"
@@ -88,37 +85,22 @@ class SyntheticArena:
 
     def rate(self, summary: dict[str, object] | None = None) -> None:
         """Fit the ratings and publish them, as the arena does."""
-        table = arrange(self.history)
-        fitted = fit(table.games, len(table), side_term=True)
-        elo, skill = reference_elo.replay(self.history), online.replay(self.history)
-        rows = [
-            dict.fromkeys(Standing.model_fields, 0)
-            | {
-                "env": self.env,
-                "sha256": line.name,
-                **{name: getattr(line, name) for name in ("rank", "rank_best", "rank_worst", "rating", "half_width")},
-                **{name: getattr(line, name) for name in ("games", "wins", "draws", "losses")},
-                "elo": elo[line.name].rating,
-                "openskill_mu": skill[line.name].mu,
-                "openskill_sigma": skill[line.name].sigma,
-                "upto_seq": self.seq,
-            }
-            for line in standings(table, fitted)
-        ]
+        fitted = fit_games(self.history)
+        players = fitted.field.names
+        rows = rating_rows(self.env, self.history, fitted, online.replay(self.history), players)
+        of_env = field_row(self.env, fitted, players, annulments=0) | {"upto_seq": self.seq}
+        of_env |= {"summary": json.dumps(summary or {})}
         points = [
             {name: row[name] for name in ("env", "sha256", "rating", "half_width", "games")}
             | {"seq": self.seq, "at_ms": START_MS + self.seq * 60_000}
             for row in rows
         ]
-        side, error = fitted.side or (0.0, 0.0)
-        of_env = {"env": self.env, "upto_seq": self.seq, "side_advantage": side, "side_half_width": 1.96 * error}
-        published = {"summary": json.dumps(summary or {}), "covariance": packed(fitted.covariance)}
         with self.store.write() as connection:
             connection.execute(delete(ratings))
             connection.execute(delete(fields))
             connection.execute(insert(ratings), rows)
             connection.execute(insert(rating_points), points)
-            connection.execute(insert(fields).values(of_env | published))
+            connection.execute(insert(fields).values(of_env))
 
     def push_card(self, repo: str, markdown: str, *, private: bool = False) -> None:
         """A repository on the hub with a README."""

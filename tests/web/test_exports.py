@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import insert
 from synthetic_arena import ENV, SyntheticArena, sha_of
 
+from palus.arena.ladder.derive import DECIMALS
 from palus.arena.ladder.log import export_history, read_log
 from palus.ratings import reference_elo
 from palus.ratings.history import Played
@@ -111,7 +112,10 @@ def test_the_reference_elo_of_the_history_is_the_one_on_the_board(client: TestCl
     elo = reference_elo.replay(played)
     for row in table:
         line = elo[f"{row['author']}/{row['model']}"]
-        assert float(row["elo"]) == pytest.approx(line.rating, abs=1e-9) and int(row["games_played"]) == line.games
+        assert (
+            float(row["elo"]) == pytest.approx(line.rating, abs=10**-DECIMALS)
+            and int(row["games_played"]) == line.games
+        )
 
 
 def test_matches_are_the_same_rows_as_csv_json_and_parquet(client: TestClient, store: Store, tmp_path: Path) -> None:

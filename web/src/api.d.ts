@@ -107,6 +107,16 @@ export interface components {
             readonly environments: readonly components["schemas"]["Environment"][];
         };
         /**
+         * ErrorAnswer
+         * @description Body of every answer that is not a success; a browser that asks for a page is shown the sentence on one.
+         */
+        readonly ErrorAnswer: {
+            /** @description one sentence: what was found, what was expected, what to do */
+            readonly error: string;
+            /** @description stable name of the fault, for programs */
+            readonly code: string;
+        };
+        /**
          * Event
          * @description One server-sent event; `seq` grows by one with every match of the log. Its SSE event name is `type`.
          *
@@ -124,16 +134,6 @@ export interface components {
             readonly repo: string | null;
             /** @default null */
             readonly state: string | null;
-        };
-        /**
-         * Fault
-         * @description Body of every answer that is not a success; a browser that asks for a page is shown the sentence on one.
-         */
-        readonly Fault: {
-            /** @description one sentence: what was found, what was expected, what to do */
-            readonly error: string;
-            /** @description stable name of the fault, for programs */
-            readonly code: string;
         };
         /**
          * Goals
@@ -857,8 +857,8 @@ export type Cycle = components['schemas']['Cycle'];
 export type DayMatches = components['schemas']['DayMatches'];
 export type Environment = components['schemas']['Environment'];
 export type Environments = components['schemas']['Environments'];
+export type ErrorAnswer = components['schemas']['ErrorAnswer'];
 export type Event = components['schemas']['Event'];
-export type Fault = components['schemas']['Fault'];
 export type Goals = components['schemas']['Goals'];
 export type HttpValidationError = components['schemas']['HTTPValidationError'];
 export type Head = components['schemas']['Head'];

@@ -13,7 +13,7 @@ from rich.table import Table
 from palus.cli.output import matches_progress, percent, print_json, stdout
 
 if TYPE_CHECKING:
-    from palus.arena.referee.result import MatchSummary
+    from palus.arena.referee.result import PairingSummary
     from palus.arena.study.conventions import ConventionResult, Record
     from palus.arena.study.fidelity import FidelityRow
 
@@ -129,7 +129,7 @@ def _record(record: Record) -> str:
     return "/".join(map(str, record))
 
 
-def _cross_table(names: list[str], table: dict[tuple[str, str], MatchSummary]) -> Table:
+def _cross_table(names: list[str], table: dict[tuple[str, str], PairingSummary]) -> Table:
     shown = Table(title="Points of the row's policy against the column's, %")
     shown.add_column("")
     for number in range(len(names)):

@@ -13,7 +13,7 @@ from rich.markup import escape
 from palus.cli.output import end_early, matches_progress, nats, percent, percent_range, print_json, stdout
 
 if TYPE_CHECKING:
-    from palus.arena.referee.result import MatchResult, MatchSummary, Mode
+    from palus.arena.referee.result import MatchResult, Mode, PairingSummary
 
 EPILOG = """
 Players: an .onnx file from ML-Agents or palus, a bundle folder (a run's folder is one), a league snapshot (.npz), or
@@ -88,7 +88,7 @@ def match(
         end_early(len(played.results) // 2, pairs, "pairs", "" if game == "doom_duel" else QUICK)
 
 
-def _tell(played: _Played, summary: MatchSummary, is_doom: bool) -> None:
+def _tell(played: _Played, summary: PairingSummary, is_doom: bool) -> None:
     first, second = played.names
     tick_s = 1 / 35 if is_doom else 0.02
     low, high = summary.interval

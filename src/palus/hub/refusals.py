@@ -7,7 +7,7 @@ from typing import ClassVar
 from palus.errors import HubError
 
 
-class RefusedError(HubError):
+class RefusedRequestError(HubError):
     """A request that is not served.
 
     status: of HTTP. code: the X-Error-Code by which clients tell 404s apart. retry_after_s: when it may be served.
@@ -18,65 +18,65 @@ class RefusedError(HubError):
     retry_after_s: int | None = None
 
 
-class InvalidInputError(RefusedError):
+class InvalidInputError(RefusedRequestError):
     """A name, path, hash or body breaks a rule."""
 
 
-class NotSignedInError(RefusedError):
+class NotSignedInError(RefusedRequestError):
     """No token where one is needed, or one that is not valid."""
 
     status = 401
 
 
-class ForbiddenError(RefusedError):
+class ForbiddenError(RefusedRequestError):
     """The token is valid and does not allow this."""
 
     status = 403
 
 
-class RepoNotFoundError(RefusedError):
+class RepoNotFoundError(RefusedRequestError):
     """There is none, or it is private and not the caller's: nobody learns which."""
 
     status, code = 404, "RepoNotFound"
 
 
-class RevisionNotFoundError(RefusedError):
+class RevisionNotFoundError(RefusedRequestError):
     """The repository has no such commit."""
 
     status, code = 404, "RevisionNotFound"
 
 
-class EntryNotFoundError(RefusedError):
+class EntryNotFoundError(RefusedRequestError):
     """The commit has no such file."""
 
     status, code = 404, "EntryNotFound"
 
 
-class AlreadyExistsError(RefusedError):
+class AlreadyExistsError(RefusedRequestError):
     """The name is taken."""
 
     status = 409
 
 
-class StaleParentError(RefusedError):
+class StaleParentError(RefusedRequestError):
     """The repository moved on since the sender looked."""
 
     status = 412
 
 
-class TooLargeError(RefusedError):
+class TooLargeError(RefusedRequestError):
     """A file, a commit, a repository or a quota is full."""
 
     status = 413
 
 
-class EncodedBodyError(RefusedError):
+class EncodedBodyError(RefusedRequestError):
     """A request body that would have to be unpacked first."""
 
     status = 415
 
 
-class TooManyError(RefusedError):
+class TooManyError(RefusedRequestError):
     """More requests or bytes in a span of time than the hub takes."""
 
     status = 429

@@ -35,7 +35,7 @@ class DavidsonFit:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Chances:
     """Probabilities, or arrays of them, that add up to one."""
 
     win: F64
@@ -63,14 +63,14 @@ def fit(games: Games, num_players: int, *, prior_sd: float = PRIOR_SD) -> Davids
     return DavidsonFit(theta[:n] - theta[:n].mean(), middle, (low, high))
 
 
-def predict(gap: F64, nu: float) -> Outcome:
+def predict(gap: F64, nu: float) -> Chances:
     """Outcome for a player who is `gap` Davidson points stronger; any shape."""
     half = 0.5 * POINTS_TO_LOGIT * np.asarray(gap, np.float64)
     # Divided by the largest term, so that no gap overflows.
     scale = np.abs(half)
     win, draw, loss = np.exp(half - scale), nu * np.exp(-scale), np.exp(-half - scale)
     total = win + draw + loss
-    return Outcome(win / total, draw / total, loss / total)
+    return Chances(win / total, draw / total, loss / total)
 
 
 def score_gap(gap: F64, nu: float) -> F64:

@@ -17,6 +17,9 @@ I64 = NDArray[np.int64]
 Z_95 = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
 
+PROVISIONAL_GAMES = 20
+PROVISIONAL_HALF_WIDTH = 100.0
+
 _PRIOR_UNITS = 4.0
 
 
@@ -75,3 +78,8 @@ def wilson(share: float, games: float, z: float = Z_95) -> tuple[float, float]:
     center = (share + z * z / (2.0 * games)) / scale
     half = z * float(np.sqrt(share * (1.0 - share) / games + z * z / (4.0 * games * games))) / scale
     return max(0.0, center - half), min(1.0, center + half)
+
+
+def is_provisional(games: int, half_width: float) -> bool:
+    """Whether a rating is too young to be taken seriously: below 20 games, or wider than 100 points to each side."""
+    return games < PROVISIONAL_GAMES or half_width > PROVISIONAL_HALF_WIDTH

@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from palus.web.security import Fault
+from palus.web.security import ErrorAnswer
 
 _READS = ("GET", "HEAD", "OPTIONS")
 _DEFAULT_PORTS = (":80", ":443")
@@ -76,7 +76,7 @@ class KnownNames:
             headers = {"X-Error-Message": body.error, "X-Error-Code": body.code}
             await JSONResponse(body.model_dump(), status, headers)(scope, receive, send)
 
-    def _fault(self, scope: Scope) -> tuple[int, Fault] | None:
+    def _fault(self, scope: Scope) -> tuple[int, ErrorAnswer] | None:
         headers = Headers(scope=scope)
         hosts, origin = headers.getlist("host"), headers.get("origin")
         host = hosts[0] if len(hosts) == 1 else ""
@@ -86,10 +86,10 @@ class KnownNames:
                 f"This arena does not go by the name '{name}'. If it is its own, start it with "
                 "`palus arena --public-url http://THAT-NAME`; else ask for it by its address in numbers."
             )
-            return 421, Fault(error=sentence, code="foreign_name")
+            return 421, ErrorAnswer(error=sentence, code="foreign_name")
         only_reads = scope["type"] == "http" and scope["method"] in _READS
         if origin is not None and not only_reads and not self.names.welcome(origin, host):
-            return 403, Fault(error="Only pages of this arena may do this.", code="foreign_page")
+            return 403, ErrorAnswer(error="Only pages of this arena may do this.", code="foreign_page")
         return None
 
 

@@ -46,7 +46,7 @@ HEADERS = {
 }
 
 
-class Fault(Shape):
+class ErrorAnswer(Shape):
     """Body of every answer that is not a success; a browser that asks for a page is shown the sentence on one."""
 
     error: str = Field(description="one sentence: what was found, what was expected, what to do")
@@ -111,26 +111,28 @@ class _Faults:
             return await self.http(request, StarletteHTTPException(404))
         where = ".".join(str(part) for part in first["loc"])
         sentence = f"{where}: {first['msg']}; see /openapi.json for what is expected."
-        return self._answer(request, 422, Fault(error=sentence, code="invalid_input"))
+        return self._answer(request, 422, ErrorAnswer(error=sentence, code="invalid_input"))
 
     async def inner(self, request: Request, error: Exception) -> Response:
         """What should not have happened."""
         _log.error("%s %a failed", request.method, request.url.path[:200], exc_info=error)
         sentence = "The arena could not answer this; its log says why. Try again in a moment."
-        return self._answer(request, 500, Fault(error=sentence, code="internal"), HEADERS)
+        return self._answer(request, 500, ErrorAnswer(error=sentence, code="internal"), HEADERS)
 
-    def _answer(self, request: Request, status: int, body: Fault, headers: Mapping[str, str] | None = None) -> Response:
+    def _answer(
+        self, request: Request, status: int, body: ErrorAnswer, headers: Mapping[str, str] | None = None
+    ) -> Response:
         if wants_page(request) and (page := error_page(self._site, status, body.error)) is not None:
             return HTMLResponse(page, status, {**(headers or {}), "Cache-Control": "no-store", "Vary": "Accept"})
         return JSONResponse(body.model_dump(), status, headers)
 
 
-def _fault_of(error: StarletteHTTPException) -> Fault:
+def _fault_of(error: StarletteHTTPException) -> ErrorAnswer:
     detail: object = error.detail
     if isinstance(detail, dict):
-        return Fault(**detail)
+        return ErrorAnswer(**detail)
     code, sentence = _SENTENCES.get(error.status_code, ("refused", str(detail)))
-    return Fault(error=sentence, code=code)
+    return ErrorAnswer(error=sentence, code=code)
 
 
 _TITLES = {404: "Nothing here", 405: "Not at this address", 429: "Too many requests", 500: "Something failed"}

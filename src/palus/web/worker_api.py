@@ -52,19 +52,19 @@ class Hello(_Body):
         return self.about.model_dump(exclude_unset=True)
 
 
-class Held(_Body):
+class HeldLease(_Body):
     """A lease."""
 
     secret: Secret
 
 
-class GivenBack(Held):
+class GivenBack(HeldLease):
     """A job that could not be done, and why."""
 
     fault: str = Field(max_length=1000)
 
 
-class Finished(Held):
+class Finished(HeldLease):
     """A job that is done. report: see `palus.arena.jobs.reports`."""
 
     report: dict[str, Any]
@@ -123,7 +123,7 @@ def make_worker_router(store: Store, settings: ArenaSettings, limits: HubLimits 
             return {"job": None, "untended": untended(connection, now_ms())}
 
     @router.post("/jobs/{job_id}/renew")
-    def renew(job_id: JobId, body: Held) -> dict[str, bool]:
+    def renew(job_id: JobId, body: HeldLease) -> dict[str, bool]:
         """Prolong a lease."""
         _answer(lambda: by_secret.renew(_lease(job_id, body.secret)))
         return {"held": True}

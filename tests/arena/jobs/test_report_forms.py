@@ -14,8 +14,8 @@ from hostile import stock
 
 from palus import envs
 from palus.arena.jobs.builds import EnvBuild
-from palus.arena.jobs.orders import Entrant, PairOrder
-from palus.arena.jobs.reports import GameReport, UnitReport, ValidationReport, from_json, to_json
+from palus.arena.jobs.orders import Entity, PairOrder
+from palus.arena.jobs.reports import MatchReport, UnitReport, ValidationReport, from_json, to_json
 from palus.arena.jobs.worker import describe_here, play_order
 from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.report_check import check_unit
@@ -40,13 +40,13 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[PairOrder, UnitReport
     source = StoreSource(store, "w", settings, describe_here())
     found = {f.repo: f for f in sweep_house("SoccerTwos").found}
     sides = [
-        Entrant(str(found[repo].sha256), repo, "palus", found[repo].revision, "").to_payload()
+        Entity(str(found[repo].sha256), repo, "palus", found[repo].revision, "").to_payload()
         for repo in ("palus/goalie-striker", "palus/random")
     ]
     for seed in range(100):
         order = PairOrder("SoccerTwos", seed, 1, "stochastic", True, *sides)
         report = play_order(source, order, Limits())
-        if report.games[0].result.cause == "goal" and report.games[0].result.duration_ticks < 4000:
+        if report.matches[0].result.cause == "goal" and report.matches[0].result.duration_ticks < 4000:
             return order, report
     raise AssertionError("a bot that scores against nobody")
 
@@ -156,12 +156,12 @@ def test_a_worker_of_a_newer_palus_is_told_so_and_not_called_a_liar(job: tuple[P
     assert not isinstance(caught.value, FalseReportError)
 
 
-def first(unit: UnitReport, game: GameReport) -> UnitReport:
-    return replace(unit, games=(game, unit.games[1]))
+def first(unit: UnitReport, game: MatchReport) -> UnitReport:
+    return replace(unit, matches=(game, unit.matches[1]))
 
 
 def changed(unit: UnitReport, **fields: Any) -> UnitReport:
-    return first(unit, replace(unit.games[0], result=replace(unit.games[0].result, **fields)))
+    return first(unit, replace(unit.matches[0], result=replace(unit.matches[0].result, **fields)))
 
 
 def renamed(result: MatchResult, **side: Any) -> tuple[Side, Side]:
@@ -169,43 +169,43 @@ def renamed(result: MatchResult, **side: Any) -> tuple[Side, Side]:
 
 
 def reencoded(unit: UnitReport, **fields: Any) -> UnitReport:
-    game = unit.games[0]
+    game = unit.matches[0]
     (recording,) = decode_replay(game.replay).recordings
     return first(unit, replace(game, replay=encode_replay([replace(recording, **fields)])))
 
 
 def doubled(unit: UnitReport) -> UnitReport:
-    (recording,) = decode_replay(unit.games[0].replay).recordings
-    return first(unit, replace(unit.games[0], replay=encode_replay([recording] * 2)))
+    (recording,) = decode_replay(unit.matches[0].replay).recordings
+    return first(unit, replace(unit.matches[0], replay=encode_replay([recording] * 2)))
 
 
 LIES: list[Callable[[UnitReport], UnitReport]] = [
-    lambda u: replace(u, games=u.games[:1]),
-    lambda u: replace(u, games=u.games[::-1]),
+    lambda u: replace(u, matches=u.matches[:1]),
+    lambda u: replace(u, matches=u.matches[::-1]),
     lambda u: replace(u, env=EnvBuild("doom_duel", "1", u.env.build_hash, {})),
     lambda u: replace(u, env=replace(u.env, params={"max_steps": 5})),
     lambda u: changed(u, env="doom_duel"),
     lambda u: changed(u, seed=1),
-    lambda u: changed(u, sides=u.games[0].result.sides[::-1]),
-    lambda u: changed(u, sides=renamed(u.games[0].result, name="eve/strong")),
-    lambda u: changed(u, sides=renamed(u.games[0].result, sha256="0" * 64)),
-    lambda u: changed(u, sides=renamed(u.games[0].result, mode="greedy")),
+    lambda u: changed(u, sides=u.matches[0].result.sides[::-1]),
+    lambda u: changed(u, sides=renamed(u.matches[0].result, name="eve/strong")),
+    lambda u: changed(u, sides=renamed(u.matches[0].result, sha256="0" * 64)),
+    lambda u: changed(u, sides=renamed(u.matches[0].result, mode="greedy")),
     lambda u: changed(u, id="0" * 16),
     lambda u: changed(u, unit_id="0" * 16),
     lambda u: changed(u, duration_ticks=5001),
-    lambda u: changed(u, duration_ticks=u.games[0].result.duration_ticks + 1),
+    lambda u: changed(u, duration_ticks=u.matches[0].result.duration_ticks + 1),
     lambda u: changed(u, score=(9, 0), result="win1", cause="goal"),
     lambda u: changed(u, score=(0, 1), result="win1", cause="goal"),
     lambda u: changed(u, score=(0, 0), result="draw", cause="goal"),
     lambda u: changed(u, score=(0, 0), result="forfeit1", cause="goal"),
     lambda u: changed(u, score=(0, 0), result="void", cause="engine"),
     lambda u: changed(u, final_state=None),
-    lambda u: changed(u, events=tuple(replace(e, tick=4999) for e in u.games[0].result.events) * 2),
-    lambda u: first(u, replace(u.games[0], actions=b"")),
-    lambda u: first(u, replace(u.games[0], replay=b"")),
-    lambda u: first(u, replace(u.games[0], replay=b"\x00\x00\x00\x18ftypmp42")),
-    lambda u: first(u, replace(u.games[0], replay=u.games[1].replay)),
-    lambda u: first(u, replace(u.games[0], actions=u.games[1].actions)),
+    lambda u: changed(u, events=tuple(replace(e, tick=4999) for e in u.matches[0].result.events) * 2),
+    lambda u: first(u, replace(u.matches[0], actions=b"")),
+    lambda u: first(u, replace(u.matches[0], replay=b"")),
+    lambda u: first(u, replace(u.matches[0], replay=b"\x00\x00\x00\x18ftypmp42")),
+    lambda u: first(u, replace(u.matches[0], replay=u.matches[1].replay)),
+    lambda u: first(u, replace(u.matches[0], actions=u.matches[1].actions)),
     lambda u: reencoded(u, seed=1),
     lambda u: reencoded(u, names=("x/x", "y/y")),
     lambda u: reencoded(u, frames=np.zeros((3, 14), np.float32), events=()),

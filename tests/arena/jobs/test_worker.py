@@ -148,12 +148,12 @@ def test_a_report_that_comes_after_its_lease_is_refused_and_the_next_one_counts(
     again = take(store)
     assert again.job_id == late.job_id
     assert complete(store, again.job_id, again.secret, report(store, again), now_ms=1)
-    assert [row.record.result for row in log(store)] == [game.result.result for game in done.games]
+    assert [row.record.result for row in log(store)] == [game.result.result for game in done.matches]
 
 
 def with_game(unit: UnitReport, **changes: Any) -> UnitReport:
-    first, second = unit.games
-    return replace(unit, games=(replace(first, result=replace(first.result, **changes)), second))
+    first, second = unit.matches
+    return replace(unit, matches=(replace(first, result=replace(first.result, **changes)), second))
 
 
 def test_a_report_that_does_not_fit_its_job_is_refused_and_nothing_is_stored(store: Store) -> None:
@@ -164,8 +164,8 @@ def test_a_report_that_does_not_fit_its_job_is_refused_and_nothing_is_stored(sto
         with_game(honest, seed=1),
         with_game(honest, leg=2),
         with_game(honest, result="win1", score=(0, 3)),
-        replace(honest, games=honest.games[:1]),
-        replace(honest, games=(replace(honest.games[0], actions=b""), honest.games[1])),
+        replace(honest, matches=honest.matches[:1]),
+        replace(honest, matches=(replace(honest.matches[0], actions=b""), honest.matches[1])),
     ]
     for forged in wrong:
         with pytest.raises(ArenaError, match="the report"):

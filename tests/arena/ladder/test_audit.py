@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 from units import contender, house
 
 from palus.arena.jobs.builds import EnvBuild
-from palus.arena.jobs.orders import Entrant, PairOrder
+from palus.arena.jobs.orders import Entity, PairOrder
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import audit, is_local, reinstate, suspend, suspend_outliers
 from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.log import LogRecord, StoredBytes, append, read_log
-from palus.arena.ladder.runner_tests import RatedGame, suspicions
+from palus.arena.ladder.runner_tests import RatedMatch, suspicions
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.verification import verify, verify_record
@@ -118,7 +118,7 @@ def report_of(store: Store, worker: str, *entrants: Contender, seed: int = 1) ->
     for entrant in entrants:
         if entrant.model is not None:
             store.blobs.put(entrant.model)
-    sides = [Entrant(e.sha256, e.repo, e.owner, e.revision, e.file).to_payload() for e in entrants]
+    sides = [Entity(e.sha256, e.repo, e.owner, e.revision, e.file).to_payload() for e in entrants]
     order = PairOrder("SoccerTwos", seed, 1, "stochastic", True, *sides)
     source = StoreSource(store, worker, SETTINGS, describe_here())
     with store.write() as connection:
@@ -250,7 +250,7 @@ def test_a_record_names_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert not stranger.ran
 
 
-def games(worker: str, count: int, share_of_a: float, seed: int, forfeits: float = 0.0) -> list[RatedGame]:
+def games(worker: str, count: int, share_of_a: float, seed: int, forfeits: float = 0.0) -> list[RatedMatch]:
     rng = np.random.default_rng(seed)
     made = []
     for number in range(count):
@@ -258,7 +258,7 @@ def games(worker: str, count: int, share_of_a: float, seed: int, forfeits: float
         a_won = rng.random() < share_of_a
         points = float(a_won == (blue == "a"))
         result = "forfeit1" if rng.random() < forfeits else "win1" if points else "win2"
-        made.append(RatedGame(worker, blue, purple, points, result))
+        made.append(RatedMatch(worker, blue, purple, points, result))
     return made
 
 

@@ -14,7 +14,7 @@ from arena_records import record, season, sha
 from sqlalchemy import insert, select, text, update
 
 from palus.arena.ladder.derive import variance_of_gap
-from palus.arena.ladder.discovery import Found, Sweep
+from palus.arena.ladder.discovery import Entry, Sweep
 from palus.arena.ladder.entries import accept, take_in
 from palus.arena.ladder.log import LogRecord, StoredBytes, append
 from palus.arena.ladder.refresh import Refresher
@@ -34,7 +34,7 @@ FOUR = {"ann/a": 200.0, "bob/b": 50.0, "cy/c": 0.0, "dee/d": -250.0}
 def make_store(folder: Path, repos: list[str], records: list[LogRecord]) -> Store:
     """A store with accepted entries and a log."""
     store = open_store(folder)
-    found = tuple(Found("hub", repo, sha(repo)[:40], ENV, f"{ENV}.onnx", sha(repo), 1) for repo in repos)
+    found = tuple(Entry("hub", repo, sha(repo)[:40], ENV, f"{ENV}.onnx", sha(repo), 1) for repo in repos)
     with store.write() as connection:
         take_in(connection, Sweep("hub", ENV, found, frozenset(repos)), now_ms=1)
         for repo in repos:

@@ -12,7 +12,7 @@ from arena_records import sha
 from sqlalchemy import select
 
 from palus.arena.ladder import queue
-from palus.arena.ladder.discovery import FolderPool, Found, Sweep, sweep_house
+from palus.arena.ladder.discovery import Entry, FolderPool, Sweep, sweep_house
 from palus.arena.ladder.entries import accept, board, credited, refuse, take_in
 from palus.arena.ladder.field_picture import Ledger, take_picture
 from palus.arena.ladder.settings import ArenaSettings
@@ -30,16 +30,16 @@ def store(tmp_path: Path) -> Store:
     return open_store(tmp_path / "arena")
 
 
-def found(repo: str, file: str = "", revision: str = "1") -> Found:
+def found(repo: str, file: str = "", revision: str = "1") -> Entry:
     """A revision whose model has the bytes `file`."""
-    return Found("hub", repo, sha(repo + revision)[:40], ENV, f"{ENV}.onnx", sha(file or repo), 5)
+    return Entry("hub", repo, sha(repo + revision)[:40], ENV, f"{ENV}.onnx", sha(file or repo), 5)
 
 
-def sweep(*revisions: Found) -> Sweep:
+def sweep(*revisions: Entry) -> Sweep:
     return Sweep("hub", ENV, revisions, frozenset(f.repo for f in revisions))
 
 
-def take(store: Store, *revisions: Found) -> list[tuple[str, str]]:
+def take(store: Store, *revisions: Entry) -> list[tuple[str, str]]:
     with store.write() as connection:
         return [(c.repo, c.state) for c in take_in(connection, sweep(*revisions), now_ms=9)]
 
@@ -68,7 +68,7 @@ def test_a_push_is_validated_once_and_then_ranked(store: Store) -> None:
 
 
 def test_models_of_a_game_that_is_not_played_here_wait_with_a_reason_until_it_is(store: Store) -> None:
-    def look(params: dict[str, object] | None, *revisions: Found) -> list[tuple[str, str]]:
+    def look(params: dict[str, object] | None, *revisions: Entry) -> list[tuple[str, str]]:
         with store.write() as connection:
             return [(c.repo, c.state) for c in take_in(connection, sweep(*revisions), params, now_ms=9)]
 

@@ -155,5 +155,5 @@ def test_a_process_killed_between_job_and_result_leaves_the_job_to_be_done_again
     assert work(again, threading.Event(), max_jobs=1) == 1
     with store.read() as connection:
         assert check_chain(connection) == 2
-        assert [row.record.result for row in read_log(connection)] == [game.result.result for game in report.games]
+        assert [row.record.result for row in read_log(connection)] == [game.result.result for game in report.matches]
     store.close()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from palus.arena.jobs.orders import Entrant
+from palus.arena.jobs.orders import Entity
 from palus.arena.ladder.field_picture import Ledger, take_picture
 from palus.arena.ladder.matchmaking import Picture, choose, entry_pairings, ladder_pairings
 from palus.arena.ladder.settings import ArenaSettings
@@ -130,7 +130,7 @@ def test_owners_beyond_their_share_wait_while_others_have_something_to_learn() -
     assert {first for first, _ in entry_pairings(newcomers, 50)} == {3}
 
 
-def play_on(models: list[Entrant], units: int) -> tuple[Ledger, dict[str, int]]:
+def play_on(models: list[Entity], units: int) -> tuple[Ledger, dict[str, int]]:
     """Let the scheduler's choice play on among models that stay unsure. Units of each owner."""
     known, ledger = {model.sha256: model for model in models}, Ledger("SoccerTwos", 1)
     settings, rng, played = ArenaSettings(entry_pairs=3), np.random.default_rng(0), Counter[str]()
@@ -144,8 +144,8 @@ def play_on(models: list[Entrant], units: int) -> tuple[Ledger, dict[str, int]]:
     return ledger, played
 
 
-def entrant(owner: str, number: int = 0, p99_ms: float = 0.1) -> Entrant:
-    return Entrant(f"{owner} {number}", f"{owner}/{number}", owner, "", "SoccerTwos.onnx", p99_ms)
+def entrant(owner: str, number: int = 0, p99_ms: float = 0.1) -> Entity:
+    return Entity(f"{owner} {number}", f"{owner}/{number}", owner, "", "SoccerTwos.onnx", p99_ms)
 
 
 def test_a_slow_model_takes_its_owners_time_and_not_that_of_the_others() -> None:

@@ -29,7 +29,7 @@ class Lease:
 
 
 @dataclass(frozen=True)
-class Entrant:
+class Entity:
     """A rated entity that takes part. repo, owner, revision, file: of the entry that is credited with it.
 
     Others may have pushed the same: that gives them nothing, and takes nothing from the one who is credited.
@@ -61,10 +61,10 @@ class Entrant:
         }
 
 
-def house_player(name: str, env: str) -> Entrant:
+def house_player(name: str, env: str) -> Entity:
     """A built-in player as one who takes part; its entity stands for this version of it."""
     sha256 = hashlib.sha256(f"{name} {HOUSE_VERSION} {env}".encode()).hexdigest()
-    return Entrant(sha256, f"{HOUSE_OWNER}/{name}", HOUSE_OWNER, sha256[:40], "")
+    return Entity(sha256, f"{HOUSE_OWNER}/{name}", HOUSE_OWNER, sha256[:40], "")
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,8 @@ class ResultForm(_Form):
     schema_: Annotated[int, Field(ge=1, le=SCHEMA, strict=True, alias="schema")]
 
 
-class GameForm(_Form):
-    """One game. result: a `ResultForm` as JSON. replay, actions: base64."""
+class MatchForm(_Form):
+    """One match. result: a `ResultForm` as JSON. replay, actions: base64."""
 
     result: Annotated[str, Field(max_length=200_000)]
     replay: _Bytes
@@ -105,7 +105,7 @@ class BuildForm(_Form):
 class UnitForm(_Form):
     """A `UnitReport`."""
 
-    games: tuple[GameForm, ...] = Field(min_length=1, max_length=2)
+    games: tuple[MatchForm, ...] = Field(min_length=1, max_length=2)
     env: BuildForm
     isolation: Isolation
 

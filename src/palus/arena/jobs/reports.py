@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from palus.arena.jobs.builds import EnvBuild
-from palus.arena.jobs.report_form import GameForm, ResultForm, UnitForm, ValidationForm
+from palus.arena.jobs.report_form import MatchForm, ResultForm, UnitForm, ValidationForm
 from palus.arena.models.refusal import Refusal
 from palus.arena.referee.recording import RecordedEvent
 from palus.arena.referee.result import SCHEMA, MatchResult, Side
@@ -22,8 +22,8 @@ MAX_BLOB_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
-class GameReport:
-    """One game. replay, actions: empty when nothing was played."""
+class MatchReport:
+    """One match. replay, actions: empty when nothing was played."""
 
     result: MatchResult
     replay: bytes
@@ -32,9 +32,9 @@ class GameReport:
 
 @dataclass(frozen=True)
 class UnitReport:
-    """A unit of play, its games in the order of the job's legs. isolation: what held the models in."""
+    """A unit of play, its matches in the order of the job's legs. isolation: what held the models in."""
 
-    games: tuple[GameReport, ...]
+    matches: tuple[MatchReport, ...]
     env: EnvBuild
     isolation: str
 
@@ -85,11 +85,11 @@ def _unit_to_json(report: UnitReport) -> dict[str, Any]:
     return {
         "games": [
             {
-                "result": game.result.to_json(),
-                "replay": base64.b64encode(game.replay).decode(),
-                "actions": base64.b64encode(game.actions).decode(),
+                "result": match.result.to_json(),
+                "replay": base64.b64encode(match.replay).decode(),
+                "actions": base64.b64encode(match.actions).decode(),
             }
-            for game in report.games
+            for match in report.matches
         ],
         "env": asdict(report.env),
         "isolation": report.isolation,
@@ -97,17 +97,17 @@ def _unit_to_json(report: UnitReport) -> dict[str, Any]:
 
 
 def _unit(form: UnitForm) -> UnitReport:
-    return UnitReport(tuple(map(_game, form.games)), EnvBuild(**form.env.model_dump()), form.isolation)
+    return UnitReport(tuple(map(_match, form.games)), EnvBuild(**form.env.model_dump()), form.isolation)
 
 
-def _game(form: GameForm) -> GameReport:
+def _match(form: MatchForm) -> MatchReport:
     _check_schema(form.result)
     result = ResultForm.model_validate_json(form.result)
     fields = result.model_dump(by_alias=True) | {
         "sides": tuple(Side(**side.model_dump()) for side in result.sides),
         "events": tuple(RecordedEvent(**event.model_dump()) for event in result.events),
     }
-    return GameReport(MatchResult(**fields), _bytes(form.replay), _bytes(form.actions))
+    return MatchReport(MatchResult(**fields), _bytes(form.replay), _bytes(form.actions))
 
 
 def _check_schema(result: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from palus import __version__
 from palus.arena.jobs.builds import env_build, platform_name, runtimes
 from palus.arena.jobs.orders import Lease, PairOrder, trial_order
-from palus.arena.jobs.reports import GameReport, Report, UnitReport, ValidationReport
+from palus.arena.jobs.reports import MatchReport, Report, UnitReport, ValidationReport
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.unit import Contender, Unit
 from palus.arena.locked.vet import vet
@@ -160,13 +160,13 @@ def play_order(source: WorkSource, order: PairOrder, limits: Limits | None) -> U
     first, second = (_contender(source, side) for side in (order.a, order.b))
     unit = Unit(order.env, order.seed, (first, second), order.sampling, order.rated, order.season, order.params)
     outcome = play_unit(unit, limits)
-    games = tuple(
-        GameReport(outcome.results[leg - 1], outcome.replays[leg - 1], outcome.actions[leg - 1]) for leg in order.legs
+    matches = tuple(
+        MatchReport(outcome.results[leg - 1], outcome.replays[leg - 1], outcome.actions[leg - 1]) for leg in order.legs
     )
-    if any(game.result.cause == "engine" for game in games):
+    if any(match.result.cause == "engine" for match in matches):
         why = " ".join(filter(None, outcome.failures)) or "the game's engine failed; the worker's messages say how"
         raise ArenaError(f"the match could not be played here: {why}")
-    return UnitReport(games, replace(env_build(order.env), params=dict(order.params)), outcome.isolation)
+    return UnitReport(matches, replace(env_build(order.env), params=dict(order.params)), outcome.isolation)
 
 
 def _contender(source: WorkSource, side: dict[str, Any]) -> Contender:

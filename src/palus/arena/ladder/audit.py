@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, insert, select,
 
 from palus.arena.ladder.chain import note_annulments
 from palus.arena.ladder.log import lock_log
-from palus.arena.ladder.runner_tests import RatedGame, suspicions
+from palus.arena.ladder.runner_tests import RatedMatch, suspicions
 from palus.arena.ladder.verification import Verification, verify
 from palus.errors import ArenaError
 from palus.store import Store
@@ -167,7 +167,7 @@ def suspend_outliers(store: Store, *, now_ms: int) -> list[str]:
         columns = select(matches.c.worker, matches.c.blue, matches.c.purple, matches.c.result)
         counted = columns.where(matches.c.id.not_in(_struck()), matches.c.season > 0)
         games = [
-            RatedGame(LOCAL if is_local(worker) else worker, blue, purple, _POINTS.get(result), result)
+            RatedMatch(LOCAL if is_local(worker) else worker, blue, purple, _POINTS.get(result), result)
             for worker, blue, purple, result in connection.execute(counted)
         ]
     found = [suspicion for suspicion in suspicions(games) if suspicion.worker != LOCAL]

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, select, update
 from palus import __version__
 from palus.arena.jobs.builds import env_build
 from palus.arena.jobs.orders import PairOrder, trial_order
-from palus.arena.jobs.reports import GameReport, Report, UnitReport, ValidationReport
+from palus.arena.jobs.reports import MatchReport, Report, UnitReport, ValidationReport
 from palus.arena.ladder import entries, queue
 from palus.arena.ladder.audit import is_local, suspend
 from palus.arena.ladder.log import LOG_SCHEMA, LogRecord, LogSide, RunnerInfo, StoredBytes, append
@@ -97,7 +97,7 @@ def _decide(connection: Connection, payload: dict[str, Any], report: ValidationR
 
 def _trial_refusal(trial: UnitReport | None) -> Refusal | None:
     """A model that passes every check and then cannot finish a pair against the random player is not ranked."""
-    causes = [game.result.cause for game in trial.games] if trial else []
+    causes = [match.result.cause for match in trial.matches] if trial else []
     for cause in causes:
         if cause in MODEL_AT_FAULT:
             return Refusal(
@@ -113,7 +113,9 @@ def _records(store: Store, order: PairOrder, unit: UnitReport, worker: str) -> l
     with store.read() as connection:
         known = connection.execute(select(workers).where(workers.c.name == worker)).first()
     runner = _runner(known, worker, unit.isolation)
-    return [_record(store, order, leg, game, unit, runner) for leg, game in zip(order.legs, unit.games, strict=True)]
+    return [
+        _record(store, order, leg, match, unit, runner) for leg, match in zip(order.legs, unit.matches, strict=True)
+    ]
 
 
 def _runner(known: Row[Any] | None, worker: str, isolation: str) -> RunnerInfo:
@@ -128,9 +130,9 @@ def _runner(known: Row[Any] | None, worker: str, isolation: str) -> RunnerInfo:
 
 
 def _record(
-    store: Store, order: PairOrder, leg: int, game: GameReport, unit: UnitReport, runner: RunnerInfo
+    store: Store, order: PairOrder, leg: int, match: MatchReport, unit: UnitReport, runner: RunnerInfo
 ) -> LogRecord:
-    result = game.result
+    result = match.result
     blue, purple = (order.a, order.b) if leg == 1 else (order.b, order.a)
     return LogRecord(
         id=order.match_id(leg),
@@ -151,8 +153,8 @@ def _record(
         events=result.events,
         started=result.started,
         wall_ms=result.wall_ms,
-        replay=_store(store, game.replay),
-        actions=_store(store, game.actions),
+        replay=_store(store, match.replay),
+        actions=_store(store, match.actions),
         state=result.final_state,
     )
 

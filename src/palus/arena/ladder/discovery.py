@@ -30,8 +30,8 @@ MISSING_FILE, TOO_LARGE = "missing-file", "too-large"
 
 
 @dataclass(frozen=True)
-class Found:
-    """A revision that asks to be ranked.
+class Entry:
+    """A revision of a repository that asks to be ranked.
 
     sha256: of the model file; None when there is none to play, `fault` then says why. pushed_ms: when it came.
     """
@@ -57,14 +57,14 @@ class Sweep:
 
     source: Source
     env: str
-    found: tuple[Found, ...]
+    found: tuple[Entry, ...]
     present: frozenset[str]
 
 
 def sweep_house(env: str) -> Sweep:
     """The built-in players."""
     players = [house_player(name, env) for name in game_of(env).house]
-    found = tuple(Found("house", player.repo, player.revision, env, "", player.sha256, 0) for player in players)
+    found = tuple(Entry("house", player.repo, player.revision, env, "", player.sha256, 0) for player in players)
     return Sweep("house", env, found, frozenset(f.repo for f in found))
 
 
@@ -93,7 +93,7 @@ def sweep_hub(connection: Connection, env: str, *, quiet_since_ms: int) -> Sweep
             present.add(row.name)
             fault = MISSING_FILE if row.sha256 is None else TOO_LARGE if row.size > game.rules.max_bytes else None
             sha256 = None if fault else row.sha256
-            found.append(Found("hub", row.name, row.head, env, file, sha256, row.modified_ms, fault))
+            found.append(Entry("hub", row.name, row.head, env, file, sha256, row.modified_ms, fault))
     return Sweep("hub", env, tuple(found), frozenset(present))
 
 
@@ -123,7 +123,7 @@ class FolderPool:
                 sha256 = None if fault else self._store(path)
                 # No commits here: a revision is named by its bytes, and a file that is too large by its size.
                 revision = sha256 or hashlib.sha256(f"{repo} {path.stat().st_size}".encode()).hexdigest()
-                found.append(Found("folder", repo, revision[:40], env, path.name, sha256, modified_ms, fault))
+                found.append(Entry("folder", repo, revision[:40], env, path.name, sha256, modified_ms, fault))
         except OSError as error:
             raise ArenaError(f"{self.folder}: cannot be read ({error.strerror}); check the folder of --pool") from error
         return Sweep("folder", env, tuple(found), frozenset(present))
@@ -170,7 +170,7 @@ class HuggingFace:
                     logger.warning("%s of %s cannot be fetched: %s", info.id, self._api.endpoint, error)
         return Sweep("hf", env, tuple(found), frozenset(info.id for info in models))
 
-    def _find(self, info: Any, env: str) -> Found:
+    def _find(self, info: Any, env: str) -> Entry:
         """A listed model with its bytes stored."""
         file = f"{env}.onnx"
         has_file = any(sibling.rfilename == file for sibling in info.siblings or ())
@@ -178,7 +178,7 @@ class HuggingFace:
         fault = None if sha256 else TOO_LARGE if has_file else MISSING_FILE
         modified: datetime | None = info.last_modified
         pushed_ms = round(1000 * modified.timestamp()) if modified else 0
-        return Found("hf", info.id, info.sha, env, file, sha256, pushed_ms, fault)
+        return Entry("hf", info.id, info.sha, env, file, sha256, pushed_ms, fault)
 
     def _download(self, repo: str, revision: str, file: str, max_bytes: int) -> str | None:
         """SHA-256 of the stored bytes; None when they are too many."""

@@ -14,9 +14,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from palus.arena.jobs.orders import Entrant
+from palus.arena.jobs.orders import Entity
 from palus.arena.ladder import queue
-from palus.arena.ladder.discovery import MISSING_FILE, Found, Sweep
+from palus.arena.ladder.discovery import MISSING_FILE, Entry, Sweep
 from palus.arena.models.refusal import Refusal
 from palus.arena.referee.games import game_of
 from palus.store.tables import entries, jobs
@@ -85,13 +85,13 @@ def refuse(
     return _decide(connection, env, sha256, verdict, now_ms)
 
 
-def credited(connection: Connection, env: str) -> dict[str, Entrant]:
+def credited(connection: Connection, env: str) -> dict[str, Entity]:
     """Every entity that was ever accepted, by SHA-256, withdrawn and replaced ones included."""
     checked = select(entries).where(entries.c.env == env, entries.c.code.is_(None), entries.c.checked_ms.is_not(None))
     return _by_entity(connection.execute(checked.order_by(entries.c.id)).all())
 
 
-def board(connection: Connection, env: str, *, repos_per_owner: int) -> dict[str, Entrant]:
+def board(connection: Connection, env: str, *, repos_per_owner: int) -> dict[str, Entity]:
     """Entities that are ranked now, by SHA-256: the newest accepted revision of every repository.
 
     Of an owner only the `repos_per_owner` repositories that were pushed last count (0: all); house players always do.
@@ -111,7 +111,7 @@ def board(connection: Connection, env: str, *, repos_per_owner: int) -> dict[str
     return _by_entity(sorted(active, key=lambda row: row.id))
 
 
-def _facts(found: Found, now_ms: int) -> dict[str, Any]:
+def _facts(found: Entry, now_ms: int) -> dict[str, Any]:
     return {
         "source": found.source,
         "repo": found.repo,
@@ -126,7 +126,7 @@ def _facts(found: Found, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _judge(connection: Connection, found: Found, params: Mapping[str, Any] | None, now_ms: int) -> dict[str, Any]:
+def _judge(connection: Connection, found: Entry, params: Mapping[str, Any] | None, now_ms: int) -> dict[str, Any]:
     """State of a revision that nobody has checked, with what goes with it; queues the check where one is due."""
     if params is None:
         return {"state": "waiting", **_refusal_columns(_not_played(found.env))}
@@ -149,8 +149,8 @@ def _refusal_columns(refusal: Refusal) -> dict[str, str]:
     return {"code": refusal.code, "sentence": refusal.sentence, "remedy": refusal.remedy}
 
 
-def _queue_validation(connection: Connection, found: Found, params: Mapping[str, Any], now_ms: int) -> None:
-    entrant = Entrant(str(found.sha256), found.repo, found.owner, found.revision, found.file)
+def _queue_validation(connection: Connection, found: Entry, params: Mapping[str, Any], now_ms: int) -> None:
+    entrant = Entity(str(found.sha256), found.repo, found.owner, found.revision, found.file)
     queue.enqueue(
         connection,
         "validate",
@@ -168,7 +168,7 @@ def _asked_lately(connection: Connection, owner: str, now_ms: int) -> int:
     return sum(json.loads(payload)["contender"]["owner"] == owner for payload in payloads)
 
 
-def _missing(found: Found) -> Refusal:
+def _missing(found: Entry) -> Refusal:
     if found.fault == MISSING_FILE:
         return Refusal(
             MISSING_FILE,
@@ -208,13 +208,13 @@ def _set(connection: Connection, row: Row[Any], values: dict[str, Any]) -> Chang
     return Change(row.repo, row.revision, row.env, values["state"])
 
 
-def _by_entity(rows: Iterable[Row[Any]]) -> dict[str, Entrant]:
+def _by_entity(rows: Iterable[Row[Any]]) -> dict[str, Entity]:
     """rows: oldest first, so that the first pusher is credited."""
     first: dict[str, Row[Any]] = {}
     for row in rows:
         first.setdefault(row.sha256, row)
     return {
-        sha256: Entrant(sha256, row.repo, row.owner, row.revision, row.file, json.loads(row.details).get("p99_ms", 0.0))
+        sha256: Entity(sha256, row.repo, row.owner, row.revision, row.file, json.loads(row.details).get("p99_ms", 0.0))
         for sha256, row in first.items()
     }
 

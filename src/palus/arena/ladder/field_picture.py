@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
-from palus.arena.jobs.orders import Entrant, PairOrder
+from palus.arena.jobs.orders import Entity, PairOrder
 from palus.arena.ladder.derive import Fitted
 from palus.arena.ladder.matchmaking import Picture
 from palus.arena.ladder.settings import ArenaSettings
@@ -62,8 +62,8 @@ class Ledger:
 
 
 def take_picture(
-    entrants: Sequence[Entrant],
-    known: Mapping[str, Entrant],
+    entrants: Sequence[Entity],
+    known: Mapping[str, Entity],
     ledger: Ledger,
     waiting: Sequence[PairOrder],
     given_up: Iterable[PairOrder],
@@ -109,7 +109,7 @@ def pair_of(a: str, b: str) -> tuple[str, str]:
     return (a, b) if a <= b else (b, a)
 
 
-def _barred(entrants: Sequence[Entrant]) -> NDArray[np.bool_]:
+def _barred(entrants: Sequence[Entity]) -> NDArray[np.bool_]:
     """[N, N] pairings that are not rated: itself, and models that one owner is credited with. House players may meet.
 
     Whoever pushes copies of others' models owns none of them, or copies would keep those others apart.
@@ -125,8 +125,8 @@ def _barred(entrants: Sequence[Entrant]) -> NDArray[np.bool_]:
 
 
 def _over(
-    entrants: Sequence[Entrant],
-    known: Mapping[str, Entrant],
+    entrants: Sequence[Entity],
+    known: Mapping[str, Entity],
     ledger: Ledger,
     waiting: Sequence[PairOrder],
     settings: ArenaSettings,
@@ -146,7 +146,7 @@ def _over(
     return np.array([entrant.house is None and taken[entrant.owner] > allowed for entrant in entrants], np.bool_)
 
 
-def _beliefs(entrants: Sequence[Entrant], fitted: Fitted | None) -> tuple[F64, F64 | None]:
+def _beliefs(entrants: Sequence[Entity], fitted: Fitted | None) -> tuple[F64, F64 | None]:
     """Strengths and their covariance from the last fit; who is not in it yet has the prior's."""
     n = len(entrants)
     if fitted is None:

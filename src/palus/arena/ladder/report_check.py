@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from palus.arena.jobs.orders import PairOrder
-from palus.arena.jobs.reports import MAX_BLOB_BYTES, GameReport, UnitReport
+from palus.arena.jobs.reports import MAX_BLOB_BYTES, MatchReport, UnitReport
 from palus.arena.referee.actions import decode_actions
 from palus.arena.referee.games import ArenaGame, game_of
 from palus.arena.referee.recorder import OUTCOME
@@ -32,16 +32,16 @@ _BYTES_PER_DECISION = 1000
 
 def check_unit(order: PairOrder, unit: UnitReport) -> None:
     """Raises FalseReportError when this cannot be what was ordered."""
-    if len(unit.games) != len(order.legs):
-        raise FalseReportError(f"the report has {len(unit.games)} games; the job has {len(order.legs)}")
+    if len(unit.matches) != len(order.legs):
+        raise FalseReportError(f"the report has {len(unit.matches)} matches; the job has {len(order.legs)}")
     if (unit.env.id, unit.env.params) != (order.env, dict(order.params)):
         raise FalseReportError(
             f"the report is of {unit.env.id} set to {unit.env.params}; ordered was {order.env}, {dict(order.params)}"
         )
-    for leg, game in zip(order.legs, unit.games, strict=True):
-        _check_players(order, leg, game.result)
-        _check_course(game_of(order.env), game)
-        _check_bytes(game_of(order.env), game)
+    for leg, match in zip(order.legs, unit.matches, strict=True):
+        _check_players(order, leg, match.result)
+        _check_course(game_of(order.env), match)
+        _check_bytes(game_of(order.env), match)
 
 
 def _check_players(order: PairOrder, leg: int, result: MatchResult) -> None:
@@ -60,7 +60,7 @@ def _check_players(order: PairOrder, leg: int, result: MatchResult) -> None:
         raise FalseReportError(f"the report's match is called {result.id}, which is not the id of what was ordered")
 
 
-def _check_course(game: ArenaGame, report: GameReport) -> None:
+def _check_course(game: ArenaGame, report: MatchReport) -> None:
     """Whether verdict, cause, score, length and events go together."""
     result = report.result
     ending = f"{result.result} ({result.cause}) by {result.score[0]}:{result.score[1]} after {result.duration_ticks}"
@@ -83,7 +83,7 @@ def _check_course(game: ArenaGame, report: GameReport) -> None:
         raise FalseReportError(f"the report comes {'without' if not game.filmed else 'with'} a hash of the match")
 
 
-def _check_bytes(game: ArenaGame, report: GameReport) -> None:
+def _check_bytes(game: ArenaGame, report: MatchReport) -> None:
     result, longest = report.result, max(len(report.replay), len(report.actions))
     if longest > MAX_BLOB_BYTES:
         raise FalseReportError(f"the report's replay has {longest} bytes; at most {MAX_BLOB_BYTES} are accepted")
@@ -98,7 +98,7 @@ def _check_bytes(game: ArenaGame, report: GameReport) -> None:
         raise FalseReportError("the report tells of a match that began, and comes without its replay")
 
 
-def _check_replay(game: ArenaGame, report: GameReport) -> None:
+def _check_replay(game: ArenaGame, report: MatchReport) -> None:
     """Whether replay and action log are of this match."""
     result, decisions = report.result, game.max_ticks // STEPS_PER_DECISION
     try:

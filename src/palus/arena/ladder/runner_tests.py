@@ -1,7 +1,7 @@
-"""Do a runner's results look like everybody else's? Pure: rated games in, suspicions out.
+"""Do a runner's results look like everybody else's? Pure: rated matches in, suspicions out.
 
 Chi-square tests with one degree of freedom, each corrected for the number of tests: the score of every player in this
-runner's games against what the rest of the games predict for the same opponents, and the share of forfeits.
+runner's matches against what the rest of the matches predict for the same opponents, and the share of forfeits.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass
 SUSPECT_LEVEL = 1e-6
 """p-value below which results are no accident: with a hundred runners audited daily, one in 27 years."""
 
-MIN_GAMES = 50
+MIN_MATCHES = 50
 _PRIOR_GAMES = 4.0
-"""Imaginary drawn games by which a pairing that the rest hardly played is pulled to even."""
+"""Imaginary drawn matches by which a pairing that the rest hardly played is pulled to even."""
 _SURE = 0.05
 """Nobody is predicted to score less: upsets in uneven pairings are not evidence."""
 
 
 @dataclass(frozen=True)
-class RatedGame:
+class RatedMatch:
     """points: of blue, None for a void match. result: as in the log."""
 
     worker: str
@@ -41,15 +41,15 @@ class Suspicion:
     sentence: str
 
 
-def suspicions(games: Sequence[RatedGame]) -> list[Suspicion]:
-    """Runners with at least 50 games, when the others have as many, whose results differ; the surest first."""
-    by_worker = Counter(game.worker for game in games)
+def suspicions(matches: Sequence[RatedMatch]) -> list[Suspicion]:
+    """Runners with at least 50 matches, when the others have as many, whose results differ; the surest first."""
+    by_worker = Counter(match.worker for match in matches)
     found = []
     for worker, count in sorted(by_worker.items()):
-        if count < MIN_GAMES or len(games) - count < MIN_GAMES:
+        if count < MIN_MATCHES or len(matches) - count < MIN_MATCHES:
             continue
-        mine = [game for game in games if game.worker == worker]
-        rest = [game for game in games if game.worker != worker]
+        mine = [match for match in matches if match.worker == worker]
+        rest = [match for match in matches if match.worker != worker]
         tests = [*_score_tests(mine, rest), _forfeit_test(mine, rest)]
         chi_square, what = max(tests)
         p_value = min(1.0, len(tests) * math.erfc(math.sqrt(chi_square / 2.0)))
@@ -58,19 +58,19 @@ def suspicions(games: Sequence[RatedGame]) -> list[Suspicion]:
     return sorted(found, key=lambda suspicion: suspicion.p_value)
 
 
-def _score_tests(mine: Sequence[RatedGame], rest: Sequence[RatedGame]) -> list[tuple[float, str]]:
+def _score_tests(mine: Sequence[RatedMatch], rest: Sequence[RatedMatch]) -> list[tuple[float, str]]:
     """Per player: (chi-square, what is odd)."""
     expected = _shares(rest)
-    times = Counter(_pair(game) for game in mine if game.points is not None)
+    times = Counter(_pair(match) for match in mine if match.points is not None)
     excess: defaultdict[str, float] = defaultdict(float)
     variance: defaultdict[str, float] = defaultdict(float)
-    for game in mine:
-        if game.points is None:
+    for match in mine:
+        if match.points is None:
             continue
-        pair = _pair(game)
+        pair = _pair(match)
         share, known = expected.get(pair, (0.5, _PRIOR_GAMES))
-        points = game.points if game.blue == pair[0] else 1.0 - game.points
-        # The games of a mirrored pair may end alike, which doubles the variance; the prediction is unsure as well.
+        points = match.points if match.blue == pair[0] else 1.0 - match.points
+        # The matches of a mirrored pair may end alike, which doubles the variance; the prediction is unsure as well.
         spread = 2.0 * share * (1.0 - share) * (1.0 + times[pair] / known)
         for player, surplus in zip(pair, (points - share, share - points), strict=True):
             excess[player] += surplus
@@ -84,15 +84,15 @@ def _score_tests(mine: Sequence[RatedGame], rest: Sequence[RatedGame]) -> list[t
     ]
 
 
-def _shares(games: Sequence[RatedGame]) -> dict[tuple[str, str], tuple[float, float]]:
-    """By pair: (expected share of its first player, number of games that this rests on)."""
+def _shares(matches: Sequence[RatedMatch]) -> dict[tuple[str, str], tuple[float, float]]:
+    """By pair: (expected share of its first player, number of matches that this rests on)."""
     played: Counter[tuple[str, str]] = Counter()
     points: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for game in games:
-        if game.points is not None:
-            pair = _pair(game)
+    for match in matches:
+        if match.points is not None:
+            pair = _pair(match)
             played[pair] += 1
-            points[pair] += game.points if game.blue == pair[0] else 1.0 - game.points
+            points[pair] += match.points if match.blue == pair[0] else 1.0 - match.points
     shares = {}
     for pair, count in played.items():
         share = (points[pair] + 0.5 * _PRIOR_GAMES) / (count + _PRIOR_GAMES)
@@ -100,18 +100,18 @@ def _shares(games: Sequence[RatedGame]) -> dict[tuple[str, str], tuple[float, fl
     return shares
 
 
-def _forfeit_test(mine: Sequence[RatedGame], rest: Sequence[RatedGame]) -> tuple[float, str]:
-    """Chi-square of the 2x2 table of games that were played to the end and those that were not."""
-    failed = [sum(game.result in ("forfeit1", "forfeit2", "void") for game in games) for games in (mine, rest)]
+def _forfeit_test(mine: Sequence[RatedMatch], rest: Sequence[RatedMatch]) -> tuple[float, str]:
+    """Chi-square of the 2x2 table of matches that were played to the end and those that were not."""
+    failed = [sum(match.result in ("forfeit1", "forfeit2", "void") for match in matches) for matches in (mine, rest)]
     played = [len(mine) - failed[0], len(rest) - failed[1]]
     total = len(mine) + len(rest)
     chi_square = 0.0
     for row in (failed, played):
-        for count, games in zip(row, (len(mine), len(rest)), strict=True):
-            expected = max(sum(row) * games / total, 1.0)
+        for count, matches in zip(row, (len(mine), len(rest)), strict=True):
+            expected = max(sum(row) * matches / total, 1.0)
             chi_square += (count - expected) ** 2 / expected if sum(row) else 0.0
     return chi_square, f"{failed[0]} of {len(mine)} matches were forfeited or void"
 
 
-def _pair(game: RatedGame) -> tuple[str, str]:
-    return (game.blue, game.purple) if game.blue <= game.purple else (game.purple, game.blue)
+def _pair(match: RatedMatch) -> tuple[str, str]:
+    return (match.blue, match.purple) if match.blue <= match.purple else (match.purple, match.blue)

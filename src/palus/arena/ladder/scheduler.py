@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, select
 
-from palus.arena.jobs.orders import Entrant, PairOrder
+from palus.arena.jobs.orders import Entity, PairOrder
 from palus.arena.ladder import entries, queue
 from palus.arena.ladder.discovery import Sweep
 from palus.arena.ladder.field_picture import Ledger, take_picture
@@ -183,7 +183,7 @@ class Scheduler:
                 order = self._order(env, ranked[a], ranked[b], number)
                 _enqueue(connection, order, f"{prefix}{number}:{i}", queue.PRIORITY_LADDER)
 
-    def _order(self, env: str, a: Entrant, b: Entrant, round_number: int | None = None) -> PairOrder:
+    def _order(self, env: str, a: Entity, b: Entity, round_number: int | None = None) -> PairOrder:
         return PairOrder(
             env=env,
             seed=secrets.randbits(SEED_BITS),

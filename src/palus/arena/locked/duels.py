@@ -51,11 +51,11 @@ def play_duel_unit(unit: Unit, limits: Limits, sandbox: Sandbox) -> UnitOutcome:
         game = make_duel(minutes)
         stack.callback(game.close)
         first, second = players
-        games = (
+        legs = (
             _play(unit, game, (first, second), match_seed, 1, minutes),
             _play(unit, game, (second, first), match_seed, 2, minutes),
         )
-    return make_outcome(games, (_locked(first), _locked(second)))
+    return make_outcome(legs, (_locked(first), _locked(second)))
 
 
 def _open(contender: Contender, spec: GameSpec, limits: Limits, sandbox: Sandbox) -> RecurrentPlayer:

@@ -26,7 +26,7 @@ from palus.arena.referee.result import MatchResult
 from palus.types import GameSpec
 
 CHECK_SHARE = 1 / 16
-"""Of a rated match's decisions at which a model is checked: some ten times a game, for a sixteenth of its time."""
+"""Of a rated match's decisions at which a model is checked: some ten times a match, for a sixteenth of its time."""
 
 
 def play_unit(
@@ -59,11 +59,11 @@ def play_unit(
                 stack.callback(players[-1].locked.close)
         results = play_pairs(players[0], players[1], 1, unit.seed, mode=unit.mode, env_id=unit.env, recorder=recorder)
     first, second = (player.locked if isinstance(player, RemotePolicy) else None for player in players)
-    games = (
+    legs = (
         _finish(unit, 0, (first, second), results[0], recorder),
         _finish(unit, 1, (second, first), results[1], recorder),
     )
-    return make_outcome(games, (first, second))
+    return make_outcome(legs, (first, second))
 
 
 def open_player(
@@ -81,14 +81,14 @@ def open_player(
 
 def _finish(
     unit: Unit,
-    game: int,
+    number: int,
     locked: Sequence[LockedModel | None],
     result: MatchResult,
     recorder: Recorder,
 ) -> tuple[MatchResult, bytes, bytes]:
-    """The result with its true cause and its final state, the replay, and the action log of one game."""
+    """The result with its true cause and its final state, the replay, and the action log of one match."""
     verdict, cause = true_cause(result, locked)
-    recording = recorder.recordings.get(game)
+    recording = recorder.recordings.get(number)
     if recording is None:  # nothing was decided
         replay, actions = b"", b""
         state = replay_actions(unit.env, result.seed, actions)

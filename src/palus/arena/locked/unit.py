@@ -34,9 +34,9 @@ class Contender:
 
 @dataclass(frozen=True)
 class Unit:
-    """One mirrored pair: contenders[0] is blue in the first game, purple in the second.
+    """One mirrored pair: contenders[0] is blue in the first leg, purple in the second.
 
-    seed: of the pair, in [0, 2^63); `MatchResult.seed` is the match seed derived from it, the same for both games.
+    seed: of the pair, in [0, 2^63); `MatchResult.seed` is the match seed derived from it, the same for both legs.
     rated, season: not used to play, carried along for the log.   params: what the game is set to, {} for its defaults.
     """
 
@@ -51,7 +51,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class UnitOutcome:
-    """What `play_unit` returns; index 0 is the game in which contenders[0] is blue.
+    """What `play_unit` returns; index 0 is the leg in which contenders[0] is blue.
 
     replays: `.match` files, or mp4 where a game is filmed.   actions: action logs, see `palus.arena.referee.actions`;
     empty where a game is filmed.   isolation: the strongest means that held the models in, for instance
@@ -74,11 +74,11 @@ class Held(Protocol):
 
 
 def make_outcome(
-    games: tuple[tuple[MatchResult, bytes, bytes], tuple[MatchResult, bytes, bytes]],
+    legs: tuple[tuple[MatchResult, bytes, bytes], tuple[MatchResult, bytes, bytes]],
     models: tuple[Held | None, Held | None],
 ) -> UnitOutcome:
-    """games: result, replay and action log of each.   models: of both contenders, None for a player of the house."""
-    first, second = games
+    """legs: result, replay and action log of each.   models: of both contenders, None for a player of the house."""
+    first, second = legs
     levels = [model.isolation for model in models if model is not None and model.isolation]
     return UnitOutcome(
         results=(first[0], second[0]),

@@ -1,6 +1,6 @@
 """Who can enter a match, and how a name or a path becomes a player.
 
-Two kinds: a `Policy` answers observations with action probabilities, a `Bot` reads the state of the game. Whatever
+Two kinds: a `ModelPlayer` answers observations with action probabilities, a `Bot` reads the state of the game. Whatever
 the kind, a player is stateless between calls, so that one object may play many matches at once.
 """
 
@@ -17,7 +17,7 @@ from palus.errors import ModelError
 from palus.types import F32, I32, I64, BehaviorSpec, GameSpec
 
 
-class Policy(Protocol):
+class ModelPlayer(Protocol):
     """A player that sees what an agent sees. sha256: of its file; None when it has none."""
 
     name: str
@@ -39,7 +39,7 @@ class Bot:
     sha256: str | None = None
 
 
-Player: TypeAlias = Policy | Bot
+Player: TypeAlias = ModelPlayer | Bot
 
 HOUSE_PLAYERS = ("random", "ball-chaser", "goalie-striker")
 """Names that need no file."""

@@ -42,8 +42,8 @@ class Side:
 class MatchResult:
     """One match: one episode, the first goal wins, no goal within the limit is a draw.
 
-    id, unit_id: same players, seed and modes give the same ids; the two games of a mirrored pair share `unit_id`.
-    leg: 1 or 2, the game of the pair.   sides: (blue, purple).   result: by side, `forfeit1` = blue forfeited.
+    id, unit_id: same players, seed and modes give the same ids; the two matches of a mirrored pair share `unit_id`.
+    leg: 1 or 2, which of the pair.   sides: (blue, purple).   result: by side, `forfeit1` = blue forfeited.
     cause: "goal" and "time_limit" by the rules of the game; a side answered no distribution ("non_finite"), not in
     time ("timeout"), died ("crash") or never became a policy ("invalid"); "engine": our own fault, always void.
     score: goals of (blue, purple), frags in Doom.   duration_ticks: steps of the game's clock, 0.02 s in SoccerTwos and
@@ -100,11 +100,11 @@ class MatchResult:
 
 
 @dataclass(frozen=True)
-class MatchSummary:
+class PairingSummary:
     """Many mirrored pairs of the same two players, seen from player A.
 
     score: share of points of A. interval: 95 %, over mirrored pairs (`palus.ratings.interval`).
-    wins, draws, losses: games of A. mean_steps: fixed steps per game. entropy_a, entropy_b: nats, None for bots.
+    wins, draws, losses: matches of A. mean_steps: fixed steps per match. entropy_a, entropy_b: nats, None for bots.
     """
 
     score: float
@@ -130,12 +130,12 @@ def match_ids(env: str, seed: int, leg: int, sides: Sequence[tuple[str, str | No
 
 
 def points_of_a(results: Sequence[MatchResult]) -> list[float | None]:
-    """Points of A in each game of `play_pairs`: A is blue in the first leg and purple in the second."""
+    """Points of A in each match of `play_pairs`: A is blue in the first leg and purple in the second."""
     return [r.points if r.leg == 1 or r.points is None else 1.0 - r.points for r in results]
 
 
-def summarize(results: Sequence[MatchResult]) -> MatchSummary:
-    """Summary of what `play_pairs` returned. A pair with a void game does not count."""
+def summarize(results: Sequence[MatchResult]) -> PairingSummary:
+    """Summary of what `play_pairs` returned. A pair with a void match does not count."""
     points = points_of_a(results)
     by_unit: dict[str, list[float | None]] = {}
     for result, point in zip(results, points, strict=True):
@@ -143,7 +143,7 @@ def summarize(results: Sequence[MatchResult]) -> MatchSummary:
     counted = [games for games in by_unit.values() if None not in games]
     shares = np.array([np.mean([g for g in games if g is not None]) for games in counted])
     flat = [g for games in counted for g in games]
-    return MatchSummary(
+    return PairingSummary(
         score=float(shares.mean()) if len(shares) else 0.5,
         interval=score_interval(shares),
         wins=flat.count(1.0),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from palus.arena.models.players import Player, Policy
+from palus.arena.models.players import ModelPlayer, Player
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import MatchResult, points_of_a
 from palus.types import F32, I64
@@ -54,7 +54,7 @@ class ConventionResult:
 class AlteredPolicy:
     """A policy that lives under another convention than it was trained for."""
 
-    def __init__(self, policy: Policy, convention: Convention) -> None:
+    def __init__(self, policy: ModelPlayer, convention: Convention) -> None:
         self.name = f"{policy.name} ({convention.name})"
         self.sha256 = policy.sha256
         self._policy = policy
@@ -67,7 +67,7 @@ class AlteredPolicy:
 
 
 def check_conventions(
-    policy: Policy, opponent: Player, pairs: int, seed: int, progress: Callable[[int], None] | None = None
+    policy: ModelPlayer, opponent: Player, pairs: int, seed: int, progress: Callable[[int], None] | None = None
 ) -> list[ConventionResult]:
     """Play `pairs` mirrored pairs under each convention of `CONVENTIONS`."""
     rows: list[ConventionResult] = []

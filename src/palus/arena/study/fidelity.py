@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from palus.arena.models.players import Player, Policy
+from palus.arena.models.players import ModelPlayer, Player
 from palus.arena.referee.match import play_pairs
-from palus.arena.referee.result import MatchSummary, summarize
+from palus.arena.referee.result import PairingSummary, summarize
 
 ENTROPY_TOLERANCE = 0.04
 LENGTH_RATIO = (0.75, 1.4)
@@ -53,7 +53,7 @@ class FidelityRow:
     """
 
     name: str
-    against_random: MatchSummary
+    against_random: PairingSummary
     entropy: float
     episode_length: float
     unity: UnityLog | None
@@ -63,7 +63,7 @@ class FidelityRow:
 
 
 def measure(
-    policies: Sequence[Policy],
+    policies: Sequence[ModelPlayer],
     random: Player,
     pairs: int,
     self_play_games: int,
@@ -87,7 +87,7 @@ def measure(
 
 def cross_table(
     players: Sequence[Player], pairs: int, seed: int, progress: Callable[[int], None] | None = None
-) -> dict[tuple[str, str], MatchSummary]:
+) -> dict[tuple[str, str], PairingSummary]:
     """Every player against every later one: (name, name) -> summary seen from the first."""
     return {
         (a.name, b.name): summarize(play_pairs(a, b, pairs, seed, progress=progress))
@@ -96,7 +96,7 @@ def cross_table(
     }
 
 
-def _row(name: str, against_random: MatchSummary, alone: MatchSummary) -> FidelityRow:
+def _row(name: str, against_random: PairingSummary, alone: PairingSummary) -> FidelityRow:
     entropy = alone.entropy_a if alone.entropy_a is not None else float("nan")
     length = alone.mean_steps / STEPS_PER_DECISION
     unity = UNITY_LOGS.get(name)

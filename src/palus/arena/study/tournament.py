@@ -21,8 +21,7 @@ from palus.ratings import bradley_terry
 from palus.ratings.bradley_terry import DISPLAY_BASE
 from palus.ratings.connections import loose_groups
 from palus.ratings.games import Games
-from palus.ratings.interval import Z_95, score_interval
-from palus.ratings.standings import is_provisional
+from palus.ratings.interval import Z_95, is_provisional, score_interval
 
 
 class _Named(Protocol):
@@ -51,7 +50,7 @@ class Play(Protocol[_Contra]):
 
 
 @dataclass(frozen=True)
-class Standing:
+class TournamentLine:
     """One line of a leaderboard.
 
     rank: by rating, 1 is the top. rank_range: best and worst rank that the results leave open (95 %).
@@ -80,7 +79,7 @@ class Leaderboard:
     loose: names of groups that few pairs tie to the others, with the number of these pairs.
     """
 
-    standings: tuple[Standing, ...]
+    standings: tuple[TournamentLine, ...]
     results: tuple[MatchResult, ...]
     blue_advantage: tuple[float, float]
     loose: tuple[tuple[tuple[str, ...], int], ...] = ()
@@ -139,7 +138,7 @@ def leaderboard(results: Sequence[MatchResult]) -> Leaderboard:
     for rank, i in enumerate(np.argsort(-fit.strength, kind="stable").tolist(), start=1):
         shares, played = _unit_shares(games, i)
         standings.append(
-            Standing(
+            TournamentLine(
                 rank=rank,
                 rank_range=(int(ranges[i, 0]), int(ranges[i, 1])),
                 name=identities[i][0],

@@ -14,9 +14,9 @@ from pydantic import Field
 from palus.envs.doom.engine import EngineFault
 from palus.envs.doom.multiplayer import NetworkGame, free_port
 from palus.envs.doom.observations import SIZE, Measurements, halve, nearest_pixels, resize, side_by_side
-from palus.envs.doom.player import SIZES, Player, Seat
+from palus.envs.doom.player import SIZES, DoomPlayer, Seat
 from palus.envs.doom.rewards import CELLS, tunable
-from palus.envs.doom.scenarios import ENVIRONMENTS, TICS_PER_SECOND, Environment, find_wad
+from palus.envs.doom.scenarios import ENVIRONMENTS, TICS_PER_SECOND, DoomEnvironment, find_wad
 from palus.envs.game import GameStep, points_of
 from palus.errors import EnvError
 from palus.types import F32, AnyArray, Bool, GameSpec, ObservationSpec
@@ -64,14 +64,14 @@ class DoomGame:
     second; rewards stay as they are, and pictures but for the face in the status bar, which is drawn by chance.
     """
 
-    def __init__(self, env_id: str, environment: Environment, wad: Path, options: Options) -> None:
+    def __init__(self, env_id: str, environment: DoomEnvironment, wad: Path, options: Options) -> None:
         self.env_id, self.environment, self.options = env_id, environment, options
         self.spec = _spec(env_id, environment, options)
         self.active: Bool = np.ones(environment.agents, np.bool_)
         self.recorder: Callable[[AnyArray], None] | None = None
         self.shaping = np.tile([number for _, number in self.spec.shaping], (environment.agents, 1))
         self._wad = wad
-        self._players: list[Player] = []
+        self._players: list[DoomPlayer] = []
         self._threads = ThreadPoolExecutor(environment.agents, "doom") if environment.agents > 1 else None
         self._pixels = nearest_pixels(SIZES[options.wide], options.resolution)
         self._measurements = Measurements(environment.scenario.variables) if environment.measurements else None
@@ -131,7 +131,7 @@ class DoomGame:
         points = points_of([stats[i]["frags"] for i in stats]) if len(self._players) > 1 else ()
         return GameStep(self._reward, ends & (not truncated), ends & truncated, over or late, stats, points)
 
-    def _stats(self, player: Player) -> dict[str, float]:
+    def _stats(self, player: DoomPlayer) -> dict[str, float]:
         return {"len": float(self._decisions * self.spec.frameskip), **player.stats()}
 
     def render(self) -> AnyArray:
@@ -176,10 +176,10 @@ class DoomGame:
                     raise
 
     def _start_once(self, seed: int) -> None:
-        seats, started = self._seats(), list[Player]()
+        seats, started = self._seats(), list[DoomPlayer]()
 
-        def start(i: int) -> Player:
-            started.append(Player.start(seats[i], (seed + i) & SEED_BITS, self.env_id, self.shaping[i]))
+        def start(i: int) -> DoomPlayer:
+            started.append(DoomPlayer.start(seats[i], (seed + i) & SEED_BITS, self.env_id, self.shaping[i]))
             return started[-1]
 
         try:
@@ -225,7 +225,7 @@ class DoomGame:
         self._players = []
 
 
-def _spec(env_id: str, environment: Environment, options: Options) -> GameSpec:
+def _spec(env_id: str, environment: DoomEnvironment, options: Options) -> GameSpec:
     observations = [ObservationSpec("obs", (3, *options.resolution), "uint8")]
     if environment.measurements:
         observations.append(ObservationSpec("measurements", (SIZE,)))
@@ -283,7 +283,7 @@ def make(
     return DoomGame(env_id, environment, find_wad(wad or environment.scenario.wad), options)
 
 
-def _reshaped(environment: Environment, env_id: str, shaping: Mapping[str, Sequence[float]]) -> Environment:
+def _reshaped(environment: DoomEnvironment, env_id: str, shaping: Mapping[str, Sequence[float]]) -> DoomEnvironment:
     """The environment with other rewards for changes of variables. Raises EnvError when it reads no such variable."""
     scenario = environment.scenario
     known = (*scenario.variables, CELLS)

@@ -61,7 +61,7 @@ def free_port() -> int:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Placing:
     """How one player stands. place: 1 is the best, shared by ties. gap: to the best of the others, negative = ahead."""
 
     frags: float
@@ -75,14 +75,14 @@ class Standing:
         return self.gap < 0
 
 
-def standing(player: int, frags: Sequence[float], deaths: float) -> Standing:
+def standing(player: int, frags: Sequence[float], deaths: float) -> Placing:
     """Place one player among all. frags: of every player, bots included, in the engine's order."""
     others = [count for number, count in enumerate(frags) if number != player]
     own = frags[player]
-    return Standing(own, deaths, 1 + sum(count > own for count in others), max(others) - own if others else 0.0)
+    return Placing(own, deaths, 1 + sum(count > own for count in others), max(others) - own if others else 0.0)
 
 
-def read_standing(variable: Callable[[str], float], deaths_before: float) -> Standing:
+def read_standing(variable: Callable[[str], float], deaths_before: float) -> Placing:
     """The same from an engine. variable: reads one by name. deaths_before: DEATHCOUNT as the episode began."""
     players = max(round(variable("PLAYER_COUNT")), 1)
     frags = [variable(f"PLAYER{number}_FRAGCOUNT") for number in range(1, players + 1)]

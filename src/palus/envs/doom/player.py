@@ -12,7 +12,7 @@ import vizdoom
 from palus.envs.doom.engine import Engine, start_engine
 from palus.envs.doom.multiplayer import NetworkGame, read_standing
 from palus.envs.doom.rewards import CELLS, Shaping, Trail, gathering_reward
-from palus.envs.doom.scenarios import Environment
+from palus.envs.doom.scenarios import DoomEnvironment
 from palus.types import F64, AnyArray
 
 SIZES = {False: (120, 160), True: (144, 256)}
@@ -23,7 +23,7 @@ SIZES = {False: (120, 160), True: (144, 256)}
 class Seat:
     """What an engine is told at its start. network, number: the network game and the player's number in it."""
 
-    environment: Environment
+    environment: DoomEnvironment
     wad: Path
     wide: bool
     network: NetworkGame | None = None
@@ -60,7 +60,7 @@ class Seat:
 
 
 @dataclass
-class Player:
+class DoomPlayer:
     """A running seat. screen: [3, height, width] uint8, the last picture there was.
 
     reward: of the latest decision, unscaled; objective: the engine's rewards of this episode. timed_out: the
@@ -81,7 +81,7 @@ class Player:
     _trail: Trail | None = None
 
     @classmethod
-    def start(cls, seat: Seat, seed: int, what: str, numbers: F64) -> Player:
+    def start(cls, seat: Seat, seed: int, what: str, numbers: F64) -> DoomPlayer:
         """Start the engine. numbers: the shaping's, read anew at every step. Raises EnvError when it does not start."""
         scenario, scheme = seat.environment.scenario, seat.environment.scheme
         player = cls(seat, start_engine(lambda: seat.build(seed), what))

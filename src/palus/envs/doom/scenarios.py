@@ -80,7 +80,7 @@ DEFEND_THE_LINE = Scenario("defend_the_line.wad", ("AMMO2", "HEALTH"), death_pen
 
 
 @dataclass(frozen=True)
-class Environment:
+class DoomEnvironment:
     """One environment: who plays what for which reward.
 
     agents, bots: more than one player in all makes it a network game. limit: tics until the episode is truncated, 0 for
@@ -108,12 +108,12 @@ class Environment:
         return self.agents + self.bots > 1
 
 
-def _gathering(wad: str, layout: ActionLayout) -> Environment:
-    return Environment(_acid(wad), layout, gathering=True, objective="engine")
+def _gathering(wad: str, layout: ActionLayout) -> DoomEnvironment:
+    return DoomEnvironment(_acid(wad), layout, gathering=True, objective="engine")
 
 
-def _monsters(wad: str) -> Environment:
-    return Environment(
+def _monsters(wad: str) -> DoomEnvironment:
+    return DoomEnvironment(
         *(_battle(wad), actions.DISCRETIZED_NO_WEAPON),
         limit=2100,
         scheme=BOTS,
@@ -122,8 +122,8 @@ def _monsters(wad: str) -> Environment:
     )
 
 
-def _against_bots(wad: str, layout: ActionLayout, bots: int) -> Environment:
-    return Environment(
+def _against_bots(wad: str, layout: ActionLayout, bots: int) -> DoomEnvironment:
+    return DoomEnvironment(
         *(_deathmatch(wad), layout),
         bots=bots,
         scheme=BOTS,
@@ -135,8 +135,8 @@ def _against_bots(wad: str, layout: ActionLayout, bots: int) -> Environment:
 
 def _self_play(
     scenario: Scenario, layout: ActionLayout, agents: int, bots: int = 0, respawn_delay: int = 0
-) -> Environment:
-    return Environment(
+) -> DoomEnvironment:
+    return DoomEnvironment(
         *(scenario, layout, agents, bots),
         scheme=DUELS,
         objective="won",
@@ -146,21 +146,21 @@ def _self_play(
     )
 
 
-ENVIRONMENTS: dict[str, Environment] = {
-    "doom_basic": Environment(BASIC, actions.STRAFE_ATTACK, reward_scale=0.01, limit=300),
+ENVIRONMENTS: dict[str, DoomEnvironment] = {
+    "doom_basic": DoomEnvironment(BASIC, actions.STRAFE_ATTACK, reward_scale=0.01, limit=300),
     "doom_two_colors_easy": _gathering("two_colors_easy.wad", actions.BASIC),
     "doom_two_colors_hard": _gathering("two_colors_hard.wad", actions.BASIC),
-    "doom_my_way_home": Environment(MY_WAY_HOME, actions.BASIC),
-    "doom_my_way_home_flat_actions": Environment(MY_WAY_HOME, actions.MOVE),
-    "doom_deadly_corridor": Environment(DEADLY_CORRIDOR, actions.EXTENDED, reward_scale=0.01),
-    "doom_defend_the_center": Environment(DEFEND_THE_CENTER, actions.TURN_ATTACK),
-    "doom_defend_the_center_flat_actions": Environment(DEFEND_THE_CENTER, actions.TURN_OR_ATTACK),
-    "doom_defend_the_line": Environment(DEFEND_THE_LINE, actions.TURN_ATTACK),
+    "doom_my_way_home": DoomEnvironment(MY_WAY_HOME, actions.BASIC),
+    "doom_my_way_home_flat_actions": DoomEnvironment(MY_WAY_HOME, actions.MOVE),
+    "doom_deadly_corridor": DoomEnvironment(DEADLY_CORRIDOR, actions.EXTENDED, reward_scale=0.01),
+    "doom_defend_the_center": DoomEnvironment(DEFEND_THE_CENTER, actions.TURN_ATTACK),
+    "doom_defend_the_center_flat_actions": DoomEnvironment(DEFEND_THE_CENTER, actions.TURN_OR_ATTACK),
+    "doom_defend_the_line": DoomEnvironment(DEFEND_THE_LINE, actions.TURN_ATTACK),
     "doom_health_gathering": _gathering("health_gathering.wad", actions.MOVE),
     "doom_health_gathering_supreme": _gathering("health_gathering_supreme.wad", actions.MOVE),
     "doom_battle": _monsters("battle.wad"),
     "doom_battle2": _monsters("battle2.wad"),
-    "doom_benchmark": Environment(_battle("battle.wad"), actions.BENCHMARK, limit=2100),
+    "doom_benchmark": DoomEnvironment(_battle("battle.wad"), actions.BENCHMARK, limit=2100),
     "doom_duel_bots": _against_bots("ssl2.wad", actions.FULL_USE, bots=1),
     "doom_deathmatch_bots": _against_bots("dwango5.wad", actions.FULL, bots=7),
     "doom_duel": _self_play(_deathmatch("ssl2.wad"), actions.FULL_USE, agents=2, respawn_delay=2),

@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from palus.errors import StorageError
-from palus.hub.refusals import EncodedBodyError, InvalidInputError, RefusedError
+from palus.hub.refusals import EncodedBodyError, InvalidInputError, RefusedRequestError
 
 _NOT_IN_HEADERS = re.compile(r"[^\x20-\x7e]")  # messages repeat what strangers sent
 _MAX_HEADER = 1000
@@ -44,7 +44,7 @@ class HubRoute(APIRoute):
             try:
                 _check_encoding(request)
                 return await serve(request)
-            except RefusedError as refusal:
+            except RefusedRequestError as refusal:
                 return refused(refusal)
             except RequestValidationError as error:
                 return refused(InvalidInputError(_first_fault(error)))
@@ -57,7 +57,7 @@ class HubRoute(APIRoute):
         return guarded
 
 
-def refused(refusal: RefusedError, headers: dict[str, str] | None = None) -> JSONResponse:
+def refused(refusal: RefusedRequestError, headers: dict[str, str] | None = None) -> JSONResponse:
     """The answer for a refusal."""
     known = {
         "X-Error-Message": _NOT_IN_HEADERS.sub("?", str(refusal))[:_MAX_HEADER],

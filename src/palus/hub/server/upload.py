@@ -12,7 +12,7 @@ from palus.hub.accounts import Caller
 from palus.hub.commits import MAIN, Put, add_commit, list_files
 from palus.hub.ids import check_path
 from palus.hub.limits import MIB, commit_body_bytes, show_bytes
-from palus.hub.refusals import ForbiddenError, InvalidInputError, RefusedError, TooLargeError
+from palus.hub.refusals import ForbiddenError, InvalidInputError, RefusedRequestError, TooLargeError
 from palus.hub.server.context import Hub
 from palus.hub.server.ndjson import CommitReader, ParsedCommit
 from palus.hub.server.route import STREAMED_BODY, HubRoute
@@ -129,7 +129,7 @@ async def _read(request: Request, reader: CommitReader, body_bytes: int) -> Pars
 
     A refused body is read to its end all the same: clients send all of it before they look at the answer.
     """
-    refusal: RefusedError | None = None
+    refusal: RefusedRequestError | None = None
     batch, received = bytearray(), 0
     try:
         async for chunk in request.stream():
@@ -150,10 +150,10 @@ async def _read(request: Request, reader: CommitReader, body_bytes: int) -> Pars
         reader.close()
 
 
-def _feed(reader: CommitReader, data: bytes) -> RefusedError | None:
+def _feed(reader: CommitReader, data: bytes) -> RefusedRequestError | None:
     try:
         reader.feed(data)
-    except RefusedError as refusal:
+    except RefusedRequestError as refusal:
         return refusal
     return None
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from palus.arena.ladder.derive import variance_of_gap
 from palus.ratings.interval import Z_95
 from palus.ratings.sequential import SequentialTest as Test
-from palus.web.api.performance import Games, games_of
+from palus.web.api.performance import EntityMatches, games_of
 from palus.web.api.roster import Player
 from palus.web.api.summaries import F64, HeadToHead, MatchLine, Rows, expected_share, head_to_head
 from palus.web.api.view import View
@@ -167,7 +167,7 @@ def compare_revisions(view: View, env: str, newer: Player, older: Player) -> Rev
     )
 
 
-def sequential_test(games: Games, rows: Rows, a: Player, b: Player) -> SequentialTest:
+def sequential_test(games: EntityMatches, rows: Rows, a: Player, b: Player) -> SequentialTest:
     """The test of "b is better than a" on the complete mirrored pairs among b's games in these rows."""
     test = Test().after(_pair_scores(games.points(rows), games.view.log["unit"][rows]).tolist())
     bounds = test.hypotheses
@@ -213,7 +213,7 @@ def _pair_scores(points: F64, units: Rows) -> F64:
     return np.asarray(shares[games == 2])
 
 
-def _meetings(games: Games, opponent: str) -> Rows:
+def _meetings(games: EntityMatches, opponent: str) -> Rows:
     rows = games.valid
     return np.asarray(rows[games.opponents(rows) == games.view.log.entities.find(opponent)])
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from palus.ratings.standings import is_provisional
+from palus.ratings.interval import is_provisional
 from palus.store.derived import Measure, Standing
 from palus.web.api.roster import Kind
 from palus.web.api.summaries import MatchSummary, Rows, match_summary

@@ -49,7 +49,7 @@ _DTYPES: dict[str, str] = {
 Array = NDArray[Any]
 
 
-class Names:
+class TextNumbers:
     """Text to small numbers, in order of appearance."""
 
     def __init__(self) -> None:
@@ -79,10 +79,10 @@ class LogColumns:
 
     n: int
     arrays: dict[str, Array]
-    entities: Names = field(default_factory=Names)
-    repos: Names = field(default_factory=Names)
-    envs: Names = field(default_factory=Names)
-    causes: Names = field(default_factory=Names)
+    entities: TextNumbers = field(default_factory=TextNumbers)
+    repos: TextNumbers = field(default_factory=TextNumbers)
+    envs: TextNumbers = field(default_factory=TextNumbers)
+    causes: TextNumbers = field(default_factory=TextNumbers)
 
     def __getitem__(self, column: str) -> Array:
         return self.arrays[column][: self.n]

@@ -17,7 +17,7 @@ from palus.store.tables import commit_files, repo_tags, repos
 from palus.web.api.compare import RevisionComparison, compare_revisions
 from palus.web.api.leaderboard import LeaderboardRow
 from palus.web.api.performance import (
-    Games,
+    EntityMatches,
     Goals,
     NextOpponent,
     StrengthBin,
@@ -257,7 +257,7 @@ def _history(connection: Connection, env: str, player: Player) -> RatingSeries:
     )
 
 
-def _play_stats(connection: Connection, games: Games) -> PlayStats | None:
+def _play_stats(connection: Connection, games: EntityMatches) -> PlayStats | None:
     log, rows = games.view.log, games.counted[::-1][:MATCHES]
     sides = [(log.id_text(row), bool(is_blue)) for row, is_blue in zip(rows, games.is_blue(rows), strict=True)]
     return read_play_stats(connection, sides) if sides else None

@@ -71,7 +71,7 @@ class NextOpponent(Shape):
 
 
 @dataclass(frozen=True)
-class Games:
+class EntityMatches:
     """Matches of one entity in one env, oldest first. rows: [G] indices into the log."""
 
     view: View
@@ -116,15 +116,15 @@ class Games:
         return [match_line(self.view, int(row), self.entity) for row in rows]
 
 
-def games_of(view: View, env: str, sha256: str) -> Games:
+def games_of(view: View, env: str, sha256: str) -> EntityMatches:
     """Matches of an entity in an env; a match against itself tells nothing and is left out."""
     log = view.log
     entity = log.entities.find(sha256)
     blue, purple = log["blue"] == entity, log["purple"] == entity
-    return Games(view, env, sha256, entity, np.flatnonzero((blue ^ purple) & view.of_env(env)))
+    return EntityMatches(view, env, sha256, entity, np.flatnonzero((blue ^ purple) & view.of_env(env)))
 
 
-def standing(view: View, env: str, games: Games) -> LeaderboardRow | None:
+def standing(view: View, env: str, games: EntityMatches) -> LeaderboardRow | None:
     """The row of the board, None for who is not on it."""
     rated = view.roster.ratings.get(env, {}).get(games.sha256)
     if rated is None or not rated.rank:
@@ -132,7 +132,7 @@ def standing(view: View, env: str, games: Games) -> LeaderboardRow | None:
     return board_row(view, env, rated, int(view.log["finished_ms"][games.rows[-1]]) if len(games.rows) else None)
 
 
-def opponents_met(games: Games) -> list[HeadToHead]:
+def opponents_met(games: EntityMatches) -> list[HeadToHead]:
     """Counted games against each opponent."""
     rows = games.counted
     player = games.view.roster.player(games.sha256)
@@ -140,17 +140,17 @@ def opponents_met(games: Games) -> list[HeadToHead]:
     return head_to_head(games.view, player, games.opponents(rows), games.points(rows), units)
 
 
-def best_wins(games: Games) -> list[MatchLine]:
+def best_wins(games: EntityMatches) -> list[MatchLine]:
     """Wins over the strongest opponents, one per opponent."""
     return games.lines(_telling(games, 1.0, strongest_first=True))
 
 
-def worst_losses(games: Games) -> list[MatchLine]:
+def worst_losses(games: EntityMatches) -> list[MatchLine]:
     """Losses to the weakest opponents, one per opponent."""
     return games.lines(_telling(games, 0.0, strongest_first=False))
 
 
-def _telling(games: Games, points: float, strongest_first: bool) -> Rows:
+def _telling(games: EntityMatches, points: float, strongest_first: bool) -> Rows:
     rows = games.counted[games.points(games.counted) == points][::-1]
     ratings = games.opponent_ratings(rows) if len(rows) else np.empty(0)
     known = ~np.isnan(ratings)
@@ -160,18 +160,18 @@ def _telling(games: Games, points: float, strongest_first: bool) -> Rows:
     return np.asarray(rows[order][np.sort(first)][:HIGHLIGHTS])
 
 
-def recent(games: Games) -> list[MatchLine]:
+def recent(games: EntityMatches) -> list[MatchLine]:
     """The newest matches, rated or not."""
     return games.lines(games.rows[::-1][:RECENT])
 
 
-def by_side(games: Games) -> tuple[Tally, Tally]:
+def by_side(games: EntityMatches) -> tuple[Tally, Tally]:
     """Counted games with the blue and with the purple side."""
     points, is_blue = games.points(games.counted), games.is_blue(games.counted)
     return tally(points[is_blue]), tally(points[~is_blue])
 
 
-def goals(games: Games) -> Goals:
+def goals(games: EntityMatches) -> Goals:
     """Goals of counted games. The first goal ends a match, so the time of a goal is the length of its match.
 
     In games that are filmed: frags, which do not end a match and have no time.
@@ -207,7 +207,7 @@ def _histogram(seconds: F64, bins: int) -> list[int]:
     return [int(count) for count in np.bincount((seconds // GOAL_BIN_S).astype(int), minlength=bins)]
 
 
-def by_strength(games: Games) -> list[StrengthBin]:
+def by_strength(games: EntityMatches) -> list[StrengthBin]:
     """Expected against actual score, opponents in bins of equal width by their present rating."""
     own = games.view.roster.player(games.sha256).rating
     rows = games.counted
@@ -227,7 +227,7 @@ def by_strength(games: Games) -> list[StrengthBin]:
     ]
 
 
-def play_next(view: View, env: str, games: Games) -> list[NextOpponent]:
+def play_next(view: View, env: str, games: EntityMatches) -> list[NextOpponent]:
     """Opponents of other owners against which one mirrored pair would teach the ratings most.
 
     gain = 1/2 ln(1 + 2 L^2 p (1 - p) Var(t_i - t_j)), the two variances added as if independent.

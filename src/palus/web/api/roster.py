@@ -40,7 +40,7 @@ Boards = dict[str, dict[str, Standing]]
 
 
 @dataclass(frozen=True)
-class Field:
+class FieldFit:
     """What the last fit says about an env as a whole.
 
     summary: Nash support, cycles and more. covariance: of all ratings of the env, sorted by SHA-256
@@ -63,7 +63,7 @@ class Roster:
 
     entries_of: dict[str, list[Row[Any]]]
     ratings: Boards
-    fields: dict[str, Field]
+    fields: dict[str, FieldFit]
     players: dict[str, Player]
     current: dict[str, dict[str, str]]
 
@@ -124,9 +124,11 @@ def _read_ratings(connection: Connection) -> Boards:
     return boards
 
 
-def _read_fields(connection: Connection) -> dict[str, Field]:
+def _read_fields(connection: Connection) -> dict[str, FieldFit]:
     return {
-        row.env: Field(row.upto_seq, row.side_advantage, row.side_half_width, json.loads(row.summary), row.covariance)
+        row.env: FieldFit(
+            row.upto_seq, row.side_advantage, row.side_half_width, json.loads(row.summary), row.covariance
+        )
         for row in connection.execute(select(fields))
     }
 

@@ -31,7 +31,7 @@ from palus.web.api.status import Head, Status, log_head, status
 from palus.web.api.unranked import UnrankedModels, unranked_models
 from palus.web.api.view import View
 from palus.web.page import page_html
-from palus.web.security import Fault, fault
+from palus.web.security import ErrorAnswer, fault
 from palus.web.shapes import Shape
 
 Env = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", examples=["SoccerTwos"])]
@@ -42,9 +42,9 @@ StoredKind = Literal["replay", "actions"]
 
 IMMUTABLE = "public, max-age=31536000, immutable"
 FAULTS: dict[int | str, dict[str, object]] = {
-    404: {"model": Fault, "description": "There is no such thing."},
-    422: {"model": Fault, "description": "A part of the address breaks a rule."},
-    429: {"model": Fault, "description": "Too many requests; see Retry-After."},
+    404: {"model": ErrorAnswer, "description": "There is no such thing."},
+    422: {"model": ErrorAnswer, "description": "A part of the address breaks a rule."},
+    429: {"model": ErrorAnswer, "description": "Too many requests; see Retry-After."},
 }
 
 

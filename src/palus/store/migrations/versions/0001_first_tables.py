@@ -14,11 +14,10 @@ COMMIT = sa.String(40)
 
 
 def upgrade() -> None:
-    """Make all tables."""
+    """Make all tables of facts; once this step made derived ones, too."""
     _make_hub()
     _make_arena()
     _make_log()
-    _make_derived()
 
 
 def _make_hub() -> None:
@@ -219,58 +218,4 @@ def _make_log() -> None:
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("created_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("match_id", name="pk_annulments"),
-    )
-
-
-def _make_derived() -> None:
-    """What can be computed again from the log."""
-    op.create_table(
-        "ratings",
-        sa.Column("env", sa.String(64), nullable=False),
-        sa.Column("sha256", SHA256, nullable=False),
-        sa.Column("rank", sa.Integer(), nullable=False),
-        sa.Column("rank_best", sa.Integer(), nullable=False),
-        sa.Column("rank_worst", sa.Integer(), nullable=False),
-        sa.Column("rating", sa.Float(), nullable=False, comment="1200 + joint Bradley-Terry strength"),
-        sa.Column("half_width", sa.Float(), nullable=False, comment="of the 95 % interval"),
-        sa.Column("games", sa.Integer(), nullable=False),
-        sa.Column("wins", sa.Integer(), nullable=False),
-        sa.Column("draws", sa.Integer(), nullable=False),
-        sa.Column("losses", sa.Integer(), nullable=False),
-        sa.Column("elo", sa.Float(), nullable=False, comment="the reference's formula over the same log"),
-        sa.Column("openskill_mu", sa.Float(), nullable=False),
-        sa.Column("openskill_sigma", sa.Float(), nullable=False),
-        sa.Column("upto_seq", sa.BigInteger(), nullable=False, comment="last match that went in"),
-        sa.PrimaryKeyConstraint("env", "sha256", name="pk_ratings"),
-    )
-    op.create_table(
-        "rating_points",
-        sa.Column("env", sa.String(64), nullable=False),
-        sa.Column("sha256", SHA256, nullable=False),
-        sa.Column("seq", sa.BigInteger(), nullable=False, comment="after this match of the log"),
-        sa.Column("at_ms", sa.BigInteger(), nullable=False, comment="when that match ended"),
-        sa.Column("rating", sa.Float(), nullable=False),
-        sa.Column("half_width", sa.Float(), nullable=False),
-        sa.Column("games", sa.Integer(), nullable=False),
-        sa.PrimaryKeyConstraint("env", "sha256", "seq", name="pk_rating_points"),
-    )
-    op.create_table(
-        "fields",
-        sa.Column("env", sa.String(64), nullable=False),
-        sa.Column("upto_seq", sa.BigInteger(), nullable=False),
-        sa.Column("side_advantage", sa.Float(), nullable=False, comment="worth of the blue side, rating points"),
-        sa.Column("side_half_width", sa.Float(), nullable=False),
-        sa.Column("summary", sa.Text(), nullable=False, comment="JSON: Nash support, skill, unexplained share, cycles"),
-        sa.PrimaryKeyConstraint("env", name="pk_fields"),
-    )
-    op.create_table(
-        "play_stats",
-        sa.Column("match_id", sa.String(32), nullable=False),
-        sa.Column(
-            "stats",
-            sa.Text(),
-            nullable=False,
-            comment="JSON per side, from the replay: possession, shots, distance, heat",
-        ),
-        sa.PrimaryKeyConstraint("match_id", name="pk_play_stats"),
     )

@@ -10,6 +10,7 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Add the column."""
-    comment = "of the ratings, by SHA-256: lower triangle by rows, float32"
-    op.add_column("fields", sa.Column("covariance", sa.LargeBinary(), comment=comment))
+    """Add the column where the table is older than its declaration in `palus.store.derived`."""
+    if sa.inspect(op.get_bind()).has_table("fields"):
+        comment = "of the ratings, by SHA-256: lower triangle by rows, float32"
+        op.add_column("fields", sa.Column("covariance", sa.LargeBinary(), comment=comment))

@@ -1,6 +1,6 @@
-"""Notes what the derived tables were made from. From here on they follow `palus.store.derived`, without steps.
+"""Notes what the derived tables were made from. They follow `palus.store.derived` now, without steps.
 
-The digests are those of the columns that the steps up to here have given them.
+The digests are those of the columns that earlier forms of the steps before this one gave them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ MADE = {
 
 
 def upgrade() -> None:
-    """Add the table; the derived ones are kept as they are."""
+    """Add the table; derived ones that are there are kept as they are."""
     noted = op.create_table(
         "derived_tables",
         sa.Column("name", sa.String(64), nullable=False),
         sa.Column("digest", sa.String(64), nullable=False, comment="of its columns as they were declared"),
         sa.PrimaryKeyConstraint("name", name="pk_derived_tables"),
     )
-    op.bulk_insert(noted, [{"name": name, "digest": digest} for name, digest in MADE.items()])
+    found = sa.inspect(op.get_bind()).get_table_names()
+    op.bulk_insert(noted, [{"name": name, "digest": digest} for name, digest in MADE.items() if name in found])
