@@ -407,11 +407,11 @@ def test_masks_are_seen_obeyed_and_kept():
         lambda policy: Menu(),
     )  # fmt: skip
     rollout = rows.collect().rollouts[0]
-    assert MASKS not in rollout.observations and rollout.masks.shape == (20, 16, 4)
+    assert MASKS not in rollout.observations and rollout.masks.shape == (21, 16, 4)
     filled = rollout.active[0]
     assert filled.tolist() == [False, True] * 8
     assert (rollout.masks[:, filled].sum(2) == 3).all() and rollout.masks[:, ~filled].all()
-    taken = np.take_along_axis(rollout.masks, rollout.actions.astype(np.int64), 2)
+    taken = np.take_along_axis(rollout.masks[:-1], rollout.actions.astype(np.int64), 2)
     assert taken[:, filled].all()
 
 

@@ -174,7 +174,7 @@ class Learning:
         self._check_finite(observations)
         return Rollout(
             observations=observations,
-            masks=self._room[MASKS][:T] if MASKS in self._room else None,
+            masks=self._room.get(MASKS),
             states=self._first_states,
             last_states=self.states.copy(),
             actions=self._chosen,
