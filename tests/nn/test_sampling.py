@@ -5,16 +5,17 @@ import itertools
 import numpy as np
 import pytest
 
-from palus.rollout.sampling import sample, uniform
+from palus.nn.counter import uniform
+from palus.nn.distributions import sample
+from palus.types import ActionSpec, Discrete
 
 OFFSETS = np.array([0, 3, 5])
+SPEC = ActionSpec((Discrete(3), Discrete(2)))
 ROWS = 40_000
 
 
 def drawn(logits, seed=0, tick=0):
-    actions, log_probs = np.empty((len(logits), 2), np.int32), np.empty((len(logits), 2), np.float32)
-    entropy = sample(logits, OFFSETS, seed, tick, actions, log_probs)
-    return actions, log_probs, entropy
+    return sample(logits, SPEC, seed, tick, np.arange(len(logits)))
 
 
 def test_frequencies_match_the_probabilities_and_branches_are_independent():
@@ -22,7 +23,7 @@ def test_frequencies_match_the_probabilities_and_branches_are_independent():
     logits = np.log(np.concatenate([first * 7, second * 0.1])).astype(np.float32)
     actions, _, _ = drawn(np.tile(logits, (ROWS, 1)))
     joint = np.zeros((3, 2))
-    np.add.at(joint, (actions[:, 0], actions[:, 1]), 1 / ROWS)
+    np.add.at(joint, (actions[:, 0].astype(int), actions[:, 1].astype(int)), 1 / ROWS)
     expected = np.outer(first, second)
     assert np.abs(joint - expected).max() < 4 * np.sqrt(0.25 / ROWS)
 
