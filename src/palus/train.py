@@ -62,7 +62,7 @@ class Run:
         self.spec = self.source.spec
         self.population: PopulationLeague | None = None
         self.trainees = self._trainees()
-        contenders = [Contender(t.policy, t.kind, t.behavior.self_play, t.learner.mirrors) for t in self.trainees]
+        contenders = [Contender(t.policy, t.kind, t.behavior.self_play, t.behavior.mirrors) for t in self.trainees]
         mix = self.population is None or self.population.settings.mix_in_game
         self.league = League(self.spec, contenders, seed, mix=mix)
         self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)

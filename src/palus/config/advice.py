@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from palus.config.environment import ConstantSampler, Curriculum, EnvironmentParameter
-from palus.config.network import VISUAL_ENCODERS
 from palus.config.run_file import PalusSettings, RunFile
 from palus.config.trainer import AppoBehavior, Behavior, OnPolicyHyperparameters, SacBehavior
 from palus.config.unread import unread
@@ -24,7 +23,7 @@ def notes(run: RunFile) -> list[str]:
 
 
 def _baseline_notes(run: RunFile) -> Iterator[str]:
-    if not run.is_sampled and run.env_id != "SoccerTwos":
+    if run.env_id != "SoccerTwos":
         default = PalusSettings()
         for key in ("baselines", "baseline_interval", "baseline_pairs"):
             if getattr(run.palus, key) != getattr(default, key):
@@ -67,7 +66,7 @@ def _behavior_notes(name: str, behavior: Behavior) -> Iterator[str]:
             f"{name}: checkpoint_interval {behavior.checkpoint_interval} = max_steps {behavior.max_steps} / "
             f"keep_checkpoints {behavior.keep_checkpoints} (even_checkpoints)"
         )
-    if play is not None and "team_change" not in play.model_fields_set and not isinstance(behavior, AppoBehavior):
+    if play is not None and "team_change" not in play.model_fields_set:
         yield f"{name}: team_change {play.team_change} = 5 x save_steps"
     if behavior.reward_signals.extrinsic is None:
         yield f"{name}: reward_signals has no extrinsic, so the game's own reward is left out"
@@ -81,8 +80,6 @@ def unsupported(run: RunFile) -> list[str]:
             "behaviors: default_settings alone names nothing to train; add a behavior of the game, for example "
             "behaviors: {SoccerTwos: {}}"
         )
-    if len(run.behaviors) > 1:
-        lines.append(f"behaviors: {', '.join(run.behaviors)}: palus trains one behavior per run; keep one")
     for path, value, why in unread(run, refused=True):
         lines.append(f"{path} {value}: {why}" if isinstance(value, str) else f"{path}: {why}")
     if run.env_id is None and run.behaviors and run.env_settings.env_path is None:
@@ -106,11 +103,7 @@ def _unsupported_in(name: str, behavior: Behavior) -> Iterator[str]:
     at = f"behaviors.{name}"
     if isinstance(behavior, SacBehavior):
         yield f"{at}.trainer_type sac: not supported yet; use poca or ppo"
-    if isinstance(behavior, AppoBehavior):
-        encoder = behavior.network_settings.vis_encode_type
-        if encoder in VISUAL_ENCODERS:
-            yield f"{at}.network_settings.vis_encode_type {encoder}: not supported yet; use convnet_simple"
-        if behavior.self_play is not None and behavior.population is not None:
-            yield f"{at}: self_play and population do not go together yet; remove one of them"
+    if behavior.self_play is not None and getattr(behavior, "population", None) is not None:
+        yield f"{at}: self_play and population do not go together yet; remove one of them"
     if behavior.reward_signals.extrinsic is None:
         yield f"{at}.reward_signals.extrinsic: training without it is not supported yet; add extrinsic: {{}}"

@@ -116,11 +116,6 @@ class RunFile(Section):
             return self.palus.env
         return "SoccerTwos" if "SoccerTwos" in self.behaviors and self.env_settings.env_path is None else None
 
-    @property
-    def is_sampled(self) -> bool:
-        """Whether its games step one at a time in worker processes: those of `appo` behaviors."""
-        return any(behavior.trainer_type == "appo" for behavior in self.behaviors.values())
-
     def parameters_at(self, progress: float) -> dict[str, float]:
         """Environment parameters when `progress`, trainer step / max_steps, of the run is done.
 

@@ -6,7 +6,7 @@ Facts: ML-Agents 1.1.0. A default that depends on another key is a `default_fact
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -147,6 +147,8 @@ class SelfPlay(Section):
 class Behavior(Section):
     """Everything about training one behavior."""
 
+    mirrors: ClassVar[bool] = False
+    """Whether the trainer learns from both sides of a match against itself, or from one side, as ML-Agents does."""
     trainer_type: TrainerType = Field(description="The algorithm.")
     hyperparameters: Hyperparameters = Field(description="Its numbers.")
     checkpoint_interval: Count = Field(default=500000, description="Trainer steps between checkpoints.")
@@ -209,6 +211,7 @@ class SacBehavior(Behavior):
 class AppoBehavior(Behavior):
     """A behavior trained by APPO on sampled games. max_steps and all other intervals count engine frames."""
 
+    mirrors: ClassVar[bool] = True
     trainer_type: Literal["appo"] = Field(default="appo", description="The algorithm.")
     hyperparameters: AppoHyperparameters = Field(default_factory=AppoHyperparameters, description="Its numbers.")
     network_settings: AppoNetworkSettings = Field(default_factory=AppoNetworkSettings, description="Policy and critic.")

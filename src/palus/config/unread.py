@@ -55,21 +55,7 @@ def _refused(key: str, trainers: frozenset[str], why: str, *harmless: object) ->
     return Unread(key, trainers, why, refused=True, harmless=harmless)
 
 
-_STOCK = "not supported yet; ppo and poca have ML-Agents' own network"
 OF_BEHAVIORS = (
-    _refused("network_settings.memory", OTHERS, "recurrent networks need trainer_type appo; remove it"),
-    _refused("network_settings.normalize_names", OTHERS, _STOCK),
-    _refused("network_settings.decoder_layers", OTHERS, _STOCK),
-    _refused("network_settings.activation", OTHERS, _STOCK),
-    _refused("network_settings.initialization", OTHERS, _STOCK),
-    _refused("network_settings.initialization_gain", OTHERS, _STOCK),
-    _ignored("network_settings.vis_encode_type", OTHERS, "ppo and poca train on vectors alone"),
-    _ignored("network_settings.image_layers", OTHERS, "ppo and poca train on vectors alone"),
-    _ignored("network_settings.image_units", OTHERS, "ppo and poca train on vectors alone"),
-    _ignored("network_settings.image_scale", OTHERS, "ppo and poca train on vectors alone"),
-    _ignored("network_settings.adaptive_deviation", OTHERS, "ppo and poca take discrete actions alone"),
-    _ignored("network_settings.initial_deviation", OTHERS, "ppo and poca take discrete actions alone"),
-    _ignored("network_settings.tanh_scale", OTHERS, "ppo and poca take discrete actions alone"),
     _refused("network_settings.memory.sequence_length", APPO, "sequences are time_horizon long; remove it"),
     _ignored("network_settings.goal_conditioning_type", ALL, "no game of palus shows a goal"),
     _refused(
@@ -82,9 +68,6 @@ OF_BEHAVIORS = (
     _refused("behavioral_cloning", ALL, "imitation is not supported yet; remove it"),
     _refused("init_path", ALL, "starting from another checkpoint is not supported yet; remove it"),
     _ignored("threaded", ALL, "palus uses all threads anyway"),
-    _ignored("keep_checkpoints", APPO, "appo keeps its newest and its best policy"),
-    _ignored("self_play.team_change", APPO, "every game of appo draws its sides and its opponent"),
-    _ignored("self_play.swap_steps", APPO, "every game of appo draws its sides and its opponent"),
 )  # fmt: skip
 """Keys below behaviors.NAME."""
 
@@ -95,17 +78,13 @@ OF_RUNS = (
     ),
     _ignored("env_settings.env_args", ALL, _UNITY),
     _ignored("env_settings.base_port", ALL, _UNITY),
-    _ignored("env_settings.num_envs", OTHERS, f"{_UNITY}; use palus.num_matches"),
-    _ignored("env_settings.num_envs", APPO, f"{_UNITY}; use palus.sampling"),
+    _ignored("env_settings.num_envs", ALL, f"{_UNITY}; use palus.num_matches or palus.sampling"),
     _ignored("env_settings.num_areas", ALL, _UNITY),
     _ignored("env_settings.timeout_wait", ALL, _UNITY),
     _ignored("env_settings.max_lifetime_restarts", ALL, _UNITY),
     _ignored("env_settings.restarts_rate_limit_n", ALL, _UNITY),
     _ignored("env_settings.restarts_rate_limit_period_s", ALL, _UNITY),
     _ignored("engine_settings", ALL, _UNITY),
-    _refused(
-        "environment_parameters", APPO, "games of appo read none; use palus.env_options, or remove it"
-    ),
     _refused(
         "checkpoint_settings.initialize_from", ALL, "starting from another run is not supported yet; remove it"
     ),
@@ -115,11 +94,6 @@ OF_RUNS = (
     _ignored("checkpoint_settings.train_model", ALL, "every run trains"),
     _refused("torch_settings.device", ALL, "palus trains on the CPU; remove it", "cpu"),
     _ignored("debug", ALL, "what a run logs is always the same"),
-    _ignored("palus.num_matches", APPO, "appo's games follow palus.sampling"),
-    _ignored("palus.sampling", OTHERS, "the games of ppo and poca follow palus.num_matches"),
-    _ignored("palus.baselines", APPO, "appo plays no baselines"),
-    _ignored("palus.baseline_interval", APPO, "appo plays no baselines"),
-    _ignored("palus.baseline_pairs", APPO, "appo plays no baselines"),
 )  # fmt: skip
 """Keys outside the behaviors; unread where no trainer of the run reads them."""
 

@@ -78,7 +78,6 @@ class APPO(Learner):
     """
 
     behavior: AppoBehavior
-    mirrors: ClassVar[bool] = True
     counts_frames: ClassVar[bool] = True
 
     def __init__(

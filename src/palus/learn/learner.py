@@ -42,13 +42,11 @@ class Part:
 class Learner:
     """One algorithm at work on one policy. threads: parts of a minibatch that are computed side by side.
 
-    mirrors: whether it learns from both sides of a match against itself, or from one side (as ML-Agents).
     counts_frames: whether its steps are engine frames, not decisions. splits_rewards: whether what groups are paid
     is told apart from what agents are.
     """
 
     behavior: Behavior
-    mirrors: ClassVar[bool] = False
     counts_frames: ClassVar[bool] = False
     splits_rewards: ClassVar[bool] = False
 

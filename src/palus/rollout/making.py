@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from palus.config import RunFile
 from palus.envs import GameSource
 from palus.rollout.collector import InProcessCollector
+from palus.rollout.plan import worker_rows
 from palus.rollout.rollout import Cast, Collector, Policy
 from palus.rollout.workers import WorkerCollector
 
@@ -39,6 +40,6 @@ def make_collector(
         return InProcessCollector(env, learners, cast, steps, seed, rows_per_match, load, threads)
     return WorkerCollector(
         source.single, source.spec, sampling,
-        rows=size // horizon * source.spec.num_agents // rows, horizon=horizon, seed=seed,
+        rows=worker_rows(size, horizon, source.spec.num_agents, rows), horizon=horizon, seed=seed,
         learners=learners, cast=cast, load=load,
     )  # fmt: skip

@@ -35,6 +35,11 @@ class WorkerPlan:
         return range(first, first + self.games)
 
 
+def worker_rows(buffer_size: int, horizon: int, agents: int, learning: int) -> int:
+    """Rows of all agents, so that those that learn fill `buffer_size` in `horizon` decisions. learning: of a match."""
+    return buffer_size // horizon * agents // learning
+
+
 def plan_workers(settings: Sampling, rows: int, agents: int) -> WorkerPlan:
     """Divide the games that have `rows` agents in all. ConfigError, with the arithmetic, where they do not divide.
 

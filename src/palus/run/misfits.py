@@ -10,7 +10,7 @@ from palus.config.faults import near_name
 from palus.envs import GameSource
 from palus.envs.protocol import MultiAgentEnv
 from palus.errors import ConfigError, EnvError, ModelError, TrustError
-from palus.rollout.plan import plan_workers
+from palus.rollout.plan import plan_workers, worker_rows
 from palus.trust import NOBODY, Trust
 from palus.types import GameSpec
 
@@ -83,9 +83,11 @@ def _of_matches(run: RunFile, env: MultiAgentEnv) -> Iterator[str]:
 
 
 def _of_workers(run: RunFile, spec: GameSpec) -> Iterator[str]:
-    for name, behavior in run.behaviors.items():
-        rows = behavior.hyperparameters.buffer_size // behavior.time_horizon
-        try:
-            plan_workers(run.palus.sampling, rows, spec.num_agents)
-        except ConfigError as error:
-            yield f"behaviors.{name}: {error}"
+    name, behavior = next(iter(run.behaviors.items()))
+    agents, one_side = spec.num_agents, behavior.self_play is not None and not behavior.mirrors
+    learning = max(spec.teams.count(side) for side in spec.sides) if one_side else agents
+    rows = worker_rows(behavior.hyperparameters.buffer_size, behavior.time_horizon, agents, learning)
+    try:
+        plan_workers(run.palus.sampling, rows, agents)
+    except ConfigError as error:
+        yield f"behaviors.{name}: {error}"
