@@ -44,6 +44,7 @@ class Play:
     """Collects rollouts of T decisions of a toy; `score` is the mean reward of decisions that ended an episode."""
 
     def __init__(self, learner: Learner, toy: Toy, T: int = 8, seed: int = 0) -> None:
+        torch.set_num_threads(1)  # as in training: threads inside such small operators only get in each other's way
         self.network, self.toy, self.T, self.seed, self.tick = learner.network, toy, T, seed, 0
         self.states = np.zeros((len(toy.active), self.network.state_size), np.float32)
 
