@@ -16,7 +16,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
-from palus.rollout.trajectories import Trajectories
 from torch import Tensor
 
 from machine import RESULTS, Json, Session, caption, save, table
@@ -25,11 +24,12 @@ from palus.config.trainer import AppoBehavior
 from palus.learn.appo import APPO
 from palus.nn.encoders import CONVOLUTIONS
 from palus.nn.matmul import PATHS, keep_freed_memory, measure
-from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
+from palus.rollout.rollout import Rollout
+from palus.types import ActionSpec, BehaviorSpec, Discrete, ObservationSpec
 
 T, B = 32, 16
 WIDTH = 512
-SPEC = GameSpec.alike("doom", (ObservationSpec("obs", (3, 72, 128), "uint8"),), ActionSpec((Discrete(5),)), frameskip=4)
+SPEC = BehaviorSpec("", (ObservationSpec("obs", (3, 72, 128), "uint8"),), ActionSpec((Discrete(5),)))
 
 
 def cpu_seconds(work: Callable[[], object], repeats: int) -> float:
@@ -43,17 +43,18 @@ def cpu_seconds(work: Callable[[], object], repeats: int) -> float:
     return best
 
 
-def synthetic_page() -> Trajectories:
+def synthetic_page() -> Rollout:
     """Random pictures and actions; episodes of about 100 decisions."""
     rng = np.random.default_rng(0)
     floats, flags = np.zeros((T, B), np.float32), np.zeros((T, B), np.bool_)
-    states = np.zeros((B, WIDTH), np.float32)
-    return Trajectories(
-        observations={"obs": rng.integers(0, 256, (T + 1, B, 3, 72, 128), np.uint8)}, states=states,
-        last_states=states, actions=rng.integers(0, 5, (T, B, 1)).astype(np.float32),
-        parameters=np.zeros((T, B, 5), np.float32), log_probs=np.full((T, B), -np.log(5), np.float32), values=floats,
-        rewards=rng.normal(size=(T, B)).astype(np.float32), terminated=rng.random((T, B)) < 0.01, truncated=flags,
-        final_values=floats, valid=~flags, versions=np.zeros((T, B), np.int32), frames=4 * T * B,
+    pictures, states = rng.integers(0, 256, (T + 1, B, 3, 72, 128), np.uint8), np.zeros((B, WIDTH), np.float32)
+    return Rollout(
+        observations={"obs": pictures}, masks=None, states=states, last_states=states,
+        actions=rng.integers(0, 5, (T, B, 1)).astype(np.float32), log_probs=np.full((T, B, 1), -np.log(5), np.float32),
+        parameters=np.zeros((T, B, 5), np.float32), values=floats, rewards=rng.normal(size=(T, B)).astype(np.float32),
+        group_rewards=floats, terminated=rng.random((T, B)) < 0.01, truncated=flags, active=~flags,
+        last_active=np.ones(B, np.bool_), final_observations={"obs": pictures[0, :0]}, final_states=states[:0],
+        group_size=1, versions=np.zeros((T, B), np.int32),
     )  # fmt: skip
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
-from functools import partial
 
 import torch
 from counting_game import CHOICES, DECISION, counting_spec
 
 from palus.config.appo import Sampling
-from palus.envs import make_game
+from palus.envs import GameSource
 from palus.rollout.rollout import Seat
 from palus.rollout.workers import WorkerCollector
 from palus.trust import Trust
@@ -44,7 +43,7 @@ def counting_collector(rows, horizon=4, policies=None, cast=None, load=None, see
     settings = Sampling(**{"workers": 2, "decorrelate": False, "timeout": 30.0, **(sampling or {})})
     agents = options.get("agents", 1)
     collector = WorkerCollector(
-        partial(make_game, "counting_game:CountingGame", Trust(frozenset({"counting_game"})), **options),
+        GameSource("counting_game:CountingGame", options, Trust(frozenset({"counting_game"}))).single,
         counting_spec(agents, options.get("bonus", False), options.get("teams", ())),
         settings,
         rows=rows,

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from counting_policy import lost, missing
 from processes import children, eventually
 
 from palus.config.appo import Sampling
-from palus.envs import make_game
+from palus.envs import GameSource
 from palus.errors import WorkerError
 from palus.rollout.rollout import Seat
 from palus.rollout.workers import WorkerCollector
@@ -42,11 +41,9 @@ class EvenPolicy:
 
 
 def doom_collector(game="doom_basic", **settings):
-    probe = make_game("doom_basic")
-    spec = probe.spec
-    probe.close()
+    spec = GameSource("doom_basic").spec
     collector = WorkerCollector(
-        partial(make_game, game, Trust(frozenset({"broken_doom"}))),
+        GameSource(game, trust=Trust(frozenset({"broken_doom"}))).single,
         spec,
         Sampling(**{"workers": 2, "decorrelate": False, **settings}),
         rows=4,

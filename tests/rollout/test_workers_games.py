@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from contextlib import closing
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from counting_policy import missing
-from one_match_games import single
 
+from palus import envs
 from palus.config.appo import Sampling
 from palus.envs.protocol import room_for
 from palus.rollout.rollout import FROZEN, Seat
@@ -51,11 +50,10 @@ class Knowing(Even):
 
 
 def collector(name, learners, seats, rows, horizon=8, load=missing, **sampling):
-    game = single(name)
-    game.close()
+    source = envs.source(name)
     settings = Sampling(**{"decorrelate": False, "timeout": 60.0, **sampling})
     made = WorkerCollector(
-        partial(single, name), game.spec, settings, rows=rows, horizon=horizon, seed=5,
+        source.single, source.spec, settings, rows=rows, horizon=horizon, seed=5,
         learners=learners, cast=lambda slot: seats, load=load,
     )  # fmt: skip
     return closing(made)
@@ -63,7 +61,7 @@ def collector(name, learners, seats, rows, horizon=8, load=missing, **sampling):
 
 def test_soccer_in_two_workers_is_the_game_of_its_seeds_with_groups_side_by_side() -> None:
     past, learning = Seat(FROZEN, False), Seat(0, True)
-    spec = single("SoccerTwos").spec
+    spec = envs.source("SoccerTwos").spec
     logits = spec.actions.parameters
     seats = [learning if agent.team == 0 else past for agent in spec.agents]
     order = sorted(range(4), key=lambda agent: (spec.agents[agent].group, agent))
@@ -79,7 +77,7 @@ def test_soccer_in_two_workers_is_the_game_of_its_seeds_with_groups_side_by_side
     assert page.rewards.any() and not page.rewards[:, 2:4].any()
     place = np.argsort(order)
     for slot in range(4):
-        game, episode, over = single("SoccerTwos"), 0, True
+        game, episode, over = envs.make_game("SoccerTwos"), 0, True
         game.set_parameters({"ball_touch": 1.0})
         rows, seen = slice(slot * 4, slot * 4 + 4), room_for(spec.behaviors[0], 4)
         for t in range(300):
