@@ -1,0 +1,141 @@
+"""Any trainer on any collector with any network: each new pair learns what only it can learn, through `train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+import yaml
+
+from palus.config import load_run
+from palus.train import Run, train
+from palus.trust import Trust
+
+pytest.importorskip("pettingzoo", reason="needs the extra doom")
+
+TRUST = Trust(frozenset({"small_games"}))
+SMALL: dict[str, Any] = {
+    "hyperparameters": {"batch_size": 128, "buffer_size": 512, "learning_rate": 0.01, "beta": 0.002},
+    "network_settings": {"hidden_units": 16, "num_layers": 1},
+    "time_horizon": 16,
+    "summary_freq": 100_000,
+    "checkpoint_interval": 1_000_000,
+}
+
+
+@pytest.fixture(autouse=True)
+def games_for_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        k: merged(base[k], v) if isinstance(v, dict) and isinstance(base.get(k), dict) else v for k, v in over.items()
+    }
+    return base | both
+
+
+def learned(folder: Path, game: str, steps: int, behaviors: dict[str, dict[str, Any]], **palus: Any) -> list[float]:
+    """Train from nothing; each learner's mean reward over its last hundred episodes."""
+    tree = {
+        "behaviors": {name: merged(SMALL, {"max_steps": steps, **more}) for name, more in behaviors.items()},
+        "checkpoint_settings": {"run_id": "run", "results_dir": str(folder)},
+        "env_settings": {"seed": 3},
+        "palus": {"env": game, "matmul": "highest", "threads": 1, **palus},
+    }
+    file = folder / "run.yaml"
+    file.write_text(yaml.safe_dump(tree))
+    means: list[float] = []
+
+    def watch(parts: Run) -> None:
+        close = parts.close
+
+        def note_and_close() -> None:
+            means.extend(trainee.record.mean("reward") or 0.0 for trainee in parts.trainees)
+            close()
+
+        parts.close = note_and_close  # type: ignore[method-assign]
+
+    assert train(load_run(file), trust=TRUST, on_start=watch).finished
+    return means
+
+
+IN_PROCESS = {"sampling": {"workers": 0}}
+
+
+def test_ppo_with_an_lstm_remembers_and_without_it_cannot(tmp_path: Path) -> None:
+    memory = {"memory_size": 32, "sequence_length": 8}
+    with_memory = {"trainer_type": "ppo", "network_settings": {"memory": memory}}
+    (tmp_path / "without").mkdir()
+    (found,) = learned(tmp_path, "small_games:Recall", 24_000, {"R": with_memory}, **IN_PROCESS)
+    assert found > 0.9
+    (forgetful,) = learned(
+        tmp_path / "without", "small_games:Recall", 6_000, {"R": {"trainer_type": "ppo"}}, **IN_PROCESS
+    )
+    assert forgetful < 0.7
+    session = ort.InferenceSession(tmp_path / "run" / "R.onnx")
+    assert "recurrent_in" in [i.name for i in session.get_inputs()]
+
+
+def test_ppo_learns_from_pictures(tmp_path: Path) -> None:
+    (found,) = learned(tmp_path, "small_games:Pictures", 6_000, {"P": {"trainer_type": "ppo"}}, **IN_PROCESS)
+    assert found > 0.95
+
+
+@pytest.mark.parametrize("trainer", ["ppo", "poca", "appo"])
+def test_a_forbidden_choice_is_never_made_and_the_best_of_the_rest_is_learned(trainer: str, tmp_path: Path) -> None:
+    feed_forward = {"trainer_type": trainer, "network_settings": {"memory": None}}
+    (found,) = learned(tmp_path, "MenuToy", 12_000, {"MenuToy": feed_forward})
+    assert found > 0.85 * 4 * 11 / 12  # four rounds; the game raises at a forbidden dish
+    session = ort.InferenceSession(tmp_path / "run" / "MenuToy.onnx")
+    masks = np.tile(np.float32([1, 0, 1, 0]), (64, 1))
+    seen = np.linspace(0, 1, 64, dtype=np.float32)[:, None]
+    (chances,) = session.run(["action_probabilities"], {"obs_0": seen, "action_masks": masks})
+    assert (chances[:, [1, 3]] == 0).all() and np.allclose(chances.sum(1), 1)
+
+
+def test_ppo_aims_in_a_gymnasium_game_with_continuous_actions(tmp_path: Path) -> None:
+    options = {"env_options": {"id": "small_games:Aim-v0"}}
+    behavior = {"trainer_type": "ppo", "hyperparameters": {"num_epoch": 6}}
+    (found,) = learned(tmp_path, "palus.envs.gymnasium:make", 16_000, {"Aim": behavior}, **IN_PROCESS, **options)
+    assert found > 0.5
+
+
+def test_ppo_learns_a_pettingzoo_game_in_worker_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    options = {"env_options": {"module": "small_games"}, "sampling": {"workers": 2}}
+    (found,) = learned(tmp_path, "palus.envs.pettingzoo:make", 12_000, {"Echo": {"trainer_type": "ppo"}}, **options)
+    assert found > 3.6
+
+
+def test_mapoca_credits_those_who_left_in_worker_processes(tmp_path: Path) -> None:
+    sampling = {"collector": "workers", "workers": 2}
+    (found,) = learned(tmp_path, "RescueToy", 24_000, {"RescueToy": {"trainer_type": "poca"}}, sampling=sampling)
+    assert found > 0.45  # the group's 1 is paid to one of two
+
+
+def test_appo_learns_a_batched_game_in_process_and_soccer_in_both_ways(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (found,) = learned(
+        tmp_path, "DuelToy", 24_000, {"DuelToy": {"trainer_type": "appo"}}, env_options={"cooperative": True}
+    )
+    assert found > 0.9
+    soccer = {"SoccerTwos": {"trainer_type": "appo", "self_play": {"save_steps": 500}}}
+    quiet = {"baseline_interval": 0}
+    assert len(learned(tmp_path / "a", "SoccerTwos", 2_000, soccer, **quiet)) == 1
+    workers = {"sampling": {"collector": "workers", "workers": 2}}
+    assert len(learned(tmp_path / "b", "SoccerTwos", 2_000, soccer, **quiet, **workers)) == 1
+
+
+@pytest.mark.parametrize("collector", ["in_process", "workers"])
+def test_two_behaviors_that_see_different_things_both_learn(collector: str, tmp_path: Path) -> None:
+    both = {"Striker": {"trainer_type": "ppo"}, "Keeper": {"trainer_type": "ppo"}}
+    sampling = {"collector": collector, "workers": 2}
+    striker, keeper = learned(tmp_path, "PenaltyToy", 16_000, both, sampling=sampling)
+    assert striker > 3.4 and keeper > 3.4  # chance: 4/3 and 1
+    names = sorted(path.name for path in (tmp_path / "run").glob("*.onnx"))
+    assert names == ["Keeper.onnx", "Striker.onnx"]
