@@ -67,10 +67,6 @@ class Run:
         self.league = League(self.spec, contenders, seed, mix=mix)
         self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)
         self.baselines = Baselines(run, self.spec, self.trainees[0].learner.network)
-        if saved is None:
-            self.folder.clear()  # only now, when nothing can be wrong with the run file any more
-            self.league.advance(self.steps, 0, self.saving.save_snapshot)  # the past starts with the untrained policy
-        acting = {c.policy: (c.behavior, t.learner.network) for c, t in zip(contenders, self.trainees, strict=True)}
         self.collector = make_collector(
             run, self.source, acting, {c.policy: self.league.rows_per_match(c) for c in contenders}, self.league.cast,
             seed, self.threads, self.saving.load_snapshot,
@@ -79,7 +75,10 @@ class Run:
         self._parameters: dict[str, float] = {}  # of the game, as it was last told
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
         try:
-            if saved is not None:
+            if saved is None:
+                self.folder.clear()  # only now, when nothing can be wrong with the run file any more
+                self.league.advance(self.steps, 0, self.saving.save_snapshot)  # the past begins with the untrained
+            else:
                 self._load(saved)
             self._shape_rewards()
         except BaseException:

@@ -6,7 +6,7 @@ import numpy as np
 
 from palus.config import load_run
 from palus.config.trainer import AppoBehavior
-from palus.envs.game import GameStep
+from palus.envs.game import GameStep, points_of
 from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 LENGTH = 4
@@ -54,7 +54,9 @@ class RecallGame:
         self.age += 1
         ended = np.full_like(self.active, over)
         stats = {k: {"true_objective": float(p), "cue": float(self.cue)} for k, p in enumerate(paid) if over}
-        return GameStep((paid * self.shaping[:, 0]).astype(np.float32), ended, np.zeros_like(ended), over, stats)
+        points = points_of(paid.tolist()) if over else ()
+        reward = (paid * self.shaping[:, 0]).astype(np.float32)
+        return GameStep(reward, ended, np.zeros_like(ended), over, stats, points)
 
     def close(self) -> None:
         pass

@@ -145,7 +145,7 @@ def test_ctrl_c_saves_and_exports(tmp_path):
     assert "Stopped at step" in output
     assert "--resume" in output
     state = state_of(tmp_path / "debug")
-    assert (tmp_path / "debug" / "SoccerTwos" / f"SoccerTwos-{state['step']}.onnx").is_file()
+    assert (tmp_path / "debug" / "SoccerTwos" / f"SoccerTwos-{state['learners'][0][0]}.onnx").is_file()
     assert (tmp_path / "debug" / "SoccerTwos.onnx").is_file()
 
 
