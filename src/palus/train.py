@@ -67,6 +67,7 @@ class Run:
         self.league = League(self.spec, contenders, seed, mix=mix)
         self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)
         self.baselines = Baselines(run, self.spec, self.trainees[0].learner.network)
+        acting = {t.policy: (t.kind, t.learner.network) for t in self.trainees}
         self.collector = make_collector(
             run, self.source, acting, {c.policy: self.league.rows_per_match(c) for c in contenders}, self.league.cast,
             seed, self.threads, self.saving.load_snapshot,
