@@ -7,7 +7,6 @@ its `forward`, so that a file computes what is trained here.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -24,6 +23,7 @@ from palus.nn.cores import Core, NoCore, make_core
 from palus.nn.encoders import VECTORS, Apart, Joint
 from palus.nn.graph import FORBIDDEN, Graph, PolicyOutputs, close_policy, open_policy
 from palus.nn.layers import Linear, fully_connected
+from palus.nn.lock import SharedLock
 from palus.nn.parameters import FlatParameters, Init, kaiming, xavier_uniform
 from palus.nn.running import CLIP, ObservationScaler, RunningMoments
 from palus.trust import NOBODY, Trust
@@ -127,7 +127,7 @@ class Network(nn.Module):
     critic: `shared` takes the policy's features, `separate` has encoder, core and decoder of its own; a function makes
     a module that the learner evaluates itself, `network.critic`. generator: None leaves weights that `load_arrays`
     replaces. returns: moments that values are normalised by; None where the critic learns plain returns. version:
-    gradient steps. `lock` is held while acting and while weights change, so one thread may act while another learns.
+    gradient steps. `lock`: threads that act read, a thread that changes weights writes.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Network(nn.Module):
         self.spec, self.settings, self.version = spec, settings, 0
         self.sides = ("actor_", "critic_") if critic == "separate" else ("",)
         self.has_values = critic in ("shared", "separate")
-        self.lock = threading.RLock()
+        self.lock = SharedLock()
         with torch.random.fork_rng(devices=[]):  # torch's own initialisers, and those of users, take no generator
             if generator is not None:
                 torch.manual_seed(_seed(generator, settings))
@@ -283,7 +283,7 @@ class Network(nn.Module):
         [R, M] bool. Returns parameters [R, L], values [R] denormalised or None where they would cost a pass of their
         own, new states [R, S], all float32.
         """
-        with self.lock:
+        with self.lock.reading():
             inputs = self.inputs({name: o.numpy() for name, o in observations.items()})
             if not self.state_size and len(self.sides) > 1:
                 features, _ = self._features(self.sides[0], inputs, None, None)
@@ -312,7 +312,7 @@ class Network(nn.Module):
             features, _ = self._features(side, inputs, state, torch.ones(1, len(out[part])))
             out[part] = self.denormalize(_float(self.critic_linear, features)[:, 0]).numpy()
 
-        with self.lock:
+        with self.lock.reading():
             for _ in spread(evaluate, range(0, R, EVALUATION_ROWS)):
                 pass
         return out
