@@ -26,9 +26,7 @@ import palus
 from palus.config import RunFile, load_run
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
-from palus.nn.attention import value_and_baselines
 from palus.nn.matmul import EXACT_ERROR, PATHS, MatmulPath, choose, measure
-from palus.nn.mlp import actor_logits, critic_value
 from palus.rollout.rollout import Rollout
 from palus.train import Run
 
@@ -180,18 +178,18 @@ def gradient_error(trainer: str, path: MatmulPath) -> float:
 def gradient(learner: PPO | POCA) -> torch.Tensor:
     """d(sum of weighted outputs) / d(parameters) of actor and critic, random inputs and weights of the outputs."""
     random = np.random.default_rng(SEED)
-    G, layers, tensors = 2, learner.shape.num_layers, learner.parameters.tensors
-    seen = random.standard_normal((CHECKED_GROUP_STEPS, G, learner.shape.observation_size), np.float32)
-    x = learner.actor.inputs(torch.from_numpy(seen))
-    outputs = [actor_logits(tensors, layers, x.flatten(0, 1))]
+    network, rows = learner.network, 2 * CHECKED_GROUP_STEPS
+    seen = {o.name: random.standard_normal((rows, *o.shape), np.float32) for o in network.spec.observations}
+    inputs = network.inputs(seen)
+    logits, values, _ = network(inputs)
+    outputs = [logits]
     if isinstance(learner, POCA):
-        actions = learner.one_hot(random.integers(0, 3, (CHECKED_GROUP_STEPS, G, 3)).astype(np.int32))
-        present = torch.ones(CHECKED_GROUP_STEPS, G, dtype=torch.bool)
-        outputs += value_and_baselines(tensors, layers, x, actions, present)
+        actions = torch.from_numpy(random.integers(0, 3, (CHECKED_GROUP_STEPS, 2, 3)).astype(np.float32))
+        outputs += network.critic(inputs, actions, torch.ones(CHECKED_GROUP_STEPS, 2, dtype=torch.bool))
     else:
-        outputs.append(critic_value(tensors, layers, x.flatten(0, 1)))
+        outputs.append(values)
     weights = [torch.from_numpy(random.standard_normal(tuple(o.shape), np.float32)).to(o.dtype) for o in outputs]
-    return torch.cat([g.flatten() for g in torch.autograd.grad(outputs, list(tensors.values()), weights)])
+    return torch.cat([g.flatten() for g in network.weights.backward(outputs, weights)])
 
 
 def measure_start(trainer: str, threads: int, started: float) -> dict[str, object]:

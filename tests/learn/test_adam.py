@@ -18,7 +18,7 @@ def layers(*sizes):
 
 def test_steps_equal_torch_adam():
     generator = torch.Generator().manual_seed(0)
-    ours = FlatParameters.of_module(layers((5, 7)), torch.float32)
+    ours = FlatParameters(layers((5, 7)), torch.float32)
     theirs = ours.master.clone().requires_grad_()
     reference = torch.optim.Adam([theirs], lr=1.0)
     optimizer = Adam(ours)
@@ -34,7 +34,7 @@ def test_steps_equal_torch_adam():
 def test_the_working_copy_follows_the_master():
     network = layers((2, 3))
     torch.nn.init.zeros_(network[0].bias)
-    parameters = FlatParameters.of_module(network, torch.bfloat16)
+    parameters = FlatParameters(network, torch.bfloat16)
     parameters.gradient.fill_(1.0)
     Adam(parameters).step(0.5)
     weight, bias = network[0].weight.detach(), network[0].bias
@@ -48,7 +48,7 @@ def test_several_threads_take_the_step_of_one(threads):
 
     def three_steps(threads):
         network = layers((4, 3), (3, 2), (2, 1))
-        weights = FlatParameters.of_module(network, torch.float32)
+        weights = FlatParameters(network, torch.float32)
         parallel = DataParallel(weights, Adam(weights), threads)
         norms = []
         for _ in range(3):

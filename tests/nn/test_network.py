@@ -144,7 +144,7 @@ def test_first_weights_as_ml_agents_draws_them() -> None:
     spec = BehaviorSpec.of_vectors("b", (264, 72), (3, 3, 3))
     generator = torch.Generator().manual_seed(3)
     policy = Network(spec, NetworkSettings(hidden_units=512), generator, critic="separate")
-    weights = {name: w for name, w in policy.weights.masters("").items() if name.endswith("weight")}
+    weights = {name: w for name, w in policy.weights.masters.items() if name.endswith("weight")}
     again = torch.Generator().manual_seed(3)
     for name, deviation in (
         ("actor_encoder.layers.0", 336**-0.5), ("actor_encoder.layers.2", 512**-0.5),
@@ -156,7 +156,7 @@ def test_first_weights_as_ml_agents_draws_them() -> None:
     bound = (6 / 513) ** 0.5
     assert torch.equal(weights["critic_linear.weight"], torch.empty(1, 512).uniform_(-bound, bound, generator=again))
     assert torch.equal(generator.get_state(), again.get_state())
-    assert not any(v.any() for k, v in policy.weights.masters("").items() if k.endswith("bias"))
+    assert not any(v.any() for k, v in policy.weights.masters.items() if k.endswith("bias"))
 
 
 def test_weights_and_moments_travel_as_arrays() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from palus.nn.counter import uniform
 from palus.nn.distributions import sample
+from palus.nn.graph import FORBIDDEN
 from palus.types import ActionSpec, Discrete
 
 OFFSETS = np.array([0, 3, 5])
@@ -69,6 +70,15 @@ def test_huge_logits_neither_overflow_nor_leave_the_branch():
     assert log_probs[0].tolist() == [0.0, 0.0]
     assert np.isfinite(log_probs).all()
     assert entropy[1] == pytest.approx(np.log(3) + 0.582203, abs=1e-5)  # the second row: uniform over 3, odds e : 1
+
+
+def test_a_forbidden_choice_is_never_drawn():
+    logits = np.tile(np.float32([2.0, FORBIDDEN, 1.0, 0.5, FORBIDDEN]), (ROWS, 1))
+    actions, log_probs, entropy = drawn(logits)
+    assert set(actions[:, 0]) == {0.0, 2.0} and set(actions[:, 1]) == {0.0}
+    assert np.isfinite(log_probs).all() and (log_probs[:, 1] == 0.0).all()
+    p = np.exp(1.0) / (1.0 + np.exp(1.0))
+    np.testing.assert_allclose(entropy, -p * np.log(p) - (1 - p) * np.log(1 - p), rtol=1e-5)
 
 
 def test_uniform_numbers_fill_the_unit_interval_evenly():

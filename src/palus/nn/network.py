@@ -151,7 +151,7 @@ class Network(nn.Module):
             self._build(critic, trust)
             if generator is not None:
                 self._initialize(generator)
-        self.weights = FlatParameters.of_module(self, dtype, self._in_order())
+        self.weights = FlatParameters(self, dtype, self._in_order())
         self.scalers = {o.name: _scaler(o, settings) for o in spec.observations}
         self.returns: RunningMoments | None = None
         sizes = {o.name: o.size for o in spec.observations}
@@ -351,7 +351,7 @@ class Network(nn.Module):
 
     def arrays(self) -> dict[str, AnyArray]:
         """Weights (float32) and moments (float64) by Sample Factory's names: snapshots, exports, populations."""
-        arrays: dict[str, AnyArray] = {k: v.detach().numpy().copy() for k, v in self.weights.masters("").items()}
+        arrays: dict[str, AnyArray] = {k: v.detach().numpy().copy() for k, v in self.weights.masters.items()}
         for name, scaler in self.scalers.items():
             if scaler.moments is not None:
                 found = scaler.moments.arrays(f"{OBSERVATION_PREFIX}{name}.")
@@ -393,7 +393,7 @@ class Network(nn.Module):
                 raise ModelError(
                     f"{self.spec.name}: {name} holds NaN or infinity; the training diverged, take an older policy"
                 )
-        masters = self.weights.masters("")
+        masters = self.weights.masters
         g = Graph({id(p): (name, masters[name].numpy()) for name, p in self.named_parameters()})
         side, state_size = self.sides[0], self.state_size // len(self.sides)
         state = open_policy(g, self.spec, state_size)

@@ -53,59 +53,25 @@ class Shard:
 
 
 class FlatParameters:
-    """Named linear layers in one vector; `of_module` takes any other network.
+    """The weights of a module in one vector; the module's parameters become views of `work`.
 
-    layers: name -> (out, in, initialiser of the weight); each contributes `<name>_weight` [out, in] and
-    `<name>_bias` [out], biases zero.
+    order: all modules inside it, in the order of their weights in the vector; None: as they were made.
     """
 
     def __init__(
-        self, layers: Mapping[str, tuple[int, int, Init]], *, dtype: torch.dtype, generator: torch.Generator
+        self, module: torch.nn.Module, dtype: torch.dtype, order: Iterable[torch.nn.Module] | None = None
     ) -> None:
-        shapes: dict[str, tuple[int, ...]] = {}
-        for name, (out, in_, _) in layers.items():
-            shapes[f"{name}_weight"] = (out, in_)
-            shapes[f"{name}_bias"] = (out,)
-        self._allocate(shapes)
-        for name, (_, _, init) in layers.items():
-            init(self._master_views[f"{name}_weight"], generator)
-        self._open(dtype, {})
-
-    @classmethod
-    def of_module(
-        cls, module: torch.nn.Module, dtype: torch.dtype, order: Iterable[torch.nn.Module] | None = None
-    ) -> FlatParameters:
-        """Move the weights of a module into one vector; the module's parameters become views of `work`.
-
-        order: all modules inside it, in the order of their weights in the vector; None: as they were made.
-        """
-        flat = cls.__new__(cls)
         names = {p: name for name, p in module.named_parameters()}
         ordered = (p for inner in order or module.modules() for p in inner.parameters(recurse=False))
-        parameters = {names[p]: p for p in dict.fromkeys(ordered)}
-        flat._allocate({name: tuple(p.shape) for name, p in parameters.items()})
-        with torch.no_grad():
-            for name, view in flat._master_views.items():
-                view.copy_(parameters[name])
-        flat._open(dtype, parameters)
-        return flat
-
-    def _allocate(self, shapes: dict[str, tuple[int, ...]]) -> None:
-        self.shapes = shapes
-        self.master = torch.zeros(sum(math.prod(s) for s in shapes.values()))
+        leaves = {names[p]: p for p in dict.fromkeys(ordered)}
+        self.shapes = {name: tuple(p.shape) for name, p in leaves.items()}
+        self.master = torch.cat([p.detach().flatten() for p in leaves.values()])
         self.gradient = torch.zeros_like(self.master)
-        self._master_views = self._views(self.master)
-
-    def _open(self, dtype: torch.dtype, leaves: Mapping[str, torch.nn.Parameter]) -> None:
-        """Make the working copy and the tensors that gradients are taken of. leaves: those that exist already."""
         self.work = self.master.to(dtype)
-        self.tensors: dict[str, Tensor] = {}
-        for name, view in self._views(self.work.detach()).items():
-            if name in leaves:
-                leaves[name].data = view
-            self.tensors[name] = leaves[name] if name in leaves else view.requires_grad_()
-        self._leaves = list(self.tensors.values())
-        self._grad_views = list(self._views(self.gradient).values())
+        for leaf, view in zip(leaves.values(), self._views(self.work).values(), strict=True):
+            leaf.data = view
+        self.tensors, self._leaves = leaves, list(leaves.values())
+        self._master_views, self._grad_views = self._views(self.master), list(self._views(self.gradient).values())
 
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
         views, offset = {}, 0
@@ -154,6 +120,7 @@ class FlatParameters:
             self.master.copy_(flat)
         self.refresh()
 
-    def masters(self, prefix: str) -> dict[str, Tensor]:
-        """fp32 views of the tensors whose name starts with `prefix`, without the prefix."""
-        return {k.removeprefix(prefix): v for k, v in self._master_views.items() if k.startswith(prefix)}
+    @property
+    def masters(self) -> Mapping[str, Tensor]:
+        """Name -> fp32 view."""
+        return self._master_views
