@@ -164,7 +164,8 @@ def test_self_play_learns_from_its_own_side_alone_and_goes_on_with_its_past(tmp_
     assert json.loads((tmp_path / "recall" / "bundle.json").read_text())["elo"] == pool.elo
     assert resumed.collector.collect().rollouts[0].active.mean() == pytest.approx(0.5)
     assert pool.window == [count - 2, count - 1]
-    assert len(list((tmp_path / "recall" / "Recall" / "snapshots").iterdir())) == 2
+    kept = {int(path.stem.partition("-")[2]) for path in (tmp_path / "recall" / "Recall" / "snapshots").iterdir()}
+    assert kept == resumed.league.needed(set())
     resumed.close()
 
 

@@ -236,6 +236,14 @@ def test_only_what_the_windows_and_running_matches_need_is_kept_and_ids_are_neve
     assert made.needed(set()) == {5, 6, 7}
 
 
+def test_an_opponent_that_stays_with_its_slot_is_kept() -> None:
+    made = filled(4, swap_steps=1000, play_against_latest_model_ratio=0)
+    drawn = set(opponents(made, 50))
+    for step in (100, 102, 104):
+        at(made, step)
+    assert made.needed(set()) == drawn | set(pool(made).window) and not drawn & set(pool(made).window)
+
+
 def test_the_payoff_table_is_on_disk(tmp_path: Path) -> None:
     made = filled()
     made.rate([match(2, 1.0), match(2, 0.5), match(3, 0.0)])

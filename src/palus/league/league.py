@@ -175,10 +175,14 @@ class League:
             return saved
 
     def needed(self, in_play: set[int]) -> set[int]:
-        """Ids of snapshots that may be drawn or are in a running match. in_play: policy ids. Forgets other ratings."""
+        """Ids of snapshots that may be drawn, stay with a slot, or are in a running match. in_play: policy ids.
+
+        Forgets the ratings of all others.
+        """
         with self._lock:
             windows = [set(pool.window) for pool in self.pools.values()]
-            needed = {policy - FROZEN for policy in in_play if policy >= FROZEN}.union(*windows)
+            staying = {opponent for opponent, _ in self._drawn.values()} - {LATEST}
+            needed = {policy - FROZEN for policy in in_play if policy >= FROZEN}.union(staying, *windows)
             for pool in self.pools.values():
                 pool.ratings = {k: v for k, v in pool.ratings.items() if k in needed}
             return needed
