@@ -162,10 +162,10 @@ def test_self_play_learns_from_its_own_side_alone_and_goes_on_with_its_past(tmp_
     pool, count = resumed.league.pools[""], resumed.league.snapshot_count
     assert pool.elo == pytest.approx(elos[-1])
     assert json.loads((tmp_path / "recall" / "bundle.json").read_text())["elo"] == pool.elo
-    assert resumed.collector.collect().rollouts[0].active.mean() == pytest.approx(0.5)
-    assert pool.window == [count - 2, count - 1]
     kept = {int(path.stem.partition("-")[2]) for path in (tmp_path / "recall" / "Recall" / "snapshots").iterdir()}
     assert kept == resumed.league.needed(set())
+    assert resumed.collector.collect().rollouts[0].active.mean() == pytest.approx(0.5)
+    assert pool.window == [count - 2, count - 1]
     resumed.close()
 
 
