@@ -35,10 +35,10 @@ from palus.arena.referee.result import summarize
 from palus.config import load_run
 from palus.envs.protocol import MultiAgentEnv
 from palus.learn import poca, ppo
-from palus.rollout.collector import Collector, Teams
-from palus.rollout.rollout import LATEST, Episode, Matchup
+from palus.rollout.collector import InProcessCollector
+from palus.rollout.rollout import Episode, Rollout, Seat
 from palus.run.baselines import ActingPolicy
-from palus.types import F32
+from palus.types import F32, I64
 
 RULES = {
     "absolute": "clipped within epsilon of the old value",
@@ -109,37 +109,38 @@ def value_rule(learner: ppo.PPO | poca.POCA, rule: str) -> Iterator[None]:
     module = poca if isinstance(learner, poca.POCA) else ppo
     epsilon = learner.behavior.hyperparameters.epsilon
     name = "batch" if isinstance(learner, poca.POCA) else "advantages"
-    free, estimate, step = module.value_loss, getattr(learner, name), learner.parallel.step
+    free, estimate, split = module.value_loss, getattr(learner, name), learner.parallel.split
     old: dict[float, F32] = {}  # by the loss' weight, which tells value from baseline: [rows] or [rows, G]
     now: dict[str, np.ndarray] = {}
 
-    def estimated(rollout: object) -> object:
-        found = estimate(rollout)
+    def estimated(rollout: Rollout, *values: F32) -> object:
+        found = estimate(rollout, *values)
         if isinstance(found, poca.GroupBatch):
             there = found.present.any(1)
             old.update({0.5: found.values, 0.25: found.baselines})
             now.update(present=found.present, deviation=found.returns[there].std())
         else:
-            old[0.5] = found[0].ravel()
-            now["deviation"] = found[2][rollout.active].std()
+            old[0.5] = values[0].ravel()
+            now["deviation"] = found[1][rollout.active].std()
         return found
 
-    def stepped(index: np.ndarray, *rest: object) -> tuple[float, ...]:
-        now["index"] = index
-        return step(index, *rest)
+    def noted(minibatch: I64) -> list[I64]:
+        now["index"] = minibatch
+        return split(minibatch)
 
-    def loss(values: F32, targets: F32, scale: float) -> tuple[float, F32]:
+    def loss(values: torch.Tensor, targets: F32, scale: float) -> tuple[float, torch.Tensor]:
         if rule == "none" or (rule == "reference" and scale == 0.5):
             return free(values, targets, scale)
         before = old[scale][now["index"]]
         if before.ndim == 2:
             before = before[now["present"][now["index"]]]
-        gradient = np.empty_like(values)
+        gradient = np.empty_like(targets)
         limit = epsilon * float(now["deviation"]) if rule == "deviation" else epsilon
-        return clipped(values, before, targets, limit, scale, gradient), gradient
+        found = clipped(values.detach().numpy(), before, targets, limit, scale, gradient)
+        return found, torch.from_numpy(gradient)
 
     setattr(learner, name, estimated)
-    learner.parallel.step, module.value_loss = stepped, loss  # type: ignore[method-assign]
+    learner.parallel.split, module.value_loss = noted, loss  # type: ignore[method-assign]
     try:
         yield
     finally:
@@ -150,32 +151,37 @@ def train(name: str, trainer: str, rule: str, seed: int, share: float) -> Json:
     """One run: its score at the end and along the way."""
     game, began = GAMES[name], time.process_time()
     env = game.make()
-    teams = Teams.of(env, game.self_play)
     settings = (f"trainer_type={trainer}", f"max_steps={game.steps}", *game.settings)
     overrides = [f"behaviors.SoccerTwos.{s}" for s in settings]
     behavior = load_run("debug", overrides).behaviors["SoccerTwos"]
-    rows = env.num_matches * teams.agents.shape[1]
-    learner = TRAINERS[trainer](behavior, env.spec.behaviors[0], torch.float32, seed)
-    collector = Collector(
-        env, teams, -(-behavior.hyperparameters.buffer_size // rows), seed,
-        lambda slot: Matchup(slot % len(teams.agents), LATEST),
-    )  # fmt: skip
+    spec = env.spec.behaviors[0]
+    learner = TRAINERS[trainer](behavior, spec, torch.float32, seed)
+
+    def cast(slot: int) -> list[Seat]:
+        """Team `slot` modulo the teams learns from the latest policy, or all agents learn."""
+        side = env.spec.sides[slot % len(env.spec.sides)]
+        return [Seat(0, not game.self_play or agent.team == side) for agent in env.spec.agents]
+
+    rows = sum(seat.learns for seat in cast(0))
+    steps = -(-behavior.hyperparameters.buffer_size // (env.num_matches * rows))
+    learners = {0: (spec.name, learner.network)}
+    collector = InProcessCollector(env, learners, cast, steps, seed, {0: rows}, lambda policy: learner.network)
     target, step, latest = game.steps * share, 0, list[Episode]()
     curve: list[float] = []
     with value_rule(learner, rule):
         while step < target:
-            rollout, episodes = collector.collect(learner.actor, lambda snapshot: learner.actor)
-            learner.update(rollout, step)
-            step += rollout.agent_steps
-            latest += episodes
+            collected = collector.collect()
+            learner.update(collected.rollouts[0], step)
+            step += collected.rollouts[0].agent_steps
+            latest += [episode for episode in collected.episodes if episode.learned]
             if step >= target * (len(curve) + 1) / 10:
                 curve.append(_score(name, latest))
                 latest = []
     found = {"game": name, "trainer": trainer, "rule": rule, "seed": seed, "steps": step, "curve": curve}
     if name == "SoccerTwos":
-        player, spec = ActingPolicy(learner.actor), env.spec
+        player = ActingPolicy(learner.network)
         found["score"] = {
-            who: summarize(play_pairs(player, load_player(who, spec), 100, seed)).score for who in OPPONENTS
+            who: summarize(play_pairs(player, load_player(who, env.spec), 100, seed)).score for who in OPPONENTS
         }
     else:
         found["score"] = {game.score: curve[-1]}
