@@ -24,3 +24,12 @@ class Strided(torch.nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """images: [rows, channels, height, width], normalised -> [rows, out_features]."""
         return self.layers(images).mean((2, 3))
+
+    def onnx(self, graph, x: str) -> str:
+        """The same on the value x of an ONNX graph, so that the agent can be exported; returns the result's name."""
+        for layer in self.layers:
+            if isinstance(layer, torch.nn.Conv2d):
+                x = graph.add("Conv", [x, graph.weight(layer.weight), graph.weight(layer.bias)], strides=[2, 2])
+            else:
+                x = graph.add("Relu", [x])
+        return graph.add("ReduceMean", [x], axes=[2, 3], keepdims=0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import onnxruntime as ort
 import torch
 
 from palus.config.appo import AppoNetworkSettings
@@ -24,3 +26,8 @@ def test_the_example_encodes_images_and_learns(monkeypatch) -> None:
     by_name = dict(zip(policy.weights.shapes, gradients, strict=True))
     assert by_name["encoder.encoders.obs.layers.0.weight"].abs().max() > 0
     assert policy.arrays()["core.core.weight_ih_l0"].shape == (24, 24)
+    session = ort.InferenceSession(policy.onnx().SerializeToString(), providers=["CPUExecutionProvider"])
+    feed = {"obs": pictures.numpy(), "recurrent_in": np.zeros((4, 8), np.float32)}
+    (found,) = session.run(["action_probabilities"], feed)
+    expected, _, _ = policy.act({"obs": pictures}, torch.zeros(4, 8))
+    np.testing.assert_allclose(found, expected.softmax(1).numpy(), atol=1e-5)
