@@ -216,6 +216,8 @@ def test_a_retired_policy_plays_its_matches_to_their_end() -> None:
         s.collect()
         s.collect()
         assert loaded == [FROZEN + 1, FROZEN + 2, FROZEN + 1]
+        s.save()  # which ends all matches
+        assert s.in_play == set()
 
 
 @pytest.mark.parametrize("sampling", MODES)

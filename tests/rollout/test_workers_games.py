@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from contextlib import closing
 
 import numpy as np
 import pytest
 import torch
-from counting_policy import missing
+from counting_policy import lost, missing
+from processes import eventually
 
 from palus import envs
 from palus.config.appo import Sampling
@@ -97,6 +100,18 @@ def test_soccer_in_two_workers_is_the_game_of_its_seeds_with_groups_side_by_side
         game.close()
     assert len(collected.matches) * 4 == len(collected.episodes)
     assert all(match.seats == tuple(seats) for match in collected.matches)
+
+
+def test_a_worker_that_is_replaced_has_the_parameters_too() -> None:
+    learners, seats = {0: ("SoccerTwos", Even(9))}, [Seat(0, True)] * 4
+    with collector("SoccerTwos", learners, seats, rows=16, horizon=100, workers=2) as s:
+        s.set_parameters({"ball_touch": 1.0})
+        s.collect()
+        os.kill(s.pids[0], signal.SIGKILL)
+        os.waitid(os.P_PID, s.pids[0], os.WEXITED | os.WNOWAIT)
+        # Worker 0 has games 0 and 2.
+        eventually(lambda: s.collect().rollouts[0].rewards[:, [0, 1, 2, 3, 8, 9, 10, 11]].any())
+        assert lost(s) == (1, 0)
 
 
 def striker(observations, masks):

@@ -118,6 +118,10 @@ class Rounds:
         for buffer in self._buffers:
             buffer.clear(page)
 
+    def give_up(self) -> None:
+        """No match goes on; `restart` begins others."""
+        self._seats = [()] * len(self._seats)
+
     def restart(self, counter: int) -> None:
         """Start all games anew, where they stand. counter: part of their seeds."""
         self._counter = counter

@@ -231,6 +231,7 @@ class WorkerCollector:
         self._counter += 1
         if not self._asynchronous:
             self._started = False
+            self._rounds.give_up()
         return {"tick": self._rounds.tick, "counter": self._counter}
 
     def load(self, state: Mapping[str, Any]) -> None:
