@@ -9,6 +9,7 @@ from toys import Play, Recall, behavior_of
 
 from palus.learn.losses import surrogate_formula
 from palus.learn.on_policy import Sequences
+from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
 from palus.learn.returns import kept_memory, normalize
 
@@ -95,3 +96,16 @@ def test_padding_and_cut_memory_change_no_mean():
         learner, rollout = recurrent(length)
         tags.append(learner.update(rollout, 0))
     assert tags[0] == pytest.approx(tags[1], rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize(("make", "trainer"), [(PPO, "ppo"), (POCA, "poca")])
+def test_a_saved_learner_continues_bit_for_bit(make, trainer):
+    settings = ("network_settings.memory={memory_size: 8, sequence_length: 3}", "network_settings.normalize=true")
+    one, two = (make(behavior_of(trainer, *settings), Recall.spec, torch.float32, seed) for seed in (0, 1))
+    play = Play(one, Recall(12))
+    one.update(play.collect(), 0)
+    two.load_state_dict(one.state_dict())
+    data = play.collect()
+    assert one.update(data, 1) == two.update(data, 1)
+    assert torch.equal(one.network.weights.master, two.network.weights.master)
+    assert one.state_dict()["version"] == two.state_dict()["version"] > 0

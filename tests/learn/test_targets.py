@@ -105,6 +105,24 @@ def test_a_group_that_is_out_while_others_play_on_learns_from_what_it_did():
     assert torch.isfinite(learner.network.weights.master).all()
 
 
+def lost_on_the_way():
+    """A group that is there for two decisions and then, without an end, for none: its worker was lost."""
+    return rollout(
+        [[1, 2], [3, 4], [0, 0]], [0, 0], [], [[1, 0], [9, 9], [0, 0]], group_rewards=[[0, 0]] * 3, terminated=[],
+        truncated=[], absent=[(2, 0), (2, 1)], actions=[[0, 0]] * 3, last_absent=(0, 1),
+    )  # fmt: skip
+
+
+def test_a_decision_that_nothing_known_follows_is_left_out():
+    # V = 3 and 4, of both 4.5, stand for what follows decision 0; decision 1 and its rewards teach nothing.
+    ppo, poca = readable_ppo(), readable_poca()
+    advantages, _ = ppo.advantages(lost_on_the_way(), ppo.replay(lost_on_the_way(), 1)[0])
+    close(advantages, [[2 + 1.5 - 1, 2 - 2], [0, 0], [0, 0]])
+    batch = poca.batch(lost_on_the_way())
+    assert batch.present.tolist() == [[True, True], [False, False], [False, False]]
+    close(batch.returns[0], 2 + 0.5 * 4.5)
+
+
 @pytest.mark.parametrize(("make", "trainer"), [(PPO, "ppo"), (POCA, "poca")])
 def test_nobody_active_nothing_learned(make, trainer):
     learner = make(behavior_of(trainer, "network_settings.normalize=true"), SPEC, torch.float32, 0)
