@@ -27,7 +27,7 @@ from palus.arena.locked.play import play_unit
 from palus.arena.locked.sandbox import Sandbox
 from palus.arena.locked.unit import Contender, Unit
 from palus.arena.locked.vet import vet
-from palus.arena.models.policies import OnnxPolicy
+from palus.arena.models.policies import OnnxPlayer
 from palus.arena.models.rules import Limits
 from palus.arena.referee.actions import replay_actions
 from palus.arena.referee.match import play_pairs
@@ -89,7 +89,7 @@ def measure_pair(models: Sequence[bytes], pairs: int, folder: Path) -> machine.J
     local = []
     for i, data in enumerate(models):
         (folder / f"{i}.onnx").write_bytes(data)
-        local.append(OnnxPolicy(folder / f"{i}.onnx", behavior))
+        local.append(OnnxPlayer(folder / f"{i}.onnx", behavior))
     play_pairs(local[0], local[1], 1, 0)  # compiles the kernels
     with Sandbox() as sandbox:
         isolated = measure(

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from palus.arena.models.players import ModelPlayer
 from palus.types import BehaviorSpec
 
 SOCCER = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
@@ -21,13 +22,20 @@ class Constant:
     """Answers the same nine probabilities to everything."""
 
     sha256 = None
+    state_size = 0
 
     def __init__(self, name: str, row: list[float]) -> None:
         self.name = name
         self.row = np.array(row, np.float32)
 
-    def probabilities(self, observations: np.ndarray) -> np.ndarray:
-        return np.tile(self.row, (len(observations), 1))
+    def answer(self, observations: object, states: np.ndarray, masks: object = None) -> tuple[np.ndarray, np.ndarray]:
+        return np.tile(self.row, (len(states), 1)), states
+
+
+def probabilities(player: ModelPlayer, seen: np.ndarray) -> np.ndarray:
+    """What a player without memory answers. seen: [rows, 336], both vectors side by side."""
+    observations = {"obs_0": np.ascontiguousarray(seen[:, :264]), "obs_1": np.ascontiguousarray(seen[:, 264:])}
+    return player.answer(observations, np.zeros((len(seen), 0), np.float32))[0]
 
 
 def idle(name: str = "idle") -> Constant:

@@ -10,7 +10,7 @@ from palus.envs import make_game
 from palus.envs.check import check_env
 from palus.envs.matches import Matches
 from palus.envs.one_match import OneMatch
-from palus.envs.protocol import observe_rows, room_for
+from palus.envs.protocol import observe_slots, room_for
 from palus.errors import EnvError
 
 
@@ -26,10 +26,10 @@ def test_a_batch_of_single_games_is_that_game():
     batch.reset(np.array([1, 2]))
     twice = Matches(lambda: make_game("DuelToy"), 1)
     twice.reset(np.array([2]))
-    rows = np.array([[-1, -1], [1, 0]], np.int32)
     (behavior,) = batch.spec.behaviors
-    own = observe_rows(twice, behavior, np.array([[1, 0]], np.int32))
-    assert observe_rows(batch, behavior, rows).tolist() == own.tolist()
+    own, _ = observe_slots(twice, behavior, np.ones((1, 2), np.bool_))
+    seen, _ = observe_slots(batch, behavior, np.array([[False, False], [True, True]]))
+    assert {name: rows.tolist() for name, rows in seen.items()} == {name: rows.tolist() for name, rows in own.items()}
 
 
 def moments(env):

@@ -54,7 +54,7 @@ def fidelity(
 ) -> None:
     """Let policies trained in Unity play here and hold what they do against Unity's logs."""
     from palus.arena.models.players import find_players, load_player
-    from palus.arena.models.policies import OnnxPolicy
+    from palus.arena.models.policies import OnnxPlayer
     from palus.arena.study.conventions import CONVENTIONS, check_conventions
     from palus.arena.study.fidelity import cross_table, measure
     from palus.cli.players import soccer_twos
@@ -63,7 +63,7 @@ def fidelity(
     spec = soccer_twos()
     random = load_player("random", spec)
     found, rejected = find_players(folder, spec)
-    policies = {p.name: p for p in found if isinstance(p, OnnxPolicy)}
+    policies = {p.name: p for p in found if isinstance(p, OnnxPlayer)}
     if conventions and policy not in policies:
         raise ModelError(f"{folder}: no policy {policy} for --conventions; there are {', '.join(policies) or 'none'}")
     for reason in rejected:

@@ -128,7 +128,7 @@ def _soccer(a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | No
 
 def _duel(a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | None) -> _Played:
     """Doom's matches; a replay is a video of what both players see, all matches one after another."""
-    from palus.arena.models.recurrent_players import load_recurrent_player
+    from palus.arena.models.players import load_player
     from palus.arena.referee.duel import make_duel, play_duels
     from palus.cli.players import refresh_onnx
     from palus.run.session import interruptible
@@ -137,7 +137,7 @@ def _duel(a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | None
         refresh_onnx(Path(word))
     game = make_duel()
     game.close()
-    first, second = (load_recurrent_player(word, game.spec) for word in (a, b))
+    first, second = (load_player(word, game.spec) for word in (a, b))
     with ExitStack() as stack:
         stopped = stack.enter_context(interruptible())
         tick = stack.enter_context(matches_progress(f"{first.name} - {second.name}", 2 * pairs))

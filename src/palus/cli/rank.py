@@ -120,7 +120,7 @@ def _rank_duels(
     folder: Path, also: list[str], without: list[str], pairs: int, seed: int, stopped: Callable[[], bool]
 ) -> tuple[Leaderboard, list[str], int]:
     """The leaderboard of Doom's duel."""
-    from palus.arena.models.recurrent_players import find_recurrent_players, load_recurrent_player
+    from palus.arena.models.players import find_players, load_player
     from palus.arena.referee.duel import make_duel, play_duels
     from palus.arena.study.tournament import round_robin
     from palus.cli.players import refresh_onnx
@@ -129,8 +129,8 @@ def _rank_duels(
         refresh_onnx(run)
     game = make_duel()
     game.close()
-    found, rejected = find_recurrent_players(folder, game.spec)
-    named = [load_recurrent_player(word, game.spec) for word in ("random", *also)]
+    found, rejected = find_players(folder, game.spec)
+    named = [load_player(word, game.spec) for word in ("random", *also)]
     entrants = _entrants([*named, *found], rejected, folder, without)
     planned = pairs * len(entrants) * (len(entrants) - 1)
     with matches_progress("", planned) as tick:

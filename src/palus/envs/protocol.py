@@ -69,8 +69,10 @@ def room_for(behavior: BehaviorSpec, *shape: int, masks: bool = True) -> dict[st
     return room
 
 
-def observe_rows(env: MultiAgentEnv, behavior: BehaviorSpec, rows: I32) -> F32:
-    """[rows, D] what agents see whose observations are vectors, side by side. rows: [N, P_b], numbers from 0 or -1."""
-    room = room_for(behavior, int(rows.max(initial=-1)) + 1, masks=False)
+def observe_slots(env: MultiAgentEnv, behavior: BehaviorSpec, slots: Bool) -> tuple[dict[str, AnyArray], Bool | None]:
+    """What these agents of a behavior see, name -> [rows, *shape], and their masks. slots: [N, P_b], row by row."""
+    rows = np.full(slots.shape, -1, np.int32)
+    rows[slots] = np.arange(slots.sum(), dtype=np.int32)
+    room = room_for(behavior, int(slots.sum()))
     env.observe(behavior.name, rows, room)
-    return np.concatenate(list(room.values()), axis=1)
+    return room, room.pop(MASKS, None)

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 
 from palus.arena.models.players import load_player
+from palus.arena.models.policies import Observations
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import summarize
 from palus.config import RunFile
 from palus.nn.network import Network
-from palus.types import F32, GameSpec
+from palus.types import F32, Bool, GameSpec
 
 
 class ActingPolicy:
@@ -22,20 +23,17 @@ class ActingPolicy:
     def __init__(self, network: Network) -> None:
         self.network, self.name = network, "current"
         self.sha256: str | None = None
+        self.state_size = network.state_size
 
-    def probabilities(self, observations: F32) -> F32:
-        """[rows, D] -> [rows, sum(branches)]."""
-        spec = self.network.spec
-        if not len(observations):
-            return np.zeros((0, sum(spec.branches)), np.float32)
-        columns = np.split(observations, np.cumsum(spec.observation_sizes)[:-1], axis=1)
-        seen = {
-            o.name: torch.from_numpy(np.ascontiguousarray(x)) for o, x in zip(spec.observations, columns, strict=True)
-        }
-        logits, _, _ = self.network.act(seen, torch.zeros(len(observations), self.network.state_size))
-        branches = torch.split(logits, list(spec.branches), dim=1)
-        joined: F32 = torch.cat([b.softmax(1) for b in branches], 1).numpy()
-        return joined
+    def answer(self, observations: Observations, states: F32, masks: Bool | None = None) -> tuple[F32, F32]:
+        """As `Player.answer`."""
+        sizes = list(self.network.spec.branches)
+        if not len(states):
+            return np.zeros((0, sum(sizes)), np.float32), states
+        seen = {name: torch.from_numpy(rows) for name, rows in observations.items()}
+        allowed = None if masks is None else torch.from_numpy(masks)
+        logits, _, after = self.network.act(seen, torch.from_numpy(states), allowed)
+        return torch.cat([b.softmax(1) for b in torch.split(logits, sizes, dim=1)], 1).numpy(), after.numpy()
 
 
 class Baselines:

@@ -15,12 +15,13 @@ from units import LIMITS
 
 from palus.arena.locked import duels
 from palus.arena.locked import vet as vetting
+from palus.arena.locked.frames import Rows, describe_task, read_task
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.probe import probe_rows
 from palus.arena.locked.sandbox import Sandbox
 from palus.arena.locked.unit import Contender, Unit
 from palus.arena.locked.vet import Vetting, vet
-from palus.arena.models.recurrent_players import Rows
+from palus.types import ActionSpec, BehaviorSpec, Discrete
 
 av = pytest.importorskip("av", reason="the extra `video` is not installed")
 
@@ -68,7 +69,7 @@ def test_an_agent_that_sees_pictures_and_remembers_passes_and_is_described(sandb
         (
             model(shape=(3, 24, 32)),
             "wrong-contract",
-            r"obs \[3, 24, 32\] uint8.*shooting needs obs \[3, 12, 16\] uint8",
+            r"obs \[batch, 3, 24, 32\] uint8.*shooting needs obs \[batch, 3, 12, 16\] uint8",
         ),
         (
             model(state_out=2),
@@ -89,14 +90,25 @@ def test_an_agent_that_does_not_fit_is_refused_with_a_sentence(
 
 
 def test_questions_survive_the_way_through_the_socket() -> None:
-    rows = Rows(SPEC, 4)
+    rows = Rows(SPEC.behaviors[0], 4)
     questions = probe_rows(rows, np.random.default_rng(0))
-    observations, states = rows.unpack(questions)
+    observations, states, masks = rows.unpack(questions)
     assert questions.shape == (200, 3 * 12 * 16 + 4 * 2 + 4 * 4)
     assert observations["obs"].shape == (200, 3, 12, 16) and observations["measurements"].dtype == np.float32
+    assert masks is None
     assert (states[:100] == 0).all() and (np.abs(states[100:]) <= 1).all()
     assert np.array_equal(rows.pack(observations, states), questions)
     assert len(np.unique(observations["obs"][50:60].reshape(10, -1), axis=1)[0]) == 1  # pictures of one grey
+
+
+def test_masks_travel_with_the_questions() -> None:
+    actions = ActionSpec((Discrete(2), Discrete(3)), masked=True)
+    rows = Rows(BehaviorSpec("Masked", SPEC.observations, actions), 2)
+    questions = probe_rows(rows, np.random.default_rng(0))
+    observations, states, masks = rows.unpack(questions)
+    assert masks is not None and masks.shape == (200, 5) and masks[:, [0, 2]].all() and not masks.all()
+    assert np.array_equal(rows.pack(observations, states, masks), questions)
+    assert read_task(describe_task(rows.behavior, 2.0)) == (rows.behavior, 2.0)
 
 
 def test_a_duel_is_won_by_frags_on_both_sides_and_filmed(sandbox: Sandbox, game: Shooting) -> None:

@@ -17,7 +17,7 @@ from units import LIMITS, contender, house, unit
 
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.sandbox import LockedProcess, Sandbox
-from palus.arena.models.policies import OnnxPolicy
+from palus.arena.models.policies import OnnxPlayer
 from palus.arena.models.rules import Limits
 from palus.arena.referee.actions import decode_actions, encode_actions, replay_actions
 from palus.arena.referee.match import play_pairs
@@ -42,7 +42,7 @@ def test_a_unit_equals_play_pairs_and_itself(sandbox: Sandbox, tmp_path: Path):
         assert entrant.model is not None
         path = tmp_path / f"{entrant.owner}.onnx"
         path.write_bytes(entrant.model)
-        players.append(OnnxPolicy(path, SOCCER, entrant.repo))
+        players.append(OnnxPlayer(path, SOCCER, entrant.repo))
     expected = play_pairs(players[0], players[1], 1, seed=7)
     once = play_unit(unit(BASIC, EAGER, seed=7), LIMITS, sandbox=sandbox)
     assert [dataclasses.replace(r, final_state=None) for r in once.results] == list(expected)

@@ -14,7 +14,8 @@ import torch
 from helpers import MODELS, SOCCER, needs_models
 from hostile import HOSTILE, hostile, stock
 
-from palus.arena.locked.probe import probe, probe_observations
+from palus.arena.locked.frames import Rows
+from palus.arena.locked.probe import probe, probe_rows
 from palus.arena.locked.sandbox import Sandbox
 from palus.arena.locked.vet import vet
 from palus.arena.models.refusal import RefusedError
@@ -76,10 +77,10 @@ def test_timing_is_refused_by_processor_time_not_by_the_clock():
         return np.full((len(observations), 9), 1 / 3, np.float32)
 
     rng = np.random.default_rng(0)
-    questions = probe_observations(SOCCER, rng)
-    assert probe(answer, questions, "SoccerTwos", (3, 3, 3), max_p99_ms=2.0, rng=rng).p99_ms < 2.0
+    questions = probe_rows(Rows(SOCCER, 0), rng)
+    assert probe(answer, questions, SOCCER, max_p99_ms=2.0, rng=rng).p99_ms < 2.0
     with pytest.raises(RefusedError) as caught:
-        probe(answer, questions, "SoccerTwos", (3, 3, 3), max_p99_ms=1e-6, rng=rng)
+        probe(answer, questions, SOCCER, max_p99_ms=1e-6, rng=rng)
     assert caught.value.refusal.code == "too-slow"
 
 

@@ -12,7 +12,7 @@ from hostile import Model, sensitive, stock
 from onnx import helper, numpy_helper
 
 from palus.arena.models.computation import computation_of
-from palus.arena.models.policy_file import read_policy
+from palus.arena.models.policy_graph import read_policy
 
 
 def computation(model: Model) -> str:

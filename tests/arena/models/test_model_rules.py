@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from palus.arena.locked.lockdown import SYSTEM_CALLS, WITHOUT_EXECUTION
-from palus.arena.models.rules import ARENA_RULES, DUEL_RULES, Limits
+from palus.arena.models.rules import ARENA_RULES, PICTURE_RULES, Limits
 from palus.arena.referee.games import DOOM_DUEL, SOCCER_TWOS
 
 TEXT = re.sub(r"\s+", " ", (Path(__file__).parents[3] / "docs" / "model-rules.md").read_text())
@@ -53,9 +53,9 @@ def test_the_numbers_of_system_calls_are_the_kernels(column: int) -> None:
 
 
 def test_the_operators_are_those_of_the_rules() -> None:
-    assert ARENA_RULES.operators and DUEL_RULES.operators
+    assert ARENA_RULES.operators and PICTURE_RULES.operators
     assert listed(r"of the ONNX standard: (.*?) \|") == ARENA_RULES.operators
-    assert listed(r"\| operators \| also (.*?) \|") == DUEL_RULES.operators - ARENA_RULES.operators
+    assert listed(r"\| operators \| also (.*?) \|") == PICTURE_RULES.operators - ARENA_RULES.operators
 
 
 def test_the_limits_are_those_of_the_code() -> None:

@@ -6,17 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import MODELS, SOCCER, needs_models
+import torch
+from helpers import MODELS, SOCCER, needs_models, probabilities
 
 from palus import envs
 from palus.arena.models.players import find_players, load_player
-from palus.arena.models.policies import OnnxPolicy, SnapshotPolicy
+from palus.arena.models.policies import OnnxPlayer, RandomPlayer
+from palus.arena.referee.sampling import is_distribution
+from palus.config.appo import AppoNetworkSettings
 from palus.config.network import NetworkSettings
-from palus.envs.protocol import observe_rows
+from palus.envs.protocol import observe_slots
 from palus.errors import ModelError
 from palus.export.policy_file import PolicyFile, write_policy
 from palus.nn.graph import mlp_policy
-from palus.types import BehaviorSpec, GameSpec
+from palus.nn.network import Network
+from palus.types import ActionSpec, BehaviorSpec, Discrete, GameSpec, ObservationSpec
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +47,15 @@ def test_official_policy_matches_the_published_probabilities_on_scene_s1():
     env = envs.make("SoccerTwos", 1)
     agents = [(0, 0, 90), (8, -3, -90), (-5, 5, 90), (-8, -6, -90)]
     env.set_scene(0, agents, (5, 0))  # type: ignore[attr-defined]
-    seen = observe_rows(env, SOCCER, np.array([[0, -1, -1, -1]], np.int32))
-    policy = OnnxPolicy(MODELS / "unity-official-soccertwos.onnx", SOCCER)
+    room, _ = observe_slots(env, SOCCER, np.array([[True, False, False, False]]))
+    seen = np.concatenate(list(room.values()), axis=1)
+    policy = OnnxPlayer(MODELS / "unity-official-soccertwos.onnx", SOCCER)
     first = [0.0000, 1.0000, 0.0000, 1.0000, 0.0000, 0.0000, 0.9595, 0.0015, 0.0391]
-    np.testing.assert_allclose(policy.probabilities(seen)[0], first, atol=1e-3)
+    np.testing.assert_allclose(probabilities(policy, seen)[0], first, atol=1e-3)
     for start, size in ((0, 88), (264, 24)):  # the same frame three times
         seen[0, start : start + 2 * size] = np.tile(seen[0, start + 2 * size : start + 3 * size], 2)
     third = [0.0058, 0.9939, 0.0003, 0.9990, 0.0002, 0.0008, 0.9774, 0.0201, 0.0025]
-    np.testing.assert_allclose(policy.probabilities(seen)[0], third, atol=1e-3)
+    np.testing.assert_allclose(probabilities(policy, seen)[0], third, atol=1e-3)
 
 
 def test_snapshot_and_its_export_play_alike_and_rows_do_not_touch_each_other(tmp_path: Path):
@@ -58,37 +63,37 @@ def test_snapshot_and_its_export_play_alike_and_rows_do_not_touch_each_other(tmp
     write_snapshot(tmp_path / "snapshot-00001.npz", model)
     (tmp_path / "SoccerTwos.onnx").write_bytes(model)
     seen = np.random.default_rng(1).random((100, 336), dtype=np.float32)
-    snapshot = SnapshotPolicy(tmp_path / "snapshot-00001.npz", SOCCER)
-    exported = OnnxPolicy(tmp_path / "SoccerTwos.onnx", SOCCER)
-    np.testing.assert_allclose(snapshot.probabilities(seen), exported.probabilities(seen), atol=2e-5)
+    snapshot = OnnxPlayer(tmp_path / "snapshot-00001.npz", SOCCER)
+    exported = OnnxPlayer(tmp_path / "SoccerTwos.onnx", SOCCER)
+    np.testing.assert_allclose(probabilities(snapshot, seen), probabilities(exported, seen), atol=2e-5)
     for policy in (snapshot, exported):
-        whole = policy.probabilities(seen)
+        whole = probabilities(policy, seen)
         for rows in (slice(0, 1), slice(3, 40), slice(64, 100)):
-            np.testing.assert_array_equal(policy.probabilities(seen[rows]), whole[rows])
+            np.testing.assert_array_equal(probabilities(policy, seen[rows]), whole[rows])
 
 
 def test_bad_snapshots_are_explained(tmp_path: Path):
     path = tmp_path / "s.npz"
     path.write_bytes(b"not a zip")
     with pytest.raises(ModelError, match="not a policy that palus wrote"):
-        SnapshotPolicy(path, SOCCER)
+        OnnxPlayer(path, SOCCER)
     np.savez(path, snapshot=np.array('{"id": 1}'), **snapshot_arrays())
     with pytest.raises(ModelError, match=r"weights without an ONNX model.*play the run's \.onnx"):
-        SnapshotPolicy(path, SOCCER)
+        OnnxPlayer(path, SOCCER)
     write_snapshot(path, None)
     with pytest.raises(ModelError, match=r"no ONNX model.*train on with --resume"):
-        SnapshotPolicy(path, SOCCER)
+        OnnxPlayer(path, SOCCER)
     arrays = snapshot_arrays()
     write_snapshot(
         path, mlp_policy(arrays | {"layer0_bias": np.full(8, np.nan, np.float32)}, SOCCER).SerializeToString()
     )
     with pytest.raises(ModelError, match="NaN"):
-        SnapshotPolicy(path, SOCCER)
+        OnnxPlayer(path, SOCCER)
     other = BehaviorSpec.of_vectors("SoccerTwos", (294,), SOCCER.branches)
     arrays["layer0_weight"] = np.zeros((8, 294), np.float32)
     write_snapshot(path, mlp_policy(arrays, other).SerializeToString())
     with pytest.raises(ModelError, match=r"obs_0 \[batch, 294\].*SoccerTwos needs"):
-        SnapshotPolicy(path, SOCCER)
+        OnnxPlayer(path, SOCCER)
 
 
 def test_unknown_players_get_a_suggestion(tmp_path: Path, env_spec: GameSpec):
@@ -129,3 +134,34 @@ def test_run_folder_gives_its_policy_and_its_checkpoints(tmp_path: Path, env_spe
         path.write_bytes(mlp_policy(arrays, SOCCER).SerializeToString())
     players, _ = find_players(run, env_spec)
     assert [p.name for p in players] == ["mine", "SoccerTwos-1000"]  # the last checkpoint is the policy itself
+
+
+def masked_behavior() -> BehaviorSpec:
+    actions = ActionSpec((Discrete(2), Discrete(3)), masked=True)
+    seen = (ObservationSpec("numbers", (4,)), ObservationSpec("eye", (1, 48, 64), "uint8"))
+    return BehaviorSpec("Masked", seen, actions)
+
+
+@pytest.mark.parametrize("behavior", [SOCCER, masked_behavior()], ids=["ML-Agents' names", "picture and masks"])
+def test_what_training_writes_plays_with_memory_and_masks_as_it_trained(tmp_path: Path, behavior: BehaviorSpec):
+    settings = AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8})
+    network = Network(behavior, settings, torch.Generator().manual_seed(1))
+    (tmp_path / "it.onnx").write_bytes(network.onnx().SerializeToString())
+    player, rng = OnnxPlayer(tmp_path / "it.onnx", behavior), np.random.default_rng(0)
+    seen = {
+        o.name: (rng.random((5, *o.shape)) * (255 if o.is_image else 1)).astype(o.dtype) for o in behavior.observations
+    }
+    masks = rng.random((5, sum(behavior.branches))) < 0.5
+    masks[:, behavior.branch_offsets[:-1]] = True
+    states = rng.random((5, player.state_size), dtype=np.float32)
+    probabilities, after = player.answer(seen, states, masks)
+    logits, _, expected = network.act(
+        {name: torch.from_numpy(rows) for name, rows in seen.items()}, torch.from_numpy(states), torch.from_numpy(masks)
+    )
+    wanted = torch.cat([part.softmax(1) for part in logits.split(list(behavior.branches), 1)], 1)
+    np.testing.assert_allclose(probabilities, wanted.numpy(), atol=1e-5)
+    np.testing.assert_allclose(after, expected.numpy(), atol=1e-5)
+    assert (probabilities[~masks] == 0).all() and is_distribution(probabilities, behavior.branches, masks).all()
+    assert not is_distribution(player.answer(seen, states)[0], behavior.branches, masks).all()
+    uniform, _ = RandomPlayer(behavior).answer(seen, states, masks)
+    assert (uniform[~masks] == 0).all() and is_distribution(uniform, behavior.branches, masks).all()

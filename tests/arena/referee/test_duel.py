@@ -11,12 +11,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from palus.arena.models.recurrent_players import (
-    OnnxRecurrentPlayer,
-    RandomRecurrentPlayer,
-    find_recurrent_players,
-    load_recurrent_player,
-)
+from palus.arena.models.players import find_players, load_player
+from palus.arena.models.policies import OnnxPlayer, RandomPlayer, played_behavior
 from palus.arena.referee import duel
 from palus.arena.referee.duel import DUEL, make_duel, play_duels
 from palus.arena.referee.result import summarize
@@ -77,7 +73,7 @@ class Shooter:
     def __init__(self, name: str, probability: float) -> None:
         self.name, self.probability = name, probability
 
-    def answer(self, observations: Mapping[str, Any], states: Any) -> Any:
+    def answer(self, observations: Mapping[str, Any], states: Any, masks: Any = None) -> Any:
         assert observations["o"].shape == (1, 2)
         assert states[0, 0] == observations["o"][0, 1], "memory belongs to one side and one match"
         p = self.probability
@@ -156,15 +152,16 @@ def test_an_exported_policy_plays_and_another_games_is_refused(tmp_path: Path) -
     other = GameSpec.alike("other", (ObservationSpec("o", (3,)),), ActionSpec((Discrete(2),)))
     _export(tmp_path / "mine.onnx", spec)
     _export(tmp_path / "other.onnx", other)
-    player = load_recurrent_player(str(tmp_path / "mine.onnx"), spec)
+    player = load_player(str(tmp_path / "mine.onnx"), spec)
     assert player.state_size == 8
-    results = play_duels(player, RandomRecurrentPlayer(spec), 1, 3, make=Shooting)
+    results = play_duels(player, RandomPlayer(played_behavior(spec)), 1, 3, make=Shooting)
     assert {r.cause for r in results} == {"time_limit"}
     with pytest.raises(
-        ModelError, match=r"takes per agent o \[3\] float32, recurrent_in \[8\] float32; shooting needs o \[2\] float32"
+        ModelError,
+        match=r"takes o \[batch, 3\] float32, recurrent_in \[batch, 8\] .*; shooting needs o \[batch, 2\] float32",
     ):
-        OnnxRecurrentPlayer(tmp_path / "other.onnx", spec)
-    found, rejected = find_recurrent_players(tmp_path, spec)
+        OnnxPlayer(tmp_path / "other.onnx", played_behavior(spec))
+    found, rejected = find_players(tmp_path, spec)
     assert [p.name for p in found] == ["mine"]
     assert len(rejected) == 1
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from helpers import MODELS, SOCCER, Constant, idle, needs_models, reader_policy
 
-from palus.arena.models.policies import OnnxPolicy, RandomPolicy
+from palus.arena.models.policies import OnnxPlayer, RandomPlayer
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.recorder import Recorder
 from palus.arena.referee.result import MatchResult, points_of_a, summarize
 from palus.errors import EnvError, ReplayError
 
-RANDOM = RandomPolicy(SOCCER)
+RANDOM = RandomPlayer(SOCCER)
 BROKEN = Constant("broken", [np.nan] * 9)
 
 
@@ -106,6 +106,21 @@ def test_recording_shows_the_match_and_does_not_change_it():
             assert side * recording.frames[-1, 12] > 14.5  # the ball ends at the other side's goal
 
 
+class Counting(Constant):
+    """Remembers how often it was asked for each agent, and falls ill at the tenth decision of a match."""
+
+    state_size = 2
+
+    def answer(self, observations: object, states: np.ndarray, masks: object = None) -> tuple[np.ndarray, np.ndarray]:
+        assert states.shape[1] == 2 and (states == states[0, 0]).all()
+        return np.where(states[:, :1] < 9, self.row, np.nan), states + 1
+
+
+def test_every_agents_memory_begins_empty_and_is_carried_through_its_match():
+    results = play_pairs(Counting("ill", [1, 0, 0] * 3), RANDOM, 3, seed=0, num_parallel=4)
+    assert [(r.result, r.duration_ticks) for r in results] == [("forfeit1", 45), ("forfeit2", 45)] * 3
+
+
 def test_games_without_a_winner_are_refused():
     with pytest.raises(EnvError, match="does not say who wins"):
         play_pairs(idle("a"), idle("b"), 1, seed=0, env_id="RescueToy")
@@ -113,7 +128,7 @@ def test_games_without_a_winner_are_refused():
 
 @needs_models
 def test_official_policy_takes_nearly_all_points_from_random():
-    official = OnnxPolicy(MODELS / "unity-official-soccertwos.onnx", SOCCER)
+    official = OnnxPlayer(MODELS / "unity-official-soccertwos.onnx", SOCCER)
     summary = summarize(play_pairs(official, RANDOM, 200, seed=0))
     assert summary.score >= 0.97
     assert summary.interval[0] > 0.94
@@ -123,7 +138,7 @@ def test_official_policy_takes_nearly_all_points_from_random():
 
 @needs_models
 def test_official_policy_is_strong_greedily_too():
-    official = OnnxPolicy(MODELS / "unity-official-soccertwos.onnx", SOCCER)
+    official = OnnxPlayer(MODELS / "unity-official-soccertwos.onnx", SOCCER)
     assert summarize(play_pairs(official, RANDOM, 20, seed=0, mode="greedy")).score > 0.9
 
 

@@ -6,21 +6,22 @@ import numpy as np
 from helpers import MODELS, SOCCER, needs_models
 
 from palus import envs
-from palus.arena.models.policies import OnnxPolicy, RandomPolicy
+from palus.arena.models.policies import OnnxPlayer, RandomPlayer
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import summarize
 from palus.arena.study.conventions import CONVENTIONS, AlteredPolicy
 from palus.arena.study.fidelity import measure
-from palus.envs.protocol import observe_rows
+from palus.envs.protocol import observe_slots
 
-RANDOM = RandomPolicy(SOCCER)
+RANDOM = RandomPlayer(SOCCER)
 BY_NAME = {c.name: c for c in CONVENTIONS}
 
 
 def observe(agents: list[tuple[float, float, float]], ball: tuple[float, float]) -> np.ndarray:
     env = envs.make("SoccerTwos", 1)
     env.set_scene(0, agents, ball)  # type: ignore[attr-defined]
-    return observe_rows(env, env.spec.behaviors[0], np.arange(4, dtype=np.int32)[None])
+    seen, _ = observe_slots(env, env.spec.behaviors[0], np.ones((1, 4), np.bool_))
+    return np.concatenate(list(seen.values()), axis=1)
 
 
 def test_mirrored_rays_are_what_agents_see_in_a_mirrored_scene():
@@ -41,7 +42,7 @@ def test_every_altered_convention_changes_something_and_loses_nothing():
 @needs_models
 def test_entropy_of_unitys_policies_is_what_unity_logged():
     names = ("lmn8r-5.0M", "crisbret33-140M", "frakw-run3-4.7M")
-    policies = [OnnxPolicy(MODELS / f"{name}.onnx", SOCCER) for name in names]
+    policies = [OnnxPlayer(MODELS / f"{name}.onnx", SOCCER) for name in names]
     for row in measure(policies, RANDOM, pairs=10, self_play_games=96, seed=0):
         assert row.entropy_error is not None
         assert abs(row.entropy_error) <= 0.04, row
@@ -50,7 +51,7 @@ def test_entropy_of_unitys_policies_is_what_unity_logged():
 
 @needs_models
 def test_wrong_conventions_cost_the_official_policy_what_they_should():
-    official = OnnxPolicy(MODELS / "unity-official-soccertwos.onnx", SOCCER)
+    official = OnnxPlayer(MODELS / "unity-official-soccertwos.onnx", SOCCER)
 
     def score(name: str) -> float:
         return summarize(play_pairs(AlteredPolicy(official, BY_NAME[name]), RANDOM, 32, seed=0)).score

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import SOCCER, idle, reader_policy
 
-from palus.arena.models.policies import RandomPolicy
+from palus.arena.models.policies import RandomPlayer
 from palus.arena.referee.result import MatchResult, Side, match_ids
 from palus.arena.study.tournament import leaderboard, rank_players
 from palus.ratings.elo import expected_score
@@ -60,7 +60,7 @@ def test_few_games_are_provisional():
 
 
 def test_round_robin_plays_every_pairing_and_keeps_old_results_when_a_player_joins():
-    runner, still, drawing = reader_policy(), idle(), RandomPolicy(SOCCER)
+    runner, still, drawing = reader_policy(), idle(), RandomPlayer(SOCCER)
     finished: list[int] = []
     board = rank_players([runner, still, drawing], 3, seed=0, progress=lambda title, n: finished.append(n))
     assert len(board.results) == sum(finished) == 18

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from palus.envs.protocol import observe_rows
+from palus.envs.protocol import observe_slots
 from palus.envs.soccer.env import SoccerTwos
 
 FAR = [(-12.0, 6.0, 90.0), (-12.0, -6.0, 90.0), (-9.0, 6.0, 90.0), (-9.0, -6.0, 90.0)]
@@ -38,9 +38,8 @@ def act(env: SoccerTwos, **actions: tuple[int, int, int]):
 
 def observation(env: SoccerTwos, agent: int) -> np.ndarray:
     """The 336 floats of one agent of match 0."""
-    rows = np.full((1, 4), -1, np.int32)
-    rows[0, agent] = 0
-    return observe_rows(env, env.spec.behaviors[0], rows)[0]
+    seen, _ = observe_slots(env, env.spec.behaviors[0], np.arange(4)[None] == agent)
+    return np.concatenate([rows[0] for rows in seen.values()])
 
 
 def rays(env: SoccerTwos, agent: int) -> list[tuple[int, float]]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scenes import S1, S1_BALL, act, observation, rays, scene
 
-from palus.envs.protocol import observe_rows
+from palus.envs.protocol import observe_slots
 from palus.envs.soccer.env import SoccerTwos
 
 BALL, OWN_GOAL, GOAL, WALL, MATE, OPPONENT, NOTHING = range(7)
@@ -114,7 +114,6 @@ def test_rays_agree_with_marching_a_point_through_the_grown_rectangles():
 def test_every_distance_is_a_share_of_the_ray_whatever_the_heading():
     env = SoccerTwos(720)
     env.reset(np.arange(720))
-    rows = np.arange(720 * 4, dtype=np.int32).reshape(720, 4)
     random = np.random.default_rng(0)
     for _ in range(40):
         x, z = random.uniform(-13, 13, 720), random.uniform(-7, 7, 720)
@@ -123,6 +122,6 @@ def test_every_distance_is_a_share_of_the_ray_whatever_the_heading():
             yaw = n / 2 - 180
             agents = [(x[n], z[n], yaw), (-x[n], z[n], yaw), (x[n], -z[n], yaw), (0.0, z[n], yaw)]
             env.set_scene(n, agents, (z[n], x[n] / 2))
-        out = observe_rows(env, env.spec.behaviors[0], rows)
-        assert out.min() >= 0.0
-        assert out.max() <= 1.0
+        seen, _ = observe_slots(env, env.spec.behaviors[0], np.ones((720, 4), np.bool_))
+        assert min(out.min() for out in seen.values()) >= 0.0
+        assert max(out.max() for out in seen.values()) <= 1.0

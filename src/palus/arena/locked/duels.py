@@ -12,10 +12,11 @@ import io
 import threading
 from collections.abc import Iterator
 
-from palus.arena.locked.remote import LockedModel, RemoteRecurrentPlayer, true_cause
+from palus.arena.locked.remote import LockedModel, RemotePlayer, true_cause
 from palus.arena.locked.sandbox import Sandbox
 from palus.arena.locked.unit import Contender, Unit, UnitOutcome, make_outcome
-from palus.arena.models.recurrent_players import RandomRecurrentPlayer, RecurrentPlayer
+from palus.arena.models.players import ModelPlayer
+from palus.arena.models.policies import RandomPlayer, played_behavior
 from palus.arena.models.rules import Limits
 from palus.arena.referee.duel import DUEL_MINUTES, make_duel, play_duel
 from palus.arena.referee.result import MatchResult
@@ -43,10 +44,10 @@ def play_duel_unit(unit: Unit, limits: Limits, sandbox: Sandbox) -> UnitOutcome:
     spec, minutes = duel_spec(), float(unit.params.get("timelimit", DUEL_MINUTES))
     match_seed = int(pair_seeds(unit.seed, 1)[0])
     with contextlib.ExitStack() as stack:
-        players: list[RecurrentPlayer] = []
+        players: list[ModelPlayer] = []
         for contender in unit.contenders:
             players.append(_open(contender, spec, limits, sandbox))
-            if isinstance(players[-1], RemoteRecurrentPlayer):
+            if isinstance(players[-1], RemotePlayer):
                 stack.callback(players[-1].locked.close)
         game = make_duel(minutes)
         stack.callback(game.close)
@@ -58,20 +59,20 @@ def play_duel_unit(unit: Unit, limits: Limits, sandbox: Sandbox) -> UnitOutcome:
     return make_outcome(legs, (_locked(first), _locked(second)))
 
 
-def _open(contender: Contender, spec: GameSpec, limits: Limits, sandbox: Sandbox) -> RecurrentPlayer:
+def _open(contender: Contender, spec: GameSpec, limits: Limits, sandbox: Sandbox) -> ModelPlayer:
     if contender.house is None:
-        return RemoteRecurrentPlayer(contender, spec, limits, sandbox)
-    player = RandomRecurrentPlayer(spec)
+        return RemotePlayer(contender, played_behavior(spec), limits, sandbox)
+    player = RandomPlayer(played_behavior(spec))
     player.name, player.sha256 = contender.repo, contender.sha256
     return player
 
 
-def _locked(player: RecurrentPlayer) -> LockedModel | None:
-    return player.locked if isinstance(player, RemoteRecurrentPlayer) else None
+def _locked(player: ModelPlayer) -> LockedModel | None:
+    return player.locked if isinstance(player, RemotePlayer) else None
 
 
 def _play(
-    unit: Unit, game: Game, players: tuple[RecurrentPlayer, RecurrentPlayer], seed: int, leg: int, minutes: float
+    unit: Unit, game: Game, players: tuple[ModelPlayer, ModelPlayer], seed: int, leg: int, minutes: float
 ) -> tuple[MatchResult, bytes, bytes]:
     """Result, video and (empty) action log of one match."""
     file = io.BytesIO()

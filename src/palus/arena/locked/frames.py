@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Any
 
-from palus.arena.models.recurrent_file import choices_of
-from palus.types import ActionSpec, BehaviorSpec, Discrete, GameSpec, ObservationSpec
+import numpy as np
+
+from palus.types import F32, MASKS, ActionSpec, AnyArray, BehaviorSpec, Bool, Discrete, ObservationSpec
 
 PREFIX = struct.Struct("<BI")
 MAX_REPORT_BYTES = 1 << 16
@@ -23,8 +26,8 @@ OUT_OF_MEMORY = "ran out of memory"
 
 
 class Kind(IntEnum):
-    """To the locked process: TASK (JSON), MODEL (a file's bytes), OBSERVATIONS ([rows, D] float32).
-    From it: REPORT (JSON), PROBABILITIES ([rows, sum(branches)] float32), FAILED (a sentence)."""
+    """To the locked process: TASK (JSON), MODEL (a file's bytes), OBSERVATIONS (rows as `Rows` lays them out).
+    From it: REPORT (JSON), PROBABILITIES (float32, memory included), FAILED (a sentence)."""
 
     TASK = 1
     MODEL = 2
@@ -58,33 +61,64 @@ def _read_exactly(channel: int, count: int) -> bytes:
     return b"".join(parts)
 
 
-Contract = BehaviorSpec | GameSpec
-"""What a model plays: the behavior of a batched game, or a sampled game with discrete actions."""
-
-
-def describe_task(contract: Contract, examine_up_to_ms: float | None = None) -> dict[str, Any]:
-    """To play by this contract. examine_up_to_ms: probe the model first, p99 of a batch of 4; None plays at once."""
-    if isinstance(contract, BehaviorSpec):
-        behavior = {"name": contract.name, "sizes": contract.observation_sizes, "branches": contract.branches}
-        return {"behavior": behavior, "examine_up_to_ms": examine_up_to_ms}
-    game = {
-        "env_id": contract.env_id,
-        "observations": [asdict(observation) for observation in contract.observations],
-        "choices": choices_of(contract.actions),
+def describe_task(behavior: BehaviorSpec, examine_up_to_ms: float | None = None) -> dict[str, Any]:
+    """To play by this behavior. examine_up_to_ms: probe the model first, p99 of a batch of 4; None plays at once."""
+    fields = {
+        "name": behavior.name,
+        "observations": [asdict(observation) for observation in behavior.observations],
+        "branches": behavior.branches,
+        "masked": behavior.actions.masked,
     }
-    return {"game": game, "examine_up_to_ms": examine_up_to_ms}
+    return {"behavior": fields, "examine_up_to_ms": examine_up_to_ms}
 
 
-def read_task(task: dict[str, Any]) -> tuple[Contract, float | None]:
+def read_task(task: dict[str, Any]) -> tuple[BehaviorSpec, float | None]:
     """The inverse of `describe_task`, as far as a model is concerned."""
-    contract = _game(task["game"]) if "game" in task else _behavior(task["behavior"])
-    return contract, task["examine_up_to_ms"]
+    fields = task["behavior"]
+    seen = (ObservationSpec(o["name"], tuple(o["shape"]), o["dtype"]) for o in fields["observations"])
+    actions = ActionSpec(tuple(Discrete(n) for n in fields["branches"]), fields["masked"])
+    return BehaviorSpec(fields["name"], tuple(seen), actions), task["examine_up_to_ms"]
 
 
-def _behavior(fields: dict[str, Any]) -> BehaviorSpec:
-    return BehaviorSpec.of_vectors(fields["name"], tuple(fields["sizes"]), tuple(fields["branches"]))
+@dataclass(frozen=True)
+class Rows:
+    """How questions and answers are laid out as bytes: every observation in the behavior's order, the masks where there
+    are any, then the memory; the probabilities, then the memory."""
 
+    behavior: BehaviorSpec
+    state_size: int
 
-def _game(fields: dict[str, Any]) -> GameSpec:
-    observations = tuple(ObservationSpec(o["name"], tuple(o["shape"]), o["dtype"]) for o in fields["observations"])
-    return GameSpec.alike(fields["env_id"], observations, ActionSpec(tuple(Discrete(n) for n in fields["choices"])))
+    @property
+    def question_bytes(self) -> int:
+        """Of one row."""
+        return sum(size for _, size in self._parts)
+
+    @property
+    def answer_numbers(self) -> int:
+        """Float32 numbers of one row."""
+        return sum(self.behavior.branches) + self.state_size
+
+    @cached_property
+    def _parts(self) -> list[tuple[str, int]]:
+        sizes = [(o.name, o.size * np.dtype(o.dtype).itemsize) for o in self.behavior.observations]
+        masks = sum(self.behavior.branches) if self.behavior.actions.masked else 0
+        return [*sizes, (MASKS, masks), ("", 4 * self.state_size)]
+
+    def pack(self, observations: Mapping[str, AnyArray], states: F32, masks: Bool | None = None) -> AnyArray:
+        """[rows, question_bytes] uint8."""
+        rows = len(states)
+        arrays = [*(observations[o.name] for o in self.behavior.observations), states]
+        if self.behavior.actions.masked:
+            arrays.insert(-1, np.ones((rows, sum(self.behavior.branches)), np.bool_) if masks is None else masks)
+        return np.concatenate([np.ascontiguousarray(a).view(np.uint8).reshape(rows, -1) for a in arrays], axis=1)
+
+    def unpack(self, questions: AnyArray) -> tuple[dict[str, AnyArray], F32, Bool | None]:
+        """The inverse of `pack`."""
+        ends = np.cumsum([size for _, size in self._parts])[:-1]
+        *seen, masks, states = (np.ascontiguousarray(part) for part in np.split(questions, ends, axis=1))
+        observations = {
+            o.name: part.view(o.dtype).reshape(len(questions), *o.shape)
+            for o, part in zip(self.behavior.observations, seen, strict=True)
+        }
+        allowed = masks.view(np.bool_) if self.behavior.actions.masked else None
+        return observations, states.view(np.float32), allowed

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from palus import envs
 from palus.arena.locked.play import open_player
-from palus.arena.locked.remote import RemotePolicy
+from palus.arena.locked.remote import RemotePlayer
 from palus.arena.locked.sandbox import Sandbox
 from palus.arena.locked.unit import Contender
 from palus.arena.models.players import Bot, Player
@@ -24,9 +24,9 @@ from palus.arena.models.rules import Limits
 from palus.arena.referee import sampling
 from palus.arena.referee.games import playable_game
 from palus.arena.referee.recorder import still_frame
-from palus.envs.protocol import observe_rows
+from palus.envs.protocol import observe_slots
 from palus.errors import ArenaError
-from palus.types import F32, I64
+from palus.types import F32
 
 DURATION_TICKS = 6000
 """Fixed steps of a whole match: two minutes, about what a person plays in one go."""
@@ -85,11 +85,15 @@ class LiveMatch:
         self._env.reset(np.array([seed], np.int64))
         self._behavior = self._env.spec.behaviors[0]
         self._team_of = np.array([agent.team for agent in self._env.spec.agents])
+        self._states = [
+            np.zeros((np.sum(self._team_of == team), 0 if isinstance(player, Bot) else player.state_size), np.float32)
+            for team, player in enumerate(players)
+        ]
 
     @property
     def isolation(self) -> str:
         """What holds the strangers' models in, as in `UnitOutcome`; "none" without any."""
-        levels = [player.locked.isolation for player in self.players if isinstance(player, RemotePolicy)]
+        levels = [player.locked.isolation for player in self.players if isinstance(player, RemotePlayer)]
         return levels[0] if levels else "none"
 
     @property
@@ -132,8 +136,9 @@ class LiveMatch:
             if isinstance(player, Bot):
                 actions[agents] = player.act(self._env, team, np.zeros(1, np.int64))[0]
                 continue
-            answer = player.probabilities(self._observe(agents))
-            if not sampling.is_distribution(answer, sizes).all():
+            seen, masks = observe_slots(self._env, self._behavior, (self._team_of == team)[None])
+            answer, self._states[team] = player.answer(seen, self._states[team], masks)
+            if not sampling.is_distribution(answer, sizes, masks).all():
                 raise ArenaError(f"{player.name} no longer plays: {_failure_of(player)}")
             seeds = np.full(len(agents), self.seed, np.int64)
             uniform = sampling.uniforms(seeds, self._decision, agents, len(sizes))
@@ -143,12 +148,6 @@ class LiveMatch:
             actions[self.person] = np.clip(choice, 0, np.array(sizes) - 1)
             probabilities[self.person] = np.nan
         return actions, probabilities
-
-    def _observe(self, agents: I64) -> F32:
-        """[agents, D]"""
-        rows = np.full((1, len(self._team_of)), -1, np.int32)
-        rows[0, agents] = np.arange(len(agents))
-        return observe_rows(self._env, self._behavior, rows)
 
 
 @contextlib.contextmanager
@@ -170,7 +169,7 @@ def open_live_match(
         players = []
         for contender in contenders:
             player = open_player(contender, spec, LIVE_LIMITS, sandbox)
-            if isinstance(player, RemotePolicy):
+            if isinstance(player, RemotePlayer):
                 stack.callback(player.locked.close)
                 if player.locked.failure:
                     raise ArenaError(f"{contender.repo} cannot be opened: {player.locked.failure}")
@@ -180,5 +179,5 @@ def open_live_match(
 
 
 def _failure_of(player: Player) -> str:
-    failure = player.locked.failure if isinstance(player, RemotePolicy) else ""
+    failure = player.locked.failure if isinstance(player, RemotePlayer) else ""
     return failure or "it answers no action probabilities"

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 from palus import envs
 from palus.arena.locked.duels import play_duel_unit
-from palus.arena.locked.remote import Checks, LockedModel, RemotePolicy, true_cause
+from palus.arena.locked.remote import Checks, LockedModel, RemotePlayer, true_cause
 from palus.arena.locked.sandbox import Sandbox, shared_sandbox
 from palus.arena.locked.unit import Contender, Unit, UnitOutcome, make_outcome
 from palus.arena.models.players import Bot, Player, load_player
+from palus.arena.models.policies import played_behavior
 from palus.arena.models.rules import Limits
 from palus.arena.referee.actions import encode_actions, replay_actions, state_hash
 from palus.arena.referee.games import playable_game
@@ -35,7 +36,7 @@ def play_unit(
     """Play a mirrored pair, every model in a locked process of its own.
 
     limits: of each process; by default those of the game.   sandbox: which opens the processes; by default the one of
-    this Python process.   check_share: of the decisions at which models are checked, see `RemotePolicy`.
+    this Python process.   check_share: of the decisions at which models are checked, see `RemotePlayer`.
     Models that fail lose by forfeit when the other side is healthy; the pair is void when both fail or we do.
     Where matches repeat, the same unit gives the same results, with or without processes: they equal `play_pairs` with
     one pair. Raises ArenaError for a game or a built-in player that there is not, EnvError when the game is not
@@ -55,10 +56,10 @@ def play_unit(
         for side, contender in enumerate(unit.contenders):
             checks = Checks(check_share, (unit.seed, side))
             players.append(open_player(contender, spec, limits, sandbox, checks))
-            if isinstance(players[-1], RemotePolicy):
+            if isinstance(players[-1], RemotePlayer):
                 stack.callback(players[-1].locked.close)
         results = play_pairs(players[0], players[1], 1, unit.seed, mode=unit.mode, env_id=unit.env, recorder=recorder)
-    first, second = (player.locked if isinstance(player, RemotePolicy) else None for player in players)
+    first, second = (player.locked if isinstance(player, RemotePlayer) else None for player in players)
     legs = (
         _finish(unit, 0, (first, second), results[0], recorder),
         _finish(unit, 1, (second, first), results[1], recorder),
@@ -69,9 +70,9 @@ def play_unit(
 def open_player(
     contender: Contender, spec: GameSpec, limits: Limits, sandbox: Sandbox, checks: Checks | None = None
 ) -> Player:
-    """The player that a contender means: a built-in one, or a `RemotePolicy`, which its caller closes."""
+    """The player that a contender means: a built-in one, or a `RemotePlayer`, which its caller closes."""
     if contender.house is None:
-        return RemotePolicy(contender, spec.behaviors[0], limits, sandbox, checks)
+        return RemotePlayer(contender, played_behavior(spec), limits, sandbox, checks)
     player = load_player(contender.house, spec)
     if isinstance(player, Bot):
         return dataclasses.replace(player, name=contender.repo, sha256=contender.sha256)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from palus.arena.models.recurrent_players import Rows
+from palus.arena.locked.frames import Rows
 from palus.arena.models.refusal import RefusedError
 from palus.arena.referee.sampling import entropy, is_distribution
 from palus.types import F32, AnyArray, BehaviorSpec
@@ -43,22 +43,20 @@ class ProbeReport:
 def probe(
     answer: Answer,
     questions: AnyArray,
-    game: str,
-    choices: tuple[int, ...],
+    behavior: BehaviorSpec,
     max_p99_ms: float,
     rng: np.random.Generator,
 ) -> ProbeReport:
     """Ask 200 questions and time the answers.
 
-    answer: [rows, D] -> [rows, sum(choices)].   questions: [200, D].   game: what messages call it.
-    rng: decides which of them are asked together.
+    answer: [rows, D] -> [rows, sum(branches)].   questions: [200, D].   rng: decides which of them are asked together.
     Raises RefusedError: "wrong-outputs", "nan-output", "not-probabilities", "not-repeatable", "mixes-rows", "too-slow".
     """
     fastest_ms = min(_call_ms(answer, questions[:BATCH]) for _ in range(3))
     if fastest_ms > _HOPELESS * max_p99_ms:  # told at once, not after all the questions below
         raise _too_slow(fastest_ms, max_p99_ms)
     answers = np.concatenate([answer(rows) for rows in np.split(questions, ROWS // BATCH)])
-    _check_answers(answers, game, choices)
+    _check_answers(answers, behavior)
     _check_rows(answer, questions, rng)
     p99_ms = _p99_ms(answer, questions, max_p99_ms)
     if p99_ms > max_p99_ms:
@@ -66,30 +64,31 @@ def probe(
     return ProbeReport(float(entropy(answers).mean()), round(p99_ms, 3))
 
 
-def probe_observations(behavior: BehaviorSpec, rng: np.random.Generator) -> F32:
-    """[200, D]: observations as rays give them (mostly 0, else 1 or a fraction), uniform noise, constants and signs."""
-    size = behavior.observation_size
-    seen = np.where(rng.random((100, size)) < 0.5, 1.0, rng.random((100, size)))
-    like_rays = np.where(rng.random((100, size)) < 0.15, seen, 0.0)
-    return np.concatenate([like_rays.astype(np.float32), _extremes(rng, size)])
-
-
 def probe_rows(rows: Rows, rng: np.random.Generator) -> AnyArray:
-    """[200, bytes]: questions to an agent with pictures and memory.
+    """[200, bytes]: questions as `Rows` lays them out.
 
-    Pictures are black, white, of one grey, and noise, coarse or fine; vectors uniform noise, constants and signs; the
-    memory is empty in the first half, then anything between -1 and 1.
+    Pictures are black, white, of one grey, and noise, coarse or fine; vectors as rays give them (mostly 0, else 1 or a
+    fraction), uniform noise, constants and signs; the memory is empty in the first half, then anything between -1 and
+    1; of masked choices any may be forbidden but the first of a branch.
     """
     observations: dict[str, AnyArray] = {}
-    for spec in rows.spec.observations:
+    for spec in rows.behavior.observations:
         if spec.dtype == "uint8":
             observations[spec.name] = _pictures(rng, spec.shape)
         else:
-            vectors = np.concatenate([_extremes(rng, spec.size), _extremes(rng, spec.size)])
+            vectors = np.concatenate([_like_rays(rng, spec.size), _extremes(rng, spec.size)])
             observations[spec.name] = vectors.reshape(ROWS, *spec.shape)
     states = rng.uniform(-1.0, 1.0, (ROWS, rows.state_size)).astype(np.float32)
     states[: ROWS // 2] = 0.0
-    return rows.pack(observations, states)
+    masks = rng.random((ROWS, sum(rows.behavior.branches))) < 0.5
+    masks[:, rows.behavior.branch_offsets[:-1]] = True
+    return rows.pack(observations, states, masks)
+
+
+def _like_rays(rng: np.random.Generator, size: int) -> F32:
+    """[100, size]: mostly 0."""
+    seen = np.where(rng.random((100, size)) < 0.5, 1.0, rng.random((100, size)))
+    return np.where(rng.random((100, size)) < 0.15, seen, 0.0).astype(np.float32)
 
 
 def _extremes(rng: np.random.Generator, size: int) -> F32:
@@ -111,14 +110,15 @@ def _pictures(rng: np.random.Generator, shape: tuple[int, ...]) -> AnyArray:
     return pictures
 
 
-def _check_answers(answers: F32, game: str, choices: tuple[int, ...]) -> None:
+def _check_answers(answers: F32, behavior: BehaviorSpec) -> None:
+    choices = behavior.branches
     expected = (ROWS, sum(choices))
     if answers.shape != expected or answers.dtype != np.float32:
         raise RefusedError(
             "wrong-outputs",
             f"Gives probabilities of shape {answers.shape} and type {answers.dtype} for {ROWS} observations; "
-            f"expected {expected} and float32: the branches of {game} have {choices} choices.",
-            f"Export it with ML-Agents or palus for {game}.",
+            f"expected {expected} and float32: the branches of {behavior.name} have {choices} choices.",
+            f"Export it with ML-Agents or palus for {behavior.name}.",
         )
     if not np.isfinite(answers).all():
         raise RefusedError(

@@ -6,20 +6,20 @@ against it, and there is never doubt whose process it was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from palus.arena.locked.frames import Contract, describe_task
+from palus.arena.locked.frames import Rows, describe_task
 from palus.arena.locked.probe import ALIKE, BATCH
 from palus.arena.locked.sandbox import LockedProcess, LockedProcessError, Sandbox
 from palus.arena.locked.unit import Contender
-from palus.arena.models.recurrent_file import MAX_STATE, choices_of
-from palus.arena.models.recurrent_players import Rows
+from palus.arena.models.policies import Observations
+from palus.arena.models.policy_graph import MAX_STATE
 from palus.arena.models.rules import Limits
 from palus.arena.referee.result import Cause, MatchResult, Verdict
-from palus.types import F32, AnyArray, BehaviorSpec, GameSpec
+from palus.types import F32, AnyArray, BehaviorSpec, Bool
 
 EARLIER_ROWS = 32
 """Observations that are kept to be asked again."""
@@ -31,7 +31,7 @@ class LockedModel:
     cause, failure: why it no longer answers, and a sentence about it. state_size: as its process reports it.
     """
 
-    def __init__(self, contender: Contender, contract: Contract, limits: Limits, sandbox: Sandbox) -> None:
+    def __init__(self, contender: Contender, behavior: BehaviorSpec, limits: Limits, sandbox: Sandbox) -> None:
         """Opens the process. It is not an error when that fails: the model then has its failure already."""
         self.cause: Cause | None = None
         self.failure = ""
@@ -41,7 +41,7 @@ class LockedModel:
         try:
             self._process = sandbox.open(limits)
             self.isolation = self._process.isolation
-            report = self._process.begin(describe_task(contract), contender.model or b"")
+            report = self._process.begin(describe_task(behavior), contender.model or b"")
         except LockedProcessError as error:
             self.fail(error.cause, str(error))
             return
@@ -85,8 +85,8 @@ class Checks:
     seed: Sequence[int]
 
 
-class RemotePolicy:
-    """A policy in a locked process, as a player of `palus.arena.referee.match`.
+class RemotePlayer:
+    """A model in a locked process, as a player.
 
     At some decisions it is asked again, with one row as it was and rows of earlier decisions beside it. A policy whose
     agents do not see each other through the batch answers that row as before. Only the first answers are played, so
@@ -104,42 +104,32 @@ class RemotePolicy:
         self.name = contender.repo
         self.sha256: str | None = contender.sha256
         self.locked = LockedModel(contender, behavior, limits, sandbox)
+        self.state_size = self.locked.state_size
+        self._rows = Rows(behavior, self.state_size)
         self._width = sum(behavior.branches)
         self._share = checks.share if checks else 0.0
         self._rng = np.random.default_rng(checks.seed if checks else 0)
-        self._earlier = np.zeros((0, behavior.observation_size), np.float32)
+        self._earlier = np.zeros((0, self._rows.question_bytes), np.uint8)
 
-    def probabilities(self, observations: F32) -> F32:
-        """[rows, D] -> [rows, sum(branches)], NaN once the process has failed."""
-        answer = self.locked.ask(observations, self._width)
+    def answer(self, observations: Observations, states: F32, masks: Bool | None = None) -> tuple[F32, F32]:
+        """As `Player.answer`, NaN once the process has failed."""
+        questions = self._rows.pack(observations, states, masks)
+        answer = self.locked.ask(questions, self._rows.answer_numbers)
+        if self._share:
+            answer = self._checked(questions, answer)
+        return answer[:, : self._width], answer[:, self._width :]
+
+    def _checked(self, questions: AnyArray, answer: F32) -> F32:
         if len(self._earlier) and self._rng.random() < self._share:
-            kept = int(self._rng.integers(len(observations)))
-            beside = self._rng.integers(0, len(self._earlier), max(len(observations), BATCH))
-            others = self._earlier[beside]
-            others[kept] = observations[kept]
-            again = self.locked.ask(others, self._width)
+            kept = int(self._rng.integers(len(questions)))
+            others = self._earlier[self._rng.integers(0, len(self._earlier), max(len(questions), BATCH))]
+            others[kept] = questions[kept]
+            again = self.locked.ask(others, self._rows.answer_numbers)
             if np.abs(again[kept] - answer[kept]).max() > ALIKE:
                 self.locked.fail("invalid", "it answers an observation differently when others are asked with it")
                 answer = np.full_like(answer, np.nan)
-        self._earlier = np.concatenate([self._earlier, observations])[-EARLIER_ROWS:]
+        self._earlier = np.concatenate([self._earlier, questions])[-EARLIER_ROWS:]
         return answer
-
-
-class RemoteRecurrentPlayer:
-    """An agent in a locked process, as a player of `palus.arena.referee.duel`."""
-
-    def __init__(self, contender: Contender, spec: GameSpec, limits: Limits, sandbox: Sandbox) -> None:
-        self.name = contender.repo
-        self.sha256: str | None = contender.sha256
-        self.locked = LockedModel(contender, spec, limits, sandbox)
-        self.state_size = self.locked.state_size
-        self._rows = Rows(spec, self.state_size)
-        self._width = sum(choices_of(spec.actions))
-
-    def answer(self, observations: Mapping[str, AnyArray], states: F32) -> tuple[F32, F32]:
-        """As `RecurrentPlayer.answer`, NaN once the process has failed."""
-        answer = self.locked.ask(self._rows.pack(observations, states), self._rows.answer_numbers)
-        return answer[:, : self._width], answer[:, self._width :]
 
 
 def true_cause(result: MatchResult, locked: Sequence[LockedModel | None]) -> tuple[Verdict, Cause]:

@@ -7,20 +7,19 @@ from collections.abc import Iterator
 import numpy as np
 from onnx import TensorProto
 
-from palus.arena.locked.frames import Contract
 from palus.nn.graph import Graph, PolicyOutputs, close_policy, mlp_policy, open_policy
-from palus.types import F32, ActionSpec, BehaviorSpec, Discrete, GameSpec, ObservationSpec
+from palus.types import F32, ActionSpec, BehaviorSpec, Discrete, ObservationSpec
 
 POLICY = BehaviorSpec.of_vectors("Sample", (3, 2), (2, 2))
-RECURRENT = GameSpec.alike(
-    "sample_game",
+RECURRENT = BehaviorSpec(
+    "Remembering",
     (ObservationSpec("obs", (1, 8, 8), "uint8"), ObservationSpec("numbers", (2,))),
     ActionSpec((Discrete(2), Discrete(3))),
 )
 _STATE = 4
 
 
-def sample_models() -> Iterator[tuple[bytes, Contract]]:
+def sample_models() -> Iterator[tuple[bytes, BehaviorSpec]]:
     """Files, each with what it plays."""
     yield _policy(), POLICY
     yield _recurrent(), RECURRENT
@@ -37,7 +36,7 @@ def _policy() -> bytes:
 
 def _recurrent() -> bytes:
     """A convolution, a layer, a GRU and two softmaxes."""
-    g, behavior = Graph(), RECURRENT.behaviors[0]
+    g, behavior = Graph(), RECURRENT
     state = open_policy(g, behavior, _STATE)
 
     def ones(name: str, *shape: int) -> str:
@@ -55,6 +54,6 @@ def _recurrent() -> bytes:
         g.add("Gemm", [x, ones(f"head{k}", _STATE, n), ones(f"head{k}_bias", n)], f"logits{k}")
         for k, n in enumerate(behavior.branches)
     ]
-    model = close_policy(g, behavior, PolicyOutputs(tuple(heads), None, x), _STATE, {"game": RECURRENT.env_id})
+    model = close_policy(g, behavior, PolicyOutputs(tuple(heads), None, x), _STATE, {})
     data: bytes = model.SerializeToString()
     return data

@@ -12,14 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from palus import envs
 from palus.arena.locked.duels import duel_spec
-from palus.arena.locked.frames import OUT_OF_MEMORY, Contract, describe_task
+from palus.arena.locked.frames import OUT_OF_MEMORY, describe_task
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.sandbox import LockedProcessError, Sandbox, shared_sandbox
 from palus.arena.locked.unit import Contender, Unit
-from palus.arena.models.recurrent_file import MAX_STATE
+from palus.arena.models.policies import played_behavior
+from palus.arena.models.policy_graph import MAX_STATE
 from palus.arena.models.refusal import Refusal
 from palus.arena.models.rules import Limits, Rules
-from palus.arena.referee.games import ArenaGame, playable_game
+from palus.arena.referee.games import playable_game
 from palus.errors import ArenaError
 
 _Text = Annotated[str, Field(max_length=1000)]
@@ -89,19 +90,16 @@ def vet(
     """
     game = playable_game(env_id)
     limits, sandbox = limits or game.limits, sandbox or shared_sandbox()
+    behavior = played_behavior(duel_spec() if game.filmed else envs.make(game.env, 1).spec)
     sha256 = hashlib.sha256(data).hexdigest()
     details: dict[str, Any] = {"bytes": len(data)}
     refusal = _too_large(data, game.rules)
     if refusal is None:
-        task = describe_task(_contract(game), patience * game.max_p99_ms)
+        task = describe_task(behavior, patience * game.max_p99_ms)
         refusal = _examine(data, task, limits, sandbox, details)
     if refusal is None and not game.filmed:  # a duel takes a minute: there the first match, unrated, tells as much
         refusal = _play_itself(data, sha256, env_id, limits, sandbox, details)
     return Vetting(sha256, refusal, details)
-
-
-def _contract(game: ArenaGame) -> Contract:
-    return duel_spec() if game.filmed else envs.make(game.env, 1).spec.behaviors[0]
 
 
 def _too_large(data: bytes, rules: Rules) -> Refusal | None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from palus import envs
 from palus.arena.locked.play import open_player
-from palus.arena.locked.remote import Checks, RemotePolicy
+from palus.arena.locked.remote import Checks, RemotePlayer
 from palus.arena.locked.sandbox import shared_sandbox
 from palus.arena.locked.unit import Contender
 from palus.arena.models.players import Bot, Player
@@ -24,7 +24,7 @@ from palus.arena.referee import sampling
 from palus.arena.referee.actions import I8, Replayed, replay_match
 from palus.arena.referee.games import playable_game
 from palus.arena.referee.result import Mode
-from palus.envs.protocol import observe_rows
+from palus.envs.protocol import observe_slots
 from palus.types import F32
 
 SLACK = 1e-3
@@ -59,11 +59,11 @@ def ask_again(env_id: str, seed: int, actions: bytes, contenders: tuple[Contende
                 game.check_house(contender.house)
             checks = Checks(1.0, (seed, side))  # all the time: what was found now and then is found again
             players.append(open_player(contender, spec, game.limits, shared_sandbox(), checks))
-            if isinstance(players[-1], RemotePolicy):
+            if isinstance(players[-1], RemotePlayer):
                 stack.callback(players[-1].locked.close)
         witness = _Asking(players, seed, mode)
         again = replay_match(env_id, seed, actions, witness)
-        failed = [(player.locked.cause or "") if isinstance(player, RemotePolicy) else "" for player in players]
+        failed = [(player.locked.cause or "") if isinstance(player, RemotePlayer) else "" for player in players]
     first, second = (witness.sides[side] for side in range(2))
     return Testimony(
         again,
@@ -90,6 +90,7 @@ class _Asking:
     players: list[Player]
     seed: int
     mode: Mode
+    states: dict[int, F32] = field(default_factory=dict)
     sides: tuple[_Side, _Side] = field(default_factory=lambda: (_Side(), _Side()))
 
     def see(self, env: Any, decision: int, choice: I8 | None) -> None:
@@ -112,8 +113,12 @@ class _Asking:
         compare."""
         player, sizes = self.players[side], env.spec.behaviors[0].branches
         assert not isinstance(player, Bot)
-        answer = player.probabilities(_observations(env, agents))
-        self.sides[side].healthy = bool(sampling.is_distribution(answer, sizes).all())
+        if decision == 0:
+            self.states[side] = np.zeros((len(agents), player.state_size), np.float32)
+        slots = np.isin(np.arange(len(env.spec.agents)), agents)[None]
+        seen, masks = observe_slots(env, env.spec.behaviors[0], slots)
+        answer, self.states[side] = player.answer(seen, self.states[side], masks)
+        self.sides[side].healthy = bool(sampling.is_distribution(answer, sizes, masks).all())
         if choice is None:
             return None
         if not self.sides[side].healthy:
@@ -123,11 +128,3 @@ class _Asking:
             return sampling.could_be_best(answer, sizes, logged, SLACK)
         uniform = sampling.uniforms(np.full(len(agents), self.seed), decision, agents, len(sizes))
         return sampling.could_draw(answer, uniform, sizes, logged, SLACK)
-
-
-def _observations(env: Any, agents: NDArray[np.int64]) -> F32:
-    """[agents, D] what these agents of the only match see."""
-    behavior = env.spec.behaviors[0]
-    rows = np.full((1, len(env.spec.agents)), -1, np.int32)
-    rows[0, agents] = np.arange(len(agents), dtype=np.int32)
-    return observe_rows(env, behavior, rows)

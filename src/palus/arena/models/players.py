@@ -12,19 +12,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from palus.arena.models.policies import OnnxPolicy, RandomPolicy, SnapshotPolicy
+from palus.arena.models.policies import Observations, OnnxPlayer, RandomPlayer, played_behavior
 from palus.errors import ModelError
-from palus.types import F32, I32, I64, BehaviorSpec, GameSpec
+from palus.types import F32, I32, I64, BehaviorSpec, Bool, GameSpec
 
 
 class ModelPlayer(Protocol):
-    """A player that sees what an agent sees. sha256: of its file; None when it has none."""
+    """A player that sees what an agent sees.
+
+    sha256: of its file; None when it has none.   state_size: numbers that it remembers of an agent, 0 without memory.
+    """
 
     name: str
     sha256: str | None
+    state_size: int
 
-    def probabilities(self, observations: F32) -> F32:
-        """[rows, D] -> [rows, sum(branches)], each branch a distribution, each row independent of the others."""
+    def answer(self, observations: Observations, states: F32, masks: Bool | None = None) -> tuple[F32, F32]:
+        """Probabilities [rows, sum(branches)], each branch a distribution, and new states [rows, S].
+
+        observations: name -> [rows, *shape].   states: [rows, S], zeros when a match begins.   masks: [rows,
+        sum(branches)], True where a choice is allowed; None where every one is. Each row is independent of the others.
+        """
 
 
 @dataclass(frozen=True)
@@ -52,18 +60,16 @@ def load_player(spec: str, env_spec: GameSpec, name: str | None = None) -> Playe
     name: how it is called in results; default the file's or folder's name.
     Raises ModelError when there is no such player or its file cannot be played.
     """
-    behavior = env_spec.behaviors[0]
+    behavior = played_behavior(env_spec)
     if spec in HOUSE_PLAYERS:
         return _house_player(spec, behavior)
     path = Path(spec)
     if path.is_dir():
-        return OnnxPolicy(_bundle_model(path, behavior), behavior, name or path.resolve().name)
+        return OnnxPlayer(_bundle_model(path, env_spec), behavior, name or path.resolve().name)
     if not path.exists():
         raise ModelError(f"{spec}: no such player; {_suggestion(path)}")
-    if path.suffix == ".onnx":
-        return OnnxPolicy(path, behavior, name)
-    if path.suffix == ".npz":
-        return SnapshotPolicy(path, behavior, name)
+    if path.suffix in (".onnx", ".npz"):
+        return OnnxPlayer(path, behavior, name)
     raise ModelError(f"{spec}: not a policy; give an .onnx file, a bundle folder, a snapshot (.npz) or {_choices()}")
 
 
@@ -75,13 +81,13 @@ def find_players(folder: Path, env_spec: GameSpec) -> tuple[list[Player], list[s
     """
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder; give one that holds .onnx files, bundles or snapshots")
-    behavior = env_spec.behaviors[0]
+    own = env_spec.behaviors[0].name
     files = [p for p in sorted(folder.iterdir()) if p.suffix in (".onnx", ".npz")]
-    files += sorted((folder / behavior.name).glob("*.onnx"))  # a run keeps its checkpoints there
+    files += sorted((folder / own).glob("*.onnx")) if own else []  # a run keeps its checkpoints there
     # The model of a bundle is called like its folder: all of them have the same file name.
-    candidates = {folder.resolve().name if p.stem == behavior.name else p.stem: p for p in files if p.is_file()}
+    candidates = {folder.resolve().name if p.stem == own else p.stem: p for p in files if p.is_file()}
     for bundle in sorted(folder.iterdir()):
-        if (bundle / f"{behavior.name}.onnx").is_file():
+        if any(p.is_file() for p in bundle.glob(f"{own or '*'}.onnx")):
             candidates[f"{bundle.name}/" if bundle.name in candidates else bundle.name] = bundle
     players: dict[str, Player] = {}
     rejected = []
@@ -97,7 +103,7 @@ def find_players(folder: Path, env_spec: GameSpec) -> tuple[list[Player], list[s
 
 def _house_player(name: str, behavior: BehaviorSpec) -> Player:
     if name == "random":
-        return RandomPolicy(behavior)
+        return RandomPlayer(behavior)
     if behavior.name != "SoccerTwos":
         raise ModelError(f"{name} plays SoccerTwos only, not {behavior.name}; take random")
     from palus.envs.soccer import bots
@@ -105,13 +111,17 @@ def _house_player(name: str, behavior: BehaviorSpec) -> Player:
     return Bot(name, {"ball-chaser": bots.act_ball_chaser, "goalie-striker": bots.act_goalie_striker}[name])
 
 
-def _bundle_model(folder: Path, behavior: BehaviorSpec) -> Path:
-    model = folder / f"{behavior.name}.onnx"
-    if model.is_file():
-        return model
-    others = sorted(p.name for p in folder.glob("*.onnx"))
-    found = f"it holds {', '.join(others[:5])}: name one of them" if others else "it holds no .onnx file"
-    raise ModelError(f"{folder}: not a bundle, {model.name} is missing; {found}")
+def _bundle_model(folder: Path, env_spec: GameSpec) -> Path:
+    """`<Behavior>.onnx`, or the only file where any name fits."""
+    own, models = env_spec.behaviors[0].name, sorted(p for p in folder.glob("*.onnx") if p.is_file())
+    if own and folder / f"{own}.onnx" in models:
+        return folder / f"{own}.onnx"
+    if not own and len(models) == 1:
+        return models[0]
+    found = (
+        f"it holds {', '.join(p.name for p in models[:5])}: name one of them" if models else "it holds no .onnx file"
+    )
+    raise ModelError(f"{folder}: not a bundle, {own + '.onnx is missing' if own else 'expected one model'}; {found}")
 
 
 def _suggestion(path: Path) -> str:

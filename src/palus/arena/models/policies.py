@@ -1,13 +1,15 @@
-"""Policies that the arena can run without torch: ONNX files, league snapshots and the uniform random one.
+"""Policies that the arena can run without torch: ONNX files, those in league snapshots, and the uniform random one.
 
-All turn observation rows into action probabilities and never sample: drawing actions is the referee's business
-(`palus.arena.referee.sampling`). A row's probabilities do not depend on the other rows of the batch.
+All turn observations into action probabilities and never sample: drawing actions is the referee's business
+(`palus.arena.referee.sampling`). A row's answer does not depend on the other rows of the batch, and nothing is kept
+between calls: the referee carries each agent's memory.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +18,54 @@ import numpy as np
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read at the import: nobody is told who plays what here
 import onnxruntime as ort
 
-from palus.arena.models.policy_file import MASK_INPUT, PROBABILITY_OUTPUT, PolicyGraph, read_policy
+from palus.arena.models.policy_graph import (
+    PROBABILITY_OUTPUT,
+    STATE_INPUT,
+    STATE_OUTPUT,
+    VECTOR_INPUT,
+    PolicyGraph,
+    read_policy,
+)
 from palus.arena.models.refusal import RefusedError
 from palus.errors import ModelError
 from palus.export.policy_file import model_in
-from palus.types import F32, BehaviorSpec
+from palus.types import F32, MASKS, AnyArray, BehaviorSpec, Bool, GameSpec
 
 _PROBE_ROWS = 16
 
+Observations = Mapping[str, AnyArray]
+"""name -> [rows, *shape]."""
 
-class RandomPolicy:
-    """Every choice of every branch is equally likely."""
+
+def played_behavior(spec: GameSpec) -> BehaviorSpec:
+    """What the players of a match see and do, called like the game where the behavior has no name.
+
+    Raises ModelError where an action is continuous: nothing could be drawn from it here.
+    """
+    behavior = spec.behaviors[0]
+    if not behavior.actions.is_discrete:
+        raise ModelError("games with continuous actions are not played in the arena; choose one with discrete actions")
+    return BehaviorSpec(behavior.name or spec.env_id, behavior.observations, behavior.actions)
+
+
+class RandomPlayer:
+    """Every choice of every branch that is allowed is equally likely."""
+
+    state_size = 0
 
     def __init__(self, behavior: BehaviorSpec) -> None:
         self.name = "random"
         self.sha256: str | None = None
         self._row = np.concatenate([np.full(size, 1.0 / size, np.float32) for size in behavior.branches])
+        self._starts = behavior.branch_offsets[:-1]
+        self._sizes = behavior.branches
 
-    def probabilities(self, observations: F32) -> F32:
-        """[rows, D] -> [rows, sum(branches)]."""
-        return np.tile(self._row, (len(observations), 1))
+    def answer(self, observations: Observations, states: F32, masks: Bool | None = None) -> tuple[F32, F32]:
+        """As `Player.answer`."""
+        if masks is None:
+            return np.tile(self._row, (len(states), 1)), states
+        allowed = np.repeat(np.add.reduceat(masks, self._starts, axis=1, dtype=np.float32), self._sizes, axis=1)
+        return masks / allowed, states
 
 
 class PolicySession:
@@ -46,66 +76,55 @@ class PolicySession:
 
     def __init__(self, graph: PolicyGraph, behavior: BehaviorSpec, origin: str) -> None:
         self._graph = graph
-        self._masks = np.ones((1, sum(behavior.branches)), np.float32)
+        self._names = [o.name for o in behavior.observations]
+        self._allowed = np.ones((1, sum(behavior.branches)), np.float32)
+        self._outputs = [PROBABILITY_OUTPUT, STATE_OUTPUT] if graph.state_size else [PROBABILITY_OUTPUT]
         self._session = open_session(graph.model, origin)
 
-    def probabilities(self, observations: F32) -> F32:
-        """[rows, D] -> [rows, sum(branches)], as the file computes them with every action allowed."""
-        rows = len(observations)
-        feed = {
-            name: np.ascontiguousarray(observations[:, start:stop])
-            for name, start, stop in self._graph.observation_inputs
-        }
-        if self._graph.takes_masks:
-            if len(self._masks) < rows:
-                self._masks = np.ones((rows, self._masks.shape[1]), np.float32)
-            feed[MASK_INPUT] = self._masks[:rows]
-        result: F32 = self._session.run([PROBABILITY_OUTPUT], feed)[0]
-        return result
+    def answer(self, observations: Observations, states: F32, masks: Bool | None = None) -> tuple[F32, F32]:
+        """As the file computes it. masks: None where every action is allowed."""
+        feed = {name: observations[name] for name in self._graph.inputs if name in observations}
+        if VECTOR_INPUT in self._graph.inputs and not feed:
+            feed[VECTOR_INPUT] = np.concatenate([observations[name] for name in self._names], axis=1)
+        if MASKS in self._graph.inputs:
+            feed[MASKS] = self._all_allowed(len(states)) if masks is None else masks.astype(np.float32)
+        if not self._graph.state_size:
+            return self._session.run(self._outputs, feed)[0], states
+        feed[STATE_INPUT] = states.reshape(-1, *self._graph.state_sizes)
+        probabilities, after = self._session.run(self._outputs, feed)
+        return probabilities, after.reshape(states.shape)
+
+    def _all_allowed(self, rows: int) -> F32:
+        if len(self._allowed) < rows:
+            self._allowed = np.ones((rows, self._allowed.shape[1]), np.float32)
+        return self._allowed[:rows]
 
 
-class OnnxPolicy:
-    """An ONNX file that the user names, run in this process. Strangers' files: `palus.arena.locked`.
+class OnnxPlayer:
+    """A file that the user names, run in this process: ONNX, or a policy's file or league snapshot (`.npz`) that holds
+    one. Strangers' files: `palus.arena.locked`.
 
-    Raises ModelError when the file cannot be read, is made for another game, or fails a probe with random inputs.
+    Raises ModelError when it cannot be read, is made for another game, or fails a probe with random inputs.
     """
 
     def __init__(self, path: Path, behavior: BehaviorSpec, name: str | None = None) -> None:
-        data = _read(path)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ModelError(
+                f"{path}: cannot be read ({error.strerror}); check the path and its permissions"
+            ) from error
         self.name = name or path.stem
         self.sha256: str | None = hashlib.sha256(data).hexdigest()
-        self._session = PolicySession(read_policy(data, str(path), behavior), behavior, str(path))
+        model = model_in(data, str(path)) if path.suffix == ".npz" else data
+        graph = read_policy(model, str(path), behavior)
+        self.state_size = graph.state_size
+        self._session = PolicySession(graph, behavior, str(path))
         _probe(self, behavior, str(path))
 
-    def probabilities(self, observations: F32) -> F32:
-        """[rows, D] -> [rows, sum(branches)], as the file computes them with every action allowed."""
-        return self._session.probabilities(observations)
-
-
-class SnapshotPolicy:
-    """A policy's file or a league snapshot (`.npz`): the ONNX model in it, run as every other policy.
-
-    Raises ModelError when there is none, and as `OnnxPolicy` does.
-    """
-
-    def __init__(self, path: Path, behavior: BehaviorSpec, name: str | None = None) -> None:
-        data = _read(path)
-        self.name = name or path.stem
-        self.sha256: str | None = hashlib.sha256(data).hexdigest()
-        model = model_in(data, str(path))
-        self._session = PolicySession(read_policy(model, str(path), behavior), behavior, str(path))
-        _probe(self, behavior, str(path))
-
-    def probabilities(self, observations: F32) -> F32:
-        """[rows, D] -> [rows, sum(branches)], the softmax of each branch."""
-        return self._session.probabilities(observations)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from error
+    def answer(self, observations: Observations, states: F32, masks: Bool | None = None) -> tuple[F32, F32]:
+        """As `Player.answer`."""
+        return self._session.answer(observations, states, masks)
 
 
 def open_session(model: bytes, origin: str) -> Any:
@@ -125,12 +144,17 @@ def open_session(model: bytes, origin: str) -> Any:
         ) from error
 
 
-def _probe(policy: OnnxPolicy | SnapshotPolicy, behavior: BehaviorSpec, origin: str) -> None:
+def _probe(player: OnnxPlayer, behavior: BehaviorSpec, origin: str) -> None:
     """One pass over random inputs: the output must be a distribution over each branch."""
     rng = np.random.default_rng(0)
-    observations = rng.random((_PROBE_ROWS, behavior.observation_size), dtype=np.float32)
+    seen = {
+        o.name: rng.integers(0, 256, (_PROBE_ROWS, *o.shape), np.uint8)
+        if o.dtype == "uint8"
+        else rng.random((_PROBE_ROWS, *o.shape), dtype=np.float32)
+        for o in behavior.observations
+    }
     try:
-        rows = policy.probabilities(observations)
+        rows, _ = player.answer(seen, np.zeros((_PROBE_ROWS, player.state_size), np.float32))
     except (ValueError, ModelError):
         raise
     except Exception as error:  # onnxruntime raises its own untyped exceptions
@@ -142,8 +166,7 @@ def _probe(policy: OnnxPolicy | SnapshotPolicy, behavior: BehaviorSpec, origin: 
         )
     if not np.isfinite(rows).all():
         raise ModelError(f"{origin}: answers NaN or infinity; the training run that wrote it broke")
-    ends = np.cumsum(behavior.branches)[:-1]
-    sums = np.stack([part.sum(axis=1) for part in np.split(rows, ends, axis=1)], axis=1)
+    sums = np.add.reduceat(rows, behavior.branch_offsets[:-1], axis=1)
     if rows.min() < 0 or np.abs(sums - 1).max() > 1e-3:
         raise ModelError(
             f"{origin}: its outputs are not probabilities over branches of {behavior.branches} choices "

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from palus.types import BehaviorSpec
+
 # What ML-Agents' and palus's exports consist of, then what exports of other tools for the same policies need.
 _STOCK_OPERATORS = "Add ArgMax Clip Concat Constant Div Gemm Identity Log Mul Multinomial Sigmoid Slice Softmax Sub"
 _OTHER_OPERATORS = "Cast Exp LeakyRelu MatMul ReduceMean ReduceSum Relu Reshape Sqrt Squeeze Tanh Transpose Unsqueeze"
@@ -57,13 +59,18 @@ ARENA_RULES = Rules(
 )
 """For strangers' files in an arena."""
 
-DUEL_RULES = replace(
+PICTURE_RULES = replace(
     ARENA_RULES,
     max_bytes=32 * 2**20,
     operators=frozenset((_STOCK_OPERATORS + " " + _OTHER_OPERATORS + " " + _PICTURE_OPERATORS).split()),
     needs_version=False,
 )
-"""The same in Doom: networks that see pictures and remember are larger; ML-Agents writes none of them."""
+"""The same where players see pictures: their networks are larger and may remember; ML-Agents writes none of them."""
+
+
+def arena_rules(behavior: BehaviorSpec) -> Rules:
+    """For strangers' files that play by this behavior."""
+    return PICTURE_RULES if any(o.is_image for o in behavior.observations) else ARENA_RULES
 
 
 @dataclass(frozen=True)

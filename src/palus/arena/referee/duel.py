@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from palus.arena.models.recurrent_file import choices_of
-from palus.arena.models.recurrent_players import RecurrentPlayer
+from palus.arena.models.players import Bot, ModelPlayer, Player
 from palus.arena.referee import sampling
 from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids, verdict_of
 from palus.envs import make_game
 from palus.envs.game import Game
-from palus.errors import EnvError
-from palus.types import F32, AnyArray
+from palus.envs.protocol import room_for
+from palus.errors import EnvError, ModelError
+from palus.types import F32, MASKS, AnyArray, Bool
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ def make_duel(minutes: float = DUEL_MINUTES) -> Game:
 
 
 def play_duels(
-    a: RecurrentPlayer,
-    b: RecurrentPlayer,
+    a: Player,
+    b: Player,
     pairs: int,
     seed: int,
     *,
@@ -55,7 +55,10 @@ def play_duels(
 
     make: as for `play_duel`. recorder: gets the pictures of all matches, every tic's where the game has a `recorder`.
     progress: called with 1 after each match. stopped: asked before every pair; once it says so, no more are played.
+    Raises ModelError for a bot: it reads the state of a game that is stepped in batches.
     """
+    if isinstance(a, Bot) or isinstance(b, Bot):
+        raise ModelError("bots cannot play here; give models or random")
     results = []
     game = make()
     if recorder is not None and hasattr(game, "recorder"):
@@ -75,7 +78,7 @@ def play_duels(
 
 def play_duel(
     game: Game,
-    players: tuple[RecurrentPlayer, RecurrentPlayer],
+    players: tuple[ModelPlayer, ModelPlayer],
     seed: int,
     leg: int,
     *,
@@ -95,7 +98,7 @@ class _Match:
     """One match: agent 0 of the game belongs to the first player, agent 1 to the second."""
 
     game: Game
-    players: tuple[RecurrentPlayer, RecurrentPlayer]
+    players: tuple[ModelPlayer, ModelPlayer]
     seed: int
     leg: int
     mode: Mode
@@ -137,7 +140,7 @@ class _Match:
         game, spec = self.game, self.game.spec
         game.reset(self.seed)
         self._show()
-        seen = {o.name: np.zeros((TEAMS, *o.shape), o.dtype) for o in spec.observations}
+        seen = room_for(spec.behaviors[0], TEAMS)
         states = [np.zeros((1, player.state_size), np.float32) for player in self.players]
         decision = 0
         while True:
@@ -145,8 +148,9 @@ class _Match:
             actions = np.zeros((TEAMS, spec.actions.columns), np.float32)
             for side, player in enumerate(self.players):
                 rows = {name: np.ascontiguousarray(array[side : side + 1]) for name, array in seen.items()}
-                answer, states[side] = player.answer(rows, states[side])
-                actions[side] = self._choose(answer, side, decision)
+                masks = rows.pop(MASKS, None)
+                answer, states[side] = player.answer(rows, states[side], masks)
+                actions[side] = self._choose(answer, masks, side, decision)
             if not all(self.healthy):
                 return (0, 0), decision
             step = game.step(actions)
@@ -159,9 +163,9 @@ class _Match:
         if self.watch is not None:
             self.watch(self.game.render())
 
-    def _choose(self, answer: F32, side: int, decision: int) -> AnyArray:
-        sizes = choices_of(self.game.spec.actions)
-        if not sampling.is_distribution(answer, sizes).all():
+    def _choose(self, answer: F32, masks: Bool | None, side: int, decision: int) -> AnyArray:
+        sizes = self.game.spec.actions.branches
+        if not sampling.is_distribution(answer, sizes, masks).all():
             self.healthy[side] = False
             return np.zeros(len(sizes))
         self.entropies[side].append(float(sampling.entropy(answer)[0]))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 from palus.arena.models.players import HOUSE_PLAYERS
-from palus.arena.models.rules import ARENA_RULES, DUEL_RULES, Limits, Rules
+from palus.arena.models.rules import ARENA_RULES, PICTURE_RULES, Limits, Rules
 from palus.arena.referee.recording import FIXED_STEP_S
 from palus.errors import ArenaError
 
@@ -60,7 +60,7 @@ DOOM_DUEL = ArenaGame(
     env="doom_duel",
     tags=("reinforcement-learning", "palus", "doom_duel"),
     tick_s=1 / 35,
-    rules=DUEL_RULES,
+    rules=PICTURE_RULES,
     max_p99_ms=40.0,
     limits=replace(_LIMITS, cpu_s=120),
     max_ticks=35 * 60 * 15,

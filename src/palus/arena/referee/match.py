@@ -23,10 +23,10 @@ from palus.arena.referee import sampling
 from palus.arena.referee.recorder import Recorder
 from palus.arena.referee.recording import RecordedEvent
 from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids
-from palus.envs.protocol import observe_rows
+from palus.envs.protocol import observe_slots
 from palus.errors import EnvError
 from palus.trust import NOBODY
-from palus.types import F32, I32, I64
+from palus.types import F32, I32, I64, Bool
 
 TEAMS = 2
 MATCHES_SIDE_BY_SIDE = 512
@@ -133,6 +133,9 @@ class _Wave:
         self.env.reset(self.seeds)
         self.team_of = np.array([agent.team for agent in self.env.spec.agents])
         self.behavior = self.env.spec.behaviors[0]
+        # What is remembered of every agent slot; one player may remember less than the other.
+        state_size = max(0 if isinstance(player, Bot) else player.state_size for player in terms.players)
+        self.states = np.zeros((matches, len(self.team_of), state_size), np.float32)
 
     def play(self) -> list[MatchResult | None]:
         """Step until every match has a verdict, or until stopped: None then stands for a match without one."""
@@ -185,19 +188,15 @@ class _Wave:
             if isinstance(player, Bot):
                 self._ask_bot(player, slots, actions)
             else:
-                work.append((player, slots, self._observe(slots)))
+                seen, masks = observe_slots(self.env, self.behavior, slots)
+                work.append((player, slots, (seen, self.states[slots, : player.state_size], masks)))
         # Two policies think at the same time: onnxruntime and numpy release the interpreter while they multiply.
-        waiting = [helper.submit(policy.probabilities, seen) for policy, _, seen in work[1:]]
-        answers = [policy.probabilities(seen) for policy, _, seen in work[:1]] + [w.result() for w in waiting]
-        for (_, slots, _), answer in zip(work, answers, strict=True):
-            self._take_answer(slots, answer, actions, probabilities, healthy)
+        waiting = [helper.submit(policy.answer, *question) for policy, _, question in work[1:]]
+        answers = [policy.answer(*question) for policy, _, question in work[:1]] + [w.result() for w in waiting]
+        for (policy, slots, (_, _, masks)), (answer, states) in zip(work, answers, strict=True):
+            self.states[slots, : policy.state_size] = states
+            self._take_answer(slots, answer, masks, actions, probabilities, healthy)
         return actions, probabilities, healthy
-
-    def _observe(self, slots: NDArray[np.bool_]) -> F32:
-        """Observation rows of these agent slots [N, P], in row-major order."""
-        rows = np.full(slots.shape, -1, np.int32)
-        rows[slots] = np.arange(slots.sum(), dtype=np.int32)
-        return observe_rows(self.env, self.behavior, rows)
 
     def _ask_bot(self, bot: Bot, slots: NDArray[np.bool_], actions: I32) -> None:
         for team in range(TEAMS):
@@ -207,13 +206,13 @@ class _Wave:
                 actions[np.ix_(matches, agents)] = bot.act(self.env, team, matches)
 
     def _take_answer(
-        self, slots: NDArray[np.bool_], answer: F32, actions: I32, probabilities: F32, healthy: NDArray[np.bool_]
+        self, slots: Bool, answer: F32, masks: Bool | None, actions: I32, probabilities: F32, healthy: Bool
     ) -> None:
         """Draw the choices of one policy's agents and note its entropy and whether it answered distributions."""
         n, agent = np.nonzero(slots)
         sizes = self.behavior.branches
         probabilities[n, agent] = answer
-        good = sampling.is_distribution(answer, sizes)
+        good = sampling.is_distribution(answer, sizes, masks)
         healthy[n[~good], self.team_of[agent[~good]]] = False
         if self.terms.mode == "greedy":
             actions[n, agent] = sampling.best(answer, sizes)
@@ -268,6 +267,7 @@ class _Wave:
         self.env.set_state(state)
         self.match_of = self.match_of[keep]
         self.playing = self.playing[keep]
+        self.states = self.states[keep]
 
     def _make_env(self, num_matches: int) -> Any:
         record = {"record": True} if self.recorder is not None else {}

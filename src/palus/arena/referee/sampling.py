@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from palus.types import F32, I32, I64, AnyArray
+from palus.types import F32, I32, I64, AnyArray, Bool
 
 U64 = NDArray[np.uint64]
 F64 = NDArray[np.float64]
@@ -90,11 +90,14 @@ def entropy(probabilities: F32) -> F64:
     return result
 
 
-def is_distribution(probabilities: F32, sizes: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Which rows are finite, not negative and sum to 1 within 1e-3 in every branch: [rows]. NaN compares false."""
+def is_distribution(probabilities: F32, sizes: tuple[int, ...], masks: Bool | None = None) -> Bool:
+    """Which rows are finite, not negative and sum to 1 within 1e-3 in every branch: [rows]. NaN compares false.
+
+    masks: where given, what it forbids has no probability at all.
+    """
     sums = _joined([part.sum(axis=2) for part in _branches(probabilities, sizes)])
-    good: NDArray[np.bool_] = np.all(np.abs(sums - 1.0) < 1e-3, axis=1) & np.all(probabilities >= 0, axis=1)
-    return good
+    good: Bool = np.all(np.abs(sums - 1.0) < 1e-3, axis=1) & np.all(probabilities >= 0, axis=1)
+    return good if masks is None else good & ~np.any(probabilities * ~masks, axis=1)
 
 
 def _branches(probabilities: F32, sizes: tuple[int, ...]) -> list[F32]:

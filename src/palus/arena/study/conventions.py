@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from palus.arena.models.players import ModelPlayer, Player
+from palus.arena.models.policies import Observations
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import MatchResult, points_of_a
-from palus.types import F32, I64
+from palus.types import F32, I64, Bool
 
 RAYS_FORWARD, RAYS_REVERSE, SLOTS, FRAMES = 11, 3, 8, 3
 OWN_GOAL, ATTACKED_GOAL, MATE, OPPONENT = 1, 2, 4, 5
@@ -56,14 +57,17 @@ class AlteredPolicy:
 
     def __init__(self, policy: ModelPlayer, convention: Convention) -> None:
         self.name = f"{policy.name} ({convention.name})"
-        self.sha256 = policy.sha256
+        self.sha256, self.state_size = policy.sha256, policy.state_size
         self._policy = policy
         self._convention = convention
 
-    def probabilities(self, observations: F32) -> F32:
-        """[rows, D] -> [rows, sum(branches)]."""
-        answer = self._policy.probabilities(np.ascontiguousarray(observations[:, self._convention.observation]))
-        return np.ascontiguousarray(answer[:, self._convention.choices])
+    def answer(self, observations: Observations, states: F32, masks: Bool | None = None) -> tuple[F32, F32]:
+        """As `Player.answer`."""
+        joined = np.concatenate(list(observations.values()), axis=1)[:, self._convention.observation]
+        parts = np.split(joined, np.cumsum([seen.shape[1] for seen in observations.values()])[:-1], axis=1)
+        altered = {name: np.ascontiguousarray(part) for name, part in zip(observations, parts, strict=True)}
+        answer, states = self._policy.answer(altered, states, masks)
+        return np.ascontiguousarray(answer[:, self._convention.choices]), states
 
 
 def check_conventions(

@@ -1,38 +1,44 @@
 """Opens an ONNX policy from anywhere and makes it tell its action probabilities. Nothing of the file is trusted.
 
 ML-Agents' graphs sample inside, without a seed. A fair, repeatable match needs the probabilities themselves, so the
-graph is cut down to what they depend on and they become its only output; weights and nodes stay as they are.
+graph is cut down to what they depend on and they become its output, beside the memory where it has one; weights and
+nodes stay as they are.
 
-Read: obs_0, obs_1, ... or one vector_observation of the same numbers in the same order (exports before mid-2021), each
-with or without action_masks. Written by: ML-Agents with sampled, sampled and deterministic, or log-probability
-outputs; palus with `action_probabilities`.
+Read: every observation under its name, or one vector_observation of all numbers in the same order (exports before
+mid-2021); with or without action_masks; recurrent_in and recurrent_out of a policy with memory. Written by: ML-Agents
+with sampled, sampled and deterministic, or log-probability outputs; palus with `action_probabilities`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from palus.arena.models.grammar import count_parameters, parse_model
 from palus.arena.models.refusal import RefusedError
 from palus.arena.models.rules import LOCAL_RULES, Rules
-from palus.types import BehaviorSpec
+from palus.types import MASKS, BehaviorSpec
 
-MASK_INPUT = "action_masks"
 VECTOR_INPUT = "vector_observation"
 PROBABILITY_OUTPUT = "action_probabilities"
-"""What palus's exports call their [batch, sum(branches)] probabilities, and the only output of a `PolicyGraph`."""
+"""What palus's exports call their [batch, sum(branches)] probabilities, and the first output of a `PolicyGraph`."""
+STATE_INPUT, STATE_OUTPUT = "recurrent_in", "recurrent_out"
+MAX_STATE = 65536
+"""Numbers that a policy may remember of an agent."""
 
+_TYPES = {"uint8": TensorProto.UINT8, "float32": TensorProto.FLOAT}
 _RANDOM_OPERATORS = frozenset(
     ("Multinomial", "Bernoulli", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 )
 _LOG_OUTPUT = "discrete_actions"
 _VERSIONS = (2.0, 3.0)
 """`version_number` of ML-Agents' discrete policies: 2 before mid-2021, 3 since."""
+
+Sizes = tuple[int | str, ...]
+"""Of a tensor after its batch; a name where a size is open."""
 
 # onnx is not typed; these names say what is meant.
 ModelProto = Any
@@ -43,19 +49,26 @@ NodeProto = Any
 class PolicyGraph:
     """A checked policy, ready for an inference session.
 
-    model: serialised ONNX whose only output is `action_probabilities` [batch, sum(branches)].
-    observation_inputs: (name, start, stop), the columns of an observation row that each input takes.
-    takes_masks: the graph also wants `action_masks` [batch, sum(branches)], 1 = allowed.
+    model: serialised ONNX with the outputs `action_probabilities` [batch, sum(branches)] and, with memory,
+    `recurrent_out`.
+    inputs: what it takes and looks at, besides its memory: names of observations, `action_masks` [batch,
+    sum(branches)], 1 = allowed, or `vector_observation`.
+    state_sizes: of its memory after the batch, (S,) or ML-Agents' (1, S); () without memory.
     nodes, parameters, opset, producer: of the file as it came, for those who describe it.
     """
 
     model: bytes
-    observation_inputs: tuple[tuple[str, int, int], ...]
-    takes_masks: bool
+    inputs: tuple[str, ...]
+    state_sizes: tuple[int, ...]
     nodes: int
     parameters: int
     opset: int
     producer: str
+
+    @property
+    def state_size(self) -> int:
+        """Numbers that it remembers, 0 without memory."""
+        return self.state_sizes[-1] if self.state_sizes else 0
 
 
 def read_policy(data: bytes, origin: str, behavior: BehaviorSpec, rules: Rules = LOCAL_RULES) -> PolicyGraph:
@@ -66,41 +79,50 @@ def read_policy(data: bytes, origin: str, behavior: BehaviorSpec, rules: Rules =
     """
     try:
         model = parse_model(data, rules)
-        inputs = _observation_inputs(model, behavior)
+        inputs = _inputs(model, behavior)
         if rules.needs_version:
-            _check_version(model)
+            _check_version(model, STATE_INPUT in inputs)
         nodes = list(model.graph.node) + _probability_nodes(model, behavior)
+        _check_outputs(model, behavior, inputs.get(STATE_INPUT, (0, ()))[1])
         return _cut_down(model, nodes, inputs, behavior)
     except RefusedError as error:
         raise error.at(origin) from error
 
 
-def _observation_inputs(model: ModelProto, behavior: BehaviorSpec) -> tuple[tuple[str, int], ...]:
-    """The layout among the accepted ones that this file has."""
+Inputs = Mapping[str, tuple[int, tuple[int, ...]]]
+"""name -> (type of ONNX, sizes after the batch)."""
+
+
+def _inputs(model: ModelProto, behavior: BehaviorSpec) -> Inputs:
+    """What a file takes, in one of the accepted layouts."""
     stored = {t.name for t in model.graph.initializer}
-    found = {i.name: shape_of(i) for i in model.graph.input if i.name not in stored}
-    float_inputs = all(
-        i.type.tensor_type.elem_type == TensorProto.FLOAT for i in model.graph.input if i.name not in stored
-    )
-    parts = tuple((f"obs_{i}", size) for i, size in enumerate(behavior.observation_sizes))
-    for layout in (parts, ((VECTOR_INPUT, behavior.observation_size),)):
-        wanted = dict(layout) | ({MASK_INPUT: sum(behavior.branches)} if MASK_INPUT in found else {})
-        fits = found.keys() == wanted.keys() and all(
-            len(found[name]) == 2 and found[name][1] == size for name, size in wanted.items()
-        )
-        if fits and float_inputs:
+    given = {i.name: i for i in model.graph.input if i.name not in stored}
+    found = {name: (i.type.tensor_type.elem_type, _shape_of(i)[1:]) for name, i in given.items()}
+    own = {o.name: (_TYPES[o.dtype], o.shape) for o in behavior.observations}
+    beside: dict[str, tuple[int, tuple[int, ...]]] = {}
+    if MASKS in found or behavior.actions.masked:
+        beside[MASKS] = TensorProto.FLOAT, (sum(behavior.branches),)
+    _, state = found.get(STATE_INPUT, (0, ()))
+    if len(state) in (1, 2) and isinstance(state[-1], int) and 1 <= state[-1] <= MAX_STATE:
+        beside[STATE_INPUT] = TensorProto.FLOAT, (1, state[-1])[-len(state) :]
+    layouts: list[Inputs] = [own | beside]
+    if all(o.is_vector and o.dtype == "float32" for o in behavior.observations):
+        layouts.append({VECTOR_INPUT: (TensorProto.FLOAT, (behavior.observation_size,)), **beside})
+    for layout in layouts:
+        if found == layout:
             return layout
-    needs = ", ".join(f"{name} [batch, {size}]" for name, size in parts)
+    takes = ", ".join(f"{name} {_sizes(_shape_of(i))} {_type_name(i)}" for name, i in given.items()) or "nothing"
+    needs = ", ".join(f"{o.name} {_sizes(('batch', *o.shape))} {o.dtype}" for o in behavior.observations)
     raise RefusedError(
         "wrong-contract",
-        f"Takes {describe_values(found)}; {behavior.name} needs float inputs {needs} "
-        f"(or {VECTOR_INPUT} [batch, {behavior.observation_size}]) and {MASK_INPUT} [batch, {sum(behavior.branches)}].",
+        f"Takes {takes}; {behavior.name} needs {needs}, with or without {MASKS} [batch, {sum(behavior.branches)}] "
+        f"float32 and {STATE_INPUT} [batch, numbers] float32 of up to {MAX_STATE} numbers.",
         "It was trained for another game or with other sensors: "
-        f"train it in {behavior.name} with the sensors unchanged.",
+        f"train it in {behavior.name} with the observations unchanged.",
     )
 
 
-def _check_version(model: ModelProto) -> None:
+def _check_version(model: ModelProto, remembers: bool) -> None:
     """ML-Agents' own numbers in the file, read without running it."""
     version, memory = (_constant_output(model, name) for name in ("version_number", "memory_size"))
     if version not in _VERSIONS:
@@ -109,10 +131,11 @@ def _check_version(model: ModelProto) -> None:
             f"Has the version_number {_or_none(version)}; 2 and 3 are played.",
             "Export it with ML-Agents 1.0 or later, or with palus.",
         )
-    if memory != 0:
+    if memory != 0 or remembers:
         raise RefusedError(
             "recurrent",
-            f"Has the memory_size {_or_none(memory)}; it must be 0, policies with memory are not played.",
+            f"Has the memory_size {_or_none(memory)}{' and takes ' + STATE_INPUT if remembers else ''}; it must be 0, "
+            "policies with memory are not played.",
             "Train without memory: leave `memory` out of network_settings.",
         )
 
@@ -142,9 +165,11 @@ def _constant_output(model: ModelProto, name: str) -> float | None:
 
 def _probability_nodes(model: ModelProto, behavior: BehaviorSpec) -> list[NodeProto]:
     """Nodes to add so that the graph computes `action_probabilities`."""
-    outputs = {o.name: shape_of(o) for o in model.graph.output}
+    outputs = {o.name: _shape_of(o) for o in model.graph.output}
     width = sum(behavior.branches)
     if PROBABILITY_OUTPUT in outputs:
+        if not _fit(outputs[PROBABILITY_OUTPUT][1:], (width,)):
+            raise _wrong_outputs(outputs, behavior, f"{PROBABILITY_OUTPUT} [batch, {width}]")
         return []
     softmaxes = _softmax_of_each_branch(model, len(behavior.branches))
     if softmaxes:
@@ -156,7 +181,7 @@ def _probability_nodes(model: ModelProto, behavior: BehaviorSpec) -> list[NodePr
         return [helper.make_node("Exp", [_LOG_OUTPUT], [PROBABILITY_OUTPUT])]
     raise RefusedError(
         "wrong-outputs",
-        f"Gives {describe_values(outputs)}, from which no probabilities of the {len(behavior.branches)} action "
+        f"Gives {_describe(outputs)}, from which no probabilities of the {len(behavior.branches)} action "
         f"branches of {behavior.name} can be read.",
         f"Export it with ML-Agents or palus for {behavior.name}.",
     )
@@ -198,29 +223,48 @@ def _nearest_softmaxes(name: str, producer: dict[str, NodeProto]) -> set[str]:
     return found
 
 
-def _cut_down(
-    model: ModelProto, nodes: Sequence[NodeProto], inputs: tuple[tuple[str, int], ...], behavior: BehaviorSpec
-) -> PolicyGraph:
-    """Keep only what the probabilities depend on, so that no sampling node runs."""
-    kept, needed = nodes_behind(nodes, {PROBABILITY_OUTPUT})
-    check_draws(kept)
-    width = sum(behavior.branches)
-    takes_masks = MASK_INPUT in needed
-    stops = np.cumsum([size for _, size in inputs]).tolist()
-    used = tuple((n, stop - size, stop) for (n, size), stop in zip(inputs, stops, strict=True) if n in needed)
-    wanted = [(name, stop - start) for name, start, stop in used] + [(MASK_INPUT, width)] * takes_masks
+def _check_outputs(model: ModelProto, behavior: BehaviorSpec, state_sizes: tuple[int, ...]) -> None:
+    """A policy that remembers gives back as much as it takes."""
+    outputs = {o.name: _shape_of(o) for o in model.graph.output}
+    if state_sizes and not _fit(outputs.get(STATE_OUTPUT, ())[1:], state_sizes):
+        memory = f"{STATE_OUTPUT} {_sizes(('batch', *state_sizes))}"
+        raise _wrong_outputs(outputs, behavior, f"{PROBABILITY_OUTPUT} [batch, {sum(behavior.branches)}] and {memory}")
+
+
+def _fit(found: Sizes, wanted: tuple[int, ...]) -> bool:
+    """Whether sizes after the batch are these; open ones are."""
+    return len(found) == len(wanted) and all(isinstance(f, str) or f == w for f, w in zip(found, wanted, strict=True))
+
+
+def _wrong_outputs(outputs: dict[str, Sizes], behavior: BehaviorSpec, needs: str) -> RefusedError:
+    return RefusedError(
+        "wrong-outputs",
+        f"Gives {_describe(outputs)}; {behavior.name} needs {needs}.",
+        f"Export it with ML-Agents or palus for {behavior.name}.",
+    )
+
+
+def _cut_down(model: ModelProto, nodes: Sequence[NodeProto], inputs: Inputs, behavior: BehaviorSpec) -> PolicyGraph:
+    """Keep only what probabilities and memory depend on, so that no sampling node runs."""
+    state_sizes = inputs.get(STATE_INPUT, (0, ()))[1]
+    outputs: dict[str, Sizes] = {PROBABILITY_OUTPUT: (sum(behavior.branches),)}
+    if state_sizes:
+        outputs[STATE_OUTPUT] = state_sizes
+    kept, needed = _nodes_behind(nodes, set(outputs))
+    _check_draws(kept)
+    used = {name: kind for name, kind in inputs.items() if name in needed or name == STATE_INPUT}
     graph = helper.make_graph(
         kept,
         "policy",
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", size]) for name, size in wanted],
-        [helper.make_tensor_value_info(PROBABILITY_OUTPUT, TensorProto.FLOAT, ["batch", width])],
+        [helper.make_tensor_value_info(name, kind, ["batch", *sizes]) for name, (kind, sizes) in used.items()],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", *sizes]) for name, sizes in outputs.items()],
         [t for t in model.graph.initializer if t.name in needed],
     )
     cut = helper.make_model(graph, opset_imports=model.opset_import, ir_version=max(model.ir_version, 4))
     return PolicyGraph(
         model=cut.SerializeToString(),
-        observation_inputs=used,
-        takes_masks=takes_masks,
+        inputs=tuple(name for name in used if name != STATE_INPUT),
+        state_sizes=state_sizes,
         nodes=len(model.graph.node),
         parameters=count_parameters(model),
         opset=max(opset.version for opset in model.opset_import),
@@ -228,7 +272,7 @@ def _cut_down(
     )
 
 
-def check_draws(nodes: Sequence[NodeProto]) -> None:
+def _check_draws(nodes: Sequence[NodeProto]) -> None:
     """Refuse probabilities that depend on chance. Read from the graph: asking could miss what rarely shows."""
     drawn = sorted({node.op_type for node in nodes} & _RANDOM_OPERATORS)
     if drawn:
@@ -239,7 +283,7 @@ def check_draws(nodes: Sequence[NodeProto]) -> None:
         )
 
 
-def nodes_behind(nodes: Sequence[NodeProto], outputs: set[str]) -> tuple[list[NodeProto], set[str]]:
+def _nodes_behind(nodes: Sequence[NodeProto], outputs: set[str]) -> tuple[list[NodeProto], set[str]]:
     """The nodes on which these outputs depend, in order, and the names of all values that those take or give."""
     needed = set(outputs)
     kept = []
@@ -250,12 +294,21 @@ def nodes_behind(nodes: Sequence[NodeProto], outputs: set[str]) -> tuple[list[No
     return kept[::-1], needed
 
 
-def shape_of(value: Any) -> tuple[int | str, ...]:
+def _shape_of(value: Any) -> Sizes:
     """Of an input or output: sizes, and names of those that are open."""
     dims = value.type.tensor_type.shape.dim
     return tuple(d.dim_value if d.HasField("dim_value") else (d.dim_param or "?") for d in dims)
 
 
-def describe_values(values: dict[str, tuple[int | str, ...]]) -> str:
+def _describe(values: dict[str, Sizes]) -> str:
     """Names and shapes for a message."""
-    return ", ".join(f"{name} [{', '.join(map(str, shape))}]" for name, shape in values.items()) or "nothing"
+    return ", ".join(f"{name} {_sizes(shape)}" for name, shape in values.items()) or "nothing"
+
+
+def _sizes(shape: Sizes) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def _type_name(value: Any) -> str:
+    name = str(TensorProto.DataType.Name(value.type.tensor_type.elem_type)).lower()
+    return "float32" if name == "float" else name

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from helpers import MODELS, SOCCER, graph, needs_models
+from helpers import MODELS, SOCCER, graph, needs_models, probabilities
 from onnx import TensorProto, helper, numpy_helper
 
-from palus.arena.models.policies import OnnxPolicy
-from palus.arena.models.policy_file import read_policy
+from palus.arena.models.policies import OnnxPlayer
+from palus.arena.models.policy_graph import read_policy
 from palus.errors import ModelError
 
 # graph()'s logits are log(1..9), so branch k's probabilities are proportional to 3k+1, 3k+2, 3k+3.
@@ -34,13 +34,13 @@ def message(data: bytes) -> str:
 @pytest.mark.parametrize("output", ["sampled", "logp", "probabilities"])
 @pytest.mark.parametrize("inputs", [None, {"vector_observation": 336, "action_masks": 9}])
 def test_every_output_form_and_both_input_layouts_play(tmp_path: Path, output: str, inputs: dict[str, int] | None):
-    policy = OnnxPolicy(written(tmp_path, graph(output=output, inputs=inputs)), SOCCER)
-    np.testing.assert_allclose(policy.probabilities(np.zeros((2, 336), np.float32)), [EXPECTED] * 2, rtol=1e-5)
+    policy = OnnxPlayer(written(tmp_path, graph(output=output, inputs=inputs)), SOCCER)
+    np.testing.assert_allclose(probabilities(policy, np.zeros((2, 336), np.float32)), [EXPECTED] * 2, rtol=1e-5)
 
 
 def test_branches_follow_the_outputs_order_not_the_order_of_nodes_in_the_file(tmp_path: Path):
-    policy = OnnxPolicy(written(tmp_path, graph(branch_order=(2, 0, 1))), SOCCER)
-    np.testing.assert_allclose(policy.probabilities(np.zeros((1, 336), np.float32))[0], EXPECTED, rtol=1e-5)
+    policy = OnnxPlayer(written(tmp_path, graph(branch_order=(2, 0, 1))), SOCCER)
+    np.testing.assert_allclose(probabilities(policy, np.zeros((1, 336), np.float32))[0], EXPECTED, rtol=1e-5)
 
 
 def test_sampling_is_cut_out_of_the_graph():
@@ -59,8 +59,8 @@ def test_files_that_are_no_onnx_say_what_they_are():
 
 def test_policies_of_other_games_are_told_what_was_found_and_what_is_needed():
     striker = message(graph(inputs={"obs_0": 231, "obs_1": 63, "action_masks": 9}).SerializeToString())
-    assert "takes obs_0 [batch, 231], obs_1 [batch, 63]" in striker
-    assert "SoccerTwos needs float inputs obs_0 [batch, 264], obs_1 [batch, 72]" in striker
+    assert "takes obs_0 [batch, 231] float32, obs_1 [batch, 63] float32" in striker
+    assert "SoccerTwos needs obs_0 [batch, 264] float32, obs_1 [batch, 72] float32" in striker
     assert "obs_0 [batch, 738]" in message(graph(inputs={"obs_0": 738, "action_masks": 9}).SerializeToString())
 
 
@@ -104,9 +104,9 @@ def test_foreign_code_loops_and_outside_data_are_refused():
 
 def test_policy_that_answers_nan_is_refused(tmp_path: Path):
     path = written(tmp_path, graph(logits=np.full((3, 3), 3e38, np.float32) * np.array([1, -1, 1], np.float32)))
-    OnnxPolicy(path, SOCCER)  # extreme but finite logits are a policy
+    OnnxPlayer(path, SOCCER)  # extreme but finite logits are a policy
     with pytest.raises(ModelError, match="NaN or infinity"):  # 336 finite weights whose sum is not
-        OnnxPolicy(written(tmp_path, graph(weight=3e38), "nan.onnx"), SOCCER)
+        OnnxPlayer(written(tmp_path, graph(weight=3e38), "nan.onnx"), SOCCER)
 
 
 @needs_models
@@ -114,6 +114,6 @@ def test_unitys_soccer_policies_load_and_its_strikers_do_not():
     for path in sorted(MODELS.glob("*.onnx")):
         if path.stem in ("unity-official-goalie", "unity-official-striker"):
             with pytest.raises(ModelError, match="another game or with other sensors"):
-                OnnxPolicy(path, SOCCER)
+                OnnxPlayer(path, SOCCER)
         else:
-            assert OnnxPolicy(path, SOCCER).name == path.stem
+            assert OnnxPlayer(path, SOCCER).name == path.stem
