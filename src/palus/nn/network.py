@@ -85,11 +85,13 @@ class ActionHead(nn.Module):
         return torch.cat(pieces, 1)
 
     def onnx(self, g: Graph, x: str) -> tuple[str, ...]:
-        """The numbers of each part."""
-        out, first, free, parts = self.distribution_linear.onnx(g, x), 0, 0, []
-        for part, width in zip(self.actions.parts, self._widths(), strict=True):
-            own = g.columns(out, first, first + width)
-            first += width
+        """The numbers of each part, with a product for each, as ML-Agents' files have them."""
+        weight, bias = (g.weight_array(p) for p in (self.distribution_linear.weight, self.distribution_linear.bias))
+        first, free, parts = 0, 0, []
+        for k, (part, width) in enumerate(zip(self.actions.parts, self._widths(), strict=True)):
+            rows, first = slice(first, first + width), first + width
+            names = [g.constant(f"part{k}_weight", weight[rows]), g.constant(f"part{k}_bias", bias[rows])]
+            own = g.add("Gemm", [x, *names], transB=1)
             if isinstance(part, Continuous):
                 means, deviations = g.columns(own, 0, part.size), g.columns(own, part.size, 2 * part.size)
                 if self.tanh_scale:
