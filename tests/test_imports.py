@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -69,10 +70,18 @@ def top_level_modules() -> set[str]:
     return modules_in(PACKAGE)
 
 
-def imported_modules(path: Path) -> Iterator[tuple[str, int]]:
+class WithoutTypes(ast.NodeTransformer):
+    """Drops what stands under `if TYPE_CHECKING`."""
+
+    def visit_If(self, node: ast.If) -> ast.If | None:
+        return None if ast.unparse(node.test) == "TYPE_CHECKING" else node
+
+
+def imported_modules(path: Path, *, types_too: bool = True) -> Iterator[tuple[str, int]]:
     """Absolute dotted names that a file imports anywhere in it, with the line."""
     package = ("palus", *path.relative_to(PACKAGE).parent.parts)
-    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+    tree = ast.parse(path.read_text(), str(path))
+    for node in ast.walk(tree if types_too else WithoutTypes().visit(tree)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -127,6 +136,19 @@ def test_imports_point_one_way() -> None:
         if not picture.may_import(importer, parts[1]):
             wrong.append(f"{path}:{line} imports palus.{parts[1]}")
     assert wrong == []
+
+
+def test_no_module_imports_itself_over_others() -> None:
+    """Not even late, within a function; what is imported for its types alone does not count."""
+    paths = {
+        ".".join(("palus", *path.relative_to(PACKAGE).with_suffix("").parts)): path for path in PACKAGE.rglob("*.py")
+    }
+    modules = {name.removesuffix(".__init__"): path for name, path in paths.items()}
+    graph = {}
+    for importer, path in modules.items():
+        named = {name for name, _ in imported_modules(path, types_too=False)}
+        graph[importer] = {name if name in modules else name.rpartition(".")[0] for name in named} - {importer}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which shows the circle
 
 
 @pytest.mark.parametrize(

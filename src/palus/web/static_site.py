@@ -24,7 +24,7 @@ from urllib.parse import unquote
 from palus.errors import ArenaError, HubError, StorageError
 from palus.hub.repos import read_file
 from palus.store import Store
-from palus.web.analytics import analytics, team_results
+from palus.web.api.analytics import analytics, team_results
 from palus.web.api.compare import compare
 from palus.web.api.leaderboard import environments, leaderboard, recent_matches
 from palus.web.api.matches import MatchPage, match_page

@@ -86,7 +86,7 @@ def rating_rows(
         )
         for i, name in enumerate(names)
     ]
-    return [{"env": env, "upto_seq": fitted.upto_seq, **line.model_dump()} for line in lines]
+    return [{"env": env, "upto_seq": fitted.upto_seq, **vars(line)} for line in lines]
 
 
 def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int) -> dict[str, Any]:

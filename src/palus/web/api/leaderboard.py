@@ -145,7 +145,7 @@ def board_row(view: View, env: str, rated: Standing, last_ms: int | None) -> Lea
     """One row. last_ms: when the player's newest match ended."""
     player = view.roster.player(rated.sha256)
     return LeaderboardRow(
-        **rated.model_dump(),
+        **vars(rated),
         repo=player.repo,
         owner=player.owner,
         name=player.name,

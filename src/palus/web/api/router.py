@@ -12,7 +12,7 @@ from palus.arena.ladder.log import LogRecord
 from palus.arena.referee.games import game_of
 from palus.errors import StorageError
 from palus.store import Store
-from palus.web.analytics import Analytics, TeamResults, analytics, team_results
+from palus.web.api.analytics import Analytics, TeamResults, analytics, team_results
 from palus.web.api.answers import Answers, Body, Stamp, never, respond, whole_version
 from palus.web.api.compare import Comparison, compare
 from palus.web.api.leaderboard import (
