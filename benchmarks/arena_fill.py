@@ -16,7 +16,6 @@ from palus.arena.ladder.log import (
     GENESIS,
     LOG_SCHEMA,
     LogRecord,
-    LogSide,
     RunnerInfo,
     StoredBytes,
     append,
@@ -24,6 +23,8 @@ from palus.arena.ladder.log import (
     link,
     set_head,
 )
+from palus.arena.models.entity import Entity
+from palus.arena.referee.result import Side
 from palus.ratings.history import Played
 from palus.ratings.online import Skill
 from palus.store import Store
@@ -115,7 +116,7 @@ def _entry(number: int, pushed_ms: int) -> dict[str, Any]:
         "owner": repo.partition("/")[0],
         "revision": sha_of(repo)[:40],
         "env": ENV,
-        "file": "SoccerTwos.onnx",
+        "files": json.dumps({"SoccerTwos": sha_of(f"model-{number:04d}")}),
         "sha256": sha_of(f"model-{number:04d}"),
         "state": "accepted",
         "details": json.dumps({"p99_ms": 0.21, "operators": ["Gemm", "Sigmoid", "Softmax"]}),
@@ -166,10 +167,9 @@ def _record(game: Played, leg: int) -> LogRecord:
     )
 
 
-def _side(model: str) -> LogSide:
+def _side(model: str) -> Side:
     repo = repo_of(int(model.partition("-")[2]))
-    owner = repo.partition("/")[0]
-    return LogSide(repo, sha_of(repo)[:40], "SoccerTwos.onnx", sha_of(model), owner, "stochastic")
+    return Side(Entity(sha_of(model), repo, sha_of(repo)[:40], (("SoccerTwos", sha_of(model)),)), "stochastic")
 
 
 def _points(row: dict[str, Any], last_seq: int, start_ms: int) -> Iterator[dict[str, Any]]:

@@ -25,8 +25,9 @@ import machine
 from palus import envs
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.sandbox import Sandbox
-from palus.arena.locked.unit import Contender, Unit
+from palus.arena.locked.unit import Unit
 from palus.arena.locked.vet import vet
+from palus.arena.models.entity import Entity
 from palus.arena.models.policies import OnnxPlayer
 from palus.arena.models.rules import Limits
 from palus.arena.referee.actions import replay_actions
@@ -56,8 +57,9 @@ def idle_policy(seed: int, behavior: BehaviorSpec) -> bytes:
     return bytes(mlp_policy(arrays, behavior).SerializeToString())
 
 
-def contender(name: str, data: bytes) -> Contender:
-    return Contender(name, name, "0" * 40, f"{ENV}.onnx", hashlib.sha256(data).hexdigest(), model=data)
+def contender(name: str, data: bytes) -> Entity:
+    sha256 = hashlib.sha256(data).hexdigest()
+    return Entity(sha256, name, "0" * 40, ((ENV, sha256),), models=(data,))
 
 
 def processor_s() -> float:

@@ -34,6 +34,7 @@ from pydantic import ValidationError
 from palus.arena.jobs.builds import EnvBuild
 from palus.arena.jobs.reports import MatchReport, UnitReport, from_json, to_json
 from palus.arena.ladder.log import LogRecord
+from palus.arena.models.entity import Entity
 from palus.arena.models.grammar import parse_model
 from palus.arena.models.rules import ARENA_RULES
 from palus.arena.referee.actions import decode_actions, encode_actions
@@ -255,7 +256,7 @@ def replay() -> Incoming:
 
 def reported() -> Incoming:
     """Parts: the texts inside of the message, and the message around them."""
-    sides = (Side("ann/a", "a" * 64, "stochastic", 0.5), Side("bob/b", None, "greedy", None))
+    sides = (Side(Entity("a" * 64, "ann/a"), "stochastic", 0.5), Side(Entity("", "bob/b"), "greedy"))
     event = RecordedEvent(5, "goal", 0, -1)
     result = MatchResult(
         *("0" * 16, "1" * 16, "SoccerTwos", 1, 1, sides, "win1", "goal", (1, 0), 5, (event,)),

@@ -5,11 +5,13 @@ Leaf module.
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,6 +22,13 @@ from palus.types import AnyArray
 
 MAX_ARRAY_BYTES = 2**30
 """Of all arrays of a file together, unpacked: a policy has some MB, and a small archive can claim any number."""
+
+
+def digest_of(files: Mapping[str, str]) -> str:
+    """Name of a set of files: SHA-256 of the only one, or that of the sorted pairs. files: their own by behavior."""
+    if len(files) == 1:
+        return next(iter(files.values()))
+    return hashlib.sha256(json.dumps(sorted(files.items())).encode()).hexdigest()
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -10,15 +10,17 @@ from types import MappingProxyType
 import numpy as np
 
 from palus.arena.jobs.builds import EnvBuild
-from palus.arena.ladder.log import LOG_SCHEMA, LogRecord, LogSide, RunnerInfo
+from palus.arena.ladder.log import LOG_SCHEMA, LogRecord, RunnerInfo
+from palus.arena.models.entity import Entity
+from palus.arena.referee.result import Side
 
 
 def sha(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
 
 
-def side(repo: str) -> LogSide:
-    return LogSide(repo, sha(repo)[:40], "SoccerTwos.onnx", sha(repo), repo.split("/")[0], "stochastic")
+def side(repo: str) -> Side:
+    return Side(Entity(sha(repo), repo, sha(repo)[:40], (("SoccerTwos", sha(repo)),)), "stochastic")
 
 
 def record(

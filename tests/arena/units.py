@@ -6,22 +6,23 @@ import hashlib
 
 import onnx
 
-from palus.arena.locked.unit import Contender, Unit
+from palus.arena.locked.unit import Unit
+from palus.arena.models.entity import Entity
 from palus.arena.models.rules import Limits
 
 LIMITS = Limits(niceness=0)
 NO_REVISION = "0" * 40
 
 
-def contender(name: str, model: onnx.ModelProto | bytes) -> Contender:
+def contender(name: str, model: onnx.ModelProto | bytes) -> Entity:
     data = model if isinstance(model, bytes) else model.SerializeToString()
-    owner = name.split("/")[0]
-    return Contender(name, owner, NO_REVISION, "SoccerTwos.onnx", hashlib.sha256(data).hexdigest(), model=data)
+    sha256 = hashlib.sha256(data).hexdigest()
+    return Entity(sha256, name, NO_REVISION, (("SoccerTwos", sha256),), models=(data,))
 
 
-def house(name: str) -> Contender:
-    return Contender(f"palus/{name}", "palus", "", "", hashlib.sha256(name.encode()).hexdigest(), house=name)
+def house(name: str) -> Entity:
+    return Entity(hashlib.sha256(name.encode()).hexdigest(), f"palus/{name}")
 
 
-def unit(first: Contender, second: Contender, seed: int = 0) -> Unit:
+def unit(first: Entity, second: Entity, seed: int = 0) -> Unit:
     return Unit("SoccerTwos", seed, (first, second))

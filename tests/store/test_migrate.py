@@ -22,7 +22,7 @@ from palus.store import Store, open_store
 from palus.store.derived import DERIVED, play_stats, ratings
 from palus.store.engine import open_engine
 from palus.store.migrate import REVISION, STEPS, is_current, revision_of
-from palus.store.tables import derived_tables, jobs, metadata
+from palus.store.tables import derived_tables, entries, jobs, metadata
 
 FACTS = metadata.tables.keys() - {table.name for table in DERIVED}
 
@@ -123,10 +123,13 @@ def test_the_first_step_without_derived_tables_keeps_facts_and_statistics_of_rep
             if table in kept:
                 connection.execute(insert(table).values({column.name: example(column) for column in table.columns}))
         before = {table.name: connection.execute(select(table)).all() for table in kept}
+    entry = dict(before.pop("entries")[0]._mapping)
+    assert entry.pop("file") == "x"
     engine.dispose()
     store = open_store(tmp_path, url)
     with store.read() as connection:
-        assert {table.name: connection.execute(select(table)).all() for table in kept} == before
+        assert {name: connection.execute(select(found.tables[name])).all() for name in before} == before
+        assert connection.execute(select(entries)).mappings().one() == entry | {"files": '{"x": "x"}'}
         assert is_current(connection)
     store.close()
 

@@ -10,7 +10,9 @@ from sqlalchemy import delete, insert, select
 
 from palus.arena.jobs.builds import EnvBuild
 from palus.arena.ladder.derive import field_row, fit_games, rating_rows
-from palus.arena.ladder.log import LogRecord, LogSide, RunnerInfo, StoredBytes, append
+from palus.arena.ladder.log import LogRecord, RunnerInfo, StoredBytes, append
+from palus.arena.models.entity import Entity
+from palus.arena.referee.result import Side
 from palus.hub.accounts import create_account, find_account
 from palus.hub.commits import Message, Put, add_commit
 from palus.hub.limits import HubLimits
@@ -51,7 +53,7 @@ class SyntheticArena:
             "owner": repo.partition("/")[0],
             "revision": sha_of(f"{repo} {self.pushed}")[:40],
             "env": self.env,
-            "file": f"{self.env}.onnx",
+            "files": json.dumps({self.env: sha256}),
             "sha256": sha256,
             "state": state,
             "details": json.dumps({"p99_ms": 0.4}),
@@ -77,7 +79,7 @@ class SyntheticArena:
                 make_record(self.seq, unit, leg, sides, result, rated=rated, replay=stored, ticks=ticks, env=self.env)
             )
             if rated and result in _POINTS:
-                blue, purple = (side.sha256 for side in records[-1].sides)
+                blue, purple = (side.entity.sha256 for side in records[-1].sides)
                 self.history.append(Played(self.seq, records[-1].id, unit, blue, purple, _POINTS[result]))
         with self.store.write() as connection:
             append(connection, records, finished)
@@ -162,5 +164,5 @@ def make_record(
     )
 
 
-def _side(repo: str) -> LogSide:
-    return LogSide(repo, sha_of(repo)[:40], "SoccerTwos.onnx", sha_of(repo), repo.partition("/")[0], "stochastic")
+def _side(repo: str) -> Side:
+    return Side(Entity(sha_of(repo), repo, sha_of(repo)[:40], (("SoccerTwos", sha_of(repo)),)), "stochastic")

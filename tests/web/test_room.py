@@ -37,7 +37,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def enter(store: Store, repo: str, state: str, **more: Any) -> None:
     row = {"source": "hub", "repo": repo, "owner": repo.partition("/")[0], "revision": "a" * 40, "env": "SoccerTwos"}
-    row |= {"file": "SoccerTwos.onnx", "sha256": "b" * 64, "state": state, "details": "{}", "pushed_ms": 1}
+    row |= {
+        "files": json.dumps({"SoccerTwos": "b" * 64}),
+        "sha256": "b" * 64,
+        "state": state,
+        "details": "{}",
+        "pushed_ms": 1,
+    }
     with store.write() as connection:
         connection.execute(insert(entries).values(row | more))
 

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from palus.errors import HubError
+from palus.files import digest_of
 
 MAX_FILES = 1000
 """More files than this are refused by hubs, and are a sign of a folder named by mistake."""
@@ -71,9 +72,16 @@ class LocalRun:
         return game not in (None, self.env_id)
 
     @property
+    def models(self) -> dict[str, Path]:
+        """The model of each behavior that was trained."""
+        behaviors = self.configuration.get("behaviors") or (self.env_id,)
+        found = {str(name): self.files.get(f"{name}.onnx") for name in behaviors}
+        return {name: path for name, path in found.items() if path is not None}
+
+    @property
     def sha256(self) -> str:
-        """Of the model file: what the arena rates."""
-        return hashlib.sha256(self.model.read_bytes()).hexdigest()
+        """Of all models: what the arena rates."""
+        return digest_of({name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in self.models.items()})
 
     @property
     def event_files(self) -> tuple[Path, ...]:
@@ -81,6 +89,10 @@ class LocalRun:
         return tuple(
             p for path, p in sorted(self.files.items()) if path.startswith(f"{self.env_id}/events.out.tfevents")
         )
+
+    def owns(self, path: str) -> bool:
+        """Whether a push owns this path of a repository, so that it goes when the run no longer has it."""
+        return path.startswith((*(f"{name}/" for name in self.models), "run_logs/"))
 
 
 def read_run(path: Path, configfile_name: str = "configuration.yaml", *, snapshots: bool = False) -> LocalRun:
@@ -114,11 +126,6 @@ def repository_files(run: LocalRun, card: str, made: Mapping[str, bytes]) -> dic
         files["config.json"] = json.dumps(run.configuration).encode()
     files.setdefault(".gitattributes", GITATTRIBUTES.encode())
     return dict(sorted(files.items()))
-
-
-def is_of_run(path: str, env_id: str) -> bool:
-    """Whether a push owns this path of a repository, so that it goes when the run no longer has it."""
-    return path.startswith((f"{env_id}/", "run_logs/"))
 
 
 def _files(folder: Path, snapshots: bool) -> Iterator[tuple[str, Path]]:

@@ -13,7 +13,7 @@ from palus.errors import HubError
 from palus.hub import folder_pool
 from palus.hub.agent_card import VIDEO, agent_labels, read_score, write_agent_card
 from palus.hub.ids import check_name, check_repo_id
-from palus.hub.layout import Content, LocalRun, is_of_run, repository_files
+from palus.hub.layout import Content, LocalRun, repository_files
 from palus.hub.model_card import CardFacts, Labels, Rating, is_written_by_us, keep_card, ml_agents_labels, write_card
 from palus.hub.target import HUGGING_FACE, FolderTarget, HubTarget, Target
 from palus.hub.training_curve import describe, draw_curves, read_curves
@@ -74,18 +74,13 @@ def publish(
     card, kept = (_new_card(run, facts), None) if new_card else _card(run, repo_id, target, facts)
     files = repository_files(run, card, more)
 
-    def is_replaced(path: str) -> bool:
-        return is_of_run(path, run.env_id)
-
     if isinstance(target, FolderTarget):
-        revision, changed = folder_pool.push_to_pool(target.path, repo_id, files, is_replaced)
+        revision, changed = folder_pool.push_to_pool(target.path, repo_id, files, run.owns)
         place = str(target.path.joinpath(*repo_id.split("/")))
     else:
         from palus.hub import client  # here, so that a folder pool needs no huggingface_hub
 
-        revision, changed = client.push_to_hub(
-            target.url, repo_id, files, is_replaced, message=message, private=private
-        )
+        revision, changed = client.push_to_hub(target.url, repo_id, files, run.owns, message=message, private=private)
         place = f"{target.url}/{repo_id}"
     return Published(place, revision, changed, kept, len(files), sum(map(_size, files.values())))
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from palus.errors import StorageError
 from palus.store.derived import outdated, renew
 
-REVISION = "0007"
+REVISION = "0008"
 """Newest step."""
 
 STEPS = Path(__file__).with_name("migrations")

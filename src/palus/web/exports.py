@@ -91,8 +91,8 @@ def match_rows(store: Store, env: str) -> Iterable[Row]:
             record = LogRecord.from_json(row.record)
             sides = [
                 value
-                for side in record.sides
-                for value in (side.repo, side.revision, side.file, side.sha256, side.owner, side.mode)
+                for side, who in ((side, side.entity) for side in record.sides)
+                for value in (who.repo, who.revision, who.file, who.sha256, who.owner, side.mode)
             ]
             yield (
                 *(row.seq, row.id, row.unit_id, row.leg, row.season, str(record.seed), *sides),

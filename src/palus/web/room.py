@@ -17,11 +17,11 @@ from fastapi import APIRouter, Path, WebSocket, WebSocketDisconnect
 from pydantic import Field, ValidationError
 from sqlalchemy import func, select
 
-from palus.arena.jobs.orders import HOUSE_OWNER
 from palus.arena.ladder.discovery import sweep_house
+from palus.arena.ladder.entries import entity_of
 from palus.arena.locked.live import DURATION_TICKS, LiveMatch, open_live_match
 from palus.arena.locked.sandbox import Sandbox, shared_sandbox
-from palus.arena.locked.unit import Contender
+from palus.arena.models.entity import Entity
 from palus.arena.referee.games import GAMES
 from palus.arena.referee.recording import FIXED_STEP_S
 from palus.errors import ArenaError, EnvError, PalusError
@@ -170,7 +170,7 @@ async def _serve(socket: WebSocket, store: Store, rooms: Rooms, sandbox: Sandbox
 
 def _open(
     stack: contextlib.ExitStack, store: Store, start: Start, limits: RoomLimits, sandbox: Sandbox
-) -> tuple[tuple[Contender, Contender], LiveMatch]:
+) -> tuple[tuple[Entity, Entity], LiveMatch]:
     game = GAMES.get(start.env)
     if game is None:
         raise _RefusedError("unknown", f"There is no such game here; there are {', '.join(GAMES)}.")
@@ -183,7 +183,7 @@ def _open(
     return contenders, stack.enter_context(match)
 
 
-def _ready(start: Start, contenders: tuple[Contender, Contender], match: LiveMatch) -> Ready:
+def _ready(start: Start, contenders: tuple[Entity, Entity], match: LiveMatch) -> Ready:
     blue, purple = (c.repo if c.house else f"{c.repo}@{c.revision[:12]}" for c in contenders)
     return Ready(
         blue=blue,
@@ -210,20 +210,19 @@ def list_players(store: Store, env: str) -> list[RoomPlayer]:
             for row in connection.execute(query)
         }
     for house in sweep_house(env).found:
-        found.setdefault(house.repo, RoomPlayer(repo=house.repo, house=True, rating=None))
+        found.setdefault(house.entity.repo, RoomPlayer(repo=house.entity.repo, house=True, rating=None))
     return sorted(found.values(), key=lambda p: (p.rating is None, -(p.rating or 0.0), p.repo))
 
 
-def find_contender(store: Store, word: str, env: str) -> Contender:
+def find_contender(store: Store, word: str, env: str) -> Entity:
     """The player that `owner/name` or `owner/name@revision` means, with its model's bytes.
 
     Raises a refusal that says why there is none: unknown, still waiting for its validation, or refused by it.
     """
     repo, _, revision = word.partition("@")
     for house in sweep_house(env).found:
-        if house.repo == repo:
-            name = repo.removeprefix(f"{HOUSE_OWNER}/")
-            return Contender(repo, HOUSE_OWNER, "", "", house.sha256 or "", house=name)
+        if house.entity.repo == repo:
+            return house.entity
     columns = entries.c
     query = select(entries).where(columns.repo == repo, columns.env == env, columns.revision.startswith(revision))
     with store.read() as connection:
@@ -235,5 +234,4 @@ def find_contender(store: Store, word: str, env: str) -> Contender:
         raise _RefusedError("waiting", f"{word} has not been validated yet. Try again in a minute.")
     if row.state == "refused":
         raise _RefusedError("invalid", f"{word} was refused. {row.sentence} {row.remedy}")
-    model = store.blobs.read(row.sha256)
-    return Contender(repo, row.owner, row.revision, row.file, row.sha256, model=model)
+    return entity_of(row).with_models(store.blobs.read)

@@ -14,19 +14,19 @@ from hostile import stock
 
 from palus import envs
 from palus.arena.jobs.builds import EnvBuild
-from palus.arena.jobs.orders import Entity, PairOrder
+from palus.arena.jobs.orders import PairOrder
 from palus.arena.jobs.reports import MatchReport, UnitReport, ValidationReport, from_json, to_json
 from palus.arena.jobs.worker import describe_here, play_order
-from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.report_check import check_unit
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource
 from palus.arena.locked.vet import vet
+from palus.arena.models.entity import house_player
 from palus.arena.models.rules import Limits
 from palus.arena.referee.games import GAMES, SOCCER_TWOS
 from palus.arena.referee.recording import STEPS_PER_DECISION
 from palus.arena.referee.replay import decode_replay, encode_replay
-from palus.arena.referee.result import MatchResult, Side
+from palus.arena.referee.result import SCHEMA, MatchResult, Side
 from palus.errors import ArenaError, FalseReportError
 from palus.store import open_store
 
@@ -38,11 +38,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[PairOrder, UnitReport
     """A job, and its honest report, in which the first game ends with an early goal."""
     store, settings = open_store(tmp_path_factory.mktemp("arena")), ArenaSettings()
     source = StoreSource(store, "w", settings, describe_here())
-    found = {f.repo: f for f in sweep_house("SoccerTwos").found}
-    sides = [
-        Entity(str(found[repo].sha256), repo, "palus", found[repo].revision, "").to_payload()
-        for repo in ("palus/goalie-striker", "palus/random")
-    ]
+    sides = [house_player(name, "SoccerTwos") for name in ("goalie-striker", "random")]
     for seed in range(100):
         order = PairOrder("SoccerTwos", seed, 1, "stochastic", True, *sides)
         report = play_order(source, order, Limits())
@@ -150,9 +146,12 @@ def test_what_validation_says_of_a_sound_model_has_this_form(job: tuple[PairOrde
     assert to_json(from_json(json.loads(json.dumps(to_json(report))))) == to_json(report)
 
 
-def test_a_worker_of_a_newer_palus_is_told_so_and_not_called_a_liar(job: tuple[PairOrder, UnitReport]) -> None:
-    with pytest.raises(ArenaError, match="schema 3; this arena reads up to 2") as caught:
-        from_json(with_result(job[1], schema=3))
+@pytest.mark.parametrize("schema", [SCHEMA - 1, SCHEMA + 1])
+def test_a_worker_of_another_palus_is_told_so_and_not_called_a_liar(
+    job: tuple[PairOrder, UnitReport], schema: int
+) -> None:
+    with pytest.raises(ArenaError, match=f"schema {schema}; this arena takes {SCHEMA}") as caught:
+        from_json(with_result(job[1], schema=schema))
     assert not isinstance(caught.value, FalseReportError)
 
 
@@ -165,7 +164,9 @@ def changed(unit: UnitReport, **fields: Any) -> UnitReport:
 
 
 def renamed(result: MatchResult, **side: Any) -> tuple[Side, Side]:
-    return (replace(result.sides[0], **side), result.sides[1])
+    first, second = result.sides
+    who = {name: side.pop(name) for name in ("repo", "sha256") if name in side}
+    return (replace(first, entity=replace(first.entity, **who), **side), second)
 
 
 def reencoded(unit: UnitReport, **fields: Any) -> UnitReport:
@@ -187,7 +188,7 @@ LIES: list[Callable[[UnitReport], UnitReport]] = [
     lambda u: changed(u, env="doom_duel"),
     lambda u: changed(u, seed=1),
     lambda u: changed(u, sides=u.matches[0].result.sides[::-1]),
-    lambda u: changed(u, sides=renamed(u.matches[0].result, name="eve/strong")),
+    lambda u: changed(u, sides=renamed(u.matches[0].result, repo="eve/strong")),
     lambda u: changed(u, sides=renamed(u.matches[0].result, sha256="0" * 64)),
     lambda u: changed(u, sides=renamed(u.matches[0].result, mode="greedy")),
     lambda u: changed(u, id="0" * 16),

@@ -27,6 +27,7 @@ from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource, games_of
 from palus.arena.locked.sandbox import LockedProcess
+from palus.arena.models.entity import Entity
 from palus.arena.models.rules import Limits
 from palus.errors import ArenaError, LeaseError
 from palus.store import Store, open_store
@@ -97,7 +98,7 @@ def test_models_of_a_pool_are_validated_and_tried_before_they_are_ranked(store: 
     assert rows["bob/bad"].state == "refused" and rows["bob/bad"].code and rows["bob/bad"].remedy
     trial = [row.record for row in log(store)]
     assert [record.rated for record in trial] == [False, False]
-    assert {side.repo for side in trial[0].sides} == {"ann/good", "palus/random"}
+    assert {side.entity.repo for side in trial[0].sides} == {"ann/good", "palus/random"}
 
 
 def test_a_unit_whose_model_is_killed_from_outside_is_played_again(
@@ -267,9 +268,10 @@ def test_a_worker_plays_no_game_that_it_does_not_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, change: dict[str, Any], fault: str
 ) -> None:
     stranger = Stranger(tmp_path, monkeypatch)
-    side = {"sha256": "a" * 64, "repo": "palus/random", "owner": "palus", "revision": "", "file": "", "house": "random"}
+    side = Entity("a" * 64, "palus/random")
     order = PairOrder(ENV, 1, 1, "stochastic", True, side, side).to_payload()
-    arena = Hostile(kind, {**order, "contender": side, **change})
+    model = replace(side, repo="ann/a", files=((ENV, "a" * 64),)).to_json()
+    arena = Hostile(kind, {**order, "contender": model, **change})
     work(arena, arena.stop)
     assert len(arena.faults) == 2 and all(fault in said for said in arena.faults)
     assert not stranger.ran
@@ -277,8 +279,7 @@ def test_a_worker_plays_no_game_that_it_does_not_know(
 
 def test_a_worker_opens_no_file_as_a_player_of_the_house(tmp_path: Path) -> None:
     (tmp_path / "own.onnx").write_bytes(b"mine")
-    names = {"sha256": "a" * 64, "repo": "palus/random", "owner": "palus", "revision": "", "file": ""}
-    sides = [{**names, "house": str(tmp_path / "own.onnx")}, {**names, "house": "random"}]
+    sides = Entity("a" * 64, f"palus/{tmp_path / 'own.onnx'}"), Entity("a" * 64, "palus/random")
     arena = Hostile("pair", PairOrder(ENV, 1, 1, "stochastic", True, *sides).to_payload())
     work(arena, arena.stop)
     assert "is no built-in player of SoccerTwos; there are random, ball-chaser, goalie-striker" in arena.faults[0]

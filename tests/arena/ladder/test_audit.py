@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from units import contender, house
 
 from palus.arena.jobs.builds import EnvBuild
-from palus.arena.jobs.orders import Entity, PairOrder
+from palus.arena.jobs.orders import PairOrder
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import audit, is_local, reinstate, suspend, suspend_outliers
@@ -27,7 +27,7 @@ from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.verification import verify, verify_record
 from palus.arena.ladder.workers import StoreSource, suspension
-from palus.arena.locked.unit import Contender
+from palus.arena.models.entity import Entity
 from palus.arena.referee.actions import decode_actions, encode_actions, replay_match
 from palus.cli import app
 from palus.errors import ArenaError
@@ -113,13 +113,12 @@ def test_an_audit_strikes_out_the_pair_of_a_match_that_does_not_verify(tmp_path:
     assert [verification.ok for verification in again.found] == [True] * 4
 
 
-def report_of(store: Store, worker: str, *entrants: Contender, seed: int = 1) -> list[LogRecord]:
+def report_of(store: Store, worker: str, *entrants: Entity, seed: int = 1) -> list[LogRecord]:
     """Let a worker play a pair of these two honestly. Returns its records."""
     for entrant in entrants:
-        if entrant.model is not None:
-            store.blobs.put(entrant.model)
-    sides = [Entity(e.sha256, e.repo, e.owner, e.revision, e.file).to_payload() for e in entrants]
-    order = PairOrder("SoccerTwos", seed, 1, "stochastic", True, *sides)
+        for model in entrant.models:
+            store.blobs.put(model)
+    order = PairOrder("SoccerTwos", seed, 1, "stochastic", True, *entrants)
     source = StoreSource(store, worker, SETTINGS, describe_here())
     with store.write() as connection:
         queue.enqueue(connection, "pair", order.unit_id, order.to_payload(), priority=99, now_ms=1)

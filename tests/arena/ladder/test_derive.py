@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arena_records import record, season, sha
+from arena_records import record, season, sha, side
 from sqlalchemy import insert, select, text, update
 
 from palus.arena.ladder.derive import variance_of_gap
@@ -34,7 +34,7 @@ FOUR = {"ann/a": 200.0, "bob/b": 50.0, "cy/c": 0.0, "dee/d": -250.0}
 def make_store(folder: Path, repos: list[str], records: list[LogRecord]) -> Store:
     """A store with accepted entries and a log."""
     store = open_store(folder)
-    found = tuple(Entry("hub", repo, sha(repo)[:40], ENV, f"{ENV}.onnx", sha(repo), 1) for repo in repos)
+    found = tuple(Entry("hub", ENV, side(repo).entity, 1) for repo in repos)
     with store.write() as connection:
         take_in(connection, Sweep("hub", ENV, found, frozenset(repos)), now_ms=1)
         for repo in repos:
@@ -135,7 +135,7 @@ def test_history_points_are_the_ratings_that_were_published_then(tmp_path: Path)
     then = make_store(tmp_path / "then", list(FOUR), records[:60])
     Refresher(then, SETTINGS).refresh()
     now = {row["sha256"]: (row["rating"], row["half_width"], row["games"]) for row in published(then)}
-    recent = {side.sha256 for r in records[40:60] for side in r.sides}
+    recent = {s.entity.sha256 for r in records[40:60] for s in r.sides}
     assert {row["sha256"] for row in points} == recent
     assert all((row["rating"], row["half_width"], row["games"]) == now[row["sha256"]] for row in points)
 
@@ -158,7 +158,7 @@ def test_swapping_all_sides_flips_the_side_term_and_nothing_else(tmp_path: Path)
 def test_camps_that_hardly_met_are_named_and_gaps_have_the_joint_variance(tmp_path: Path) -> None:
     camp = {"ann/a": 0, "bob/b": 0, "cy/c": 1, "dee/d": 1}
     whole = season(FOUR, units=12, seed=1)
-    apart = [match for match in whole if camp[match.sides[0].repo] == camp[match.sides[1].repo]]
+    apart = [match for match in whole if camp[match.sides[0].entity.repo] == camp[match.sides[1].entity.repo]]
     store = make_store(tmp_path, list(FOUR), apart)
     refresher = Refresher(store, SETTINGS)
     refresher.refresh()

@@ -14,6 +14,7 @@ from huggingface_hub import HfApi
 from sqlalchemy import select
 
 from palus.arena.ladder.discovery import HuggingFace, Sweep, sweep_hub
+from palus.arena.referee.games import GAMES, ArenaGame
 from palus.errors import ArenaError
 from palus.hub.accounts import create_account, issue_token
 from palus.hub.limits import HubLimits
@@ -73,13 +74,31 @@ def look(store: Store, quiet_since_ms: int = 2**62) -> Sweep:
 
 def test_the_hubs_models_are_found_by_tags_or_by_their_file(store: Store, api: HfApi) -> None:
     push_all(api)
-    found = {f.repo: f for f in look(store).found}
+    found = {f.entity.repo: f for f in look(store).found}
     assert set(found) == {"ann/tagged", "ann/bare", "ann/empty"}
-    assert (found["ann/empty"].sha256, found["ann/empty"].fault) == (None, "missing-file")
-    assert store.blobs.read(str(found["ann/bare"].sha256)) == b"bare"
+    assert (found["ann/empty"].entity.files, found["ann/empty"].fault) == ((), "missing-file")
+    assert store.blobs.read(found["ann/bare"].entity.sha256) == b"bare"
     with store.read() as connection:
         head = connection.execute(select(repos.c.head).where(repos.c.name == "ann/tagged")).scalar_one()
-    assert (found["ann/tagged"].revision, found["ann/tagged"].owner) == (head, "ann")
+    assert (found["ann/tagged"].entity.revision, found["ann/tagged"].entity.owner) == (head, "ann")
+
+
+def test_the_models_of_a_team_are_found_together(
+    store: Store, api: HfApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(GAMES, "PenaltyToy", ArenaGame("PenaltyToy", ("toy",), roles=("Striker", "Keeper")))
+    push(api, "team", {"README.md": b"---\ntags:\n- toy\n---\n", "Striker.onnx": b"strikes", "Keeper.onnx": b"keeps"})
+    push(api, "half", {"Keeper.onnx": b"keeps"})
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    with store.read() as connection:
+        here = sweep_hub(connection, "PenaltyToy", quiet_since_ms=2**62)
+    far = HuggingFace(store.blobs, api).sweep("PenaltyToy", wanted=lambda repo, revision: True)
+    for seen in (here, far):
+        assert [store.blobs.read(sha256) for _, sha256 in seen.found[0].entity.files] == [b"keeps", b"strikes"]
+    assert [(entry.entity.repo, entry.fault) for entry in here.found] == [
+        ("ann/team", None),
+        ("ann/half", "missing-file"),
+    ]
 
 
 def test_a_push_that_has_not_come_to_rest_is_present_but_not_found(store: Store, api: HfApi) -> None:
@@ -95,10 +114,10 @@ def test_another_hub_is_searched_by_tags_and_its_new_models_are_fetched(
     mine = open_store(tmp_path / "mine")
     far = HuggingFace(mine.blobs, api)
     seen = far.sweep(ENV, wanted=lambda repo, revision: True)
-    found = {f.repo: f for f in seen.found}
+    found = {f.entity.repo: f for f in seen.found}
     assert set(found) == {"ann/tagged", "ann/empty", "ann/hidden"}  # ann's own token sees her private one
     assert found["ann/empty"].fault == "missing-file"
-    assert mine.blobs.read(str(found["ann/tagged"].sha256)) == b"tagged"
+    assert mine.blobs.read(found["ann/tagged"].entity.sha256) == b"tagged"
     assert found["ann/tagged"].pushed_ms > 1_700_000_000_000
     again = far.sweep(ENV, wanted=lambda repo, revision: False)
     assert (again.found, again.present) == ((), seen.present)
@@ -115,7 +134,7 @@ def test_a_hub_that_refuses_is_named_and_one_lost_file_stops_nobody_else(
             blob.unlink()
     mine = open_store(tmp_path / "mine")
     seen = HuggingFace(mine.blobs, api).sweep(ENV, wanted=lambda repo, revision: True)
-    assert {f.repo for f in seen.found} == {"ann/empty", "ann/hidden"}
+    assert {f.entity.repo for f in seen.found} == {"ann/empty", "ann/hidden"}
     assert "ann/tagged" in seen.present
     with pytest.raises(ArenaError, match="models cannot be listed"):
         HuggingFace(mine.blobs, HfApi(api.endpoint, "hf_wrong")).sweep(ENV, wanted=lambda repo, revision: True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from palus.arena.ladder.entries import accept, board, credited, refuse, take_in
 from palus.arena.ladder.field_picture import Ledger, take_picture
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import known_model
+from palus.arena.models.entity import Entity
 from palus.arena.models.refusal import Refusal
 from palus.store import Store, open_store
 from palus.store.tables import entries
@@ -32,11 +32,12 @@ def store(tmp_path: Path) -> Store:
 
 def found(repo: str, file: str = "", revision: str = "1") -> Entry:
     """A revision whose model has the bytes `file`."""
-    return Entry("hub", repo, sha(repo + revision)[:40], ENV, f"{ENV}.onnx", sha(file or repo), 5)
+    made = Entity(sha(file or repo), repo, sha(repo + revision)[:40], ((ENV, sha(file or repo)),))
+    return Entry("hub", ENV, made, 5)
 
 
 def sweep(*revisions: Entry) -> Sweep:
-    return Sweep("hub", ENV, revisions, frozenset(f.repo for f in revisions))
+    return Sweep("hub", ENV, revisions, frozenset(f.entity.repo for f in revisions))
 
 
 def take(store: Store, *revisions: Entry) -> list[tuple[str, str]]:
@@ -140,10 +141,10 @@ def test_whoever_pushes_without_end_waits_while_others_are_checked_and_play(stor
     take(store, *flood)
     take(store, *flood, found("ann/a"))
     with store.write() as connection:
-        match = {"env": ENV, "contender": {"owner": "x"}}
+        match = {"env": ENV, "contender": {"repo": "x/y"}}
         queue.enqueue(connection, "pair", "pair:1", match, priority=queue.PRIORITY_LADDER, now_ms=9)
         taken = [queue.take(connection, "w", [ENV], trusted=True, lease_s=60, now_ms=9) for _ in range(27)]
-    owners = [lease.payload["contender"]["owner"] for lease in taken if lease is not None]
+    owners = [lease.payload["contender"]["repo"].partition("/")[0] for lease in taken if lease is not None]
     assert owners.index("ann") <= 1 and owners[22:] == ["x"] + ["mal"] * 4
 
 
@@ -193,7 +194,7 @@ def test_a_repository_that_is_gone_is_withdrawn_and_comes_back_with_its_verdict(
 
 
 def test_tags_without_a_model_are_refused_with_what_to_push(store: Store) -> None:
-    empty = replace(found("ann/a"), sha256=None, fault="missing-file")
+    empty = Entry("hub", ENV, Entity("", "ann/a", "1" * 40), 5, "missing-file")
     assert take(store, empty) == [("ann/a", "refused")]
     with store.read() as connection:
         row = connection.execute(select(entries)).one()
@@ -226,12 +227,12 @@ def test_a_folder_pool_offers_files_that_have_rested_and_keeps_their_bytes(store
     (folder / "ann" / "old" / "Other.onnx").write_bytes(b"x")
     pool = FolderPool(folder, store.blobs)
     seen = pool.sweep(ENV, quiet_since_ms=150_000)
-    assert [(f.repo, f.owner, f.file, f.pushed_ms) for f in seen.found] == [
+    assert [(f.entity.repo, f.entity.owner, f.entity.file, f.pushed_ms) for f in seen.found] == [
         ("ann/old", "ann", "SoccerTwos.onnx", 100_000)
     ]
     assert seen.present == {"ann/old", "ann/being-copied"}
-    assert store.blobs.read(str(seen.found[0].sha256)) == b"model"
+    assert store.blobs.read(seen.found[0].entity.sha256) == b"model"
     write_model(folder, "ann/old", b"better", seconds=120)
     again = pool.sweep(ENV, quiet_since_ms=150_000)
-    assert again.found[0].revision != seen.found[0].revision
-    assert store.blobs.read(str(again.found[0].sha256)) == b"better"
+    assert again.found[0].entity.revision != seen.found[0].entity.revision
+    assert store.blobs.read(again.found[0].entity.sha256) == b"better"

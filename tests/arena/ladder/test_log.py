@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import old_log
 import pytest
 from arena_records import record
 from sqlalchemy import delete, insert, select, update
@@ -15,6 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from palus.arena.ladder.audit import annul_unit
 from palus.arena.ladder.chain import check_chain
 from palus.arena.ladder.log import (
+    LOG_SCHEMA,
     LogRecord,
     append,
     check_head,
@@ -40,8 +42,8 @@ def store(tmp_path: Path) -> Store:
 
 
 GOLDEN = (
-    "7c4da09b96d3c1733a8dd856e97cfda0777ab8dda637f701fec247edffdb31d7",
-    "22fabf2c00d78620bfaee0255daa4022c7fbab09d4177beb280920b3e3831a8f",
+    "7c75df1da2bbe3d225d064632de58e5f7a3794978503334493f138f7d7d35827",
+    "d190ba2857ffdf10656c99ff5fc215b9377228f7d22ee6d06d0aa3b2b4119929",
 )
 """Hashes of the first two rows below, computed by `sha256sum` from the hash before, a line feed and the record."""
 
@@ -82,8 +84,8 @@ def test_rows_are_read_as_they_were_written_each_chained_to_the_one_before(store
 
 def test_a_record_survives_its_json_and_a_newer_one_is_refused() -> None:
     assert LogRecord.from_json(record(5).to_json()) == record(5)
-    with pytest.raises(ArenaError, match="schema 3; this palus reads 1 to 2"):
-        LogRecord.from_json(replace(record(5), schema=3).to_json())
+    with pytest.raises(ArenaError, match=f"schema {LOG_SCHEMA + 1}; this palus reads 1 to {LOG_SCHEMA}"):
+        LogRecord.from_json(replace(record(5), schema=LOG_SCHEMA + 1).to_json())
     with pytest.raises(ArenaError, match="not a log record"):
         LogRecord.from_json('{"schema": 1}')
 
@@ -203,3 +205,26 @@ def test_exported_lines_carry_the_chain(store: Store) -> None:
         lines = [json.loads(line) for line in export_jsonl(connection)]
     assert [line["prev_hash"] for line in lines] == ["0" * 64, *(line["hash"] for line in lines[:-1])]
     assert lines[1]["result"] == "draw"
+
+
+def test_the_log_of_a_palus_whose_entities_were_single_files_is_read_checked_added_to_and_exported(
+    tmp_path: Path,
+) -> None:
+    store = open_store(tmp_path)
+    columns = ("id", "unit_id", "leg", "season", "result", "rated", "finished_ms")
+    with store.write() as connection:
+        for seq, (text, hashed) in enumerate(zip(old_log.TEXTS, old_log.HASHES, strict=True), start=1):
+            told = json.loads(text)
+            row = {name: told[name] for name in columns} | {"seq": seq, "record": text, "hash": hashed}
+            row |= {"prev_hash": old_log.HASHES[seq - 2] if seq > 1 else "0" * 64, "env": "SoccerTwos", "worker": "w1"}
+            row |= {side: told["sides"][place]["sha256"] for place, side in enumerate(("blue", "purple"))}
+            connection.execute(insert(matches).values(row))
+        connection.execute(insert(log_heads).values(name="matches", seq=2, hash=old_log.HASHES[1]))
+        append(connection, [record(2)], finished_ms=1_700_000_001_000)
+    with store.read() as connection:
+        assert check_chain(connection, (2, old_log.HASHES[1])) == 3
+        rows, lines = list(read_log(connection)), [json.loads(line) for line in export_jsonl(connection)]
+    assert rows[0].record.sides == record(0).sides  # the same entities as today, under the same names
+    assert [line["hash"] for line in lines[:2]] == list(old_log.HASHES)
+    for line, text in zip(lines, old_log.TEXTS, strict=False):
+        assert {name: line[name] for name in json.loads(text)} == json.loads(text)

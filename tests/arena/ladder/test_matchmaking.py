@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from palus.arena.jobs.orders import Entity
 from palus.arena.ladder.field_picture import Ledger, take_picture
 from palus.arena.ladder.matchmaking import Picture, choose, entry_pairings, ladder_pairings
 from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.models.entity import Entity
 
 GREEDY = ArenaSettings(uniform_share=0.0)
 
@@ -145,7 +145,7 @@ def play_on(models: list[Entity], units: int) -> tuple[Ledger, dict[str, int]]:
 
 
 def entrant(owner: str, number: int = 0, p99_ms: float = 0.1) -> Entity:
-    return Entity(f"{owner} {number}", f"{owner}/{number}", owner, "", "SoccerTwos.onnx", p99_ms)
+    return Entity(f"{owner} {number}", f"{owner}/{number}", "", (("SoccerTwos", ""),), p99_ms)
 
 
 def test_a_slow_model_takes_its_owners_time_and_not_that_of_the_others() -> None:

@@ -19,8 +19,9 @@ from palus.arena.locked.frames import Rows, describe_task, read_task
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.probe import probe_rows
 from palus.arena.locked.sandbox import Sandbox
-from palus.arena.locked.unit import Contender, Unit
+from palus.arena.locked.unit import Unit
 from palus.arena.locked.vet import Vetting, vet
+from palus.arena.models.entity import Entity
 from palus.types import ActionSpec, BehaviorSpec, Discrete
 
 av = pytest.importorskip("av", reason="the extra `video` is not installed")
@@ -48,10 +49,11 @@ def check(data: bytes, sandbox: Sandbox) -> Vetting:
     return vet(data, ENV, limits=LIMITS, sandbox=sandbox)
 
 
-def contender(repo: str, data: bytes | None) -> Contender:
+def contender(repo: str, data: bytes | None) -> Entity:
     sha256 = hashlib.sha256(data or b"random").hexdigest()
-    house = "random" if data is None else None
-    return Contender(repo, repo.split("/")[0], "0" * 40, "doom_duel.onnx", sha256, model=data, house=house)
+    return (
+        Entity(sha256, repo, "0" * 40) if data is None else Entity(sha256, repo, "", ((ENV, sha256),), models=(data,))
+    )
 
 
 def test_an_agent_that_sees_pictures_and_remembers_passes_and_is_described(sandbox: Sandbox) -> None:
@@ -118,7 +120,7 @@ def test_a_duel_is_won_by_frags_on_both_sides_and_filmed(sandbox: Sandbox, game:
         ("win1", "time_limit", (LENGTH, 0)),
         ("win2", "time_limit", (0, LENGTH)),
     ]
-    assert [side.sha256 for side in outcome.results[1].sides] == [idle.sha256, eager.sha256]
+    assert [side.entity.sha256 for side in outcome.results[1].sides] == [idle.sha256, eager.sha256]
     assert outcome.results[0].duration_ticks == 2 * LENGTH and outcome.results[0].final_state is None
     assert "limits" in outcome.isolation and outcome.failures == ("", "")
     assert outcome.actions == (b"", b"") and game.closed

@@ -9,7 +9,7 @@ from hostile import sensitive, stock
 
 from palus.arena.locked.live import LiveMatch, LiveStep, open_live_match
 from palus.arena.locked.sandbox import Sandbox
-from palus.arena.locked.unit import Contender
+from palus.arena.models.entity import Entity
 from palus.arena.models.players import load_player
 from palus.envs.soccer.env import SoccerTwos
 from palus.errors import ArenaError
@@ -21,8 +21,8 @@ def play(match: LiveMatch, decisions: int) -> list[LiveStep]:
     return [match.step() for _ in range(decisions)]
 
 
-def contender(repo: str, model: bytes) -> Contender:
-    return Contender(repo, repo.partition("/")[0], "0" * 40, "SoccerTwos.onnx", "0" * 64, model=model)
+def contender(repo: str, model: bytes) -> Entity:
+    return Entity("0" * 64, repo, "0" * 40, (("SoccerTwos", "0" * 64),), models=(model,))
 
 
 def test_the_same_seed_gives_the_same_match_and_another_seed_another() -> None:
@@ -68,7 +68,7 @@ def test_a_model_that_stops_answering_probabilities_is_named() -> None:
 
 def test_a_strangers_model_plays_from_its_own_process() -> None:
     model = sensitive(stock()).SerializeToString()
-    pair = (contender("ada/first", model), Contender("palus/random", "palus", "", "", "1" * 64, house="random"))
+    pair = (contender("ada/first", model), Entity("1" * 64, "palus/random"))
     with Sandbox() as sandbox:
         with open_live_match(pair, 5, sandbox) as match, open_live_match(pair, 5, sandbox) as twin:
             assert "limits" in match.isolation

@@ -22,7 +22,7 @@ from palus.arena.models.rules import Limits
 from palus.arena.referee.actions import decode_actions, encode_actions, replay_actions
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.replay import decode_replay
-from palus.errors import ReplayError
+from palus.errors import ArenaError, ReplayError
 
 FORWARD = np.array([[0.1, 3.0, 0.1], [3.0, 0.1, 0.1], [1.0, 0.5, 0.4]])
 BASIC = contender("ann/basic", sensitive(stock()))
@@ -55,8 +55,8 @@ def test_scripted_players_take_part_under_their_repository_and_hash(sandbox: San
     chaser = house("ball-chaser")
     outcome = play_unit(unit(BASIC, chaser), LIMITS, sandbox=sandbox)
     first, second = outcome.results
-    assert [side.name for side in first.sides] == ["ann/basic", "palus/ball-chaser"]
-    assert [side.sha256 for side in second.sides] == [chaser.sha256, BASIC.sha256]
+    assert [side.entity.repo for side in first.sides] == ["ann/basic", "palus/ball-chaser"]
+    assert [side.entity.sha256 for side in second.sides] == [chaser.sha256, BASIC.sha256]
     assert "limits" in outcome.isolation
     assert play_unit(unit(RANDOM, chaser), LIMITS, sandbox=sandbox).isolation == "none"
 
@@ -65,7 +65,7 @@ def test_replay_and_action_log_belong_to_their_game(sandbox: Sandbox):
     outcome = play_unit(unit(BASIC, EAGER, seed=3), LIMITS, sandbox=sandbox)
     for result, replay, actions in zip(outcome.results, outcome.replays, outcome.actions, strict=True):
         (recording,) = decode_replay(replay).recordings
-        assert recording.names == (result.sides[0].name, result.sides[1].name)
+        assert recording.names == tuple(side.entity.repo for side in result.sides)
         assert len(recording.frames) == result.duration_ticks + 1
         np.testing.assert_array_equal(decode_actions(actions, 1000), recording.actions)
         assert replay_actions("SoccerTwos", result.seed, actions) == result.final_state
@@ -166,10 +166,10 @@ def test_units_on_several_threads_share_a_sandbox(sandbox: Sandbox):
     assert together == alone
 
 
-def test_a_contender_is_a_model_or_a_house_player():
-    for nothing_or_both in ({"house": None}, {"model": b"model"}):
-        with pytest.raises(ValueError, match="either a model or a house player"):
-            dataclasses.replace(RANDOM, **nothing_or_both)
+def test_whoever_is_no_house_player_plays_with_one_model():
+    for models in ((), (b"model", b"another")):
+        with pytest.raises(ArenaError, match=f"ann/basic: brings {len(models)} models"):
+            play_unit(unit(dataclasses.replace(BASIC, models=models), RANDOM), LIMITS)
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> list[int]:

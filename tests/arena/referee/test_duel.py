@@ -84,7 +84,7 @@ def test_the_one_with_more_frags_wins_on_both_sides() -> None:
     pictures: list[Any] = []
     results = play_duels(Shooter("a", 1.0), Shooter("b", 0.0), 2, 7, make=Shooting, recorder=pictures.append)
     assert [(r.result, r.score, r.leg) for r in results] == [("win1", (6, 0), 1), ("win2", (0, 6), 2)] * 2
-    assert [r.sides[0].name for r in results] == ["a", "b", "a", "b"]
+    assert [r.sides[0].entity.repo for r in results] == ["a", "b", "a", "b"]
     assert results[0].unit_id == results[1].unit_id != results[2].unit_id
     assert summarize(results).score == 1.0
     assert len(pictures) == 4 * LENGTH

@@ -69,10 +69,10 @@ def test_records_survive_json_and_bad_lines_are_refused():
     again = MatchResult.from_json(line)
     assert again == result
     assert again.started == result.started
-    first_schema = line.replace('"schema":2', '"schema":1').replace('"final_state":null,', "")
+    first_schema = line.replace('"schema":3', '"schema":1').replace('"final_state":null,', "")
     assert MatchResult.from_json(first_schema).points == result.points
     with pytest.raises(ReplayError, match="schema 99"):
-        MatchResult.from_json(line.replace('"schema":2', '"schema":99'))
+        MatchResult.from_json(line.replace('"schema":3', '"schema":99'))
     with pytest.raises(ReplayError, match="not a match record"):
         MatchResult.from_json("{}")
 
@@ -81,7 +81,7 @@ def test_ids_name_the_match_and_its_pair():
     first, second, third, _ = play_pairs(reader_policy(), RANDOM, 2, seed=0)
     assert first.unit_id == second.unit_id != third.unit_id
     assert len({first.id, second.id, third.id}) == 3
-    assert [s.name for s in second.sides] == ["random", "reader"]
+    assert [s.entity.repo for s in second.sides] == ["random", "reader"]
 
 
 def test_recording_shows_the_match_and_does_not_change_it():
@@ -97,7 +97,7 @@ def test_recording_shows_the_match_and_does_not_change_it():
         assert recording.actions.shape == (decisions, 4, 3)
         assert recording.probabilities is not None
         assert recording.probabilities.shape == (decisions, 4, 9)
-        assert recording.names == (result.sides[0].name, result.sides[1].name)
+        assert recording.names == tuple(side.entity.repo for side in result.sides)
         np.testing.assert_allclose(np.abs(recording.frames[0, [1, 4, 7, 10]]), 1.2, atol=1e-6)  # z at kick-off
         if result.cause == "goal":
             assert recording.events[-1].kind == "goal"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers import SOCCER, idle, reader_policy
 
+from palus.arena.models.entity import Entity
 from palus.arena.models.policies import RandomPlayer
 from palus.arena.referee.result import MatchResult, Side, match_ids
 from palus.arena.study.tournament import leaderboard, rank_players
@@ -21,9 +22,9 @@ def invented(strengths: dict[str, float], pairs: int) -> list[MatchResult]:
         for b in names[i + 1 :]:
             for seed in range(pairs):
                 for leg, (blue, purple) in enumerate(((a, b), (b, a)), start=1):
-                    sides = (Side(blue, None, "stochastic", None), Side(purple, None, "stochastic", None))
+                    sides = (Side(Entity("", blue), "stochastic"), Side(Entity("", purple), "stochastic"))
                     won = rng.random() < expected_score(strengths[blue], strengths[purple])
-                    own, unit = match_ids("SoccerTwos", seed, leg, [(s.name, None, s.mode) for s in sides])
+                    own, unit = match_ids("SoccerTwos", seed, leg, sides)
                     verdict = "win1" if won else "win2"
                     score = (int(won), int(not won))
                     results.append(
@@ -66,7 +67,7 @@ def test_round_robin_plays_every_pairing_and_keeps_old_results_when_a_player_joi
     assert len(board.results) == sum(finished) == 18
     assert board.standings[0].name == "reader"
     assert rank_players([still, runner], 3, seed=0).results == tuple(
-        r for r in board.results if {s.name for s in r.sides} == {"idle", "reader"}
+        r for r in board.results if {s.entity.repo for s in r.sides} == {"idle", "reader"}
     )
     with pytest.raises(ValueError, match="different names"):
         rank_players([runner, reader_policy()], 1, seed=0)

@@ -59,8 +59,10 @@ class EventForm(_Form):
 class SideForm(_Form):
     """Who played a side."""
 
-    name: Annotated[str, Field(max_length=200)]
-    sha256: Sha256 | None
+    repo: Annotated[str, Field(max_length=200)]
+    revision: Annotated[str, Field(max_length=40)]
+    files: dict[Label, Sha256] = Field(max_length=20)
+    sha256: Sha256 | Literal[""]
     mode: Mode
     entropy: _Measure | None
 

@@ -104,20 +104,20 @@ def _match(form: MatchForm) -> MatchReport:
     _check_schema(form.result)
     result = ResultForm.model_validate_json(form.result)
     fields = result.model_dump(by_alias=True) | {
-        "sides": tuple(Side(**side.model_dump()) for side in result.sides),
+        "sides": tuple(Side.from_json(side.model_dump()) for side in result.sides),
         "events": tuple(RecordedEvent(**event.model_dump()) for event in result.events),
     }
     return MatchReport(MatchResult(**fields), _bytes(form.replay), _bytes(form.actions))
 
 
 def _check_schema(result: str) -> None:
-    """Who is ahead of us has done nothing wrong."""
+    """Who has an older or a newer palus has done nothing wrong."""
     try:
         schema = json.loads(result)["schema"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FalseReportError(f"not a match record ({type(error).__name__}): {result[:80]!r}") from error
-    if isinstance(schema, int) and SCHEMA < schema < SCHEMA + 100:
-        raise ArenaError(f"match record of schema {schema}; this arena reads up to {SCHEMA}: update its palus")
+    if isinstance(schema, int) and schema != SCHEMA and 0 < schema < SCHEMA + 100:
+        raise ArenaError(f"match record of schema {schema}; this arena takes {SCHEMA}: both need the same palus")
 
 
 def _bytes(text: str) -> bytes:

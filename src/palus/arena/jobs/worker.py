@@ -16,8 +16,9 @@ from palus.arena.jobs.builds import env_build, platform_name, runtimes
 from palus.arena.jobs.orders import Lease, PairOrder, trial_order
 from palus.arena.jobs.reports import MatchReport, Report, UnitReport, ValidationReport
 from palus.arena.locked.play import play_unit
-from palus.arena.locked.unit import Contender, Unit
+from palus.arena.locked.unit import Unit
 from palus.arena.locked.vet import vet
+from palus.arena.models.entity import Entity
 from palus.arena.models.rules import Limits
 from palus.arena.referee.games import games_played_here
 from palus.errors import ArenaError, LeaseError, PalusError
@@ -149,7 +150,8 @@ def _run(source: WorkSource, lease: Lease, limits: Limits | None) -> Report:
 
 
 def _validate(source: WorkSource, payload: dict[str, Any], limits: Limits | None) -> ValidationReport:
-    verdict = vet(source.model(payload["contender"]["sha256"]), payload["env"], limits=limits)
+    entity = Entity.from_json(payload["contender"]).with_models(source.model)
+    verdict = vet(entity.model, payload["env"], limits=limits)
     if verdict.refusal is not None:
         return ValidationReport(verdict.refusal, verdict.details, None)
     return ValidationReport(None, verdict.details, play_order(source, trial_order(payload), limits))
@@ -157,7 +159,7 @@ def _validate(source: WorkSource, payload: dict[str, Any], limits: Limits | None
 
 def play_order(source: WorkSource, order: PairOrder, limits: Limits | None) -> UnitReport:
     """Play a unit as ordered. Raises ArenaError when it is nobody's fault but ours that it could not be played."""
-    first, second = (_contender(source, side) for side in (order.a, order.b))
+    first, second = (entity.with_models(source.model) for entity in (order.a, order.b))
     unit = Unit(order.env, order.seed, (first, second), order.sampling, order.rated, order.season, order.params)
     outcome = play_unit(unit, limits)
     matches = tuple(
@@ -167,16 +169,3 @@ def play_order(source: WorkSource, order: PairOrder, limits: Limits | None) -> U
         why = " ".join(filter(None, outcome.failures)) or "the game's engine failed; the worker's messages say how"
         raise ArenaError(f"the match could not be played here: {why}")
     return UnitReport(matches, replace(env_build(order.env), params=dict(order.params)), outcome.isolation)
-
-
-def _contender(source: WorkSource, side: dict[str, Any]) -> Contender:
-    house = side["house"]
-    return Contender(
-        repo=side["repo"],
-        owner=side["owner"],
-        revision=side["revision"],
-        file=side["file"],
-        sha256=side["sha256"],
-        model=None if house else source.model(side["sha256"]),
-        house=house,
-    )

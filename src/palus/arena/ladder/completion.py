@@ -18,7 +18,7 @@ from palus.arena.jobs.orders import PairOrder, trial_order
 from palus.arena.jobs.reports import MatchReport, Report, UnitReport, ValidationReport
 from palus.arena.ladder import entries, queue
 from palus.arena.ladder.audit import is_local, suspend
-from palus.arena.ladder.log import LOG_SCHEMA, LogRecord, LogSide, RunnerInfo, StoredBytes, append
+from palus.arena.ladder.log import LOG_SCHEMA, LogRecord, RunnerInfo, StoredBytes, append
 from palus.arena.ladder.report_check import check_unit
 from palus.arena.models.refusal import Refusal
 from palus.errors import ArenaError, FalseReportError, LeaseError
@@ -133,7 +133,6 @@ def _record(
     store: Store, order: PairOrder, leg: int, match: MatchReport, unit: UnitReport, runner: RunnerInfo
 ) -> LogRecord:
     result = match.result
-    blue, purple = (order.a, order.b) if leg == 1 else (order.b, order.a)
     return LogRecord(
         id=order.match_id(leg),
         schema=LOG_SCHEMA,
@@ -144,7 +143,7 @@ def _record(
         season=order.season,
         round=order.round,
         rated=order.rated and unit.env.build_hash == env_build(order.env).build_hash,  # others cannot be played again
-        sides=(_side(blue, order), _side(purple, order)),
+        sides=order.sides(leg),
         runner=runner,
         result=result.result,
         cause=result.cause,
@@ -163,17 +162,6 @@ def _check_worker(connection: Connection, worker: str) -> None:
     suspended = connection.execute(select(workers.c.suspended).where(workers.c.name == worker)).scalar()
     if suspended is not None:
         raise ArenaError(f"worker {worker} is suspended ({suspended}); its results are not taken")
-
-
-def _side(contender: dict[str, Any], order: PairOrder) -> LogSide:
-    return LogSide(
-        repo=contender["repo"],
-        revision=contender["revision"],
-        file=contender["file"],
-        sha256=contender["sha256"],
-        owner=contender["owner"],
-        mode=order.sampling,
-    )
 
 
 def _store(store: Store, data: bytes) -> StoredBytes | None:

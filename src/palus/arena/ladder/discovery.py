@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, select
 
-from palus.arena.jobs.orders import house_player
+from palus.arena.models.entity import Entity, house_player
 from palus.arena.referee.games import game_of
 from palus.errors import ArenaError, HubError
+from palus.files import digest_of
 from palus.hub.ids import check_repo_id
 from palus.store.blobs import BlobStore
 from palus.store.tables import commit_files, repo_tags, repos
@@ -31,24 +32,16 @@ MISSING_FILE, TOO_LARGE = "missing-file", "too-large"
 
 @dataclass(frozen=True)
 class Entry:
-    """A revision of a repository that asks to be ranked.
+    """A revision of a repository that asks to be ranked, as the entity that it would be. pushed_ms: when it came.
 
-    sha256: of the model file; None when there is none to play, `fault` then says why. pushed_ms: when it came.
+    fault: why there is nothing to play. Its files are then those that are there, without a hash if they are too large.
     """
 
     source: Source
-    repo: str
-    revision: str
     env: str
-    file: str
-    sha256: str | None
+    entity: Entity
     pushed_ms: int
     fault: str | None = None
-
-    @property
-    def owner(self) -> str:
-        """First half of the repository's name."""
-        return self.repo.partition("/")[0]
 
 
 @dataclass(frozen=True)
@@ -63,42 +56,49 @@ class Sweep:
 
 def sweep_house(env: str) -> Sweep:
     """The built-in players."""
-    players = [house_player(name, env) for name in game_of(env).house]
-    found = tuple(Entry("house", player.repo, player.revision, env, "", player.sha256, 0) for player in players)
-    return Sweep("house", env, found, frozenset(f.repo for f in found))
+    found = tuple(Entry("house", env, house_player(name, env), 0) for name in game_of(env).house)
+    return Sweep("house", env, found, frozenset(entry.entity.repo for entry in found))
+
+
+def _entry(
+    source: Source, env: str, repo: str, revision: str, files: Mapping[str, str | None], pushed_ms: int
+) -> Entry:
+    """What a revision brings. files: SHA-256 by behavior; None for those that are too large."""
+    missing = [behavior for behavior in game_of(env).behaviors if behavior not in files]
+    fault = MISSING_FILE if missing else TOO_LARGE if None in files.values() else None
+    known = {behavior: sha256 or "" for behavior, sha256 in sorted(files.items())}
+    return Entry(
+        source, env, Entity("" if fault else digest_of(known), repo, revision, (*known.items(),)), pushed_ms, fault
+    )
 
 
 def sweep_hub(connection: Connection, env: str, *, quiet_since_ms: int) -> Sweep:
-    """Public model repositories of this store that carry the game's tags, or an .onnx file named by the env.
+    """Public model repositories of this store that carry the game's tags, or an .onnx file named by a behavior of it.
 
     quiet_since_ms: heads that moved later are still being pushed; they are present but not found yet.
     """
-    file, game = f"{env}.onnx", game_of(env)
-    columns = (repos.c.id, repos.c.name, repos.c.head, repos.c.modified_ms, commit_files.c.sha256, commit_files.c.size)
-    model_file = (commit_files.c.commit_id == repos.c.head) & (commit_files.c.path == file)
-    query = (
-        select(*columns)
-        .outerjoin(commit_files, model_file)
-        .where(repos.c.kind == "model", repos.c.private.is_(False), repos.c.head.is_not(None))
-        .order_by(repos.c.id)
-    )
+    game = game_of(env)
     tags: dict[int, set[str]] = {}
     for repo_id, tag in connection.execute(select(repo_tags.c.repo_id, repo_tags.c.tag)):
         tags.setdefault(repo_id, set()).add(tag)
+    files: dict[str, dict[str, str | None]] = {}
+    wanted = select(commit_files).join(repos, repos.c.head == commit_files.c.commit_id)
+    for row in connection.execute(wanted.where(commit_files.c.path.in_(game.files))):
+        sha256 = row.sha256 if row.size <= game.rules.max_bytes else None
+        files.setdefault(row.commit_id, {})[game.files[row.path]] = sha256
+    public = (repos.c.kind == "model") & repos.c.private.is_(False) & repos.c.head.is_not(None)
     found, present = [], set()
-    for row in connection.execute(query):
+    for row in connection.execute(select(repos).where(public).order_by(repos.c.id)):
         if row.modified_ms > quiet_since_ms:
             present.add(row.name)
-        elif row.sha256 is not None or set(game.tags) <= tags.get(row.id, set()):
+        elif row.head in files or set(game.tags) <= tags.get(row.id, set()):
             present.add(row.name)
-            fault = MISSING_FILE if row.sha256 is None else TOO_LARGE if row.size > game.rules.max_bytes else None
-            sha256 = None if fault else row.sha256
-            found.append(Entry("hub", row.name, row.head, env, file, sha256, row.modified_ms, fault))
+            found.append(_entry("hub", env, row.name, row.head, files.get(row.head, {}), row.modified_ms))
     return Sweep("hub", env, tuple(found), frozenset(present))
 
 
 class FolderPool:
-    """A folder `<owner>/<name>/<env>.onnx`: entering without any server. Bytes go to the blobs when they change."""
+    """A folder `<owner>/<name>/<Behavior>.onnx`: entering without any server. Bytes go to the blobs on change."""
 
     def __init__(self, folder: Path, blobs: BlobStore) -> None:
         self.folder = folder
@@ -107,23 +107,26 @@ class FolderPool:
 
     def sweep(self, env: str, *, quiet_since_ms: int) -> Sweep:
         """Raises ArenaError when the folder cannot be read."""
-        found, present = [], set()
+        found, present, game = [], set(), game_of(env)
         try:
-            for path in sorted(self.folder.glob(f"*/*/{env}.onnx")):
-                owner, name = path.parts[-3:-1]
+            for folder in sorted({path.parent for file in game.files for path in self.folder.glob(f"*/*/{file}")}):
                 try:
-                    repo = check_repo_id(owner, name)
+                    repo = check_repo_id(*folder.parts[-2:])
                 except HubError:
                     continue  # hidden folders and the like: nobody asked for them to play
                 present.add(repo)
-                modified_ms = path.stat().st_mtime_ns // 1_000_000
+                paths = {behavior: path for file, behavior in game.files.items() if (path := folder / file).exists()}
+                sizes = {behavior: path.stat().st_size for behavior, path in paths.items()}
+                modified_ms = max(path.stat().st_mtime_ns for path in paths.values()) // 1_000_000
                 if modified_ms > quiet_since_ms:
                     continue
-                fault = TOO_LARGE if path.stat().st_size > game_of(env).rules.max_bytes else None
-                sha256 = None if fault else self._store(path)
+                files = {
+                    behavior: self._store(path) if sizes[behavior] <= game.rules.max_bytes else None
+                    for behavior, path in paths.items()
+                }
                 # No commits here: a revision is named by its bytes, and a file that is too large by its size.
-                revision = sha256 or hashlib.sha256(f"{repo} {path.stat().st_size}".encode()).hexdigest()
-                found.append(Entry("folder", repo, revision[:40], env, path.name, sha256, modified_ms, fault))
+                revision = digest_of({b: sha256 or _digest(f"{repo} {sizes[b]}") for b, sha256 in files.items()})
+                found.append(_entry("folder", env, repo, revision[:40], files, modified_ms))
         except OSError as error:
             raise ArenaError(f"{self.folder}: cannot be read ({error.strerror}); check the folder of --pool") from error
         return Sweep("folder", env, tuple(found), frozenset(present))
@@ -172,13 +175,15 @@ class HuggingFace:
 
     def _find(self, info: Any, env: str) -> Entry:
         """A listed model with its bytes stored."""
-        file = f"{env}.onnx"
-        has_file = any(sibling.rfilename == file for sibling in info.siblings or ())
-        sha256 = self._download(info.id, info.sha, file, game_of(env).rules.max_bytes) if has_file else None
-        fault = None if sha256 else TOO_LARGE if has_file else MISSING_FILE
+        game, there = game_of(env), {sibling.rfilename for sibling in info.siblings or ()}
+        files = {
+            behavior: self._download(info.id, info.sha, file, game.rules.max_bytes)
+            for file, behavior in game.files.items()
+            if file in there
+        }
         modified: datetime | None = info.last_modified
         pushed_ms = round(1000 * modified.timestamp()) if modified else 0
-        return Entry("hf", info.id, info.sha, env, file, sha256, pushed_ms, fault)
+        return _entry("hf", env, info.id, info.sha, files, pushed_ms)
 
     def _download(self, repo: str, revision: str, file: str, max_bytes: int) -> str | None:
         """SHA-256 of the stored bytes; None when they are too many."""
@@ -186,3 +191,7 @@ class HuggingFace:
         if not sizes or getattr(sizes[0], "size", 0) > max_bytes:
             return None
         return self._blobs.put(Path(self._api.hf_hub_download(repo, file, revision=revision)).read_bytes()).sha256
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

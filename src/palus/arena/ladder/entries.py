@@ -1,7 +1,8 @@
 """Who takes part: revisions become entries, entries are validated, and the board is drawn from those accepted.
 
-The rated entity is the SHA-256 of a model file. Files that compute the same, byte for byte equal or not, are one
-entity, that of the first of them, credited to whoever pushed it; what validation said of a file holds for every copy.
+The rated entity is a set of model files, one per behavior, named by the SHA-256 of all. Sets that compute the same,
+byte for byte equal or not, are one entity, that of the first of them, credited to whoever pushed it; what validation
+said holds for every copy.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from palus.arena.jobs.orders import Entity
 from palus.arena.ladder import queue
 from palus.arena.ladder.discovery import MISSING_FILE, Entry, Sweep
+from palus.arena.models.entity import Entity
 from palus.arena.models.refusal import Refusal
 from palus.arena.referee.games import game_of
 from palus.store.tables import entries, jobs
@@ -49,11 +50,12 @@ def take_in(
     }
     changes = []
     for found in sweep.found:
-        row = known.get((found.repo, found.revision))
+        entity = found.entity
+        row = known.get((entity.repo, entity.revision))
         if row is None:
             verdict = _judge(connection, found, params, now_ms)
             connection.execute(insert(entries).values(_facts(found, now_ms) | verdict))
-            changes.append(Change(found.repo, found.revision, found.env, verdict["state"]))
+            changes.append(Change(entity.repo, entity.revision, found.env, verdict["state"]))
         elif row.checked_ms is None and (row.state != "pending" if params is not None else row.state != "waiting"):
             changes.append(_set(connection, row, _judge(connection, found, params, now_ms)))
         elif row.state == "withdrawn" or (row.state == "waiting" and params is not None):
@@ -71,10 +73,12 @@ def accept(connection: Connection, env: str, sha256: str, details: dict[str, Any
     details: of the validation; a `computation` in them that is known already makes the entries those of its entity.
     """
     computation = details.get("computation")
-    known = select(entries.c.sha256).where(entries.c.env == env, entries.c.computation == computation)
-    entity = connection.execute(known.order_by(entries.c.id).limit(1)).scalar() if computation else None
+    alike = select(entries.c.sha256, entries.c.files).where(
+        entries.c.env == env, entries.c.computation == computation, entries.c.computation.is_not(None)
+    )
+    first = connection.execute(alike.order_by(entries.c.id).limit(1)).mappings().first()
     verdict = {"state": "accepted", "details": _json(details), "code": None, "computation": computation}
-    return _decide(connection, env, sha256, verdict | {"sha256": entity or sha256}, now_ms)
+    return _decide(connection, env, sha256, verdict | dict(first or {}), now_ms)
 
 
 def refuse(
@@ -114,13 +118,13 @@ def board(connection: Connection, env: str, *, repos_per_owner: int) -> dict[str
 def _facts(found: Entry, now_ms: int) -> dict[str, Any]:
     return {
         "source": found.source,
-        "repo": found.repo,
-        "owner": found.owner,
-        "revision": found.revision,
+        "repo": found.entity.repo,
+        "owner": found.entity.owner,
+        "revision": found.entity.revision,
         "env": found.env,
-        "file": found.file,
-        "sha256": found.sha256,
-        "file_sha256": found.sha256,
+        "files": _json(dict(found.entity.files)),
+        "sha256": found.entity.sha256 or None,
+        "file_sha256": found.entity.sha256 or None,
         "details": "{}",
         "pushed_ms": found.pushed_ms or now_ms,
     }
@@ -132,13 +136,13 @@ def _judge(connection: Connection, found: Entry, params: Mapping[str, Any] | Non
         return {"state": "waiting", **_refusal_columns(_not_played(found.env))}
     if found.source == "house":
         return {"state": "accepted", "checked_ms": now_ms}
-    if found.sha256 is None:
+    if found.fault is not None:
         return {"state": "refused", "checked_ms": now_ms, **_refusal_columns(_missing(found))}
-    same_file = (entries.c.env == found.env) & (entries.c.file_sha256 == found.sha256)
-    checked = same_file & entries.c.checked_ms.is_not(None)
+    same = (entries.c.env == found.env) & (entries.c.file_sha256 == found.entity.sha256)
+    checked = same & entries.c.checked_ms.is_not(None)
     twin = connection.execute(select(entries).where(checked).order_by(entries.c.id).limit(1)).first()
     if twin is not None:
-        told = ("sha256", "computation", "code", "sentence", "remedy", "details")
+        told = ("sha256", "files", "computation", "code", "sentence", "remedy", "details")
         verdict = {name: getattr(twin, name) for name in told}
         return {"state": "accepted" if twin.code is None else "refused", "checked_ms": now_ms, **verdict}
     _queue_validation(connection, found, params, now_ms)
@@ -150,13 +154,13 @@ def _refusal_columns(refusal: Refusal) -> dict[str, str]:
 
 
 def _queue_validation(connection: Connection, found: Entry, params: Mapping[str, Any], now_ms: int) -> None:
-    entrant = Entity(str(found.sha256), found.repo, found.owner, found.revision, found.file)
+    asked = _asked_lately(connection, found.entity.owner, now_ms)
     queue.enqueue(
         connection,
         "validate",
-        f"validate:{found.env}:{found.sha256}",
-        {"env": found.env, "contender": entrant.to_payload(), "params": dict(params)},
-        priority=max(queue.PRIORITY_VALIDATE - _asked_lately(connection, found.owner, now_ms), queue.PRIORITY_IDLE),
+        f"validate:{found.env}:{found.entity.sha256}",
+        {"env": found.env, "contender": found.entity.to_json(), "params": dict(params)},
+        priority=max(queue.PRIORITY_VALIDATE - asked, queue.PRIORITY_IDLE),
         now_ms=now_ms,
     )
 
@@ -165,19 +169,23 @@ def _asked_lately(connection: Connection, owner: str, now_ms: int) -> int:
     """Validations that an owner's pushes caused within the hour: each makes the next one less urgent."""
     recent = (jobs.c.kind == "validate") & (jobs.c.created_ms > now_ms - HOUR_MS)
     payloads = connection.scalars(select(jobs.c.payload).where(recent))
-    return sum(json.loads(payload)["contender"]["owner"] == owner for payload in payloads)
+    return sum(Entity.from_json(json.loads(payload)["contender"]).owner == owner for payload in payloads)
 
 
 def _missing(found: Entry) -> Refusal:
+    game, there = game_of(found.env), dict(found.entity.files)
     if found.fault == MISSING_FILE:
+        missing = ", ".join(file for file, behavior in game.files.items() if behavior not in there)
+        asks = "holds models" if there else "carries the tags"
         return Refusal(
             MISSING_FILE,
-            f"the repository carries the tags of {found.env}, but there is no {found.file} in its root",
-            f"push {found.file}, or remove the tag {game_of(found.env).tags[-1]}",
+            f"the repository {asks} of {found.env}, but there is no {missing} in its root",
+            f"push {missing}, or remove {found.entity.file or f'the tag {game.tags[-1]}'}",
         )
+    large = ", ".join(file for file, behavior in game.files.items() if not there[behavior])
     return Refusal(
         "too-large",
-        f"{found.file} is larger than the {game_of(found.env).rules.max_bytes >> 20} MiB that a model may have",
+        f"{large} is larger than the {game.rules.max_bytes >> 20} MiB that a model may have",
         "export a smaller network",
     )
 
@@ -213,10 +221,13 @@ def _by_entity(rows: Iterable[Row[Any]]) -> dict[str, Entity]:
     first: dict[str, Row[Any]] = {}
     for row in rows:
         first.setdefault(row.sha256, row)
-    return {
-        sha256: Entity(sha256, row.repo, row.owner, row.revision, row.file, json.loads(row.details).get("p99_ms", 0.0))
-        for sha256, row in first.items()
-    }
+    return {sha256: entity_of(row) for sha256, row in first.items()}
+
+
+def entity_of(row: Row[Any]) -> Entity:
+    """What a row of the entries is credited with, or shares."""
+    files, p99_ms = json.loads(row.files), json.loads(row.details).get("p99_ms", 0.0)
+    return Entity(row.sha256 or "", row.repo, row.revision, tuple(sorted(files.items())), p99_ms)
 
 
 def _json(content: dict[str, Any]) -> str:

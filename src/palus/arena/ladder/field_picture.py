@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
-from palus.arena.jobs.orders import Entity, PairOrder
+from palus.arena.jobs.orders import PairOrder
 from palus.arena.ladder.derive import Fitted
 from palus.arena.ladder.matchmaking import Picture
 from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.models.entity import Entity
 from palus.arena.referee.games import game_of
 from palus.store.tables import matches
 
@@ -81,11 +82,11 @@ def take_picture(
     meetings, queued = np.zeros((n, n), np.int64), np.zeros(n, np.int64)
     met = Counter(ledger.meetings)
     for order in waiting:
-        met[pair_of(order.a["sha256"], order.b["sha256"])] += 1
+        met[pair_of(order.a.sha256, order.b.sha256)] += 1
         for side in (order.a, order.b):
-            if side["sha256"] in index:
-                queued[index[side["sha256"]]] += 1
-    met.update(pair_of(order.a["sha256"], order.b["sha256"]) for order in given_up)
+            if side.sha256 in index:
+                queued[index[side.sha256]] += 1
+    met.update(pair_of(order.a.sha256, order.b.sha256) for order in given_up)
     for (a, b), count in met.items():
         if a in index and b in index:
             meetings[index[a], index[b]] = meetings[index[b], index[a]] = count
@@ -135,7 +136,7 @@ def _over(
     needs. A unit is charged to both sides, each by the time that its own model takes to answer."""
     slowest_ms = game_of(ledger.env).max_p99_ms
     taken: dict[str, float] = defaultdict(float)
-    sides = [*ledger.recent, *((order.a["sha256"], order.b["sha256"]) for order in waiting)]
+    sides = [*ledger.recent, *((order.a.sha256, order.b.sha256) for order in waiting)]
     for sha256 in itertools.chain.from_iterable(sides):
         entrant = known.get(sha256)
         if entrant is not None and entrant.house is None:

@@ -9,36 +9,25 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 
 from palus.arena.jobs.builds import EnvBuild
 from palus.arena.referee.recording import RecordedEvent
+from palus.arena.referee.result import Side, as_json
 from palus.errors import ArenaError
 from palus.store.tables import log_heads, matches
 
-LOG_SCHEMA = 2
-"""2 has `finished_ms`, which the hash covers since then; records of schema 1 are read as they are."""
+LOG_SCHEMA = 3
+"""2 has `finished_ms`, which the hash covers since then, 3 all files of both sides; older records are read."""
 GENESIS = "0" * 64
 """`prev_hash` of the first row."""
 
 _CHAIN_LOCK = 0x70616C7573  # any constant: names the advisory lock under which PostgreSQL appends
 _POINTS_OF_BLUE = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1.0}
 _ROWS_PER_READ = 2000
-
-
-@dataclass(frozen=True)
-class LogSide:
-    """Who played a side. sha256: the rated entity. file: path in the repository, empty for house players."""
-
-    repo: str
-    revision: str
-    file: str
-    sha256: str
-    owner: str
-    mode: str
 
 
 @dataclass(frozen=True)
@@ -79,7 +68,7 @@ class LogRecord:
     season: int
     round: int | None
     rated: bool
-    sides: tuple[LogSide, LogSide]
+    sides: tuple[Side, Side]
     runner: RunnerInfo
     result: str
     cause: str
@@ -100,7 +89,7 @@ class LogRecord:
 
     def to_json(self) -> str:
         """Canonical: sorted keys, no spaces, so that equal records are equal bytes."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return json.dumps(vars(self), default=as_json, sort_keys=True, separators=(",", ":"))
 
     @staticmethod
     def from_json(line: str) -> LogRecord:
@@ -114,7 +103,7 @@ class LogRecord:
             first, second = fields["sides"]
             fields |= {
                 "env": EnvBuild(**fields["env"]),
-                "sides": (LogSide(**first), LogSide(**second)),
+                "sides": (Side.from_json(first), Side.from_json(second)),
                 "runner": RunnerInfo(**fields["runner"]),
                 "score": (int(fields["score"][0]), int(fields["score"][1])),
                 "events": tuple(RecordedEvent(**event) for event in fields["events"]),
@@ -151,8 +140,8 @@ def columns_of(record: LogRecord) -> dict[str, Any]:
         "leg": record.leg,
         "env": record.env.id,
         "season": record.season,
-        "blue": blue.sha256,
-        "purple": purple.sha256,
+        "blue": blue.entity.sha256,
+        "purple": purple.entity.sha256,
         "result": record.result,
         "rated": record.rated and record.points is not None,
         "worker": record.runner.worker,
@@ -225,13 +214,18 @@ def read_match(connection: Connection, match_id: str) -> LogRow | None:
 
 
 def read_log(connection: Connection, after_seq: int = 0, env: str | None = None) -> Iterator[LogRow]:
-    """Rows in order, read in batches. after_seq: the last one that the caller already has."""
+    """Rows in order. after_seq: the last one that the caller already has."""
+    return map(_row, _rows(connection, after_seq, env))
+
+
+def _rows(connection: Connection, after_seq: int, env: str | None) -> Iterator[Row[Any]]:
+    """Read in batches."""
     while True:
         query = select(matches).where(matches.c.seq > after_seq).order_by(matches.c.seq).limit(_ROWS_PER_READ)
         rows = connection.execute(query if env is None else query.where(matches.c.env == env)).all()
         if not rows:
             return
-        yield from map(_row, rows)
+        yield from rows
         after_seq = rows[-1].seq
 
 
@@ -242,14 +236,9 @@ def head_seq(connection: Connection) -> int:
 
 def export_jsonl(connection: Connection) -> Iterator[str]:
     """The log as lines of JSON: each record with `seq`, `finished_ms`, `prev_hash` and `hash`."""
-    for row in read_log(connection):
-        fields = asdict(row.record) | {
-            "seq": row.seq,
-            "finished_ms": row.finished_ms,
-            "prev_hash": row.prev_hash,
-            "hash": row.hash,
-        }
-        yield json.dumps(fields, sort_keys=True, separators=(",", ":")) + "\n"
+    for row in _rows(connection, 0, None):
+        place = {"seq": row.seq, "finished_ms": row.finished_ms, "prev_hash": row.prev_hash, "hash": row.hash}
+        yield json.dumps(json.loads(row.record) | place, sort_keys=True, separators=(",", ":")) + "\n"
 
 
 def export_history(rows: Iterable[LogRow]) -> Iterator[str]:
@@ -263,7 +252,7 @@ def export_history(rows: Iterable[LogRow]) -> Iterator[str]:
         points = row.record.points
         if row.record.rated and points is not None:
             blue, purple = row.record.sides
-            yield f"{blue.repo},{purple.repo},{row.finished_ms / 1000},{points}\n"
+            yield f"{blue.entity.repo},{purple.entity.repo},{row.finished_ms / 1000},{points}\n"
 
 
 def _row(row: Any) -> LogRow:

@@ -6,7 +6,6 @@ What passes here may still be a lie; `palus.arena.ladder.audit` plays a sample a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from palus.arena.referee.games import ArenaGame, game_of
 from palus.arena.referee.recorder import OUTCOME
 from palus.arena.referee.recording import STEPS_PER_DECISION
 from palus.arena.referee.replay import decode_replay
-from palus.arena.referee.result import MatchResult, match_ids, verdict_of
+from palus.arena.referee.result import MatchResult, Side, match_ids, verdict_of
 from palus.arena.referee.sampling import pair_seeds
 from palus.errors import FalseReportError, ReplayError
 
@@ -51,11 +50,9 @@ def _check_players(order: PairOrder, leg: int, result: MatchResult) -> None:
             f"the report is of {result.env}, seed {result.seed}, leg {result.leg}; "
             f"ordered were {order.env}, seed {seed}, leg {leg}"
         )
-    contenders: tuple[dict[str, Any], ...] = (order.a, order.b) if leg == 1 else (order.b, order.a)
-    ordered = [(contender["repo"], contender["sha256"], order.sampling) for contender in contenders]
-    played = [(side.name, side.sha256, side.mode) for side in result.sides]
-    if played != ordered:
-        raise FalseReportError(f"the report says that {_text(played)} played; ordered was {_text(ordered)}")
+    ordered = order.sides(leg)
+    if [_who(side) for side in result.sides] != [_who(side) for side in ordered]:
+        raise FalseReportError(f"the report says that {_text(result.sides)} played; ordered was {_text(ordered)}")
     if (result.id, result.unit_id) != match_ids(order.env, seed, leg, ordered):
         raise FalseReportError(f"the report's match is called {result.id}, which is not the id of what was ordered")
 
@@ -110,10 +107,15 @@ def _check_replay(game: ArenaGame, report: MatchReport) -> None:
         raise FalseReportError(f"the report's replay holds {len(replay.recordings)} matches; expected one")
     seen = replay.recordings[0]
     shown = (seen.env_id, seen.seed, seen.names, seen.score, seen.result, len(seen.frames) - 1)
-    told = (result.env, result.seed, tuple(side.name for side in result.sides), tuple(result.score))
+    told = (result.env, result.seed, tuple(side.entity.repo for side in result.sides), tuple(result.score))
     if shown != (*told, OUTCOME[result.result], result.duration_ticks) or not np.array_equal(seen.actions, actions):
         raise FalseReportError("the report's replay shows another match than its record and its action log")
 
 
-def _text(sides: Sequence[tuple[str, str | None, str]]) -> str:
-    return " against ".join(f"{name} ({(sha256 or '')[:8]}, {mode})" for name, sha256, mode in sides)
+def _who(side: Side) -> tuple[str, str, str]:
+    """What a referee knows of who played."""
+    return side.entity.repo, side.entity.sha256, side.mode
+
+
+def _text(sides: Sequence[Side]) -> str:
+    return " against ".join("{} ({:.8}, {})".format(*_who(side)) for side in sides)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, select
 
-from palus.arena.jobs.orders import Entity, PairOrder
+from palus.arena.jobs.orders import PairOrder
 from palus.arena.ladder import entries, queue
 from palus.arena.ladder.discovery import Sweep
 from palus.arena.ladder.field_picture import Ledger, take_picture
@@ -25,6 +25,7 @@ from palus.arena.ladder.matchmaking import choose, draw_round
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import ALIVE_MS, games_of
+from palus.arena.models.entity import Entity
 from palus.arena.models.refusal import Refusal
 from palus.arena.referee.games import GAMES
 from palus.errors import ArenaError
@@ -190,8 +191,8 @@ class Scheduler:
             season=self._settings.season,
             sampling=self._settings.sampling,
             rated=True,
-            a=a.to_payload(),
-            b=b.to_payload(),
+            a=a,
+            b=b,
             legs=(1, 2) if round_number is None else (1,),  # the reference swaps no sides
             round=round_number,
             params=self._settings.params_of(env) or {},

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from palus.arena.jobs.builds import env_build
-from palus.arena.jobs.orders import HOUSE_OWNER
-from palus.arena.ladder.log import LogRecord, LogSide, read_match
-from palus.arena.locked.unit import Contender
+from palus.arena.ladder.log import LogRecord, read_match
 from palus.arena.locked.witness import Testimony, ask_again
+from palus.arena.models.entity import Entity
 from palus.arena.models.players import HOUSE_PLAYERS
 from palus.arena.referee.actions import Replayed
 from palus.arena.referee.games import GAMES
@@ -65,7 +64,7 @@ def verify_record(store: Store, record: LogRecord) -> Verification:
             "verify it",
         )
     try:
-        contenders = _contender(store, record.sides[0]), _contender(store, record.sides[1])
+        contenders = _contender(store, record.sides[0].entity), _contender(store, record.sides[1].entity)
         actions = store.blobs.read(record.actions.sha256) if record.actions else b""
         replay = store.blobs.read(record.replay.sha256) if record.replay else b""
     except StorageError as error:
@@ -89,14 +88,13 @@ def _judge(record: LogRecord, testimony: Testimony, shown: Recording | None) -> 
         return Verification(record.id, False, f"the replay of match {record.id} shows another match", forged=True)
     broken = [side for side in (0, 1) if _is_in_doubt(testimony.failed[side], record.result, f"forfeit{side + 1}")]
     if broken:
-        repo, cause = record.sides[broken[0]].repo, testimony.failed[broken[0]]
+        repo, cause = record.sides[broken[0]].entity.repo, testimony.failed[broken[0]]
         return _unchecked(record, f"the process of {repo} failed here ({cause})")
     for side in (0, 1):
         strange, choices = testimony.strange[side], testimony.choices[side]
         if strange and not testimony.failed[side]:
-            sentence = (
-                f"match {record.id}: {record.sides[side].repo} would not have taken {strange} of its {choices} choices"
-            )
+            repo = record.sides[side].entity.repo
+            sentence = f"match {record.id}: {repo} would not have taken {strange} of its {choices} choices"
             return Verification(record.id, False, sentence, forged=strange > STRANGE_SHARE * choices)
     ending = _ending(testimony)
     if ending == (record.result, tuple(record.score), record.duration_ticks):
@@ -131,13 +129,11 @@ def _is_shown(shown: Recording, again: Replayed) -> bool:
     return bool((np.abs(shown.frames - again.frames) <= units).all())
 
 
-def _contender(store: Store, side: LogSide) -> Contender:
+def _contender(store: Store, entity: Entity) -> Entity:
     """Who played a side, with the bytes that are kept here. Raises StorageError when they are not."""
-    house = side.repo.partition("/")[2] if side.owner == HOUSE_OWNER and not side.file else None
-    if house is not None and house not in HOUSE_PLAYERS:
-        raise StorageError(f"there is no house player {house}")
-    model = None if house else store.blobs.read(side.sha256)
-    return Contender(side.repo, side.owner, side.revision, side.file, side.sha256, model, house)
+    if entity.house is not None and entity.house not in HOUSE_PLAYERS:
+        raise StorageError(f"there is no house player {entity.house}")
+    return entity.with_models(store.blobs.read)
 
 
 def _unchecked(record: LogRecord, why: str) -> Verification:

@@ -94,7 +94,7 @@ def untended(connection: Connection, now_ms: int) -> str | None:
 
 def known_model(connection: Connection, sha256: str) -> bool:
     """Whether a model of these bytes was ever entered: other blobs are not for workers."""
-    entered = (entries.c.sha256 == sha256) | (entries.c.file_sha256 == sha256)
+    entered = (entries.c.file_sha256 == sha256) | entries.c.files.contains(sha256)
     return connection.execute(select(entries.c.id).where(entered).limit(1)).first() is not None
 
 

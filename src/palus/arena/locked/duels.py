@@ -14,7 +14,8 @@ from collections.abc import Iterator
 
 from palus.arena.locked.remote import LockedModel, RemotePlayer, true_cause
 from palus.arena.locked.sandbox import Sandbox
-from palus.arena.locked.unit import Contender, Unit, UnitOutcome, make_outcome
+from palus.arena.locked.unit import Unit, UnitOutcome, make_outcome
+from palus.arena.models.entity import Entity
 from palus.arena.models.players import ModelPlayer
 from palus.arena.models.policies import RandomPlayer, played_behavior
 from palus.arena.models.rules import Limits
@@ -59,7 +60,7 @@ def play_duel_unit(unit: Unit, limits: Limits, sandbox: Sandbox) -> UnitOutcome:
     return make_outcome(legs, (_locked(first), _locked(second)))
 
 
-def _open(contender: Contender, spec: GameSpec, limits: Limits, sandbox: Sandbox) -> ModelPlayer:
+def _open(contender: Entity, spec: GameSpec, limits: Limits, sandbox: Sandbox) -> ModelPlayer:
     if contender.house is None:
         return RemotePlayer(contender, played_behavior(spec), limits, sandbox)
     player = RandomPlayer(played_behavior(spec))

@@ -18,7 +18,7 @@ from palus import envs
 from palus.arena.locked.play import open_player
 from palus.arena.locked.remote import RemotePlayer
 from palus.arena.locked.sandbox import Sandbox
-from palus.arena.locked.unit import Contender
+from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
 from palus.arena.models.rules import Limits
 from palus.arena.referee import sampling
@@ -152,7 +152,7 @@ class LiveMatch:
 
 @contextlib.contextmanager
 def open_live_match(
-    contenders: tuple[Contender, Contender],
+    contenders: tuple[Entity, Entity],
     seed: int,
     sandbox: Sandbox,
     *,

@@ -14,7 +14,8 @@ from palus import envs
 from palus.arena.locked.duels import play_duel_unit
 from palus.arena.locked.remote import Checks, LockedModel, RemotePlayer, true_cause
 from palus.arena.locked.sandbox import Sandbox, shared_sandbox
-from palus.arena.locked.unit import Contender, Unit, UnitOutcome, make_outcome
+from palus.arena.locked.unit import Unit, UnitOutcome, make_outcome
+from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player, load_player
 from palus.arena.models.policies import played_behavior
 from palus.arena.models.rules import Limits
@@ -68,7 +69,7 @@ def play_unit(
 
 
 def open_player(
-    contender: Contender, spec: GameSpec, limits: Limits, sandbox: Sandbox, checks: Checks | None = None
+    contender: Entity, spec: GameSpec, limits: Limits, sandbox: Sandbox, checks: Checks | None = None
 ) -> Player:
     """The player that a contender means: a built-in one, or a `RemotePlayer`, which its caller closes."""
     if contender.house is None:

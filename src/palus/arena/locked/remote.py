@@ -14,7 +14,7 @@ import numpy as np
 from palus.arena.locked.frames import Rows, describe_task
 from palus.arena.locked.probe import ALIKE, BATCH
 from palus.arena.locked.sandbox import LockedProcess, LockedProcessError, Sandbox
-from palus.arena.locked.unit import Contender
+from palus.arena.models.entity import Entity
 from palus.arena.models.policies import Observations
 from palus.arena.models.policy_graph import MAX_STATE
 from palus.arena.models.rules import Limits
@@ -31,17 +31,18 @@ class LockedModel:
     cause, failure: why it no longer answers, and a sentence about it. state_size: as its process reports it.
     """
 
-    def __init__(self, contender: Contender, behavior: BehaviorSpec, limits: Limits, sandbox: Sandbox) -> None:
+    def __init__(self, contender: Entity, behavior: BehaviorSpec, limits: Limits, sandbox: Sandbox) -> None:
         """Opens the process. It is not an error when that fails: the model then has its failure already."""
         self.cause: Cause | None = None
         self.failure = ""
         self.isolation = ""
         self.state_size = 0
         self._process: LockedProcess | None = None
+        model = contender.model
         try:
             self._process = sandbox.open(limits)
             self.isolation = self._process.isolation
-            report = self._process.begin(describe_task(behavior), contender.model or b"")
+            report = self._process.begin(describe_task(behavior), model)
         except LockedProcessError as error:
             self.fail(error.cause, str(error))
             return
@@ -95,7 +96,7 @@ class RemotePlayer:
 
     def __init__(
         self,
-        contender: Contender,
+        contender: Entity,
         behavior: BehaviorSpec,
         limits: Limits,
         sandbox: Sandbox,

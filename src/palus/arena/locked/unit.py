@@ -6,30 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from palus.arena.models.entity import Entity
 from palus.arena.referee.result import MatchResult, Mode
-
-
-@dataclass(frozen=True)
-class Contender:
-    """Who plays one side, with the bytes to play with.
-
-    repo: "owner/name", its name in results.   revision, file: where the model came from; empty for house players.
-    sha256: of the model file, the rated entity.   model: the file's bytes, never parsed in this process.
-    house: name of a built-in player ("random", "ball-chaser", "goalie-striker"), when it is one; exactly one of
-    `model` and `house` is given.
-    """
-
-    repo: str
-    owner: str
-    revision: str
-    file: str
-    sha256: str
-    model: bytes | None = None
-    house: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.model is None) == (self.house is None):
-            raise ValueError(f"{self.repo}: a contender has either a model or a house player")
 
 
 @dataclass(frozen=True)
@@ -42,7 +20,7 @@ class Unit:
 
     env: str
     seed: int
-    contenders: tuple[Contender, Contender]
+    contenders: tuple[Entity, Entity]
     mode: Mode = "stochastic"
     rated: bool = True
     season: int = 1

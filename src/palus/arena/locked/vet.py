@@ -15,7 +15,8 @@ from palus.arena.locked.duels import duel_spec
 from palus.arena.locked.frames import OUT_OF_MEMORY, describe_task
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.sandbox import LockedProcessError, Sandbox, shared_sandbox
-from palus.arena.locked.unit import Contender, Unit
+from palus.arena.locked.unit import Unit
+from palus.arena.models.entity import Entity
 from palus.arena.models.policies import played_behavior
 from palus.arena.models.policy_graph import MAX_STATE
 from palus.arena.models.refusal import Refusal
@@ -135,7 +136,7 @@ def _play_itself(
     data: bytes, sha256: str, env_id: str, limits: Limits, sandbox: Sandbox, details: dict[str, Any]
 ) -> Refusal | None:
     """A mirrored pair against itself, of a seed that nobody knows, checked at every decision. Adds to `details`."""
-    twin = Contender("candidate/itself", "candidate", "", "", sha256, model=data)
+    twin = Entity(sha256, "candidate/itself", files=((env_id, sha256),), models=(data,))
     unit = Unit(env_id, secrets.randbits(53), (twin, twin), rated=False)
     outcome = play_unit(unit, limits, sandbox=sandbox, check_share=1.0)
     details["self_match"] = [result.result for result in outcome.results]

@@ -18,7 +18,7 @@ from palus import envs
 from palus.arena.locked.play import open_player
 from palus.arena.locked.remote import Checks, RemotePlayer
 from palus.arena.locked.sandbox import shared_sandbox
-from palus.arena.locked.unit import Contender
+from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
 from palus.arena.referee import sampling
 from palus.arena.referee.actions import I8, Replayed, replay_match
@@ -45,7 +45,7 @@ class Testimony:
     failed: tuple[str, str]
 
 
-def ask_again(env_id: str, seed: int, actions: bytes, contenders: tuple[Contender, Contender], mode: Mode) -> Testimony:
+def ask_again(env_id: str, seed: int, actions: bytes, contenders: tuple[Entity, Entity], mode: Mode) -> Testimony:
     """Play a match again and ask both players at every decision. contenders: blue first.
 
     Raises ReplayError and ArenaError as `replay_match` does.

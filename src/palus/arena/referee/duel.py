@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, ModelPlayer, Player
 from palus.arena.referee import sampling
 from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids, verdict_of
@@ -118,7 +119,7 @@ class _Match:
         verdict, cause = _verdict(frags, self.healthy, failed)
         sides = (self._side(0), self._side(1))
         env_id = self.game.spec.env_id
-        own_id, unit_id = match_ids(env_id, self.seed, self.leg, [(s.name, s.sha256, s.mode) for s in sides])
+        own_id, unit_id = match_ids(env_id, self.seed, self.leg, sides)
         return MatchResult(
             id=own_id,
             unit_id=unit_id,
@@ -176,7 +177,7 @@ class _Match:
 
     def _side(self, side: int) -> Side:
         player, noted = self.players[side], self.entropies[side]
-        return Side(player.name, player.sha256, self.mode, float(np.mean(noted)) if noted else None)
+        return Side(Entity(player.sha256 or "", player.name), self.mode, float(np.mean(noted)) if noted else None)
 
 
 def _frags(stats: Mapping[int, Mapping[str, float]]) -> tuple[int, int]:

@@ -17,7 +17,8 @@ _LIMITS = Limits()
 class ArenaGame:
     """One game.
 
-    tags: by which a repository without a model file of the game's name asks for matches.   house: built-in players.
+    tags: by which a repository without a model file of the game asks for matches.   house: built-in players.
+    roles: behaviors that a player brings a model for; by default one, called like the game.
     tick_s: seconds of game time that a tick of a match's length lasts.
     rules, max_p99_ms: for model files; processor milliseconds of the slowest percent of answers to 4 observations.
     limits: of the process that holds a model.
@@ -38,6 +39,17 @@ class ArenaGame:
     filmed: bool = False
     packages: tuple[str, ...] = ()
     install: str = ""
+    roles: tuple[str, ...] = ()
+
+    @property
+    def behaviors(self) -> tuple[str, ...]:
+        """Each of which a model plays; a player brings one for each."""
+        return self.roles or (self.env,)
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Behavior of each model file, by its path in a repository."""
+        return {f"{behavior}.onnx": behavior for behavior in self.behaviors}
 
     def check_house(self, name: str) -> None:
         """Raises ArenaError when that is no built-in player of the game: others may be names of files."""

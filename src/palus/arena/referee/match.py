@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from palus import envs
+from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
 from palus.arena.referee import sampling
 from palus.arena.referee.recorder import Recorder
@@ -230,7 +231,7 @@ class _Wave:
         seed, leg = int(self.seeds[match]), int(self.leg[match])
         sides = (self._side(match, 0), self._side(match, 1))
         ticks = int(self.tally.ticks[match])
-        own_id, unit_id = match_ids(self.terms.env_id, seed, leg + 1, [(s.name, s.sha256, s.mode) for s in sides])
+        own_id, unit_id = match_ids(self.terms.env_id, seed, leg + 1, sides)
         result = MatchResult(
             id=own_id,
             unit_id=unit_id,
@@ -255,7 +256,7 @@ class _Wave:
         rows = int(self.tally.entropy_rows[match, team])
         entropy = float(self.tally.entropy_sum[match, team]) / rows if rows else None
         finite = entropy is not None and np.isfinite(entropy)
-        return Side(player.name, player.sha256, self.terms.mode, entropy if finite else None)
+        return Side(Entity(player.sha256 or "", player.name), self.terms.mode, entropy if finite else None)
 
     def _compact(self) -> None:
         """Move the running matches into an environment of their number."""

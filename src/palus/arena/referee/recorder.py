@@ -62,7 +62,7 @@ class Recorder:
         self.recordings[match] = Recording(
             env_id=result.env,
             seed=result.seed,
-            names=(result.sides[0].name, result.sides[1].name),
+            names=(result.sides[0].entity.repo, result.sides[1].entity.repo),
             frames=np.concatenate(tape.frames),
             actions=np.stack(tape.actions),
             probabilities=probabilities if np.isfinite(probabilities).all() else None,

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
+from palus.arena.models.entity import Entity
 from palus.arena.referee.recording import RecordedEvent
 from palus.errors import ReplayError
 from palus.ratings.interval import score_interval
 
-SCHEMA = 2
-"""2 added `final_state` and the causes of a process that failed; records of schema 1 are read as they are."""
+SCHEMA = 3
+"""2 added `final_state` and the causes of a process that failed, 3 the files of both sides; older records are read."""
 
 Mode = Literal["stochastic", "greedy"]
 Verdict = Literal["win1", "win2", "draw", "forfeit1", "forfeit2", "void"]
@@ -29,13 +30,23 @@ _POINTS_OF_SIDE_1 = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "fo
 
 @dataclass(frozen=True)
 class Side:
-    """Who played one side. sha256: of the policy's file; None for players without one. entropy: mean over its
-    decisions and agents, nats summed over the action branches; None for scripted bots and forfeits."""
+    """Who played one side. entropy: mean over its decisions and agents, nats summed over the action branches; None for
+    scripted bots and forfeits, and in records of old."""
 
-    name: str
-    sha256: str | None
+    entity: Entity
     mode: Mode
-    entropy: float | None
+    entropy: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As results and the log hold it."""
+        return {**self.entity.to_json(), "mode": self.mode, "entropy": self.entropy}
+
+    @staticmethod
+    def from_json(told: Mapping[str, Any]) -> Side:
+        """The inverse of `to_json`, of every schema. Raises LookupError, TypeError or AttributeError for others."""
+        # Results had a name only before schema 3.
+        entity = Entity(told["sha256"] or "", told["name"]) if "name" in told else Entity.from_json(told)
+        return Side(entity, told["mode"], told.get("entropy"))
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,7 @@ class MatchResult:
 
     def to_json(self) -> str:
         """One line of the match log."""
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+        return json.dumps(vars(self), default=as_json, separators=(",", ":"), sort_keys=True)
 
     @staticmethod
     def from_json(line: str) -> MatchResult:
@@ -90,12 +101,12 @@ class MatchResult:
             first, second = record["sides"]
             blue, purple = record["score"]
             record |= {
-                "sides": (Side(**first), Side(**second)),
+                "sides": (Side.from_json(first), Side.from_json(second)),
                 "score": (int(blue), int(purple)),
                 "events": tuple(RecordedEvent(**event) for event in record["events"]),
             }
             return MatchResult(**record)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ReplayError(f"not a match record ({error}): {line[:80]!r}") from error
 
 
@@ -123,10 +134,11 @@ def verdict_of(score: tuple[int, int]) -> Verdict:
     return "draw" if score[0] == score[1] else "win1" if score[0] > score[1] else "win2"
 
 
-def match_ids(env: str, seed: int, leg: int, sides: Sequence[tuple[str, str | None, str]]) -> tuple[str, str]:
-    """(id, unit_id) of a match. sides: (name, sha256, mode) of blue and purple; the unit forgets who was which."""
-    unit = _digest([env, seed, sorted(sides, key=str)])
-    return _digest([unit, leg, list(sides)]), unit
+def match_ids(env: str, seed: int, leg: int, sides: Sequence[Side]) -> tuple[str, str]:
+    """(id, unit_id) of a match. sides: blue and purple; the unit forgets who was which."""
+    who = [(side.entity.repo, side.entity.sha256 or None, side.mode) for side in sides]
+    unit = _digest([env, seed, sorted(who, key=str)])
+    return _digest([unit, leg, who]), unit
 
 
 def points_of_a(results: Sequence[MatchResult]) -> list[float | None]:
@@ -161,6 +173,11 @@ def _mean_entropy(entropies: Sequence[tuple[float | None, int]]) -> float | None
     known = [(value, ticks) for value, ticks in entropies if value is not None]
     ticks_played = sum(ticks for _, ticks in known)
     return sum(value * ticks for value, ticks in known) / ticks_played if ticks_played else None
+
+
+def as_json(part: object) -> dict[str, Any]:
+    """Whatever a record holds that JSON does not know."""
+    return part.to_json() if isinstance(part, Side) else vars(part)
 
 
 def _digest(content: object) -> str:

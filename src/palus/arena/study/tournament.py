@@ -126,7 +126,7 @@ def round_robin(
 
 def leaderboard(results: Sequence[MatchResult]) -> Leaderboard:
     """Bradley-Terry leaderboard of everybody in these records. Void games do not count."""
-    identities = sorted({(s.name, s.sha256 or "") for r in results for s in r.sides})
+    identities = sorted({(s.entity.repo, s.entity.sha256) for r in results for s in r.sides})
     if not identities:
         return Leaderboard((), (), (0.0, 0.0))
     games = _games(results, identities)
@@ -162,8 +162,8 @@ def _games(results: Sequence[MatchResult], identities: list[tuple[str, str]]) ->
     units: dict[str, int] = {}
     rows = [
         (
-            index[r.sides[0].name, r.sides[0].sha256 or ""],
-            index[r.sides[1].name, r.sides[1].sha256 or ""],
+            index[r.sides[0].entity.repo, r.sides[0].entity.sha256],
+            index[r.sides[1].entity.repo, r.sides[1].entity.sha256],
             r.points,
             units.setdefault(r.unit_id, len(units)),
         )

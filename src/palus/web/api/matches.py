@@ -8,9 +8,10 @@ from pydantic import Field, JsonValue
 from sqlalchemy import Connection, Row, select
 
 from palus.arena.ladder.chain import fault
-from palus.arena.ladder.log import GENESIS, LogRecord, LogSide, StoredBytes
+from palus.arena.ladder.log import GENESIS, LogRecord, StoredBytes
 from palus.arena.referee.games import game_of
 from palus.arena.referee.recording import RecordedEvent
+from palus.arena.referee.result import Side
 from palus.store import Store
 from palus.store.tables import annulments, matches
 from palus.web.api.roster import Player
@@ -147,15 +148,16 @@ def stored_record(connection: Connection, match_id: str) -> LogRecord | None:
     return None if record is None else LogRecord.from_json(record)
 
 
-def _side(view: View, side: LogSide) -> MatchSide:
+def _side(view: View, side: Side) -> MatchSide:
+    entity = side.entity
     return MatchSide(
-        repo=side.repo,
-        owner=side.owner,
-        revision=side.revision,
-        file=side.file,
-        sha256=side.sha256,
+        repo=entity.repo,
+        owner=entity.owner,
+        revision=entity.revision,
+        file=entity.file,
+        sha256=entity.sha256,
         mode=side.mode,
-        player=view.roster.player(side.sha256, side.repo),
+        player=view.roster.player(entity.sha256, entity.repo),
     )
 
 

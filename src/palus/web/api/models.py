@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, JsonValue
 from sqlalchemy import Connection, Row, select
 
+from palus.arena.ladder.entries import entity_of
 from palus.arena.referee.games import game_of
 from palus.errors import StorageError
 from palus.store import Store
@@ -193,7 +194,7 @@ def _revision(view: View, entry: Row[Any]) -> Revision:
     return Revision(
         env=entry.env,
         revision=entry.revision,
-        file=entry.file,
+        file=entity_of(entry).file,
         sha256=entry.sha256,
         state=entry.state,
         refusal=Refusal(code=entry.code or "", sentence=entry.sentence or "", remedy=entry.remedy or "")
