@@ -14,7 +14,6 @@ from palus.arena.jobs.builds import EnvBuild
 from palus.arena.ladder.derive import fit_games, rating_rows
 from palus.arena.ladder.log import (
     GENESIS,
-    LOG_SCHEMA,
     LogRecord,
     RunnerInfo,
     StoredBytes,
@@ -144,8 +143,8 @@ def _record(game: Played, leg: int) -> LogRecord:
     result, score = _RESULTS[game.points]
     return LogRecord(
         id=match_id(game.order),
-        schema=LOG_SCHEMA,
-        env=EnvBuild(ENV, "1", sha_of("build"), {}),
+        env=ENV,
+        build=EnvBuild(ENV, "1", sha_of("build"), {}),
         seed=game.order * 2**40 + 12345,
         unit_id=sha_of(game.unit)[:16],
         leg=leg,
@@ -163,7 +162,7 @@ def _record(game: Played, leg: int) -> LogRecord:
         wall_ms=310.5,
         replay=StoredBytes(sha_of(f"replay {game.order}"), 4200),
         actions=StoredBytes(sha_of(f"actions {game.order}"), 800),
-        state=sha_of(f"state {game.order}"),
+        final_state=sha_of(f"state {game.order}"),
     )
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from palus.arena.jobs.builds import EnvBuild
-from palus.arena.ladder.log import LOG_SCHEMA, LogRecord, RunnerInfo
+from palus.arena.ladder.log import LogRecord, RunnerInfo
 from palus.arena.models.entity import Entity
 from palus.arena.referee.result import Side
 
@@ -39,8 +39,8 @@ def record(
     score = {"win1": (1, 0), "win2": (0, 1)}.get(result, (0, 0))
     return LogRecord(
         id=sha(f"match {number}")[:16],
-        schema=LOG_SCHEMA,
-        env=EnvBuild("SoccerTwos", "1", "0" * 64, {}),
+        env="SoccerTwos",
+        build=EnvBuild("SoccerTwos", "1", "0" * 64, {}),
         seed=number,
         unit_id=unit_id,
         leg=leg,
@@ -58,7 +58,7 @@ def record(
         wall_ms=1.0,
         replay=None,
         actions=None,
-        state=None,
+        final_state=None,
     )
 
 

@@ -141,8 +141,8 @@ def make_record(
     """A match of the log. sides: repositories of blue and purple, whose files are made up from their names."""
     return LogRecord(
         id=sha_of(f"match {number}")[:16],
-        schema=1,
-        env=EnvBuild(env, "1", "0" * 64, {}),
+        env=env,
+        build=EnvBuild(env, "1", "0" * 64, {}),
         seed=2**63 + number,
         unit_id=unit,
         leg=leg,
@@ -160,7 +160,7 @@ def make_record(
         wall_ms=100.0,
         replay=replay,
         actions=None,
-        state=None,
+        final_state=None,
     )
 
 

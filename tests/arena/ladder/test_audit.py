@@ -15,7 +15,6 @@ from sqlalchemy import insert, select
 from typer.testing import CliRunner
 from units import contender, house
 
-from palus.arena.jobs.builds import EnvBuild
 from palus.arena.jobs.orders import PairOrder
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder import queue
@@ -88,7 +87,7 @@ def test_a_record_with_other_actions_or_another_seed_does_not_verify(store: Stor
 
 def test_a_match_of_another_build_is_not_judged_and_an_unknown_one_is_named(store: Store) -> None:
     other = records(store)[0]
-    found = verify_record(store, replace(other, env=replace(other.env, build_hash="0" * 64)))
+    found = verify_record(store, replace(other, build=replace(other.build, build_hash="0" * 64)))
     assert found.ok is None and "another build" in found.sentence
     with pytest.raises(ArenaError, match="no match abc"):
         verify(store, "abc")
@@ -98,7 +97,7 @@ def test_an_audit_strikes_out_the_pair_of_a_match_that_does_not_verify(tmp_path:
     store = played(tmp_path, 2)
     honest = records(store)
     forged = [
-        replace(honest[0], id="f1", unit_id="forged", state=sha("else")),
+        replace(honest[0], id="f1", unit_id="forged", final_state=sha("else")),
         replace(honest[1], id="f2", unit_id="forged"),
     ]
     with store.write() as connection:
@@ -166,7 +165,7 @@ def cut_short(store: Store, honest: LogRecord) -> dict[str, object]:
         "duration_ticks": again.ticks,
         "actions": StoredBytes(stored.sha256, stored.size),
         "replay": None,
-        "state": again.state,
+        "final_state": again.state,
     }
 
 
@@ -214,8 +213,8 @@ def test_an_audit_suspends_a_forger_with_its_account_and_looks_at_every_forfeit_
 @pytest.mark.parametrize(
     "bogus",
     [
-        {"env": EnvBuild("os:abort", "1", "0" * 64, {})},
-        {"env": EnvBuild("Chess", "1", "0" * 64, {})},
+        {"env": "os:abort"},
+        {"env": "Chess"},
         {"seed": 10**30},
         {"replay": StoredBytes("0" * 64, 1)},
     ],
@@ -238,10 +237,10 @@ def test_a_record_names_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     store = open_store(tmp_path / "arena")
     forged = record(1, worker="eve/pc")
     for env in (f"{MODULE}:make", f"{MODULE}.inner:make", "os:_exit", "RescueToy"):
-        found = verify_record(store, replace(forged, env=replace(forged.env, id=env)))
+        found = verify_record(store, replace(forged, env=env))
         assert found.ok is None and f"no arena plays {env}" in found.sentence
     with store.write() as connection:
-        append(connection, [replace(forged, env=replace(forged.env, id=f"{MODULE}:make"))], finished_ms=1)
+        append(connection, [replace(forged, env=f"{MODULE}:make")], finished_ms=1)
     store.close()
     for command in (["verify", forged.id], ["audit", "--sample", "100%"]):
         result = CliRunner().invoke(app, [*command, "--data", str(tmp_path / "arena")])

@@ -16,7 +16,6 @@ from sqlalchemy.exc import IntegrityError
 from palus.arena.ladder.audit import annul_unit
 from palus.arena.ladder.chain import check_chain
 from palus.arena.ladder.log import (
-    LOG_SCHEMA,
     LogRecord,
     append,
     check_head,
@@ -27,6 +26,7 @@ from palus.arena.ladder.log import (
 )
 from palus.arena.ladder.scheduler import Scheduler
 from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.referee.result import SCHEMA
 from palus.errors import ArenaError
 from palus.store import Store, open_store
 from palus.store.tables import annulments, log_heads, matches
@@ -42,8 +42,8 @@ def store(tmp_path: Path) -> Store:
 
 
 GOLDEN = (
-    "7c75df1da2bbe3d225d064632de58e5f7a3794978503334493f138f7d7d35827",
-    "d190ba2857ffdf10656c99ff5fc215b9377228f7d22ee6d06d0aa3b2b4119929",
+    "d5030f805e3bc7f5b057fb572d0ae75e0b2dc254e645f012227e71ba916f016c",
+    "f95c3c401d7f40be53ec8892c09abef2535d05b82226b2db0fc706865ea4d6e8",
 )
 """Hashes of the first two rows below, computed by `sha256sum` from the hash before, a line feed and the record."""
 
@@ -84,8 +84,8 @@ def test_rows_are_read_as_they_were_written_each_chained_to_the_one_before(store
 
 def test_a_record_survives_its_json_and_a_newer_one_is_refused() -> None:
     assert LogRecord.from_json(record(5).to_json()) == record(5)
-    with pytest.raises(ArenaError, match=f"schema {LOG_SCHEMA + 1}; this palus reads 1 to {LOG_SCHEMA}"):
-        LogRecord.from_json(replace(record(5), schema=LOG_SCHEMA + 1).to_json())
+    with pytest.raises(ArenaError, match=f"schema {SCHEMA + 1}; this palus reads 1 to {SCHEMA}"):
+        LogRecord.from_json(replace(record(5), schema=SCHEMA + 1).to_json())
     with pytest.raises(ArenaError, match="not a log record"):
         LogRecord.from_json('{"schema": 1}')
 

@@ -89,7 +89,7 @@ def test_a_team_is_pushed_entered_ordered_and_rated_under_the_name_of_all_its_fi
         for n in range(8)
     ]
     with store.write() as connection:
-        append(connection, [replace(match, env=replace(match.env, id=ENV)) for match in made], finished_ms=3)
+        append(connection, [replace(match, env=ENV) for match in made], finished_ms=3)
     with store.read() as connection:
         assert [row.record.sides for row in read_log(connection)] == [match.sides for match in made]
     Refresher(store, ArenaSettings(envs=(ENV,))).refresh()

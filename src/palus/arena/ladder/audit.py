@@ -18,6 +18,7 @@ from palus.arena.ladder.chain import note_annulments
 from palus.arena.ladder.log import lock_log
 from palus.arena.ladder.runner_tests import RatedMatch, suspicions
 from palus.arena.ladder.verification import Verification, verify
+from palus.arena.referee.result import POINTS
 from palus.errors import ArenaError
 from palus.store import Store
 from palus.store.tables import annulments, jobs, matches, workers
@@ -30,8 +31,6 @@ LOCAL = "local-"
 FORFEITS_FORGIVEN = 2
 """A time-out or a crash that does not happen again may be the fault of a busy machine; so many of a worker's in one
 audit may."""
-
-_POINTS = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1.0}
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ def suspend_outliers(store: Store, *, now_ms: int) -> list[str]:
         columns = select(matches.c.worker, matches.c.blue, matches.c.purple, matches.c.result)
         counted = columns.where(matches.c.id.not_in(_struck()), matches.c.season > 0)
         games = [
-            RatedMatch(LOCAL if is_local(worker) else worker, blue, purple, _POINTS.get(result), result)
+            RatedMatch(LOCAL if is_local(worker) else worker, blue, purple, POINTS.get(result), result)
             for worker, blue, purple, result in connection.execute(counted)
         ]
     found = [suspicion for suspicion in suspicions(games) if suspicion.worker != LOCAL]

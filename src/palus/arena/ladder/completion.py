@@ -18,7 +18,7 @@ from palus.arena.jobs.orders import PairOrder, trial_order
 from palus.arena.jobs.reports import MatchReport, Report, UnitReport, ValidationReport
 from palus.arena.ladder import entries, queue
 from palus.arena.ladder.audit import is_local, suspend
-from palus.arena.ladder.log import LOG_SCHEMA, LogRecord, RunnerInfo, StoredBytes, append
+from palus.arena.ladder.log import LogRecord, RunnerInfo, StoredBytes, append
 from palus.arena.ladder.report_check import check_unit
 from palus.arena.models.refusal import Refusal
 from palus.errors import ArenaError, FalseReportError, LeaseError
@@ -132,29 +132,16 @@ def _runner(known: Row[Any] | None, worker: str, isolation: str) -> RunnerInfo:
 def _record(
     store: Store, order: PairOrder, leg: int, match: MatchReport, unit: UnitReport, runner: RunnerInfo
 ) -> LogRecord:
-    result = match.result
+    ordered = {"id": order.match_id(leg), "unit_id": order.unit_id, "sides": order.sides(leg)}
     return LogRecord(
-        id=order.match_id(leg),
-        schema=LOG_SCHEMA,
-        env=unit.env,
-        seed=result.seed,
-        unit_id=order.unit_id,
-        leg=leg,
+        **vars(match.result) | ordered,
+        build=unit.env,
         season=order.season,
         round=order.round,
         rated=order.rated and unit.env.build_hash == env_build(order.env).build_hash,  # others cannot be played again
-        sides=order.sides(leg),
         runner=runner,
-        result=result.result,
-        cause=result.cause,
-        score=result.score,
-        duration_ticks=result.duration_ticks,
-        events=result.events,
-        started=result.started,
-        wall_ms=result.wall_ms,
         replay=_store(store, match.replay),
         actions=_store(store, match.actions),
-        state=result.final_state,
     )
 
 

@@ -15,18 +15,14 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select, update
 
 from palus.arena.jobs.builds import EnvBuild
-from palus.arena.referee.recording import RecordedEvent
-from palus.arena.referee.result import Side, as_json
+from palus.arena.referee.result import SCHEMA, MatchResult, parts_of
 from palus.errors import ArenaError
 from palus.store.tables import log_heads, matches
 
-LOG_SCHEMA = 3
-"""2 has `finished_ms`, which the hash covers since then, 3 all files of both sides; older records are read."""
 GENESIS = "0" * 64
 """`prev_hash` of the first row."""
 
 _CHAIN_LOCK = 0x70616C7573  # any constant: names the advisory lock under which PostgreSQL appends
-_POINTS_OF_BLUE = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1.0}
 _ROWS_PER_READ = 2000
 
 
@@ -49,64 +45,39 @@ class StoredBytes:
     bytes: int
 
 
-@dataclass(frozen=True)
-class LogRecord:
-    """One match. sides, score: blue first. result: `forfeit1` = blue forfeited; `void` never rates.
+@dataclass(frozen=True, kw_only=True)
+class LogRecord(MatchResult):
+    """A result as it is logged, with where it was played and for what.
 
-    round: number of the round in `rounds` mode, None where the queue never pauses. rated: what the scheduler decided;
-    a void match does not rate whatever stands here. state: hash of the final state of the game (None when the match
-    ended before it began). started: UTC, ISO 8601. replay, actions: None when nothing was played. finished_ms: when it
-    was logged; 0 in records of schema 1.
+    id, unit_id: as the match was ordered. rated: what the scheduler decided; a void match does not rate whatever stands
+    here. round: number of the round in `rounds` mode, None where the queue never pauses. replay, actions: None when
+    nothing was played. finished_ms: when it was logged; 0 in records of schema 1.
     """
 
-    id: str
-    schema: int
-    env: EnvBuild
-    seed: int
-    unit_id: str
-    leg: int
+    build: EnvBuild
     season: int
     round: int | None
     rated: bool
-    sides: tuple[Side, Side]
     runner: RunnerInfo
-    result: str
-    cause: str
-    score: tuple[int, int]
-    duration_ticks: int
-    events: tuple[RecordedEvent, ...]
-    started: str
-    wall_ms: float
     replay: StoredBytes | None
     actions: StoredBytes | None
-    state: str | None
     finished_ms: int = 0
-
-    @property
-    def points(self) -> float | None:
-        """Of blue: 1 won, 0.5 drawn, 0 lost; None for a void match."""
-        return _POINTS_OF_BLUE.get(self.result)
-
-    def to_json(self) -> str:
-        """Canonical: sorted keys, no spaces, so that equal records are equal bytes."""
-        return json.dumps(vars(self), default=as_json, sort_keys=True, separators=(",", ":"))
 
     @staticmethod
     def from_json(line: str) -> LogRecord:
         """Raises ArenaError when the line is no record, or one of a newer schema."""
         try:
             fields: dict[str, Any] = json.loads(line)
-            if fields["schema"] not in range(1, LOG_SCHEMA + 1):
+            if fields["schema"] not in range(1, SCHEMA + 1):
                 raise ArenaError(
-                    f"log record of schema {fields['schema']}; this palus reads 1 to {LOG_SCHEMA}: update palus"
+                    f"log record of schema {fields['schema']}; this palus reads 1 to {SCHEMA}: update palus"
                 )
-            first, second = fields["sides"]
-            fields |= {
-                "env": EnvBuild(**fields["env"]),
-                "sides": (Side.from_json(first), Side.from_json(second)),
+            if "build" not in fields:  # before schema 3
+                build = fields["env"]
+                fields |= {"env": build["id"], "build": build, "final_state": fields.pop("state")}
+            fields |= parts_of(fields) | {
+                "build": EnvBuild(**fields["build"]),
                 "runner": RunnerInfo(**fields["runner"]),
-                "score": (int(fields["score"][0]), int(fields["score"][1])),
-                "events": tuple(RecordedEvent(**event) for event in fields["events"]),
                 "replay": StoredBytes(**fields["replay"]) if fields["replay"] else None,
                 "actions": StoredBytes(**fields["actions"]) if fields["actions"] else None,
             }
@@ -138,7 +109,7 @@ def columns_of(record: LogRecord) -> dict[str, Any]:
         "id": record.id,
         "unit_id": record.unit_id,
         "leg": record.leg,
-        "env": record.env.id,
+        "env": record.env,
         "season": record.season,
         "blue": blue.entity.sha256,
         "purple": purple.entity.sha256,
@@ -160,7 +131,7 @@ def append(connection: Connection, records: Sequence[LogRecord], finished_ms: in
     seq, head = check_head(connection)
     numbers = []
     for record in records:
-        logged = replace(record, schema=LOG_SCHEMA, finished_ms=finished_ms)
+        logged = replace(record, schema=SCHEMA, finished_ms=finished_ms)
         text = logged.to_json()
         prev_hash, head, seq = head, link(head, text), seq + 1
         row = columns_of(logged) | {"seq": seq, "record": text, "prev_hash": prev_hash, "hash": head}

@@ -17,6 +17,7 @@ from palus.arena.ladder.log import LogRecord
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.games import game_of
 from palus.arena.referee.replay import decode_replay
+from palus.arena.referee.result import POINTS
 from palus.arena.study.play_stats import play_statistics
 from palus.errors import ArenaError, ReplayError, StorageError
 from palus.ratings.history import Played
@@ -27,7 +28,6 @@ from palus.store.tables import annulments, matches
 
 logger = logging.getLogger(__name__)
 
-_POINTS = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1.0}
 _STATS_PER_TRANSACTION = 50
 _STATS_PER_REFRESH = 500
 """Replays that one refresh reads: a log that was restored without them must not stop the arena for minutes."""
@@ -111,7 +111,7 @@ class Refresher:
         wanted = (matches.c.env == env) & matches.c.rated & (matches.c.seq > last) & matches.c.id.not_in(struck)
         columns = [matches.c[name] for name in ("seq", "id", "unit_id", "blue", "purple", "result", "finished_ms")]
         for row in connection.execute(select(*columns).where(wanted).order_by(matches.c.seq)):
-            points = _POINTS[row.result]
+            points = POINTS[row.result]
             memory.history.append(Played(row.seq, row.id, row.unit_id, row.blue, row.purple, points))
             memory.at_ms[row.seq] = row.finished_ms
             memory.online.rate([[row.blue], [row.purple]], [1.0 - points, points])
@@ -153,7 +153,7 @@ class Refresher:
     def _statistics(self, match_id: str, line: str) -> str | None:
         try:
             record = LogRecord.from_json(line)
-            if record.replay is None or game_of(record.env.id).filmed:
+            if record.replay is None or game_of(record.env).filmed:
                 return None
             replay = decode_replay(self._store.blobs.read(record.replay.sha256), source=f"match {record.id}")
             statistics = play_statistics(replay.recordings[0])

@@ -52,15 +52,15 @@ def verify(store: Store, match_id: str) -> Verification:
 
 def verify_record(store: Store, record: LogRecord) -> Verification:
     """`verify` for a record at hand."""
-    game = GAMES.get(record.env.id)
+    game = GAMES.get(record.env)
     if game is None:
-        return _unchecked(record, f"no arena plays {record.env.id}")
+        return _unchecked(record, f"no arena plays {record.env}")
     if game.filmed:
         return _check_filmed(store, record)
-    if env_build(game.env).build_hash != record.env.build_hash:
+    if env_build(game.env).build_hash != record.build.build_hash:
         return _unchecked(
             record,
-            f"it was played with palus {record.env.version} and another build of {game.env}; install that version to "
+            f"it was played with palus {record.build.version} and another build of {game.env}; install that version to "
             "verify it",
         )
     try:
@@ -81,7 +81,7 @@ def verify_record(store: Store, record: LogRecord) -> Verification:
 def _judge(record: LogRecord, testimony: Testimony, shown: Recording | None) -> Verification:
     again = testimony.again
     told = f"match {record.id} is recorded as {record.result} ({record.cause}) {record.score[0]}:{record.score[1]}"
-    if again.state != record.state:
+    if again.state != record.final_state:
         fault = "ends differently when it is played again: its record does not belong to its actions"
         return Verification(record.id, False, f"match {record.id} {fault}", forged=True)
     if shown is not None and not _is_shown(shown, again):
@@ -151,5 +151,5 @@ def _check_filmed(store: Store, record: LogRecord) -> Verification:
         sentence = f"the video of match {record.id} is not the one recorded: {error}"
         return Verification(record.id, False, sentence, filmed=True)
     seen = f"its video of {len(video)} bytes is the one recorded" if video else "it has no video"
-    sentence = f"match {record.id}: {record.env.id} does not repeat, and cannot be played again; its record is sound"
+    sentence = f"match {record.id}: {record.env} does not repeat, and cannot be played again; its record is sound"
     return Verification(record.id, True, f"{sentence}, {seen}", filmed=True)

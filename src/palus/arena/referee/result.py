@@ -19,13 +19,15 @@ from palus.errors import ReplayError
 from palus.ratings.interval import score_interval
 
 SCHEMA = 3
-"""2 added `final_state` and the causes of a process that failed, 3 the files of both sides; older records are read."""
+"""Of results, and of records of the log. 2 added `final_state`, `finished_ms` and the causes of a process that failed,
+3 the files of both sides; older ones are read."""
 
 Mode = Literal["stochastic", "greedy"]
 Verdict = Literal["win1", "win2", "draw", "forfeit1", "forfeit2", "void"]
 Cause = Literal["goal", "time_limit", "non_finite", "timeout", "crash", "engine", "invalid"]
 
-_POINTS_OF_SIDE_1 = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1.0}
+POINTS = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1.0}
+"""Of the first side, by verdict; none for a void match."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,11 @@ class MatchResult:
     @property
     def points(self) -> float | None:
         """Of the first side: 1 won, 0.5 drawn, 0 lost; None when the match does not count."""
-        return _POINTS_OF_SIDE_1.get(self.result)
+        return POINTS.get(self.result)
 
     def to_json(self) -> str:
-        """One line of the match log."""
-        return json.dumps(vars(self), default=as_json, separators=(",", ":"), sort_keys=True)
+        """One line, canonical: sorted keys, no spaces, so that equal records are equal bytes."""
+        return json.dumps(vars(self), default=_as_json, separators=(",", ":"), sort_keys=True)
 
     @staticmethod
     def from_json(line: str) -> MatchResult:
@@ -98,14 +100,7 @@ class MatchResult:
                 raise ReplayError(
                     f"match record of schema {record['schema']}; this palus reads 1 to {SCHEMA}: update it"
                 )
-            first, second = record["sides"]
-            blue, purple = record["score"]
-            record |= {
-                "sides": (Side.from_json(first), Side.from_json(second)),
-                "score": (int(blue), int(purple)),
-                "events": tuple(RecordedEvent(**event) for event in record["events"]),
-            }
-            return MatchResult(**record)
+            return MatchResult(**record | parts_of(record))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ReplayError(f"not a match record ({error}): {line[:80]!r}") from error
 
@@ -175,7 +170,17 @@ def _mean_entropy(entropies: Sequence[tuple[float | None, int]]) -> float | None
     return sum(value * ticks for value, ticks in known) / ticks_played if ticks_played else None
 
 
-def as_json(part: object) -> dict[str, Any]:
+def parts_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What JSON holds in forms of its own. Raises ValueError, LookupError, TypeError or AttributeError."""
+    (first, second), (blue, purple) = record["sides"], record["score"]
+    return {
+        "sides": (Side.from_json(first), Side.from_json(second)),
+        "score": (int(blue), int(purple)),
+        "events": tuple(RecordedEvent(**event) for event in record["events"]),
+    }
+
+
+def _as_json(part: object) -> dict[str, Any]:
     """Whatever a record holds that JSON does not know."""
     return part.to_json() if isinstance(part, Side) else vars(part)
 

@@ -100,15 +100,15 @@ def match_page(view: View, store: Store, connection: Connection, match_id: str) 
         return None
     record = LogRecord.from_json(row.record)
     blue, purple = record.sides
-    game = game_of(record.env.id)
+    game = game_of(record.env)
     annulled = connection.scalar(select(annulments.c.reason).where(annulments.c.match_id == match_id))
     other_leg = connection.scalar(
         select(matches.c.id).where(matches.c.unit_id == row.unit_id, matches.c.id != match_id).limit(1)
     )
     return MatchPage(
         id=record.id,
-        env=record.env.id,
-        env_version=record.env.version,
+        env=record.env,
+        env_version=record.build.version,
         filmed=game.filmed,
         seed=str(record.seed),
         unit_id=record.unit_id,

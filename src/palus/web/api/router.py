@@ -178,7 +178,7 @@ def _add_matches(router: APIRouter, store: Store, answers: Answers) -> None:
     def get_replay(match_id: MatchId) -> Response:
         """A *.match file, or a video where the game is filmed."""
         record = read_record(match_id)
-        suffix, kind = ("mp4", "video/mp4") if game_of(record.env.id).filmed else ("match", "application/octet-stream")
+        suffix, kind = ("mp4", "video/mp4") if game_of(record.env).filmed else ("match", "application/octet-stream")
         return _download(read_file(record, "replay"), f"{match_id}.{suffix}", kind)
 
     @router.get("/matches/{match_id}/actions", response_class=Response)
@@ -189,7 +189,7 @@ def _add_matches(router: APIRouter, store: Store, answers: Answers) -> None:
     def get_page(match_id: MatchId) -> Response:
         """One self-contained HTML file with the viewer and the replay, to be kept and opened from disk."""
         record = read_record(match_id)
-        if game_of(record.env.id).filmed:
+        if game_of(record.env).filmed:
             raise fault(404, "no_file", f"Match {match_id} is kept as a video; get that instead.")
         page = page_html(read_file(record, "replay"), f"Match {match_id}")
         return _download(page.encode(), f"{match_id}.html", "text/html; charset=utf-8")
