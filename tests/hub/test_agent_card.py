@@ -24,7 +24,9 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "results" / "doom"
     folder.mkdir(parents=True)
     (folder / f"{GAME}.onnx").write_bytes(b"model")
-    (folder / "configuration.yaml").write_text(f"behaviors:\n  {GAME}:\n    trainer_type: appo\n")
+    (folder / "configuration.yaml").write_text(
+        f"behaviors:\n  {GAME}:\n    trainer_type: appo\npalus:\n  env: {GAME}\n"
+    )
     (folder / "evaluation.json").write_text(json.dumps(SCORE.__dict__))
     (folder / "replay.mp4").write_bytes(b"video")
     return folder

@@ -15,6 +15,9 @@ from palus.config.section import Count, CountOrMinusOne, CountOrZero, NotNegativ
 from palus.config.trainer import AnyBehavior
 from palus.errors import ConfigError
 
+DEFAULT_GAME = "SoccerTwos"
+"""The game of ML-Agents that palus has built in: a run file with a behavior of that name needs to name no other."""
+
 
 class EnvSettings(Section):
     """Where the game runs. Built-in games use `seed` alone."""
@@ -114,7 +117,7 @@ class RunFile(Section):
         """The built-in game: `palus.env`, else SoccerTwos where the behaviors say so, else None."""
         if self.palus.env is not None:
             return self.palus.env
-        return "SoccerTwos" if "SoccerTwos" in self.behaviors and self.env_settings.env_path is None else None
+        return DEFAULT_GAME if DEFAULT_GAME in self.behaviors and self.env_settings.env_path is None else None
 
     def parameters_at(self, progress: float) -> dict[str, float]:
         """Environment parameters when `progress`, trainer step / max_steps, of the run is done.

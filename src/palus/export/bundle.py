@@ -3,7 +3,7 @@
 <Behavior>.onnx       the policy        configuration.yaml   the resolved run file
 README.md             the model card    bundle.json          what a program wants to know (schema below)
 
-An agent of a game whose name is not its behavior's gets its card when it is published: `palus enjoy` measures it.
+An agent of a game of palus's own gets its card when it is published, since `palus enjoy` measures it afterwards.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from palus import __version__
+from palus.config.run_file import DEFAULT_GAME
 from palus.files import write_bytes, write_text
 from palus.ratings.interval import wilson
 from palus.types import BehaviorSpec
@@ -61,7 +62,7 @@ def write_bundle(
     }
     write_text(folder / "configuration.yaml", configuration)
     _write_facts(folder, first, details, provenance)
-    if provenance.env_id == first:  # other games' agents get their card when they are measured and published
+    if provenance.env_id == DEFAULT_GAME:  # other games' agents get their card when they are measured and published
         _write_card(folder, first, provenance)
     for name, data in models.items():
         write_bytes(folder / f"{name}.onnx", data)

@@ -20,13 +20,13 @@ from typing import Any, TypeAlias
 
 import yaml
 
+from palus.config.run_file import DEFAULT_GAME
 from palus.errors import HubError
 from palus.files import digest_of
 
 MAX_FILES = 1000
 """More files than this are refused by hubs, and are a sign of a folder named by mistake."""
 
-DEFAULT_ENV = "SoccerTwos"
 """The environment of a bare .onnx file, whose name tells nothing."""
 
 GITATTRIBUTES = "".join(
@@ -66,17 +66,10 @@ class LocalRun:
 
     @property
     def is_agent(self) -> bool:
-        """Whether it is an agent measured by its own score: its game has a name of its own, ML-Agents' have none."""
+        """Whether it is an agent of a game of palus, measured by its own score, and no team of an ML-Agents game."""
         palus = self.configuration.get("palus")
-        game = palus.get("env") if isinstance(palus, dict) else None
-        return game not in (None, self.env_id)
-
-    @property
-    def models(self) -> dict[str, Path]:
-        """The model of each behavior that was trained."""
-        behaviors = self.configuration.get("behaviors") or (self.env_id,)
-        found = {str(name): self.files.get(f"{name}.onnx") for name in behaviors}
-        return {name: path for name, path in found.items() if path is not None}
+        named = palus.get("env") if isinstance(palus, dict) else None
+        return (named or self.facts.get("env_id") or DEFAULT_GAME) != DEFAULT_GAME
 
     @property
     def sha256(self) -> str:
@@ -102,7 +95,7 @@ def read_run(path: Path, configfile_name: str = "configuration.yaml", *, snapsho
     Raises HubError when there is no model, or the folder cannot be a run.
     """
     if path.is_file() and path.suffix == ".onnx":
-        return LocalRun(path.stem, DEFAULT_ENV, path, {f"{DEFAULT_ENV}.onnx": path}, {}, {}, None)
+        return LocalRun(path.stem, DEFAULT_GAME, path, {f"{DEFAULT_GAME}.onnx": path}, {}, {}, None)
     if not path.is_dir():
         raise HubError(f"{path}: no such run; give a run's folder (results/RUN_ID), a bundle, or an .onnx file")
     configuration = _mapping(path / configfile_name, yaml.safe_load)
