@@ -27,8 +27,6 @@ from palus.files import digest_of
 MAX_FILES = 1000
 """More files than this are refused by hubs, and are a sign of a folder named by mistake."""
 
-"""The environment of a bare .onnx file, whose name tells nothing."""
-
 GITATTRIBUTES = "".join(
     f"{p} filter=lfs diff=lfs merge=lfs -text\n" for p in ("*.onnx", "*.pt", "*.npz", "*tfevents*", "*.mp4")
 )
@@ -70,6 +68,13 @@ class LocalRun:
         palus = self.configuration.get("palus")
         named = palus.get("env") if isinstance(palus, dict) else None
         return (named or self.facts.get("env_id") or DEFAULT_GAME) != DEFAULT_GAME
+
+    @property
+    def models(self) -> dict[str, Path]:
+        """The model of each behavior that was trained."""
+        behaviors = self.configuration.get("behaviors") or (self.env_id,)
+        found = {str(name): self.files.get(f"{name}.onnx") for name in behaviors}
+        return {name: path for name, path in found.items() if path is not None}
 
     @property
     def sha256(self) -> str:
