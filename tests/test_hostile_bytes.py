@@ -32,8 +32,9 @@ import torch
 from pydantic import ValidationError
 
 from palus.arena.jobs.builds import EnvBuild
-from palus.arena.jobs.reports import MatchReport, UnitReport, from_json, to_json
+from palus.arena.jobs.reports import UnitReport, from_json, to_json
 from palus.arena.ladder.log import LogRecord
+from palus.arena.locked.unit import MatchReport
 from palus.arena.models.entity import Entity
 from palus.arena.models.grammar import parse_model
 from palus.arena.models.rules import ARENA_RULES

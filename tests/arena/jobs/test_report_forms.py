@@ -15,11 +15,12 @@ from hostile import stock
 from palus import envs
 from palus.arena.jobs.builds import EnvBuild
 from palus.arena.jobs.orders import PairOrder
-from palus.arena.jobs.reports import MatchReport, UnitReport, ValidationReport, from_json, to_json
+from palus.arena.jobs.reports import UnitReport, ValidationReport, from_json, to_json
 from palus.arena.jobs.worker import describe_here, play_order
 from palus.arena.ladder.report_check import check_unit
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource
+from palus.arena.locked.unit import MatchReport
 from palus.arena.locked.vet import vet
 from palus.arena.models.entity import house_player
 from palus.arena.models.rules import Limits

@@ -254,9 +254,8 @@ def games(worker: str, count: int, share_of_a: float, seed: int, forfeits: float
     for number in range(count):
         blue, purple = ("a", "b") if number % 2 else ("b", "a")
         a_won = rng.random() < share_of_a
-        points = float(a_won == (blue == "a"))
-        result = "forfeit1" if rng.random() < forfeits else "win1" if points else "win2"
-        made.append(RatedMatch(worker, blue, purple, points, result))
+        result = "forfeit1" if rng.random() < forfeits else "win1" if a_won == (blue == "a") else "win2"
+        made.append(RatedMatch(worker, blue, purple, result))
     return made
 
 

@@ -123,8 +123,8 @@ def test_a_duel_is_won_by_frags_on_both_sides_and_filmed(sandbox: Sandbox, game:
     assert [side.entity.sha256 for side in outcome.results[1].sides] == [idle.sha256, eager.sha256]
     assert outcome.results[0].duration_ticks == 2 * LENGTH and outcome.results[0].final_state is None
     assert "limits" in outcome.isolation and outcome.failures == ("", "")
-    assert outcome.actions == (b"", b"") and game.closed
-    for video in outcome.replays:
+    assert [match.actions for match in outcome.matches] == [b"", b""] and game.closed
+    for video in (match.replay for match in outcome.matches):
         with av.open(io.BytesIO(video)) as container:
             assert sum(1 for _ in container.decode(container.streams.video[0])) == LENGTH + 1
 
@@ -134,7 +134,7 @@ def test_a_model_that_answers_nan_forfeits_to_a_player_of_the_house(sandbox: San
     outcome = play_unit(Unit(ENV, 7, (sick, house)), LIMITS, sandbox=sandbox)
     assert [(r.result, r.cause) for r in outcome.results] == [("forfeit1", "non_finite"), ("forfeit2", "non_finite")]
     assert outcome.results[0].duration_ticks == 2 * 4  # its memory counts the questions: four were answered
-    assert all(outcome.replays)
+    assert all(match.replay for match in outcome.matches)
 
 
 def test_a_model_that_cannot_be_opened_forfeits_and_says_why(sandbox: Sandbox) -> None:

@@ -63,7 +63,7 @@ def test_scripted_players_take_part_under_their_repository_and_hash(sandbox: San
 
 def test_replay_and_action_log_belong_to_their_game(sandbox: Sandbox):
     outcome = play_unit(unit(BASIC, EAGER, seed=3), LIMITS, sandbox=sandbox)
-    for result, replay, actions in zip(outcome.results, outcome.replays, outcome.actions, strict=True):
+    for result, replay, actions in (vars(match).values() for match in outcome.matches):
         (recording,) = decode_replay(replay).recordings
         assert recording.names == tuple(side.entity.repo for side in result.sides)
         assert len(recording.frames) == result.duration_ticks + 1
@@ -73,7 +73,7 @@ def test_replay_and_action_log_belong_to_their_game(sandbox: Sandbox):
 
 def test_a_changed_action_log_or_seed_does_not_reproduce_the_match(sandbox: Sandbox):
     outcome = play_unit(unit(BASIC, EAGER, seed=3), LIMITS, sandbox=sandbox)
-    result, actions = outcome.results[0], decode_actions(outcome.actions[0], 1000)
+    result, actions = outcome.results[0], decode_actions(outcome.matches[0].actions, 1000)
     changed = actions.copy()
     changed[0, 0] = (changed[0, 0] + 1) % 3
     assert replay_actions("SoccerTwos", result.seed, encode_actions(changed)) != result.final_state
@@ -100,10 +100,10 @@ def test_a_model_that_fails_forfeits_both_games_to_a_healthy_one(sandbox: Sandbo
     bad = contender("eve/bad", hostile(sample))
     outcome = play_unit(unit(bad, BASIC), Limits(cpu_s=2, niceness=0), sandbox=sandbox)
     assert [(r.result, r.cause) for r in outcome.results] == [("forfeit1", cause), ("forfeit2", cause)]
-    assert outcome.replays == (b"", b"")
+    assert [match.replay for match in outcome.matches] == [b"", b""]
     assert (outcome.failures[0] != "") == (cause != "non_finite")
     assert outcome.failures[1] == ""
-    for result, actions in zip(outcome.results, outcome.actions, strict=True):
+    for result, _, actions in (vars(match).values() for match in outcome.matches):
         assert replay_actions("SoccerTwos", result.seed, actions) == result.final_state
 
 
@@ -144,7 +144,7 @@ def test_a_crash_in_the_middle_is_a_forfeit_of_that_side_and_leaves_nothing(
     outcome = play_unit(unit(BASIC, RANDOM), LIMITS, sandbox=sandbox)
     assert [(r.result, r.cause) for r in outcome.results] == [("forfeit1", "crash"), ("forfeit2", "crash")]
     assert "SIGSEGV" in outcome.failures[0]
-    for result, replay, actions in zip(outcome.results, outcome.replays, outcome.actions, strict=True):
+    for result, replay, actions in (vars(match).values() for match in outcome.matches):
         assert len(decode_actions(actions, 1000)) == 3
         assert len(decode_replay(replay).recordings[0].frames) == result.duration_ticks + 1
         assert replay_actions("SoccerTwos", result.seed, actions) == result.final_state

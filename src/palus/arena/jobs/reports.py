@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from palus.arena.jobs.builds import EnvBuild
 from palus.arena.jobs.report_form import MatchForm, ResultForm, UnitForm, ValidationForm
+from palus.arena.locked.unit import MatchReport
 from palus.arena.models.refusal import Refusal
 from palus.arena.referee.recording import RecordedEvent
 from palus.arena.referee.result import SCHEMA, MatchResult, Side
@@ -19,15 +20,6 @@ from palus.errors import ArenaError, FalseReportError
 
 MAX_BLOB_BYTES = 4 << 20
 """Largest replay or action log that is accepted; a full SoccerTwos match has about 80 kB."""
-
-
-@dataclass(frozen=True)
-class MatchReport:
-    """One match. replay, actions: empty when nothing was played."""
-
-    result: MatchResult
-    replay: bytes
-    actions: bytes
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from palus import __version__
 from palus.arena.jobs.builds import env_build, platform_name, runtimes
 from palus.arena.jobs.orders import Lease, PairOrder, trial_order
-from palus.arena.jobs.reports import MatchReport, Report, UnitReport, ValidationReport
+from palus.arena.jobs.reports import Report, UnitReport, ValidationReport
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.unit import Unit
 from palus.arena.locked.vet import vet
@@ -160,11 +160,9 @@ def _validate(source: WorkSource, payload: dict[str, Any], limits: Limits | None
 def play_order(source: WorkSource, order: PairOrder, limits: Limits | None) -> UnitReport:
     """Play a unit as ordered. Raises ArenaError when it is nobody's fault but ours that it could not be played."""
     first, second = (entity.with_models(source.model) for entity in (order.a, order.b))
-    unit = Unit(order.env, order.seed, (first, second), order.sampling, order.rated, order.season, order.params)
+    unit = Unit(order.env, order.seed, (first, second), order.sampling, order.params)
     outcome = play_unit(unit, limits)
-    matches = tuple(
-        MatchReport(outcome.results[leg - 1], outcome.replays[leg - 1], outcome.actions[leg - 1]) for leg in order.legs
-    )
+    matches = tuple(outcome.matches[leg - 1] for leg in order.legs)
     if any(match.result.cause == "engine" for match in matches):
         why = " ".join(filter(None, outcome.failures)) or "the game's engine failed; the worker's messages say how"
         raise ArenaError(f"the match could not be played here: {why}")

@@ -18,7 +18,6 @@ from palus.arena.ladder.chain import note_annulments
 from palus.arena.ladder.log import lock_log
 from palus.arena.ladder.runner_tests import RatedMatch, suspicions
 from palus.arena.ladder.verification import Verification, verify
-from palus.arena.referee.result import POINTS
 from palus.errors import ArenaError
 from palus.store import Store
 from palus.store.tables import annulments, jobs, matches, workers
@@ -166,7 +165,7 @@ def suspend_outliers(store: Store, *, now_ms: int) -> list[str]:
         columns = select(matches.c.worker, matches.c.blue, matches.c.purple, matches.c.result)
         counted = columns.where(matches.c.id.not_in(_struck()), matches.c.season > 0)
         games = [
-            RatedMatch(LOCAL if is_local(worker) else worker, blue, purple, POINTS.get(result), result)
+            RatedMatch(LOCAL if is_local(worker) else worker, blue, purple, result)
             for worker, blue, purple, result in connection.execute(counted)
         ]
     found = [suspicion for suspicion in suspicions(games) if suspicion.worker != LOCAL]

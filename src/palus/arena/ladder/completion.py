@@ -15,11 +15,12 @@ from sqlalchemy import Connection, Row, select, update
 from palus import __version__
 from palus.arena.jobs.builds import env_build
 from palus.arena.jobs.orders import PairOrder, trial_order
-from palus.arena.jobs.reports import MatchReport, Report, UnitReport, ValidationReport
+from palus.arena.jobs.reports import Report, UnitReport, ValidationReport
 from palus.arena.ladder import entries, queue
 from palus.arena.ladder.audit import is_local, suspend
 from palus.arena.ladder.log import LogRecord, RunnerInfo, StoredBytes, append
 from palus.arena.ladder.report_check import check_unit
+from palus.arena.locked.unit import MatchReport
 from palus.arena.models.refusal import Refusal
 from palus.errors import ArenaError, FalseReportError, LeaseError
 from palus.store import Store

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from palus.arena.jobs.orders import PairOrder
-from palus.arena.jobs.reports import MAX_BLOB_BYTES, MatchReport, UnitReport
+from palus.arena.jobs.reports import MAX_BLOB_BYTES, UnitReport
+from palus.arena.locked.unit import MatchReport
 from palus.arena.referee.actions import decode_actions
 from palus.arena.referee.games import ArenaGame, game_of
 from palus.arena.referee.recorder import OUTCOME

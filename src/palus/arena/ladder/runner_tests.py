@@ -11,6 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from palus.arena.referee.result import POINTS
+
 SUSPECT_LEVEL = 1e-6
 """p-value below which results are no accident: with a hundred runners audited daily, one in 27 years."""
 
@@ -23,13 +25,17 @@ _SURE = 0.05
 
 @dataclass(frozen=True)
 class RatedMatch:
-    """points: of blue, None for a void match. result: as in the log."""
+    """As in the log."""
 
     worker: str
     blue: str
     purple: str
-    points: float | None
     result: str
+
+    @property
+    def points(self) -> float | None:
+        """Of blue; None for a void match."""
+        return POINTS.get(self.result)
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,12 @@ from collections.abc import Iterator
 
 from palus.arena.locked.remote import LockedModel, RemotePlayer, true_cause
 from palus.arena.locked.sandbox import Sandbox
-from palus.arena.locked.unit import Unit, UnitOutcome, make_outcome
+from palus.arena.locked.unit import MatchReport, Unit, UnitOutcome, make_outcome
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import ModelPlayer
 from palus.arena.models.policies import RandomPlayer, played_behavior
 from palus.arena.models.rules import Limits
 from palus.arena.referee.duel import DUEL_MINUTES, make_duel, play_duel
-from palus.arena.referee.result import MatchResult
 from palus.arena.referee.sampling import pair_seeds
 from palus.envs.game import Game
 from palus.types import GameSpec
@@ -74,8 +73,7 @@ def _locked(player: ModelPlayer) -> LockedModel | None:
 
 def _play(
     unit: Unit, game: Game, players: tuple[ModelPlayer, ModelPlayer], seed: int, leg: int, minutes: float
-) -> tuple[MatchResult, bytes, bytes]:
-    """Result, video and (empty) action log of one match."""
+) -> MatchReport:
     file = io.BytesIO()
     decisions_per_s = game.spec.fps / game.spec.frameskip
     length_s = 60.0 * minutes
@@ -85,7 +83,8 @@ def _play(
     ):
         result = play_duel(game, players, seed, leg, mode=unit.mode, watch=video.write)
     verdict, cause = true_cause(result, [_locked(player) for player in players])
-    return dataclasses.replace(result, result=verdict, cause=cause), file.getvalue() if video.frames else b"", b""
+    seen = file.getvalue() if video.frames else b""
+    return MatchReport(dataclasses.replace(result, result=verdict, cause=cause), seen, b"")
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from palus import envs
 from palus.arena.locked.duels import play_duel_unit
 from palus.arena.locked.remote import Checks, LockedModel, RemotePlayer, true_cause
 from palus.arena.locked.sandbox import Sandbox, shared_sandbox
-from palus.arena.locked.unit import Unit, UnitOutcome, make_outcome
+from palus.arena.locked.unit import MatchReport, Unit, UnitOutcome, make_outcome
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player, load_player
 from palus.arena.models.policies import played_behavior
@@ -87,8 +87,8 @@ def _finish(
     locked: Sequence[LockedModel | None],
     result: MatchResult,
     recorder: Recorder,
-) -> tuple[MatchResult, bytes, bytes]:
-    """The result with its true cause and its final state, the replay, and the action log of one match."""
+) -> MatchReport:
+    """One match, its result with the true cause and the final state."""
     verdict, cause = true_cause(result, locked)
     recording = recorder.recordings.get(number)
     if recording is None:  # nothing was decided
@@ -97,4 +97,4 @@ def _finish(
     else:
         replay, actions = encode_replay([recording]), encode_actions(recording.actions)
         state = state_hash(recording.frames)
-    return dataclasses.replace(result, result=verdict, cause=cause, final_state=state), replay, actions
+    return MatchReport(dataclasses.replace(result, result=verdict, cause=cause, final_state=state), replay, actions)

@@ -137,7 +137,7 @@ def _play_itself(
 ) -> Refusal | None:
     """A mirrored pair against itself, of a seed that nobody knows, checked at every decision. Adds to `details`."""
     twin = Entity(sha256, "candidate/itself", files=((env_id, sha256),), models=(data,))
-    unit = Unit(env_id, secrets.randbits(53), (twin, twin), rated=False)
+    unit = Unit(env_id, secrets.randbits(53), (twin, twin))
     outcome = play_unit(unit, limits, sandbox=sandbox, check_share=1.0)
     details["self_match"] = [result.result for result in outcome.results]
     causes = {result.cause for result in outcome.results}
