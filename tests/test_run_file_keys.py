@@ -33,7 +33,7 @@ from palus.config.trainer import AppoBehavior, PocaBehavior, PpoBehavior
 from palus.config.unread import OF_BEHAVIORS, OF_RUNS
 
 BEHAVIORS = {"ppo": PpoBehavior, "poca": PocaBehavior, "appo": AppoBehavior}
-GAMES = {"ppo": "SoccerTwos", "poca": "SoccerTwos", "appo": "doom_basic"}
+GAMES = dict.fromkeys(BEHAVIORS, "SoccerTwos")
 NEEDS = {
     "behaviors.X.reward_signals.": "behaviors.X.reward_signals.extrinsic={}",
     "behaviors.X.reward_signals.gail.": "behaviors.X.reward_signals.gail.demo_path=y.demo",
@@ -193,11 +193,10 @@ def test_every_key_of_an_environment_parameter_is_read_or_noted_or_refused(tmp_p
     assert {(model, name) for model in models for name in model.model_fields} == set(PARAMETERS)
     at = "environment_parameters.ball_touch"
     for (_, name), (outcome, parameter) in PARAMETERS.items():
-        for trainer in ("ppo", "poca"):
+        for trainer in BEHAVIORS:
             run = run_with(tmp_path, trainer, at, yaml.safe_load(parameter))
             found = told(notes(run), at), told(unsupported(run), at)
             assert found == (outcome == "noted", outcome == "refused"), (name, parameter)
-    assert told(unsupported(run_with(tmp_path, "appo", at, 1)), at)
 
 
 TINY = [
@@ -218,10 +217,26 @@ COUNTING = [
     "palus.env_options.side=40",
     "behaviors.X.network_settings={image_units: 8}",
 ]
+COMMON = [
+    SOCCER,
+    [
+        *RECALL,
+        "palus.sampling={workers: 1, asynchronous: true}",
+        "palus.env_options.agents=2",
+        "behaviors.X.self_play={save_steps: 200}",
+    ],
+    [
+        *COUNTING,
+        "palus.sampling.workers=0",
+        "behaviors.X.network_settings.memory={memory_size: 8}",
+        "behaviors.X.network_settings.adaptive_deviation=false",
+    ],
+]
 RUNS = {
-    "ppo": [SOCCER],
-    "poca": [SOCCER],
+    "ppo": COMMON,
+    "poca": COMMON,
     "appo": [
+        *COMMON,
         [
             *RECALL,
             "palus.sampling.workers=0",
@@ -231,13 +246,10 @@ RUNS = {
         ],
         [
             *RECALL,
-            "palus.sampling={workers: 1, asynchronous: true}",
-            "palus.env_options.agents=2",
-            "behaviors.X.self_play={save_steps: 200}",
+            "palus.sampling.workers=0",
             "behaviors.X.hyperparameters.advantages=vtrace",
             "behaviors.X.hyperparameters.normalize_returns=false",
         ],
-        [*COUNTING, "behaviors.X.network_settings.adaptive_deviation=false"],
     ],
 }
 """Small runs of each trainer that between them use everything that it can do."""
@@ -270,10 +282,10 @@ def test_a_key_that_counts_as_read_is_looked_at(trainer: str, tmp_path: Path, mo
     monkeypatch.setattr(Section, "__getattribute__", look, raising=False)
     for judge in ("load_run", "notes"):
         monkeypatch.setattr(command, judge, aside(getattr(command, judge)))
-    name = "X" if trainer == "appo" else "SoccerTwos"
-    file = tmp_path / "tiny.yaml"
-    file.write_text(f"behaviors: {{{name}: {{trainer_type: {trainer}}}}}")
     for number, overrides in enumerate(RUNS[trainer]):
+        name = "SoccerTwos" if overrides is SOCCER else "X"
+        file = tmp_path / f"tiny{number}.yaml"
+        file.write_text(f"behaviors: {{{name}: {{trainer_type: {trainer}}}}}")
         words = [word.replace("behaviors.X", f"behaviors.{name}") for word in [*TINY, *overrides]]
         folder = [
             "--run-id",

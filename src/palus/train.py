@@ -27,7 +27,7 @@ from palus.rollout.rollout import FROZEN, Collected
 from palus.run.baselines import Baselines
 from palus.run.folder import RunFolder
 from palus.run.record import PolicyRecord
-from palus.run.report import Line, Report
+from palus.run.report import Report, ReportLine
 from palus.run.saving import Saving
 from palus.run.session import TrainingResult, interruptible, next_multiple
 from palus.run.trainee import Trainee
@@ -105,10 +105,10 @@ class Run:
                 found.append(Trainee(len(found), name, spec.name, behavior, learner, folder, record))
         return found
 
-    def _line(self, trainee: Trainee) -> Line:
+    def _line(self, trainee: Trainee) -> ReportLine:
         label = trainee.name if self.population is None else f"{trainee.name} policy {trainee.policy}"
         unit = "frames" if trainee.learner.counts_frames else "steps"
-        return Line(label, trainee.folder, trainee.behavior, trainee.record, trainee.metric, unit)
+        return ReportLine(label, trainee.folder, trainee.behavior, trainee.record, trainee.metric, unit)
 
     @property
     def steps(self) -> dict[int, int]:

@@ -28,7 +28,7 @@ def test_derived_values_come_with_their_reason(load) -> None:
         "SoccerTwos: team_change 250000 = 5 x save_steps",
         "palus.env SoccerTwos: there is a behavior of that name and no env_settings.env_path",
         "behaviors.SoccerTwos.threaded has no effect; palus uses all threads anyway",
-        "env_settings.num_envs has no effect; it is about Unity executables; use palus.num_matches",
+        "env_settings.num_envs has no effect; it is about Unity executables; use palus.num_matches or palus.sampling",
     ]
 
 
@@ -41,8 +41,8 @@ ALL, MATCHES = {"ppo", "poca", "appo"}, {"ppo", "poca"}
 READERS = {
     "env": (ALL, "SoccerTwos"),
     "env_options": (ALL, "{wad: x.wad}"),
-    "sampling": ({"appo"}, "{workers: 0}"),
-    "num_matches": (MATCHES, "8"),
+    "sampling": (ALL, "{workers: 0}"),
+    "num_matches": (ALL, "8"),
     "matmul": (ALL, "highest"),
     "threads": (ALL, "1"),
     "baselines": (MATCHES, "[random]"),
@@ -64,16 +64,6 @@ def test_a_key_that_the_trainer_ignores_is_told(key: str, trainer: str, load) ->
     assert len(told) == (trainer not in readers)
 
 
-@pytest.mark.parametrize("trainer", sorted(ALL))
-def test_environment_parameters_of_a_game_that_reads_none_are_refused(trainer: str, load) -> None:
-    run = load(
-        f"{{behaviors: {{X: {{trainer_type: {trainer}}}}}, environment_parameters: {{a: 1}}, palus: {{env: X}}}}"
-    )
-    assert [line.split(";")[0] for line in unsupported(run)] == (
-        ["environment_parameters: games of appo read none"] if trainer == "appo" else []
-    )
-
-
 def test_a_plain_constant_and_signal_strength_are_supported() -> None:
     overrides = ["environment_parameters.ball_touch=0.2", "behaviors.SoccerTwos.reward_signals.extrinsic.strength=2"]
     assert unsupported(load_run("debug", overrides)) == []
@@ -83,7 +73,6 @@ def test_a_plain_constant_and_signal_strength_are_supported() -> None:
     ("override", "message"),
     [
         ("behaviors.SoccerTwos={trainer_type: sac}", "behaviors.SoccerTwos.trainer_type sac: not supported yet; "),
-        ("behaviors.SoccerTwos.network_settings.memory={}", "behaviors.SoccerTwos.network_settings.memory: "),
         ("behaviors.SoccerTwos.network_settings.deterministic=true", "behaviors.SoccerTwos.network_settings.determ"),
         ("behaviors.SoccerTwos.reward_signals={extrinsic: {}, rnd: {}}", "behaviors.SoccerTwos.reward_signals.rnd: "),
         ("behaviors.SoccerTwos.behavioral_cloning.demo_path=x", "behaviors.SoccerTwos.behavioral_cloning: "),

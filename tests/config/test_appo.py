@@ -44,30 +44,17 @@ def test_numbers_that_do_not_fit_each_other_are_refused(tmp_path: Path, override
 
 
 def test_what_appo_does_another_way_is_refused_with_the_way(tmp_path: Path) -> None:
-    images, both, memory = unsupported(
-        run_of(
-            tmp_path,
-            "network_settings={memory: {sequence_length: 16}, vis_encode_type: nature_cnn}",
-            "self_play={}",
-            "population={}",
-        )
+    both, memory = unsupported(
+        run_of(tmp_path, "network_settings.memory={sequence_length: 16}", "self_play={}", "population={}")
     )
     assert "sequences are time_horizon long" in memory
-    assert "use convnet_simple" in images
     assert "remove one of them" in both
 
 
 def test_keys_without_effect_are_noted(tmp_path: Path) -> None:
-    found = notes(
-        run_of(
-            tmp_path,
-            "keep_checkpoints=3",
-            "hyperparameters={adaptive_learning_rate: epoch, learning_rate_schedule: linear}",
-        )
-    )
+    found = notes(run_of(tmp_path, "hyperparameters={adaptive_learning_rate: epoch, learning_rate_schedule: linear}"))
     assert [line for line in found if "no effect" in line] == [
         "Doom: learning_rate_schedule has no effect; adaptive_learning_rate moves the rate",
-        "behaviors.Doom.keep_checkpoints has no effect; appo keeps its newest and its best policy",
     ]
 
 

@@ -10,7 +10,7 @@ from palus.config import load_run
 from palus.rollout.rollout import Episode
 from palus.run.folder import RunFolder
 from palus.run.record import PolicyRecord
-from palus.run.report import Line, Report
+from palus.run.report import Report, ReportLine
 
 
 class Told:
@@ -21,7 +21,7 @@ class Told:
         self.text, self.folder = io.StringIO(), RunFolder(folder, ["SoccerTwos"])
         self.record = PolicyRecord(splits_rewards=trainer == "poca", length_unit=None)
         behavior = run.behaviors["SoccerTwos"]
-        line = Line("SoccerTwos", self.folder.of("SoccerTwos"), behavior, self.record, None, "steps")
+        line = ReportLine("SoccerTwos", self.folder.of("SoccerTwos"), behavior, self.record, None, "steps")
         self.report = Report(run, [line], self.folder, Console(file=self.text, width=60))
 
     def add(self, step, seconds, episodes, stats, entropy, elo):

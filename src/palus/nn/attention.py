@@ -19,7 +19,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from palus.config.network import NetworkSettings
-from palus.nn.encoders import Apart, Entry
+from palus.nn.encoders import Apart, InputLayer
 from palus.nn.layers import Linear, fully_connected
 from palus.nn.parameters import kaiming, normal, xavier_uniform
 from palus.nn.small_attention import SelfAttention, attention_gain
@@ -34,7 +34,7 @@ class AttentionCritic(nn.Module):
         super().__init__()
         h, self.actions = settings.hidden_units, spec.actions
         gain = attention_gain(h)
-        self.encoder = (Apart if settings.encoding == "apart" else Entry)(spec.observations, settings, trust)
+        self.encoder = (Apart if settings.encoding == "apart" else InputLayer)(spec.observations, settings, trust)
         width = self.encoder.out_features
         self.observation = Linear(width, h, normal(gain))
         self.action = Linear(width + _action_features(spec.actions), h, normal(gain))

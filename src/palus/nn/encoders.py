@@ -287,7 +287,7 @@ class Apart(nn.Module):
         return g.beside(encoded)
 
 
-class Entry(nn.Module):
+class InputLayer(nn.Module):
     """Vectors as they are, beside encoded images, beside one vector for all entities: [R, out_features]."""
 
     def __init__(
@@ -319,7 +319,7 @@ class Entry(nn.Module):
         return g.beside(parts)
 
 
-class Joint(Entry):
+class Joint(InputLayer):
     """The same through `num_layers` layers of `hidden_units` in common."""
 
     def __init__(

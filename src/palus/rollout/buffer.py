@@ -11,7 +11,7 @@ import numpy as np
 from palus.errors import EnvError
 from palus.nn.distributions import sample
 from palus.rollout.acting import Actor
-from palus.rollout.layout import Roster, Table
+from palus.rollout.layout import BehaviorRows, Table
 from palus.rollout.rollout import Rollout, Seat
 from palus.types import F32, F64, I64, MASKS, AnyArray, Bool, Continuous
 
@@ -36,7 +36,7 @@ class Buffer:
     states, policies, learners: [B], of the decision that comes next.
     """
 
-    def __init__(self, env_id: str, roster: Roster, table: Table, state_size: int, gather: bool) -> None:
+    def __init__(self, env_id: str, roster: BehaviorRows, table: Table, state_size: int, gather: bool) -> None:
         """gather: batches come from several places."""
         n, T, B = table.rewards.shape
         actions = roster.behavior.actions

@@ -23,7 +23,7 @@ ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
-class Roster:
+class BehaviorRows:
     """The agents of a game that one behavior drives, in the order of their rows: members of a group are neighbours.
 
     group_size: 1 where groups differ in size. agents: indices into `GameSpec.agents`.
@@ -34,7 +34,7 @@ class Roster:
     group_size: int
 
     @classmethod
-    def of(cls, spec: GameSpec, behavior: BehaviorSpec) -> Roster:
+    def of(cls, spec: GameSpec, behavior: BehaviorSpec) -> BehaviorRows:
         """The rows of a game's behavior."""
         groups = [spec.agents[i].group for i in spec.agents_of(behavior.name)]
         sizes = {groups.count(group) for group in groups}
@@ -85,11 +85,11 @@ class Layout:
     pages: int
 
     @cached_property
-    def rosters(self) -> tuple[Roster, ...]:
+    def rosters(self) -> tuple[BehaviorRows, ...]:
         """In the order of `GameSpec.behaviors`."""
-        return tuple(Roster.of(self.spec, behavior) for behavior in self.spec.behaviors)
+        return tuple(BehaviorRows.of(self.spec, behavior) for behavior in self.spec.behaviors)
 
-    def _regions(self, roster: Roster) -> Iterator[tuple[str, tuple[int, ...], str]]:
+    def _regions(self, roster: BehaviorRows) -> Iterator[tuple[str, tuple[int, ...], str]]:
         """Name, shape and type. Observations come with a prefix: their names are the game's."""
         B, actions = self.games * len(roster.agents), roster.behavior.actions
         page, after = (self.pages, self.horizon, B), (self.pages, self.horizon + 1, B)

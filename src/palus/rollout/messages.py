@@ -34,7 +34,7 @@ class Restart(NamedTuple):
     counter: int
 
 
-class Step(NamedTuple):
+class StepOrder(NamedTuple):
     """Order: play decision t of a page with the actions in shared memory."""
 
     split: int

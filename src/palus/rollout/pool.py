@@ -21,7 +21,7 @@ from multiprocessing import Pipe
 
 from palus.errors import EnvError, ScenarioError, WorkerError
 from palus.rollout.layout import Layout, Table
-from palus.rollout.messages import Answer, Assignment, Close, Failure, Restart, SetParameters, Step
+from palus.rollout.messages import Answer, Assignment, Close, Failure, Restart, SetParameters, StepOrder
 from palus.rollout.stepper import Stepper
 
 RESTART_WINDOW_S = 600.0
@@ -70,7 +70,7 @@ class WorkerPool:
         self._selector.register(worker.connection, selectors.EVENT_READ, assignment.worker)
         return worker
 
-    def order(self, worker: int, order: Restart | Step) -> None:
+    def order(self, worker: int, order: Restart | StepOrder) -> None:
         """Hand out an order."""
         self._workers[worker].send(order)
 
@@ -175,7 +175,7 @@ class _Worker:
         self.silent_since = time.monotonic()
         self.tell((assignment, layout))
 
-    def send(self, order: Restart | Step | Close) -> None:
+    def send(self, order: Restart | StepOrder | Close) -> None:
         """Hand out an order. The loss of the process is found when it is listened to."""
         if not self.owes:
             self.silent_since = time.monotonic()
@@ -227,10 +227,10 @@ class InlineWorker:
                 game.close()
             raise
         self._stepper = Stepper(assignment, layout, tables, games)
-        self._orders: deque[Restart | Step] = deque()
+        self._orders: deque[Restart | StepOrder] = deque()
         self._bell = threading.Event()
 
-    def order(self, worker: int, order: Restart | Step) -> None:
+    def order(self, worker: int, order: Restart | StepOrder) -> None:
         """Hand out an order."""
         self._orders.append(order)
 

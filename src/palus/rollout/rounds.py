@@ -16,7 +16,7 @@ import numpy as np
 
 from palus.rollout.acting import Actor
 from palus.rollout.buffer import Buffer, Place
-from palus.rollout.messages import Answer, Over, Restart, Step
+from palus.rollout.messages import Answer, Over, Restart, StepOrder
 from palus.rollout.plan import WorkerPlan
 from palus.rollout.pool import Lost, Workers
 from palus.rollout.rollout import FROZEN, Cast, Episode, FinishedMatch, Seat
@@ -31,7 +31,7 @@ Ends = list[tuple[int, int, int, Episode | FinishedMatch]]
 
 
 @dataclass
-class Shard:
+class GameGroup:
     """It stands before decision t of a page, counted from the first page of all.
 
     state: starting (restarts are under way, `starts` of them), stepping, answered (stepped, not yet settled), ready.
@@ -85,7 +85,7 @@ class Rounds:
         self._pages, self._horizon, _ = buffers[0].table.rewards.shape
         self._ends: list[Ends] = [[] for _ in range(self._pages)]
         self._shards = [
-            Shard(worker, split, plan.games_of(worker, split), spec.num_agents)
+            GameGroup(worker, split, plan.games_of(worker, split), spec.num_agents)
             for split in range(plan.splits)
             for worker in range(plan.processes)
         ]
@@ -160,7 +160,7 @@ class Rounds:
         if not settled and not decided:
             self.listen()
 
-    def _decide(self, batch: list[Shard]) -> None:
+    def _decide(self, batch: list[GameGroup]) -> None:
         began = time.perf_counter()
         for shard in batch:
             if shard.t == 0:
@@ -172,10 +172,10 @@ class Rounds:
             self.tick += 1
         for shard in batch:
             shard.state = "stepping"
-            self._workers.order(shard.worker, Step(shard.split, shard.page % self._pages, shard.t))
+            self._workers.order(shard.worker, StepOrder(shard.split, shard.page % self._pages, shard.t))
         self.tally.deciding += time.perf_counter() - began
 
-    def _settle(self, batch: list[Shard]) -> None:
+    def _settle(self, batch: list[GameGroup]) -> None:
         """Draw the consequences of a step that was played."""
         for buffer in self._buffers:
             buffer.settle(*self._locate(batch, buffer))
@@ -188,7 +188,7 @@ class Rounds:
                     buffer.close(shard.page % self._pages, buffer.roster.rows(shard.games))
                 shard.page, shard.t = shard.page + 1, 0
 
-    def _locate(self, batch: Sequence[Shard], buffer: Buffer) -> tuple[Place, slice | I64]:
+    def _locate(self, batch: Sequence[GameGroup], buffer: Buffer) -> tuple[Place, slice | I64]:
         """Where a batch lies: index into [pages, T, B], index into [B]; views, not copies, where it is in one piece."""
         first, own = batch[0], [buffer.roster.rows(shard.games) for shard in batch]
         sizes = [rows.stop - rows.start for rows in own]
@@ -211,7 +211,7 @@ class Rounds:
         if self._actor.retired:
             self._actor.forget(self.in_play)
 
-    def _begin(self, shard: Shard) -> None:
+    def _begin(self, shard: GameGroup) -> None:
         """Start a shard's games anew, before the first decision of a page."""
         assert shard.t == 0
         shard.state, shard.starts, shard.fresh, shard.over = "starting", shard.starts + 1, True, []
@@ -267,7 +267,7 @@ class Rounds:
         self.tally.last = f"worker {event.worker}: {event.what}"
 
 
-def whole_splits(splits: Sequence[Sequence[Shard]], state: State) -> list[list[Shard]]:
+def whole_splits(splits: Sequence[Sequence[GameGroup]], state: State) -> list[list[GameGroup]]:
     """The splits that are in this state as a whole, furthest behind first.
 
     Neither the batches nor their order depend on which worker was faster.
@@ -284,7 +284,7 @@ def whole_splits(splits: Sequence[Sequence[Shard]], state: State) -> list[list[S
     return [front for _, front in sorted(fronts, key=lambda pair: pair[0])]
 
 
-def whoever_is_ready(shards: Sequence[Shard], limit: int) -> list[list[Shard]]:
+def whoever_is_ready(shards: Sequence[GameGroup], limit: int) -> list[list[GameGroup]]:
     """One batch of all shards that may be decided for, their page being below `limit`; none while more are to come."""
     ready = [s for s in shards if s.state == "ready" and s.page < limit]
     enough = sum(len(s.games) * s.agents for s in ready) >= MIN_ROWS

@@ -12,8 +12,8 @@ import numpy as np
 
 from palus.envs.game import Game, GameStep, ShapedGame, joined, random_actions, set_parameters
 from palus.errors import EnvError
-from palus.rollout.layout import Layout, Roster, Table
-from palus.rollout.messages import Answer, Assignment, Ended, Over, Restart, Step
+from palus.rollout.layout import BehaviorRows, Layout, Table
+from palus.rollout.messages import Answer, Assignment, Ended, Over, Restart, StepOrder
 from palus.types import F32, F64, I64, AnyArray
 
 WARM_UP_GAMES = 16
@@ -46,9 +46,9 @@ class Stepper:
             for game in self._games:
                 set_parameters(game, parameters)
 
-    def carry_out(self, order: Restart | Step) -> Answer:
+    def carry_out(self, order: Restart | StepOrder) -> Answer:
         """Obey one order. Raises what the games raise, and EnvError when one breaks its contract."""
-        return self._step(*order) if isinstance(order, Step) else self._restart(*order)
+        return self._step(*order) if isinstance(order, StepOrder) else self._restart(*order)
 
     def _restart(self, split: int, counter: int) -> Answer:
         for rows in self._rows:
@@ -96,7 +96,7 @@ class Stepper:
 class _Rows:
     """One behavior's rows: their table, its entries of one decision, and the episodes that are under way."""
 
-    def __init__(self, roster: Roster, table: Table) -> None:
+    def __init__(self, roster: BehaviorRows, table: Table) -> None:
         self.roster, self.table = roster, table
         # One number per row of the whole run: a worker uses its own.
         B = len(table.actions)
@@ -143,7 +143,7 @@ class _Rows:
 class _Place:
     """Where one game's agents of one behavior lie. own: their rows. agents: their indices, in the order of the rows.
 
-    order: what `Roster.order` says; scratch: arrays in the game's own order, where that is another one.
+    order: what `BehaviorRows.order` says; scratch: arrays in the game's own order, where that is another one.
     """
 
     def __init__(self, rows: _Rows, index: int, num_agents: int) -> None:

@@ -42,7 +42,7 @@ def event_writer(folder: Path, run: RunFolder) -> SummaryWriter:
 
 
 @dataclass
-class Line:
+class ReportLine:
     """One learner in the report. label: how lines call it. metric: the figure that picks its best policy, if any.
 
     unit: what its steps are called.
@@ -71,7 +71,9 @@ class Line:
 class Report:
     """Collects what happened since the last summary; a summary is due at every multiple of `summary_freq`."""
 
-    def __init__(self, run: RunFile, lines: Sequence[Line], folder: RunFolder, console: Console | None = None) -> None:
+    def __init__(
+        self, run: RunFile, lines: Sequence[ReportLine], folder: RunFolder, console: Console | None = None
+    ) -> None:
         self.run, self.lines, self.folder = run, list(lines), folder
         self.console = console or Console(stderr=True)
         self.last_scores: dict[str, float] = {}
@@ -116,7 +118,7 @@ class Report:
             line.summary_step = due
             self._summarize(line, due, seconds, elo, performance)
 
-    def _state(self, line: Line, step: int, elo: float | None) -> str:
+    def _state(self, line: ReportLine, step: int, elo: float | None) -> str:
         parts = [f"{step:,} {line.unit}", f"{line.rate:,.0f}/s"]
         if elo is not None:
             parts.append(f"Elo {elo:.0f}")
@@ -126,7 +128,7 @@ class Report:
         return " · ".join(parts)
 
     def _summarize(
-        self, line: Line, step: int, seconds: float, elo: float | None, performance: Mapping[str, float]
+        self, line: ReportLine, step: int, seconds: float, elo: float | None, performance: Mapping[str, float]
     ) -> None:
         record = line.record
         values = {**record.summarize(), **performance, f"Performance/{line.unit.title()} per Second": line.rate}
@@ -143,7 +145,7 @@ class Report:
         self.tell(_text(line, step, seconds, values))
         record.clear()
 
-    def _write(self, line: Line, tag: str, content: Any, step: int) -> None:
+    def _write(self, line: ReportLine, tag: str, content: Any, step: int) -> None:
         """One value under exactly that tag; tensorboardX's own calls would turn ML-Agents' blanks into underscores."""
         if line.writer is not None:
             content.value[0].tag = tag
@@ -181,7 +183,7 @@ class Report:
             line.record.load_state_dict(saved)
 
 
-def _text(line: Line, step: int, seconds: float, values: Mapping[str, float]) -> str:
+def _text(line: ReportLine, step: int, seconds: float, values: Mapping[str, float]) -> str:
     """The console line of ML-Agents, so that people's log readers keep working, then what it has no words for."""
     record = line.record
     parts = [line.label, f"Step: {step}", f"Time Elapsed: {seconds:.3f} s"]

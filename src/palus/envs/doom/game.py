@@ -14,7 +14,7 @@ from pydantic import Field
 from palus.envs.doom.engine import EngineFault
 from palus.envs.doom.multiplayer import NetworkGame, free_port
 from palus.envs.doom.observations import SIZE, Measurements, halve, nearest_pixels, resize, side_by_side
-from palus.envs.doom.player import SIZES, DoomPlayer, Seat
+from palus.envs.doom.player import SIZES, DoomPlayer, EngineSeat
 from palus.envs.doom.rewards import CELLS, tunable
 from palus.envs.doom.scenarios import ENVIRONMENTS, TICS_PER_SECOND, DoomEnvironment, find_wad
 from palus.envs.game import GameStep, points_of
@@ -189,14 +189,14 @@ class DoomGame:
                 player.engine.close()
             raise
 
-    def _seats(self) -> list[Seat]:
+    def _seats(self) -> list[EngineSeat]:
         environment, options = self.environment, self.options
         if not environment.is_network_game:
-            return [Seat(environment, self._wad, options.wide)]
+            return [EngineSeat(environment, self._wad, options.wide)]
         network = NetworkGame(
             environment.agents, environment.bots, free_port(), options.timelimit, environment.respawn_delay
         )
-        return [Seat(environment, self._wad, options.wide, network, i) for i in range(environment.agents)]
+        return [EngineSeat(environment, self._wad, options.wide, network, i) for i in range(environment.agents)]
 
     def _run(self, call: Callable[[int], T]) -> list[T]:
         """Call for every agent at once: engines of a network game wait for each other."""

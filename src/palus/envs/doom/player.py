@@ -20,7 +20,7 @@ SIZES = {False: (120, 160), True: (144, 256)}
 
 
 @dataclass(frozen=True)
-class Seat:
+class EngineSeat:
     """What an engine is told at its start. network, number: the network game and the player's number in it."""
 
     environment: DoomEnvironment
@@ -67,7 +67,7 @@ class DoomPlayer:
     engine's own limit ended it.
     """
 
-    seat: Seat
+    seat: EngineSeat
     engine: Engine
     shaping: Shaping | None = None
     screen: AnyArray = field(default_factory=lambda: np.zeros((3, 1, 1), np.uint8))
@@ -81,7 +81,7 @@ class DoomPlayer:
     _trail: Trail | None = None
 
     @classmethod
-    def start(cls, seat: Seat, seed: int, what: str, numbers: F64) -> DoomPlayer:
+    def start(cls, seat: EngineSeat, seed: int, what: str, numbers: F64) -> DoomPlayer:
         """Start the engine. numbers: the shaping's, read anew at every step. Raises EnvError when it does not start."""
         scenario, scheme = seat.environment.scenario, seat.environment.scheme
         player = cls(seat, start_engine(lambda: seat.build(seed), what))
