@@ -16,7 +16,8 @@ from playwright.sync_api import sync_playwright
 from rich.console import Console
 
 from palus import envs
-from palus.arena.models.players import HOUSE_PLAYERS, find_players, load_player
+from palus.arena.models.players import find_players, load_player
+from palus.arena.referee.games import GAMES
 from palus.arena.study.tournament import rank_players
 from palus.cli.rank import leaderboard_table
 from screenshots import BROWSER_FLAGS, IMAGES
@@ -33,7 +34,7 @@ def main() -> None:
     arguments = parser.parse_args()
     spec = envs.make("SoccerTwos", 1).spec
     players = find_players(arguments.folder, spec)[0]
-    players += [load_player(name, spec) for name in (*HOUSE_PLAYERS, *arguments.also)]
+    players += [load_player(name, spec) for name in (*GAMES["SoccerTwos"].house, *arguments.also)]
     board = rank_players(list({p.name: p for p in players}.values()), arguments.pairs, seed=0)
     console = Console(record=True, width=TERMINAL_WIDTH)
     console.print(leaderboard_table(board))

@@ -24,7 +24,8 @@ import learning_curves
 import machine
 from machine import Json
 from palus import envs
-from palus.arena.models.players import HOUSE_PLAYERS, Player, find_players, load_player
+from palus.arena.models.players import Player, find_players, load_player
+from palus.arena.referee.games import GAMES
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import summarize
 from palus.config import load_run
@@ -91,7 +92,7 @@ def opponents_in(models: Path, spec: GameSpec) -> tuple[list[Player], list[str]]
     found, _ = find_players(models, spec)
     names = {player.name for player in found}
     skipped = sorted(path.stem for path in models.glob("*.onnx") if path.stem not in names)
-    return [*found, *(load_player(name, spec) for name in HOUSE_PLAYERS)], skipped
+    return [*found, *(load_player(name, spec) for name in GAMES["SoccerTwos"].house)], skipped
 
 
 def table(arguments: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from palus.envs.game import GameStep
+from palus.envs.game import GameStep, points_of
 from palus.errors import EnvError
 from palus.nn.graph import Graph
 from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
@@ -50,7 +50,14 @@ class Shooting:
         self.frags += actions[:, 0]
         over = np.full(2, self.decision == LENGTH)
         stats = {i: {"frags": float(self.frags[i])} for i in range(2)} if over.all() else {}
-        return GameStep(np.zeros(2, np.float32), over, np.zeros(2, np.bool_), bool(over.all()), stats)
+        return GameStep(
+            np.zeros(2, np.float32),
+            over,
+            np.zeros(2, np.bool_),
+            bool(over.all()),
+            stats,
+            points_of(self.frags.tolist()),
+        )
 
     def render(self) -> Any:
         return np.full((12, 32, 3), 30 * self.decision, np.uint8)

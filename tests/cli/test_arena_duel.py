@@ -16,15 +16,17 @@ import torch
 from processes import children
 from running_arena import Arena
 
-from palus.arena.referee.duel import DUEL, make_duel
-from palus.arena.referee.games import DOOM_DUEL
+from palus.arena.referee.duel import make_single
+from palus.arena.referee.games import GAMES
 from palus.config.appo import AppoNetworkSettings
 from palus.export.policy_file import PolicyFile, write_policy
 from palus.nn.network import Network
 
+DUEL = "doom_duel"
+
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not DOOM_DUEL.can_be_played_here, reason="the extras `doom` and `video` are not installed"),
+    pytest.mark.skipif(not GAMES[DUEL].can_be_played_here, reason="the extras `doom` and `video` are not installed"),
     pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes through Linux's /proc"),
 ]
 
@@ -34,7 +36,7 @@ OPTIONS = ("--game", "SoccerTwos", "--game", DUEL, "--duel-minutes", "0.1")
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run as training leaves it."""
-    game = make_duel()
+    game = make_single(DUEL)
     game.close()
     settings = AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8})
     network = Network(game.spec.behaviors[0], settings, torch.Generator().manual_seed(1))

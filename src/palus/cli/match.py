@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -90,7 +91,9 @@ def match(
 
 def _tell(played: _Played, summary: PairingSummary, is_doom: bool) -> None:
     first, second = played.names
-    tick_s = 1 / 35 if is_doom else 0.02
+    from palus.arena.referee.games import game_of
+
+    tick_s = game_of("doom_duel" if is_doom else "SoccerTwos").tick_s
     low, high = summary.interval
     verdict = "A is better" if low > 0.5 else "B is better" if high < 0.5 else "too close to call"
     stdout.print(
@@ -129,13 +132,14 @@ def _soccer(a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | No
 def _duel(a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | None) -> _Played:
     """Doom's matches; a replay is a video of what both players see, all matches one after another."""
     from palus.arena.models.players import load_player
-    from palus.arena.referee.duel import make_duel, play_duels
+    from palus.arena.referee.duel import make_single, play_duels
     from palus.cli.players import refresh_onnx
     from palus.run.session import interruptible
 
     for word in (a, b):
         refresh_onnx(Path(word))
-    game = make_duel()
+    make = partial(make_single, "doom_duel")
+    game = make()
     game.close()
     first, second = (load_player(word, game.spec) for word in (a, b))
     with ExitStack() as stack:
@@ -146,5 +150,7 @@ def _duel(a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | None
             from palus.run.video import VideoWriter
 
             recorder = stack.enter_context(VideoWriter(replay, game.spec.fps)).write
-        results = play_duels(first, second, pairs, seed, mode=mode, recorder=recorder, progress=tick, stopped=stopped)
+        results = play_duels(
+            first, second, pairs, seed, make=make, mode=mode, recorder=recorder, progress=tick, stopped=stopped
+        )
     return _Played((first.name, second.name), results, replay, stopped())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar
 
@@ -100,12 +101,13 @@ def _rank_teams(
     folder: Path, also: list[str], without: list[str], pairs: int, seed: int, stopped: Callable[[], bool]
 ) -> tuple[Leaderboard, list[str], int]:
     """The leaderboard of SoccerTwos, why files of the folder do not take part, and how many matches were planned."""
-    from palus.arena.models.players import HOUSE_PLAYERS, find_players
+    from palus.arena.models.players import find_players
+    from palus.arena.referee.games import DEFAULT_GAME, GAMES
     from palus.arena.study.tournament import rank_players
     from palus.cli.players import load, soccer_twos
 
     found, rejected = find_players(folder, soccer_twos())
-    entrants = _entrants([*load(*HOUSE_PLAYERS, *also), *found], rejected, folder, without)
+    entrants = _entrants([*load(*GAMES[DEFAULT_GAME].house, *also), *found], rejected, folder, without)
     planned = pairs * len(entrants) * (len(entrants) - 1)
     with matches_progress("", planned) as tick:
 
@@ -121,13 +123,14 @@ def _rank_duels(
 ) -> tuple[Leaderboard, list[str], int]:
     """The leaderboard of Doom's duel."""
     from palus.arena.models.players import find_players, load_player
-    from palus.arena.referee.duel import make_duel, play_duels
+    from palus.arena.referee.duel import make_single, play_duels
     from palus.arena.study.tournament import round_robin
     from palus.cli.players import refresh_onnx
 
     for run in [*(p for p in folder.glob("*") if p.is_dir()), *map(Path, also)]:
         refresh_onnx(run)
-    game = make_duel()
+    make = partial(make_single, "doom_duel")
+    game = make()
     game.close()
     found, rejected = find_players(folder, game.spec)
     named = [load_player(word, game.spec) for word in ("random", *also)]
@@ -138,7 +141,7 @@ def _rank_duels(
         def progress(title: str, finished: int) -> None:
             tick(finished, title)
 
-        board = round_robin(entrants, pairs, seed, play_duels, progress, stopped)
+        board = round_robin(entrants, pairs, seed, partial(play_duels, make=make), progress, stopped)
     return board, rejected, planned
 
 

@@ -6,9 +6,10 @@ import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, cast
 
+from palus.envs.arena_game import ArenaGame
 from palus.envs.game import Game
 from palus.envs.matches import Matches
 from palus.envs.one_match import OneMatch
@@ -47,12 +48,16 @@ BUILT_IN = {
             "doom_dm",
             "doom_dwango5",
         ),
-        "palus.envs.doom:make",
+        "palus.envs.doom.game:make",
     ),
 }
 """Short name -> `module:factory` of the games that come with palus.
 
 Their options may come from anywhere: they are checked against the annotations of the factory's keywords."""
+
+ARENA_GAMES = {"SoccerTwos": "palus.envs.soccer.arena:GAME", "doom_duel": "palus.envs.doom.arena:GAME"}
+"""Short name -> where a game declares what it brings to be ranked by an arena; the first is the one meant where none is
+named."""
 
 ADAPTERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "palus.envs.gymnasium:make": lambda options: str(options.get("id")).rpartition(":")[0] or "gymnasium",
@@ -150,6 +155,12 @@ def source(env_id: str, options: Mapping[str, Any] | None = None, trust: Trust =
     """The game of that name, before any of it is made. Raises what `check_game_trust` does."""
     check_game_trust(env_id, options or {}, trust)
     return GameSource(env_id, options or {}, trust)
+
+
+@cache
+def arena_games() -> Mapping[str, ArenaGame]:
+    """The games that an arena can rank, by name."""
+    return {name: load(path, _OURS, f"game {name}") for name, path in ARENA_GAMES.items()}
 
 
 def make(env_id: str, num_matches: int, trust: Trust = NOBODY, /, **options: Any) -> MultiAgentEnv:

@@ -24,7 +24,7 @@ from palus.arena.locked.unit import MatchReport
 from palus.arena.locked.vet import vet
 from palus.arena.models.entity import house_player
 from palus.arena.models.rules import Limits
-from palus.arena.referee.games import GAMES, SOCCER_TWOS
+from palus.arena.referee.games import GAMES
 from palus.arena.referee.recording import STEPS_PER_DECISION
 from palus.arena.referee.replay import decode_replay, encode_replay
 from palus.arena.referee.result import SCHEMA, MatchResult, Side
@@ -226,5 +226,5 @@ def test_a_report_that_contradicts_its_job_is_a_false_one(
 
 
 def test_a_game_s_limits_are_those_that_it_has() -> None:
-    assert SOCCER_TWOS.max_ticks == STEPS_PER_DECISION * envs.make("SoccerTwos", 1).spec.max_decisions
+    assert GAMES["SoccerTwos"].max_ticks == STEPS_PER_DECISION * envs.make("SoccerTwos", 1).spec.max_decisions
     assert {game.max_ticks < 2**31 and game.max_score < 2**15 for game in GAMES.values()} == {True}

@@ -14,7 +14,8 @@ from huggingface_hub import HfApi
 from sqlalchemy import select
 
 from palus.arena.ladder.discovery import HuggingFace, Sweep, sweep_hub
-from palus.arena.referee.games import GAMES, ArenaGame
+from palus.arena.referee.games import GAMES
+from palus.envs.arena_game import ArenaGame
 from palus.errors import ArenaError
 from palus.hub.accounts import create_account, issue_token
 from palus.hub.limits import HubLimits

@@ -21,7 +21,8 @@ from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import known_model
 from palus.arena.models.entity import Entity
-from palus.arena.referee.games import GAMES, ArenaGame
+from palus.arena.referee.games import GAMES
+from palus.envs.arena_game import ArenaGame
 from palus.files import digest_of
 from palus.hub.layout import read_run
 from palus.hub.publish import publish

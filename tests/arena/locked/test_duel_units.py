@@ -22,6 +22,8 @@ from palus.arena.locked.sandbox import Sandbox
 from palus.arena.locked.unit import Unit
 from palus.arena.locked.vet import Vetting, vet
 from palus.arena.models.entity import Entity
+from palus.arena.referee.games import GAMES
+from palus.envs.arena_game import ArenaGame
 from palus.types import ActionSpec, BehaviorSpec, Discrete
 
 av = pytest.importorskip("av", reason="the extra `video` is not installed")
@@ -39,9 +41,10 @@ def sandbox() -> Iterator[Sandbox]:
 def game(monkeypatch: pytest.MonkeyPatch) -> Shooting:
     """A small game in Doom's place: no engine is needed to hold models in."""
     game = Shooting()
-    monkeypatch.setattr(vetting, "duel_spec", lambda: SPEC)
-    monkeypatch.setattr(duels, "duel_spec", lambda: SPEC)
-    monkeypatch.setattr(duels, "make_duel", lambda minutes: game)
+    monkeypatch.setattr(vetting, "single_spec", lambda env: SPEC)
+    monkeypatch.setattr(duels, "single_spec", lambda env: SPEC)
+    monkeypatch.setattr(duels, "make_single", lambda env, params: game)
+    monkeypatch.setitem(GAMES, SPEC.env_id, ArenaGame(SPEC.env_id, (), score_stat="frags"))  # type: ignore[arg-type]
     return game
 
 

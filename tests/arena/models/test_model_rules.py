@@ -9,7 +9,7 @@ import pytest
 
 from palus.arena.locked.lockdown import SYSTEM_CALLS, WITHOUT_EXECUTION
 from palus.arena.models.rules import ARENA_RULES, PICTURE_RULES, Limits
-from palus.arena.referee.games import DOOM_DUEL, SOCCER_TWOS
+from palus.arena.referee.games import GAMES
 
 TEXT = re.sub(r"\s+", " ", (Path(__file__).parents[3] / "docs" / "model-rules.md").read_text())
 HEADERS = ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm-generic/unistd.h")
@@ -59,16 +59,16 @@ def test_the_operators_are_those_of_the_rules() -> None:
 
 
 def test_the_limits_are_those_of_the_code() -> None:
-    soccer, duel, process = SOCCER_TWOS.rules, DOOM_DUEL.rules, Limits()
+    soccer, duel, process = ARENA_RULES, PICTURE_RULES, Limits()
     million = soccer.max_parameters // 1_000_000
     for sentence in (
         f"One `.onnx` file of at most {soccer.max_bytes >> 20} MiB",
         f"versions {soccer.opsets[0]} to {soccer.opsets[1]} of the ONNX standard",
         f"at most {soccer.max_nodes} nodes and {million} million parameters;",
-        f"at most {SOCCER_TWOS.max_p99_ms:g} ms of processor time for 4 observations",
+        f"at most {GAMES['SoccerTwos'].max_p99_ms:g} ms of processor time for 4 observations",
         f"one `doom_duel.onnx` of at most {duel.max_bytes >> 20} MiB",
-        f"at most {DOOM_DUEL.max_p99_ms:g} ms of processor time for 4 observations",
-        f"| processor time | {DOOM_DUEL.limits.cpu_s} s per pair |",
+        f"at most {GAMES['doom_duel'].max_p99_ms:g} ms of processor time for 4 observations",
+        f"| processor time | {GAMES['doom_duel'].cpu_s} s per pair |",
         f"has more than {soccer.max_bytes >> 20} MiB, in Doom {duel.max_bytes >> 20} |",
         f"nests messages more than {soccer.max_depth} levels deep",
         f"consists of more than {soccer.max_messages:,} messages".replace(",", " "),

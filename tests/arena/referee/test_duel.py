@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,26 @@ from typer.testing import CliRunner
 
 from palus.arena.models.players import find_players, load_player
 from palus.arena.models.policies import OnnxPlayer, RandomPlayer, played_behavior
-from palus.arena.referee import duel
-from palus.arena.referee.duel import DUEL, make_duel, play_duels
+from palus.arena.referee.duel import make_single, play_duels
+from palus.arena.referee.games import GAMES
 from palus.arena.referee.result import summarize
 from palus.arena.study.tournament import round_robin
 from palus.cli import app
 from palus.config.appo import AppoNetworkSettings
-from palus.envs.game import GameStep
+from palus.envs.arena_game import ArenaGame
+from palus.envs.game import GameStep, points_of
 from palus.errors import EnvError, ModelError
 from palus.export.policy_file import PolicyFile, write_policy
 from palus.nn.network import Network
 from palus.types import ActionSpec, Discrete, GameSpec, ObservationSpec
 
 LENGTH = 6
+DUEL = "doom_duel"
+
+
+@pytest.fixture(autouse=True)
+def third_game(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GAMES, "shooting", ArenaGame("shooting", (), score_stat="frags"))  # type: ignore[arg-type]
 
 
 class Shooting:
@@ -55,7 +63,14 @@ class Shooting:
         if self.recorder:
             self.recorder(self.render())
         stats = {i: {"frags": float(self.frags[i])} for i in range(2)} if over.all() else {}
-        return GameStep(np.zeros(2, np.float32), over, np.zeros(2, np.bool_), bool(over.all()), stats)
+        return GameStep(
+            np.zeros(2, np.float32),
+            over,
+            np.zeros(2, np.bool_),
+            bool(over.all()),
+            stats,
+            points_of(self.frags.tolist()),
+        )
 
     def render(self) -> Any:
         return np.zeros((2, 2, 3), np.uint8)
@@ -169,8 +184,9 @@ def test_an_exported_policy_plays_and_another_games_is_refused(tmp_path: Path) -
 def test_a_duel_in_doom_is_filmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
     pytest.importorskip("av", reason="the extra `video` is not installed")
-    monkeypatch.setattr(duel.make_duel, "__defaults__", (0.05,))
-    game = make_duel()
+    short = replace(GAMES[DUEL], options={**GAMES[DUEL].options, "timelimit": 0.05})
+    monkeypatch.setitem(GAMES, DUEL, short)  # type: ignore[arg-type]
+    game = make_single(DUEL)
     game.close()
     _train(tmp_path / "run", game.spec)
     words = ["match", str(tmp_path / "run"), "random", "--game", "doom_duel", "--pairs", "1", "--json"]

@@ -77,7 +77,7 @@ def test_options_without_use_are_refused(name, options, message):
 
 @needs_vizdoom
 def test_an_unknown_environment_is_answered_with_the_list():
-    from palus.envs.doom import make
+    from palus.envs.doom.game import make
 
     with pytest.raises(EnvError, match="unknown Doom environment 'doom_nowhere'; give one of doom_basic, "):
         make("doom_nowhere")

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from palus.arena.referee.duel import DUEL, DUEL_MAP, DUEL_MINUTES
-from palus.arena.referee.games import GAMES
+from palus.arena.referee.games import DEFAULT_GAME, GAMES
 from palus.arena.referee.result import Mode
 from palus.errors import ArenaError
 
@@ -23,7 +22,7 @@ SETTINGS_FILE = "arena.json"
 class ArenaSettings:
     """Defaults suit a laptop with a class of thirty.
 
-    envs: games that are ranked.   duel_minutes: that a duel in Doom lasts.
+    envs: games that are ranked.   duel_minutes: that a match lasts where a game has such an option.
     mode: "continuous" hands out pairs by information gain and never pauses; "rounds" copies the reference competition.
     sampling: how policies act in rated games.   season: meetings are counted and matches are marked by it.
 
@@ -42,8 +41,8 @@ class ArenaSettings:
     audit_share, audit_interval_s: share of the matches that are played again, and how often that happens.
     """
 
-    envs: tuple[str, ...] = ("SoccerTwos",)
-    duel_minutes: float = DUEL_MINUTES
+    envs: tuple[str, ...] = (DEFAULT_GAME,)
+    duel_minutes: float = 2.0
     mode: ArenaMode = "continuous"
     sampling: Mode = "stochastic"
     season: int = 1
@@ -69,7 +68,8 @@ class ArenaSettings:
         """What a game is set to here, {} for its defaults; None for a game that this arena does not play."""
         if env not in self.envs:
             return None
-        return {"wad": DUEL_MAP, "timelimit": self.duel_minutes} if env == DUEL else {}
+        options = GAMES[env].options
+        return {**options, **({"timelimit": self.duel_minutes} if "timelimit" in options else {})}
 
     def to_json(self) -> str:
         """For `from_json`."""

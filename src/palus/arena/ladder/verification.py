@@ -13,7 +13,6 @@ from palus.arena.jobs.builds import env_build
 from palus.arena.ladder.log import LogRecord, read_match
 from palus.arena.locked.witness import Testimony, ask_again
 from palus.arena.models.entity import Entity
-from palus.arena.models.players import HOUSE_PLAYERS
 from palus.arena.referee.actions import Replayed
 from palus.arena.referee.games import GAMES
 from palus.arena.referee.recording import Recording
@@ -131,7 +130,7 @@ def _is_shown(shown: Recording, again: Replayed) -> bool:
 
 def _contender(store: Store, entity: Entity) -> Entity:
     """Who played a side, with the bytes that are kept here. Raises StorageError when they are not."""
-    if entity.house is not None and entity.house not in HOUSE_PLAYERS:
+    if entity.house is not None and all(entity.house not in game.house for game in GAMES.values()):
         raise StorageError(f"there is no house player {entity.house}")
     return entity.with_models(store.blobs.read)
 

@@ -15,7 +15,7 @@ from palus.arena.ladder import queue
 from palus.arena.ladder.audit import workers_with
 from palus.arena.ladder.completion import complete
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.referee.games import GAMES, SOCCER_TWOS
+from palus.arena.referee.games import DEFAULT_GAME, GAMES
 from palus.errors import ArenaError, LeaseError, StorageError
 from palus.store import Store
 from palus.store.engine import now_ms
@@ -32,11 +32,11 @@ UNKNOWN_ISOLATION = "unknown"
 
 
 def games_of(about: dict[str, Any]) -> list[str]:
-    """What a worker can play, by what it says about itself; workers of old say nothing and play SoccerTwos.
+    """What a worker can play, by what it says about itself; workers of old say nothing and play the first.
 
     Games of which it has another build than ours are left out: what it played of them could not be played again.
     """
-    games, builds = about.get("games") or [SOCCER_TWOS.env], about.get("builds") or {}
+    games, builds = about.get("games") or [DEFAULT_GAME], about.get("builds") or {}
     return [game for game in games if game in GAMES and builds.get(game, "") in ("", env_build(game).build_hash)]
 
 

@@ -1,4 +1,4 @@
-"""A mirrored pair of duels in Doom between strangers' models: the engines beside the referee, out of their reach.
+"""A mirrored pair of matches that step alone, between strangers' models; engines stay out of their reach.
 
 Nothing is left when this process is killed: engines and locked processes end with it, and videos are made in memory.
 """
@@ -19,7 +19,8 @@ from palus.arena.models.entity import Entity
 from palus.arena.models.players import ModelPlayer
 from palus.arena.models.policies import RandomPlayer, played_behavior
 from palus.arena.models.rules import Limits
-from palus.arena.referee.duel import DUEL_MINUTES, make_duel, play_duel
+from palus.arena.referee.duel import make_single, play_duel
+from palus.arena.referee.games import playable_game
 from palus.arena.referee.sampling import pair_seeds
 from palus.envs.game import Game
 from palus.types import GameSpec
@@ -32,16 +33,16 @@ PATIENCE_S, PATIENCE = 300.0, 10.0
 
 
 @functools.cache
-def duel_spec() -> GameSpec:
-    """What players of a duel see and do. Raises EnvError when ViZDoom is not installed."""
-    game = make_duel()
+def single_spec(env: str) -> GameSpec:
+    """What players of a game see and do. Raises EnvError when it is not installed."""
+    game = make_single(env)
     game.close()
     return game.spec
 
 
 def play_duel_unit(unit: Unit, limits: Limits, sandbox: Sandbox) -> UnitOutcome:
     """`palus.arena.locked.play.play_unit` for duels: no action logs, and videos for replays."""
-    spec, minutes = duel_spec(), float(unit.params.get("timelimit", DUEL_MINUTES))
+    spec, length_s = single_spec(unit.env), playable_game(unit.env).length_s(unit.params)
     match_seed = int(pair_seeds(unit.seed, 1)[0])
     with contextlib.ExitStack() as stack:
         players: list[ModelPlayer] = []
@@ -49,12 +50,12 @@ def play_duel_unit(unit: Unit, limits: Limits, sandbox: Sandbox) -> UnitOutcome:
             players.append(_open(contender, spec, limits, sandbox))
             if isinstance(players[-1], RemotePlayer):
                 stack.callback(players[-1].locked.close)
-        game = make_duel(minutes)
+        game = make_single(unit.env, unit.params)
         stack.callback(game.close)
         first, second = players
         legs = (
-            _play(unit, game, (first, second), match_seed, 1, minutes),
-            _play(unit, game, (second, first), match_seed, 2, minutes),
+            _play(unit, game, (first, second), match_seed, 1, length_s),
+            _play(unit, game, (second, first), match_seed, 2, length_s),
         )
     return make_outcome(legs, (_locked(first), _locked(second)))
 
@@ -72,11 +73,10 @@ def _locked(player: ModelPlayer) -> LockedModel | None:
 
 
 def _play(
-    unit: Unit, game: Game, players: tuple[ModelPlayer, ModelPlayer], seed: int, leg: int, minutes: float
+    unit: Unit, game: Game, players: tuple[ModelPlayer, ModelPlayer], seed: int, leg: int, length_s: float
 ) -> MatchReport:
     file = io.BytesIO()
     decisions_per_s = game.spec.fps / game.spec.frameskip
-    length_s = 60.0 * minutes
     with (
         VideoEncoder(file, decisions_per_s, max_bytes_per_s=int(VIDEO_BYTES / length_s)) as video,
         _watched(game, PATIENCE_S + PATIENCE * length_s),

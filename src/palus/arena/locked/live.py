@@ -22,7 +22,7 @@ from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
 from palus.arena.models.rules import Limits
 from palus.arena.referee import sampling
-from palus.arena.referee.games import playable_game
+from palus.arena.referee.games import DEFAULT_GAME, playable_game
 from palus.arena.referee.recorder import still_frame
 from palus.envs.protocol import observe_slots
 from palus.errors import ArenaError
@@ -70,7 +70,7 @@ class LiveMatch:
         seed: int,
         *,
         person: int | None = None,
-        env_id: str = "SoccerTwos",
+        env_id: str = DEFAULT_GAME,
         duration_ticks: int = DURATION_TICKS,
     ) -> None:
         self.players = players
@@ -157,7 +157,7 @@ def open_live_match(
     sandbox: Sandbox,
     *,
     person: int | None = None,
-    env_id: str = "SoccerTwos",
+    env_id: str = DEFAULT_GAME,
     duration_ticks: int = DURATION_TICKS,
 ) -> Iterator[LiveMatch]:
     """A match with every stranger's model in a locked process of its own; leaving the context ends the processes.

@@ -18,7 +18,7 @@ from palus.arena.locked.unit import MatchReport, Unit, UnitOutcome, make_outcome
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player, load_player
 from palus.arena.models.policies import played_behavior
-from palus.arena.models.rules import Limits
+from palus.arena.models.rules import Limits, limits_of
 from palus.arena.referee.actions import encode_actions, replay_actions, state_hash
 from palus.arena.referee.games import playable_game
 from palus.arena.referee.match import play_pairs
@@ -44,7 +44,7 @@ def play_unit(
     installed here.
     """
     game = playable_game(unit.env)
-    limits, sandbox = limits or game.limits, sandbox or shared_sandbox()
+    limits, sandbox = limits or limits_of(game), sandbox or shared_sandbox()
     for contender in unit.contenders:
         if contender.house is not None:
             game.check_house(contender.house)

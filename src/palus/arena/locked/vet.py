@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from palus import envs
-from palus.arena.locked.duels import duel_spec
+from palus.arena.locked.duels import single_spec
 from palus.arena.locked.frames import OUT_OF_MEMORY, describe_task
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.sandbox import LockedProcessError, Sandbox, shared_sandbox
@@ -20,7 +20,7 @@ from palus.arena.models.entity import Entity
 from palus.arena.models.policies import played_behavior
 from palus.arena.models.policy_graph import MAX_STATE
 from palus.arena.models.refusal import Refusal
-from palus.arena.models.rules import Limits, Rules
+from palus.arena.models.rules import Limits, Rules, limits_of, rules_of
 from palus.arena.referee.games import playable_game
 from palus.errors import ArenaError
 
@@ -90,11 +90,11 @@ def vet(
     the game; EnvError when it is not installed here.
     """
     game = playable_game(env_id)
-    limits, sandbox = limits or game.limits, sandbox or shared_sandbox()
-    behavior = played_behavior(duel_spec() if game.filmed else envs.make(game.env, 1).spec)
+    limits, sandbox = limits or limits_of(game), sandbox or shared_sandbox()
+    behavior = played_behavior(single_spec(game.env) if game.filmed else envs.make(game.env, 1).spec)
     sha256 = hashlib.sha256(data).hexdigest()
     details: dict[str, Any] = {"bytes": len(data)}
-    refusal = _too_large(data, game.rules)
+    refusal = _too_large(data, rules_of(game))
     if refusal is None:
         task = describe_task(behavior, patience * game.max_p99_ms)
         refusal = _examine(data, task, limits, sandbox, details)

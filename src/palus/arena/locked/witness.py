@@ -20,6 +20,7 @@ from palus.arena.locked.remote import Checks, RemotePlayer
 from palus.arena.locked.sandbox import shared_sandbox
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
+from palus.arena.models.rules import limits_of
 from palus.arena.referee import sampling
 from palus.arena.referee.actions import I8, Replayed, replay_match
 from palus.arena.referee.games import playable_game
@@ -58,7 +59,7 @@ def ask_again(env_id: str, seed: int, actions: bytes, contenders: tuple[Entity, 
             if contender.house is not None:
                 game.check_house(contender.house)
             checks = Checks(1.0, (seed, side))  # all the time: what was found now and then is found again
-            players.append(open_player(contender, spec, game.limits, shared_sandbox(), checks))
+            players.append(open_player(contender, spec, limits_of(game), shared_sandbox(), checks))
             if isinstance(players[-1], RemotePlayer):
                 stack.callback(players[-1].locked.close)
         witness = _Asking(players, seed, mode)

@@ -7,14 +7,15 @@ the kind, a player is stateless between calls, so that one object may play many 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
+from palus import envs
 from palus.arena.models.policies import Observations, OnnxPlayer, RandomPlayer, played_behavior
+from palus.envs.arena_game import BotAct
 from palus.errors import ModelError
-from palus.types import F32, I32, I64, BehaviorSpec, Bool, GameSpec
+from palus.types import F32, Bool, GameSpec
 
 
 class ModelPlayer(Protocol):
@@ -37,40 +38,40 @@ class ModelPlayer(Protocol):
 
 @dataclass(frozen=True)
 class Bot:
-    """A scripted player of a built-in game.
-
-    act: (env, team, matches [M]) -> [M, agents of the team, branches] choices for these matches.
-    """
+    """A scripted player of a built-in game."""
 
     name: str
-    act: Callable[[Any, int, I64], I32]
+    act: BotAct
     sha256: str | None = None
 
 
 Player: TypeAlias = ModelPlayer | Bot
 
-HOUSE_PLAYERS = ("random", "ball-chaser", "goalie-striker")
-"""Names that need no file."""
-
 
 def load_player(spec: str, env_spec: GameSpec, name: str | None = None) -> Player:
     """The player that a word on the command line means.
 
-    spec: one of `HOUSE_PLAYERS`, an `.onnx` file, a bundle folder with `<Behavior>.onnx`, or a league snapshot `.npz`.
+    spec: a built-in player, an `.onnx` file, a bundle folder with `<Behavior>.onnx`, or a league snapshot `.npz`.
     name: how it is called in results; default the file's or folder's name.
     Raises ModelError when there is no such player or its file cannot be played.
     """
     behavior = played_behavior(env_spec)
-    if spec in HOUSE_PLAYERS:
-        return _house_player(spec, behavior)
+    game = envs.arena_games().get(env_spec.env_id)
+    house = game.house if game else ("random",)
+    if spec == "random":
+        return RandomPlayer(behavior)
+    if game and spec in game.bots:
+        return Bot(spec, game.bot(spec))
     path = Path(spec)
     if path.is_dir():
         return OnnxPlayer(_bundle_model(path, env_spec), behavior, name or path.resolve().name)
     if not path.exists():
-        raise ModelError(f"{spec}: no such player; {_suggestion(path)}")
+        raise ModelError(f"{spec}: no such player; {_suggestion(path, house)}")
     if path.suffix in (".onnx", ".npz"):
         return OnnxPlayer(path, behavior, name)
-    raise ModelError(f"{spec}: not a policy; give an .onnx file, a bundle folder, a snapshot (.npz) or {_choices()}")
+    raise ModelError(
+        f"{spec}: not a policy; give an .onnx file, a bundle folder, a snapshot (.npz) or {_choices(house)}"
+    )
 
 
 def find_players(folder: Path, env_spec: GameSpec) -> tuple[list[Player], list[str]]:
@@ -101,16 +102,6 @@ def find_players(folder: Path, env_spec: GameSpec) -> tuple[list[Player], list[s
     return list(players.values()), rejected
 
 
-def _house_player(name: str, behavior: BehaviorSpec) -> Player:
-    if name == "random":
-        return RandomPlayer(behavior)
-    if behavior.name != "SoccerTwos":
-        raise ModelError(f"{name} plays SoccerTwos only, not {behavior.name}; take random")
-    from palus.envs.soccer import bots
-
-    return Bot(name, {"ball-chaser": bots.act_ball_chaser, "goalie-striker": bots.act_goalie_striker}[name])
-
-
 def _bundle_model(folder: Path, env_spec: GameSpec) -> Path:
     """`<Behavior>.onnx`, or the only file where any name fits."""
     own, models = env_spec.behaviors[0].name, sorted(p for p in folder.glob("*.onnx") if p.is_file())
@@ -124,15 +115,15 @@ def _bundle_model(folder: Path, env_spec: GameSpec) -> Path:
     raise ModelError(f"{folder}: not a bundle, {own + '.onnx is missing' if own else 'expected one model'}; {found}")
 
 
-def _suggestion(path: Path) -> str:
+def _suggestion(path: Path, house: tuple[str, ...]) -> str:
     """Near names beside the missing path, or what may be given at all."""
     beside = [str(path.parent / p.name) for p in path.parent.glob("*")] if path.parent.is_dir() else []
     playable = [p for p in beside if Path(p).suffix in (".onnx", ".npz") or any(Path(p).glob("*.onnx"))]
-    near = difflib.get_close_matches(str(path), [*playable, *HOUSE_PLAYERS], n=3, cutoff=0.6)
+    near = difflib.get_close_matches(str(path), [*playable, *house], n=3, cutoff=0.6)
     if near:
         return f"did you mean {' or '.join(near)}?"
-    return f"give an .onnx file, a bundle folder, a snapshot (.npz) or {_choices()}"
+    return f"give an .onnx file, a bundle folder, a snapshot (.npz) or {_choices(house)}"
 
 
-def _choices() -> str:
-    return ", ".join(HOUSE_PLAYERS[:-1]) + f" or {HOUSE_PLAYERS[-1]}"
+def _choices(house: tuple[str, ...]) -> str:
+    return " or ".join(filter(None, (", ".join(house[:-1]), house[-1])))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from palus.envs.arena_game import ArenaGame
 from palus.types import BehaviorSpec
 
 # What ML-Agents' and palus's exports consist of, then what exports of other tools for the same policies need.
@@ -73,6 +74,11 @@ def arena_rules(behavior: BehaviorSpec) -> Rules:
     return PICTURE_RULES if any(o.is_image for o in behavior.observations) else ARENA_RULES
 
 
+def rules_of(game: ArenaGame) -> Rules:
+    """The same, known before the game is made."""
+    return PICTURE_RULES if game.pictures else ARENA_RULES
+
+
 @dataclass(frozen=True)
 class Limits:
     """For one process, which holds one model for one mirrored pair or one validation.
@@ -87,3 +93,8 @@ class Limits:
     cpu_s: int = 20
     wall_s: float = 60.0
     niceness: int = 10
+
+
+def limits_of(game: ArenaGame) -> Limits:
+    """For the processes that hold models of a game."""
+    return Limits(cpu_s=game.cpu_s)

@@ -1,7 +1,5 @@
-"""Duels in Doom: two players, a number of mirrored pairs in, match results out, as `palus.arena.referee.match` does it.
-
-The map comes with ViZDoom, so that everybody can play. Most frags when the time is up win. A network game does not
-repeat bit by bit, unlike SoccerTwos: engines exchange packets, and a duel can be watched again only as a video.
+"""Matches of games that step alone: two players, a number of mirrored pairs in, match results out, as
+`palus.arena.referee.match` does it. The game says who won; where its matches do not repeat, they are filmed.
 """
 
 from __future__ import annotations
@@ -11,12 +9,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, ModelPlayer, Player
 from palus.arena.referee import sampling
+from palus.arena.referee.games import game_of, playable_game
 from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids, verdict_of
 from palus.envs import make_game
 from palus.envs.game import Game
@@ -26,18 +26,14 @@ from palus.types import F32, MASKS, AnyArray, Bool
 
 logger = logging.getLogger(__name__)
 
-DUEL = "doom_duel"
-DUEL_MAP = "multi_duel.wad"
-DUEL_MINUTES = 2.0
-"""The rules of an arena duel: ViZDoom's own map, two minutes."""
 TEAMS = 2
 
 Recorder = Callable[[AnyArray], None]
 
 
-def make_duel(minutes: float = DUEL_MINUTES) -> Game:
-    """The game of an arena duel. Raises EnvError when ViZDoom is not installed."""
-    return make_game(DUEL, wad=DUEL_MAP, timelimit=minutes)
+def make_single(env: str, params: Mapping[str, Any] | None = None) -> Game:
+    """One instance of a game, by an arena's rules. params: in their place. Raises EnvError when it is not installed."""
+    return make_game(env, **{**playable_game(env).options, **(params or {})})
 
 
 def play_duels(
@@ -46,8 +42,8 @@ def play_duels(
     pairs: int,
     seed: int,
     *,
+    make: Callable[[], Game],
     mode: Mode = "stochastic",
-    make: Callable[[], Game] = make_duel,
     recorder: Recorder | None = None,
     progress: Callable[[int], None] | None = None,
     stopped: Callable[[], bool] | None = None,
@@ -88,7 +84,7 @@ def play_duel(
 ) -> MatchResult:
     """Play one match; void when the engine fails, and the game may be used again then.
 
-    game: of two agents whose episodes end for both at once, with `frags` in its stats. players: the host first.
+    game: of two agents whose episodes end for both at once. players: the host first.
     seed: of the match. watch: gets a picture at the start and after every decision.
     """
     return _Match(game, players, seed, leg, mode, watch).play()
@@ -110,13 +106,14 @@ class _Match:
     def play(self) -> MatchResult:
         """Until the time is up, a player answers no probabilities, or the engine fails."""
         started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
-        frags, decisions, failed = (0, 0), 0, False
+        points: tuple[float, ...] = (0.5, 0.5)
+        score, decisions, failed = (0, 0), 0, False
         try:
-            frags, decisions = self._play()
+            points, score, decisions = self._play()
         except EnvError as error:
             logger.warning("%s", error)
             failed = True
-        verdict, cause = _verdict(frags, self.healthy, failed)
+        verdict, cause = _verdict(points, self.healthy, failed)
         sides = (self._side(0), self._side(1))
         env_id = self.game.spec.env_id
         own_id, unit_id = match_ids(env_id, self.seed, self.leg, sides)
@@ -129,15 +126,15 @@ class _Match:
             sides=sides,
             result=verdict,
             cause=cause,
-            score=frags,
+            score=score,
             duration_ticks=decisions * self.game.spec.frameskip,
             events=(),
             started=started,
             wall_ms=round(1e3 * (time.perf_counter() - clock), 1),
         )
 
-    def _play(self) -> tuple[tuple[int, int], int]:
-        """Frags of both, and the decisions played."""
+    def _play(self) -> tuple[tuple[float, ...], tuple[int, int], int]:
+        """The game's verdict, the score of both, and the decisions played."""
         game, spec = self.game, self.game.spec
         game.reset(self.seed)
         self._show()
@@ -153,12 +150,14 @@ class _Match:
                 answer, states[side] = player.answer(rows, states[side], masks)
                 actions[side] = self._choose(answer, masks, side, decision)
             if not all(self.healthy):
-                return (0, 0), decision
+                return (0.5, 0.5), (0, 0), decision
             step = game.step(actions)
             decision += 1
             self._show()
             if step.over:
-                return _frags(step.stats), decision
+                if len(step.points) != TEAMS:
+                    raise EnvError(f"{spec.env_id} does not say who wins a match of two")
+                return step.points, game_of(spec.env_id).score(step.points, step.stats), decision
 
     def _show(self) -> None:
         if self.watch is not None:
@@ -180,17 +179,12 @@ class _Match:
         return Side(Entity(player.sha256 or "", player.name), self.mode, float(np.mean(noted)) if noted else None)
 
 
-def _frags(stats: Mapping[int, Mapping[str, float]]) -> tuple[int, int]:
-    first, second = (round(stats[agent]["frags"]) for agent in range(TEAMS))
-    return first, second
-
-
-def _verdict(frags: tuple[int, int], healthy: list[bool], failed: bool) -> tuple[Verdict, Cause]:
-    """failed: the engine did. healthy: whether each side answered probabilities."""
+def _verdict(points: tuple[float, ...], healthy: list[bool], failed: bool) -> tuple[Verdict, Cause]:
+    """points: the game's. failed: the engine did. healthy: whether each side answered probabilities."""
     if failed:
         return "void", "engine"
     if not any(healthy):
         return "void", "non_finite"
     if not all(healthy):
         return ("forfeit2" if healthy[0] else "forfeit1"), "non_finite"
-    return verdict_of(frags), "time_limit"
+    return verdict_of(points), "time_limit"

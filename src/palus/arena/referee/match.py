@@ -21,9 +21,10 @@ from palus import envs
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
 from palus.arena.referee import sampling
+from palus.arena.referee.games import DEFAULT_GAME, game_of
 from palus.arena.referee.recorder import Recorder
 from palus.arena.referee.recording import RecordedEvent
-from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids
+from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids, verdict_of
 from palus.envs.protocol import observe_slots
 from palus.errors import EnvError
 from palus.trust import NOBODY
@@ -31,6 +32,7 @@ from palus.types import F32, I32, I64, Bool
 
 TEAMS = 2
 MATCHES_SIDE_BY_SIDE = 512
+DRAW = (0.5, 0.5)
 
 F64 = NDArray[np.float64]
 
@@ -42,7 +44,7 @@ def play_pairs(
     seed: int,
     *,
     mode: Mode = "stochastic",
-    env_id: str = "SoccerTwos",
+    env_id: str = DEFAULT_GAME,
     env_options: Mapping[str, object] | None = None,
     legs: Sequence[int] = (1, 2),
     num_parallel: int = MATCHES_SIDE_BY_SIDE,
@@ -127,10 +129,10 @@ class _Wave:
             entropy_rows=np.zeros((matches, TEAMS), np.int64),
             results=[None] * matches,
         )
-        # Fields of a built-in game beyond the protocol: winner, trace_length, trace, kick.
+        self.game = game_of(terms.env_id)
         self.env: Any = self._make_env(matches)
-        if not hasattr(self.env, "winner"):
-            raise EnvError(f"{terms.env_id} does not say who wins a match; matches are played in SoccerTwos")
+        if len(self.env.spec.sides) != TEAMS:
+            raise EnvError(f"{terms.env_id} does not say who wins a match of two sides")
         self.env.reset(self.seeds)
         self.team_of = np.array([agent.team for agent in self.env.spec.agents])
         self.behavior = self.env.spec.behaviors[0]
@@ -155,18 +157,18 @@ class _Wave:
         actions, probabilities, healthy = self._decide(helper)
         sick = self.playing & ~healthy.all(axis=1)
         for n in np.flatnonzero(sick).tolist():
-            self._give_verdict(n, healthy[n])
+            self._give_verdict(n, healthy[n], DRAW, {})
         self.playing &= ~sick
         if self.recorder is not None:
             self.recorder.decision(self.env, self.number[self.match_of], self.playing, actions, probabilities)
         step = self.env.step([actions])
         running = self.match_of[self.playing]
-        self.tally.ticks[running] += self.env.trace_length[self.playing]
+        self.tally.ticks[running] += self.game.ticks(self.env)[self.playing]
         if self.recorder is not None:
             self.recorder.steps(self.env, self.number[self.match_of], self.playing)
         over = self.playing & step.match_over
         for n in np.flatnonzero(over).tolist():
-            self._give_verdict(n, healthy[n])
+            self._give_verdict(n, healthy[n], step.points[n].tolist(), step.stats.get(n, {}))
         self.playing &= ~over
         self.decision += 1
         return before - int(self.playing.sum())
@@ -224,10 +226,14 @@ class _Wave:
         np.add.at(self.tally.entropy_sum, index, sampling.entropy(answer))
         np.add.at(self.tally.entropy_rows, index, 1)
 
-    def _give_verdict(self, n: int, healthy: NDArray[np.bool_]) -> None:
+    def _give_verdict(
+        self, n: int, healthy: Bool, points: Sequence[float], stats: Mapping[int, Mapping[str, float]]
+    ) -> None:
+        """points, stats: the game's own, of a match that is over."""
         match = int(self.match_of[n])
-        winner = int(self.env.winner[n]) if healthy.all() else -1
-        verdict, cause = _verdict(winner, healthy)
+        verdict, cause = _verdict(points, healthy)
+        score = self.game.score(points, stats) if healthy.all() else (0, 0)
+        winner = {"win1": 0, "win2": 1}.get(verdict, -1)
         seed, leg = int(self.seeds[match]), int(self.leg[match])
         sides = (self._side(match, 0), self._side(match, 1))
         ticks = int(self.tally.ticks[match])
@@ -241,7 +247,7 @@ class _Wave:
             sides=sides,
             result=verdict,
             cause=cause,
-            score=(int(winner == 0), int(winner == 1)),
+            score=score,
             duration_ticks=ticks,
             events=(RecordedEvent(ticks, "goal", winner, -1),) if winner >= 0 else (),
             started=self.started,
@@ -263,7 +269,10 @@ class _Wave:
         keep = np.flatnonzero(self.playing)
         if len(keep) == 0:
             return
-        state = {key: value[keep] for key, value in self.env.get_state().items()}
+        state = self.env.get_state()
+        if state is None:
+            return  # a game that cannot be saved
+        state = {key: value[keep] if isinstance(value, np.ndarray) else value for key, value in state.items()}
         self.env = self._make_env(len(keep))
         self.env.set_state(state)
         self.match_of = self.match_of[keep]
@@ -275,12 +284,11 @@ class _Wave:
         return envs.make(self.terms.env_id, num_matches, NOBODY, **self.terms.env_options, **record)
 
 
-def _verdict(winner: int, healthy: NDArray[np.bool_]) -> tuple[Verdict, Cause]:
-    """winner: team that scored, -1 none. healthy: [2] whether each side answered probabilities."""
+def _verdict(points: Sequence[float], healthy: Bool) -> tuple[Verdict, Cause]:
+    """points: of both sides. healthy: [2] whether each side answered probabilities."""
     if not healthy.any():
         return "void", "non_finite"
     if not healthy.all():
         return ("forfeit2" if healthy[0] else "forfeit1"), "non_finite"
-    if winner < 0:
-        return "draw", "time_limit"
-    return ("win1" if winner == 0 else "win2"), "goal"
+    verdict = verdict_of(points)
+    return verdict, "time_limit" if verdict == "draw" else "goal"

@@ -124,8 +124,8 @@ class PairingSummary:
     entropy_b: float | None
 
 
-def verdict_of(score: tuple[int, int]) -> Verdict:
-    """What a score means that both sides played for to the end."""
+def verdict_of(score: Sequence[float]) -> Verdict:
+    """What points or a score mean that both sides played for to the end."""
     return "draw" if score[0] == score[1] else "win1" if score[0] > score[1] else "win2"
 
 

@@ -1,5 +1,1 @@
-"""Doom from pixels: Sample Factory's environments on ViZDoom's engine."""
-
-from palus.envs.doom.game import make
-
-__all__ = ["make"]
+"""Doom from pixels: Sample Factory's environments on ViZDoom's engine; `game.make` makes them."""

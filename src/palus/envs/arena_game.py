@@ -1,0 +1,94 @@
+"""What a game brings to be ranked by an arena, declared in the game's own folder and listed in `palus.envs`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from palus.errors import ArenaError
+from palus.types import I32, I64
+
+BotAct = Callable[[Any, int, I64], I32]
+"""(env, team, matches [M]) -> [M, agents of the team, branches] choices for these matches."""
+
+
+@dataclass(frozen=True)
+class ArenaGame:
+    """One game of two sides. A game of its own rules for watching overrides the methods.
+
+    env: its name.   tags: by which a repository without a model file of the game asks for matches.
+    roles: behaviors that a player brings a model for; by default one, called like the game.
+    options: of the game's factory, the rules of an arena's match; a rule that an arena may set is one of them.
+    bots: names of its scripted players, which read the state of the game.
+    tick_s: seconds of game time that a tick of a match's length lasts.
+    pictures: whether players see pictures; their models may be larger then, and remember.
+    max_p99_ms: processor milliseconds of the slowest percent of a model's answers to 4 observations.
+    cpu_s: processor seconds that a model may take for a mirrored pair.
+    score_stat: of an agent's episode, what a score counts where that is more than who won.
+    max_ticks, max_score: of a match; more is no match of this game.
+    filmed: its matches do not repeat, so a replay is a video and there is no log of actions to play again.
+    packages: that have to be installed where it is played; install: what brings them.
+    """
+
+    env: str
+    tags: tuple[str, ...]
+    roles: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    bots: tuple[str, ...] = ()
+    tick_s: float = 0.02
+    pictures: bool = False
+    max_p99_ms: float = 2.0
+    cpu_s: int = 20
+    score_stat: str = ""
+    max_ticks: int = 5000
+    max_score: int = 1
+    filmed: bool = False
+    packages: tuple[str, ...] = ()
+    install: str = ""
+
+    @property
+    def behaviors(self) -> tuple[str, ...]:
+        """Each of which a model plays; a player brings one for each."""
+        return self.roles or (self.env,)
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Behavior of each model file, by its path in a repository."""
+        return {f"{behavior}.onnx": behavior for behavior in self.behaviors}
+
+    @property
+    def house(self) -> tuple[str, ...]:
+        """Names of all built-in players."""
+        return ("random", *self.bots)
+
+    def check_house(self, name: str) -> None:
+        """Raises ArenaError when that is no built-in player of the game: others may be names of files."""
+        if name not in self.house:
+            raise ArenaError(f"{name!r:.80} is no built-in player of {self.env}; there are {', '.join(self.house)}")
+
+    def bot(self, name: str) -> BotAct:
+        """What one of `bots` does."""
+        raise NotImplementedError(f"{self.env} declares the bot {name} and does not bring it")
+
+    @property
+    def can_be_played_here(self) -> bool:
+        """Whether this machine has what it takes."""
+        return all(find_spec(package) for package in self.packages)
+
+    def length_s(self, params: Mapping[str, Any]) -> float:
+        """Seconds of game time that a match lasts at most. params: what an arena sets beside `options`."""
+        return self.max_ticks * self.tick_s
+
+    def score(self, points: Sequence[float], stats: Mapping[int, Mapping[str, float]]) -> tuple[int, int]:
+        """What stands beside the verdict of a match. points, stats: of its last decision, as the game gave them."""
+        if self.score_stat:
+            return round(stats[0][self.score_stat]), round(stats[1][self.score_stat])
+        return int(points[0] > points[1]), int(points[1] > points[0])
+
+    def ticks(self, env: Any) -> I64:
+        """[N] ticks that the latest decision of a batch lasted."""
+        return np.full(env.num_matches, env.spec.frameskip, np.int64)

@@ -1,0 +1,35 @@
+"""Doom's duel in the arena: most frags when the time is up win. Its map comes with ViZDoom, so everybody can play."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from palus.envs.arena_game import ArenaGame
+
+_TICS_PER_SECOND = 35
+
+
+class DoomDuel(ArenaGame):
+    """Engines exchange packets, so a match does not repeat bit by bit: it is filmed."""
+
+    def length_s(self, params: Mapping[str, Any]) -> float:
+        """The time limit, in minutes."""
+        return 60.0 * float({**self.options, **params}["timelimit"])
+
+
+GAME = DoomDuel(
+    env="doom_duel",
+    tags=("reinforcement-learning", "palus", "doom_duel"),
+    options={"wad": "multi_duel.wad", "timelimit": 2.0},
+    tick_s=1 / _TICS_PER_SECOND,
+    pictures=True,
+    max_p99_ms=40.0,
+    cpu_s=120,
+    score_stat="frags",
+    max_ticks=_TICS_PER_SECOND * 60 * 15,
+    max_score=1000,
+    filmed=True,
+    packages=("vizdoom", "av"),
+    install="palus[doom,video]",
+)
