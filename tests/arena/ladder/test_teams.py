@@ -43,7 +43,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 def push(folder: Path, repo: str, models: dict[str, bytes]) -> str:
     """Push what a run of these behaviors leaves to the pool. Returns the name that the push gives it."""
     run = folder / repo.replace("/", "-")
-    run.mkdir()
+    run.mkdir(exist_ok=True)
     (run / "configuration.yaml").write_text(yaml.safe_dump({"behaviors": {name: {} for name in ROLES}}))
     for name, model in models.items():
         (run / f"{name}.onnx").write_bytes(model)
@@ -128,3 +128,15 @@ def test_one_file_is_named_by_its_own_hash_and_several_by_which_plays_what() -> 
     assert digest_of({"SoccerTwos": "a" * 64}) == "a" * 64
     apart = {digest_of(files) for files in ({"A": "1", "B": "2"}, {"A": "2", "B": "1"}, {"B": "2", "A": "1"})}
     assert len(apart) == 2
+
+
+def test_a_later_push_of_a_team_drops_the_old_checkpoints_of_every_behavior(store: Store, tmp_path: Path) -> None:
+    models = {"Striker": b"strikes", "Keeper": b"keeps"}
+    for name in ROLES:
+        models[f"{name}/old"] = b"checkpoint"
+        (tmp_path / "ann-a" / name).mkdir(parents=True, exist_ok=True)
+    push(tmp_path, "ann/a", models)
+    for name in ROLES:
+        (tmp_path / "ann-a" / name / "old.onnx").unlink()
+    push(tmp_path, "ann/a", {"Striker": b"strikes", "Keeper": b"keeps better"})
+    assert sorted(path.stem for path in (tmp_path / "pool").rglob("*.onnx")) == ["Keeper", "Striker"]
