@@ -72,10 +72,24 @@ class Actor:
         return parameters, values, after, versions
 
     def _act(self, policy_id: int, observations: Mapping[str, AnyArray], states: F32) -> tuple[F32, F32, F32]:
-        seen = {name: torch.from_numpy(array) for name, array in observations.items()}
-        masks = seen.pop(MASKS, None)
-        parameters, values, after = self._policies[policy_id].act(seen, torch.from_numpy(states), masks)
+        parameters, values, after = decide(self._policies[policy_id], observations, states)
         if values is None:
             self.without_values.add(policy_id)
-            return parameters.numpy(), np.zeros(len(states), np.float32), after.numpy()
-        return parameters.numpy(), values.numpy(), after.numpy()
+            values = np.zeros(len(states), np.float32)
+        return parameters, values, after
+
+
+def decide(policy: Policy, seen: Mapping[str, AnyArray], states: F32) -> tuple[F32, F32 | None, F32]:
+    """Parameters [R, L], values [R] where acting gives them, memories [R, S] after it.
+
+    seen: [R, *shape], masks among them. states: [R, S]; a policy that remembers less takes its part from the left: a
+    snapshot has no critic's memory. What comes back are views that hold until the policy acts again.
+    """
+    tensors = {name: torch.from_numpy(array) for name, array in seen.items()}
+    masks = tensors.pop(MASKS, None)
+    width = policy.state_size
+    parameters, values, after = policy.act(tensors, torch.from_numpy(states[:, :width]), masks)
+    memory = after.numpy()
+    if width < states.shape[1]:
+        memory = np.pad(memory, ((0, 0), (0, states.shape[1] - width)))
+    return parameters.numpy(), None if values is None else values.numpy(), memory

@@ -9,11 +9,11 @@ import itertools
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import torch
 
 from palus.envs.protocol import MultiAgentEnv, room_for
 from palus.errors import EnvError
 from palus.nn.distributions import sample
+from palus.rollout.acting import decide
 from palus.rollout.rollout import Policy, Rollout
 from palus.types import F32, I32, I64, MASKS, AnyArray, BehaviorSpec, Bool, Step
 
@@ -114,7 +114,7 @@ class Learning:
         """Decide what was looked at, and hand the actions to the game."""
         active = self._active[t]
         seen = {name: array[t] for name, array in self._room.items()}
-        parameters, values, states = _decide(policy, seen, self.states)
+        parameters, values, states = decide(policy, seen, self.states)
         actions, log_probs, entropies = sample(parameters, self.behavior.actions, seed, tick, self._draws)
         self._parameters[t], self._chosen[t], self._log_probs[t] = parameters, actions, log_probs
         self._versions[t] = policy.version
@@ -204,7 +204,7 @@ class Learning:
 class Others:
     """The agents of one behavior that nobody learns from: rows in blocks, one for each policy that plays them.
 
-    All policies of the behavior have `state_size` floats of memory.
+    state_size: floats of memory, the most of any policy of the behavior.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ class Others:
         states = self.states[self._seats]
         for number, first, end in self.blocks:
             seen = {name: array[first:end] for name, array in self._room.items()}
-            self._parameters[first:end], _, states[first:end] = _decide(policy(number), seen, states[first:end])
+            self._parameters[first:end], _, states[first:end] = decide(policy(number), seen, states[first:end])
         drawn = sample(self._parameters[:count], self.behavior.actions, seed, tick, self._draws[:count])
         self._actions[self._seats], self.states[self._seats] = drawn[0], states
 
@@ -254,11 +254,3 @@ class Others:
         if self.states.size:
             gone = step.terminated | step.truncated | ~active
             self.states[gone[:, self.agents].ravel()] = 0.0
-
-
-def _decide(policy: Policy, seen: Mapping[str, AnyArray], states: F32) -> tuple[F32, F32 | None, F32]:
-    """Parameters, values where acting gives them, memories after it; views that hold until the policy acts again."""
-    tensors = {name: torch.from_numpy(array) for name, array in seen.items()}
-    masks = tensors.pop(MASKS, None)
-    parameters, values, after = policy.act(tensors, torch.from_numpy(states), masks)
-    return parameters.numpy(), None if values is None else values.numpy(), after.numpy()
