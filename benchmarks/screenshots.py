@@ -19,8 +19,8 @@ from palus import envs
 from palus.arena.models.players import load_player
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.recorder import Recorder
-from palus.arena.referee.recording import Recording
 from palus.arena.referee.replay import encode_replay
+from palus.envs.recording import Recording
 from palus.web.page import write_html
 
 ROOT = Path(__file__).parents[1]

@@ -39,11 +39,11 @@ from palus.arena.models.entity import Entity
 from palus.arena.models.grammar import parse_model
 from palus.arena.models.rules import ARENA_RULES
 from palus.arena.referee.actions import decode_actions, encode_actions
-from palus.arena.referee.recording import RecordedEvent, Recording
 from palus.arena.referee.replay import decode_replay, encode_replay
 from palus.arena.referee.result import MatchResult, Side
 from palus.config.appo import AppoNetworkSettings
 from palus.config.load import load_run
+from palus.envs.recording import RecordedEvent, Recording
 from palus.errors import PalusError
 from palus.export.policy_file import PolicyFile, read_policy, write_policy
 from palus.hub.card import dump_card, read_card

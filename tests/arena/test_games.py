@@ -24,6 +24,10 @@ def test_no_module_of_the_arena_imports_or_names_a_game() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
                 assert not (node.module or "").startswith(("palus.envs.soccer", "palus.envs.doom")), path
+            elif isinstance(node, ast.Attribute):
+                assert node.attr not in ("trace", "trace_length", "kick", "agent_pos", "ball_pos"), (
+                    f"{path}:{node.lineno}"
+                )
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
                 assert not any(name in node.value for name in envs.ARENA_GAMES), f"{path}:{node.lineno}"
 

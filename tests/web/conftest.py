@@ -12,8 +12,8 @@ from browsing import browsing
 from fastapi.testclient import TestClient
 from viewing import OpenPage
 
-from palus.arena.referee.recording import Recording
 from palus.arena.referee.replay import encode_replay
+from palus.envs.recording import Recording
 
 
 @pytest.fixture(scope="session", autouse=True)

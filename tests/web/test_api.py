@@ -18,8 +18,8 @@ from synthetic_arena import ENV, SyntheticArena, sha_of
 from web_server import serving
 
 from palus.arena.ladder.audit import annul_unit
-from palus.arena.referee.recording import Recording
 from palus.arena.referee.replay import encode_replay
+from palus.envs.recording import Recording
 from palus.ratings.bradley_terry import fit, variance_of_gaps
 from palus.ratings.games import arrange
 from palus.ratings.interval import score_interval

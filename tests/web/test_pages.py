@@ -17,9 +17,9 @@ from sqlalchemy import insert, update
 from synthetic_arena import ENV, START_MS, SyntheticArena, sha_of
 from web_server import serving, serving_files
 
-from palus.arena.referee.recording import RecordedEvent, Recording
 from palus.arena.referee.replay import encode_replay
-from palus.arena.study.play_stats import play_statistics
+from palus.envs.recording import RecordedEvent, Recording
+from palus.envs.soccer.play_stats import play_statistics
 from palus.store import open_store
 from palus.store.derived import play_stats
 from palus.store.tables import entries, workers

@@ -17,9 +17,9 @@ from fastapi.testclient import TestClient
 from synthetic_arena import ENV, SyntheticArena
 from typer.testing import CliRunner
 
-from palus.arena.referee.recording import Recording
 from palus.arena.referee.replay import encode_replay
 from palus.cli import app as command_line
+from palus.envs.recording import Recording
 from palus.errors import ArenaError
 from palus.store import Store, open_store
 from palus.web.app import make_app

@@ -10,8 +10,8 @@ import pytest
 from browsing import Notes, needs_browser
 from viewing import OpenPage, recording
 
-from palus.arena.referee.recording import RecordedEvent
 from palus.arena.referee.replay import encode_replay
+from palus.envs.recording import RecordedEvent
 
 pytestmark = needs_browser
 TOUCH_TARGET_PX = 44

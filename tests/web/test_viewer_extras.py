@@ -9,7 +9,7 @@ import pytest
 from browsing import AXE, Notes, needs_axe, needs_browser
 from viewing import OpenPage, recording
 
-from palus.arena.referee.recording import RecordedEvent
+from palus.envs.recording import RecordedEvent
 
 pytestmark = needs_browser
 

@@ -13,9 +13,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from palus.arena.referee.recording import Recording
 from palus.arena.referee.replay import write_replay
 from palus.cli.watch import watch
+from palus.envs.recording import Recording
 from palus.errors import ReplayError, StorageError
 from palus.web.page import make_server
 

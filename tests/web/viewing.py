@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from browsing import PATIENCE_S, eventually
 
-from palus.arena.referee.recording import RecordedEvent, Recording
+from palus.envs.recording import RecordedEvent, Recording
 from palus.web.page import write_html
 
 # The scene of the game's specification whose rays were worked out by hand: (x, z, yaw) of blue A, purple A, blue B,

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from palus.envs.recording import RecordedEvent, Recording
 from palus.errors import ArenaError
-from palus.types import I32, I64
+from palus.types import F32, I32, I64
 
 BotAct = Callable[[Any, int, I64], I32]
 """(env, team, matches [M]) -> [M, agents of the team, branches] choices for these matches."""
@@ -92,3 +93,21 @@ class ArenaGame:
     def ticks(self, env: Any) -> I64:
         """[N] ticks that the latest decision of a batch lasted."""
         return np.full(env.num_matches, env.spec.frameskip, np.int64)
+
+    # Of games that are not filmed: what there is to draw of a match.
+
+    def still(self, env: Any, n: int) -> F32:
+        """[C] the present moment of match n of a batch, made with `record`, as a frame."""
+        raise NotImplementedError(f"{self.env} declares no frames, so its matches cannot be recorded")
+
+    def frames(self, env: Any, n: int) -> F32:
+        """[ticks, C] the moments after every tick of the latest decision, before any restart."""
+        raise NotImplementedError(f"{self.env} declares no frames, so its matches cannot be recorded")
+
+    def events(self, env: Any, n: int, before: int) -> list[RecordedEvent]:
+        """What happened in the latest decision, but for how the match ended. before: ticks of the match before it."""
+        return []
+
+    def play_statistics(self, recording: Recording) -> dict[str, Any] | None:
+        """What a recording says about how both sides played, lists of two, blue first; None for nothing."""
+        return None

@@ -25,7 +25,7 @@ from fastapi import WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from palus.arena.locked.live import LiveMatch, LiveStep
-from palus.arena.referee.recording import FIXED_STEP_S
+from palus.envs.recording import FIXED_STEP_S
 from palus.hub.limits import Buckets
 
 _HEAD = struct.Struct("<BBbBIHH")

@@ -23,7 +23,7 @@ from palus.arena.locked.live import DURATION_TICKS, LiveMatch, open_live_match
 from palus.arena.locked.sandbox import Sandbox, shared_sandbox
 from palus.arena.models.entity import Entity
 from palus.arena.referee.games import GAMES
-from palus.arena.referee.recording import FIXED_STEP_S
+from palus.envs.recording import FIXED_STEP_S
 from palus.errors import ArenaError, EnvError, PalusError
 from palus.hub.limits import Buckets, client_of
 from palus.store import Store

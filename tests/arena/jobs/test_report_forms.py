@@ -25,9 +25,9 @@ from palus.arena.locked.vet import vet
 from palus.arena.models.entity import house_player
 from palus.arena.models.rules import Limits
 from palus.arena.referee.games import GAMES
-from palus.arena.referee.recording import STEPS_PER_DECISION
 from palus.arena.referee.replay import decode_replay, encode_replay
 from palus.arena.referee.result import SCHEMA, MatchResult, Side
+from palus.envs.recording import STEPS_PER_DECISION
 from palus.errors import ArenaError, FalseReportError
 from palus.store import open_store
 

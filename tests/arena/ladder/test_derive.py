@@ -19,8 +19,8 @@ from palus.arena.ladder.entries import accept, take_in
 from palus.arena.ladder.log import LogRecord, StoredBytes, append
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.referee.recording import RecordedEvent, Recording
 from palus.arena.referee.replay import encode_replay
+from palus.envs.recording import RecordedEvent, Recording
 from palus.ratings.bradley_terry import variance_of_gaps
 from palus.store import Store, open_store
 from palus.store.derived import DERIVED, fields, play_stats, rating_points, ratings
@@ -245,7 +245,7 @@ def test_a_replay_that_nobody_foresaw_costs_its_own_statistics_and_nothing_else(
     )
     blob = store.blobs.put(encode_replay([still]))
     add(store, [replace(record(999), replay=StoredBytes(blob.sha256, blob.size))])
-    monkeypatch.setattr("palus.arena.ladder.refresh.play_statistics", fail)
+    monkeypatch.setattr("palus.envs.soccer.play_stats.play_statistics", fail)
     Refresher(store, SETTINGS).refresh()
     assert len(published(store)) == 6 and published(store, play_stats) == []
     assert "no play statistics of match" in caplog.text

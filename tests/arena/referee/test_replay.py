@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from palus.arena.referee.recording import RecordedEvent, Recording
 from palus.arena.referee.replay import decode_replay, encode_replay, read_replay, write_replay
+from palus.envs.recording import RecordedEvent, Recording
 from palus.errors import ReplayError, StorageError
 
 GOLDEN = base64.b64decode(

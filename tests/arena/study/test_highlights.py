@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from palus.arena.referee.recording import RecordedEvent, Recording
 from palus.arena.study import highlights
 from palus.arena.study.highlights import best_goals, goal_beauty, record_goals
+from palus.envs.recording import RecordedEvent, Recording
 
 BLUE_A, PURPLE_A, BLUE_B, PURPLE_B = range(4)
 

@@ -1,4 +1,4 @@
-// What a replay contains once decoded. The same words as palus.arena.referee.recording.
+// What a replay contains once decoded. The same words as palus.envs.recording.
 
 export type Team = 0 | 1;
 

@@ -14,8 +14,8 @@ from palus.arena.jobs.builds import EnvBuild
 from palus.arena.jobs.report_form import MatchForm, ResultForm, UnitForm, ValidationForm
 from palus.arena.locked.unit import MatchReport
 from palus.arena.models.refusal import Refusal
-from palus.arena.referee.recording import RecordedEvent
 from palus.arena.referee.result import SCHEMA, MatchResult, Side
+from palus.envs.recording import RecordedEvent
 from palus.errors import ArenaError, FalseReportError
 
 MAX_BLOB_BYTES = 4 << 20

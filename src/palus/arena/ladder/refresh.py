@@ -18,7 +18,6 @@ from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.games import game_of
 from palus.arena.referee.replay import decode_replay
 from palus.arena.referee.result import POINTS
-from palus.arena.study.play_stats import play_statistics
 from palus.errors import ArenaError, ReplayError, StorageError
 from palus.ratings.history import Played
 from palus.ratings.online import OnlineRatings
@@ -153,14 +152,15 @@ class Refresher:
     def _statistics(self, match_id: str, line: str) -> str | None:
         try:
             record = LogRecord.from_json(line)
-            if record.replay is None or game_of(record.env).filmed:
+            game = game_of(record.env)
+            if record.replay is None or game.filmed:
                 return None
             replay = decode_replay(self._store.blobs.read(record.replay.sha256), source=f"match {record.id}")
-            statistics = play_statistics(replay.recordings[0])
+            statistics = game.play_statistics(replay.recordings[0])
         except (StorageError, ReplayError, ArenaError) as error:
             logger.warning("no play statistics of match %s: %s", match_id, error)
             return None
         except Exception:  # a file that nobody foresaw costs its own statistics, not everybody's ratings
             logger.exception("no play statistics of match %s", match_id)
             return None
-        return json.dumps(statistics, sort_keys=True, separators=(",", ":"))
+        return None if statistics is None else json.dumps(statistics, sort_keys=True, separators=(",", ":"))

@@ -15,11 +15,11 @@ from palus.arena.locked.unit import MatchReport
 from palus.arena.referee.actions import decode_actions
 from palus.arena.referee.games import game_of
 from palus.arena.referee.recorder import OUTCOME
-from palus.arena.referee.recording import STEPS_PER_DECISION
 from palus.arena.referee.replay import decode_replay
 from palus.arena.referee.result import MatchResult, Side, match_ids, verdict_of
 from palus.arena.referee.sampling import pair_seeds
 from palus.envs.arena_game import ArenaGame
+from palus.envs.recording import STEPS_PER_DECISION
 from palus.errors import FalseReportError, ReplayError
 
 PLAYED = ("win1", "win2", "draw")

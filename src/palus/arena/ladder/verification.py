@@ -15,9 +15,9 @@ from palus.arena.locked.witness import Testimony, ask_again
 from palus.arena.models.entity import Entity
 from palus.arena.referee.actions import Replayed
 from palus.arena.referee.games import GAMES
-from palus.arena.referee.recording import Recording
 from palus.arena.referee.replay import POSITION_UNIT_M, YAW_UNIT_DEGREES, decode_replay
 from palus.arena.referee.result import Mode, verdict_of
+from palus.envs.recording import Recording
 from palus.errors import ArenaError, ReplayError, StorageError
 from palus.store import Store
 

@@ -23,7 +23,7 @@ from palus.arena.models.players import Bot, Player
 from palus.arena.models.rules import Limits
 from palus.arena.referee import sampling
 from palus.arena.referee.games import DEFAULT_GAME, playable_game
-from palus.arena.referee.recorder import still_frame
+from palus.arena.referee.result import verdict_of
 from palus.envs.protocol import observe_slots
 from palus.errors import ArenaError
 from palus.types import F32
@@ -80,8 +80,8 @@ class LiveMatch:
         self.score = (0, 0)
         self.ticks = 0
         self._decision = 0
-        # Fields of a built-in game beyond the protocol, as in the referee: winner, trace, trace_length, kick.
-        self._env: Any = envs.make(playable_game(env_id).env, 1, record=True)
+        self._game = playable_game(env_id)
+        self._env: Any = envs.make(self._game.env, 1, record=True)
         self._env.reset(np.array([seed], np.int64))
         self._behavior = self._env.spec.behaviors[0]
         self._team_of = np.array([agent.team for agent in self._env.spec.agents])
@@ -99,7 +99,7 @@ class LiveMatch:
     @property
     def kick_off(self) -> F32:
         """[14] where everybody stands now; the first frame of the match, before any step."""
-        return still_frame(self._env, 0)
+        return self._game.still(self._env, 0)
 
     def step(self, choice: Sequence[int] = NO_CHOICE) -> LiveStep:
         """Play the next decision. choice: of the person, one index per action branch.
@@ -107,20 +107,22 @@ class LiveMatch:
         Raises ArenaError when a model no longer answers action probabilities.
         """
         actions, probabilities = self._decide(choice)
-        self._env.step([actions[None]])
-        played = min(int(self._env.trace_length[0]), self.duration_ticks - self.ticks)
-        cut_short = played < int(self._env.trace_length[0])
-        goal = -1 if cut_short else int(self._env.winner[0])
+        step, game = self._env.step([actions[None]]), self._game
+        frames = game.frames(self._env, 0)[: self.duration_ticks - self.ticks]
+        played = len(frames)
+        ended = bool(step.match_over[0]) and played == int(game.ticks(self._env)[0])
+        goal = {"win1": 0, "win2": 1}.get(verdict_of(step.points[0]), -1) if ended else -1
+        kicks = {event.tick: event.agent for event in game.events(self._env, 0, 0) if event.kind == "kick"}
         self.score = (self.score[0] + (goal == 0), self.score[1] + (goal == 1))
         first_tick = self.ticks + 1
         self.ticks += played
         self._decision += 1
         return LiveStep(
             first_tick=first_tick,
-            frames=self._env.trace[0, :played].copy(),
+            frames=frames,
             actions=actions.astype(np.int8),
             probabilities=probabilities,
-            kicks=tuple(self._env.kick[0, :played].tolist()),
+            kicks=tuple(kicks.get(tick, -1) for tick in range(1, played + 1)),
             goal=goal,
             score=self.score,
             finished=self.ticks >= self.duration_ticks,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from palus import envs
 from palus.arena.referee.games import playable_game
-from palus.arena.referee.recorder import still_frame
+from palus.arena.referee.result import verdict_of
 from palus.errors import ReplayError
 from palus.types import F32
 
@@ -104,20 +104,23 @@ def replay_match(env_id: str, seed: int, actions: bytes, witness: Witness | None
     Raises ReplayError when the log is not one, or goes on after the match has ended; ArenaError for a game that no
     arena plays.
     """
-    if playable_game(env_id).filmed:
+    game = playable_game(env_id)
+    if game.filmed:
         raise ReplayError(f"matches of {env_id} do not repeat; what there is of them is a video")
     env: Any = envs.make(env_id, 1, record=True)
     decisions = decode_actions(actions, env.spec.max_decisions)
     env.reset(np.array([seed], np.int64))
-    frames = [still_frame(env, 0)[None]]
+    frames = [game.still(env, 0)[None]]
     over = False
     for decision, choice in enumerate(decisions):
         if over:
             raise ReplayError(f"the match ended after {decision} decisions, its action log has {len(decisions)}")
         if witness is not None:
             witness.see(env, decision, choice)
-        over = bool(env.step([choice[None].astype(np.int32)]).match_over[0])
-        frames.append(env.trace[0, : env.trace_length[0]].copy())
+        step = env.step([choice[None].astype(np.int32)])
+        over = bool(step.match_over[0])
+        frames.append(game.frames(env, 0))
     if witness is not None and not over:
         witness.see(env, len(decisions), None)
-    return Replayed(np.concatenate(frames), int(env.winner[0]) if over else -1, over)
+    winner = {"win1": 0, "win2": 1}.get(verdict_of(step.points[0]), -1) if over else -1
+    return Replayed(np.concatenate(frames), winner, over)

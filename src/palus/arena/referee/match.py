@@ -23,9 +23,9 @@ from palus.arena.models.players import Bot, Player
 from palus.arena.referee import sampling
 from palus.arena.referee.games import DEFAULT_GAME, game_of
 from palus.arena.referee.recorder import Recorder
-from palus.arena.referee.recording import RecordedEvent
 from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids, verdict_of
 from palus.envs.protocol import observe_slots
+from palus.envs.recording import RecordedEvent
 from palus.errors import EnvError
 from palus.trust import NOBODY
 from palus.types import F32, I32, I64, Bool

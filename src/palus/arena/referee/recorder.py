@@ -8,8 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from palus.arena.referee.recording import RecordedEvent, Recording
+from palus.arena.referee.games import game_of
 from palus.arena.referee.result import MatchResult
+from palus.envs.recording import RecordedEvent, Recording
 from palus.types import F32, I32, I64
 
 OUTCOME: dict[str, Literal["blue", "purple", "draw"]] = {
@@ -37,7 +38,7 @@ class Recorder:
     def decision(self, env: Any, matches: I64, playing: NDArray[np.bool_], actions: I32, probabilities: F32) -> None:
         """Note what the agents are about to do. matches: [N] number of the match in each slot of the environment."""
         for n in self._slots(matches, playing):
-            tape = self._open.setdefault(int(matches[n]), _Tape(still_frame(env, n)))
+            tape = self._open.setdefault(int(matches[n]), _Tape(game_of(env.spec.env_id).still(env, n)))
             tape.actions.append(actions[n].astype(np.int8))
             tape.probabilities.append(probabilities[n].copy())
 
@@ -45,13 +46,10 @@ class Recorder:
         """Note the fixed steps that the environment just played."""
         for n in self._slots(matches, playing):
             tape = self._open[int(matches[n])]
-            played = int(env.trace_length[n])
-            for i, agent in enumerate(env.kick[n, :played].tolist()):
-                if agent >= 0:
-                    team = env.spec.agents[agent].team
-                    tape.kicks.append(RecordedEvent(tape.ticks + i + 1, "kick", team, agent))
-            tape.frames.append(env.trace[n, :played].copy())
-            tape.ticks += played
+            game = game_of(env.spec.env_id)
+            tape.events += game.events(env, n, tape.ticks)
+            tape.frames.append(game.frames(env, n))
+            tape.ticks += len(tape.frames[-1])
 
     def finish(self, match: int, result: MatchResult) -> None:
         """The match has its verdict: close its tape."""
@@ -66,7 +64,7 @@ class Recorder:
             frames=np.concatenate(tape.frames),
             actions=np.stack(tape.actions),
             probabilities=probabilities if np.isfinite(probabilities).all() else None,
-            events=(*tape.kicks, *result.events),
+            events=(*tape.events, *result.events),
             score=result.score,
             result=OUTCOME[result.result],
         )
@@ -83,11 +81,5 @@ class _Tape:
         self.frames: list[F32] = [still[None]]
         self.actions: list[NDArray[np.int8]] = []
         self.probabilities: list[F32] = []
-        self.kicks: list[RecordedEvent] = []
+        self.events: list[RecordedEvent] = []
         self.ticks = 0
-
-
-def still_frame(env: Any, n: int) -> F32:
-    """The present moment of match n as a frame: (x, z, yaw) of four agents, (x, z) of the ball."""
-    agents = np.concatenate([env.agent_pos[n], env.agent_yaw[n][:, None]], axis=1)
-    return np.concatenate([agents.ravel(), env.ball_pos[n]]).astype(np.float32)

@@ -1,6 +1,6 @@
 """The replay file `*.match`: recorded matches as a few kilobytes, enough to draw them without playing them again.
 
-Only the container and its encoding live here; what a recording means is in `referee.recording`, the byte layout
+Only the container and its encoding live here; what a recording means is in `palus.envs.recording`, the byte layout
 is specified for other readers in docs/replay-format.md. The browser's decoder is web/src/replay/decode.ts.
 """
 
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from palus.arena.referee.recording import FIXED_STEP_S, STEPS_PER_DECISION, RecordedEvent, Recording
 from palus.arena.referee.varint import decode_varints, encode_varints
+from palus.envs.recording import FIXED_STEP_S, STEPS_PER_DECISION, RecordedEvent, Recording
 from palus.errors import ReplayError
 from palus.files import write_atomically
 from palus.types import F32

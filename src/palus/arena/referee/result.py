@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from palus.arena.models.entity import Entity
-from palus.arena.referee.recording import RecordedEvent
+from palus.envs.recording import RecordedEvent
 from palus.errors import ReplayError
 from palus.ratings.interval import score_interval
 

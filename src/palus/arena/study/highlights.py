@@ -10,7 +10,7 @@ import numpy as np
 from palus.arena.models.players import Player
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.recorder import Recorder
-from palus.arena.referee.recording import FIXED_STEP_S, Recording
+from palus.envs.recording import FIXED_STEP_S, Recording
 
 BUILD_UP_S = 4.0
 """Seconds before a goal in which kicks count as its build-up."""

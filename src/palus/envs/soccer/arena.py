@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from palus.envs.arena_game import ArenaGame, BotAct
-from palus.types import I64
+from palus.envs.recording import RecordedEvent, Recording
+from palus.types import F32, I64
 
 
 class SoccerMatches(ArenaGame):
@@ -21,6 +24,31 @@ class SoccerMatches(ArenaGame):
         """The goal cuts the last decision short."""
         steps: I64 = env.trace_length.astype("int64")
         return steps
+
+    def still(self, env: Any, n: int) -> F32:
+        """(x, z, yaw) of four agents, (x, z) of the ball."""
+        agents = np.concatenate([env.agent_pos[n], env.agent_yaw[n][:, None]], axis=1)
+        return np.concatenate([agents.ravel(), env.ball_pos[n]]).astype(np.float32)
+
+    def frames(self, env: Any, n: int) -> F32:
+        """The same after every fixed step."""
+        found: F32 = env.trace[n, : env.trace_length[n]].copy()
+        return found
+
+    def events(self, env: Any, n: int, before: int) -> list[RecordedEvent]:
+        """Kicks."""
+        kickers = env.kick[n, : env.trace_length[n]].tolist()
+        return [
+            RecordedEvent(tick, "kick", env.spec.agents[agent].team, agent)
+            for tick, agent in enumerate(kickers, before + 1)
+            if agent >= 0
+        ]
+
+    def play_statistics(self, recording: Recording) -> dict[str, Any]:
+        """Possession, shots, ways, goals, and where the ball was."""
+        from palus.envs.soccer import play_stats
+
+        return play_stats.play_statistics(recording)
 
 
 GAME = SoccerMatches(

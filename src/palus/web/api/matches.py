@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Row, select
 from palus.arena.ladder.chain import fault
 from palus.arena.ladder.log import GENESIS, LogRecord, StoredBytes
 from palus.arena.referee.games import game_of
-from palus.arena.referee.recording import RecordedEvent
 from palus.arena.referee.result import Side
+from palus.envs.recording import RecordedEvent
 from palus.store import Store
 from palus.store.tables import annulments, matches
 from palus.web.api.roster import Player

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from palus.arena.referee.recording import FIXED_STEP_S, RecordedEvent, Recording
+from palus.envs.recording import FIXED_STEP_S, RecordedEvent, Recording
 from palus.types import F32
 
 F64 = NDArray[np.float64]

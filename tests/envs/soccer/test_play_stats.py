@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from palus.arena.referee.recording import RecordedEvent, Recording
-from palus.arena.study.play_stats import play_statistics
+from palus.envs.recording import RecordedEvent, Recording
+from palus.envs.soccer.play_stats import play_statistics
 
 
 def recording(frames: np.ndarray, *events: RecordedEvent) -> Recording:
