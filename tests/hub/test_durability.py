@@ -122,9 +122,10 @@ def test_the_sweep_takes_what_nothing_names_and_nothing_else(store: Store, ada: 
     make_repo(store, ada, "third", {"r": b"a replay, stored by the arena"})
     upload(store, ada, b"never committed")
     entry = {"source": "hub", "repo": "ada/first", "owner": "ada", "revision": first.head, "env": "SoccerTwos"}
-    state = {"file": "e", "sha256": upload(store, ada, entered), "state": "accepted", "details": "{}", "pushed_ms": 0}
+    digest = upload(store, ada, entered)
+    state = {"files": json.dumps({"SoccerTwos": digest}), "sha256": digest, "state": "accepted", "details": "{}"}
     with store.write() as connection:
-        connection.execute(entries.insert().values({**entry, **state}))
+        connection.execute(entries.insert().values({**entry, **state, "pushed_ms": 0}))
         delete_repo(connection, first)
         third = find_repo(connection, "model", "ada/third")
         assert third is not None
