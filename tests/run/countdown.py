@@ -97,3 +97,11 @@ class DuelOfTwo(DuelToy):
     def __init__(self, num_matches: int) -> None:
         super().__init__(num_matches)
         self.spec = of_two_kinds(self.spec)
+
+
+class CountdownOfThree(Countdown):
+    """The same for a group of two and a group of one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec = GameSpec.alike("three", self.spec.observations, self.spec.actions, 3, (0, 0, 1))

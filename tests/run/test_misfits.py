@@ -37,3 +37,10 @@ def test_a_behavior_that_the_game_does_not_have_is_a_fault_with_a_suggestion(
 @pytest.mark.parametrize("name", ["Countdown", "Anything"])
 def test_a_game_whose_only_behavior_has_no_name_takes_any(name: str, tmp_path: Path) -> None:
     assert found(tmp_path, "appo", "countdown:Countdown", name) == []
+
+
+def test_groups_that_worker_processes_would_tear_apart_are_refused(tmp_path: Path) -> None:
+    (fault, *_) = found(tmp_path, "poca", "countdown:CountdownOfThree", "C")
+    assert "groups of 1 and 2 agents, which worker processes cannot keep together" in fault
+    assert not any("groups" in line for line in found(tmp_path, "ppo", "countdown:CountdownOfThree", "C"))
+    assert found(tmp_path, "poca", "countdown:Countdown", "C") == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from palus.arena.models.players import load_player
-from palus.config import AppoBehavior, RunFile
+from palus.config import AppoBehavior, PocaBehavior, RunFile
 from palus.config.faults import near_name
 from palus.envs import GameSource
 from palus.envs.protocol import MultiAgentEnv
@@ -83,6 +83,14 @@ def _of_matches(run: RunFile, env: MultiAgentEnv) -> Iterator[str]:
 
 
 def _of_workers(run: RunFile, spec: GameSpec) -> Iterator[str]:
+    for name, behavior in run.behaviors.items():
+        groups = [spec.agents[i].group for i in spec.agents_of(name) or spec.agents_of("")]
+        sizes = sorted({groups.count(group) for group in groups})
+        if isinstance(behavior, PocaBehavior) and len(sizes) > 1:
+            yield (
+                f"behaviors.{name}.trainer_type poca: groups of {' and '.join(map(str, sizes))} agents, which worker "
+                "processes cannot keep together; set palus.sampling.collector to in_process"
+            )
     name, behavior = next(iter(run.behaviors.items()))
     agents, one_side = spec.num_agents, behavior.self_play is not None and not behavior.mirrors
     learning = max(spec.teams.count(side) for side in spec.sides) if one_side else agents
