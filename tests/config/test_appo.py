@@ -13,7 +13,7 @@ from palus.config import load_run, notes, unsupported
 from palus.config.appo import AppoHyperparameters, AppoMemory, AppoNetworkSettings, Population, Sampling
 from palus.config.run_file import RunFile
 from palus.config.trainer import AppoBehavior
-from palus.envs import doom
+from palus.envs.doom import game as doom
 from palus.errors import ConfigError
 
 PAGE = Path(__file__).parents[2] / "docs" / "from-sample-factory.md"
