@@ -149,7 +149,7 @@ def test_a_population_tunes_what_the_game_pays(tmp_path: Path) -> None:
 def test_self_play_learns_from_its_own_side_alone_and_goes_on_with_its_past(tmp_path: Path) -> None:
     overrides = (
         "behaviors.Recall.self_play={save_steps: 1024, window: 2, play_against_latest_model_ratio: 0.0}",
-        "behaviors.Recall.max_steps=8192",
+        "behaviors.Recall.max_steps=16384",
         "palus.env_options.agents=2",
     )
     train(run_file(tmp_path, *overrides))
@@ -157,7 +157,7 @@ def test_self_play_learns_from_its_own_side_alone_and_goes_on_with_its_past(tmp_
     assert metric is not None and metric > 0.9
     (events,) = (tmp_path / "recall" / "Recall").glob("events*")
     elos = [value for _, tag, value in read_scalars(events.read_bytes()) if tag == "Self-play/ELO"]
-    assert len(elos) == 4 and max(elos) > 1200.5
+    assert len(elos) == 8 and max(elos) > 1200.5
     resumed = Run(run_file(tmp_path, *overrides), resume=True)
     pool, count = resumed.league.pools[""], resumed.league.snapshot_count
     assert pool.elo == pytest.approx(elos[-1])
