@@ -21,7 +21,7 @@ from palus.errors import CheckpointError, EnvError, ModelError, StorageError
 from palus.league.league import Contender, League
 from palus.league.population import PopulationLeague, shaping_of, with_numbers
 from palus.learn import ALGORITHMS
-from palus.nn.matmul import MatmulPath, choose, explain, keep_freed_memory, slowness
+from palus.nn.matmul import choose, explain, keep_freed_memory, slowness
 from palus.rollout.making import make_collector
 from palus.rollout.rollout import FROZEN, Collected
 from palus.run.baselines import Baselines
@@ -291,4 +291,4 @@ def describe(parts: Run) -> list[str]:
     return [explain(parts.matmul, parts.measured), *parts.collector.describe()]
 
 
-__all__ = ["MatmulPath", "Run", "TrainingResult", "describe", "train"]
+__all__ = ["Run", "TrainingResult", "describe", "train"]

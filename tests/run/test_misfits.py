@@ -27,11 +27,9 @@ def test_a_behavior_that_the_game_does_not_have_is_a_fault_with_a_suggestion(
     assert found(tmp_path, trainer, env, "Left", "Right") == []
     assert found(tmp_path, trainer, env, "Left", "Rihgt") == [
         f"behaviors.Rihgt: {env} has no behavior of that name; did you mean Right?",
-        f"behaviors: {env} has Left and Right; add Right, or default_settings",
+        f"behaviors: {env} has Left and Right; add Right",
     ]
-    assert found(tmp_path, trainer, env, "Left") == [
-        f"behaviors: {env} has Left and Right; add Right, or default_settings"
-    ]
+    assert found(tmp_path, trainer, env, "Left") == [f"behaviors: {env} has Left and Right; add Right"]
 
 
 @pytest.mark.parametrize("name", ["Countdown", "Anything"])

@@ -209,7 +209,7 @@ class SacBehavior(Behavior):
 
 
 class AppoBehavior(Behavior):
-    """A behavior trained by APPO on sampled games. max_steps and all other intervals count engine frames."""
+    """A behavior trained by APPO. max_steps and all other intervals count engine frames."""
 
     mirrors: ClassVar[bool] = True
     trainer_type: Literal["appo"] = Field(default="appo", description="The algorithm.")

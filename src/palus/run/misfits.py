@@ -65,8 +65,8 @@ def _of_game(run: RunFile, env_id: str, spec: GameSpec) -> Iterator[str]:
             key = f"behaviors.{name}.hyperparameters.exploration_loss symmetric_kl"
             yield f"{key}: {env_id} has continuous actions; use entropy"
     missing = [name for name in known if name and name not in run.behaviors]
-    if len(known) > 1 and missing and run.default_settings is None:
-        yield f"behaviors: {env_id} has {' and '.join(known)}; add {' and '.join(missing)}, or default_settings"
+    if len(known) > 1 and missing:
+        yield f"behaviors: {env_id} has {' and '.join(known)}; add {' and '.join(missing)}"
 
 
 def _of_matches(run: RunFile, env: MultiAgentEnv) -> Iterator[str]:
