@@ -88,7 +88,7 @@ def test_games_come_from_the_tables_alone(stranger: Stranger, env_id: str) -> No
     for make in (
         lambda: envs.make(env_id, 1),
         lambda: make_game(env_id),
-        GameSource(env_id).single,
+        lambda: GameSource(env_id).single(),
         lambda: GameSource(env_id).spec,
     ):
         with pytest.raises(PalusError):

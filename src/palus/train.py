@@ -58,7 +58,7 @@ class Run:
         self.run = run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
         assert run.env_id is not None, "checked by palus.config.unsupported"
         self.trust = trust
-        self.source = envs.source(run.env_id, run.palus.env_options, trust)
+        self.source = envs.GameSource(run.env_id, run.palus.env_options, trust)
         self.spec = self.source.spec
         self.population: PopulationLeague | None = None
         self.trainees = self._trainees()

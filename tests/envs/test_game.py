@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from palus.envs import GameSource, make_game, source
+from palus.envs import GameSource, make_game
 from palus.errors import EnvError
 from palus.trust import Trust
 
@@ -32,7 +32,7 @@ def test_a_game_that_cannot_be_made_says_why(name, options, message) -> None:
 
 
 def test_a_source_makes_many_or_one_of_a_game_however_it_is_stepped() -> None:
-    duel = source("DuelToy", {"cooperative": True})
+    duel = GameSource("DuelToy", {"cooperative": True})
     assert duel.prefers_batch and duel.spec.sides == (0,)
     assert (duel.batch(5).num_matches, duel.single().spec) == (5, duel.spec)
     assert pickle.loads(pickle.dumps(duel.single))().spec == duel.spec
@@ -40,12 +40,12 @@ def test_a_source_makes_many_or_one_of_a_game_however_it_is_stepped() -> None:
 
 
 def test_only_games_that_have_a_use_for_threads_are_told_of_them() -> None:
-    assert len(source("SoccerTwos").batch(8, threads=2)._ranges) == 2  # type: ignore[attr-defined]
-    assert source("DuelToy").batch(8, threads=2).num_matches == 8
+    assert len(GameSource("SoccerTwos").batch(8, threads=2)._ranges) == 2  # type: ignore[attr-defined]
+    assert GameSource("DuelToy").batch(8, threads=2).num_matches == 8
 
 
 def test_a_source_refuses_at_once_what_it_will_never_make() -> None:
     with pytest.raises(EnvError, match="did you mean DuelToy"):
-        source("DualToy")
+        GameSource("DualToy")
     with pytest.raises(EnvError, match=r"num_matches: |num_matches"):
-        source("DuelToy", {"num_matches": 7}).batch(2)
+        GameSource("DuelToy", {"num_matches": 7}).batch(2)

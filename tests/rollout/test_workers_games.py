@@ -53,7 +53,7 @@ class Knowing(Even):
 
 
 def collector(name, learners, seats, rows, horizon=8, load=missing, **sampling):
-    source = envs.source(name)
+    source = envs.GameSource(name)
     settings = Sampling(**{"decorrelate": False, "timeout": 60.0, **sampling})
     made = WorkerCollector(
         source.single, source.spec, settings, rows=rows, horizon=horizon, seed=5,
@@ -64,7 +64,7 @@ def collector(name, learners, seats, rows, horizon=8, load=missing, **sampling):
 
 def test_soccer_in_two_workers_is_the_game_of_its_seeds_with_groups_side_by_side() -> None:
     past, learning = Seat(FROZEN, False), Seat(0, True)
-    spec = envs.source("SoccerTwos").spec
+    spec = envs.GameSource("SoccerTwos").spec
     logits = spec.actions.parameters
     seats = [learning if agent.team == 0 else past for agent in spec.agents]
     order = sorted(range(4), key=lambda agent: (spec.agents[agent].group, agent))

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, cast
 
+from pydantic import ValidationError, validate_call
+
 from palus.envs.arena_game import ArenaGame
+from palus.envs.doom.scenarios import ENVIRONMENTS
 from palus.envs.game import Game
 from palus.envs.matches import Matches
 from palus.envs.one_match import OneMatch
-from palus.envs.options import make_with
 from palus.envs.protocol import MultiAgentEnv
 from palus.errors import EnvError
 from palus.trust import NOBODY, Trust, load
@@ -25,31 +27,7 @@ BUILT_IN = {
     "DuelToy": "palus.envs.toy:DuelToy",
     "PenaltyToy": "palus.envs.toy:PenaltyToy",
     "MenuToy": "palus.envs.toy:MenuToy",
-    **dict.fromkeys(
-        (
-            "doom_basic",
-            "doom_two_colors_easy",
-            "doom_two_colors_hard",
-            "doom_my_way_home",
-            "doom_my_way_home_flat_actions",
-            "doom_deadly_corridor",
-            "doom_defend_the_center",
-            "doom_defend_the_center_flat_actions",
-            "doom_defend_the_line",
-            "doom_health_gathering",
-            "doom_health_gathering_supreme",
-            "doom_battle",
-            "doom_battle2",
-            "doom_benchmark",
-            "doom_duel_bots",
-            "doom_deathmatch_bots",
-            "doom_duel",
-            "doom_deathmatch_full",
-            "doom_dm",
-            "doom_dwango5",
-        ),
-        "palus.envs.doom.game:make",
-    ),
+    **dict.fromkeys(ENVIRONMENTS, "palus.envs.doom.game:make"),
 }
 """Short name -> `module:factory` of the games that come with palus.
 
@@ -74,13 +52,16 @@ class GameSource:
 
     env_id: a key of `BUILT_IN`, or `module:factory` (a class or a function) of a module that `trust` names. A Gymnasium
     or PettingZoo environment is made by the adapters' factories; what has to be trusted is the module that they import.
-    Every member raises EnvError when there is no such game or it refuses the options, TrustError for code that is not
-    trusted.
+    Raises EnvError for no game, TrustError for code that is not trusted, before anything is imported; its members, when
+    the game cannot be imported or refuses the options.
     """
 
     env_id: str
     options: Mapping[str, Any] = field(default_factory=dict)
     trust: Trust = NOBODY
+
+    def __post_init__(self) -> None:
+        check_game_trust(self.env_id, self.options, self.trust)
 
     @cached_property
     def spec(self) -> GameSpec:
@@ -111,7 +92,6 @@ class GameSource:
 
     def _factory(self) -> Any:
         path = BUILT_IN.get(self.env_id, self.env_id)
-        check_game_trust(self.env_id, self.options, self.trust)
         ours = self.env_id in BUILT_IN or self.env_id in ADAPTERS
         try:
             return load(path, _OURS if ours else self.trust, f"game {self.env_id}")
@@ -123,11 +103,38 @@ class GameSource:
         factory = self._factory()
         if self.env_id in BUILT_IN:
             named = (self.env_id,) if "env_id" in _parameters(factory) else ()  # a factory of several games
-            return make_with(factory, self.env_id, (*named, *given), options)
+            return _make_ours(factory, self.env_id, (*named, *given), options)
         try:
             return factory(*given, **options)
         except TypeError as error:
             raise EnvError(f"game {self.env_id} refuses the options {sorted(options)}: {error}") from error
+
+
+def _make_ours(factory: Callable[..., Any], env_id: str, given: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    """What the factory, a function or a class, makes of `given` and of options, which are its keywords.
+
+    Raises EnvError with every option that the factory does not have or that is of another kind than annotated.
+    """
+    try:
+        if not isinstance(factory, type):
+            return validate_call(factory)(*given, **options)
+        made: Any = object.__new__(factory)
+        validate_call(vars(factory)["__init__"])(made, *given, **options)
+        return made
+    except ValidationError as error:
+        parameters = inspect.signature(factory).parameters.values()
+        known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+        faults = "; ".join(_fault(detail, known) for detail in error.errors())
+        raise EnvError(f"game {env_id} refuses its options: {faults}") from error
+
+
+def _fault(detail: Mapping[str, Any], known: list[str]) -> str:
+    name = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] != "unexpected_keyword_argument":
+        return f"{name}: {detail['msg']}, found {detail['input']!r}"
+    near = difflib.get_close_matches(name, known, n=1)
+    there = f"there are {', '.join(known)}" if known else "there are none"
+    return f"{name}: no such option; " + (f"did you mean {near[0]}?" if near else there)
 
 
 def _parameters(factory: Any) -> Mapping[str, inspect.Parameter]:
@@ -149,12 +156,6 @@ def check_game_trust(env_id: str, options: Mapping[str, Any], trust: Trust) -> N
     if env_id in ADAPTERS:
         module = ADAPTERS[env_id](options)
     trust.check(module, f"palus.env {env_id} with the options {dict(options)}")
-
-
-def source(env_id: str, options: Mapping[str, Any] | None = None, trust: Trust = NOBODY) -> GameSource:
-    """The game of that name, before any of it is made. Raises what `check_game_trust` does."""
-    check_game_trust(env_id, options or {}, trust)
-    return GameSource(env_id, options or {}, trust)
 
 
 @cache

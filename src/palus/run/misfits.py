@@ -23,8 +23,8 @@ def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
     env_id = run.env_id
     if env_id is None or not run.behaviors:
         return []
-    source = GameSource(env_id, run.palus.env_options, trust)
     try:
+        source = GameSource(env_id, run.palus.env_options, trust)
         env, faults = _made(source)
     except EnvError as error:
         return [f"palus.env: {error}"]

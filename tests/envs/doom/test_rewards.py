@@ -7,17 +7,14 @@ import pytest
 
 from palus.envs.doom.multiplayer import standing
 from palus.envs.doom.observations import Measurements
-from palus.envs.doom.rewards import BOTS, DUELS, DeltaReward, Shaping, Trail, gathering_reward, holding_reward, tunable
+from palus.envs.doom.rewards import BOTS, DUELS, Shaping, gathering_reward, holding_reward, square, tunable
 
 NAMES = ("SELECTED_WEAPON", "SELECTED_WEAPON_AMMO", "DEAD", "HEALTH", "FRAGCOUNT", "DAMAGECOUNT")
 
 
-def test_a_trail_counts_each_square_once_an_episode_on_both_sides_of_zero():
-    trail = Trail()
-    places = [(1, 1), (127, 127), (128, 1), (-1, 1), (1, 1), (-129, 1), (-1, -1)]
-    assert [trail.visit(x, y) for x, y in places] == [1, 1, 2, 3, 3, 4, 5]
-    trail.begin()
-    assert trail.visit(-1, 1) == 1
+def test_squares_are_128_units_wide_on_both_sides_of_zero():
+    places = [(1, 1), (127, 127), (128, 1), (-1, 1), (-129, 1), (-1, -1)]
+    assert [square(x, y) for x, y in places] == [(0, 0), (0, 0), (1, 0), (-1, 0), (-2, 0), (-1, -1)]
 
 
 def test_any_rise_of_health_is_a_pickup():
@@ -49,8 +46,8 @@ def test_any_rise_of_health_is_a_pickup():
     ],
 )
 def test_changes_earn_what_the_scheme_says(scheme, name, before, after, reward):
-    got = DeltaReward.of(scheme, (name,))(np.array([before], float), np.array([after], float))
-    assert got == pytest.approx(reward)
+    shaping = Shaping(scheme, (name,))
+    assert [shaping.step(np.array([value], float)) for value in (before, after)] == [0.0, pytest.approx(reward)]
 
 
 @pytest.mark.parametrize(

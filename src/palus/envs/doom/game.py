@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import numpy as np
 from pydantic import Field
 
-from palus.envs.doom.engine import EngineFault
+from palus.envs.doom.engine import Engine, EngineFault, start_engine
 from palus.envs.doom.multiplayer import NetworkGame, free_port
 from palus.envs.doom.observations import SIZE, Measurements, halve, nearest_pixels, resize, side_by_side
-from palus.envs.doom.player import SIZES, DoomPlayer, EngineSeat
+from palus.envs.doom.player import DoomPlayer, EngineSeat
 from palus.envs.doom.rewards import CELLS, tunable
 from palus.envs.doom.scenarios import ENVIRONMENTS, TICS_PER_SECOND, DoomEnvironment, find_wad
 from palus.envs.game import GameStep, points_of
@@ -32,31 +32,6 @@ MapName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")]
 """A name in the scenario folders, never a path: run files come from anywhere, and the engine trusts its maps."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """What may differ from the environment's table.
-
-    resolution: height and width of the observation. wide: draw 16:9 instead of a stretched 4:3. average: every pixel is
-    the mean of the 2 x 2 drawn for it instead of one of them; for half the drawn height and width. timelimit: minutes
-    of a network game. timeout_truncates: the engine's own time-out cuts an episode off instead of ending it by the
-    rules. Raises EnvError where there are no such 2 x 2 pixels.
-    """
-
-    resolution: tuple[int, int] = (72, 128)
-    wide: bool = False
-    average: bool = False
-    timelimit: float = 4.0
-    timeout_truncates: bool = False
-
-    def __post_init__(self) -> None:
-        (drawn_height, drawn_width), (height, width) = SIZES[self.wide], self.resolution
-        if self.average and (drawn_height, drawn_width) != (2 * height, 2 * width):
-            raise EnvError(
-                f"average joins 2 x 2 of the {drawn_height} x {drawn_width} pixels drawn, which is not twice the "
-                f"resolution {height} x {width}; give 72 x 128 with wide, 60 x 80 without"
-            )
-
-
 class DoomGame:
     """P agents in one Doom game, each with an engine of its own. Engines start at the first reset.
 
@@ -64,16 +39,16 @@ class DoomGame:
     second; rewards stay as they are, and pictures but for the face in the status bar, which is drawn by chance.
     """
 
-    def __init__(self, env_id: str, environment: DoomEnvironment, wad: Path, options: Options) -> None:
-        self.env_id, self.environment, self.options = env_id, environment, options
-        self.spec = _spec(env_id, environment, options)
+    def __init__(self, env_id: str, environment: DoomEnvironment, wad: Path) -> None:
+        self.env_id, self.environment = env_id, environment
+        self.spec = _spec(env_id, environment)
         self.active: Bool = np.ones(environment.agents, np.bool_)
         self.recorder: Callable[[AnyArray], None] | None = None
         self.shaping = np.tile([number for _, number in self.spec.shaping], (environment.agents, 1))
         self._wad = wad
         self._players: list[DoomPlayer] = []
         self._threads = ThreadPoolExecutor(environment.agents, "doom") if environment.agents > 1 else None
-        self._pixels = nearest_pixels(SIZES[options.wide], options.resolution)
+        self._pixels = nearest_pixels(environment.drawn, environment.resolution)
         self._measurements = Measurements(environment.scenario.variables) if environment.measurements else None
         self._pressed: dict[bytes, list[float]] = {}
         self._decisions = 0
@@ -90,7 +65,7 @@ class DoomGame:
     def observe(self, out: Mapping[str, AnyArray]) -> None:
         """Write pictures, and measurements where the environment has them."""
         for i, player in enumerate(self._players):
-            if self.options.average:
+            if self.environment.average:
                 halve(player.screen, out["obs"][i])
             else:
                 resize(player.screen, self._pixels, out["obs"][i])
@@ -122,7 +97,7 @@ class DoomGame:
         over = any(player.finished for player in self._players)
         late = 0 < self.environment.limit <= self._decisions * self.spec.frameskip
         timed_out = all(player.timed_out for player in self._players)
-        cut_by_engine = timed_out and (self.environment.limit > 0 or self.options.timeout_truncates)
+        cut_by_engine = timed_out and (self.environment.limit > 0 or self.environment.timeout_truncates)
         truncated = cut_by_engine or (late and not over)
         for i, player in enumerate(self._players):
             self._reward[i] = player.reward * self.environment.reward_scale
@@ -176,27 +151,24 @@ class DoomGame:
                     raise
 
     def _start_once(self, seed: int) -> None:
-        seats, started = self._seats(), list[DoomPlayer]()
+        environment, network = self.environment, None
+        if environment.is_network_game:
+            network = NetworkGame(
+                *(environment.agents, environment.bots, free_port()), environment.timelimit, environment.respawn_delay
+            )
+        engines: list[Engine] = []
 
         def start(i: int) -> DoomPlayer:
-            started.append(DoomPlayer.start(seats[i], (seed + i) & SEED_BITS, self.env_id, self.shaping[i]))
-            return started[-1]
+            seat = EngineSeat(environment, self._wad, network, i)
+            engines.append(start_engine(lambda: seat.build((seed + i) & SEED_BITS), self.env_id))
+            return DoomPlayer(seat, engines[-1], self.shaping[i])
 
         try:
             self._players = self._run(start)
         except BaseException:
-            for player in started:
-                player.engine.close()
+            for engine in engines:
+                engine.close()
             raise
-
-    def _seats(self) -> list[EngineSeat]:
-        environment, options = self.environment, self.options
-        if not environment.is_network_game:
-            return [EngineSeat(environment, self._wad, options.wide)]
-        network = NetworkGame(
-            environment.agents, environment.bots, free_port(), options.timelimit, environment.respawn_delay
-        )
-        return [EngineSeat(environment, self._wad, options.wide, network, i) for i in range(environment.agents)]
 
     def _run(self, call: Callable[[int], T]) -> list[T]:
         """Call for every agent at once: engines of a network game wait for each other."""
@@ -225,8 +197,8 @@ class DoomGame:
         self._players = []
 
 
-def _spec(env_id: str, environment: DoomEnvironment, options: Options) -> GameSpec:
-    observations = [ObservationSpec("obs", (3, *options.resolution), "uint8")]
+def _spec(env_id: str, environment: DoomEnvironment) -> GameSpec:
+    observations = [ObservationSpec("obs", (3, *environment.resolution), "uint8")]
     if environment.measurements:
         observations.append(ObservationSpec("measurements", (SIZE,)))
     return GameSpec.alike(
@@ -244,23 +216,23 @@ def make(
     env_id: str,
     *,
     frameskip: Annotated[int, Field(ge=1, le=1000)] | None = None,
-    resolution: tuple[Pixels, Pixels] = (72, 128),
-    wide: bool = False,
-    average: bool = False,
+    resolution: tuple[Pixels, Pixels] | None = None,
+    wide: bool | None = None,
+    average: bool | None = None,
     measurements: bool | None = None,
     reward_scale: Finite | None = None,
-    timelimit: Annotated[float, Field(gt=0, le=1440)] = 4.0,
-    timeout_truncates: bool = False,
+    timelimit: Annotated[float, Field(gt=0, le=1440)] | None = None,
+    timeout_truncates: bool | None = None,
     num_agents: Seats | None = None,
     num_bots: Seats | None = None,
     wad: MapName | None = None,
     shaping: Mapping[str, tuple[Finite, Finite]] | None = None,
 ) -> DoomGame:
-    """A game of `ENVIRONMENTS`; None keeps the environment's value. No engine starts before the first reset.
+    """A game of `ENVIRONMENTS`; None keeps what `DoomEnvironment` says. No engine starts before the first reset.
 
     wad: another map for the same rules, a file of the scenario folders. measurements: whether those of the
     game's variables that `Measurements` knows are a second observation. shaping: variable -> [reward per unit of rise,
-    per unit of drop], on top of the environment's scheme; `CELLS` counts the squares visited. Other options: `Options`.
+    per unit of drop], on top of the environment's scheme; `CELLS` counts the squares visited.
     Raises ScenarioError when the map is missing, EnvError on an unknown environment or an option it has no use for.
     """
     if env_id not in ENVIRONMENTS:
@@ -272,15 +244,18 @@ def make(
         environment = _reshaped(environment, env_id, shaping)
     given = {
         "frameskip": frameskip,
+        "resolution": resolution,
+        "wide": wide,
+        "average": average,
+        "measurements": measurements,
         "reward_scale": reward_scale,
+        "timelimit": timelimit,
+        "timeout_truncates": timeout_truncates,
         "agents": num_agents,
         "bots": num_bots,
-        "measurements": measurements,
     }
     environment = replace(environment, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
-    height, width = resolution
-    options = Options((height, width), wide, average, timelimit, timeout_truncates)
-    return DoomGame(env_id, environment, find_wad(wad or environment.scenario.wad), options)
+    return DoomGame(env_id, environment, find_wad(wad or environment.scenario.wad))
 
 
 def _reshaped(environment: DoomEnvironment, env_id: str, shaping: Mapping[str, Sequence[float]]) -> DoomEnvironment:

@@ -7,7 +7,7 @@ to them must be made side by side, one thread each.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,10 +80,3 @@ def standing(player: int, frags: Sequence[float], deaths: float) -> Placing:
     others = [count for number, count in enumerate(frags) if number != player]
     own = frags[player]
     return Placing(own, deaths, 1 + sum(count > own for count in others), max(others) - own if others else 0.0)
-
-
-def read_standing(variable: Callable[[str], float], deaths_before: float) -> Placing:
-    """The same from an engine. variable: reads one by name. deaths_before: DEATHCOUNT as the episode began."""
-    players = max(round(variable("PLAYER_COUNT")), 1)
-    frags = [variable(f"PLAYER{number}_FRAGCOUNT") for number in range(1, players + 1)]
-    return standing(round(variable("PLAYER_NUMBER")), frags, variable("DEATHCOUNT") - deaths_before)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import vizdoom
 
-from palus.envs.doom.engine import Engine, start_engine
-from palus.envs.doom.multiplayer import NetworkGame, read_standing
-from palus.envs.doom.rewards import CELLS, Shaping, Trail, gathering_reward
+from palus.envs.doom.engine import Engine
+from palus.envs.doom.multiplayer import NetworkGame, standing
+from palus.envs.doom.rewards import CELLS, Shaping, gathering_reward, square
 from palus.envs.doom.scenarios import DoomEnvironment
 from palus.types import F64, AnyArray
-
-SIZES = {False: (120, 160), True: (144, 256)}
-"""Height and width that the engine draws: narrow (4:3) and wide (16:9)."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +22,13 @@ class EngineSeat:
 
     environment: DoomEnvironment
     wad: Path
-    wide: bool
     network: NetworkGame | None = None
     number: int = 0
 
     def build(self, seed: int) -> Any:
         """ViZDoom's handle, set up and not yet started."""
         scenario, layout = self.environment.scenario, self.environment.layout
-        height, width = SIZES[self.wide]
+        height, width = self.environment.drawn
         game = vizdoom.DoomGame()
         game.set_doom_scenario_path(str(self.wad))
         game.set_doom_map("map01")
@@ -59,7 +55,6 @@ class EngineSeat:
         return game
 
 
-@dataclass
 class DoomPlayer:
     """A running seat. screen: [3, height, width] uint8, the last picture there was.
 
@@ -67,28 +62,15 @@ class DoomPlayer:
     engine's own limit ended it.
     """
 
-    seat: EngineSeat
-    engine: Engine
-    shaping: Shaping | None = None
-    screen: AnyArray = field(default_factory=lambda: np.zeros((3, 1, 1), np.uint8))
-    variables: F64 = field(default_factory=lambda: np.zeros(0))
-    reward: float = 0.0
-    objective: float = 0.0
-    finished: bool = False
-    timed_out: bool = False
-    _deaths_before: float = 0.0
-    _health: int | None = None
-    _trail: Trail | None = None
-
-    @classmethod
-    def start(cls, seat: EngineSeat, seed: int, what: str, numbers: F64) -> DoomPlayer:
-        """Start the engine. numbers: the shaping's, read anew at every step. Raises EnvError when it does not start."""
+    def __init__(self, seat: EngineSeat, engine: Engine, numbers: F64) -> None:
+        """numbers: the shaping's, read anew at every step."""
         scenario, scheme = seat.environment.scenario, seat.environment.scheme
-        player = cls(seat, start_engine(lambda: seat.build(seed), what))
-        player.shaping = Shaping(scheme, scenario.variables, numbers) if scheme else None
-        player._health = scenario.variables.index("HEALTH") if seat.environment.gathering else None
-        player._trail = Trail() if CELLS in scenario.variables else None
-        return player
+        self.seat, self.engine = seat, engine
+        self.shaping = Shaping(scheme, scenario.variables, numbers) if scheme else None
+        self.screen: AnyArray = np.zeros((3, 1, 1), np.uint8)
+        self.variables: F64 = np.zeros(0)
+        self.reward = 0.0
+        self._health = scenario.variables.index("HEALTH") if seat.environment.gathering else None
 
     def begin(self, seed: int) -> None:
         """Start a new episode."""
@@ -103,8 +85,7 @@ class DoomPlayer:
         self._deaths_before = self.variable("DEATHCOUNT")
         if self.shaping:
             self.shaping.begin()
-        if self._trail:
-            self._trail.begin()
+        self._squares: set[tuple[int, int]] = set()
         self._look()
 
     def advance(self, buttons: list[float], tics: int) -> None:
@@ -135,9 +116,9 @@ class DoomPlayer:
     def _look(self) -> None:
         state = self.engine.game.get_state()
         self.screen, self.variables = state.screen_buffer, state.game_variables
-        if self._trail:
-            cells = self._trail.visit(self.variable("POSITION_X"), self.variable("POSITION_Y"))
-            self.variables = np.append(self.variables, cells)
+        if CELLS in self.seat.environment.scenario.variables:
+            self._squares.add(square(self.variable("POSITION_X"), self.variable("POSITION_Y")))
+            self.variables = np.append(self.variables, len(self._squares))
 
     def variable(self, name: str) -> float:
         """One of the engine's variables, listed by the scenario or not; also after the end."""
@@ -152,7 +133,10 @@ class DoomPlayer:
             stats = {"true_objective": self.objective * self.seat.environment.reward_scale}
         if self.seat.network is None:
             return stats
-        now = read_standing(self.variable, self._deaths_before)
+        players = max(round(self.variable("PLAYER_COUNT")), 1)
+        frags = [self.variable(f"PLAYER{number}_FRAGCOUNT") for number in range(1, players + 1)]
+        deaths = self.variable("DEATHCOUNT") - self._deaths_before
+        now = standing(round(self.variable("PLAYER_NUMBER")), frags, deaths)
         return {
             "true_objective": now.frags if kind == "frags" else float(now.won),
             "frags": now.frags,

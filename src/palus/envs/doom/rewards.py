@@ -9,11 +9,10 @@ by a damage of a million.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from palus.types import F64, I64
+from palus.types import F64
 
 PREFERENCES = (1, 1, 1, 5, 5, 5, 10, 10)
 """How much each weapon slot 0..7 is worth: pistol 1; shotguns, machine gun, rockets 5; plasma, BFG 10."""
@@ -22,7 +21,10 @@ HOLDING_STEPS = 5
 RISE_CAPS = {"DAMAGECOUNT": 200.0, "HITCOUNT": 5.0}
 DROP_CAPS = {"HEALTH": 200.0}
 CELLS = "CELLS"
-"""A variable that the engine has not: how many squares of the map the player has been in during this episode."""
+"""A variable that the engine has not: how many squares of the map the player has been in during this episode.
+
+An episodic novelty, for rewards alone. Source of the idea: Stanton & Clune, "Deep Curiosity Search" (arXiv 1806.00553,
+2018), which pays once for every cell of a grid over the map and starts anew with each episode."""
 CELL_SIZE = 128.0
 """Side of such a square in map units; a player walks about 8 units a tic."""
 
@@ -54,6 +56,11 @@ DUELS: Scheme = {
 """Between agents (scheme V1)."""
 
 
+def square(x: float, y: float) -> tuple[int, int]:
+    """The square of the map that a point in map units lies in."""
+    return int(x // CELL_SIZE), int(y // CELL_SIZE)
+
+
 def gathering_reward(health_before: float, health_after: float) -> float:
     """1 for any rise of the health, else 0."""
     return 1.0 if health_after > health_before else 0.0
@@ -72,70 +79,27 @@ def tunable(scheme: Scheme, variables: Sequence[str]) -> tuple[tuple[str, float]
     return tuple(pair for name, rise, drop in read for pair in ((f"{name}.rise", rise), (f"{name}.drop", drop)))
 
 
-@dataclass(frozen=True)
-class DeltaReward:
-    """A scheme laid out for one list of V variables, of which it names n.
-
-    places: [n] where they stand among the V. weights: [n, 2] reward per unit of rise and of drop; others may change it.
-    least, most: [n] limits of a change.
-    """
-
-    places: I64
-    weights: F64
-    least: F64
-    most: F64
-
-    @classmethod
-    def of(cls, scheme: Scheme, variables: Sequence[str], numbers: F64 | None = None) -> DeltaReward:
-        """Lay out `scheme`. numbers: [2n] of `tunable`, kept as they are instead of copied from the scheme."""
-        names = [name for name in scheme if name in variables]
-        places = np.array([variables.index(name) for name in names], np.int64)
-        own = np.array([number for _, number in tunable(scheme, variables)]) if numbers is None else numbers
-        least = -np.array([DROP_CAPS.get(name, np.inf) for name in names])
-        most = np.array([RISE_CAPS.get(name, np.inf) for name in names])
-        return cls(places, own.reshape(-1, 2), least, most)
-
-    def __call__(self, before: F64, after: F64) -> float:
-        """Reward of a step between two readings [V]."""
-        change = np.clip(after[self.places] - before[self.places], self.least, self.most)
-        return float(np.where(change > 0, self.weights[:, 0], -self.weights[:, 1]) @ change)
-
-
-class Trail:
-    """Counts the squares of the map that a player has been in: an episodic novelty, for rewards alone.
-
-    Source of the idea: Stanton & Clune, "Deep Curiosity Search" (arXiv 1806.00553, 2018), which pays once for every
-    cell of a grid over the map and starts anew with each episode.
-    """
-
-    def __init__(self) -> None:
-        self._cells: set[tuple[int, int]] = set()
-
-    def begin(self) -> None:
-        """A new episode."""
-        self._cells.clear()
-
-    def visit(self, x: float, y: float) -> int:
-        """The number of squares so far, that of the point (x, y) in map units among them."""
-        self._cells.add((int(x // CELL_SIZE), int(y // CELL_SIZE)))
-        return len(self._cells)
-
-
 class Shaping:
     """Rewards of one player, decision by decision: what changed, plus the weapon that is held where it is read."""
 
     def __init__(self, scheme: Scheme, variables: Sequence[str], numbers: F64 | None = None) -> None:
-        """numbers: those of `tunable`, read anew at every step."""
-        self._delta = DeltaReward.of(scheme, variables, numbers)
-        self._dead = variables.index("DEAD") if "DEAD" in variables else None
-        held = ("SELECTED_WEAPON", "SELECTED_WEAPON_AMMO")
-        self._weapon, self._ammunition = (variables.index(n) if n in variables else None for n in held)
-        self._before: F64 | None = None
-        self._held = 0
+        """numbers: those of `tunable`, read anew at every step; by default the scheme's."""
+        names = [name for name in scheme if name in variables]
+        self._places = np.array([variables.index(name) for name in names], np.int64)
+        own = np.array([number for _, number in tunable(scheme, variables)]) if numbers is None else numbers
+        self._weights = own.reshape(-1, 2)  # per unit of rise and of drop
+        self._least = -np.array([DROP_CAPS.get(name, np.inf) for name in names])
+        self._most = np.array([RISE_CAPS.get(name, np.inf) for name in names])
+        self._dead, self._weapon, self._ammunition = (
+            variables.index(name) if name in variables else None
+            for name in ("DEAD", "SELECTED_WEAPON", "SELECTED_WEAPON_AMMO")
+        )
+        self.begin()
 
     def begin(self) -> None:
         """A new episode: its first step is not shaped."""
-        self._before, self._held = None, 0
+        self._before: F64 | None = None
+        self._held = 0
 
     def step(self, after: F64) -> float:
         """Reward of a decision that the episode survived. after: [V]; 0 on the first step and on that of a respawn."""
@@ -143,7 +107,8 @@ class Shaping:
         if before is None or (self._dead is not None and before[self._dead] > after[self._dead]):
             self._held = 0
             return 0.0
-        reward = self._delta(before, after)
+        change = np.clip(after[self._places] - before[self._places], self._least, self._most)
+        reward = float(np.where(change > 0, self._weights[:, 0], -self._weights[:, 1]) @ change)
         if self._weapon is None or self._ammunition is None:
             return reward
         self._held = self._held + 1 if before[self._weapon] == after[self._weapon] else 0

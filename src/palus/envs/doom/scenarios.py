@@ -14,7 +14,7 @@ from typing import Literal
 from palus.envs.doom import actions
 from palus.envs.doom.actions import ActionLayout
 from palus.envs.doom.rewards import BOTS, CELLS, DUELS, Scheme
-from palus.errors import ScenarioError
+from palus.errors import EnvError, ScenarioError
 
 SCENARIOS_VARIABLE = "PALUS_DOOM_SCENARIOS"
 TICS_PER_SECOND = 35
@@ -86,7 +86,11 @@ class DoomEnvironment:
     agents, bots: more than one player in all makes it a network game. limit: tics until the episode is truncated, 0 for
     none. gathering: +1 for every decision that raised the health. scheme: rewards for changes of variables.
     measurements: they are a second observation. objective: what `true_objective` is; engine = the sum of
-    the engine's rewards, frags = FRAGCOUNT, won = 1 for being first alone. respawn_delay: seconds.
+    the engine's rewards, frags = FRAGCOUNT, won = 1 for being first alone. respawn_delay: seconds. timelimit: minutes
+    of a network game. timeout_truncates: the engine's own time-out cuts an episode off instead of ending it by the
+    rules. resolution: height and width of the observation. wide: draw 16:9 instead of a stretched 4:3. average: every
+    pixel is the mean of the 2 x 2 drawn for it instead of one of them; for half the drawn height and width, EnvError
+    for any other.
     """
 
     scenario: Scenario
@@ -101,6 +105,24 @@ class DoomEnvironment:
     frameskip: int = 4
     respawn_delay: int = 0
     measurements: bool = False
+    timelimit: float = 4.0
+    timeout_truncates: bool = False
+    resolution: tuple[int, int] = (72, 128)
+    wide: bool = False
+    average: bool = False
+
+    def __post_init__(self) -> None:
+        (drawn_height, drawn_width), (height, width) = self.drawn, self.resolution
+        if self.average and (drawn_height, drawn_width) != (2 * height, 2 * width):
+            raise EnvError(
+                f"average joins 2 x 2 of the {drawn_height} x {drawn_width} pixels drawn, which is not twice the "
+                f"resolution {height} x {width}; give 72 x 128 with wide, 60 x 80 without"
+            )
+
+    @property
+    def drawn(self) -> tuple[int, int]:
+        """Height and width that the engine draws."""
+        return (144, 256) if self.wide else (120, 160)
 
     @property
     def is_network_game(self) -> bool:
@@ -168,7 +190,7 @@ ENVIRONMENTS: dict[str, DoomEnvironment] = {
     "doom_dm": _self_play(_deathmatch("cig.wad", CIG_VARIABLES), actions.HYBRID, agents=8),
     "doom_dwango5": _self_play(_deathmatch("dwango5.wad"), actions.HYBRID, agents=8),
 }
-"""Everything that `palus.envs.doom.make` makes."""
+"""Everything that `palus.envs.doom.game.make` makes."""
 
 STAND_INS = {"ssl2.wad": "multi_duel.wad", "dwango5.wad": "multi_deathmatch.wad", "freedm.wad": "multi_deathmatch.wad"}
 """Maps of ViZDoom's own package that a network game can be played on instead, when asked to."""
