@@ -13,7 +13,7 @@ import torch
 from typer.testing import CliRunner
 
 from palus.arena.models.players import find_players, load_player
-from palus.arena.models.policies import OnnxPlayer, RandomPlayer, played_behavior
+from palus.arena.models.policies import OnnxPlayer, RandomPlayer, played_behaviors
 from palus.arena.referee.duel import make_single, play_duels
 from palus.arena.referee.games import GAMES
 from palus.arena.referee.result import summarize
@@ -169,13 +169,13 @@ def test_an_exported_policy_plays_and_another_games_is_refused(tmp_path: Path) -
     _export(tmp_path / "other.onnx", other)
     player = load_player(str(tmp_path / "mine.onnx"), spec)
     assert player.state_size == 8
-    results = play_duels(player, RandomPlayer(played_behavior(spec)), 1, 3, make=Shooting)
+    results = play_duels(player, RandomPlayer(*played_behaviors(spec)), 1, 3, make=Shooting)
     assert {r.cause for r in results} == {"time_limit"}
     with pytest.raises(
         ModelError,
         match=r"takes o \[batch, 3\] float32, recurrent_in \[batch, 8\] .*; shooting needs o \[batch, 2\] float32",
     ):
-        OnnxPlayer(tmp_path / "other.onnx", played_behavior(spec))
+        OnnxPlayer(tmp_path / "other.onnx", *played_behaviors(spec))
     found, rejected = find_players(tmp_path, spec)
     assert [p.name for p in found] == ["mine"]
     assert len(rejected) == 1

@@ -17,7 +17,7 @@ from palus.arena.locked.sandbox import Sandbox
 from palus.arena.locked.unit import MatchReport, Unit, UnitOutcome, make_outcome
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import ModelPlayer
-from palus.arena.models.policies import RandomPlayer, played_behavior
+from palus.arena.models.policies import RandomPlayer, played_behaviors
 from palus.arena.models.rules import Limits
 from palus.arena.referee.duel import make_single, play_duel
 from palus.arena.referee.games import playable_game
@@ -62,8 +62,8 @@ def play_duel_unit(unit: Unit, limits: Limits, sandbox: Sandbox) -> UnitOutcome:
 
 def _open(contender: Entity, spec: GameSpec, limits: Limits, sandbox: Sandbox) -> ModelPlayer:
     if contender.house is None:
-        return RemotePlayer(contender, played_behavior(spec), limits, sandbox)
-    player = RandomPlayer(played_behavior(spec))
+        return RemotePlayer(contender, played_behaviors(spec)[0], limits, sandbox)
+    player = RandomPlayer(played_behaviors(spec)[0])
     player.name, player.sha256 = contender.repo, contender.sha256
     return player
 

@@ -21,10 +21,9 @@ from palus.arena.locked.sandbox import Sandbox
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
 from palus.arena.models.rules import Limits
-from palus.arena.referee import sampling
 from palus.arena.referee.games import DEFAULT_GAME, playable_game
+from palus.arena.referee.questions import ask, by_behavior, questions_for, widths
 from palus.arena.referee.result import verdict_of
-from palus.envs.protocol import observe_slots
 from palus.errors import ArenaError
 from palus.types import F32
 
@@ -83,12 +82,9 @@ class LiveMatch:
         self._game = playable_game(env_id)
         self._env: Any = envs.make(self._game.env, 1, record=True)
         self._env.reset(np.array([seed], np.int64))
-        self._behavior = self._env.spec.behaviors[0]
         self._team_of = np.array([agent.team for agent in self._env.spec.agents])
-        self._states = [
-            np.zeros((np.sum(self._team_of == team), 0 if isinstance(player, Bot) else player.state_size), np.float32)
-            for team, player in enumerate(players)
-        ]
+        size = max(0 if isinstance(player, Bot) else player.state_size for player in players)
+        self._states = np.zeros((1, len(self._team_of), size), np.float32)
 
     @property
     def isolation(self) -> str:
@@ -107,7 +103,7 @@ class LiveMatch:
         Raises ArenaError when a model no longer answers action probabilities.
         """
         actions, probabilities = self._decide(choice)
-        step, game = self._env.step([actions[None]]), self._game
+        step, game = self._env.step(by_behavior(self._env.spec, actions[None])), self._game
         frames = game.frames(self._env, 0)[: self.duration_ticks - self.ticks]
         played = len(frames)
         ended = bool(step.match_over[0]) and played == int(game.ticks(self._env)[0])
@@ -130,24 +126,25 @@ class LiveMatch:
 
     def _decide(self, choice: Sequence[int]) -> tuple[NDArray[np.int32], F32]:
         """Choices [4, 3] and what they were drawn from [4, 9]."""
-        sizes = self._behavior.branches
-        actions = np.zeros((len(self._team_of), len(sizes)), np.int32)
-        probabilities = np.full((len(self._team_of), sum(sizes)), np.nan, np.float32)
+        spec = self._env.spec
+        columns, width = widths(spec)
+        actions = np.zeros((len(self._team_of), columns), np.int32)
+        probabilities = np.full((len(self._team_of), width), np.nan, np.float32)
         for team, player in enumerate(self.players):
-            agents = np.flatnonzero(self._team_of == team)
+            side = self._team_of == team
             if isinstance(player, Bot):
-                actions[agents] = player.act(self._env, team, np.zeros(1, np.int64))[0]
+                actions[side] = player.act(self._env, team, np.zeros(1, np.int64))[0]
                 continue
-            seen, masks = observe_slots(self._env, self._behavior, (self._team_of == team)[None])
-            answer, self._states[team] = player.answer(seen, self._states[team], masks)
-            if not sampling.is_distribution(answer, sizes, masks).all():
-                raise ArenaError(f"{player.name} no longer plays: {_failure_of(player)}")
-            seeds = np.full(len(agents), self.seed, np.int64)
-            uniform = sampling.uniforms(seeds, self._decision, agents, len(sizes))
-            actions[agents] = sampling.draw(answer, uniform, sizes)
-            probabilities[agents] = answer
+            questions = questions_for(self._env, player, side[None], self._states)
+            for question, answer in zip(questions, ask(questions, self._states), strict=True):
+                if not question.answered_well(answer).all():
+                    raise ArenaError(f"{player.name} no longer plays: {_failure_of(player)}")
+                drawn = question.choices(answer, np.array([self.seed]), self._decision, "stochastic")
+                actions[question.agent, : drawn.shape[1]] = drawn
+                probabilities[question.agent, : answer.shape[1]] = answer
         if self.person is not None:
-            actions[self.person] = np.clip(choice, 0, np.array(sizes) - 1)
+            sizes = spec.behavior(spec.agents[self.person].behavior).branches
+            actions[self.person, : len(sizes)] = np.clip(choice, 0, np.array(sizes) - 1)
             probabilities[self.person] = np.nan
         return actions, probabilities
 

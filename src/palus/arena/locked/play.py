@@ -16,8 +16,8 @@ from palus.arena.locked.remote import Checks, LockedModel, RemotePlayer, true_ca
 from palus.arena.locked.sandbox import Sandbox, shared_sandbox
 from palus.arena.locked.unit import MatchReport, Unit, UnitOutcome, make_outcome
 from palus.arena.models.entity import Entity
-from palus.arena.models.players import Bot, Player, load_player
-from palus.arena.models.policies import played_behavior
+from palus.arena.models.players import Bot, Player, Team, load_player
+from palus.arena.models.policies import played_behaviors
 from palus.arena.models.rules import Limits, limits_of
 from palus.arena.referee.actions import encode_actions, replay_actions, state_hash
 from palus.arena.referee.games import playable_game
@@ -73,9 +73,9 @@ def open_player(
 ) -> Player:
     """The player that a contender means: a built-in one, or a `RemotePlayer`, which its caller closes."""
     if contender.house is None:
-        return RemotePlayer(contender, played_behavior(spec), limits, sandbox, checks)
+        return RemotePlayer(contender, played_behaviors(spec)[0], limits, sandbox, checks)
     player = load_player(contender.house, spec)
-    if isinstance(player, Bot):
+    if isinstance(player, Bot | Team):
         return dataclasses.replace(player, name=contender.repo, sha256=contender.sha256)
     player.name, player.sha256 = contender.repo, contender.sha256
     return player

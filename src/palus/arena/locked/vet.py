@@ -17,7 +17,7 @@ from palus.arena.locked.play import play_unit
 from palus.arena.locked.sandbox import LockedProcessError, Sandbox, shared_sandbox
 from palus.arena.locked.unit import Unit
 from palus.arena.models.entity import Entity
-from palus.arena.models.policies import played_behavior
+from palus.arena.models.policies import played_behaviors
 from palus.arena.models.policy_graph import MAX_STATE
 from palus.arena.models.refusal import Refusal
 from palus.arena.models.rules import Limits, Rules, limits_of, rules_of
@@ -91,7 +91,7 @@ def vet(
     """
     game = playable_game(env_id)
     limits, sandbox = limits or limits_of(game), sandbox or shared_sandbox()
-    behavior = played_behavior(single_spec(game.env) if game.filmed else envs.make(game.env, 1).spec)
+    behavior = played_behaviors(single_spec(game.env) if game.filmed else envs.make(game.env, 1).spec)[0]
     sha256 = hashlib.sha256(data).hexdigest()
     details: dict[str, Any] = {"bytes": len(data)}
     refusal = _too_large(data, rules_of(game))

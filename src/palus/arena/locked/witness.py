@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from palus import envs
 from palus.arena.locked.play import open_player
@@ -24,9 +23,9 @@ from palus.arena.models.rules import limits_of
 from palus.arena.referee import sampling
 from palus.arena.referee.actions import I8, Replayed, replay_match
 from palus.arena.referee.games import playable_game
+from palus.arena.referee.questions import ask, questions_for
 from palus.arena.referee.result import Mode
-from palus.envs.protocol import observe_slots
-from palus.types import F32
+from palus.types import F32, I64, Bool
 
 SLACK = 1e-3
 """Of a probability. Float32 networks agree to 1e-5 across processors."""
@@ -62,7 +61,9 @@ def ask_again(env_id: str, seed: int, actions: bytes, contenders: tuple[Entity, 
             players.append(open_player(contender, spec, limits_of(game), shared_sandbox(), checks))
             if isinstance(players[-1], RemotePlayer):
                 stack.callback(players[-1].locked.close)
-        witness = _Asking(players, seed, mode)
+        size = max(0 if isinstance(player, Bot) else player.state_size for player in players)
+        states = np.zeros((1, len(spec.agents), size), np.float32)
+        witness = _Asking(players, np.array([seed]), mode, states)
         again = replay_match(env_id, seed, actions, witness)
         failed = [(player.locked.cause or "") if isinstance(player, RemotePlayer) else "" for player in players]
     first, second = (witness.sides[side] for side in range(2))
@@ -89,43 +90,42 @@ class _Asking:
     """A `Witness` that asks the players: blue first."""
 
     players: list[Player]
-    seed: int
+    seeds: I64
     mode: Mode
-    states: dict[int, F32] = field(default_factory=dict)
+    states: F32
     sides: tuple[_Side, _Side] = field(default_factory=lambda: (_Side(), _Side()))
 
     def see(self, env: Any, decision: int, choice: I8 | None) -> None:
         """Compare what was logged with what each player answers now."""
         for side, player in enumerate(self.players):
-            agents = np.array([i for i, agent in enumerate(env.spec.agents) if agent.team == side])
+            own = np.array(env.spec.teams) == side
             if isinstance(player, Bot):
                 expected = player.act(env, side, np.array([0]))[0]
-                fits = None if choice is None else choice[agents] == expected
+                fits = [] if choice is None else [choice[own] == expected]
             else:
-                fits = self._ask(env, side, agents, decision, choice)
-            if fits is not None:
-                self.sides[side].choices += fits.size
-                self.sides[side].strange += int(fits.size - fits.sum())
+                fits = self._ask(env, side, own, decision, choice)
+            for fitting in fits:
+                self.sides[side].choices += fitting.size
+                self.sides[side].strange += int(fitting.size - fitting.sum())
 
-    def _ask(
-        self, env: Any, side: int, agents: NDArray[np.int64], decision: int, choice: I8 | None
-    ) -> NDArray[np.bool_] | None:
-        """[agents, branches] which logged choices the policy could have been drawn; None when there is nothing to
-        compare."""
-        player, sizes = self.players[side], env.spec.behaviors[0].branches
+    def _ask(self, env: Any, side: int, own: Bool, decision: int, choice: I8 | None) -> list[Bool]:
+        """[rows, branches] for each behavior, which logged choices the policy could have been drawn; nothing where
+        there is nothing to compare. own: [P]"""
+        player = self.players[side]
         assert not isinstance(player, Bot)
-        if decision == 0:
-            self.states[side] = np.zeros((len(agents), player.state_size), np.float32)
-        slots = np.isin(np.arange(len(env.spec.agents)), agents)[None]
-        seen, masks = observe_slots(env, env.spec.behaviors[0], slots)
-        answer, self.states[side] = player.answer(seen, self.states[side], masks)
-        self.sides[side].healthy = bool(sampling.is_distribution(answer, sizes, masks).all())
+        questions = questions_for(env, player, (own & env.active[0])[None], self.states)
+        answers = ask(questions, self.states)
+        good = [bool(q.answered_well(answer).all()) for q, answer in zip(questions, answers, strict=True)]
+        self.sides[side].healthy = all(good)
         if choice is None:
-            return None
-        if not self.sides[side].healthy:
-            return np.zeros((len(agents), len(sizes)), np.bool_)
-        logged = choice[agents].astype(np.int32)
-        if self.mode == "greedy":
-            return sampling.could_be_best(answer, sizes, logged, SLACK)
-        uniform = sampling.uniforms(np.full(len(agents), self.seed), decision, agents, len(sizes))
-        return sampling.could_draw(answer, uniform, sizes, logged, SLACK)
+            return []
+        fits = []
+        for q, answer in zip(questions, answers, strict=True):
+            logged = choice[q.agent, : len(q.sizes)].astype(np.int32)
+            if not self.sides[side].healthy:
+                fits.append(np.zeros(logged.shape, np.bool_))
+            elif self.mode == "greedy":
+                fits.append(sampling.could_be_best(answer, q.sizes, logged, SLACK))
+            else:
+                fits.append(sampling.could_draw(answer, q.thrown(self.seeds, decision), q.sizes, logged, SLACK))
+        return fits

@@ -1,21 +1,24 @@
 """Who can enter a match, and how a name or a path becomes a player.
 
-Two kinds: a `ModelPlayer` answers observations with action probabilities, a `Bot` reads the state of the game. Whatever
-the kind, a player is stateless between calls, so that one object may play many matches at once.
+A `ModelPlayer` answers observations with action probabilities, a `Team` has one for each behavior of its game, a `Bot`
+reads the state of the game. Whatever the kind, a player is stateless between calls, so that one object may play many
+matches at once.
 """
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from palus import envs
-from palus.arena.models.policies import Observations, OnnxPlayer, RandomPlayer, played_behavior
+from palus.arena.models.policies import Observations, OnnxPlayer, RandomPlayer, played_behaviors
 from palus.envs.arena_game import BotAct
 from palus.errors import ModelError
-from palus.types import F32, Bool, GameSpec
+from palus.files import digest_of
+from palus.types import F32, BehaviorSpec, Bool, GameSpec
 
 
 class ModelPlayer(Protocol):
@@ -37,6 +40,20 @@ class ModelPlayer(Protocol):
 
 
 @dataclass(frozen=True)
+class Team:
+    """A player of a game of several behaviors. members: who plays each."""
+
+    name: str
+    members: Mapping[str, ModelPlayer]
+    sha256: str | None = None
+
+    @property
+    def state_size(self) -> int:
+        """Of the member that remembers most."""
+        return max(member.state_size for member in self.members.values())
+
+
+@dataclass(frozen=True)
 class Bot:
     """A scripted player of a built-in game."""
 
@@ -45,30 +62,41 @@ class Bot:
     sha256: str | None = None
 
 
-Player: TypeAlias = ModelPlayer | Bot
+Player: TypeAlias = ModelPlayer | Team | Bot
+
+
+def member_for(player: ModelPlayer | Team, behavior: str) -> ModelPlayer:
+    """Who of it plays a behavior."""
+    return player.members[behavior] if isinstance(player, Team) else player
 
 
 def load_player(spec: str, env_spec: GameSpec, name: str | None = None) -> Player:
     """The player that a word on the command line means.
 
-    spec: a built-in player, an `.onnx` file, a bundle folder with `<Behavior>.onnx`, or a league snapshot `.npz`.
-    name: how it is called in results; default the file's or folder's name.
+    spec: a built-in player, an `.onnx` file, a bundle folder with `<Behavior>.onnx` for each behavior of the game, or a
+    league snapshot `.npz`.   name: how it is called in results; default the file's or folder's name.
     Raises ModelError when there is no such player or its file cannot be played.
     """
-    behavior = played_behavior(env_spec)
+    behaviors = played_behaviors(env_spec)
     game = envs.arena_games().get(env_spec.env_id)
     house = game.house if game else ("random",)
     if spec == "random":
-        return RandomPlayer(behavior)
+        return _of_members("random", behaviors, [RandomPlayer(behavior) for behavior in behaviors])
     if game and spec in game.bots:
         return Bot(spec, game.bot(spec))
     path = Path(spec)
     if path.is_dir():
-        return OnnxPlayer(_bundle_model(path, env_spec), behavior, name or path.resolve().name)
+        name = name or path.resolve().name
+        models = [_bundle_model(path, behavior.name) for behavior in env_spec.behaviors]
+        members = [OnnxPlayer(model, own, name) for model, own in zip(models, behaviors, strict=True)]
+        return _of_members(name, behaviors, members)
     if not path.exists():
         raise ModelError(f"{spec}: no such player; {_suggestion(path, house)}")
     if path.suffix in (".onnx", ".npz"):
-        return OnnxPlayer(path, behavior, name)
+        if len(behaviors) > 1:
+            files = " and ".join(f"{behavior.name}.onnx" for behavior in behaviors)
+            raise ModelError(f"{spec}: one model, and {env_spec.env_id} needs several; give the folder of {files}")
+        return OnnxPlayer(path, behaviors[0], name)
     raise ModelError(
         f"{spec}: not a policy; give an .onnx file, a bundle folder, a snapshot (.npz) or {_choices(house)}"
     )
@@ -102,9 +130,18 @@ def find_players(folder: Path, env_spec: GameSpec) -> tuple[list[Player], list[s
     return list(players.values()), rejected
 
 
-def _bundle_model(folder: Path, env_spec: GameSpec) -> Path:
+def _of_members(name: str, behaviors: tuple[BehaviorSpec, ...], members: Sequence[ModelPlayer]) -> ModelPlayer | Team:
+    """The only one, or the team of all."""
+    if len(members) == 1:
+        return members[0]
+    played = {behavior.name: member for behavior, member in zip(behaviors, members, strict=True)}
+    files = {behavior: member.sha256 for behavior, member in played.items() if member.sha256 is not None}
+    return Team(name, played, digest_of(files) if files else None)
+
+
+def _bundle_model(folder: Path, own: str) -> Path:
     """`<Behavior>.onnx`, or the only file where any name fits."""
-    own, models = env_spec.behaviors[0].name, sorted(p for p in folder.glob("*.onnx") if p.is_file())
+    models = sorted(p for p in folder.glob("*.onnx") if p.is_file())
     if own and folder / f"{own}.onnx" in models:
         return folder / f"{own}.onnx"
     if not own and len(models) == 1:

@@ -37,15 +37,14 @@ Observations = Mapping[str, AnyArray]
 """name -> [rows, *shape]."""
 
 
-def played_behavior(spec: GameSpec) -> BehaviorSpec:
-    """What the players of a match see and do, called like the game where the behavior has no name.
+def played_behaviors(spec: GameSpec) -> tuple[BehaviorSpec, ...]:
+    """What the players of a match see and do, called like the game where a behavior has no name.
 
     Raises ModelError where an action is continuous: nothing could be drawn from it here.
     """
-    behavior = spec.behaviors[0]
-    if not behavior.actions.is_discrete:
+    if not all(behavior.actions.is_discrete for behavior in spec.behaviors):
         raise ModelError("games with continuous actions are not played in the arena; choose one with discrete actions")
-    return BehaviorSpec(behavior.name or spec.env_id, behavior.observations, behavior.actions)
+    return tuple(BehaviorSpec(b.name or spec.env_id, b.observations, b.actions) for b in spec.behaviors)
 
 
 class RandomPlayer:

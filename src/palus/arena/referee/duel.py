@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from palus.arena.models.entity import Entity
-from palus.arena.models.players import Bot, ModelPlayer, Player
+from palus.arena.models.players import Bot, ModelPlayer, Player, Team
 from palus.arena.referee import sampling
 from palus.arena.referee.games import game_of, playable_game
 from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids, verdict_of
@@ -54,8 +54,8 @@ def play_duels(
     progress: called with 1 after each match. stopped: asked before every pair; once it says so, no more are played.
     Raises ModelError for a bot: it reads the state of a game that is stepped in batches.
     """
-    if isinstance(a, Bot) or isinstance(b, Bot):
-        raise ModelError("bots cannot play here; give models or random")
+    if isinstance(a, Bot | Team) or isinstance(b, Bot | Team):
+        raise ModelError("bots and teams cannot play here; give models or random")
     results = []
     game = make()
     if recorder is not None and hasattr(game, "recorder"):

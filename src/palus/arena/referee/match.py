@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,9 @@ from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
 from palus.arena.referee import sampling
 from palus.arena.referee.games import DEFAULT_GAME, game_of
+from palus.arena.referee.questions import Question, ask, by_behavior, questions_for, widths
 from palus.arena.referee.recorder import Recorder
 from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids, verdict_of
-from palus.envs.protocol import observe_slots
 from palus.envs.recording import RecordedEvent
 from palus.errors import EnvError
 from palus.trust import NOBODY
@@ -135,7 +136,6 @@ class _Wave:
             raise EnvError(f"{terms.env_id} does not say who wins a match of two sides")
         self.env.reset(self.seeds)
         self.team_of = np.array([agent.team for agent in self.env.spec.agents])
-        self.behavior = self.env.spec.behaviors[0]
         # What is remembered of every agent slot; one player may remember less than the other.
         state_size = max(0 if isinstance(player, Bot) else player.state_size for player in terms.players)
         self.states = np.zeros((matches, len(self.team_of), state_size), np.float32)
@@ -161,7 +161,7 @@ class _Wave:
         self.playing &= ~sick
         if self.recorder is not None:
             self.recorder.decision(self.env, self.number[self.match_of], self.playing, actions, probabilities)
-        step = self.env.step([actions])
+        step = self.env.step(by_behavior(self.env.spec, actions))
         running = self.match_of[self.playing]
         self.tally.ticks[running] += self.game.ticks(self.env)[self.playing]
         if self.recorder is not None:
@@ -176,11 +176,13 @@ class _Wave:
     def _decide(self, helper: ThreadPoolExecutor) -> tuple[I32, F32, NDArray[np.bool_]]:
         """Every running agent's choices [N, P, A] and probabilities [N, P, sum], and which sides are healthy [N, 2].
 
-        Choices of finished matches are 0. Probabilities of bots are NaN.
+        Choices of finished matches are 0. Probabilities of bots are NaN. Where a behavior has fewer than others, so is
+        the rest of its rows.
         """
         n, p = len(self.playing), len(self.team_of)
-        actions = np.zeros((n, p, len(self.behavior.branches)), np.int32)
-        probabilities = np.full((n, p, sum(self.behavior.branches)), np.nan, np.float32)
+        columns, choices = widths(self.env.spec)
+        actions = np.zeros((n, p, columns), np.int32)
+        probabilities = np.full((n, p, choices), np.nan, np.float32)
         healthy = np.ones((n, TEAMS), np.bool_)
         # Agent slots of each player: A plays blue in leg 0, purple in leg 1.
         player_of = (self.team_of[None, :] != self.leg[self.match_of][:, None]).astype(np.int64)
@@ -191,14 +193,12 @@ class _Wave:
             if isinstance(player, Bot):
                 self._ask_bot(player, slots, actions)
             else:
-                seen, masks = observe_slots(self.env, self.behavior, slots)
-                work.append((player, slots, (seen, self.states[slots, : player.state_size], masks)))
-        # Two policies think at the same time: onnxruntime and numpy release the interpreter while they multiply.
-        waiting = [helper.submit(policy.answer, *question) for policy, _, question in work[1:]]
-        answers = [policy.answer(*question) for policy, _, question in work[:1]] + [w.result() for w in waiting]
-        for (policy, slots, (_, _, masks)), (answer, states) in zip(work, answers, strict=True):
-            self.states[slots, : policy.state_size] = states
-            self._take_answer(slots, answer, masks, actions, probabilities, healthy)
+                work.append(questions_for(self.env, player, slots, self.states))
+        # Two players think at the same time: onnxruntime and numpy release the interpreter while they multiply.
+        waiting = [helper.submit(ask, questions, self.states) for questions in work[1:]]
+        answers = [ask(questions, self.states) for questions in work[:1]] + [w.result() for w in waiting]
+        for question, answer in zip(chain(*work), chain(*answers), strict=True):
+            self._take_answer(question, answer, actions, probabilities, healthy)
         return actions, probabilities, healthy
 
     def _ask_bot(self, bot: Bot, slots: NDArray[np.bool_], actions: I32) -> None:
@@ -208,20 +208,14 @@ class _Wave:
             if len(matches):
                 actions[np.ix_(matches, agents)] = bot.act(self.env, team, matches)
 
-    def _take_answer(
-        self, slots: Bool, answer: F32, masks: Bool | None, actions: I32, probabilities: F32, healthy: Bool
-    ) -> None:
+    def _take_answer(self, question: Question, answer: F32, actions: I32, probabilities: F32, healthy: Bool) -> None:
         """Draw the choices of one policy's agents and note its entropy and whether it answered distributions."""
-        n, agent = np.nonzero(slots)
-        sizes = self.behavior.branches
-        probabilities[n, agent] = answer
-        good = sampling.is_distribution(answer, sizes, masks)
+        n, agent = question.n, question.agent
+        probabilities[n, agent, : answer.shape[1]] = answer
+        good = question.answered_well(answer)
         healthy[n[~good], self.team_of[agent[~good]]] = False
-        if self.terms.mode == "greedy":
-            actions[n, agent] = sampling.best(answer, sizes)
-        else:
-            uniform = sampling.uniforms(self.seeds[self.match_of[n]], self.decision, agent, len(sizes))
-            actions[n, agent] = sampling.draw(answer, uniform, sizes)
+        choices = question.choices(answer, self.seeds[self.match_of], self.decision, self.terms.mode)
+        actions[n, agent, : choices.shape[1]] = choices
         index = (self.match_of[n], self.team_of[agent])
         np.add.at(self.tally.entropy_sum, index, sampling.entropy(answer))
         np.add.at(self.tally.entropy_rows, index, 1)

@@ -1,0 +1,83 @@
+"""What the players of a match are asked, behavior by behavior: by the referee, in live matches and by witnesses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from palus.arena.models.players import ModelPlayer, Team, member_for
+from palus.arena.referee import sampling
+from palus.arena.referee.result import Mode
+from palus.envs.protocol import MultiAgentEnv, observe_slots
+from palus.types import F32, I32, I64, AnyArray, Bool, GameSpec
+
+
+@dataclass(frozen=True)
+class Question:
+    """To the member that plays one behavior for a player. sizes: of the behavior's branches.
+
+    n, agent: match slot and agent of every row of the others.
+    """
+
+    member: ModelPlayer
+    sizes: tuple[int, ...]
+    n: I64
+    agent: I64
+    seen: Mapping[str, AnyArray]
+    states: F32
+    masks: Bool | None
+
+    def answered_well(self, answer: F32) -> Bool:
+        """[rows] which are distributions, as `sampling.is_distribution` has it."""
+        return sampling.is_distribution(answer, self.sizes, self.masks)
+
+    def choices(self, answer: F32, seeds: I64, decision: int, mode: Mode) -> I32:
+        """[rows, branches] what is played then. seeds: [N] of the matches."""
+        if mode == "greedy":
+            return sampling.best(answer, self.sizes)
+        return sampling.draw(answer, self.thrown(seeds, decision), self.sizes)
+
+    def thrown(self, seeds: I64, decision: int) -> sampling.F64:
+        """[rows, branches] the numbers that decide it."""
+        return sampling.uniforms(seeds[self.n], decision, self.agent, len(self.sizes))
+
+
+def questions_for(env: MultiAgentEnv, player: ModelPlayer | Team, slots: Bool, states: F32) -> list[Question]:
+    """One for each behavior that a player has in these slots. slots: [N, P]. states: [N, P, S], S at least its own."""
+    questions = []
+    for behavior in env.spec.behaviors:
+        agents = np.array(env.spec.agents_of(behavior.name))
+        own = slots[:, agents]
+        if own.any():
+            member = member_for(player, behavior.name)
+            n, place = np.nonzero(own)
+            agent = agents[place]
+            seen, masks = observe_slots(env, behavior, own)
+            remembered = states[n, agent, : member.state_size]
+            questions.append(Question(member, behavior.branches, n, agent, seen, remembered, masks))
+    return questions
+
+
+def ask(questions: Sequence[Question], states: F32) -> list[F32]:
+    """The answers, one question after the other: who plays several behaviors may do so in one process.
+
+    states: [N, P, S], where what is remembered from now on is written.
+    """
+    answers = []
+    for q in questions:
+        answer, after = q.member.answer(q.seen, q.states, q.masks)
+        states[q.n, q.agent, : q.member.state_size] = after
+        answers.append(answer)
+    return answers
+
+
+def widths(spec: GameSpec) -> tuple[int, int]:
+    """Columns of an array [P, columns] of choices, and of one of probabilities: what the widest behavior needs."""
+    return max(len(b.branches) for b in spec.behaviors), max(sum(b.branches) for b in spec.behaviors)
+
+
+def by_behavior(spec: GameSpec, actions: I32) -> list[I32]:
+    """Such choices [N, P, columns] as `MultiAgentEnv.step` takes them."""
+    return [actions[:, spec.agents_of(b.name), : len(b.branches)] for b in spec.behaviors]
