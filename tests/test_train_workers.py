@@ -17,7 +17,7 @@ from rich.console import Console
 
 from palus.config import RunFile, load_run
 from palus.errors import CheckpointError, ConfigError
-from palus.export.policy_file import find_policy
+from palus.export.policy_file import find_policies
 from palus.hub.layout import read_run
 from palus.hub.publish import publish
 from palus.hub.target import FolderTarget
@@ -60,7 +60,7 @@ def weights(parts: _Run) -> np.ndarray:
 def test_a_run_learns_to_remember_and_leaves_its_agents(tmp_path: Path) -> None:
     result = train(run_file(tmp_path))
     assert result.finished and result.steps == 16384
-    latest, best = find_policy(tmp_path / "recall"), find_policy(tmp_path / "recall", "best")
+    latest, best = ((*find_policies(tmp_path / "recall", kind).values(),)[0] for kind in ("latest", "best"))
     assert latest.metric is not None and latest.metric > 0.95
     assert best.metric is not None and best.metric >= latest.metric - 1e-3
     assert (latest.steps, latest.env_id) == (16384, "recall")
@@ -85,7 +85,7 @@ def test_checkpoints_leave_what_is_published(tmp_path: Path) -> None:
 def test_asynchronous_sampling_learns_the_same(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "learn"))
     train(run_file(tmp_path, "palus.sampling.asynchronous=true", workers=2))
-    metric = find_policy(tmp_path / "recall").metric
+    (metric,) = (policy.metric for policy in find_policies(tmp_path / "recall").values())
     assert metric is not None and metric > 0.95
 
 
@@ -153,7 +153,7 @@ def test_self_play_learns_from_its_own_side_alone_and_goes_on_with_its_past(tmp_
         "palus.env_options.agents=2",
     )
     train(run_file(tmp_path, *overrides))
-    metric = find_policy(tmp_path / "recall").metric
+    (metric,) = (policy.metric for policy in find_policies(tmp_path / "recall").values())
     assert metric is not None and metric > 0.9
     (events,) = (tmp_path / "recall" / "Recall").glob("events*")
     elos = [value for _, tag, value in read_scalars(events.read_bytes()) if tag == "Self-play/ELO"]

@@ -41,6 +41,11 @@ class Run:
     """All parts of one run, wired together; `train` drives them. Close it, or its games stay."""
 
     def __init__(self, run: RunFile, *, resume: bool = False, force: bool = False, trust: Trust = NOBODY) -> None:
+        assert run.env_id is not None, "checked by palus.config.unsupported"
+        self.trust = trust
+        self.source = envs.GameSource(run.env_id, run.palus.env_options, trust)
+        self.spec = self.source.spec
+        run = run.completed(behavior.name for behavior in self.spec.behaviors)
         settings = run.checkpoint_settings
         self.folder = RunFolder(Path(settings.results_dir) / settings.run_id, list(run.behaviors))
         saved = self.folder.load() if resume else None
@@ -56,10 +61,6 @@ class Run:
         seed = run.env_settings.seed if run.env_settings.seed >= 0 else secrets.randbelow(2**31)
         self.seed = seed = int(saved["seed"]) if saved is not None else seed
         self.run = run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
-        assert run.env_id is not None, "checked by palus.config.unsupported"
-        self.trust = trust
-        self.source = envs.GameSource(run.env_id, run.palus.env_options, trust)
-        self.spec = self.source.spec
         self.population: PopulationLeague | None = None
         self.trainees = self._trainees()
         contenders = [Contender(t.policy, t.kind, t.behavior.self_play, t.behavior.mirrors) for t in self.trainees]

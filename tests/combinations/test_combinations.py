@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from palus.cli import app
 from palus.config import load_run
 from palus.train import Run, train
 from palus.trust import Trust
@@ -139,3 +142,48 @@ def test_two_behaviors_that_see_different_things_both_learn(collector: str, tmp_
     assert striker > 3.4 and keeper > 3.4  # chance: 4/3 and 1
     names = sorted(path.name for path in (tmp_path / "run").glob("*.onnx"))
     assert names == ["Keeper.onnx", "Striker.onnx"]
+
+
+def test_a_run_of_two_behaviors_one_of_them_by_default_is_trained_shown_and_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tree = {
+        "default_settings": merged(SMALL, {"trainer_type": "ppo", "max_steps": 8_000}),
+        "behaviors": {"Keeper": merged(SMALL, {"trainer_type": "ppo", "max_steps": 12_000})},
+        "env_settings": {"seed": 3},
+        "palus": {"env": "PenaltyToy", "matmul": "highest", "threads": 1, "sampling": {"workers": 0}},
+    }
+    Path("run.yaml").write_text(yaml.safe_dump(tree))
+    typed("train", "run.yaml", "--run-id", "both")
+    saved = yaml.safe_load(Path("results/both/configuration.yaml").read_text())["behaviors"]
+    assert {name: behavior["max_steps"] for name, behavior in saved.items()} == {"Keeper": 12_000, "Striker": 8_000}
+    found = json.loads(typed("enjoy", "results/both", "--max-num-episodes", 40, "--json"))
+    means = {name: behavior["mean"] for name, behavior in found["behaviors"].items()}
+    assert means.keys() == {"Striker", "Keeper"} and min(means.values()) > 3.4  # chance: 4/3 and 1
+    assert "Keeper: " in typed("enjoy", "results/both")
+    for name in ("Striker", "Keeper"):
+        Path(f"results/both/{name}.onnx").unlink()
+    typed("push", "results/both", "ada/both", "--hub", "folder:pool")
+    typed("pull", "ada/both", "theirs", "--hub", "folder:pool")
+    again = json.loads(typed("enjoy", "theirs", "--max-num-episodes", 40, "--json"))
+    assert again["objectives"] == found["objectives"]
+    for name, shapes in {"Striker": [4], "Keeper": [2, 1]}.items():
+        session = ort.InferenceSession(f"theirs/{name}.onnx")
+        assert [i.shape[1] for i in session.get_inputs() if i.name.startswith("obs_")] == shapes
+    Path("theirs/Striker/policy.npz").unlink()
+    assert "no latest policy of Striker" in typed("enjoy", "theirs", code=2)
+
+
+def test_an_agent_with_masks_is_measured_and_orders_nothing_that_is_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    learned(tmp_path, "MenuToy", 2_000, {"MenuToy": {"trainer_type": "ppo"}})
+    assert json.loads(typed("enjoy", "run", "--json"))["mean"] > 0  # the game raises at a forbidden dish
+
+
+def typed(*words: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return result.output if code else result.stdout

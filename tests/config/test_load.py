@@ -19,7 +19,6 @@ from palus.config import (
 )
 from palus.config.advice import notes
 from palus.config.environment import UniformSampler
-from palus.errors import ConfigError
 
 DATA = Path(__file__).parent / "data"
 
@@ -169,9 +168,9 @@ def test_default_settings_lie_under_every_behavior(load) -> None:
     assert (a.hyperparameters.batch_size, a.hyperparameters.num_epoch) == (16, 5)
     assert (b.trainer_type, b.hyperparameters.batch_size, b.hyperparameters.buffer_size) == ("poca", 64, 10240)
     assert (b.network_settings.hidden_units, b.network_settings.num_layers) == (32, 1)
-    assert run.behavior_for("Unlisted") == run.default_settings
-    with pytest.raises(ConfigError, match="no settings for Goalie; found SoccerTwos; add Goalie"):
-        load_run(DATA / "course.yaml").behavior_for("Goalie")
+    assert run.completed(["B", "Unlisted", ""]).behaviors == run.behaviors | {"Unlisted": run.default_settings}
+    course = load_run(DATA / "course.yaml")
+    assert course.completed(["SoccerTwos", "Goalie"]) == course, "nothing stands in where there are no default_settings"
 
 
 def test_a_schedule_out_of_default_settings_is_not_copied_again(load) -> None:

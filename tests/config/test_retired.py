@@ -11,7 +11,7 @@ import torch
 from palus.config import AppoBehavior, load_run
 from palus.config.appo import AppoMemory
 from palus.config.network import Memory
-from palus.export.policy_file import find_policy
+from palus.export.policy_file import find_policies
 from palus.nn.network import Network
 
 OLD = Path(__file__).parents[1] / "run" / "data" / "old_words"
@@ -47,7 +47,7 @@ def test_a_resolved_file_of_old_words_means_what_it_meant(caplog: pytest.LogCapt
 
 
 def test_an_agent_file_of_old_words_acts_as_it_did() -> None:
-    agent = find_policy(OLD)
+    (agent,) = find_policies(OLD).values()
     policy = Network(agent.spec, agent.settings, torch.Generator(), critic="separate")
     policy.load_arrays(agent.arrays)
     states = torch.linspace(-1, 1, 2 * policy.state_size).reshape(2, -1)

@@ -14,7 +14,7 @@ import torch
 from palus.config.appo import AppoNetworkSettings
 from palus.config.network import NetworkSettings
 from palus.errors import CheckpointError, ModelError, StorageError
-from palus.export.policy_file import PolicyFile, find_policy, model_in, read_policy, write_policy
+from palus.export.policy_file import PolicyFile, find_policies, model_in, read_policy, write_policy
 from palus.nn.network import Network
 from palus.types import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 
@@ -38,7 +38,7 @@ def policy(metric: float | None = 7.5, steps: int = 4000, critic="shared") -> Po
 def test_a_policy_comes_back_as_it_was_written(tmp_path: Path) -> None:
     (tmp_path / "Duel").mkdir()
     write_policy(tmp_path / "Duel" / "policy.npz", policy())
-    found = find_policy(tmp_path)
+    found = find_policies(tmp_path)["Duel"]
     assert (found.behavior, found.env_id, found.spec) == ("Duel", "doom_duel", GAME.behaviors[0])
     assert found.settings.model_dump() == policy().settings.model_dump()
     assert (found.steps, found.metric, found.snapshot) == (4000, 7.5, 12)
@@ -67,17 +67,18 @@ def test_what_acts_is_in_it_twice_as_weights_and_as_a_model(critic: str, tmp_pat
     assert "critic_encoder.encoders.obs.enc.conv_head.0.weight" not in file.arrays
 
 
-def test_of_a_population_the_best_or_the_one_asked_for_is_read(tmp_path: Path) -> None:
+def test_of_every_behavior_the_best_of_its_population_is_read(tmp_path: Path) -> None:
     for k, metric in enumerate([1.0, None, 3.0]):
         (tmp_path / "Doom" / f"policy_{k}").mkdir(parents=True)
         write_policy(tmp_path / "Doom" / f"policy_{k}" / "best.npz", policy(metric, steps=k))
-    assert find_policy(tmp_path, "best").steps == 2
-    assert find_policy(tmp_path, "best", policy=1).steps == 1
+    (tmp_path / "Keeper").mkdir()
+    write_policy(tmp_path / "Keeper" / "best.npz", policy(2.0, steps=7))
+    assert {name: best.steps for name, best in find_policies(tmp_path, "best").items()} == {"Doom": 2, "Keeper": 7}
 
 
 def test_a_folder_without_a_policy_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"no best policy \(best\.npz\).*take the latest"):
-        find_policy(tmp_path, "best")
+        find_policies(tmp_path, "best")
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no zip", b"\x80\x04N."])
@@ -85,7 +86,7 @@ def test_a_file_that_is_no_policy_is_refused(tmp_path: Path, content: bytes) -> 
     (tmp_path / "Doom").mkdir()
     (tmp_path / "Doom" / "policy.npz").write_bytes(content)
     with pytest.raises(CheckpointError, match="not a policy that palus wrote"):
-        find_policy(tmp_path)
+        find_policies(tmp_path)
 
 
 def test_a_file_that_could_execute_code_is_refused(tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ class CountsItsDecisions:
         return np.minimum(decisions, 8).astype(np.float32)[:, None], states + 1
 
 
+COUNTS = {"": CountsItsDecisions()}
+
+
 def test_episodes_do_not_depend_on_how_many_games_run_side_by_side() -> None:
     made: list[Countdown] = []
 
@@ -37,7 +40,7 @@ def test_episodes_do_not_depend_on_how_many_games_run_side_by_side() -> None:
         made.append(Countdown())
         return made[-1]
 
-    alone, together = (evaluate(make, CountsItsDecisions(), episodes=40, games=g, seed=3) for g in (1, 7))
+    alone, together = (evaluate(make, COUNTS, episodes=40, games=g, seed=3) for g in (1, 7))
     assert alone.episodes == together.episodes
     assert len(alone.episodes) == 40  # 20 games of two agents
     assert all(game.closed for game in made)
@@ -52,17 +55,17 @@ def test_episodes_do_not_depend_on_how_many_games_run_side_by_side() -> None:
 
 
 def test_stops_at_the_frames_and_counts_only_what_ended() -> None:
-    found = evaluate(Countdown, CountsItsDecisions(), episodes=400, games=4, seed=1, max_frames=200)
+    found = evaluate(Countdown, COUNTS, episodes=400, games=4, seed=1, max_frames=200)
     assert 200 <= found.frames < 200 + 4 * 2 * 4
     assert sum(4 * e.length for e in found.episodes) < found.frames
-    nothing = evaluate(Countdown, CountsItsDecisions(), episodes=4, games=1, seed=2, max_frames=1)
+    nothing = evaluate(Countdown, COUNTS, episodes=4, games=1, seed=2, max_frames=1)
     assert nothing.episodes == ()
     assert np.isnan(nothing.mean)
 
 
 def test_a_game_without_a_recorder_gives_one_picture_per_decision() -> None:
     pictures: list[Any] = []
-    found = evaluate(Countdown, CountsItsDecisions(), episodes=2, games=3, recorder=pictures.append)
+    found = evaluate(Countdown, COUNTS, episodes=2, games=3, recorder=pictures.append)
     assert len(pictures) == max(e.length for e in found.episodes)
 
 
@@ -85,8 +88,7 @@ BREAKING = np.random.default_rng(int(np.random.SeedSequence(3).generate_state(3)
 def test_a_lost_game_is_played_again_and_changes_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[Episode] = []
     found = [
-        evaluate(Brittle, CountsItsDecisions(), episodes=10, games=2, seed=3, progress=counted.append)
-        for Brittle.breaks in (0, 2)
+        evaluate(Brittle, COUNTS, episodes=10, games=2, seed=3, progress=counted.append) for Brittle.breaks in (0, 2)
     ]
     assert found[0].episodes == found[1].episodes
     assert [e.lost for e in found] == [0, 2]
@@ -97,7 +99,7 @@ def test_a_lost_game_is_played_again_and_changes_no_result(monkeypatch: pytest.M
 def test_a_game_that_is_lost_again_and_again_ends_the_evaluation_with_advice() -> None:
     Brittle.breaks = 3
     with pytest.raises(EnvError, match=r"game 2 .* lost 3 times: the engine is lost\. .*--games 1"):
-        evaluate(Brittle, CountsItsDecisions(), episodes=10, games=2, seed=3)
+        evaluate(Brittle, COUNTS, episodes=10, games=2, seed=3)
 
 
 def engines() -> list[int]:
@@ -125,7 +127,7 @@ def test_a_killed_or_hung_doom_engine_costs_time_and_no_episode(monkeypatch: pyt
     pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
     monkeypatch.setattr("palus.run.evaluate.PATIENCE_S", 10.0)
     whole, killed, hung = (
-        evaluate(lambda: make_game("doom_my_way_home", frameskip=40), runs, episodes=3, games=2, seed=1)
+        evaluate(lambda: make_game("doom_my_way_home", frameskip=40), {"": runs}, episodes=3, games=2, seed=1)
         for runs in (Runs(), Runs(20, signal.SIGKILL), Runs(20, signal.SIGSTOP))
     )
     assert (whole.lost, killed.lost, hung.lost) == (0, 1, 1)

@@ -32,6 +32,26 @@ def test_a_behavior_that_the_game_does_not_have_is_a_fault_with_a_suggestion(
     assert found(tmp_path, trainer, env, "Left") == [f"behaviors: {env} has Left and Right; add Right"]
 
 
+def test_default_settings_stand_in_for_behaviors_that_a_file_leaves_out_and_are_judged_as_theirs(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "run.yaml"
+    for trainer, faults in (
+        ("ppo", []),
+        ("sac", ["behaviors.Right.trainer_type sac: not supported yet; use poca or ppo"]),
+    ):
+        path.write_text(
+            f"{{default_settings: {{trainer_type: {trainer}}}, behaviors: {{Left: {{trainer_type: ppo}}}}, "
+            "palus: {env: 'countdown:DuelOfTwo'}}"
+        )
+        assert misfits(load_run(path), MINE) == faults
+    path.write_text("{default_settings: {trainer_type: ppo}, palus: {env: 'countdown:DuelOfTwo'}}")
+    assert misfits(load_run(path), MINE) == []
+    path.write_text("{default_settings: {trainer_type: ppo}, palus: {env: 'countdown:Countdown'}}")
+    (fault,) = misfits(load_run(path), MINE)
+    assert "default_settings alone names nothing to train" in fault
+
+
 @pytest.mark.parametrize("name", ["Countdown", "Anything"])
 def test_a_game_whose_only_behavior_has_no_name_takes_any(name: str, tmp_path: Path) -> None:
     assert found(tmp_path, "appo", "countdown:Countdown", name) == []

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from palus.cli.output import print_json, stdout
+from palus.cli.output import matches_progress, print_json, stdout
 from palus.cli.trusting import TrustOption, told_where
+from palus.errors import CheckpointError, HubError
 from palus.trust import Trust
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from palus.hub.agent_card import AgentScore
-    from palus.rollout.rollout import Episode
     from palus.run.agents import Playable
     from palus.run.evaluate import Evaluation
-    from palus.run.video import VideoWriter
 
 EPILOG = """
 RUN is a run's folder, an experiment that Sample Factory trained, or OWNER/NAME of a published agent, which is fetched
@@ -62,7 +58,10 @@ def enjoy(
     trust: TrustOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Let an agent play whole episodes: mean and standard deviation of its true objective, and a video."""
+    """Let an agent play whole episodes: mean and standard deviation of its true objective, and a video.
+
+    In a game of several behaviors each agent plays by its own behavior's policy.
+    """
     from palus.hub.agent_card import VIDEO
 
     trusted = Trust.of(trust or [])
@@ -74,13 +73,14 @@ def enjoy(
             agent = open_agent(folder, "best" if best else "latest", trusted)
     if push_to_hub is not None:
         _check_publishable(agent, push_to_hub, hub)
-    place = None if no_render else video or _default_video(agent, folder / VIDEO)
+    # Games that draw no pictures of their own accord are filmed only into a file that was named.
+    place = None if no_render else video or (folder / VIDEO if agent.draws else None)
     evaluation = _play(agent, place, video_frames, max_num_episodes, max_num_frames, games, seed, deterministic)
     score = _score(agent, evaluation, deterministic)
     if agent.is_ours and score is not None:
         _keep(folder, score)
     if as_json:
-        _print_json(evaluation, score, place)
+        _print_json(agent, evaluation, score, place)
     else:
         _print(agent, evaluation, score, place)
     if push_to_hub is not None:
@@ -91,7 +91,6 @@ def enjoy(
 
 def _folder(run: str, hub: str | None) -> Path:
     """The agent's folder; a published agent is fetched into the folder of its name, unless that is there already."""
-    from palus.errors import CheckpointError
     from palus.hub.publish import check_id, fetch
     from palus.hub.target import parse_target
 
@@ -104,14 +103,13 @@ def _folder(run: str, hub: str | None) -> Path:
     folder = Path(check_id(target, run)[1])
     if not folder.exists():
         fetch(run, target, folder)
-        stdout.print(f"{escape(run)} is in {escape(str(folder))}.", soft_wrap=True)
+        stdout.print(f"{escape(run)} is in {escape(str(folder))}.")
     return folder
 
 
 def _check_publishable(agent: Playable, repo_id: str, hub: str | None) -> None:
     """Find out before the work whether its outcome can be published: packages, token and rights."""
     from palus.cli.push import sign_in
-    from palus.errors import HubError
     from palus.hub.publish import check_id
     from palus.hub.target import parse_target
 
@@ -120,13 +118,6 @@ def _check_publishable(agent: Playable, repo_id: str, hub: str | None) -> None:
     target = parse_target(hub)
     check_id(target, repo_id)
     sign_in(target, repo_id)
-
-
-def _default_video(agent: Playable, place: Path) -> Path | None:
-    """Where the video goes when nobody said; nowhere for games that draw no pictures of their own accord."""
-    game = agent.make_game()
-    game.close()
-    return place if hasattr(game, "recorder") else None
 
 
 def _play(
@@ -139,58 +130,22 @@ def _play(
     seed: int,
     deterministic: bool,
 ) -> Evaluation:
-    from palus.run.agents import AgentPlayer
     from palus.run.evaluate import evaluate
-
-    player = AgentPlayer(agent.policy, seed, deterministic)
-    with _writer(agent, place, video_frames) as writer:
-        with _progress(agent.env_id, episodes) as tick:
-            evaluation = evaluate(
-                agent.make_game,
-                player,
-                episodes=episodes,
-                games=games,
-                seed=seed,
-                max_frames=max_frames,
-                progress=tick,
-            )
-        if writer is not None:
-            # Played once more: drawing every frame moves the face in Doom's status bar, and an agent may see it.
-            per_picture = agent.game.num_agents * round(agent.game.fps / writer.fps)
-            limit = min(video_frames * per_picture, max_frames or evaluation.frames)
-            with Console(stderr=True).status("Filming the first episodes"):
-                evaluate(
-                    agent.make_game,
-                    player,
-                    episodes=episodes,
-                    games=1,
-                    seed=seed,
-                    max_frames=limit,
-                    recorder=writer.write,
-                )
-    return evaluation
-
-
-def _writer(agent: Playable, place: Path | None, frames: int) -> VideoWriter | nullcontext[None]:
-    """Games with a recorder give every engine frame, others one picture per decision."""
-    if place is None:
-        return nullcontext()
     from palus.run.video import VideoWriter
 
-    game = agent.make_game()
-    game.close()
-    fps = game.spec.fps if hasattr(game, "recorder") else game.spec.fps / game.spec.frameskip
-    return VideoWriter(place, fps, frames)
-
-
-@contextmanager
-def _progress(title: str, episodes: int) -> Iterator[Callable[[Episode], None]]:
-    """A bar over episodes on stderr, absent when stderr is not a terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(title, total=episodes)
-        yield lambda end: progress.update(task, advance=1)
+    players, spec = agent.players(seed, deterministic), agent.spec
+    play = partial(evaluate, agent.make_game, players, episodes=episodes, seed=seed)
+    # Games with a recorder give every engine frame, others one picture per decision.
+    fps = spec.fps if agent.draws else spec.fps / spec.frameskip
+    with nullcontext() if place is None else VideoWriter(place, fps, video_frames) as writer:
+        with matches_progress(agent.env_id, episodes, "episodes") as tick:
+            evaluation = play(games=games, max_frames=max_frames, progress=lambda end: tick(1))
+        if writer is not None:
+            # Played once more: drawing every frame moves the face in Doom's status bar, and an agent may see it.
+            limit = min(video_frames * spec.num_agents * round(spec.fps / fps), max_frames or evaluation.frames)
+            with Console(stderr=True).status("Filming the first episodes"):
+                play(games=1, max_frames=limit, recorder=writer.write)
+    return evaluation
 
 
 def _score(agent: Playable, evaluation: Evaluation, deterministic: bool) -> AgentScore | None:
@@ -220,10 +175,19 @@ def _keep(folder: Path, score: AgentScore) -> None:
     write_text(OwnFiles(folder).add(folder / EVALUATION), json.dumps(asdict(score), indent=2) + "\n")
 
 
-def _print_json(evaluation: Evaluation, score: AgentScore | None, place: Path | None) -> None:
+def _parts(agent: Playable, evaluation: Evaluation) -> dict[str, Evaluation]:
+    """What each behavior's agents did; {} where all are of one behavior."""
+    spec = agent.spec
+    named = spec.behaviors if len(spec.behaviors) > 1 else ()
+    return {behavior.name: evaluation.by(spec.agents_of(behavior.name)) for behavior in named}
+
+
+def _print_json(agent: Playable, evaluation: Evaluation, score: AgentScore | None, place: Path | None) -> None:
+    parts = {name: {"mean": part.mean, "std": part.std} for name, part in _parts(agent, evaluation).items()}
     print_json(
         {
             **({} if score is None else asdict(score)),
+            **({"behaviors": parts} if parts and score is not None else {}),
             "objectives": [round(float(x), 4) for x in evaluation.objectives],
             "frames": evaluation.frames,
             "lost": evaluation.lost,
@@ -239,16 +203,16 @@ def _print(agent: Playable, evaluation: Evaluation, score: AgentScore | None, pl
     if evaluation.lost:
         rate += f", {evaluation.lost} lost with their engines and played again"
     if score is None:
-        stdout.print(f"{name}: no episode came to its end ({rate}); allow more with --max-num-frames.", soft_wrap=True)
+        stdout.print(f"{name}: no episode came to its end ({rate}); allow more with --max-num-frames.")
     else:
         stdout.print(
-            f"{name}: [bold]{score.text}[/] over {score.episodes} episodes (mean - std {score.mean - score.std:.2f})",
-            soft_wrap=True,
+            f"{name}: [bold]{score.text}[/] over {score.episodes} episodes (mean - std {score.mean - score.std:.2f})"
         )
+        for behavior, part in _parts(agent, evaluation).items():
+            stdout.print(f"{behavior}: {part.mean:.2f} +/- {part.std:.2f} over {len(part.episodes)} episodes")
         stdout.print(
             f"Mean reward with shaping {score.mean_reward:.2f}; mean length {evaluation.mean_length:,.0f} frames; "
-            f"{rate}; the agent was trained for {score.steps:,}.",
-            soft_wrap=True,
+            f"{rate}; the agent was trained for {score.steps:,}."
         )
     if place is not None and place.exists():
-        stdout.print(f"Video: {escape(str(place))}", soft_wrap=True)
+        stdout.print(f"Video: {escape(str(place))}")

@@ -1,20 +1,29 @@
-"""What the commands share: numbers as people and programs want to read them, and a progress bar."""
+"""What the commands share: numbers as people and programs want to read them, where they go, and a progress bar."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
+from functools import partial
 from typing import Any, NoReturn, Protocol
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
-stdout = Console(highlight=False)
+stdout = Console(highlight=False, soft_wrap=True)
+stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
-EXIT_INTERRUPTED = 130
+EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130
 
 
 class Tick(Protocol):
@@ -25,31 +34,35 @@ class Tick(Protocol):
 
 
 @contextmanager
-def matches_progress(title: str, total: int) -> Iterator[Tick]:
-    """A bar over matches on stderr, gone when done and absent when stderr is not a terminal."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("matches"),
-        TimeRemainingColumn(),
-    )
+def progress_bar(
+    title: str, total: float | None, *columns: str | ProgressColumn, **fields: Any
+) -> Iterator[Callable[..., None]]:
+    """A bar on stderr, gone when done and absent when stderr is not a terminal. Yields `Progress.update` of its task.
+
+    columns: right of the bar; without any the time so far. fields: of the task, for columns of text.
+    """
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(title, total=total)
+    shown = ("{task.description}", BarColumn(), *(columns or (TimeElapsedColumn(),)))
+    with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield partial(progress.update, progress.add_task(title, total=total, **fields))
+
+
+@contextmanager
+def matches_progress(title: str, total: int, what: str = "matches") -> Iterator[Tick]:
+    """A bar over matches."""
+    with progress_bar(title, total, MofNCompleteColumn(), what, TimeRemainingColumn()) as update:
 
         def tick(finished: int, title: str | None = None) -> None:
-            progress.update(task, advance=finished, description=title)
+            update(advance=finished, description=title)
 
         yield tick
 
 
 def end_early(over: int, planned: int, what: str, caution: str = "") -> NoReturn:
     """After Ctrl-C, when what was played is told: say how much that was, and leave with 130."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(f"Interrupted: {over} of {planned} {what} were over and count; those still running are left out.")
+    stderr.print(f"Interrupted: {over} of {planned} {what} were over and count; those still running are left out.")
     if over and caution:
-        console.print(caution)
+        stderr.print(caution)
     raise typer.Exit(EXIT_INTERRUPTED)
 
 

@@ -15,26 +15,24 @@ from palus.types import GameSpec
 
 
 def refresh_onnx(folder: Path) -> None:
-    """Bring `<Behavior>.onnx` of a run up to date: the policy that `palus enjoy` measured last, else the newest.
+    """Bring each `<Behavior>.onnx` of a run up to date: the policy that `palus enjoy` measured last, else the newest.
 
-    Does nothing where there is no agent of a sampled game. Raises CheckpointError, HubError, ModelError, StorageError.
+    Does nothing where there is no agent of palus. Raises CheckpointError, HubError, ModelError, StorageError.
     """
     if not (folder / "configuration.yaml").is_file() or not any(folder.glob("*/**/policy.npz")):
         return
-    from palus.config import load_run
-    from palus.export.policy_file import find_policy
+    from palus.export.policy_file import find_policies
     from palus.files import write_bytes
     from palus.hub.agent_card import read_score
 
     score = read_score(folder)
-    policy = find_policy(folder, "best" if score is not None and score.best else "latest")
-    behavior = next(iter(load_run(folder / "configuration.yaml").behaviors))
-    model = policy.model
-    if model is None:  # an older palus wrote it, or its encoder is one of its own, which says why it has no file
-        from palus.run.agents import model_of
+    for behavior, policy in find_policies(folder, "best" if score is not None and score.best else "latest").items():
+        model = policy.model
+        if model is None:  # an older palus wrote it, or its encoder is one of its own, which says why it has no file
+            from palus.run.agents import model_of
 
-        model = model_of(policy)
-    write_bytes(folder / f"{behavior}.onnx", model)
+            model = model_of(policy)
+        write_bytes(folder / f"{behavior}.onnx", model)
 
 
 def soccer_twos() -> GameSpec:

@@ -10,8 +10,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from palus import envs
 from palus.cli.trusting import TrustOption, check_trust, told_where
-from palus.config import RunFile, dump_run, load_run, notes, preset_names, unsupported
+from palus.config import RunFile, dump_run, load_run, notes, preset_names
 from palus.trust import Trust
 
 EPILOG = f"""
@@ -63,7 +64,7 @@ def train(
     with told_where(file):
         run = load_run(file, [*given, *(overrides or [])], judge=lambda run: _obstacles(run, trusted))
     if check:
-        _show(run, as_json)
+        _show(run, trusted, as_json)
         return
     _train(run, console, resume, force, trusted, as_json)
 
@@ -73,10 +74,14 @@ def _obstacles(run: RunFile, trust: Trust) -> list[str]:
     from palus.run.misfits import misfits
 
     check_trust(run, trust)
-    return [*unsupported(run), *misfits(run, trust)]
+    return misfits(run, trust)
 
 
-def _show(run: RunFile, as_json: bool) -> None:
+def _show(run: RunFile, trust: Trust, as_json: bool) -> None:
+    """The run as it would start: where there are `default_settings`, the game says whom they are for."""
+    if run.default_settings is not None and run.env_id is not None:
+        spec = envs.GameSource(run.env_id, run.palus.env_options, trust).spec
+        run = run.completed(behavior.name for behavior in spec.behaviors)
     if as_json:
         print(json.dumps({"valid": True, "notes": notes(run), "configuration": run.model_dump(mode="json")}))
         return
@@ -94,7 +99,7 @@ def _train(run: RunFile, console: Console, resume: bool, force: bool, trust: Tru
         from palus.train import train as run_training
 
     def announce(parts: Run) -> None:
-        for line in [*notes(run), *describe(parts)]:
+        for line in [*notes(parts.run), *describe(parts)]:
             console.print(f"[dim]{escape(line)}[/]", highlight=False, soft_wrap=True)
         if parts.step:
             console.print(f"Resuming training from step {parts.step}.", highlight=False)

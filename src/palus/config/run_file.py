@@ -5,6 +5,7 @@ Everything outside `palus` is ML-Agents' trainer file, key by key; `palus` holds
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import Field
@@ -13,7 +14,6 @@ from palus.config.appo import Sampling
 from palus.config.environment import ConstantSampler, Curriculum, EnvironmentParameter
 from palus.config.section import Count, CountOrMinusOne, CountOrZero, NotNegative, Port, Positive, Section
 from palus.config.trainer import AnyBehavior
-from palus.errors import ConfigError
 
 DEFAULT_GAME = "SoccerTwos"
 """The game of ML-Agents that palus has built in: a run file with a behavior of that name needs to name no other."""
@@ -99,7 +99,9 @@ class RunFile(Section):
     """A run, fully resolved: every default filled in, every derived value computed."""
 
     default_settings: AnyBehavior | None = Field(
-        default=None, description="Settings that every behavior starts from; same keys as a behavior."
+        default=None,
+        description="Settings that every behavior starts from, and those of the game's behaviors that are not in "
+        "`behaviors`; same keys as a behavior.",
     )
     behaviors: dict[str, AnyBehavior] = Field(default_factory=dict, description="Trainer settings by behavior name.")
     env_settings: EnvSettings = Field(default_factory=EnvSettings, description="Where the game runs.")
@@ -141,13 +143,12 @@ class RunFile(Section):
         curricula = ((n, p) for n, p in (self.environment_parameters or {}).items() if isinstance(p, Curriculum))
         return {name: curriculum.lesson_number_at(progress) for name, curriculum in curricula}
 
-    def behavior_for(self, name: str) -> AnyBehavior:
-        """The settings of a behavior: its own, else the default settings. Raises ConfigError when there are neither."""
-        found = self.behaviors.get(name, self.default_settings)
-        if found is None:
-            listed = ", ".join(self.behaviors) or "none"
-            raise ConfigError(f"behaviors: no settings for {name}; found {listed}; add {name} or default_settings")
-        return found
+    def completed(self, behaviors: Iterable[str]) -> RunFile:
+        """The run with `default_settings` for those of its game's behaviors that it leaves out."""
+        if self.default_settings is None:
+            return self
+        missing = {name: self.default_settings for name in behaviors if name and name not in self.behaviors}
+        return self.model_copy(update={"behaviors": self.behaviors | missing})
 
 
 def json_schema() -> dict[str, Any]:

@@ -9,7 +9,7 @@ Arrays, text and ONNX only: reading one executes nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -135,22 +135,22 @@ def parse_policy(data: bytes, origin: str) -> PolicyFile:
         ) from error
 
 
-def find_policy(folder: Path, kind: Literal["latest", "best"] = "latest", policy: int | None = None) -> PolicyFile:
-    """The policy of a run's folder. policy: of a population; None takes the one with the best score.
+def find_policies(folder: Path, kind: Literal["latest", "best"] = "latest") -> dict[str, PolicyFile]:
+    """The policy of every behavior in a run's folder; of a population the one with the best score.
 
-    Raises CheckpointError when there is none, or when its file cannot be read.
+    Raises CheckpointError when there is none, or when a file cannot be read.
     """
-    pattern = "policy_*" if policy is None else f"policy_{policy}"
-    found = sorted([*folder.glob(f"*/{FILES[kind]}"), *folder.glob(f"*/{pattern}/{FILES[kind]}")])
+    found: dict[str, list[PolicyFile]] = {}
+    for path in sorted([*folder.glob(f"*/{FILES[kind]}"), *folder.glob(f"*/policy_*/{FILES[kind]}")]):
+        found.setdefault(path.relative_to(folder).parts[0], []).append(read_policy(path))
     if not found:
         other = "; train on, or take the latest" if kind == "best" else "; train it first"
         raise CheckpointError(f"{folder}: no {kind} policy ({FILES[kind]}) in it{other}")
-    return best_of([read_policy(path) for path in found])
+    return {behavior: max(policies, key=_score) for behavior, policies in found.items()}
 
 
-def best_of(policies: Sequence[PolicyFile]) -> PolicyFile:
-    """The one with the best score in training; the first among equals, and where nobody has a score."""
-    return max(policies, key=lambda policy: -np.inf if policy.metric is None else policy.metric)
+def _score(policy: PolicyFile) -> float:
+    return -np.inf if policy.metric is None else policy.metric
 
 
 def model_in(data: bytes, origin: str) -> bytes:

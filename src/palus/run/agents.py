@@ -11,16 +11,15 @@ from typing import Any, Literal
 import torch
 
 from palus.config import load_run
-from palus.config.network import NetworkSettings
 from palus.envs import make_game
 from palus.envs.game import Game
 from palus.errors import CheckpointError
-from palus.export.policy_file import PolicyFile, find_policy, read_policy
+from palus.export.policy_file import PolicyFile, find_policies, read_policy
 from palus.nn.distributions import mode, sample
 from palus.nn.network import Network
 from palus.run.sf_checkpoint import is_sf_experiment, read_sf_agent
 from palus.trust import NOBODY, Trust
-from palus.types import F32, I64, AnyArray, GameSpec
+from palus.types import F32, I64, MASKS, AnyArray, GameSpec
 
 CONFIGURATION = "configuration.yaml"
 Kind = Literal["latest", "best"]
@@ -28,28 +27,44 @@ Kind = Literal["latest", "best"]
 
 @dataclass(frozen=True)
 class Playable:
-    """A policy and the game it plays. env_options: of the game's factory, as in training.
+    """What was trained and the game it plays. env_options: of the game's factory, as in training.
 
-    steps: engine frames it was trained for. kind: which of its run's policies it is. is_ours: palus trained it. trust:
-    modules that the game may come from.
+    policies: by the game's behaviors. steps: engine frames they were trained for, the fewest of all. kind: which of the
+    run's policies they are. is_ours: palus trained them. trust: modules that the game may come from.
     """
 
     env_id: str
     env_options: Mapping[str, Any]
-    policy: Network
+    policies: Mapping[str, Network]
     steps: int
     kind: Kind
     is_ours: bool
     trust: Trust = NOBODY
 
     @cached_property
-    def game(self) -> GameSpec:
+    def _game(self) -> Game:
+        """One that is only asked what it is."""
+        game = self.make_game()
+        game.close()
+        return game
+
+    @property
+    def spec(self) -> GameSpec:
         """The constant facts of its game."""
-        return _spec_of(self.env_id, self.env_options, self.trust)
+        return self._game.spec
+
+    @property
+    def draws(self) -> bool:
+        """Whether its game gives the picture of every engine frame."""
+        return hasattr(self._game, "recorder")
 
     def make_game(self) -> Game:
         """A new instance of its game."""
         return make_game(self.env_id, self.trust, **self.env_options)
+
+    def players(self, seed: int, deterministic: bool) -> dict[str, AgentPlayer]:
+        """A player for every behavior."""
+        return {name: AgentPlayer(policy, seed, deterministic) for name, policy in self.policies.items()}
 
 
 class AgentPlayer:
@@ -65,9 +80,10 @@ class AgentPlayer:
     def __call__(
         self, observations: Mapping[str, AnyArray], states: F32, episodes: I64, decisions: I64
     ) -> tuple[F32, F32]:
-        """Rows of observations and states -> actions [R, A] and new states [R, S]."""
+        """As `palus.run.evaluate.Decide`."""
         seen = {name: torch.from_numpy(rows) for name, rows in observations.items()}
-        parameters, _, after = self.policy.act(seen, torch.from_numpy(states))
+        masks = seen.pop(MASKS, None)
+        parameters, _, after = self.policy.act(seen, torch.from_numpy(states), masks)
         actions = self.policy.spec.actions
         if self.deterministic:
             return mode(parameters.numpy(), actions), after.numpy()
@@ -76,18 +92,18 @@ class AgentPlayer:
 
 
 def open_agent(folder: Path, kind: Kind = "latest", trust: Trust = NOBODY) -> Playable:
-    """The agent in a run's folder or a Sample Factory experiment.
+    """The agent in a run's folder, a policy for each behavior, or in a Sample Factory experiment.
 
-    kind: the newest policy, or the one with the best score in training. trust: modules outside palus that the folder's
+    kind: the newest policies, or those with the best score in training. trust: modules outside palus that the folder's
     files may name, for the game and the encoder: somebody else may have written them.
     Raises TrustError when they name others, CheckpointError when there is no agent, EnvError when its game cannot be
     made here, ModelError when the weights do not fit the network that the run file describes.
     """
     if is_sf_experiment(folder):
         theirs = read_sf_agent(folder, kind)
-        spec = _spec_of(theirs.env_id, theirs.env_options, trust)
-        policy = _load(spec, theirs.settings, theirs.arrays, trust)
-        return Playable(theirs.env_id, theirs.env_options, policy, theirs.steps, kind, False, trust)
+        (behavior,) = _spec_of(theirs.env_id, theirs.env_options, trust).behaviors
+        policy = Network.acting(behavior, theirs.settings, theirs.arrays, trust=trust)
+        return Playable(theirs.env_id, theirs.env_options, {behavior.name: policy}, theirs.steps, kind, False, trust)
     configuration = folder / CONFIGURATION
     if not configuration.is_file():
         raise CheckpointError(
@@ -97,25 +113,26 @@ def open_agent(folder: Path, kind: Kind = "latest", trust: Trust = NOBODY) -> Pl
     run = load_run(configuration)
     if run.env_id is None:
         raise CheckpointError(f"{configuration}: names no game; set palus.env to the one it was trained in")
-    ours = find_policy(folder, kind)
-    found = _spec_of(run.env_id, run.palus.env_options, trust)
-    if (found.observations, found.actions) != (ours.spec.observations, ours.spec.actions):
-        raise CheckpointError(
-            f"{folder}: the agent was trained on other observations or actions than {run.env_id} has with the options "
-            f"{run.palus.env_options}; restore {CONFIGURATION}"
-        )
-    policy = _load(found, ours.settings, ours.arrays, trust)
-    return Playable(run.env_id, run.palus.env_options, policy, ours.steps, kind, True, trust)
+    ours, policies = find_policies(folder, kind), {}
+    for behavior in _spec_of(run.env_id, run.palus.env_options, trust).behaviors:
+        name = behavior.name or next(iter(run.behaviors))
+        if name not in ours:
+            raise CheckpointError(f"{folder}: no {kind} policy of {name} in it; train on, or take the latest")
+        file = ours[name]
+        if (behavior.observations, behavior.actions) != (file.spec.observations, file.spec.actions):
+            raise CheckpointError(
+                f"{folder}: {name} was trained on other observations or actions than {run.env_id} has with the options "
+                f"{run.palus.env_options}; restore {CONFIGURATION}"
+            )
+        policies[behavior.name] = Network.acting(behavior, file.settings, file.arrays, trust=trust)
+    steps = min(file.steps for file in ours.values())
+    return Playable(run.env_id, run.palus.env_options, policies, steps, kind, True, trust)
 
 
 def _spec_of(env_id: str, env_options: Mapping[str, Any], trust: Trust) -> GameSpec:
     game = make_game(env_id, trust, **env_options)
     game.close()
     return game.spec
-
-
-def _load(spec: GameSpec, settings: NetworkSettings, arrays: Mapping[str, AnyArray], trust: Trust) -> Network:
-    return Network.acting(spec.behaviors[0], settings, arrays, trust=trust)
 
 
 def open_network(path: Path, dtype: torch.dtype = torch.float32, trust: Trust = NOBODY) -> Network:

@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 import numpy as np
 
-from palus.envs.game import Game, GameStep
+from palus.envs.game import Actions, Game, GameStep, joined
+from palus.envs.protocol import room_for
 from palus.errors import EnvError
 from palus.rollout.rollout import Episode
 from palus.types import F32, I64, AnyArray
@@ -31,7 +33,7 @@ MAX_LOSSES = 3
 
 
 class Decide(Protocol):
-    """What plays: an agent with memory, asked for many rows at once. state_size: of its recurrent state, S."""
+    """What plays a behavior: a policy with memory, asked for many rows at once. state_size: of its memory, S."""
 
     @property
     def state_size(self) -> int: ...
@@ -39,7 +41,8 @@ class Decide(Protocol):
     def __call__(
         self, observations: Mapping[str, AnyArray], states: F32, episodes: I64, decisions: I64
     ) -> tuple[F32, F32]:
-        """[R, *shape] by name, [R, S], and which agent's episode and decision each row is -> [R, A], new [R, S]."""
+        """[R, *shape] by name, with `palus.types.MASKS` where there are any, [R, S], and which agent's episode and
+        decision each row is -> [R, A], new [R, S]."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,10 @@ class Evaluation:
     seconds: float
     lost: int = 0
     frameskip: int = 1
+
+    def by(self, agents: Sequence[int]) -> Evaluation:
+        """The episodes of some of the agents."""
+        return replace(self, episodes=tuple(e for e in self.episodes if e.agent in agents))
 
     @property
     def mean_length(self) -> float:
@@ -84,7 +91,7 @@ class Evaluation:
 
 def evaluate(
     make: Callable[[], Game],
-    decide: Decide,
+    players: Mapping[str, Decide],
     *,
     episodes: int,
     games: int = 8,
@@ -95,8 +102,9 @@ def evaluate(
 ) -> Evaluation:
     """Play `episodes` episodes; with several agents in a game each agent's counts, and the last game is played out.
 
-    games: side by side; speed, never results. max_frames: stop after so many engine frames; what is unfinished then
-    does not count. recorder: gets the pictures of the first game's episodes, one per engine frame where it can.
+    players: by behavior. games: side by side; speed, never results. max_frames: stop after so many engine frames; what
+    is unfinished then does not count. recorder: gets the pictures of the first game's episodes, one per engine frame
+    where it can.
     Raises EnvError when games cannot be started or one is lost MAX_LOSSES times, and what else the game raises.
     """
     with ExitStack() as stack:
@@ -110,7 +118,7 @@ def evaluate(
         needed = -(-episodes // first.spec.num_agents)
         made = [first, *(make_and_close() for _ in range(min(games, needed) - 1))]
         pool = stack.enter_context(ThreadPoolExecutor(len(made)))
-        return _Evaluator(make_and_close, made, decide, needed, seed, recorder, progress, pool).play(max_frames)
+        return _Evaluator(make_and_close, made, players, needed, seed, recorder, progress, pool).play(max_frames)
 
 
 @dataclass
@@ -138,7 +146,7 @@ class _Evaluator:
         self,
         make: Callable[[], Game],
         games: Sequence[Game],
-        decide: Decide,
+        players: Mapping[str, Decide],
         needed: int,
         seed: int,
         recorder: Recorder | None,
@@ -146,7 +154,8 @@ class _Evaluator:
         pool: ThreadPoolExecutor,
     ) -> None:
         self.pool = pool
-        self.make, self.games, self.spec, self.decide, self.needed = make, games, games[0].spec, decide, needed
+        self.make, self.games, self.spec, self.players, self.needed = make, games, games[0].spec, players, needed
+        self.state_size = max(player.state_size for player in players.values())
         self.seeds = np.random.SeedSequence(seed).generate_state(needed)
         self.recorder, self.progress = recorder, progress
         self.started = self.frames = self.lost = 0
@@ -159,7 +168,7 @@ class _Evaluator:
         self.started = len(seats)
         while seats and (max_frames is None or self.frames < max_frames):
             actions = self._decide(seats)
-            steps = self._steps(seats, actions)
+            steps = self._in_time([seat.game for seat in seats], partial(self._step, seats, actions))
             seats = [kept for seat, step in zip(seats, steps, strict=True) if (kept := self._follow(seat, step))]
         episodes = tuple(self.ends[key] for key in sorted(self.ends))
         return Evaluation(episodes, self.frames, time.perf_counter() - clock, self.lost, self.spec.frameskip)
@@ -172,9 +181,6 @@ class _Evaluator:
             if not pending.done() and hasattr(game, "kill"):
                 game.kill()  # the call that waits for the engine then raises EnvError
         return [answered.result() for answered in calls]
-
-    def _steps(self, seats: Sequence[_Seat], actions: Sequence[F32]) -> list[GameStep | EnvError]:
-        return self._in_time([seat.game for seat in seats], lambda i: self._step(seats[i], actions[i]))
 
     def _reset(self, game: Game, number: int, filmed: bool) -> _Seat:
         return self._in_time([game], lambda _: self._sit(game, number, filmed))[0]
@@ -190,7 +196,7 @@ class _Evaluator:
             number,
             rewards=np.zeros(agents),
             decisions=np.zeros(agents, np.int64),
-            states=np.zeros((agents, self.decide.state_size), np.float32),
+            states=np.zeros((agents, self.state_size), np.float32),
             ended=np.zeros(agents, np.bool_),
             filmed=filmed,
         )
@@ -224,31 +230,40 @@ class _Evaluator:
             "(--games 1) in case memory is short; another --seed passes over an episode that the game cannot play"
         ) from error
 
-    def _decide(self, seats: Sequence[_Seat]) -> list[F32]:
-        """Actions [P, A] of every seat, from one forward over the active agents of all."""
-        P = self.spec.num_agents
-        seen = {o.name: np.zeros((len(seats), P, *o.shape), o.dtype) for o in self.spec.observations}
+    def _decide(self, seats: Sequence[_Seat]) -> list[Actions]:
+        """Actions of every seat, from one forward of each behavior over its active agents in all."""
+        spec, P = self.spec, self.spec.num_agents
+        agents = {behavior.name: list(spec.agents_of(behavior.name)) for behavior in spec.behaviors}
+        seen = {b.name: room_for(b, len(seats), len(agents[b.name])) for b in spec.behaviors}
         for k, seat in enumerate(seats):
-            seat.game.observe({name: rows[k] for name, rows in seen.items()})
+            own = {behavior: {name: rows[k] for name, rows in room.items()} for behavior, room in seen.items()}
+            seat.game.observe(joined(spec, own))
         active = np.stack([np.asarray(seat.game.active) for seat in seats])
         numbers = np.array([seat.number for seat in seats])[:, None] * P + np.arange(P)
         states = np.stack([seat.states for seat in seats])
         decisions = np.stack([seat.decisions for seat in seats])
-        observations = {name: rows[active] for name, rows in seen.items()}
-        chosen, new = self.decide(observations, states[active], numbers[active], decisions[active])
-        actions = np.zeros((*active.shape, self.spec.actions.columns), np.float32)
-        actions[active] = chosen
-        states[active] = new
+        actions = {}
+        for behavior in spec.behaviors:
+            player, asked = self.players[behavior.name], active[:, agents[behavior.name]]
+            slots = np.zeros_like(active)
+            slots[:, agents[behavior.name]] = asked
+            actions[behavior.name] = np.zeros((*asked.shape, behavior.actions.columns), np.float32)
+            if asked.any():
+                rows = {name: array[asked] for name, array in seen[behavior.name].items()}
+                memory = np.s_[slots, : player.state_size]
+                chosen, states[memory] = player(rows, states[memory], numbers[slots], decisions[slots])
+                actions[behavior.name][asked] = chosen
         for k, seat in enumerate(seats):
             seat.states = states[k]
             seat.decisions += active[k]
-        self.frames += int(active.sum()) * self.spec.frameskip
-        return list(actions)
+        self.frames += int(active.sum()) * spec.frameskip
+        return [joined(spec, {name: array[k] for name, array in actions.items()}) for k in range(len(seats))]
 
-    def _step(self, seat: _Seat, actions: F32) -> GameStep | EnvError:
+    def _step(self, seats: Sequence[_Seat], actions: Sequence[Actions], i: int) -> GameStep | EnvError:
         """One decision of a game, or how it was lost."""
+        seat = seats[i]
         try:
-            step = seat.game.step(actions)
+            step = seat.game.step(actions[i])
         except EnvError as error:
             return error
         if seat.filmed and self.recorder is not None and not hasattr(seat.game, "recorder"):
@@ -256,7 +271,7 @@ class _Evaluator:
         return step
 
     def _book(self, seat: _Seat, step: GameStep) -> None:
-        seat.rewards += step.reward
+        seat.rewards += step.reward if step.group_reward is None else step.reward + step.group_reward
         for agent in np.flatnonzero(np.asarray(step.terminated) | np.asarray(step.truncated)).tolist():
             if not seat.ended[agent]:
                 stats = dict(step.stats.get(agent, {}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from palus.arena.models.players import load_player
-from palus.config import AppoBehavior, PocaBehavior, RunFile
+from palus.config import AppoBehavior, PocaBehavior, RunFile, unsupported
 from palus.config.faults import near_name
 from palus.envs import GameSource
 from palus.envs.protocol import MultiAgentEnv
@@ -16,19 +16,23 @@ from palus.types import GameSpec
 
 
 def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
-    """Why a run that `palus.config.unsupported` has nothing against would die at its start, one sentence each.
+    """Why a run that is written correctly would die at its start, one sentence each.
 
     Makes one instance of the game, as the start does. Loads no torch. Raises TrustError when it is not trusted.
     """
     env_id = run.env_id
-    if env_id is None or not run.behaviors:
-        return []
+    if env_id is None:
+        return unsupported(run)
     try:
         source = GameSource(env_id, run.palus.env_options, trust)
         env, faults = _made(source)
     except EnvError as error:
-        return [f"palus.env: {error}"]
+        return [*unsupported(run), f"palus.env: {error}"]
     try:
+        run = run.completed(behavior.name for behavior in env.spec.behaviors)
+        faults = [*unsupported(run), *faults]
+        if not run.behaviors:
+            return faults
         collector = run.palus.sampling.collector
         in_workers = collector == "workers" or (collector == "auto" and not source.prefers_batch)
         faults += [*_of_game(run, env_id, env.spec), *_of_matches(run, env)]
