@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from palus import envs
 from palus.arena.models.players import ModelPlayer
+from palus.arena.referee.games import GAMES
+from palus.envs.arena_game import ArenaGame
+from palus.trust import Trust
 from palus.types import BehaviorSpec
 
 SOCCER = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
 MODELS = Path(__file__).parents[3] / "shared" / "models" / "soccertwos"
 
 needs_models = pytest.mark.skipif(not MODELS.is_dir(), reason="the Unity-trained policies of ../shared are not here")
+
+
+def add_game(monkeypatch: pytest.MonkeyPatch, game: ArenaGame, make: Callable[..., Any]) -> None:
+    """Give palus's table a row more, and an arena the game. make: its factory."""
+    monkeypatch.setattr(sys.modules[__name__], f"make_{game.env}", make, raising=False)
+    monkeypatch.setitem(envs.BUILT_IN, game.env, envs.BuiltIn(f"{__name__}:make_{game.env}"))
+    monkeypatch.setattr(envs, "_OURS", Trust(frozenset({"palus", __name__, make.__module__.partition(".")[0]})))
+    monkeypatch.setitem(GAMES, game.env, game)  # type: ignore[arg-type]
 
 
 class Constant:

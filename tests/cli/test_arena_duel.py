@@ -16,8 +16,7 @@ import torch
 from processes import children
 from running_arena import Arena
 
-from palus.arena.referee.duel import make_single
-from palus.arena.referee.games import GAMES
+from palus.arena.referee.games import GAMES, source_of
 from palus.config.appo import AppoNetworkSettings
 from palus.export.policy_file import PolicyFile, write_policy
 from palus.nn.network import Network
@@ -36,16 +35,15 @@ OPTIONS = ("--game", "SoccerTwos", "--game", DUEL, "--duel-minutes", "0.1")
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run as training leaves it."""
-    game = make_single(DUEL)
-    game.close()
+    spec = source_of(DUEL).spec
     settings = AppoNetworkSettings(hidden_units=8, memory={"memory_size": 8})
-    network = Network(game.spec.behaviors[0], settings, torch.Generator().manual_seed(1))
+    network = Network(spec.behaviors[0], settings, torch.Generator().manual_seed(1))
     folder = tmp_path / "run"
     (folder / DUEL).mkdir(parents=True)
     (folder / "configuration.yaml").write_text(
         f"behaviors: {{{DUEL}: {{trainer_type: appo}}}}\npalus: {{env: {DUEL}}}\n"
     )
-    write_policy(folder / DUEL / "policy.npz", PolicyFile.of(network, game.spec, DUEL, 1000))
+    write_policy(folder / DUEL / "policy.npz", PolicyFile.of(network, spec, DUEL, 1000))
     return folder
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -132,16 +131,16 @@ def _soccer(a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | No
 def _duel(a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | None) -> _Played:
     """Doom's matches; a replay is a video of what both players see, all matches one after another."""
     from palus.arena.models.players import load_player
-    from palus.arena.referee.duel import make_single, play_duels
+    from palus.arena.referee.games import source_of
+    from palus.arena.referee.match import play_pairs
+    from palus.arena.referee.recorder import Film
     from palus.cli.players import refresh_onnx
     from palus.run.session import interruptible
 
     for word in (a, b):
         refresh_onnx(Path(word))
-    make = partial(make_single, "doom_duel")
-    game = make()
-    game.close()
-    first, second = (load_player(word, game.spec) for word in (a, b))
+    spec = source_of("doom_duel").spec
+    first, second = (load_player(word, spec) for word in (a, b))
     with ExitStack() as stack:
         stopped = stack.enter_context(interruptible())
         tick = stack.enter_context(matches_progress(f"{first.name} - {second.name}", 2 * pairs))
@@ -149,8 +148,17 @@ def _duel(a: str, b: str, pairs: int, seed: int, mode: Mode, replay: Path | None
         if replay is not None:
             from palus.run.video import VideoWriter
 
-            recorder = stack.enter_context(VideoWriter(replay, game.spec.fps)).write
-        results = play_duels(
-            first, second, pairs, seed, make=make, mode=mode, recorder=recorder, progress=tick, stopped=stopped
+            video = stack.enter_context(VideoWriter(replay, spec.fps))
+            recorder = Film(lambda _, picture: video.write(picture), every_tick=True)
+        results = play_pairs(
+            first,
+            second,
+            pairs,
+            seed,
+            mode=mode,
+            env_id="doom_duel",
+            recorder=recorder,
+            progress=tick,
+            stopped=stopped,
         )
     return _Played((first.name, second.name), results, replay, stopped())

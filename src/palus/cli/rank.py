@@ -123,17 +123,16 @@ def _rank_duels(
 ) -> tuple[Leaderboard, list[str], int]:
     """The leaderboard of Doom's duel."""
     from palus.arena.models.players import find_players, load_player
-    from palus.arena.referee.duel import make_single, play_duels
+    from palus.arena.referee.games import source_of
+    from palus.arena.referee.match import play_pairs
     from palus.arena.study.tournament import round_robin
     from palus.cli.players import refresh_onnx
 
     for run in [*(p for p in folder.glob("*") if p.is_dir()), *map(Path, also)]:
         refresh_onnx(run)
-    make = partial(make_single, "doom_duel")
-    game = make()
-    game.close()
-    found, rejected = find_players(folder, game.spec)
-    named = [load_player(word, game.spec) for word in ("random", *also)]
+    spec = source_of("doom_duel").spec
+    found, rejected = find_players(folder, spec)
+    named = [load_player(word, spec) for word in ("random", *also)]
     entrants = _entrants([*named, *found], rejected, folder, without)
     planned = pairs * len(entrants) * (len(entrants) - 1)
     with matches_progress("", planned) as tick:
@@ -141,7 +140,7 @@ def _rank_duels(
         def progress(title: str, finished: int) -> None:
             tick(finished, title)
 
-        board = round_robin(entrants, pairs, seed, partial(play_duels, make=make), progress, stopped)
+        board = round_robin(entrants, pairs, seed, partial(play_pairs, env_id="doom_duel"), progress, stopped)
     return board, rejected, planned
 
 

@@ -21,21 +21,27 @@ from palus.errors import EnvError
 from palus.trust import NOBODY, Trust, load
 from palus.types import GameSpec
 
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """A game that comes with palus. factory: `module:name` of what makes it, whose options may come from anywhere:
+    they are checked against the annotations of its keywords. arena: of the `ArenaGame` that declares how it is ranked,
+    where an arena can rank it."""
+
+    factory: str
+    arena: str = ""
+
+
 BUILT_IN = {
-    "SoccerTwos": "palus.envs.soccer.env:SoccerTwos",
-    "RescueToy": "palus.envs.toy:RescueToy",
-    "DuelToy": "palus.envs.toy:DuelToy",
-    "PenaltyToy": "palus.envs.toy:PenaltyToy",
-    "MenuToy": "palus.envs.toy:MenuToy",
-    **dict.fromkeys(ENVIRONMENTS, "palus.envs.doom.game:make"),
+    "SoccerTwos": BuiltIn("palus.envs.soccer.env:SoccerTwos", "palus.envs.soccer.arena:GAME"),
+    "RescueToy": BuiltIn("palus.envs.toy:RescueToy"),
+    "DuelToy": BuiltIn("palus.envs.toy:DuelToy"),
+    "PenaltyToy": BuiltIn("palus.envs.toy:PenaltyToy"),
+    "MenuToy": BuiltIn("palus.envs.toy:MenuToy"),
+    **dict.fromkeys(ENVIRONMENTS, BuiltIn("palus.envs.doom.game:make")),
+    "doom_duel": BuiltIn("palus.envs.doom.game:make", "palus.envs.doom.arena:GAME"),
 }
-"""Short name -> `module:factory` of the games that come with palus.
-
-Their options may come from anywhere: they are checked against the annotations of the factory's keywords."""
-
-ARENA_GAMES = {"SoccerTwos": "palus.envs.soccer.arena:GAME", "doom_duel": "palus.envs.doom.arena:GAME"}
-"""Short name -> where a game declares what it brings to be ranked by an arena; the first is the one meant where none is
-named."""
+"""The games by their short names; the first of an arena's is the one meant where none is named."""
 
 ADAPTERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "palus.envs.gymnasium:make": lambda options: str(options.get("id")).rpartition(":")[0] or "gymnasium",
@@ -77,11 +83,12 @@ class GameSource:
         """Whether the factory makes many matches that step in one call: then `num_matches` is its first argument."""
         return "num_matches" in _parameters(self._factory())
 
-    def batch(self, num_matches: int, threads: int = 1) -> MultiAgentEnv:
-        """So many matches behind one `MultiAgentEnv`. threads: for games that can use them."""
+    def batch(self, num_matches: int, threads: int = 1, *, record: bool = False) -> MultiAgentEnv:
+        """So many matches behind one `MultiAgentEnv`. threads, record (what there is to see): for games that can."""
         if not self.prefers_batch:
-            return Matches(self.single, num_matches)
-        options = {"threads": threads} if threads > 1 and "threads" in _parameters(self._factory()) else {}
+            return cast(MultiAgentEnv, Matches(self.single, num_matches, record=record))
+        wanted = ({"threads": threads} if threads > 1 else {}) | ({"record": True} if record else {})
+        options = {name: value for name, value in wanted.items() if name in _parameters(self._factory())}
         return cast(MultiAgentEnv, self._make((num_matches,), {**options, **self.options}))
 
     def single(self) -> Game:
@@ -91,8 +98,9 @@ class GameSource:
         return cast(Game, self._make((), self.options))
 
     def _factory(self) -> Any:
-        path = BUILT_IN.get(self.env_id, self.env_id)
-        ours = self.env_id in BUILT_IN or self.env_id in ADAPTERS
+        listed = BUILT_IN.get(self.env_id)
+        path = listed.factory if listed else self.env_id
+        ours = listed is not None or self.env_id in ADAPTERS
         try:
             return load(path, _OURS if ours else self.trust, f"game {self.env_id}")
         except (ImportError, AttributeError, ValueError) as error:
@@ -161,7 +169,7 @@ def check_game_trust(env_id: str, options: Mapping[str, Any], trust: Trust) -> N
 @cache
 def arena_games() -> Mapping[str, ArenaGame]:
     """The games that an arena can rank, by name."""
-    return {name: load(path, _OURS, f"game {name}") for name, path in ARENA_GAMES.items()}
+    return {name: load(game.arena, _OURS, f"game {name}") for name, game in BUILT_IN.items() if game.arena}
 
 
 def make(env_id: str, num_matches: int, trust: Trust = NOBODY, /, **options: Any) -> MultiAgentEnv:

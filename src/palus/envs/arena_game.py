@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from palus.envs.recording import RecordedEvent, Recording
 from palus.errors import ArenaError
-from palus.types import F32, I32, I64
+from palus.types import I32, I64, AnyArray
 
 BotAct = Callable[[Any, int, I64], I32]
 """(env, team, matches [M]) -> [M, agents of the team, branches] choices for these matches."""
@@ -31,6 +31,8 @@ class ArenaGame:
     cpu_s: processor seconds that a model may take for a mirrored pair.
     score_stat: of an agent's episode, what a score counts where that is more than who won.
     max_ticks, max_score: of a match; more is no match of this game.
+    decided_by: how a match ends that somebody won.
+    side_by_side: matches that one process steps at the same time.
     filmed: its matches do not repeat, so a replay is a video and there is no log of actions to play again.
     packages: that have to be installed where it is played; install: what brings them.
     """
@@ -47,6 +49,8 @@ class ArenaGame:
     score_stat: str = ""
     max_ticks: int = 5000
     max_score: int = 1
+    decided_by: Literal["goal", "time_limit"] = "goal"
+    side_by_side: int = 512
     filmed: bool = False
     packages: tuple[str, ...] = ()
     install: str = ""
@@ -94,15 +98,25 @@ class ArenaGame:
         """[N] ticks that the latest decision of a batch lasted."""
         return np.full(env.num_matches, env.spec.frameskip, np.int64)
 
-    # Of games that are not filmed: what there is to draw of a match.
+    def kill(self, env: Any) -> None:
+        """End the engines of a batch at once, from any thread: a call that waits for them then raises EnvError."""
 
-    def still(self, env: Any, n: int) -> F32:
-        """[C] the present moment of match n of a batch, made with `record`, as a frame."""
-        raise NotImplementedError(f"{self.env} declares no frames, so its matches cannot be recorded")
+    # What there is to see of a match. Here: pictures, for games that are filmed.
 
-    def frames(self, env: Any, n: int) -> F32:
-        """[ticks, C] the moments after every tick of the latest decision, before any restart."""
-        raise NotImplementedError(f"{self.env} declares no frames, so its matches cannot be recorded")
+    def still(self, env: Any, n: int) -> AnyArray:
+        """[C] the present moment of match n of a batch, made with `record`, as a frame; filmed: a picture."""
+        self._check_filmed()
+        picture: AnyArray = env.games[n].render()
+        return picture
+
+    def frames(self, env: Any, n: int) -> AnyArray:
+        """[ticks, C] the moments after every tick of the latest decision, before any restart; filmed: its pictures."""
+        self._check_filmed()
+        return np.stack(env.pictures[n])
+
+    def _check_filmed(self) -> None:
+        if not self.filmed:
+            raise NotImplementedError(f"{self.env} declares no frames, so its matches cannot be recorded")
 
     def events(self, env: Any, n: int, before: int) -> list[RecordedEvent]:
         """What happened in the latest decision, but for how the match ended. before: ticks of the match before it."""

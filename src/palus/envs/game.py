@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -86,6 +86,17 @@ class ShapedGame(Game, Protocol):
 
     shaping: F64
     """[P, numbers]: obeyed from the next step on; one array for the game's life, written by whoever tunes."""
+
+
+@runtime_checkable
+class EngineGame(Game, Protocol):
+    """A game that an engine of its own plays: it may hang, and draws more pictures than there are decisions."""
+
+    recorder: Callable[[AnyArray], None] | None
+    """Gets every tic's picture, [height, width, 3] uint8, and with them as many a second as `GameSpec.fps` says."""
+
+    def kill(self) -> None:
+        """End the engine at once, from any thread: a call that waits for it then raises EnvError."""
 
 
 def points_of(scores: Sequence[float]) -> tuple[float, ...]:

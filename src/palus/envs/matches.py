@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from palus.envs.game import Game, set_parameters
+from palus.envs.game import EngineGame, Game, GameStep, set_parameters
 from palus.envs.protocol import room_for
 from palus.errors import EnvError
 from palus.types import F32, F64, I32, I64, AnyArray, Bool, Step
@@ -15,29 +15,44 @@ from palus.types import F32, F64, I32, I64, AnyArray, Bool, Step
 
 class Matches:
     """`num_matches` instances of a game, whose states cannot be saved; the seeds of their episodes follow from the
-    slot's. `shaping`: the games' own, [N] of [P, numbers], where they have any."""
+    slot's. An episode begins when somebody looks: who needs one match of each pays for no second.
 
-    def __init__(self, make: Callable[[], Game], num_matches: int) -> None:
+    games: the instances. shaping: their own, [N] of [P, numbers], where they have any.
+    pictures: where they are recorded, [N] of those that the latest decision brought, before any restart: the last one,
+    or with `every_tick` all that an `EngineGame` draws.
+    """
+
+    def __init__(self, make: Callable[[], Game], num_matches: int, *, record: bool = False) -> None:
         """Raises what `make` raises; games made by then are closed."""
-        self._games: list[Game] = []
+        self.games: list[Game] = []
         try:
             for _ in range(num_matches):
-                self._games.append(make())
+                self.games.append(make())
         except BaseException:
             self.close()
             raise
-        if not self._games:
+        if not self.games:
             raise EnvError(f"num_matches is {num_matches}; give at least 1")
-        self.spec, self.num_matches = self._games[0].spec, num_matches
+        self.spec, self.num_matches = self.games[0].spec, num_matches
         shape = (num_matches, self.spec.num_agents)
-        self.active: Bool = np.zeros(shape, np.bool_)
-        self.shaping: list[F64] = [getattr(game, "shaping", np.zeros((shape[1], 0))) for game in self._games]
+        self.record, self.every_tick = record, False
+        self.pictures: list[list[AnyArray]] = [[] for _ in range(num_matches)]
+        self._active: Bool = np.zeros(shape, np.bool_)
+        self._over: Bool = np.zeros(num_matches, np.bool_)
+        self.shaping: list[F64] = [getattr(game, "shaping", np.zeros((shape[1], 0))) for game in self.games]
         self._seeds, self._episodes = np.zeros((2, num_matches), np.int64)
         self._seen, *self._finals = (
             {b.name: room_for(b, len(self.spec.agents_of(b.name))) for b in self.spec.behaviors}
             for _ in range(1 + num_matches)
         )
         self._ended: Bool = np.zeros(shape, np.bool_)
+
+    @property
+    def active(self) -> Bool:
+        """As `MultiAgentEnv` has it."""
+        for n in np.flatnonzero(self._over).tolist():
+            self._begin(n)
+        return self._active
 
     def reset(self, seeds: I64) -> None:
         """Start an episode of every game."""
@@ -47,9 +62,9 @@ class Matches:
 
     def _begin(self, n: int) -> None:
         seed = np.random.SeedSequence((int(self._seeds[n]), int(self._episodes[n]))).generate_state(1)[0]
-        self._games[n].reset(int(seed >> 1))
+        self.games[n].reset(int(seed >> 1))
         self._episodes[n] += 1
-        self.active[n] = self._games[n].active
+        self._active[n], self._over[n] = self.games[n].active, False
 
     def _for_game(self, parts: Mapping[str, Any]) -> Any:
         """What the contract of games wants of parts by behavior: the only one, or all."""
@@ -59,7 +74,7 @@ class Matches:
         """Write what the active agents see that have a row."""
         wanted = self.active[:, self.spec.agents_of(behavior)] & (rows >= 0)
         for n in np.flatnonzero(wanted.any(1)).tolist():
-            self._games[n].observe(self._for_game(self._seen))
+            self.games[n].observe(self._for_game(self._seen))
             _copy(self._seen[behavior], wanted[n], rows[n], out)
 
     def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
@@ -70,15 +85,16 @@ class Matches:
 
     def step(self, actions: Sequence[F32]) -> Step:
         """Play one decision of every game, one after another."""
-        spec, shape = self.spec, self.active.shape
+        spec, active = self.spec, self.active
+        shape = active.shape
         rewards = np.zeros((2, *shape), np.float32)
         flags = np.zeros((2, *shape), np.bool_)
         points = np.full((shape[0], len(spec.sides)), np.nan, np.float32)
         stats: dict[int, Mapping[int, Mapping[str, float]]] = {}
         result = Step(rewards[0], rewards[1], flags[0], flags[1], np.zeros(shape[0], np.bool_), points, stats)
         names = [behavior.name for behavior in spec.behaviors]
-        for n, game in enumerate(self._games):
-            step = game.step(self._for_game({name: own[n] for name, own in zip(names, actions, strict=True)}))
+        for n, game in enumerate(self.games):
+            step = self._step(n, self._for_game({name: own[n] for name, own in zip(names, actions, strict=True)}))
             result.reward[n], result.terminated[n], result.truncated[n] = step.reward, step.terminated, step.truncated
             if step.group_reward is not None:
                 result.group_reward[n] = step.group_reward
@@ -86,24 +102,39 @@ class Matches:
                 stats[n] = {agent: dict(numbers) for agent, numbers in step.stats.items()}
             if step.truncated.any():
                 game.observe_final(self._for_game(self._finals[n]))
-            result.match_over[n] = step.over
+            result.match_over[n] = self._over[n] = step.over
             if step.over:
-                if (self.active[n] & ~(step.terminated | step.truncated)).any():
+                if (active[n] & ~(step.terminated | step.truncated)).any():
                     raise EnvError(
                         f"{spec.env_id} is over, but the episode of an active agent was neither terminated nor "
                         "truncated; its step has to set one of them for every agent"
                     )
                 if step.points:
                     points[n] = step.points
-                self._begin(n)
             else:
-                self.active[n] = game.active
+                active[n] = game.active
         self._ended = result.truncated
         return result
 
+    def _step(self, n: int, actions: Any) -> GameStep:
+        """One decision of a game, and its pictures."""
+        game, seen = self.games[n], list[AnyArray]()
+        if not self.record:
+            return game.step(actions)
+        filming = self.every_tick and isinstance(game, EngineGame)
+        if filming:
+            cast(EngineGame, game).recorder = seen.append
+        try:
+            step = game.step(actions)
+        finally:
+            if filming:
+                cast(EngineGame, game).recorder = None
+        self.pictures[n] = seen or [game.render()]
+        return step
+
     def set_parameters(self, parameters: Mapping[str, float]) -> None:
         """Change numbers of all games. Raises EnvError for names that they do not have."""
-        for game in self._games:
+        for game in self.games:
             set_parameters(game, parameters)
 
     def get_state(self) -> None:
@@ -115,9 +146,9 @@ class Matches:
 
     def close(self) -> None:
         """Close all games."""
-        for game in self._games:
+        for game in self.games:
             game.close()
-        self._games = []
+        self.games = []
 
 
 def _copy(seen: Mapping[str, AnyArray], wanted: Bool, rows: I32, out: Mapping[str, AnyArray]) -> None:

@@ -7,14 +7,14 @@ import io
 import re
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from duel_models import LENGTH, SPEC, Shooting, model
+from helpers import add_game
 from units import LIMITS
 
-from palus.arena.locked import duels
-from palus.arena.locked import vet as vetting
 from palus.arena.locked.frames import Rows, describe_task, read_task
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.probe import probe_rows
@@ -22,13 +22,24 @@ from palus.arena.locked.sandbox import Sandbox
 from palus.arena.locked.unit import Unit
 from palus.arena.locked.vet import Vetting, vet
 from palus.arena.models.entity import Entity
-from palus.arena.referee.games import GAMES
+from palus.arena.referee import match as referee
 from palus.envs.arena_game import ArenaGame
 from palus.types import ActionSpec, BehaviorSpec, Discrete
 
 av = pytest.importorskip("av", reason="the extra `video` is not installed")
 
-ENV = "doom_duel"
+ENV = SPEC.env_id
+
+
+class Filmed(ArenaGame):
+    """Ends its engines when it is told to."""
+
+    def kill(self, env: Any) -> None:
+        for game in env.games:
+            game.kill()
+
+
+FILMED = Filmed(ENV, (), score_stat="frags", decided_by="time_limit", side_by_side=1, filmed=True, max_p99_ms=40.0)
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +52,7 @@ def sandbox() -> Iterator[Sandbox]:
 def game(monkeypatch: pytest.MonkeyPatch) -> Shooting:
     """A small game in Doom's place: no engine is needed to hold models in."""
     game = Shooting()
-    monkeypatch.setattr(vetting, "single_spec", lambda env: SPEC)
-    monkeypatch.setattr(duels, "single_spec", lambda env: SPEC)
-    monkeypatch.setattr(duels, "make_single", lambda env, params: game)
-    monkeypatch.setitem(GAMES, SPEC.env_id, ArenaGame(SPEC.env_id, (), score_stat="frags"))  # type: ignore[arg-type]
+    add_game(monkeypatch, FILMED, lambda: game)
     return game
 
 
@@ -169,8 +177,8 @@ def test_a_match_that_never_ends_is_ended_by_killing_its_engine(
 
     monkeypatch.setattr(game, "step", hang)
     monkeypatch.setattr(game, "kill", killed.set, raising=False)
-    monkeypatch.setattr(duels, "PATIENCE_S", 0.2)
-    monkeypatch.setattr(duels, "PATIENCE", 0.0)
+    monkeypatch.setattr(referee, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(referee, "PATIENCE", 0.0)
     house = contender("palus/random", None)
     outcome = play_unit(Unit(ENV, 7, (house, house)), LIMITS, sandbox=sandbox)
     assert [(r.result, r.cause) for r in outcome.results] == [("void", "engine")] * 2

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers import add_game
 from typer.testing import CliRunner
 
 from palus.arena.models.players import find_players, load_player
 from palus.arena.models.policies import OnnxPlayer, RandomPlayer, played_behaviors
-from palus.arena.referee.duel import make_single, play_duels
-from palus.arena.referee.games import GAMES
-from palus.arena.referee.result import summarize
+from palus.arena.referee.games import GAMES, source_of
+from palus.arena.referee.match import play_pairs
+from palus.arena.referee.recorder import Film
+from palus.arena.referee.result import MatchResult, summarize
 from palus.arena.study.tournament import round_robin
 from palus.cli import app
 from palus.config.appo import AppoNetworkSettings
@@ -31,19 +33,15 @@ LENGTH = 6
 DUEL = "doom_duel"
 
 
-@pytest.fixture(autouse=True)
-def third_game(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(GAMES, "shooting", ArenaGame("shooting", (), score_stat="frags"))  # type: ignore[arg-type]
-
-
 class Shooting:
     """Two agents; every choice of 1 is a frag. The last two observed numbers tell the agent and the decision."""
+
+    lost = False
 
     def __init__(self) -> None:
         self.spec = GameSpec.alike("shooting", (ObservationSpec("o", (2,)),), ActionSpec((Discrete(2), Discrete(3))), 2)
         self.active = np.ones(2, np.bool_)
         self.recorder: Any = None
-        self.lost = False
 
     def reset(self, seed: int) -> None:
         self.decision, self.frags = 0, np.zeros(2)
@@ -60,7 +58,7 @@ class Shooting:
         self.decision += 1
         self.frags += actions[:, 0]
         over = np.full(2, self.decision == LENGTH)
-        if self.recorder:
+        for _ in range(2 if self.recorder else 0):
             self.recorder(self.render())
         stats = {i: {"frags": float(self.frags[i])} for i in range(2)} if over.all() else {}
         return GameStep(
@@ -73,10 +71,23 @@ class Shooting:
         )
 
     def render(self) -> Any:
-        return np.zeros((2, 2, 3), np.uint8)
+        return np.full((2, 2, 3), self.decision, np.uint8)
+
+    def kill(self) -> None:
+        pass
 
     def close(self) -> None:
         pass
+
+
+@pytest.fixture(autouse=True)
+def third_game(monkeypatch: pytest.MonkeyPatch) -> None:
+    game = ArenaGame("shooting", (), score_stat="frags", decided_by="time_limit", side_by_side=1, filmed=True)
+    add_game(monkeypatch, game, Shooting)
+
+
+def play_duels(a: Any, b: Any, pairs: int, seed: int, **more: Any) -> tuple[MatchResult, ...]:
+    return play_pairs(a, b, pairs, seed, env_id="shooting", **more)
 
 
 class Shooter:
@@ -97,49 +108,55 @@ class Shooter:
 
 def test_the_one_with_more_frags_wins_on_both_sides() -> None:
     pictures: list[Any] = []
-    results = play_duels(Shooter("a", 1.0), Shooter("b", 0.0), 2, 7, make=Shooting, recorder=pictures.append)
+    film = Film(lambda number, picture: pictures.append((number, int(picture[0, 0, 0]))), every_tick=True)
+    results = play_duels(Shooter("a", 1.0), Shooter("b", 0.0), 2, 7, recorder=film)
     assert [(r.result, r.score, r.leg) for r in results] == [("win1", (6, 0), 1), ("win2", (0, 6), 2)] * 2
     assert [r.sides[0].entity.repo for r in results] == ["a", "b", "a", "b"]
     assert results[0].unit_id == results[1].unit_id != results[2].unit_id
     assert summarize(results).score == 1.0
-    assert len(pictures) == 4 * LENGTH
+    drawn = [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]  # the start, then both tics of every decision
+    assert pictures == [(match, decision) for match in range(4) for decision in drawn]
     assert results[0].sides[0].entropy == pytest.approx(-(0.2 * np.log(0.2) + 0.3 * np.log(0.3) + 0.5 * np.log(0.5)))
 
 
+def test_one_game_plays_all_matches_and_begins_no_more_than_these(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Shooting] = []
+    begun: list[int] = []
+    monkeypatch.setattr(Shooting, "close", lambda game: made.append(game))
+    reset = Shooting.reset
+    monkeypatch.setattr(Shooting, "reset", lambda game, seed: (begun.append(seed), reset(game, seed)))
+    play_duels(Shooter("a", 1.0), Shooter("b", 0.0), 2, 7)
+    assert len(made) == 1 and len(begun) == 4
+    assert begun[0] == begun[1] != begun[2] == begun[3]
+
+
 def test_draws_are_repeatable_and_greedy_play_takes_the_likeliest() -> None:
-    again = [play_duels(Shooter("a", 0.6), Shooter("b", 0.4), 3, 7, make=Shooting) for _ in range(2)]
+    again = [play_duels(Shooter("a", 0.6), Shooter("b", 0.4), 3, 7) for _ in range(2)]
     assert again[0] == again[1]
-    greedy = play_duels(Shooter("a", 0.6), Shooter("b", 0.4), 1, 7, make=Shooting, mode="greedy")
+    greedy = play_duels(Shooter("a", 0.6), Shooter("b", 0.4), 1, 7, mode="greedy")
     assert [r.score for r in greedy] == [(6, 0), (0, 6)]
-    even = play_duels(Shooter("a", 1.0), Shooter("b", 1.0), 1, 7, make=Shooting)
+    even = play_duels(Shooter("a", 1.0), Shooter("b", 1.0), 1, 7)
     assert [r.result for r in even] == ["draw", "draw"]
 
 
-def test_no_probabilities_forfeit_and_a_lost_engine_voids() -> None:
-    results = play_duels(Shooter("a", float("nan")), Shooter("b", 0.5), 1, 7, make=Shooting)
+def test_no_probabilities_forfeit_and_a_lost_engine_voids(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = play_duels(Shooter("a", float("nan")), Shooter("b", 0.5), 1, 7)
     assert [(r.result, r.cause) for r in results] == [("forfeit1", "non_finite"), ("forfeit2", "non_finite")]
 
-    def lost() -> Shooting:
-        game = Shooting()
-        game.lost = True
-        return game
-
-    voids = play_duels(Shooter("a", 1.0), Shooter("b", 0.0), 1, 7, make=lost)
+    monkeypatch.setattr(Shooting, "lost", True)
+    voids = play_duels(Shooter("a", 1.0), Shooter("b", 0.0), 1, 7)
     assert [(r.result, r.cause, r.points) for r in voids] == [("void", "engine", None)] * 2
 
 
 def test_duels_that_are_stopped_leave_whole_pairs() -> None:
     played: list[int] = []
     players = (Shooter("a", 1.0), Shooter("b", 0.0))
-    results = play_duels(*players, 5, 7, make=Shooting, progress=played.append, stopped=lambda: len(played) >= 3)
-    assert [result.leg for result in results] == [1, 2, 1, 2]
+    results = play_duels(*players, 5, 7, progress=played.append, stopped=lambda: len(played) >= 3)
+    assert [result.leg for result in results] == [1, 2]
 
 
 def test_a_round_robin_of_duels_ranks_the_better_shot_first() -> None:
-    def play(a: Any, b: Any, pairs: int, seed: int, *, progress: Any = None, stopped: Any = None) -> Any:
-        return play_duels(a, b, pairs, seed, make=Shooting, progress=progress, stopped=stopped)
-
-    board = round_robin([Shooter("poor", 0.2), Shooter("good", 0.9), Shooter("fair", 0.5)], 4, 0, play)
+    board = round_robin([Shooter("poor", 0.2), Shooter("good", 0.9), Shooter("fair", 0.5)], 4, 0, play_duels)
     assert [s.name for s in board.standings] == ["good", "fair", "poor"]
 
 
@@ -169,7 +186,7 @@ def test_an_exported_policy_plays_and_another_games_is_refused(tmp_path: Path) -
     _export(tmp_path / "other.onnx", other)
     player = load_player(str(tmp_path / "mine.onnx"), spec)
     assert player.state_size == 8
-    results = play_duels(player, RandomPlayer(*played_behaviors(spec)), 1, 3, make=Shooting)
+    results = play_duels(player, RandomPlayer(*played_behaviors(spec)), 1, 3)
     assert {r.cause for r in results} == {"time_limit"}
     with pytest.raises(
         ModelError,
@@ -186,9 +203,7 @@ def test_a_duel_in_doom_is_filmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     pytest.importorskip("av", reason="the extra `video` is not installed")
     short = replace(GAMES[DUEL], options={**GAMES[DUEL].options, "timelimit": 0.05})
     monkeypatch.setitem(GAMES, DUEL, short)  # type: ignore[arg-type]
-    game = make_single(DUEL)
-    game.close()
-    _train(tmp_path / "run", game.spec)
+    _train(tmp_path / "run", source_of(DUEL).spec)
     words = ["match", str(tmp_path / "run"), "random", "--game", "doom_duel", "--pairs", "1", "--json"]
     result = CliRunner().invoke(app, [*words, "--replay", str(tmp_path / "duel.mp4")])
     assert result.exit_code == 0, result.output

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers import MODELS, SOCCER, Constant, idle, needs_models, reader_policy
 
+from palus import envs
+from palus.arena.models.players import load_player
 from palus.arena.models.policies import OnnxPlayer, RandomPlayer
+from palus.arena.referee.actions import encode_actions, state_hash
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.recorder import Recorder
+from palus.arena.referee.replay import encode_replay
 from palus.arena.referee.result import MatchResult, points_of_a, summarize
 from palus.errors import EnvError, ReplayError
 
@@ -152,3 +159,14 @@ def test_a_stopped_call_returns_the_pairs_that_are_over_as_they_would_have_been(
     assert set(part) < set(whole)
     assert [result.leg for result in part] == [1, 2] * (len(part) // 2)
     assert play_pairs(RANDOM, RANDOM, 3, seed=0, stopped=lambda: True) == ()
+
+
+def test_results_and_recordings_are_the_same_bits_as_ever() -> None:
+    """The digests were taken before games that step alone and games in batches had one referee."""
+    spec, recorder = envs.make("SoccerTwos", 1).spec, Recorder()
+    results = play_pairs(RANDOM, load_player("ball-chaser", spec), 3, 11, recorder=recorder)
+    told = [replace(result, started="", wall_ms=0).to_json() for result in results]
+    assert hashlib.sha256("".join(told).encode()).hexdigest()[:16] == "17be5525810e18e3"
+    taken = [recorder.recordings[number] for number in sorted(recorder.recordings)]
+    kept = [encode_replay([r]) + encode_actions(r.actions) + state_hash(r.frames).encode() for r in taken]
+    assert hashlib.sha256(b"".join(kept)).hexdigest()[:16] == "1c25bd9bf085a6c0"

@@ -34,10 +34,10 @@ def env_build(env_id: str) -> EnvBuild:
 
     Raises EnvError when there is no such environment.
     """
-    path = envs.BUILT_IN.get(env_id)
-    if path is None:
+    game = envs.BUILT_IN.get(env_id)
+    if game is None:
         raise EnvError(f"{env_id!r:.80} is no game of palus, so it has no build; it does not come from this palus")
-    found = find_spec(path.partition(":")[0])
+    found = find_spec(game.factory.partition(":")[0])
     if found is None or found.origin is None:
         raise EnvError(f"{env_id}: its module has no file, so its build cannot be named; install it from files")
     folder = Path(found.origin).parent

@@ -1,18 +1,18 @@
 """One mirrored pair between strangers' models, from bytes to results.
 
-The referee is `referee.match` (or `referee.duel`, by `locked.duels`), in this process; it sees no
-model, only the probabilities that each side's locked process answers.
+The referee, `referee.match`, is in this process; it sees no model, only the probabilities that each side's locked
+process answers. Engines stay out of the models' reach. Nothing is left when this process is killed: engines and locked
+processes end with it, and videos are made in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+import io
+from collections.abc import Iterator, Sequence
 
-from palus import envs
-from palus.arena.locked.duels import play_duel_unit
-from palus.arena.locked.remote import Checks, LockedModel, RemotePlayer, true_cause
+from palus.arena.locked.remote import Checks, RemotePlayer, true_cause
 from palus.arena.locked.sandbox import Sandbox, shared_sandbox
 from palus.arena.locked.unit import MatchReport, Unit, UnitOutcome, make_outcome
 from palus.arena.models.entity import Entity
@@ -20,15 +20,19 @@ from palus.arena.models.players import Bot, Player, Team, load_player
 from palus.arena.models.policies import played_behaviors
 from palus.arena.models.rules import Limits, limits_of
 from palus.arena.referee.actions import encode_actions, replay_actions, state_hash
-from palus.arena.referee.games import playable_game
+from palus.arena.referee.games import playable_game, source_of
 from palus.arena.referee.match import play_pairs
-from palus.arena.referee.recorder import Recorder
+from palus.arena.referee.recorder import Film, Recorder
 from palus.arena.referee.replay import encode_replay
 from palus.arena.referee.result import MatchResult
-from palus.types import GameSpec
+from palus.envs.recording import Recording
+from palus.types import AnyArray, GameSpec
+from palus.video import VideoEncoder
 
 CHECK_SHARE = 1 / 16
 """Of a rated match's decisions at which a model is checked: some ten times a match, for a sixteenth of its time."""
+VIDEO_BYTES = 2 << 20
+"""A match's video becomes coarser rather than larger; only players that spin all the time fill it."""
 
 
 def play_unit(
@@ -48,24 +52,63 @@ def play_unit(
     for contender in unit.contenders:
         if contender.house is not None:
             game.check_house(contender.house)
-    if game.filmed:
-        return play_duel_unit(unit, limits, sandbox)
-    spec = envs.make(unit.env, 1).spec
-    recorder = Recorder()
+    spec = source_of(unit.env, unit.params).spec
+    recorder, videos = Recorder(), [io.BytesIO(), io.BytesIO()]
     with contextlib.ExitStack() as stack:
         players: list[Player] = []
         for side, contender in enumerate(unit.contenders):
-            checks = Checks(check_share, (unit.seed, side))
+            # Without a log of actions nobody can tell later whether a check that failed would fail again.
+            checks = None if game.filmed else Checks(check_share, (unit.seed, side))
             players.append(open_player(contender, spec, limits, sandbox, checks))
             if isinstance(players[-1], RemotePlayer):
                 stack.callback(players[-1].locked.close)
-        results = play_pairs(players[0], players[1], 1, unit.seed, mode=unit.mode, env_id=unit.env, recorder=recorder)
+        film = stack.enter_context(_filmed(videos, spec, game.length_s(unit.params))) if game.filmed else None
+        results = play_pairs(
+            players[0],
+            players[1],
+            1,
+            unit.seed,
+            mode=unit.mode,
+            env_id=unit.env,
+            env_options=unit.params,
+            recorder=film or recorder,
+        )
     first, second = (player.locked if isinstance(player, RemotePlayer) else None for player in players)
-    legs = (
-        _finish(unit, 0, (first, second), results[0], recorder),
-        _finish(unit, 1, (second, first), results[1], recorder),
-    )
-    return make_outcome(legs, (first, second))
+    legs = []
+    for number, (result, locked) in enumerate(zip(results, ((first, second), (second, first)), strict=True)):
+        verdict, cause = true_cause(result, locked)
+        result = dataclasses.replace(result, result=verdict, cause=cause)
+        if game.filmed:
+            legs.append(MatchReport(result, videos[number].getvalue(), b""))
+        else:
+            legs.append(_recorded(result, recorder.recordings.get(number)))
+    return make_outcome((legs[0], legs[1]), (first, second))
+
+
+@contextlib.contextmanager
+def _filmed(files: Sequence[io.BytesIO], spec: GameSpec, length_s: float) -> Iterator[Film]:
+    """A video of each match in its file, which stays empty where nothing was decided."""
+    with contextlib.ExitStack() as stack:
+        encoders: dict[int, VideoEncoder] = {}
+
+        def write(number: int, picture: AnyArray) -> None:
+            if number not in encoders:
+                size = int(VIDEO_BYTES / length_s)
+                encoders[number] = stack.enter_context(
+                    VideoEncoder(files[number], spec.fps / spec.frameskip, max_bytes_per_s=size)
+                )
+            encoders[number].write(picture)
+
+        yield Film(write)
+
+
+def _recorded(result: MatchResult, recording: Recording | None) -> MatchReport:
+    """A match that can be played again. recording: None when nothing was decided."""
+    if recording is None:
+        state = replay_actions(result.env, result.seed, b"")
+        return MatchReport(dataclasses.replace(result, final_state=state), b"", b"")
+    result = dataclasses.replace(result, final_state=state_hash(recording.frames))
+    return MatchReport(result, encode_replay([recording]), encode_actions(recording.actions))
 
 
 def open_player(
@@ -79,22 +122,3 @@ def open_player(
         return dataclasses.replace(player, name=contender.repo, sha256=contender.sha256)
     player.name, player.sha256 = contender.repo, contender.sha256
     return player
-
-
-def _finish(
-    unit: Unit,
-    number: int,
-    locked: Sequence[LockedModel | None],
-    result: MatchResult,
-    recorder: Recorder,
-) -> MatchReport:
-    """One match, its result with the true cause and the final state."""
-    verdict, cause = true_cause(result, locked)
-    recording = recorder.recordings.get(number)
-    if recording is None:  # nothing was decided
-        replay, actions = b"", b""
-        state = replay_actions(unit.env, result.seed, actions)
-    else:
-        replay, actions = encode_replay([recording]), encode_actions(recording.actions)
-        state = state_hash(recording.frames)
-    return MatchReport(dataclasses.replace(result, result=verdict, cause=cause, final_state=state), replay, actions)

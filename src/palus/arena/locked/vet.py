@@ -10,8 +10,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from palus import envs
-from palus.arena.locked.duels import single_spec
 from palus.arena.locked.frames import OUT_OF_MEMORY, describe_task
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.sandbox import LockedProcessError, Sandbox, shared_sandbox
@@ -21,7 +19,7 @@ from palus.arena.models.policies import played_behaviors
 from palus.arena.models.policy_graph import MAX_STATE
 from palus.arena.models.refusal import Refusal
 from palus.arena.models.rules import Limits, Rules, limits_of, rules_of
-from palus.arena.referee.games import playable_game
+from palus.arena.referee.games import playable_game, source_of
 from palus.errors import ArenaError
 
 _Text = Annotated[str, Field(max_length=1000)]
@@ -91,7 +89,7 @@ def vet(
     """
     game = playable_game(env_id)
     limits, sandbox = limits or limits_of(game), sandbox or shared_sandbox()
-    behavior = played_behaviors(single_spec(game.env) if game.filmed else envs.make(game.env, 1).spec)[0]
+    behavior = played_behaviors(source_of(game.env).spec)[0]
     sha256 = hashlib.sha256(data).hexdigest()
     details: dict[str, Any] = {"bytes": len(data)}
     refusal = _too_large(data, rules_of(game))

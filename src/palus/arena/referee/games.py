@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from palus import envs
+from palus.envs import GameSource
 from palus.envs.arena_game import ArenaGame
 from palus.errors import ArenaError
 
@@ -24,6 +28,11 @@ def playable_game(env: str) -> ArenaGame:
     if env not in GAMES:
         raise ArenaError(f"{env!r:.80} is no game of an arena; there are {', '.join(GAMES)}")
     return GAMES[env]
+
+
+def source_of(env: str, params: Mapping[str, Any] | None = None) -> GameSource:
+    """The game by an arena's rules. params: in their place. Raises EnvError when there is no such game of palus."""
+    return GameSource(env, {**game_of(env).options, **(params or {})})
 
 
 def games_played_here() -> list[str]:

@@ -7,8 +7,11 @@ slots are independent, the players' rows too, and actions are drawn from counter
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,22 +21,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from palus import envs
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
 from palus.arena.referee import sampling
-from palus.arena.referee.games import DEFAULT_GAME, game_of
+from palus.arena.referee.games import DEFAULT_GAME, game_of, source_of
 from palus.arena.referee.questions import Question, ask, by_behavior, questions_for, widths
-from palus.arena.referee.recorder import Recorder
+from palus.arena.referee.recorder import Onlooker
 from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids, verdict_of
+from palus.envs import GameSource
+from palus.envs.arena_game import ArenaGame
 from palus.envs.recording import RecordedEvent
 from palus.errors import EnvError
-from palus.trust import NOBODY
 from palus.types import F32, I32, I64, Bool
 
+logger = logging.getLogger(__name__)
+
 TEAMS = 2
-MATCHES_SIDE_BY_SIDE = 512
-DRAW = (0.5, 0.5)
+PATIENCE_S, PATIENCE = 300.0, 10.0
+"""Matches may take so long, and so many times their own length, before their engine counts as lost."""
 
 F64 = NDArray[np.float64]
 
@@ -48,28 +53,40 @@ def play_pairs(
     env_id: str = DEFAULT_GAME,
     env_options: Mapping[str, object] | None = None,
     legs: Sequence[int] = (1, 2),
-    num_parallel: int = MATCHES_SIDE_BY_SIDE,
-    recorder: Recorder | None = None,
+    num_parallel: int | None = None,
+    recorder: Onlooker | None = None,
     progress: Callable[[int], None] | None = None,
     stopped: Callable[[], bool] | None = None,
 ) -> tuple[MatchResult, ...]:
     """Play `pairs` mirrored pairs; two results each, in order: A blue (leg 1), then A purple (leg 2).
 
     mode: "stochastic" draws from the players' probabilities, "greedy" takes the most probable choice.
-    env_options: to the environment's constructor, for experiments with its rules; not part of the results' ids.
+    env_options: of the game's factory, over those of its arena's matches; not part of the results' ids.
     legs: which games of every pair to play; (1,) for a player against itself, where the second repeats the first.
-    num_parallel: matches stepped at the same time; speed and memory, never results.
-    recorder: keeps what it takes to draw chosen matches. progress: called with the number of matches just finished.
-    stopped: asked before every decision; once it says so, only the pairs that are over come back. Those are the short
-    ones of what was played, so their score leans to quick goals.
+    num_parallel: matches stepped at the same time; speed and memory, never results. By default as the game declares.
+    recorder: keeps what it takes to draw chosen matches, or films them. progress: called with the number of matches
+    just finished. stopped: asked before every decision; once it says so, only the pairs that are over come back.
+    Those are the short ones of what was played, so their score leans to quick goals.
     """
     seeds = sampling.pair_seeds(seed, pairs)
     results: list[MatchResult | None] = []
-    terms = _Terms((a, b), seeds, mode, env_id, dict(env_options or {}), recorder, progress, stopped)
-    games = [(pair, leg) for pair in range(pairs) for leg in legs]
-    for first in range(0, len(games), num_parallel):
-        if not terms.is_stopped:
-            results += _Wave(terms, games[first : first + num_parallel]).play()
+    game, source = game_of(env_id), source_of(env_id, env_options)
+    terms = _Terms((a, b), seeds, mode, game, source, recorder, progress, stopped)
+    num_parallel = num_parallel or game.side_by_side
+    numbers = [(pair, leg) for pair in range(pairs) for leg in legs]
+    env: Any = None
+    try:
+        for first in range(0, len(numbers), num_parallel):
+            if terms.is_stopped:
+                break
+            wave = numbers[first : first + num_parallel]
+            if env is None or env.num_matches != len(wave):
+                env = terms.change_env(env, len(wave))
+            results += (playing := _Wave(terms, wave, env)).play()
+            env = playing.env
+    finally:
+        if env is not None:
+            env.close()
     size = len(legs)
     whole = [unit for k in range(0, len(results), size) if None not in (unit := results[k : k + size])]
     return tuple(result for unit in whole if len(unit) == size for result in unit if result is not None)
@@ -82,9 +99,9 @@ class _Terms:
     players: tuple[Player, Player]
     pair_seeds: I64
     mode: Mode
-    env_id: str
-    env_options: dict[str, object]
-    recorder: Recorder | None
+    game: ArenaGame
+    source: GameSource
+    recorder: Onlooker | None
     progress: Callable[[int], None] | None
     stopped: Callable[[], bool] | None
 
@@ -92,6 +109,24 @@ class _Terms:
     def is_stopped(self) -> bool:
         """Whether somebody asked to end early."""
         return self.stopped is not None and self.stopped()
+
+    def change_env(self, env: Any, num_matches: int) -> Any:
+        """So many matches in place of others, None for none yet."""
+        if env is not None:
+            env.close()
+        return self.source.batch(num_matches, record=self.recorder is not None)
+
+    @contextlib.contextmanager
+    def patience(self, env: Callable[[], Any]) -> Iterator[None]:
+        """Matches that take too long are void, instead of taking for ever: their engines are ended."""
+        limit_s = PATIENCE_S + PATIENCE * self.game.length_s(self.source.options)
+        timer = threading.Timer(limit_s, lambda: self.game.kill(env()))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 @dataclass
@@ -111,8 +146,8 @@ class _Wave:
     until so many are finished that moving the others into a smaller environment pays.
     """
 
-    def __init__(self, terms: _Terms, games: Sequence[tuple[int, int]]) -> None:
-        """games: (pair, leg 1 or 2) of each match."""
+    def __init__(self, terms: _Terms, games: Sequence[tuple[int, int]], env: Any) -> None:
+        """games: (pair, leg 1 or 2) of each match. env: of as many matches."""
         self.started, self.clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
         matches = len(games)
         pair, leg = np.array(games).T
@@ -130,11 +165,9 @@ class _Wave:
             entropy_rows=np.zeros((matches, TEAMS), np.int64),
             results=[None] * matches,
         )
-        self.game = game_of(terms.env_id)
-        self.env: Any = self._make_env(matches)
+        self.game, self.env = terms.game, env
         if len(self.env.spec.sides) != TEAMS:
-            raise EnvError(f"{terms.env_id} does not say who wins a match of two sides")
-        self.env.reset(self.seeds)
+            raise EnvError(f"{terms.game.env} does not say who wins a match of two sides")
         self.team_of = np.array([agent.team for agent in self.env.spec.agents])
         # What is remembered of every agent slot; one player may remember less than the other.
         state_size = max(0 if isinstance(player, Bot) else player.state_size for player in terms.players)
@@ -142,22 +175,30 @@ class _Wave:
 
     def play(self) -> list[MatchResult | None]:
         """Step until every match has a verdict, or until stopped: None then stands for a match without one."""
-        with ThreadPoolExecutor(1) as helper:
+        with ThreadPoolExecutor(1) as helper, self.terms.patience(lambda: self.env):
             while self.playing.any() and not self.terms.is_stopped:
-                finished = self._play_decision(helper)
-                if self.terms.progress is not None and finished:
+                before = int(self.playing.sum())
+                try:
+                    self._play_decision(helper)
+                except EnvError as error:
+                    logger.warning("%s", error)
+                    for n in np.flatnonzero(self.playing).tolist():
+                        self._give_verdict(n, ("void", "engine"))
+                    self.playing[:] = False
+                if self.terms.progress is not None and (finished := before - int(self.playing.sum())):
                     self.terms.progress(finished)
                 if 2 * self.playing.sum() <= len(self.playing):
                     self._compact()
         return self.tally.results
 
-    def _play_decision(self, helper: ThreadPoolExecutor) -> int:
-        """One decision of all running matches. Returns how many got their verdict."""
-        before = int(self.playing.sum())
+    def _play_decision(self, helper: ThreadPoolExecutor) -> None:
+        """One decision of all running matches, and the verdicts of those that it ends."""
+        if self.decision == 0:
+            self.env.reset(self.seeds)
         actions, probabilities, healthy = self._decide(helper)
         sick = self.playing & ~healthy.all(axis=1)
         for n in np.flatnonzero(sick).tolist():
-            self._give_verdict(n, healthy[n], DRAW, {})
+            self._give_verdict(n, _forfeit(healthy[n]))
         self.playing &= ~sick
         if self.recorder is not None:
             self.recorder.decision(self.env, self.number[self.match_of], self.playing, actions, probabilities)
@@ -167,11 +208,15 @@ class _Wave:
         if self.recorder is not None:
             self.recorder.steps(self.env, self.number[self.match_of], self.playing)
         over = self.playing & step.match_over
+        if np.isnan(step.points[over]).any():
+            raise EnvError(f"{self.game.env} does not say who wins a match that is over")
         for n in np.flatnonzero(over).tolist():
-            self._give_verdict(n, healthy[n], step.points[n].tolist(), step.stats.get(n, {}))
+            points = step.points[n].tolist()
+            verdict = verdict_of(points)
+            cause: Cause = "time_limit" if verdict == "draw" else self.game.decided_by
+            self._give_verdict(n, (verdict, cause), self.game.score(points, step.stats.get(n, {})))
         self.playing &= ~over
         self.decision += 1
-        return before - int(self.playing.sum())
 
     def _decide(self, helper: ThreadPoolExecutor) -> tuple[I32, F32, NDArray[np.bool_]]:
         """Every running agent's choices [N, P, A] and probabilities [N, P, sum], and which sides are healthy [N, 2].
@@ -220,27 +265,22 @@ class _Wave:
         np.add.at(self.tally.entropy_sum, index, sampling.entropy(answer))
         np.add.at(self.tally.entropy_rows, index, 1)
 
-    def _give_verdict(
-        self, n: int, healthy: Bool, points: Sequence[float], stats: Mapping[int, Mapping[str, float]]
-    ) -> None:
-        """points, stats: the game's own, of a match that is over."""
+    def _give_verdict(self, n: int, verdict: tuple[Verdict, Cause], score: tuple[int, int] = (0, 0)) -> None:
         match = int(self.match_of[n])
-        verdict, cause = _verdict(points, healthy)
-        score = self.game.score(points, stats) if healthy.all() else (0, 0)
-        winner = {"win1": 0, "win2": 1}.get(verdict, -1)
+        winner = {"win1": 0, "win2": 1}.get(verdict[0], -1) if verdict[1] == "goal" else -1
         seed, leg = int(self.seeds[match]), int(self.leg[match])
         sides = (self._side(match, 0), self._side(match, 1))
         ticks = int(self.tally.ticks[match])
-        own_id, unit_id = match_ids(self.terms.env_id, seed, leg + 1, sides)
+        own_id, unit_id = match_ids(self.game.env, seed, leg + 1, sides)
         result = MatchResult(
             id=own_id,
             unit_id=unit_id,
-            env=self.terms.env_id,
+            env=self.game.env,
             seed=seed,
             leg=leg + 1,
             sides=sides,
-            result=verdict,
-            cause=cause,
+            result=verdict[0],
+            cause=verdict[1],
             score=score,
             duration_ticks=ticks,
             events=(RecordedEvent(ticks, "goal", winner, -1),) if winner >= 0 else (),
@@ -267,22 +307,13 @@ class _Wave:
         if state is None:
             return  # a game that cannot be saved
         state = {key: value[keep] if isinstance(value, np.ndarray) else value for key, value in state.items()}
-        self.env = self._make_env(len(keep))
+        self.env = self.terms.change_env(self.env, len(keep))
         self.env.set_state(state)
         self.match_of = self.match_of[keep]
         self.playing = self.playing[keep]
         self.states = self.states[keep]
 
-    def _make_env(self, num_matches: int) -> Any:
-        record = {"record": True} if self.recorder is not None else {}
-        return envs.make(self.terms.env_id, num_matches, NOBODY, **self.terms.env_options, **record)
 
-
-def _verdict(points: Sequence[float], healthy: Bool) -> tuple[Verdict, Cause]:
-    """points: of both sides. healthy: [2] whether each side answered probabilities."""
-    if not healthy.any():
-        return "void", "non_finite"
-    if not healthy.all():
-        return ("forfeit2" if healthy[0] else "forfeit1"), "non_finite"
-    verdict = verdict_of(points)
-    return verdict, "time_limit" if verdict == "draw" else "goal"
+def _forfeit(healthy: Bool) -> tuple[Verdict, Cause]:
+    """healthy: [2] whether each side answered probabilities."""
+    return "void" if not healthy.any() else "forfeit2" if healthy[0] else "forfeit1", "non_finite"

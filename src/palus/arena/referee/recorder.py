@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, Literal
+from collections.abc import Callable, Collection
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from palus.arena.referee.games import game_of
 from palus.arena.referee.result import MatchResult
 from palus.envs.recording import RecordedEvent, Recording
-from palus.types import F32, I32, I64
+from palus.types import F32, I32, I64, AnyArray, Bool
 
 OUTCOME: dict[str, Literal["blue", "purple", "draw"]] = {
     "win1": "blue",
@@ -24,10 +24,50 @@ OUTCOME: dict[str, Literal["blue", "purple", "draw"]] = {
 """What a replay shows as the result."""
 
 
+class Onlooker(Protocol):
+    """Looks on while matches are played: `Recorder` or `Film`. number: 2 * pair + (0 when A is blue, 1 when A is
+    purple)."""
+
+    def decision(self, env: Any, matches: I64, playing: Bool, actions: I32, probabilities: F32) -> None:
+        """Note what the agents are about to do. matches: [N] number of the match in each slot of the environment."""
+
+    def steps(self, env: Any, matches: I64, playing: Bool) -> None:
+        """Note what the environment just played."""
+
+    def finish(self, match: int, result: MatchResult) -> None:
+        """The match has its verdict."""
+
+
+class Film:
+    """Hands on the pictures of matches of a game that is filmed. write: gets the number of the match and a picture, at
+    the start and after every decision, or with `every_tick` of all that its engine draws."""
+
+    def __init__(self, write: Callable[[int, AnyArray], None], *, every_tick: bool = False) -> None:
+        self._write, self._every_tick = write, every_tick
+        self._begun: set[int] = set()
+
+    def decision(self, env: Any, matches: I64, playing: Bool, actions: I32, probabilities: F32) -> None:
+        """Show how matches begin."""
+        env.every_tick = self._every_tick
+        for n in np.flatnonzero(playing).tolist():
+            if (match := int(matches[n])) not in self._begun:
+                self._begun.add(match)
+                self._write(match, game_of(env.spec.env_id).still(env, n))
+
+    def steps(self, env: Any, matches: I64, playing: Bool) -> None:
+        """Show what came of the decision."""
+        for n in np.flatnonzero(playing).tolist():
+            for picture in game_of(env.spec.env_id).frames(env, n):
+                self._write(int(matches[n]), picture)
+
+    def finish(self, match: int, result: MatchResult) -> None:
+        """Nothing more to see."""
+
+
 class Recorder:
     """Give one to `play_pairs`; afterwards `recordings` holds a `Recording` per recorded match.
 
-    matches: which to record, 2 * pair + (0 when A is blue, 1 when A is purple); None records all.
+    matches: numbers of those to record; None records all.
     """
 
     def __init__(self, matches: Collection[int] | None = None) -> None:

@@ -34,7 +34,7 @@ _Contra = TypeVar("_Contra", bound=_Named, contravariant=True)
 
 
 class Play(Protocol[_Contra]):
-    """Plays mirrored pairs of two players: `play_pairs`, or `palus.arena.referee.duel.play_duels`."""
+    """Plays mirrored pairs of two players: `palus.arena.referee.match.play_pairs`."""
 
     def __call__(
         self,

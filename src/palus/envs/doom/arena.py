@@ -17,6 +17,11 @@ class DoomDuel(ArenaGame):
         """The time limit, in minutes."""
         return 60.0 * float({**self.options, **params}["timelimit"])
 
+    def kill(self, env: Any) -> None:
+        """Of every game its own."""
+        for game in env.games:
+            game.kill()
+
 
 GAME = DoomDuel(
     env="doom_duel",
@@ -29,6 +34,8 @@ GAME = DoomDuel(
     score_stat="frags",
     max_ticks=_TICS_PER_SECOND * 60 * 15,
     max_score=1000,
+    decided_by="time_limit",
+    side_by_side=1,
     filmed=True,
     packages=("vizdoom", "av"),
     install="palus[doom,video]",
