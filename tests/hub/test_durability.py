@@ -23,6 +23,7 @@ from palus.hub.refusals import TooLargeError
 from palus.hub.repos import Filter, Repo, create_repo, delete_repo, find_repo, list_repos, read_file
 from palus.hub.uploads import Incoming, collect_garbage, day_bytes_left, keep_upload
 from palus.store import Store, open_store
+from palus.store.blobs import Blob, BlobWriter
 from palus.store.tables import blobs, entries
 
 LIMITS = HubLimits()
@@ -136,6 +137,21 @@ def test_the_sweep_takes_what_nothing_names_and_nothing_else(store: Store, ada: 
         kept = set(connection.execute(select(blobs.c.sha256)).scalars())
     assert {store.blobs.read(sha256) for sha256 in kept} == {shared, entered, store.blobs.read(replay.sha256)}
     assert files_on_disk(store.blobs.folder) == kept
+
+
+def test_the_database_knows_of_bytes_before_the_folder_shows_them(store: Store, ada: Account) -> None:
+    known: list[str] = []
+
+    class WatchedWriter(BlobWriter):
+        def keep(self) -> Blob:
+            with store.read() as connection:  # what a kill at this instant would leave
+                known.extend(connection.execute(select(blobs.c.sha256)).scalars())
+            return super().keep()
+
+    with WatchedWriter(store.blobs) as writer:
+        writer.write(b"bytes")
+        kept = keep_upload(store, writer, ada.id, LIMITS)
+    assert known == [kept.sha256] and store.blobs.read(kept.sha256) == b"bytes"
 
 
 def test_what_a_killed_writer_left_goes_when_it_is_old(store: Store) -> None:

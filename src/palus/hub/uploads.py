@@ -40,7 +40,7 @@ def keep_upload(store: Store, writer: BlobWriter, account_id: int, limits: HubLi
         left = day_bytes_left(connection, account_id, limits)
         if left < 0:  # leaving here takes the rows back
             raise over_quota(left + blob.size)
-        return writer.keep()
+    return writer.keep()
 
 
 class Incoming:
