@@ -1,21 +1,5 @@
 """Every error that a user can cause, in one tree. Each message says what was found, what was expected and what to do.
 
-    PalusError
-      ConfigError      a run file or an override is wrong
-      EnvError         an environment breaks the contract of `palus.envs.protocol`
-        ScenarioError  a game's files are not on this machine
-      TrustError       a file or a message names code that nobody here allowed to run
-      WorkerError      worker processes cannot be kept alive
-      DivergenceError  training produced numbers that are not finite
-      ModelError       a policy file is missing, foreign or corrupt
-      CheckpointError  a run folder or checkpoint is missing or corrupt
-      ReplayError      a replay file is missing or corrupt
-      StorageError     a file could not be written (full disk, read-only folder)
-      HubError         a model repository is missing, out of reach, or refuses what it was asked
-      ArenaError       the match log, a job or a result is not what the arena needs
-        LeaseError     a job is no longer the sender's
-        FalseReportError   what a worker sent cannot be true of its job
-
 Programming errors stay asserts and built-in exceptions; the command line prints only `PalusError` without a traceback.
 """
 
@@ -35,7 +19,7 @@ class ConfigError(PalusError):
 
 
 class EnvError(PalusError):
-    """An environment breaks its contract, or produced NaN."""
+    """An environment breaks the contract of `palus.envs.protocol`, or produced NaN."""
 
 
 class ScenarioError(EnvError):
@@ -55,19 +39,19 @@ class DivergenceError(PalusError):
 
 
 class ModelError(PalusError):
-    """A policy file cannot be played."""
+    """A policy file is missing, foreign or corrupt."""
 
 
 class CheckpointError(PalusError):
-    """A run cannot be resumed from what lies on disk."""
+    """A run folder or checkpoint is missing or corrupt."""
 
 
 class ReplayError(PalusError):
-    """A replay file cannot be read."""
+    """A replay file is missing or corrupt."""
 
 
 class StorageError(PalusError):
-    """A file could not be written; nothing that was there before is lost."""
+    """A file could not be written (full disk, read-only folder); nothing that was there before is lost."""
 
 
 class HubError(PalusError):

@@ -53,11 +53,9 @@ class File:
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit. number: 0 for the first of its repository."""
+    """One commit of a history."""
 
     id: str
-    number: int
-    parent: str | None
     title: str
     message: str
     author: str
@@ -116,18 +114,13 @@ def find_file(connection: Connection, commit_id: str, path: str) -> File | None:
     return File(*row) if row else None
 
 
-def list_commits(connection: Connection, commit_id: str, skip: int = 0, limit: int = 50) -> list[Commit]:
+def list_commits(connection: Connection, commit_id: str, skip: int, limit: int) -> list[Commit]:
     """A commit and those before it, newest first."""
     newest = select(commits.c.repo_id, commits.c.number).where(commits.c.id == commit_id).subquery()
-    columns = [commits.c[name] for name in ("id", "number", "parent", "title", "message", "author", "created_ms")]
+    columns = [commits.c[name] for name in ("id", "title", "message", "author", "created_ms")]
     query = select(*columns).join(newest, commits.c.repo_id == newest.c.repo_id)
     query = query.where(commits.c.number <= newest.c.number).order_by(commits.c.number.desc())
     return [Commit(*row) for row in connection.execute(query.offset(skip).limit(limit))]
-
-
-def add_first_commit(connection: Connection, repo_id: int, repo_name: str, author: str) -> str:
-    """The empty commit that a repository begins with, so that it always has a head. Returns its id."""
-    return _add(connection, repo_id, repo_name, None, Message("initial commit"), author, [])
 
 
 def add_commit(
@@ -153,7 +146,8 @@ def add_commit(
         return head
     _check_tree(after, limits)
     _check_history(connection, repo, limits)
-    commit_id = _add(connection, repo.id, f"{repo.kind}/{repo.name}", head, message, author, list(after.values()))
+    files = list(after.values())
+    commit_id = write_commit(connection, repo.id, f"{repo.kind}/{repo.name}", head, message, author, files)
     _check_quotas(connection, repo, limits)
     _publish_card(connection, store, repo.id, after)
     return commit_id
@@ -221,7 +215,7 @@ def _check_quotas(connection: Connection, repo: Repo, limits: HubLimits) -> None
             )
 
 
-def _add(
+def write_commit(
     connection: Connection,
     repo_id: int,
     repo_name: str,
@@ -230,6 +224,8 @@ def _add(
     author: str,
     files: Sequence[File],
 ) -> str:
+    """Make a commit the head, unchecked; returns its id. parent: None for the empty one that a repository begins with,
+    so that it always has a head."""
     number, created_ms = 0, now_ms()
     if parent is not None:
         number = 1 + connection.execute(select(commits.c.number).where(commits.c.id == parent)).scalar_one()

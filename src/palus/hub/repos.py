@@ -10,8 +10,8 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row, Select, delete, exists, func, insert, literal, or_, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
-from palus.hub.accounts import Account
-from palus.hub.commits import File, add_first_commit, find_file, list_files, resolve_revision
+from palus.hub.accounts import Account, Caller
+from palus.hub.commits import Message, find_file, resolve_revision, write_commit
 from palus.hub.ids import check_repo_id
 from palus.hub.limits import HubLimits
 from palus.hub.refusals import AlreadyExistsError, EntryNotFoundError, RepoNotFoundError, TooLargeError
@@ -22,6 +22,8 @@ from palus.store.tables import accounts, repo_tags, repos
 Kind = Literal["model", "dataset"]
 Sort = Literal["modified_ms", "created_ms", "downloads"]
 
+# Datasets first: their addresses begin with a fixed word where those of models have an owner.
+URL_PREFIX: dict[Kind, str] = {"dataset": "datasets/", "model": ""}
 MAX_PAGE = 1000
 
 
@@ -42,31 +44,6 @@ class Repo:
     card: dict[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
 
-    def quiet_ms(self) -> int:
-        """How long ago the head last moved. A push arrives in several commits; wait until some seconds are over."""
-        return max(0, now_ms() - self.modified_ms)
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where a list was left: the sort value and id of its last repository."""
-
-    value: int
-    repo_id: int
-
-
-@dataclass(frozen=True)
-class Filter:
-    """Which repositories to list. Tags mean AND. search: part of the name, any case. reader: may see their own private
-    ones too; sees_all: all of them."""
-
-    kind: Kind = "model"
-    tags: Sequence[str] = ()
-    author: str | None = None
-    search: str | None = None
-    reader: str | None = None
-    sees_all: bool = False
-
 
 def create_repo(
     connection: Connection, kind: Kind, owner: Account, name: str, private: bool, limits: HubLimits
@@ -85,7 +62,7 @@ def create_repo(
         repo_id = connection.execute(insert(repos).values({**row, **times}).returning(repos.c.id)).scalar_one()
     except IntegrityError as error:  # a database with several writers: somebody was faster
         raise AlreadyExistsError(f"{kind} {full} exists already; choose another name, or push to it") from error
-    head = add_first_commit(connection, repo_id, f"{kind}/{full}", owner.name)
+    head = write_commit(connection, repo_id, f"{kind}/{full}", None, Message("initial commit"), owner.name, [])
     return Repo(repo_id, kind, full, owner.name, private, head, None, 0, created_ms, created_ms)
 
 
@@ -93,14 +70,6 @@ def find_repo(connection: Connection, kind: Kind, name: str) -> Repo | None:
     """The repository `owner/name`, in any case."""
     row = connection.execute(_select().where(repos.c.kind == kind, repos.c.key == name.lower())).first()
     return _with_tags(connection, [row])[0] if row else None
-
-
-def get_repo(connection: Connection, kind: Kind, name: str) -> Repo:
-    """The repository `owner/name`. Raises RepoNotFoundError."""
-    repo = find_repo(connection, kind, name)
-    if repo is None:
-        raise RepoNotFoundError(f"there is no {kind} {name} here, or it is private; check the name and your token")
-    return repo
 
 
 def delete_repo(connection: Connection, repo: Repo) -> None:
@@ -120,51 +89,50 @@ def count_download(connection: Connection, repo: Repo) -> None:
 
 def list_repos(
     connection: Connection,
-    wanted: Filter | None = None,
+    kind: Kind = "model",
+    *,
+    tags: Sequence[str] = (),
+    author: str | None = None,
+    search: str | None = None,
+    reader: Caller | None = None,
     sort: Sort = "modified_ms",
-    after: Position | None = None,
+    after: tuple[int, int] | None = None,
     limit: int = MAX_PAGE,
 ) -> list[Repo]:
-    """Up to `limit` repositories, largest sort value (newest) first, from a position on."""
-    wanted = wanted or Filter()
+    """Up to `limit` repositories, largest sort value (newest) first.
+
+    tags: all of which they have. search: part of the name, any case. reader: who may see private ones of their own too.
+    after: sort value and id of the repository at which the list was left.
+    """
     column = repos.c[sort]
-    query = _select().where(repos.c.kind == wanted.kind).order_by(column.desc(), repos.c.id.desc()).limit(limit)
-    for tag in wanted.tags:
+    query = _select().where(repos.c.kind == kind).order_by(column.desc(), repos.c.id.desc()).limit(limit)
+    for tag in tags:
         query = query.where(exists().where(repo_tags.c.repo_id == repos.c.id, repo_tags.c.tag == tag))
-    if wanted.author is not None:
-        query = query.where(accounts.c.key == wanted.author.lower())
-    if wanted.search is not None:
-        query = query.where(repos.c.key.contains(wanted.search.lower(), autoescape=True))
-    if not wanted.sees_all:
-        own = accounts.c.key == wanted.reader.lower() if wanted.reader else literal(False)
+    if author is not None:
+        query = query.where(accounts.c.key == author.lower())
+    if search is not None:
+        query = query.where(repos.c.key.contains(search.lower(), autoescape=True))
+    if reader is None or not reader.is_admin:
+        own = literal(False) if reader is None else repos.c.owner_id == reader.account_id
         query = query.where(or_(repos.c.private.is_(False), own))
     if after is not None:
-        query = query.where(tuple_(column, repos.c.id) < tuple_(literal(after.value), literal(after.repo_id)))
+        query = query.where(tuple_(column, repos.c.id) < tuple_(*map(literal, after)))
     return _with_tags(connection, connection.execute(query).all())
 
 
-def read_file(store: Store, repo: str, revision: str, path: str, kind: Kind = "model") -> bytes:
-    """The bytes of one file. revision: `main` or a commit.
+def read_file(store: Store, repo: str, revision: str, path: str) -> bytes:
+    """The bytes of one file of a model's repository. revision: `main` or a commit.
 
     Raises RepoNotFoundError, RevisionNotFoundError, EntryNotFoundError; StorageError for a damaged blob folder.
     """
-    return store.blobs.read(file_at(store, repo, revision, path, kind).sha256)
-
-
-def file_at(store: Store, repo: str, revision: str, path: str, kind: Kind = "model") -> File:
-    """What is known of one file without reading it. Raises as `read_file` does."""
     with store.read() as connection:
-        commit = resolve_revision(connection, get_repo(connection, kind, repo), revision)
-        file = find_file(connection, commit, path)
+        found = find_repo(connection, "model", repo)
+        if found is None:
+            raise RepoNotFoundError(f"there is no model {repo} here, or it is private; check the name and your token")
+        file = find_file(connection, resolve_revision(connection, found, revision), path)
     if file is None:
         raise EntryNotFoundError(f"{repo} has no {path} at {revision}; see its list of files")
-    return file
-
-
-def files_at(store: Store, repo: str, revision: str, kind: Kind = "model") -> tuple[File, ...]:
-    """Every file at a revision, by path. Raises RepoNotFoundError, RevisionNotFoundError."""
-    with store.read() as connection:
-        return list_files(connection, resolve_revision(connection, get_repo(connection, kind, repo), revision))
+    return store.blobs.read(file.sha256)
 
 
 def _select() -> Select[Any]:

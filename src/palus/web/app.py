@@ -13,8 +13,8 @@ from fastapi import APIRouter, FastAPI
 from palus import __version__
 from palus.arena.jobs.remote import MAX_ANSWER_BYTES
 from palus.hub.limits import KIB, HubLimits
-from palus.hub.server import make_hub_router
 from palus.hub.server.guard import Guard, RouteLimit, hub_route_limits
+from palus.hub.server.router import make_hub_router
 from palus.store import Store
 from palus.web.api.answers import Answers
 from palus.web.api.router import Arena, find_model, make_api_router

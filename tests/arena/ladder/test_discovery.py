@@ -19,7 +19,7 @@ from palus.envs.arena_game import ArenaGame
 from palus.errors import ArenaError
 from palus.hub.accounts import create_account, issue_token
 from palus.hub.limits import HubLimits
-from palus.hub.server import make_hub_router
+from palus.hub.server.router import make_hub_router
 from palus.store import Store, open_store
 from palus.store.tables import repos
 

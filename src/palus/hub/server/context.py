@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import secrets
 import time
-from dataclasses import dataclass, field
 
 from fastapi import Request
 from sqlalchemy import Connection
@@ -19,35 +18,27 @@ from palus.hub.uploads import Incoming
 from palus.store import Store
 
 
-@dataclass(frozen=True)
 class Hub:
-    """One hub. secret: signs upload addresses; a restart makes those given out before worthless."""
+    """One hub on a store."""
 
-    store: Store
-    limits: HubLimits
-    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    requests: Buckets = field(init=False, repr=False)
-    bad_tokens: Buckets = field(init=False, repr=False)
-    incoming: Incoming = field(default_factory=Incoming, repr=False)
-
-    def __post_init__(self) -> None:
-        limits = self.limits
-        object.__setattr__(self, "requests", Buckets(limits.requests_per_s, limits.request_burst))
-        per_minute = limits.bad_tokens_per_minute
-        object.__setattr__(self, "bad_tokens", Buckets(per_minute / 60, per_minute))
+    def __init__(self, store: Store, limits: HubLimits) -> None:
+        self.store, self.limits, self.incoming = store, limits, Incoming()
+        self._secret = secrets.token_bytes(32)  # signs upload addresses; a restart makes those given out worthless
+        self._requests = Buckets(limits.requests_per_s, limits.request_burst)
+        self._bad_tokens = Buckets(limits.bad_tokens_per_minute / 60, limits.bad_tokens_per_minute)
 
     def identify(self, request: Request) -> Caller | None:
         """Who calls; None without a token. Raises NotSignedInError for a bad token, TooManyError."""
         address = client_of(request.scope)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if not token:
-            _meter(self.requests, f"address {address}")
+            _meter(self._requests, f"address {address}")
             return None
         caller = authenticate(self.store, token.strip()) if scheme.lower() == "bearer" else None
         if caller is None:
-            _meter(self.bad_tokens, address)
+            _meter(self._bad_tokens, address)
             raise NotSignedInError(INVALID_TOKEN)
-        _meter(self.requests, f"token {caller.token_id}")
+        _meter(self._requests, f"token {caller.token_id}")
         return caller
 
     def require_caller(self, request: Request) -> Caller:
@@ -76,7 +67,7 @@ class Hub:
     def sign(self, *parts: str | int) -> str:
         """A signature of a short-lived permission."""
         text = "\n".join(str(part) for part in parts)
-        return hmac.new(self.secret, text.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
 
     def check_signature(self, signature: str, expires_s: int, *parts: str | int) -> None:
         """Raises ForbiddenError unless `sign` made it of these parts and its time is not over."""

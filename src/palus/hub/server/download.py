@@ -40,8 +40,8 @@ class DownloadEndpoints:
 
     def router(self) -> APIRouter:
         """The route."""
-        prefix = "/datasets" if self._kind == "dataset" else ""
-        router = APIRouter(prefix=f"{prefix}/{{owner}}/{{name}}", tags=["hub: downloads"], route_class=HubRoute)
+        prefix = f"/{repos.URL_PREFIX[self._kind]}{{owner}}/{{name}}"
+        router = APIRouter(prefix=prefix, tags=["hub: downloads"], route_class=HubRoute)
         path = "/resolve/{revision}/{path:path}"
         router.add_api_route(path, self.head, methods=["HEAD"], response_class=Response)
         router.add_api_route(path, self.get, methods=["GET"], response_class=Response)

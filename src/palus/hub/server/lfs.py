@@ -16,16 +16,15 @@ from starlette.concurrency import run_in_threadpool
 
 from palus.hub import repos
 from palus.hub.accounts import Caller
-from palus.hub.limits import MIB, show_bytes
+from palus.hub.limits import show_bytes
 from palus.hub.refusals import InvalidInputError, TooLargeError
 from palus.hub.server.context import Hub
-from palus.hub.server.route import STREAMED_BODY, HubRoute
+from palus.hub.server.route import STREAMED_BODY, HubRoute, pieces
 from palus.hub.server.shapes import Json, LfsBatch, LfsObject
 from palus.hub.uploads import day_bytes_left, keep_upload, may_reuse, over_quota
 
 VALID_S = 3600
 _MEDIA_TYPE = "application/vnd.git-lfs+json"
-_BATCH_BYTES = MIB
 Sha256 = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 Positive = Annotated[int, Query(ge=0, le=2**53)]
 
@@ -38,9 +37,8 @@ class LfsEndpoints:
 
     def router(self) -> APIRouter:
         """The routes."""
-        prefix = "/datasets" if self._kind == "dataset" else ""
-        prefix = f"{prefix}/{{owner}}/{{name}}.git/info/lfs"
-        router = APIRouter(prefix=prefix, tags=["hub: uploads"], route_class=HubRoute)
+        prefix = f"/{repos.URL_PREFIX[self._kind]}{{owner}}/{{name}}.git/info/lfs"
+        router = APIRouter(prefix=prefix, tags=["hub: changes"], route_class=HubRoute)
         router.add_api_route("/objects/batch", self.batch, methods=["POST"])
         router.add_api_route("/verify", self.verify, methods=["POST"])
         return router
@@ -71,8 +69,7 @@ class LfsEndpoints:
         signature = self._hub.sign(item.oid, item.size, caller.account_id, expires_s)
         query = {"size": item.size, "account": caller.account_id, "expires": expires_s, "signature": signature}
         upload = f"{request.base_url}api/lfs/{item.oid}?{urlencode(query)}"
-        prefix = "datasets/" if self._kind == "dataset" else ""
-        verify = f"{request.base_url}{prefix}{repo}.git/info/lfs/verify"
+        verify = f"{request.base_url}{repos.URL_PREFIX[self._kind]}{repo}.git/info/lfs/verify"
         return {**answer, "actions": {"upload": {"href": upload, "header": {}}, "verify": {"href": verify}}}
 
     def verify(self, request: Request, owner: str, name: str, body: LfsObject) -> Json:
@@ -95,7 +92,7 @@ class LfsPutEndpoint:
 
     def router(self) -> APIRouter:
         """The route."""
-        router = APIRouter(tags=["hub: uploads"], route_class=HubRoute)
+        router = APIRouter(tags=["hub: changes"], route_class=HubRoute)
         router.add_api_route("/api/lfs/{oid}", self.put, methods=["PUT"], openapi_extra=STREAMED_BODY)
         return router
 
@@ -116,15 +113,10 @@ class LfsPutEndpoint:
     async def _store(self, request: Request, oid: str, size: int, account: int) -> None:
         store = self._hub.store
         with await run_in_threadpool(store.blobs.open_writer) as writer:
-            batch = bytearray()
-            async for chunk in request.stream():
-                batch += chunk
-                if writer.size + len(batch) > size:
+            async for piece in pieces(request):
+                if writer.size + len(piece) > size:
                     raise InvalidInputError(f"more than the announced {size} bytes came; ask for a new address")
-                if len(batch) >= _BATCH_BYTES:
-                    await run_in_threadpool(writer.write, bytes(batch))
-                    batch.clear()
-            await run_in_threadpool(writer.write, bytes(batch))
+                await run_in_threadpool(writer.write, piece)
             blob = await run_in_threadpool(writer.seal)
             if (blob.sha256, blob.size) != (oid, size):
                 raise InvalidInputError(

@@ -99,11 +99,9 @@ class ListingEndpoints:
         caller = self._hub.identify(request)
         by, limit = _SORTS.get(sort or "", "modified_ms"), min(limit, MAX_FULL_PAGE if full else repos.MAX_PAGE)
         tags = tuple(tag for words in filter or () for tag in words.split(",") if tag)
-        wanted = repos.Filter(
-            self._kind, tags, author, search, caller.name if caller else None, bool(caller and caller.is_admin)
-        )
+        wanted: Json = {"tags": tags, "author": author, "search": search, "reader": caller, "sort": by, "limit": limit}
         with self._hub.store.read() as connection:
-            found = repos.list_repos(connection, wanted, by, _read_cursor(cursor), limit)
+            found = repos.list_repos(connection, self._kind, **wanted, after=_read_cursor(cursor))
             rows = [show_repo(repo) for repo in found]
             if full:
                 for row, repo in zip(rows, found, strict=True):
@@ -112,8 +110,7 @@ class ListingEndpoints:
         headers = {}
         if len(found) == limit:
             last = found[-1]
-            position = f"{getattr(last, by)}.{last.id}"
-            headers["Link"] = _next_link(request, {"cursor": position})
+            headers["Link"] = _next_link(request, {"cursor": f"{getattr(last, by)}.{last.id}"})
         return JSONResponse(rows, headers=headers)
 
     def info(self, request: Request, owner: str, name: str, blobs: bool = False) -> Json:
@@ -173,13 +170,13 @@ class ListingEndpoints:
             return repo, commit, list_files(connection, commit)
 
 
-def _read_cursor(cursor: str | None) -> repos.Position | None:
+def _read_cursor(cursor: str | None) -> tuple[int, int] | None:
     if cursor is None:
         return None
     value, _, repo_id = cursor.partition(".")
     if not all(part.isascii() and part.isdigit() and len(part) <= 18 for part in (value, repo_id)):
         raise InvalidInputError(f"{cursor!a} is not a cursor of this list; take the address of the Link header")
-    return repos.Position(int(value), int(repo_id))
+    return int(value), int(repo_id)
 
 
 def _next_link(request: Request, changed: dict[str, str]) -> str:

@@ -1,5 +1,4 @@
-"""Who a token belongs to (`hf auth login`, `whoami`); repositories made, hidden, shown and deleted; model cards checked
-before they are pushed."""
+"""Who a token belongs to (`hf auth login`, `whoami`); repositories made and deleted; model cards before a push."""
 
 from __future__ import annotations
 
@@ -13,22 +12,26 @@ from palus.hub import repos
 from palus.hub.accounts import Caller, find_account
 from palus.hub.card import read_card
 from palus.hub.ids import check_repo_id
-from palus.hub.refusals import ForbiddenError, InvalidInputError
+from palus.hub.refusals import ForbiddenError
 from palus.hub.server.context import Hub, check_may_write
 from palus.hub.server.route import HubRoute
-from palus.hub.server.shapes import CardToCheck, CreateRepo, DeleteRepo, Json, Settings
+from palus.hub.server.shapes import CardToCheck, CreateRepo, DeleteRepo, Json
 
 
-class IdentityEndpoints:
-    """`/api/whoami-v2`."""
+class ManageEndpoints:
+    """`/api/whoami-v2`, `/api/repos/...` and `/api/validate-yaml`."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        self._checkers = asyncio.Semaphore(hub.limits.cards_at_once)
 
     def router(self) -> APIRouter:
         """The routes."""
-        router = APIRouter(route_class=HubRoute, tags=["hub: accounts"])
+        router = APIRouter(route_class=HubRoute, tags=["hub: accounts and repositories"])
         router.add_api_route("/api/whoami-v2", self.whoami, methods=["GET"])
+        router.add_api_route("/api/repos/create", self.create, methods=["POST"])
+        router.add_api_route("/api/repos/delete", self.delete, methods=["DELETE"])
+        router.add_api_route("/api/validate-yaml", self.check_card, methods=["POST"])
         return router
 
     def whoami(self, request: Request) -> Json:
@@ -46,33 +49,13 @@ class IdentityEndpoints:
             "auth": {"type": "access_token", "accessToken": token},
         }
 
-
-_URL_PREFIX: dict[repos.Kind, str] = {"model": "", "dataset": "datasets/"}
-
-
-class ManageEndpoints:
-    """`/api/repos/...` and `/api/validate-yaml`."""
-
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
-        self._checkers = asyncio.Semaphore(hub.limits.cards_at_once)
-
-    def router(self) -> APIRouter:
-        """The routes."""
-        router = APIRouter(route_class=HubRoute, tags=["hub: repositories"])
-        router.add_api_route("/api/repos/create", self.create, methods=["POST"])
-        router.add_api_route("/api/repos/delete", self.delete, methods=["DELETE"])
-        router.add_api_route("/api/validate-yaml", self.check_card, methods=["POST"])
-        return router
-
     def create(self, request: Request, body: CreateRepo) -> JSONResponse:
         """Make a repository. One that exists answers 409 with its address, as clients that do not mind expect."""
         caller = self._hub.require_caller(request)
         kind, full = _named(body, caller)
         owner, name = full.split("/")
         check_may_write(caller, owner)
-        url = {"url": f"{request.base_url}{_URL_PREFIX[kind]}{full}", "name": full}
-        private = bool(body.private) or body.visibility == "private"
+        url = {"url": f"{request.base_url}{repos.URL_PREFIX[kind]}{full}", "name": full}
         with self._hub.store.write() as connection:
             if repos.find_repo(connection, kind, full) is not None:
                 message = f"{kind} {full} exists already; choose another name, or push to it"
@@ -80,7 +63,7 @@ class ManageEndpoints:
             account = find_account(connection, owner)
             if account is None:
                 raise ForbiddenError(f"there is no account {owner}; use your own name")
-            repos.create_repo(connection, kind, account, name, private, self._hub.limits)
+            repos.create_repo(connection, kind, account, name, body.hides, self._hub.limits)
         return JSONResponse(url)
 
     def delete(self, request: Request, body: DeleteRepo) -> Json:
@@ -101,31 +84,7 @@ class ManageEndpoints:
         return JSONResponse({"errors": [], "warnings": said})
 
 
-class SettingsEndpoints:
-    """`/api/{models,datasets}/{owner}/{name}/settings`."""
-
-    def __init__(self, hub: Hub, kind: repos.Kind) -> None:
-        self._hub, self._kind = hub, kind
-
-    def router(self) -> APIRouter:
-        """The routes."""
-        router = APIRouter(route_class=HubRoute, tags=["hub: repositories"])
-        router.add_api_route(f"/api/{self._kind}s/{{owner}}/{{name}}/settings", self.set_visibility, methods=["PUT"])
-        return router
-
-    def set_visibility(self, request: Request, owner: str, name: str, body: Settings) -> Json:
-        """Hide a repository or show it."""
-        if body.visibility is None and body.private is None:
-            raise InvalidInputError("nothing to set: only visibility (or private) can be set here")
-        private = bool(body.private) if body.visibility is None else body.visibility == "private"
-        caller = self._hub.require_caller(request)
-        with self._hub.store.write() as connection:
-            repo = self._hub.writable(connection, caller, self._kind, f"{owner}/{name}")
-            repos.set_private(connection, repo, private)
-        return {"private": private, "visibility": "private" if private else "public"}
-
-
-def _named(body: CreateRepo | DeleteRepo, caller: Caller) -> tuple[repos.Kind, str]:
+def _named(body: DeleteRepo, caller: Caller) -> tuple[repos.Kind, str]:
     """Which repository a body means. Clients send owner and name apart; some tools send `owner/name` as the name."""
     owner, _, name = body.name.rpartition("/")
     return body.type or "model", check_repo_id(owner or body.organization or caller.name, name)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter, FastAPI
 
 from palus.hub.limits import HubLimits
-from palus.hub.repos import Kind
+from palus.hub.repos import URL_PREFIX
 from palus.hub.server.context import Hub
 from palus.hub.server.download import DownloadEndpoints
 from palus.hub.server.guard import Guard, hub_route_limits
 from palus.hub.server.lfs import LfsEndpoints, LfsPutEndpoint
 from palus.hub.server.listing import ListingEndpoints
-from palus.hub.server.manage import IdentityEndpoints, ManageEndpoints, SettingsEndpoints
+from palus.hub.server.manage import ManageEndpoints
 from palus.hub.server.upload import UploadEndpoints
 from palus.store import Store
-
-# Datasets first: their addresses begin with a fixed word where those of models have an owner.
-KINDS: tuple[Kind, ...] = ("dataset", "model")
 
 
 def make_hub_router(store: Store, limits: HubLimits | None = None) -> APIRouter:
@@ -24,10 +21,10 @@ def make_hub_router(store: Store, limits: HubLimits | None = None) -> APIRouter:
     `/{owner}/{name}/resolve`, `/{owner}/{name}.git` and `/datasets`."""
     hub = Hub(store, limits or HubLimits())
     router = APIRouter()
-    for endpoints in (IdentityEndpoints(hub), ManageEndpoints(hub), LfsPutEndpoint(hub)):
+    for endpoints in (ManageEndpoints(hub), LfsPutEndpoint(hub)):
         router.include_router(endpoints.router())
-    for kind in KINDS:
-        for make in (ListingEndpoints, SettingsEndpoints, UploadEndpoints, LfsEndpoints, DownloadEndpoints):
+    for kind in URL_PREFIX:
+        for make in (ListingEndpoints, UploadEndpoints, LfsEndpoints, DownloadEndpoints):
             router.include_router(make(hub, kind).router())
     return router
 

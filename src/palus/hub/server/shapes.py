@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from palus.hub.commits import Commit, File
 from palus.hub.limits import MIB
-from palus.hub.repos import Repo
+from palus.hub.repos import Kind, Repo
 
 PREUPLOAD_FILES = 256
 LFS_BATCH = 1000
@@ -18,30 +18,28 @@ Size = Annotated[int, Field(ge=0, le=2**50)]
 Json = dict[str, Any]
 
 
-class CreateRepo(BaseModel):
-    """New clients send a visibility, old ones `private`; models come without a type, and without an organization when
-    they are the caller's own."""
-
-    name: Name
-    organization: Name | None = None
-    type: Literal["model", "dataset"] | None = None
-    visibility: Literal["public", "private"] | None = None
-    private: bool | None = None
-
-
 class DeleteRepo(BaseModel):
-    """Which repository to delete."""
+    """Which repository is meant. Models come without a type, and without an organization when they are the caller's."""
 
     name: Name
     organization: Name | None = None
-    type: Literal["model", "dataset"] | None = None
+    type: Kind | None = None
 
 
 class Settings(BaseModel):
-    """What of a repository may be set."""
+    """What of a repository may be set. New clients send a visibility, old ones `private`."""
 
     visibility: Literal["public", "private"] | None = None
     private: bool | None = None
+
+    @property
+    def hides(self) -> bool:
+        """Whether the repository shall be private."""
+        return bool(self.private) if self.visibility is None else self.visibility == "private"
+
+
+class CreateRepo(DeleteRepo, Settings):
+    """A repository to make."""
 
 
 class CardToCheck(BaseModel):
@@ -81,7 +79,7 @@ class LfsBatch(BaseModel):
 def iso_time(ms: int) -> str:
     """A stored time as clients parse it: ISO 8601, UTC, milliseconds."""
     moment = datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}Z"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def show_repo(repo: Repo, sha: str | None = None) -> Json:
@@ -115,7 +113,7 @@ def show_sibling(file: File, with_blob: bool) -> Json:
         return {"rfilename": file.path}
     shown: Json = {"rfilename": file.path, "size": file.size, "blobId": file.git_sha1}
     if file.lfs:
-        shown["lfs"] = {"size": file.size, "sha256": file.sha256, "pointerSize": _pointer_size(file)}
+        shown["lfs"] = {"sha256": file.sha256, **_sizes(file)}
     return shown
 
 
@@ -123,7 +121,7 @@ def show_file(file: File) -> Json:
     """A file in a tree. Never with a Xet hash: clients then download over plain HTTP."""
     shown: Json = {"type": "file", "path": file.path, "size": file.size, "oid": file.git_sha1}
     if file.lfs:
-        shown["lfs"] = {"oid": file.sha256, "size": file.size, "pointerSize": _pointer_size(file)}
+        shown["lfs"] = {"oid": file.sha256, **_sizes(file)}
     return shown
 
 
@@ -133,7 +131,7 @@ def show_commit(commit: Commit) -> Json:
     return {**shown, "authors": [{"user": commit.author}]}
 
 
-def _pointer_size(file: File) -> int:
-    """Bytes of the text that git would keep in place of the file."""
+def _sizes(file: File) -> Json:
+    """Of the file, and of the text that git would keep in its place."""
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{file.sha256}\nsize {file.size}\n"
-    return len(pointer)
+    return {"size": file.size, "pointerSize": len(pointer)}

@@ -1,8 +1,9 @@
-"""How files come in: what is about to be sent, and commits read while they arrive."""
+"""What changes a repository: what is about to be sent, commits read while they arrive, who may see it."""
 
 from __future__ import annotations
 
 import re
+from contextlib import closing
 
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
@@ -11,15 +12,14 @@ from palus.hub import repos
 from palus.hub.accounts import Caller
 from palus.hub.commits import MAIN, Put, add_commit, list_files
 from palus.hub.ids import check_path
-from palus.hub.limits import MIB, commit_body_bytes, show_bytes
+from palus.hub.limits import commit_body_bytes, show_bytes
 from palus.hub.refusals import ForbiddenError, InvalidInputError, RefusedRequestError, TooLargeError
 from palus.hub.server.context import Hub
 from palus.hub.server.ndjson import CommitReader, ParsedCommit
-from palus.hub.server.route import STREAMED_BODY, HubRoute
-from palus.hub.server.shapes import FileToUpload, Json, Preupload
+from palus.hub.server.route import STREAMED_BODY, HubRoute, pieces
+from palus.hub.server.shapes import FileToUpload, Json, Preupload, Settings
 from palus.hub.uploads import day_bytes_left, keep_upload, may_reuse
 
-_BATCH_BYTES = MIB
 _CLIENT = re.compile(r"hf_hub/(\d+)\.(\d+)")
 # From this version on a client with hf_xet never uses LFS, whatever the server says, and a server cannot see whether
 # it has hf_xet. Who turned Xet off says so with HF_HUB_USER_AGENT_ORIGIN=lfs, which ends up in the User-Agent.
@@ -28,7 +28,7 @@ _USES_LFS = "origin/lfs"
 
 
 class UploadEndpoints:
-    """`/api/{models,datasets}/{owner}/{name}/{preupload,commit}/{revision}`."""
+    """`/api/{models,datasets}/{owner}/{name}/...`: `preupload/{revision}`, `commit/{revision}`, `settings`."""
 
     def __init__(self, hub: Hub, kind: repos.Kind) -> None:
         self._hub, self._kind = hub, kind
@@ -36,10 +36,21 @@ class UploadEndpoints:
     def router(self) -> APIRouter:
         """The routes."""
         prefix = f"/api/{self._kind}s/{{owner}}/{{name}}"
-        router = APIRouter(prefix=prefix, tags=["hub: uploads"], route_class=HubRoute)
+        router = APIRouter(prefix=prefix, tags=["hub: changes"], route_class=HubRoute)
         router.add_api_route("/preupload/{revision}", self.preupload, methods=["POST"])
         router.add_api_route("/commit/{revision}", self.commit, methods=["POST"], openapi_extra=STREAMED_BODY)
+        router.add_api_route("/settings", self.set_visibility, methods=["PUT"])
         return router
+
+    def set_visibility(self, request: Request, owner: str, name: str, body: Settings) -> Json:
+        """Hide the repository or show it."""
+        if body.visibility is None and body.private is None:
+            raise InvalidInputError("nothing to set: only visibility (or private) can be set here")
+        caller = self._hub.require_caller(request)
+        with self._hub.store.write() as connection:
+            repo = self._hub.writable(connection, caller, self._kind, f"{owner}/{name}")
+            repos.set_private(connection, repo, body.hides)
+        return {"private": body.hides, "visibility": "private" if body.hides else "public"}
 
     def preupload(self, request: Request, owner: str, name: str, revision: str, body: Preupload) -> Json:
         """How to send each file: nearly always inside the commit, because that needs no Xet.
@@ -101,7 +112,7 @@ class UploadEndpoints:
         )
         parsed = await _read(request, reader, body_bytes)
         head = await run_in_threadpool(self._add, caller, repo, parsed)
-        url = f"{request.base_url}{'datasets/' if self._kind == 'dataset' else ''}{repo.name}/commit/{head}"
+        url = f"{request.base_url}{repos.URL_PREFIX[self._kind]}{repo.name}/commit/{head}"
         return {"success": True, "commitOid": head, "commitUrl": url, "hookOutput": ""}
 
     def _admit(self, request: Request, full: str, revision: str) -> tuple[Caller, repos.Repo, int]:
@@ -130,32 +141,20 @@ async def _read(request: Request, reader: CommitReader, body_bytes: int) -> Pars
     A refused body is read to its end all the same: clients send all of it before they look at the answer.
     """
     refusal: RefusedRequestError | None = None
-    batch, received = bytearray(), 0
-    try:
-        async for chunk in request.stream():
-            received += len(chunk)
+    received = 0
+    with closing(reader):
+        async for piece in pieces(request):
+            received += len(piece)
             if received > body_bytes:
                 raise refusal or _too_large(received, body_bytes)
-            if refusal is not None:
-                continue
-            batch += chunk
-            if len(batch) >= _BATCH_BYTES:
-                refusal, batch = await run_in_threadpool(_feed, reader, bytes(batch)), bytearray()
-        if refusal is None:
-            refusal = await run_in_threadpool(_feed, reader, bytes(batch))
+            if refusal is None:
+                try:
+                    await run_in_threadpool(reader.feed, piece)
+                except RefusedRequestError as error:
+                    refusal = error
         if refusal is not None:
             raise refusal
         return await run_in_threadpool(reader.finish)
-    finally:
-        reader.close()
-
-
-def _feed(reader: CommitReader, data: bytes) -> RefusedRequestError | None:
-    try:
-        reader.feed(data)
-    except RefusedRequestError as refusal:
-        return refusal
-    return None
 
 
 def _check_branch(revision: str) -> None:
