@@ -17,7 +17,7 @@ from web_server import serving, serving_files
 from palus.arena.ladder.verification import verify
 from palus.store import Store, open_store
 from palus.video import VideoEncoder
-from palus.web.api.router import Arena
+from palus.web.api.view import Arena
 from palus.web.app import make_app
 from palus.web.static_site import export_site
 

@@ -26,7 +26,7 @@ from palus.hub.repos import create_repo, find_repo
 from palus.hub.server import lfs
 from palus.store import Store, open_store
 from palus.web.app import WebLimits, make_app
-from palus.web.exports import NAMES
+from palus.web.exports import TABLES
 from palus.web.worker_api import make_worker_router
 
 WORDS = ("veiled-kite", "unseen-plan", "HUSHHUSH", "whispered")
@@ -54,7 +54,7 @@ class Place:
         values = {
             "env": [ENV],
             "match_id": [hashlib.sha256(b"match 1").hexdigest()[:16]],
-            "file": list(NAMES),
+            "file": list(TABLES),
             "sha256": self.blobs,
             "job_id": ["1"],
             "revision": ["main", self.head, self.head[:8], "refs/heads/main"],

@@ -127,6 +127,13 @@ def test_nothing_else_is_served(client: TestClient, path: str) -> None:
     assert client.get(path).status_code in (404, 405)
 
 
+def test_which_page_is_sent_is_said_by_its_path_alone(client: TestClient, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.html"
+    secret.write_text("a token")
+    for name in (secret.with_suffix(""), "../secret", "index"):
+        assert client.get("/match", params={"name": str(name)}).text == "<!doctype html><title>match</title>"
+
+
 def test_pages_that_are_not_built_say_so(store: Store, tmp_path: Path) -> None:
     with TestClient(make_app(store, site=tmp_path / "nothing")) as client:
         answer = client.get("/")

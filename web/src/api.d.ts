@@ -146,8 +146,11 @@ export interface components {
             readonly conceded: number;
             readonly mean_scored_s: number | null;
             readonly mean_conceded_s: number | null;
+            /** @default 10 */
             readonly bin_s: number;
+            /** @default [] */
             readonly scored_bins: readonly number[];
+            /** @default [] */
             readonly conceded_bins: readonly number[];
         };
         /** HTTPValidationError */
@@ -171,13 +174,20 @@ export interface components {
          * @description Games against one opponent. low..high: 95 % interval of the share, over mirrored pairs.
          */
         readonly HeadToHead: {
-            readonly opponent: components["schemas"]["Player"];
+            /** @default 0 */
             readonly games: number;
+            /** @default 0 */
             readonly wins: number;
+            /** @default 0 */
             readonly draws: number;
+            /** @default 0 */
             readonly losses: number;
+            /** @default 0 */
             readonly share: number;
+            readonly opponent: components["schemas"]["Player"];
+            /** @default 0 */
             readonly low: number;
+            /** @default 1 */
             readonly high: number;
             /** @description share that the ratings predict */
             readonly expected: number | null;
@@ -283,6 +293,12 @@ export interface components {
         readonly MatchLine: {
             readonly id: string;
             readonly at_ms: number;
+            readonly score: readonly [
+                number,
+                number
+            ];
+            readonly duration_s: number;
+            readonly rated: boolean;
             readonly leg: number;
             /** @enum {string} */
             readonly side: "blue" | "purple";
@@ -290,12 +306,6 @@ export interface components {
             /** @enum {string} */
             readonly outcome: "win" | "draw" | "loss" | "void";
             readonly forfeit: boolean;
-            readonly score: readonly [
-                number,
-                number
-            ];
-            readonly duration_s: number;
-            readonly rated: boolean;
             readonly has_replay: boolean;
         };
         /**
@@ -361,19 +371,19 @@ export interface components {
          */
         readonly MatchSummary: {
             readonly id: string;
-            readonly seq: number;
             readonly at_ms: number;
-            readonly env: string;
-            readonly blue: components["schemas"]["Player"];
-            readonly purple: components["schemas"]["Player"];
-            /** @enum {string} */
-            readonly result: "win1" | "win2" | "draw" | "forfeit1" | "forfeit2" | "void";
             readonly score: readonly [
                 number,
                 number
             ];
             readonly duration_s: number;
             readonly rated: boolean;
+            readonly seq: number;
+            readonly env: string;
+            readonly blue: components["schemas"]["Player"];
+            readonly purple: components["schemas"]["Player"];
+            /** @enum {string} */
+            readonly result: "win1" | "win2" | "draw" | "forfeit1" | "forfeit2" | "void";
         };
         /**
          * Matrix
@@ -422,6 +432,7 @@ export interface components {
             readonly on_hub: boolean;
             readonly tags: readonly string[];
             readonly library_name: string | null;
+            /** @default 0 */
             readonly downloads: number;
             readonly created_ms: number | null;
             readonly modified_ms: number | null;
@@ -497,7 +508,9 @@ export interface components {
             readonly revision: string;
             /** @enum {string} */
             readonly kind: "house" | "model" | "baseline";
+            /** @default null */
             readonly rating: number | null;
+            /** @default null */
             readonly half_width: number | null;
         };
         /**
@@ -592,6 +605,7 @@ export interface components {
             readonly current: boolean;
             readonly rating: number | null;
             readonly half_width: number | null;
+            /** @default 0 */
             readonly games: number;
         };
         /**
@@ -735,10 +749,15 @@ export interface components {
          * @description Games of one player. share: points taken / games, 0 without games.
          */
         readonly Tally: {
+            /** @default 0 */
             readonly games: number;
+            /** @default 0 */
             readonly wins: number;
+            /** @default 0 */
             readonly draws: number;
+            /** @default 0 */
             readonly losses: number;
+            /** @default 0 */
             readonly share: number;
         };
         /**
@@ -780,14 +799,15 @@ export interface components {
          * @description The results of one team over all its revisions. games: newest first, at most `games_limit`.
          */
         readonly TeamResults: {
-            readonly env: string;
             readonly team: string;
             readonly wins: number;
             readonly draws: number;
             readonly losses: number;
             readonly win_rate: number;
             readonly since_ms: number;
+            readonly env: string;
             readonly games: readonly components["schemas"]["TeamGame"][];
+            /** @default 1000 */
             readonly games_limit: number;
             readonly days: readonly components["schemas"]["TeamDay"][];
         };

@@ -15,7 +15,7 @@ from pydantic.json_schema import models_json_schema
 
 from palus.store import open_store
 from palus.web.api.answers import Answers
-from palus.web.api.router import Arena, make_api_router
+from palus.web.api.router import make_api_router
 from palus.web.api.view import Views
 from palus.web.events import Event
 from palus.web.room import Ready, Refused, Start, make_room_router
@@ -26,7 +26,7 @@ def document() -> dict[str, Any]:
     app = FastAPI(title="palus arena")
     with TemporaryDirectory() as folder:
         store = open_store(Path(folder))
-        app.include_router(make_api_router(store, Answers(Views(store)), Arena()))
+        app.include_router(make_api_router(Answers(Views(store))))
         app.include_router(make_room_router(store))
         store.close()
     made = app.openapi()

@@ -45,7 +45,7 @@ def serving(
     names, proxies: as `make_app` and `make_uvicorn` take them.
     """
     from palus.errors import ArenaError
-    from palus.web.api.router import Arena
+    from palus.web.api.view import Arena
     from palus.web.app import make_app
     from palus.web.serving import make_uvicorn
     from palus.web.worker_api import make_worker_router

@@ -25,7 +25,7 @@ from palus.cli.arena_start import make_admin, sign_in_here
 if TYPE_CHECKING:
     from palus.store import Store
     from palus.web.api.leaderboard import LeaderboardRow
-    from palus.web.api.models import Performance
+    from palus.web.api.performance import Performance
 
 ADDRESS, USUAL_PORT = "127.0.0.1", 8000
 ENV, FILE = "SoccerTwos", "SoccerTwos.onnx"
@@ -151,8 +151,7 @@ def _performance(store: Store, repo: str) -> Performance | None:
     from palus.web.api.models import model_page
     from palus.web.api.view import Views
 
-    with store.read() as connection:
-        page = model_page(Views(store).current(), store, connection, repo)
+    page = model_page(Views(store).current(), repo)
     if page is None:
         return None
     refusal = page.revisions[0].refusal if page.revisions else None

@@ -17,8 +17,8 @@ from palus.hub.server.guard import Guard, RouteLimit, hub_route_limits
 from palus.hub.server.router import make_hub_router
 from palus.store import Store
 from palus.web.api.answers import Answers
-from palus.web.api.router import Arena, find_model, make_api_router
-from palus.web.api.view import FRESH_S, Views
+from palus.web.api.router import find_model, make_api_router
+from palus.web.api.view import FRESH_S, Arena, Views
 from palus.web.events import CLIENT_LISTENERS, MAX_LISTENERS, POLL_S, Events, make_events_router
 from palus.web.exports import KEEP_S, Exports, make_downloads_router
 from palus.web.names import KnownNames, Names
@@ -65,7 +65,7 @@ def make_app(
     addresses in numbers; by default localhost.
     """
     limits = limits or WebLimits()
-    views = Views(store, limits.fresh_s)
+    views = Views(store, limits.fresh_s, arena)
     answers = Answers(views)
     events = Events(answers, limits.poll_s, limits.listeners, limits.client_listeners)
     hub_limits = hub_limits or HubLimits()
@@ -84,15 +84,14 @@ def make_app(
     app.add_middleware(SecurityHeaders)
     install_faults(app, site or site_folder())
     app.include_router(make_events_router(events))
-    arena = arena or Arena()
-    app.include_router(make_downloads_router(Exports(store, views, limits.keep_s), arena.envs))
-    app.include_router(make_api_router(store, answers, arena))
+    app.include_router(make_downloads_router(Exports(views, limits.keep_s)))
+    app.include_router(make_api_router(answers))
     app.include_router(make_hub_router(store, hub_limits))
     for router in extra_routers:
         app.include_router(router)
     app.include_router(make_room_router(store))
     # last: /{owner}/{name} would swallow others
-    app.include_router(make_pages_router(site or site_folder(), partial(find_model, store, answers)))
+    app.include_router(make_pages_router(site or site_folder(), partial(find_model, answers)))
     return app
 
 

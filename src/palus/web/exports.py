@@ -13,19 +13,18 @@ import csv
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter
 from fastapi.responses import FileResponse
 from sqlalchemy import select
 
 from palus.arena.ladder.log import LogRecord
 from palus.arena.referee.games import game_of
 from palus.errors import StorageError
-from palus.store import Store
 from palus.store.tables import annulments, matches
 from palus.web.api.leaderboard import LeaderboardRow, leaderboard
 from palus.web.api.router import FAULTS, Env
@@ -82,10 +81,10 @@ RATING_COLUMNS = {
 Row = Iterable[Any]
 
 
-def match_rows(store: Store, env: str) -> Iterable[Row]:
+def match_rows(view: View, env: str) -> Iterable[Row]:
     """The log of an env, one row per match in order; see MATCH_COLUMNS."""
     wanted, tick_s = select(matches).where(matches.c.env == env).order_by(matches.c.seq), game_of(env).tick_s
-    with store.read() as connection:
+    with view.store.read() as connection:
         struck = set(connection.scalars(select(annulments.c.match_id)))
         for row in connection.execution_options(yield_per=2000).execute(wanted):
             record = LogRecord.from_json(row.record)
@@ -126,100 +125,27 @@ def elo_rows(view: View, env: str) -> Iterable[Row]:
         yield rank, line.owner, line.name, line.elo, line.games
 
 
-def write_csv(file: TextIO, header: Iterable[str], rows: Iterable[Row]) -> None:
-    """CSV with booleans as true and false, and nothing for what is unknown."""
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([str(v).lower() if isinstance(v, bool) else v for v in row] for row in rows)
-
-
-class Exports:
-    """Writes and keeps the files. One is written at a time: they are large."""
-
-    def __init__(self, store: Store, views: Views, keep_s: float = KEEP_S) -> None:
-        self._store, self._views, self._keep_s = store, views, keep_s
-        self._folder = store.folder / "exports"
-        self._lock = threading.Lock()
-        self._made: dict[tuple[str, str], tuple[float, View, Path]] = {}
-
-    def file(self, env: str, name: str) -> Path | None:
-        """The file of this name, at most KEEP_S behind the arena; None for a name that is none of ours."""
-        write = self._writer(env, name)
-        if write is None:
-            return None
-        with self._lock:
-            view = self._views.current()
-            made_s, of, path = self._made.get((env, name), (0.0, None, self._folder))
-            is_stale = of is None or (of.version != view.version and time.monotonic() - made_s >= self._keep_s)
-            if is_stale or not path.is_file():
-                with contextlib.suppress(OSError):  # whoever reads the file that is replaced now has time to finish
-                    os.utime(path)
-                path = self._write(env, name, view, write)
-                self._made[env, name] = (time.monotonic(), view, path)
-            return path
-
-    def envs(self) -> list[str]:
-        """Games that somebody entered a model for; nobody can fill the folder with files of games that he made up."""
-        return self._views.current().envs()
-
-    def write_all(self, env: str, folder: Path) -> None:
-        """Write every download of an env to a folder."""
-        for name in NAMES:
-            write = self._writer(env, name)
-            assert write is not None
-            write(self._views.current(), folder / name)
-
-    def _writer(self, env: str, name: str) -> Callable[[View, Path], None] | None:
-        if name in ("history.csv", "elo.csv"):
-            header, rows = _REFERENCE[name]
-            return lambda view, path: _write_csv_file(path, header, rows(view, env))
-        stem, _, suffix = name.partition(".")
-        if stem not in ("matches", "ratings") or suffix not in MEDIA_TYPES:
-            return None
-
-        def write(view: View, path: Path) -> None:
-            if stem == "matches":
-                write_table(path, suffix, MATCH_COLUMNS, match_rows(self._store, env))
-            else:
-                write_table(path, suffix, RATING_COLUMNS, rating_rows(view, env))
-
-        return write
-
-    def _write(self, env: str, name: str, view: View, write: Callable[[View, Path], None]) -> Path:
-        """A new file beside those that are still being sent; files nobody can be reading any more are removed."""
-        given_out = {path for _, _, path in self._made.values()}
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            for old in set(self._folder.iterdir()) - given_out:
-                if time.time() - old.stat().st_mtime > 10 * max(self._keep_s, 60.0):
-                    with contextlib.suppress(OSError):
-                        old.unlink()
-            path = self._folder / f"{env}-{time.time_ns()}-{name}"
-            write(view, path)
-        except OSError as error:
-            raise StorageError(f"{self._folder}: cannot be written ({error.strerror}); free space") from error
-        return path
-
-
-_REFERENCE: dict[str, tuple[tuple[str, ...], Callable[[View, str], Iterable[Row]]]] = {
-    "history.csv": (("model1", "model2", "timestamp", "result"), history_rows),
-    "elo.csv": (("rank", "author", "model", "elo", "games_played"), elo_rows),
+TABLES: dict[str, tuple[Mapping[str, str], Callable[[View, str], Iterable[Row]]]] = {
+    "history.csv": (dict.fromkeys(("model1", "model2", "timestamp", "result"), ""), history_rows),
+    "elo.csv": (dict.fromkeys(("rank", "author", "model", "elo", "games_played"), ""), elo_rows),
+    **{f"matches.{suffix}": (MATCH_COLUMNS, match_rows) for suffix in MEDIA_TYPES},
+    **{f"ratings.{suffix}": (RATING_COLUMNS, rating_rows) for suffix in MEDIA_TYPES},
 }
-NAMES = (*_REFERENCE, *(f"{stem}.{suffix}" for stem in ("matches", "ratings") for suffix in MEDIA_TYPES))
-"""Every download of an env."""
+"""Every download of an env by its name: columns with their types where they are needed, and rows."""
 
 
-def write_table(path: Path, suffix: str, columns: dict[str, str], rows: Iterable[Row]) -> None:
-    """Write rows as csv, json (an array of objects) or parquet."""
-    if suffix == "csv":
-        _write_csv_file(path, columns, rows)
+def write_table(view: View, env: str, name: str, path: Path) -> None:
+    """Write one of `TABLES`: csv, json (an array of objects) or parquet, as the path ends."""
+    columns, rows = TABLES[name]
+    if path.suffix == ".csv":
+        _write_csv(path, columns, rows(view, env))
         return
     import duckdb  # slow to import, needed by few
 
     source = path.with_suffix(".part.csv")
     try:
-        _write_csv_file(source, columns, rows)
-        form = "FORMAT json, ARRAY true" if suffix == "json" else "FORMAT parquet, COMPRESSION zstd"
+        _write_csv(source, columns, rows(view, env))
+        form = "FORMAT json, ARRAY true" if path.suffix == ".json" else "FORMAT parquet, COMPRESSION zstd"
         with duckdb.connect(config={"threads": 1, "memory_limit": "256MB"}) as database:
             database.execute(
                 f"COPY (SELECT * FROM read_csv(?, header = true, auto_detect = false, delim = ',', quote = '\"', "
@@ -230,30 +156,69 @@ def write_table(path: Path, suffix: str, columns: dict[str, str], rows: Iterable
         source.unlink(missing_ok=True)
 
 
-def _write_csv_file(path: Path, header: Iterable[str], rows: Iterable[Row]) -> None:
+def _write_csv(path: Path, header: Iterable[str], rows: Iterable[Row]) -> None:
+    """Booleans as true and false, and nothing for what is unknown."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        write_csv(file, header, rows)
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows([str(v).lower() if isinstance(v, bool) else v for v in row] for row in rows)
 
 
 def _quoted(path: Path) -> str:
     return str(path).replace("'", "''")
 
 
-def make_downloads_router(exports: Exports, envs: Collection[str] = ()) -> APIRouter:
-    """`/api/arena/downloads/{env}/{file}`. envs: games that have downloads even before the first entry."""
+class Exports:
+    """Writes and keeps the files. One is written at a time: they are large."""
+
+    def __init__(self, views: Views, keep_s: float = KEEP_S) -> None:
+        self._views, self._keep_s = views, keep_s
+        self._folder = views.store.folder / "exports"
+        self._lock = threading.Lock()
+        self._made: dict[tuple[str, str], tuple[float, View, Path]] = {}
+
+    def file(self, env: str, name: str) -> Path | None:
+        """The file of this name, at most KEEP_S behind the arena; None for a name or a game that is none of ours."""
+        with self._lock:
+            view = self._views.current()
+            if name not in TABLES or not view.knows(env):
+                return None
+            made_s, of, path = self._made.get((env, name), (0.0, None, self._folder))
+            is_stale = of is None or (of.version != view.version and time.monotonic() - made_s >= self._keep_s)
+            if is_stale or not path.is_file():
+                with contextlib.suppress(OSError):  # whoever reads the file that is replaced now has time to finish
+                    os.utime(path)
+                path = self._write(view, env, name)
+                self._made[env, name] = (time.monotonic(), view, path)
+            return path
+
+    def _write(self, view: View, env: str, name: str) -> Path:
+        """A new file beside those that are still being sent; files nobody can be reading any more are removed."""
+        given_out = {path for _, _, path in self._made.values()}
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for old in set(self._folder.iterdir()) - given_out:
+                if time.time() - old.stat().st_mtime > 10 * max(self._keep_s, 60.0):
+                    with contextlib.suppress(OSError):
+                        old.unlink()
+            path = self._folder / f"{env}-{time.time_ns()}-{name}"
+            write_table(view, env, name, path)
+        except OSError as error:
+            raise StorageError(f"{self._folder}: cannot be written ({error.strerror}); free space") from error
+        return path
+
+
+def make_downloads_router(exports: Exports) -> APIRouter:
+    """`/api/arena/downloads/{env}/{file}`."""
     router = APIRouter(prefix="/api/arena/downloads", tags=["downloads"], responses=FAULTS)
 
     @router.get("/{env}/{file}", response_class=FileResponse)
     def get_download(env: Env, file: str) -> FileResponse:
         """matches or ratings as .csv, .json, .parquet; history.csv and elo.csv as the reference competition's."""
-        path = exports.file(env, file) if env in envs or env in exports.envs() else None
+        path = exports.file(env, file)
         if path is None:
-            raise _unknown(file)
-        media_type = MEDIA_TYPES[file.rpartition(".")[2]]
+            raise fault(404, "unknown_file", f"There is no download {file[:40]!r}; there are {', '.join(TABLES)}.")
+        media_type = MEDIA_TYPES[path.suffix[1:]]
         return FileResponse(path, media_type=media_type, filename=file, headers={"Cache-Control": "no-cache"})
 
     return router
-
-
-def _unknown(file: str) -> HTTPException:
-    return fault(404, "unknown_file", f"There is no download {file[:40]!r}; there are {', '.join(NAMES)}.")

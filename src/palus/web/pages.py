@@ -17,7 +17,7 @@ from palus.web.api.answers import Body, make_body, respond
 from palus.web.api.router import IMMUTABLE, Name, Owner
 from palus.web.security import fault
 
-PAGES = ("match", "compare", "matrix", "status", "analytics", "room")
+PAGES = {"/": "index"} | {f"/{name}": name for name in ("match", "compare", "matrix", "status", "analytics", "room")}
 _NO_OWNERS = RESERVED_OWNERS - {"palus"}
 """Owners that have no pages; the players of the house have theirs."""
 
@@ -46,19 +46,13 @@ def make_pages_router(folder: Path, find_model: Callable[[str], Awaitable[object
     router = APIRouter(include_in_schema=False)
     static = _static_files(folder / "static")
 
-    def page(request: Request, name: str) -> Response:
-        return respond(request, _page(folder, name))
+    def add_page(address: str, name: str) -> None:
+        @router.api_route(address, methods=["GET", "HEAD"])
+        async def get_page(request: Request) -> Response:
+            return respond(request, _page(folder, name))
 
-    @router.api_route("/", methods=["GET", "HEAD"])
-    async def get_leaderboard(request: Request) -> Response:
-        return page(request, "index")
-
-    for name in PAGES:
-
-        async def get_page(request: Request, name: str = name) -> Response:
-            return page(request, name)
-
-        router.add_api_route(f"/{name}", get_page, methods=["GET", "HEAD"])
+    for address, name in PAGES.items():
+        add_page(address, name)
 
     @router.api_route("/static/{path:path}", methods=["GET", "HEAD"])
     async def get_static(request: Request, path: str) -> Response:
@@ -72,7 +66,7 @@ def make_pages_router(folder: Path, find_model: Callable[[str], Awaitable[object
         if owner.lower() in _NO_OWNERS:
             raise _no_file()
         await find_model(f"{owner}/{name}")
-        return page(request, "model")
+        return respond(request, _page(folder, "model"))
 
     return router
 

@@ -18,24 +18,22 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
 from palus.errors import ArenaError, HubError, StorageError
 from palus.hub.repos import read_file
 from palus.store import Store
-from palus.web.api.analytics import analytics, team_results
+from palus.web.api.analytics import team_results
 from palus.web.api.compare import compare
-from palus.web.api.leaderboard import environments, leaderboard, recent_matches
+from palus.web.api.leaderboard import board_order, environments, leaderboard, recent_matches
 from palus.web.api.matches import MatchPage, match_page
-from palus.web.api.matrix import matrix
 from palus.web.api.models import ModelPage, model_page
-from palus.web.api.players import players_to_compare
-from palus.web.api.router import Arena
+from palus.web.api.router import BOARDS
 from palus.web.api.status import log_head, status
-from palus.web.api.unranked import unranked_models
-from palus.web.api.view import View, Views
-from palus.web.exports import Exports
+from palus.web.api.view import Arena, View, Views
+from palus.web.exports import TABLES, write_table
 from palus.web.page import page_html
 from palus.web.pages import site_folder
 from palus.web.shapes import Shape
@@ -80,7 +78,7 @@ def export_site(
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         _copy_pages(site, draft)
-        summary = _Export(store, draft, arena or Arena(), max_matches).write()
+        summary = _Export(Views(store, float("inf"), arena), draft, max_matches).write()
         shutil.rmtree(folder, ignore_errors=True)
         draft.rename(folder)
     except OSError as error:
@@ -103,19 +101,19 @@ def _copy_pages(site: Path, folder: Path) -> None:
 class _Export:
     """One export: the view of one moment and the folder that it goes to."""
 
-    def __init__(self, store: Store, folder: Path, arena: Arena, max_matches: int) -> None:
-        self._store, self._folder, self._arena, self._max_matches = store, folder, arena, max_matches
-        self._views = Views(store, fresh_s=float("inf"))
-        self._view: View = self._views.current()
+    def __init__(self, views: Views, folder: Path, max_matches: int) -> None:
+        self._views, self._folder, self._max_matches = views, folder, max_matches
+        self._view: View = views.current()
+        self._store = views.store
 
     def write(self) -> Summary:
         """Everything but the pages themselves."""
         view = self._view
-        envs = [line.env for line in environments(view, self._arena.envs).environments]
-        self._write("envs", environments(view, self._arena.envs))
-        with self._store.read() as connection:
-            self._write("head", log_head(connection))
-            self._write("status", status(view, connection, self._arena.mode))
+        games = environments(view)
+        envs = [line.env for line in games.environments]
+        self._write("envs", games)
+        self._write("head", log_head(view))
+        self._write("status", status(view))
         for env in envs:
             self._write_env(env)
         models = [self._write_model(repo) for repo in view.roster.entries_of]
@@ -127,36 +125,29 @@ class _Export:
         size = sum(path.stat().st_size for path in files)
         return Summary(len(models), len(pages), len(linked) - len(chosen), len(files), size)
 
-    def _write(self, name: str, shape: Shape) -> None:
+    def _write(self, name: str, shape: Shape | None) -> None:
+        if shape is None:
+            return
         path = self._folder / "data" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(shape.model_dump_json().encode())
 
     def _write_env(self, env: str) -> None:
         view = self._view
-        board = leaderboard(view, env)
-        competition = analytics(view, env, self._arena.season, self._arena.season_end_ms)
-        self._write(f"leaderboard/{env}", board)
-        self._write(f"unranked/{env}", unranked_models(view, env))
-        self._write(f"recent/{env}", recent_matches(view, env))
-        self._write(f"matrix/{env}", matrix(view, env))
-        self._write(f"analytics/{env}", competition)
-        for line in competition.teams:
-            results = team_results(view, env, line.team)
-            if results is not None:
-                self._write(f"analytics/{env}/{line.team}", results)
-        strongest = [row.repo for row in board.rows[:COMPARED]]
-        for a in strongest:
-            for b in strongest:
-                if (found := players_to_compare(view, a, b)) is not None:
-                    self._write(f"compare/{a}/{b}", compare(view, *found))
+        for name, build in BOARDS.items():
+            self._write(f"{name}/{env}", build(view, env))
+        for team in view.log.repos.texts:
+            self._write(f"analytics/{env}/{team}", team_results(view, env, team))
+        strongest = [view.roster.player(rated.sha256).repo for rated in board_order(view, env)[:COMPARED]]
+        for a, b in product(strongest, repeat=2):
+            self._write(f"compare/{a}/{b}", compare(view, a, b))
         downloads = self._folder / "data" / "downloads" / env
         downloads.mkdir(parents=True)
-        Exports(self._store, self._views).write_all(env, downloads)
+        for name in TABLES:
+            write_table(view, env, name, downloads / name)
 
     def _write_model(self, repo: str) -> ModelPage:
-        with self._store.read() as connection:
-            page = model_page(self._view, self._store, connection, repo)
+        page = model_page(self._view, repo)
         assert page is not None, "a repository with entries has a page"
         page = page.model_copy(update={"card_html": _CARD_FILE.sub(self._keep_card_file, page.card_html)})
         self._write(f"models/{repo}", page)
@@ -189,8 +180,7 @@ class _Export:
         return (log.id_text(row) for row in range(log.n - 1, -1, -1))
 
     def _write_match(self, match_id: str) -> MatchPage | None:
-        with self._store.read() as connection:
-            page = match_page(self._view, self._store, connection, match_id)
+        page = match_page(self._view, match_id)
         if page is None:
             return None
         if page.replay is not None and page.replay.url is not None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from palus.arena.referee.games import game_of
+from palus.web.api.summaries import Tally, tallies
 from palus.web.api.view import View
 from palus.web.shapes import Shape
 
@@ -87,22 +88,16 @@ class TeamDay(Shape):
     wins: int
 
 
-class TeamResults(Shape):
+class TeamResults(TeamLine):
     """The results of one team over all its revisions. games: newest first, at most `games_limit`."""
 
     env: str
-    team: str
-    wins: int
-    draws: int
-    losses: int
-    win_rate: float
-    since_ms: int
     games: list[TeamGame]
-    games_limit: int
+    games_limit: int = GAMES_LIMIT
     days: list[TeamDay]
 
 
-def analytics(view: View, env: str, season: int, season_end_ms: int | None) -> Analytics:
+def analytics(view: View, env: str) -> Analytics:
     """Statistics of an env over its counted matches."""
     log = view.log
     rows = np.flatnonzero(view.counts & view.of_env(env))
@@ -110,22 +105,21 @@ def analytics(view: View, env: str, season: int, season_end_ms: int | None) -> A
     seconds = log["ticks"][rows] * game_of(env).tick_s
     repos = np.concatenate([log["blue_repo"][rows], log["purple_repo"][rows]])
     causes = np.bincount(log["cause"][rows], minlength=len(log.causes.texts))
-    return Analytics(
+    return Analytics.like(
+        view.arena,
         env=env,
-        season=season,
-        season_end_ms=season_end_ms,
         matches=len(rows),
         models=len(np.unique(repos)),
         days=_days(log["finished_ms"][rows]),
         teams=_teams(view, rows),
-        blue_wins=int((points == 1.0).sum()),
-        draws=int((points == 0.5).sum()),
-        purple_wins=int((points == 0.0).sum()),
+        blue_wins=(points == 1.0).sum(),
+        draws=(points == 0.5).sum(),
+        purple_wins=(points == 0.0).sum(),
         mean_duration_s=float(seconds.mean()) if len(rows) else None,
         duration_bin_s=DURATION_BIN_S,
         duration_bins=np.bincount((seconds // DURATION_BIN_S).astype(np.int64)).tolist(),
         causes=[
-            CauseCount(cause=cause, matches=int(count))
+            CauseCount(cause=cause, matches=count)
             for cause, count in zip(log.causes.texts, causes, strict=True)
             if count
         ],
@@ -139,7 +133,7 @@ def _days(ended_ms: Array) -> list[DayMatches]:
     day = ended_ms // DAY_MS
     counts = np.bincount(day - day.min())
     return [
-        DayMatches(day=_day_text(int(day.min()) + i), matches=int(count), cumulative=int(total))
+        DayMatches(day=_day_text(int(day.min()) + i), matches=count, cumulative=total)
         for i, (count, total) in enumerate(zip(counts, np.cumsum(counts), strict=True))
     ]
 
@@ -153,23 +147,18 @@ def _teams(view: View, rows: Array) -> list[TeamLine]:
     names = log.repos.texts
     team = np.concatenate([log["blue_repo"][rows], log["purple_repo"][rows]])
     points = np.concatenate([log.points(rows), 1.0 - log.points(rows)])
-    ended = np.concatenate([log["finished_ms"][rows]] * 2)
-    games, wins, losses = (
-        np.bincount(team[keep], minlength=len(names)) for keep in (points >= 0.0, points == 1.0, points == 0.0)
-    )
     since = np.full(len(names), np.iinfo(np.int64).max)
-    np.minimum.at(since, team, ended)
+    np.minimum.at(since, team, np.concatenate([log["finished_ms"][rows]] * 2))
+    lines = zip(names, tallies(team, points, len(names)), since.tolist(), strict=True)
     return [
-        TeamLine(
-            team=names[i],
-            wins=int(wins[i]),
-            draws=int(games[i] - wins[i] - losses[i]),
-            losses=int(losses[i]),
-            win_rate=round(100.0 * float(wins[i]) / float(games[i]), 2),
-            since_ms=int(since[i]),
-        )
-        for i in sorted(np.flatnonzero(games).tolist(), key=lambda i: (names[i].lower(), names[i]))
+        TeamLine.like(tally, team=name, win_rate=_win_rate(tally), since_ms=since_ms)
+        for name, tally, since_ms in sorted(lines, key=lambda line: (line[0].lower(), line[0]))
+        if tally.games
     ]
+
+
+def _win_rate(tally: Tally) -> float:
+    return round(100.0 * tally.wins / tally.games, 2)
 
 
 def team_results(view: View, env: str, team: str) -> TeamResults | None:
@@ -181,19 +170,19 @@ def team_results(view: View, env: str, team: str) -> TeamResults | None:
     if not len(rows):
         return None
     points = np.where(is_blue[rows], log.points(rows), 1.0 - log.points(rows))
-    wins, losses = int((points == 1.0).sum()), int((points == 0.0).sum())
-    newest_first = np.arange(len(rows))[::-1][:GAMES_LIMIT]
-    return TeamResults(
+    days, day_of = np.unique(log["finished_ms"][rows] // DAY_MS, return_inverse=True)
+    (tally,) = tallies(np.zeros(len(rows), int), points, 1)
+    return TeamResults.like(
+        tally,
         env=env,
         team=team,
-        wins=wins,
-        draws=len(rows) - wins - losses,
-        losses=losses,
-        win_rate=round(100.0 * wins / len(rows), 2),
-        since_ms=int(log["finished_ms"][rows[0]]),
-        games=[_game(view, int(rows[i]), float(points[i]), number) for i in newest_first],
-        games_limit=GAMES_LIMIT,
-        days=_team_days(log["finished_ms"][rows] // DAY_MS, points),
+        win_rate=_win_rate(tally),
+        since_ms=log["finished_ms"][rows[0]],
+        games=[_game(view, int(rows[i]), float(points[i]), number) for i in range(len(rows))[::-1][:GAMES_LIMIT]],
+        days=[
+            TeamDay.like(of_day, day=_day_text(int(day)))
+            for day, of_day in zip(days, tallies(day_of, points, len(days)), strict=True)
+        ],
     )
 
 
@@ -203,18 +192,8 @@ def _game(view: View, row: int, points: float, number: int) -> TeamGame:
     owner, _, name = log.repos.texts[other].partition("/")
     return TeamGame(
         match=log.id_text(row),
-        at_ms=int(log["finished_ms"][row]),
+        at_ms=log["finished_ms"][row],
         result="win" if points == 1.0 else "loss" if points == 0.0 else "draw",
         opponent_owner=owner,
         opponent_model=name,
     )
-
-
-def _team_days(day: Array, points: Array) -> list[TeamDay]:
-    days, of = np.unique(day, return_inverse=True)
-    games = np.bincount(of, minlength=len(days))
-    losses, wins = (np.bincount(of[points == value], minlength=len(days)) for value in (0.0, 1.0))
-    return [
-        TeamDay(day=_day_text(int(day)), losses=int(lost), draws=int(played - won - lost), wins=int(won))
-        for day, played, won, lost in zip(days, games, wins, losses, strict=True)
-    ]

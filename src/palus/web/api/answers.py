@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from fastapi import Request, Response
 
 from palus.web.api.view import View, Views
+from palus.web.security import fault
 from palus.web.shapes import Shape
 
 BUILDERS = 2
@@ -113,8 +114,21 @@ class Answers:
             return view
         return await asyncio.get_running_loop().run_in_executor(self._threads, self.views.current)
 
-    async def get(self, key: str, build: Build, stamp: Stamp = whole_version) -> Body | None:
-        """The answer for a key, built when the stamp of the view has changed; None where `build` finds nothing."""
+    async def send(self, request: Request, build: Build, missing: str = "", stamp: Stamp = whole_version) -> Response:
+        """The response to a request whose address says it all; the others are as `get` takes them."""
+        return respond(request, await self.get(request.url.path, build, missing, stamp))
+
+    async def get(self, key: str, build: Build, missing: str = "", stamp: Stamp = whole_version) -> Body:
+        """The answer for a key, built when the stamp of the view has changed.
+
+        Raises a fault that says what is missing where `build` finds nothing.
+        """
+        body = await self._find(key, build, stamp)
+        if body is None:
+            raise fault(404, "not_found", missing)
+        return body
+
+    async def _find(self, key: str, build: Build, stamp: Stamp) -> Body | None:
         view = await self.view()
         kept = self._kept.get(key)
         if kept is not None and (kept.stamp == stamp(view) or self._is_recent(kept)):

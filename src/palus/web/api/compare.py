@@ -10,9 +10,8 @@ from pydantic import Field
 from palus.arena.ladder.derive import variance_of_gap
 from palus.ratings.interval import Z_95
 from palus.ratings.sequential import SequentialTest as Test
-from palus.web.api.performance import EntityMatches, games_of
 from palus.web.api.roster import Player
-from palus.web.api.summaries import F64, HeadToHead, MatchLine, Rows, expected_share, head_to_head
+from palus.web.api.summaries import F64, EntityMatches, HeadToHead, MatchLine, Rows, expected_share, games_of
 from palus.web.api.view import View
 from palus.web.shapes import Shape
 
@@ -64,22 +63,29 @@ class Comparison(Shape):
     matches: list[MatchLine] = Field(description="of b, newest first")
 
 
-def compare(view: View, env: str, a: Player, b: Player) -> Comparison:
-    """Everything about b against a in an env. Same-owner games count here, although they are not rated."""
+def compare(view: View, repo_a: str, repo_b: str) -> Comparison | None:
+    """Everything about b against a, in the game that both play most. None where no game has both.
+
+    The same repository twice: its last two accepted revisions, the older one first. Same-owner games count here,
+    although they are not rated.
+    """
+    found = _players(view, repo_a, repo_b)
+    if found is None:
+        return None
+    env, a, b = found
     games = games_of(view, env, b.sha256)
     rows = _meetings(games, a.sha256)
-    difference, half_width = rating_difference(view, env, a, b)
-    test = sequential_test(games, rows, a, b)
-    met = head_to_head(view, b, games.opponents(rows), games.points(rows), view.log["unit"][rows])
-    known = a.rating is not None and b.rating is not None
+    difference, half_width = _rating_difference(view, env, a, b)
+    test = _sequential_test(games, rows, a, b)
+    met = games.head_to_head(rows)
     return Comparison(
         env=env,
         a=a,
         b=b,
         difference=difference,
         half_width=half_width,
-        expected=expected_share(b.rating or 0.0, a.rating or 0.0) if known else None,
-        head_to_head=met[0] if met else _never_met(a),
+        expected=None if a.rating is None or b.rating is None else expected_share(b.rating, a.rating),
+        head_to_head=met[0] if met else HeadToHead(opponent=a),
         test=test,
         verdict=verdict(test, difference, half_width, *_short_names(a, b)),
         caution=_caution(view, env, a, b),
@@ -87,7 +93,21 @@ def compare(view: View, env: str, a: Player, b: Player) -> Comparison:
     )
 
 
-def rating_difference(view: View, env: str, a: Player, b: Player) -> tuple[float | None, float | None]:
+def _players(view: View, a: str, b: str) -> tuple[str, Player, Player] | None:
+    roster = view.roster
+    for env in view.envs():
+        if a == b:
+            revisions = roster.accepted(env, a)
+            if len(revisions) >= 2:
+                return env, revisions[1], revisions[0]
+            continue
+        first, second = roster.current_of(env, a), roster.current_of(env, b)
+        if first is not None and second is not None:
+            return env, roster.player(first), roster.player(second)
+    return None
+
+
+def _rating_difference(view: View, env: str, a: Player, b: Player) -> tuple[float | None, float | None]:
     """b minus a and its half-width, from the joint covariance; None where one is not rated or it is not known yet."""
     if a.sha256 == b.sha256:
         return (0.0, 0.0) if a.rating is not None else (None, None)
@@ -143,8 +163,7 @@ def verdict(test: SequentialTest, difference: float | None, half_width: float | 
 
 def _caution(view: View, env: str, a: Player, b: Player) -> str | None:
     """Why the difference is not to be trusted, where few matches tie the two together."""
-    field = view.roster.fields.get(env)
-    for group in field.summary.get("loose", ()) if field else ():
+    for group in view.roster.summary(env).get("loose", ()):
         if (a.sha256 in group["players"]) != (b.sha256 in group["players"]):
             return (
                 f"Only {group['pairs']} mirrored pairs tie a group of {len(group['players'])} models, one of these two "
@@ -157,32 +176,21 @@ def _caution(view: View, env: str, a: Player, b: Player) -> str | None:
 def compare_revisions(view: View, env: str, newer: Player, older: Player) -> RevisionComparison:
     """A revision against the one before it."""
     games = games_of(view, env, newer.sha256)
-    difference, half_width = rating_difference(view, env, older, newer)
+    difference, half_width = _rating_difference(view, env, older, newer)
     return RevisionComparison(
         newer=newer.revision,
         older=older.revision,
         difference=difference,
         half_width=half_width,
-        test=sequential_test(games, _meetings(games, older.sha256), older, newer),
+        test=_sequential_test(games, _meetings(games, older.sha256), older, newer),
     )
 
 
-def sequential_test(games: EntityMatches, rows: Rows, a: Player, b: Player) -> SequentialTest:
+def _sequential_test(games: EntityMatches, rows: Rows, a: Player, b: Player) -> SequentialTest:
     """The test of "b is better than a" on the complete mirrored pairs among b's games in these rows."""
     test = Test().after(_pair_scores(games.points(rows), games.view.log["unit"][rows]).tolist())
-    bounds = test.hypotheses
-    state = test.decision or "undecided"
-    return SequentialTest(
-        elo0=bounds.elo0,
-        elo1=bounds.elo1,
-        alpha=bounds.alpha,
-        beta=bounds.beta,
-        pairs=test.pairs,
-        llr=test.llr,
-        lower=bounds.lower,
-        upper=bounds.upper,
-        state=state,
-        sentence=_sentence(test, a, b),
+    return SequentialTest.like(
+        test, test.hypotheses, state=test.decision or "undecided", sentence=_sentence(test, a, b)
     )
 
 
@@ -216,9 +224,3 @@ def _pair_scores(points: F64, units: Rows) -> F64:
 def _meetings(games: EntityMatches, opponent: str) -> Rows:
     rows = games.valid
     return np.asarray(rows[games.opponents(rows) == games.view.log.entities.find(opponent)])
-
-
-def _never_met(opponent: Player) -> HeadToHead:
-    return HeadToHead(
-        opponent=opponent, games=0, wins=0, draws=0, losses=0, share=0.0, low=0.0, high=1.0, expected=None
-    )

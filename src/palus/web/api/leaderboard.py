@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
@@ -33,7 +32,7 @@ class Environments(Shape):
     environments: list[Environment]
 
 
-class LeaderboardRow(Standing):
+class LeaderboardRow(Standing, Shape):
     """One repository, by its newest accepted revision."""
 
     repo: str
@@ -99,8 +98,9 @@ class RecentMatches(Shape):
     matches: list[MatchSummary]
 
 
-def environments(view: View, ranked: Sequence[str] = ()) -> Environments:
-    """Every env that is or was played, the most played first. ranked: listed even before anything happened in them."""
+def environments(view: View) -> Environments:
+    """Every env that is or was played, the most played first."""
+    ranked = view.arena.envs
     known = [env for env in view.envs() if env in ranked or env in view.log.envs.texts]
     return Environments(environments=[_environment(view, env) for env in [*known, *(set(ranked) - set(known))]])
 
@@ -122,14 +122,14 @@ def leaderboard(view: View, env: str) -> Leaderboard:
     field = view.roster.fields.get(env)
     return Leaderboard(
         env=env,
-        updated_ms=fitted_ms(view, field.upto_seq) if field else None,
-        upto_seq=field.upto_seq if field else 0,
+        updated_ms=fitted_ms(view, env),
+        upto_seq=view.roster.fitted(env),
         log_seq=int(view.log["seq"][of_env[-1]]) if len(of_env) else 0,
         matches=len(of_env),
         side=SideTerm(points=field.side_advantage, half_width=field.side_half_width) if field else None,
         loose=[
             LooseGroup(repos=[view.roster.player(sha256).repo for sha256 in group["players"]], pairs=group["pairs"])
-            for group in (field.summary.get("loose", ()) if field else ())
+            for group in view.roster.summary(env).get("loose", ())
         ],
         measures=MEASURES,
         rows=[board_row(view, env, rated, last_ms.get(rated.sha256)) for rated in board_order(view, env)],
@@ -144,13 +144,9 @@ def board_order(view: View, env: str) -> list[Standing]:
 def board_row(view: View, env: str, rated: Standing, last_ms: int | None) -> LeaderboardRow:
     """One row. last_ms: when the player's newest match ended."""
     player = view.roster.player(rated.sha256)
-    return LeaderboardRow(
-        **vars(rated),
-        repo=player.repo,
-        owner=player.owner,
-        name=player.name,
-        revision=player.revision,
-        kind=player.kind,
+    return LeaderboardRow.like(
+        rated,
+        player,
         provisional=is_provisional(rated.games, rated.half_width),
         last_match_ms=last_ms,
         openskill=rated.openskill_mu - 3.0 * rated.openskill_sigma,
@@ -160,9 +156,9 @@ def board_row(view: View, env: str, rated: Standing, last_ms: int | None) -> Lea
     )
 
 
-def fitted_ms(view: View, upto_seq: int) -> int | None:
-    """When the match ended that was the last to go into a fit."""
-    row = int(np.searchsorted(view.log["seq"], upto_seq, side="right")) - 1
+def fitted_ms(view: View, env: str) -> int | None:
+    """When the match ended that was the last to go into the ratings of an env."""
+    row = int(np.searchsorted(view.log["seq"], view.roster.fitted(env), side="right")) - 1
     return int(view.log["finished_ms"][row]) if row >= 0 else None
 
 

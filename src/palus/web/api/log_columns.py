@@ -10,19 +10,21 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, select
 
+from palus.arena.referee import result
 from palus.arena.referee.games import game_of
+from palus.arena.referee.result import Verdict
 from palus.store.tables import matches
 
-VERDICTS = ("win1", "win2", "draw", "forfeit1", "forfeit2", "void")
-POINTS = np.array([1.0, 0.0, 0.5, 0.0, 1.0, np.nan])
+VERDICTS = get_args(Verdict)
+POINTS = np.array([result.POINTS.get(verdict, np.nan) for verdict in VERDICTS])
 """Of the blue side, by index into VERDICTS; NaN where nobody gets any."""
-FORFEITS = np.array([False, False, False, True, True, False])
+FORFEITS = np.array([verdict.startswith("forfeit") for verdict in VERDICTS])
 
 _CHUNK = 5000
 _UNKNOWN_VERDICT = VERDICTS.index("void")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field, JsonValue
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, select
 
 from palus.arena.ladder.chain import fault
 from palus.arena.ladder.log import GENESIS, LogRecord, StoredBytes
 from palus.arena.referee.games import game_of
-from palus.arena.referee.result import Side
+from palus.arena.referee.result import Side, Verdict
 from palus.envs.recording import RecordedEvent
 from palus.store import Store
 from palus.store.tables import annulments, matches
 from palus.web.api.roster import Player
-from palus.web.api.summaries import SideName, Verdict
+from palus.web.api.summaries import SideName
 from palus.web.api.view import View
 from palus.web.shapes import Shape
 
@@ -93,50 +91,35 @@ class MatchPage(Shape):
     verify_command: str = Field(description="what to type to play the action log again, or to check the video")
 
 
-def match_page(view: View, store: Store, connection: Connection, match_id: str) -> MatchPage | None:
+def match_page(view: View, match_id: str) -> MatchPage | None:
     """The match of that id; None when the log has none. Its hash is computed again each time."""
-    row = connection.execute(select(matches).where(matches.c.id == match_id)).first()
-    if row is None:
-        return None
+    with view.store.read() as connection:
+        row = connection.execute(select(matches).where(matches.c.id == match_id)).first()
+        if row is None:
+            return None
+        annulled = connection.scalar(select(annulments.c.reason).where(annulments.c.match_id == match_id))
+        of_unit = select(matches.c.id).where(matches.c.unit_id == row.unit_id, matches.c.id != match_id)
+        other_leg = connection.scalar(of_unit.limit(1))
+        before = connection.scalar(select(matches.c.hash).where(matches.c.seq == row.seq - 1)) or GENESIS
     record = LogRecord.from_json(row.record)
     blue, purple = record.sides
     game = game_of(record.env)
-    annulled = connection.scalar(select(annulments.c.reason).where(annulments.c.match_id == match_id))
-    other_leg = connection.scalar(
-        select(matches.c.id).where(matches.c.unit_id == row.unit_id, matches.c.id != match_id).limit(1)
-    )
-    return MatchPage(
-        id=record.id,
-        env=record.env,
+    return MatchPage.like(
+        row,
+        record,
         env_version=record.build.version,
         filmed=game.filmed,
         seed=str(record.seed),
-        unit_id=record.unit_id,
-        leg=record.leg,
-        season=record.season,
         blue=_side(view, blue),
         purple=_side(view, purple),
-        result=row.result,
-        cause=record.cause,
-        score=record.score,
-        duration_ticks=record.duration_ticks,
         duration_s=record.duration_ticks * game.tick_s,
         events=[_event(event, game.tick_s) for event in record.events],
-        started=record.started,
-        finished_ms=row.finished_ms,
-        wall_ms=record.wall_ms,
         rated=row.rated and annulled is None,
         annulled=annulled,
-        worker=row.worker,
-        runner={
-            "version": record.runner.version,
-            "platform": record.runner.platform,
-            "runtimes": dict(record.runner.runtimes),
-            "isolation": record.runner.isolation,
-        },
-        replay=_file(store, record.replay, f"/api/arena/matches/{record.id}/replay"),
-        actions=_file(store, record.actions, f"/api/arena/matches/{record.id}/actions"),
-        chain=_chain(view, connection, row),
+        runner={name: value for name, value in vars(record.runner).items() if name != "worker"},
+        replay=_file(view.store, record.replay, f"/api/arena/matches/{record.id}/replay"),
+        actions=_file(view.store, record.actions, f"/api/arena/matches/{record.id}/actions"),
+        chain=ChainPosition.like(row, intact=fault(row, row.seq, before) is None, head_seq=view.version.seq),
         other_leg=other_leg,
         verify_command=f"palus verify {record.id}",
     )
@@ -150,15 +133,7 @@ def stored_record(connection: Connection, match_id: str) -> LogRecord | None:
 
 def _side(view: View, side: Side) -> MatchSide:
     entity = side.entity
-    return MatchSide(
-        repo=entity.repo,
-        owner=entity.owner,
-        revision=entity.revision,
-        file=entity.file,
-        sha256=entity.sha256,
-        mode=side.mode,
-        player=view.roster.player(entity.sha256, entity.repo),
-    )
+    return MatchSide.like(side, entity, player=view.roster.player(entity.sha256, entity.repo))
 
 
 def _event(event: RecordedEvent, tick_s: float) -> MatchEvent:
@@ -174,15 +149,4 @@ def _event(event: RecordedEvent, tick_s: float) -> MatchEvent:
 def _file(store: Store, stored: StoredBytes | None, url: str) -> StoredFile | None:
     if stored is None:
         return None
-    return StoredFile(sha256=stored.sha256, bytes=stored.bytes, url=url if store.blobs.has(stored.sha256) else None)
-
-
-def _chain(view: View, connection: Connection, row: Row[Any]) -> ChainPosition:
-    before = connection.scalar(select(matches.c.hash).where(matches.c.seq == row.seq - 1)) or GENESIS
-    return ChainPosition(
-        seq=row.seq,
-        prev_hash=row.prev_hash,
-        hash=row.hash,
-        intact=fault(row, row.seq, before) is None,
-        head_seq=view.version.seq,
-    )
+    return StoredFile.like(stored, url=url if store.blobs.has(stored.sha256) else None)

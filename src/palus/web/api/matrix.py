@@ -55,8 +55,7 @@ class Matrix(Shape):
 def matrix(view: View, env: str) -> Matrix:
     """The strongest players, and whoever takes part in the equilibrium or in a cycle, strongest first."""
     order = [rated.sha256 for rated in board_order(view, env)]
-    field = view.roster.fields.get(env)
-    summary: dict[str, Any] = field.summary if field else {}
+    summary = view.roster.summary(env)
     support = [SupportLine(**line) for line in summary.get("support", ())]
     cycles = [Cycle(players=cycle["players"], shares=cycle["shares"]) for cycle in summary.get("cycles", ())]
     named = {line.sha256 for line in support} | {sha256 for cycle in cycles for sha256 in cycle.players}
@@ -65,8 +64,8 @@ def matrix(view: View, env: str) -> Matrix:
     skill: dict[str, float] = summary.get("skill", {})
     return Matrix(
         env=env,
-        updated_ms=fitted_ms(view, field.upto_seq) if field else None,
-        upto_seq=field.upto_seq if field else 0,
+        updated_ms=fitted_ms(view, env),
+        upto_seq=view.roster.fitted(env),
         of=len(order),
         players=[view.roster.player(sha256) for sha256 in shown],
         share=[

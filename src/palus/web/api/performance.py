@@ -2,38 +2,66 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from dataclasses import dataclass
-from functools import cached_property
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
+from sqlalchemy import Connection, select
 
 from palus.arena.referee.games import game_of
 from palus.ratings.bradley_terry import POINTS_TO_LOGIT
 from palus.ratings.interval import Z_95
+from palus.store.derived import play_stats, rating_points
+from palus.web.api.compare import RevisionComparison, compare_revisions
 from palus.web.api.leaderboard import LeaderboardRow, board_order, board_row
 from palus.web.api.roster import Player
 from palus.web.api.summaries import (
     F64,
+    EntityMatches,
     HeadToHead,
     MatchLine,
     Rows,
     Tally,
     expected_share,
-    head_to_head,
-    match_line,
-    tally,
+    games_of,
+    tallies,
 )
+from palus.web.api.unranked import same_player_as, why_unranked
 from palus.web.api.view import View
 from palus.web.shapes import Shape
 
+HISTORY_POINTS = 300
+"""Per revision: more cannot be told apart on a screen."""
+COMPARED_REVISIONS = 5
 HIGHLIGHTS = 10
 RECENT = 30
 NEXT_OPPONENTS = 5
+PLAY_STATS_MATCHES = 50
 STRENGTH_BIN = 100.0
 """Rating points that one bin of opponents spans."""
 GOAL_BIN_S = 10.0
+
+
+class RatingPoint(Shape):
+    """Rating after one match of the log; the band is rating +- half_width."""
+
+    at_ms: int
+    seq: int
+    rating: float
+    half_width: float
+    games: int
+
+
+class RatingSeries(Shape):
+    """Rating over time of one revision, oldest point first."""
+
+    revision: str
+    sha256: str
+    points: list[RatingPoint]
 
 
 class StrengthBin(Shape):
@@ -54,11 +82,21 @@ class Goals(Shape):
 
     scored: int
     conceded: int
-    mean_scored_s: float | None
-    mean_conceded_s: float | None
-    bin_s: float
-    scored_bins: list[int]
-    conceded_bins: list[int]
+    mean_scored_s: float | None = None
+    mean_conceded_s: float | None = None
+    bin_s: float = GOAL_BIN_S
+    scored_bins: tuple[int, ...] = ()
+    conceded_bins: tuple[int, ...] = ()
+
+
+class PlayStats(Shape):
+    """From the replays of `matches` games; the player's side is turned to blue, which attacks to the right."""
+
+    matches: int
+    possession: float = Field(description="share of the time, both teams' possession being 1")
+    shots_per_match: float
+    distance_m_per_match: float = Field(description="of the whole team")
+    ball_heat: list[list[float]] = Field(description="rows from the far touchline to the near one; all cells sum to 1")
 
 
 class NextOpponent(Shape):
@@ -70,87 +108,82 @@ class NextOpponent(Shape):
     sentence: str
 
 
-@dataclass(frozen=True)
-class EntityMatches:
-    """Matches of one entity in one env, oldest first. rows: [G] indices into the log."""
+class Performance(Shape):
+    """How a repository does in one env. Lists of matches concern the current revision."""
 
-    view: View
     env: str
-    sha256: str
-    entity: int
-    rows: Rows
-
-    @cached_property
-    def counted(self) -> Rows:
-        """Those that ratings use."""
-        return self.rows[self.view.counts[self.rows]]
-
-    @cached_property
-    def valid(self) -> Rows:
-        """Those with a result, rated or not."""
-        return self.rows[self.view.valid[self.rows]]
-
-    def is_blue(self, rows: Rows) -> NDArray[np.bool_]:
-        """Whether the entity had the blue side."""
-        return np.asarray(self.view.log["blue"][rows] == self.entity)
-
-    def points(self, rows: Rows) -> F64:
-        """Points of the entity, NaN for void."""
-        points = self.view.log.points(rows)
-        return np.where(self.is_blue(rows), points, 1.0 - points)
-
-    def opponents(self, rows: Rows) -> Rows:
-        """Entity of the other side."""
-        log = self.view.log
-        return np.where(self.is_blue(rows), log["purple"][rows], log["blue"][rows]).astype(np.int64)
-
-    def opponent_ratings(self, rows: Rows) -> F64:
-        """Rating of the other side, NaN where it has none."""
-        entities, of = np.unique(self.opponents(rows), return_inverse=True)
-        texts, roster = self.view.log.entities.texts, self.view.roster
-        known = [roster.player(texts[entity]).rating for entity in entities]
-        return np.array([np.nan if rating is None else rating for rating in known])[of]
-
-    def lines(self, rows: Rows) -> list[MatchLine]:
-        """These matches as the page lists them."""
-        return [match_line(self.view, int(row), self.entity) for row in rows]
+    filmed: bool = Field(description="replays are videos: no statistics of them, no matches in the demo room")
+    standing: LeaderboardRow | None
+    why_unranked: str | None = Field(description="a sentence where standing is null")
+    same_as: str | None = Field(description="repository whose player the newest revision is, if another one")
+    history: list[RatingSeries]
+    head_to_head: list[HeadToHead]
+    best_wins: list[MatchLine] = Field(description="strongest opponents first")
+    worst_losses: list[MatchLine] = Field(description="weakest opponents first")
+    recent: list[MatchLine]
+    blue: Tally
+    purple: Tally
+    goals: Goals
+    by_strength: list[StrengthBin]
+    play: PlayStats | None
+    play_next: list[NextOpponent]
+    revision_comparisons: list[RevisionComparison]
 
 
-def games_of(view: View, env: str, sha256: str) -> EntityMatches:
-    """Matches of an entity in an env; a match against itself tells nothing and is left out."""
-    log = view.log
-    entity = log.entities.find(sha256)
-    blue, purple = log["blue"] == entity, log["purple"] == entity
-    return EntityMatches(view, env, sha256, entity, np.flatnonzero((blue ^ purple) & view.of_env(env)))
+def performance(view: View, connection: Connection, env: str, repo: str) -> Performance:
+    """Of a repository with an entry in this env."""
+    games = games_of(view, env, view.roster.current_of(env, repo) or "")
+    counted = games.counted
+    standing = _standing(games)
+    newest = next(entry for entry in view.roster.entries_of[repo] if entry.env == env)
+    purple, blue = tallies(games.is_blue(counted).astype(int), games.points(counted), 2)
+    revisions = view.roster.accepted(env, repo)
+    return Performance(
+        env=env,
+        filmed=game_of(env).filmed,
+        standing=standing,
+        why_unranked=None if standing is not None else why_unranked(view, newest),
+        same_as=same_player_as(view, newest),
+        history=[_history(connection, env, player) for player in revisions],
+        head_to_head=games.head_to_head(counted),
+        best_wins=games.lines(_telling(games, 1.0, strongest_first=True)),
+        worst_losses=games.lines(_telling(games, 0.0, strongest_first=False)),
+        recent=games.lines(games.rows[::-1][:RECENT]),
+        blue=blue,
+        purple=purple,
+        goals=_goals(games),
+        by_strength=_by_strength(games),
+        play=_play_stats(connection, games),
+        play_next=_play_next(games),
+        revision_comparisons=[
+            compare_revisions(view, env, newer, older) for newer, older in pairwise(revisions[: COMPARED_REVISIONS + 1])
+        ],
+    )
 
 
-def standing(view: View, env: str, games: EntityMatches) -> LeaderboardRow | None:
+def _standing(games: EntityMatches) -> LeaderboardRow | None:
     """The row of the board, None for who is not on it."""
-    rated = view.roster.ratings.get(env, {}).get(games.sha256)
+    view, rows = games.view, games.rows
+    rated = view.roster.rated(games.env, games.sha256)
     if rated is None or not rated.rank:
         return None
-    return board_row(view, env, rated, int(view.log["finished_ms"][games.rows[-1]]) if len(games.rows) else None)
+    return board_row(view, games.env, rated, int(view.log["finished_ms"][rows[-1]]) if len(rows) else None)
 
 
-def opponents_met(games: EntityMatches) -> list[HeadToHead]:
-    """Counted games against each opponent."""
-    rows = games.counted
-    player = games.view.roster.player(games.sha256)
-    units = games.view.log["unit"][rows]
-    return head_to_head(games.view, player, games.opponents(rows), games.points(rows), units)
-
-
-def best_wins(games: EntityMatches) -> list[MatchLine]:
-    """Wins over the strongest opponents, one per opponent."""
-    return games.lines(_telling(games, 1.0, strongest_first=True))
-
-
-def worst_losses(games: EntityMatches) -> list[MatchLine]:
-    """Losses to the weakest opponents, one per opponent."""
-    return games.lines(_telling(games, 0.0, strongest_first=False))
+def _history(connection: Connection, env: str, player: Player) -> RatingSeries:
+    rows = connection.execute(
+        select(rating_points)
+        .where(rating_points.c.env == env, rating_points.c.sha256 == player.sha256)
+        .order_by(rating_points.c.seq)
+    ).all()
+    step = max(1, -(-len(rows) // HISTORY_POINTS))
+    return RatingSeries.like(
+        player, points=rows[::-1][::step][::-1]
+    )  # counted from the end: the newest is always shown
 
 
 def _telling(games: EntityMatches, points: float, strongest_first: bool) -> Rows:
+    """Games that brought so many points, one per opponent, the strongest or the weakest of them first."""
     rows = games.counted[games.points(games.counted) == points][::-1]
     ratings = games.opponent_ratings(rows) if len(rows) else np.empty(0)
     known = ~np.isnan(ratings)
@@ -160,54 +193,35 @@ def _telling(games: EntityMatches, points: float, strongest_first: bool) -> Rows
     return np.asarray(rows[order][np.sort(first)][:HIGHLIGHTS])
 
 
-def recent(games: EntityMatches) -> list[MatchLine]:
-    """The newest matches, rated or not."""
-    return games.lines(games.rows[::-1][:RECENT])
-
-
-def by_side(games: EntityMatches) -> tuple[Tally, Tally]:
-    """Counted games with the blue and with the purple side."""
-    points, is_blue = games.points(games.counted), games.is_blue(games.counted)
-    return tally(points[is_blue]), tally(points[~is_blue])
-
-
-def goals(games: EntityMatches) -> Goals:
+def _goals(games: EntityMatches) -> Goals:
     """Goals of counted games. The first goal ends a match, so the time of a goal is the length of its match.
 
     In games that are filmed: frags, which do not end a match and have no time.
     """
-    log, rows = games.view.log, games.counted
+    log, rows, game = games.view.log, games.counted, game_of(games.env)
     is_blue = games.is_blue(rows)
     own = np.where(is_blue, log["blue_goals"][rows], log["purple_goals"][rows])
     other = np.where(is_blue, log["purple_goals"][rows], log["blue_goals"][rows])
-    if game_of(games.env).filmed:
-        return Goals(
-            scored=int(own.sum()),
-            conceded=int(other.sum()),
-            mean_scored_s=None,
-            mean_conceded_s=None,
-            bin_s=GOAL_BIN_S,
-            scored_bins=[],
-            conceded_bins=[],
-        )
-    seconds = log["ticks"][rows] * game_of(games.env).tick_s
+    if game.filmed:
+        return Goals(scored=own.sum(), conceded=other.sum())
+    seconds = log["ticks"][rows] * game.tick_s
     bins = int(seconds.max() // GOAL_BIN_S) + 1 if len(rows) else 0
+    scored, conceded = seconds[own > 0], seconds[other > 0]
     return Goals(
-        scored=int(own.sum()),
-        conceded=int(other.sum()),
-        mean_scored_s=float(seconds[own > 0].mean()) if (own > 0).any() else None,
-        mean_conceded_s=float(seconds[other > 0].mean()) if (other > 0).any() else None,
-        bin_s=GOAL_BIN_S,
-        scored_bins=_histogram(seconds[own > 0], bins),
-        conceded_bins=_histogram(seconds[other > 0], bins),
+        scored=own.sum(),
+        conceded=other.sum(),
+        mean_scored_s=scored.mean() if len(scored) else None,
+        mean_conceded_s=conceded.mean() if len(conceded) else None,
+        scored_bins=_histogram(scored, bins),
+        conceded_bins=_histogram(conceded, bins),
     )
 
 
-def _histogram(seconds: F64, bins: int) -> list[int]:
-    return [int(count) for count in np.bincount((seconds // GOAL_BIN_S).astype(int), minlength=bins)]
+def _histogram(seconds: F64, bins: int) -> tuple[int, ...]:
+    return tuple(np.bincount((seconds // GOAL_BIN_S).astype(int), minlength=bins).tolist())
 
 
-def by_strength(games: EntityMatches) -> list[StrengthBin]:
+def _by_strength(games: EntityMatches) -> list[StrengthBin]:
     """Expected against actual score, opponents in bins of equal width by their present rating."""
     own = games.view.roster.player(games.sha256).rating
     rows = games.counted
@@ -219,25 +233,53 @@ def by_strength(games: EntityMatches) -> list[StrengthBin]:
     bins, of = np.unique(np.floor(ratings / STRENGTH_BIN), return_inverse=True)
     predicted = 1.0 / (1.0 + np.exp(-POINTS_TO_LOGIT * (own - ratings)))
     count = np.bincount(of, minlength=len(bins))
+    lows, expected, actual = bins * STRENGTH_BIN, np.bincount(of, predicted) / count, np.bincount(of, points) / count
     return [
-        StrengthBin(low=float(low), high=float(low) + STRENGTH_BIN, games=int(n), expected=float(e), actual=float(a))
-        for low, n, e, a in zip(
-            bins * STRENGTH_BIN, count, np.bincount(of, predicted) / count, np.bincount(of, points) / count, strict=True
-        )
+        StrengthBin(low=low, high=low + STRENGTH_BIN, games=n, expected=e, actual=a)
+        for low, n, e, a in zip(lows, count, expected, actual, strict=True)
     ]
 
 
-def play_next(view: View, env: str, games: EntityMatches) -> list[NextOpponent]:
+def _play_stats(connection: Connection, games: EntityMatches) -> PlayStats | None:
+    """Means over the newest matches, of those with statistics; None when no match has any."""
+    rows = games.counted[::-1][:PLAY_STATS_MATCHES]
+    sides = {games.view.log.id_text(row): int(not blue) for row, blue in zip(rows, games.is_blue(rows), strict=True)}
+    found = connection.execute(select(play_stats).where(play_stats.c.match_id.in_(list(sides)))).all()
+    stats = [(json.loads(row.stats), sides[row.match_id]) for row in found]
+    if not stats:
+        return None
+
+    def mean(name: str) -> float:
+        return float(np.mean([match[name][side] for match, side in stats]))
+
+    return PlayStats(
+        matches=len(stats),
+        possession=mean("possession"),
+        shots_per_match=mean("shots"),
+        distance_m_per_match=mean("distance_m"),
+        ball_heat=np.mean([_heat(match, side) for match, side in stats], axis=0).round(5).tolist(),
+    )
+
+
+def _heat(match: dict[str, Any], side: int) -> NDArray[np.float64]:
+    """Shares of the match's time. A half turn brings purple's view to blue's."""
+    heat = np.asarray(match["ball_heat"], np.float64)
+    heat = heat / max(float(heat.sum()), 1e-12)
+    return heat[::-1, ::-1] if side else heat
+
+
+def _play_next(games: EntityMatches) -> list[NextOpponent]:
     """Opponents of other owners against which one mirrored pair would teach the ratings most.
 
     gain = 1/2 ln(1 + 2 L^2 p (1 - p) Var(t_i - t_j)), the two variances added as if independent.
     """
+    view = games.view
     player = view.roster.player(games.sha256)
     if player.rating is None or player.half_width is None:
         return []
     met = Counter(view.log.entities.texts[entity] for entity in games.opponents(games.counted))
     candidates = []
-    for rated in board_order(view, env):
+    for rated in board_order(view, games.env):
         if view.roster.player(rated.sha256).owner == player.owner:
             continue
         p = expected_share(player.rating, rated.rating)

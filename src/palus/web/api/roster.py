@@ -31,8 +31,8 @@ class Player(Shape):
     name: str
     revision: str
     kind: Kind
-    rating: float | None
-    half_width: float | None
+    rating: float | None = None
+    half_width: float | None = None
 
 
 Boards = dict[str, dict[str, Standing]]
@@ -47,6 +47,7 @@ class FieldFit:
     (`palus.arena.ladder.derive.packed`); None until a version that computes it has refitted.
     """
 
+    env: str
     upto_seq: int
     side_advantage: float
     side_half_width: float
@@ -75,20 +76,32 @@ class Roster:
         """Entity that stands for a repository in an env."""
         return self.current.get(env, {}).get(repo)
 
+    def rated(self, env: str, sha256: str | None) -> Standing | None:
+        """What the rated games say of an entity; None before the first fit that includes it."""
+        return self.ratings.get(env, {}).get(sha256 or "")
+
+    def fitted(self, env: str) -> int:
+        """Log number of the last match that went into the ratings of an env; 0 before the first fit."""
+        return self.fields[env].upto_seq if env in self.fields else 0
+
+    def summary(self, env: str) -> dict[str, Any]:
+        """What the last fit says about an env beyond ratings; nothing before the first."""
+        return self.fields[env].summary if env in self.fields else {}
+
+    def accepted(self, env: str, repo: str) -> list[Player]:
+        """Accepted revisions, newest first, one per file. They keep the name of this repository."""
+        found: dict[str, Player] = {}
+        for entry in self.entries_of.get(repo, ()):
+            if entry.env == env and entry.state == "accepted" and entry.sha256 not in found:
+                rated = self.rated(env, entry.sha256)
+                found[entry.sha256] = make_player(entry.sha256, repo, entry.revision, kind_of(entry), rated)
+        return list(found.values())
+
 
 def make_player(sha256: str, repo: str, revision: str, kind: Kind, rated: Standing | None) -> Player:
     """A player as pages name it."""
     owner, _, name = repo.partition("/")
-    return Player(
-        sha256=sha256,
-        repo=repo,
-        owner=owner,
-        name=name,
-        revision=revision,
-        kind=kind,
-        rating=rated.rating if rated else None,
-        half_width=rated.half_width if rated else None,
-    )
+    return Player.like(rated, sha256=sha256, repo=repo, owner=owner, name=name, revision=revision, kind=kind)
 
 
 def kind_of(entry: Row[Any]) -> Kind:
@@ -118,17 +131,14 @@ def read_roster(connection: Connection) -> Roster:
 
 def _read_ratings(connection: Connection) -> Boards:
     boards: Boards = {}
-    for env, *values in connection.execute(select(ratings.c.env, *(ratings.c[name] for name in Standing.model_fields))):
-        line = Standing(**dict(zip(Standing.model_fields, values, strict=True)))
-        boards.setdefault(env, {})[line.sha256] = line
+    for row in connection.execute(select(ratings)):
+        boards.setdefault(row.env, {})[row.sha256] = Standing.model_validate(row, from_attributes=True)
     return boards
 
 
 def _read_fields(connection: Connection) -> dict[str, FieldFit]:
     return {
-        row.env: FieldFit(
-            row.upto_seq, row.side_advantage, row.side_half_width, json.loads(row.summary), row.covariance
-        )
+        row.env: FieldFit(**{**row._mapping, "summary": json.loads(row.summary)})
         for row in connection.execute(select(fields))
     }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from pydantic import Field, JsonValue
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, func, select
 
 from palus.arena.ladder.chain import NOTHING_ANNULLED
 from palus.arena.ladder.log import GENESIS, noted_head
@@ -95,32 +95,42 @@ class Status(Shape):
     head_hash: str
 
 
-def log_head(connection: Connection) -> Head:
+def log_head(view: View) -> Head:
     """Where the match log ends now."""
-    seq, digest = noted_head(connection, "matches") or (0, GENESIS)
-    annulled, annulled_hash = noted_head(connection, "annulments") or (0, NOTHING_ANNULLED)
+    with view.store.read() as connection:
+        seq, digest = noted_head(connection, "matches") or (0, GENESIS)
+        annulled, annulled_hash = noted_head(connection, "annulments") or (0, NOTHING_ANNULLED)
     return Head(seq=seq, hash=digest, annulled=annulled, annulled_hash=annulled_hash)
 
 
-def status(view: View, connection: Connection, mode: str) -> Status:
-    """The state of the arena. mode: continuous or rounds."""
+def status(view: View) -> Status:
+    """The state of the arena."""
     now = now_ms()
-    hours = _hours(view, now)
-    head = log_head(connection)
-    running = connection.execute(select(jobs).where(jobs.c.state == "leased").order_by(jobs.c.id).limit(WORKERS))
-    seen = connection.execute(select(workers).order_by(workers.c.last_seen_ms.desc()).limit(WORKERS))
+    with view.store.read() as connection:
+        running = connection.execute(
+            select(jobs).where(jobs.c.state == "leased").order_by(jobs.c.id).limit(WORKERS)
+        ).all()
+        seen = connection.execute(select(workers).order_by(workers.c.last_seen_ms.desc()).limit(WORKERS)).all()
+        waiting, counts = untended(connection, now), _job_counts(connection)
     left_out = unranked(view, view.envs())
+    head = log_head(view)
     return Status(
         now_ms=now,
-        mode=mode,
+        mode=view.arena.mode,
         matches=view.log.n,
         matches_last_hour=int((view.log["finished_ms"] > now - HOUR_MS).sum()),
-        hours=hours,
+        hours=_hours(view, now),
         ratings_behind=_behind(view),
-        jobs=_job_counts(connection),
-        running=[_running(row) for row in running],
-        untended=untended(connection, now),
-        workers=[_worker(row, now) for row in seen],
+        jobs=counts,
+        running=[
+            RunningJob.like(row, what=_phrase(json.loads(row.payload)) or row.key, worker=row.worker or "")
+            for row in running
+        ],
+        untended=waiting,
+        workers=[
+            WorkerLine.like(row, platform=json.loads(row.platform), alive=now - row.last_seen_ms < ALIVE_MS)
+            for row in seen
+        ],
         unranked=left_out[:UNRANKED],
         unranked_of=len(left_out),
         head_seq=head.seq,
@@ -137,13 +147,8 @@ def _hours(view: View, now: int) -> list[HourCount]:
 
 def _behind(view: View) -> int:
     """Counted matches after the last one that a fit included."""
-    fitted = np.array([_fitted(view, env) for env in view.log.envs.texts] or [0], np.int64)
+    fitted = np.array([view.roster.fitted(env) for env in view.log.envs.texts] or [0], np.int64)
     return int((view.counts & (view.log["seq"] > fitted[view.log["env"]])).sum())
-
-
-def _fitted(view: View, env: str) -> int:
-    field = view.roster.fields.get(env)
-    return field.upto_seq if field else 0
 
 
 def _job_counts(connection: Connection) -> list[JobCounts]:
@@ -154,33 +159,8 @@ def _job_counts(connection: Connection) -> list[JobCounts]:
     return [JobCounts(kind=kind, **counted[kind]) for kind in sorted(counted)]
 
 
-def _running(row: Row[Any]) -> RunningJob:
-    return RunningJob(
-        id=row.id,
-        kind=row.kind,
-        what=_phrase(json.loads(row.payload)) or row.key,
-        worker=row.worker or "",
-        attempts=row.attempts,
-        lease_until_ms=row.lease_until_ms,
-    )
-
-
 def _phrase(payload: dict[str, Any]) -> str:
     """Who plays whom, or whose model is checked."""
     if "contenders" in payload:
         return " against ".join(contender["repo"] for contender in payload["contenders"])
     return str(payload["contender"]["repo"]) if "contender" in payload else ""
-
-
-def _worker(row: Row[Any], now: int) -> WorkerLine:
-    return WorkerLine(
-        name=row.name,
-        isolation=row.isolation,
-        platform=json.loads(row.platform),
-        first_seen_ms=row.first_seen_ms,
-        last_seen_ms=row.last_seen_ms,
-        alive=now - row.last_seen_ms < ALIVE_MS,
-        trusted=row.trusted,
-        matches=row.matches,
-        suspended=row.suspended,
-    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -9,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from palus.arena.referee.games import game_of
+from palus.arena.referee.result import Verdict
 from palus.ratings.bradley_terry import POINTS_TO_LOGIT
 from palus.ratings.interval import Z_95
 from palus.web.api.log_columns import FORFEITS, POINTS, VERDICTS
@@ -24,105 +27,162 @@ _PRIOR_SCATTER = 1.0
 
 Outcome = Literal["win", "draw", "loss", "void"]
 SideName = Literal["blue", "purple"]
-Verdict = Literal["win1", "win2", "draw", "forfeit1", "forfeit2", "void"]
 
 
 class Tally(Shape):
     """Games of one player. share: points taken / games, 0 without games."""
 
-    games: int
-    wins: int
-    draws: int
-    losses: int
-    share: float
+    games: int = 0
+    wins: int = 0
+    draws: int = 0
+    losses: int = 0
+    share: float = 0.0
 
 
-class MatchLine(Shape):
-    """A match seen from one player. score: own goals, the opponent's; of this game alone, not the pair."""
+class HeadToHead(Tally):
+    """Games against one opponent. low..high: 95 % interval of the share, over mirrored pairs."""
 
+    opponent: Player
+    low: float = 0.0
+    high: float = 1.0
+    expected: float | None = Field(default=None, description="share that the ratings predict")
+
+
+class _LoggedMatch(Shape):
     id: str
     at_ms: int
+    score: tuple[int, int]
+    duration_s: float
+    rated: bool
+
+
+class MatchLine(_LoggedMatch):
+    """A match seen from one player. score: own goals, the opponent's; of this game alone, not the pair."""
+
     leg: int
     side: SideName
     opponent: Player
     outcome: Outcome
     forfeit: bool
-    score: tuple[int, int]
-    duration_s: float
-    rated: bool
     has_replay: bool
 
 
-class MatchSummary(Shape):
+class MatchSummary(_LoggedMatch):
     """A match seen from outside, for lists of the newest ones."""
 
-    id: str
     seq: int
-    at_ms: int
     env: str
     blue: Player
     purple: Player
     result: Verdict
-    score: tuple[int, int]
-    duration_s: float
-    rated: bool
 
 
-class HeadToHead(Shape):
-    """Games against one opponent. low..high: 95 % interval of the share, over mirrored pairs."""
+@dataclass(frozen=True)
+class EntityMatches:
+    """Matches of one entity in one env, oldest first. rows: [G] indices into the log."""
 
-    opponent: Player
-    games: int
-    wins: int
-    draws: int
-    losses: int
-    share: float
-    low: float
-    high: float
-    expected: float | None = Field(description="share that the ratings predict")
+    view: View
+    env: str
+    sha256: str
+    entity: int
+    rows: Rows
+
+    @cached_property
+    def counted(self) -> Rows:
+        """Those that ratings use."""
+        return self.rows[self.view.counts[self.rows]]
+
+    @cached_property
+    def valid(self) -> Rows:
+        """Those with a result, rated or not."""
+        return self.rows[self.view.valid[self.rows]]
+
+    def is_blue(self, rows: Rows) -> NDArray[np.bool_]:
+        """Whether the entity had the blue side."""
+        return np.asarray(self.view.log["blue"][rows] == self.entity)
+
+    def points(self, rows: Rows) -> F64:
+        """Points of the entity, NaN for void."""
+        points = self.view.log.points(rows)
+        return np.where(self.is_blue(rows), points, 1.0 - points)
+
+    def opponents(self, rows: Rows) -> Rows:
+        """Entity of the other side."""
+        log = self.view.log
+        return np.where(self.is_blue(rows), log["purple"][rows], log["blue"][rows]).astype(np.int64)
+
+    def opponent_ratings(self, rows: Rows) -> F64:
+        """Rating of the other side, NaN where it has none."""
+        entities, of = np.unique(self.opponents(rows), return_inverse=True)
+        texts, roster = self.view.log.entities.texts, self.view.roster
+        known = [roster.player(texts[entity]).rating for entity in entities]
+        return np.array([np.nan if rating is None else rating for rating in known])[of]
+
+    def lines(self, rows: Rows) -> list[MatchLine]:
+        """These matches as the page lists them."""
+        return [self._line(row, blue) for row, blue in zip(rows.tolist(), self.is_blue(rows).tolist(), strict=True)]
+
+    def _line(self, row: int, is_blue: bool) -> MatchLine:
+        log = self.view.log
+        points = float(POINTS[log["verdict"][row]])
+        facts = _facts(self.view, row)
+        return MatchLine(
+            **facts if is_blue else facts | {"score": facts["score"][::-1]},
+            leg=log["leg"][row],
+            side="blue" if is_blue else "purple",
+            opponent=_player(self.view, "purple" if is_blue else "blue", row),
+            outcome=_outcome(points if is_blue else 1.0 - points),
+            forfeit=FORFEITS[log["verdict"][row]],
+            has_replay=log["has_replay"][row],
+        )
+
+    def head_to_head(self, rows: Rows) -> list[HeadToHead]:
+        """These games against each opponent, the most played first."""
+        if not len(rows):
+            return []
+        roster, points = self.view.roster, self.points(rows)
+        own = roster.player(self.sha256).rating
+        entities, of = np.unique(self.opponents(rows), return_inverse=True)
+        low, high = share_intervals(of, points, self.view.log["unit"][rows], len(entities))
+        lines = []
+        for entity, tally, least, most in zip(entities, tallies(of, points, len(entities)), low, high, strict=True):
+            opponent = roster.player(self.view.log.entities.texts[entity])
+            expected = None if own is None or opponent.rating is None else expected_share(own, opponent.rating)
+            lines.append(HeadToHead.like(tally, opponent=opponent, low=least, high=most, expected=expected))
+        return sorted(lines, key=lambda line: -line.games)
+
+
+def games_of(view: View, env: str, sha256: str) -> EntityMatches:
+    """Matches of an entity in an env; a match against itself tells nothing and is left out."""
+    log = view.log
+    entity = log.entities.find(sha256)
+    blue, purple = log["blue"] == entity, log["purple"] == entity
+    return EntityMatches(view, env, sha256, entity, np.flatnonzero((blue ^ purple) & view.of_env(env)))
 
 
 def match_summary(view: View, row: int) -> MatchSummary:
     """A match as lists of the newest ones show it."""
     log = view.log
     return MatchSummary(
-        id=log.id_text(row),
-        seq=int(log["seq"][row]),
-        at_ms=int(log["finished_ms"][row]),
-        env=_env(view, row),
+        **_facts(view, row),
+        seq=log["seq"][row],
+        env=log.envs.texts[log["env"][row]],
         blue=_player(view, "blue", row),
         purple=_player(view, "purple", row),
-        result=VERDICTS[log["verdict"][row]],  # type: ignore[arg-type]  # VERDICTS are the literals of Verdict
-        score=(int(log["blue_goals"][row]), int(log["purple_goals"][row])),
-        duration_s=float(log["ticks"][row]) * game_of(_env(view, row)).tick_s,
-        rated=bool(view.counts[row]),
+        result=VERDICTS[log["verdict"][row]],
     )
 
 
-def match_line(view: View, row: int, entity: int) -> MatchLine:
-    """A match as the page of one player shows it. entity: index into the log's entities."""
+def _facts(view: View, row: int) -> dict[str, Any]:
+    """The fields of `_LoggedMatch`, seen from outside."""
     log = view.log
-    is_blue = bool(log["blue"][row] == entity)
-    points = float(POINTS[log["verdict"][row]])
-    score = (int(log["blue_goals"][row]), int(log["purple_goals"][row]))
-    return MatchLine(
-        id=log.id_text(row),
-        at_ms=int(log["finished_ms"][row]),
-        leg=int(log["leg"][row]),
-        side="blue" if is_blue else "purple",
-        opponent=_player(view, "purple" if is_blue else "blue", row),
-        outcome=_outcome(points if is_blue else 1.0 - points),
-        forfeit=bool(FORFEITS[log["verdict"][row]]),
-        score=score if is_blue else (score[1], score[0]),
-        duration_s=float(log["ticks"][row]) * game_of(_env(view, row)).tick_s,
-        rated=bool(view.counts[row]),
-        has_replay=bool(log["has_replay"][row]),
-    )
-
-
-def _env(view: View, row: int) -> str:
-    name: str = view.log.envs.texts[view.log["env"][row]]
-    return name
+    return {
+        "id": log.id_text(row),
+        "at_ms": log["finished_ms"][row],
+        "score": (log["blue_goals"][row], log["purple_goals"][row]),
+        "duration_s": float(log["ticks"][row]) * game_of(log.envs.texts[log["env"][row]]).tick_s,
+        "rated": view.counts[row],
+    }
 
 
 def _player(view: View, side: str, row: int) -> Player:
@@ -136,49 +196,21 @@ def _outcome(points: float) -> Outcome:
     return "win" if points == 1.0 else "loss" if points == 0.0 else "draw"
 
 
-def tally(points: NDArray[Any]) -> Tally:
-    """points: of the player, one per game."""
-    games = len(points)
-    wins, losses = int((points == 1.0).sum()), int((points == 0.0).sum())
-    share = float(points.mean()) if games else 0.0
-    return Tally(games=games, wins=wins, draws=games - wins - losses, losses=losses, share=share)
+def tallies(of: NDArray[Any], points: NDArray[Any], groups: int) -> list[Tally]:
+    """Of each group. of: [G] group of each game. points: [G] of the player."""
+    games = np.bincount(of, minlength=groups)
+    wins, losses = (np.bincount(of[points == value], minlength=groups) for value in (1.0, 0.0))
+    share = np.bincount(of, points, groups) / np.maximum(games, 1)
+    columns = (games, wins, games - wins - losses, losses, share)
+    return [
+        Tally(games=n, wins=won, draws=drawn, losses=lost, share=part)
+        for n, won, drawn, lost, part in zip(*(column.tolist() for column in columns), strict=True)
+    ]
 
 
 def expected_share(rating: float, opponent: float) -> float:
     """Share of the points that the joint rating predicts against an opponent."""
     return float(1.0 / (1.0 + np.exp(-POINTS_TO_LOGIT * (rating - opponent))))
-
-
-def head_to_head(view: View, player: Player, opponents: Rows, points: F64, units: Rows) -> list[HeadToHead]:
-    """Games against each opponent, the most played first.
-
-    opponents: [G] entity of the other side. points: [G] of the player. units: [G] number of the mirrored pair.
-    """
-    if not len(points):
-        return []
-    entities, of = np.unique(opponents, return_inverse=True)
-    games = np.bincount(of)
-    wins, losses = np.bincount(of, points == 1.0), np.bincount(of, points == 0.0)
-    share = np.bincount(of, points) / games
-    low, high = share_intervals(of, points, units, len(entities))
-    lines = []
-    for i in np.lexsort((entities, -games)):
-        opponent = view.roster.player(view.log.entities.texts[entities[i]])
-        known = player.rating is not None and opponent.rating is not None
-        lines.append(
-            HeadToHead(
-                opponent=opponent,
-                games=int(games[i]),
-                wins=int(wins[i]),
-                draws=int(games[i] - wins[i] - losses[i]),
-                losses=int(losses[i]),
-                share=float(share[i]),
-                low=float(low[i]),
-                high=float(high[i]),
-                expected=expected_share(player.rating or 0.0, opponent.rating or 0.0) if known else None,
-            )
-        )
-    return lines
 
 
 def share_intervals(of: Rows, points: F64, units: Rows, groups: int) -> tuple[F64, F64]:

@@ -56,15 +56,12 @@ def unranked(view: View, envs: Sequence[str]) -> list[Unranked]:
 
 def _line(view: View, entry: Row[Any]) -> Unranked | None:
     twin = same_player_as(view, entry)
-    rated = view.roster.ratings.get(entry.env, {}).get(entry.sha256 or "")
+    rated = view.roster.rated(entry.env, entry.sha256)
     if twin is None and entry.state == "accepted" and rated is not None and rated.rank:
         return None
     explained = entry.state in ("refused", "waiting")
-    return Unranked(
-        repo=entry.repo,
-        env=entry.env,
-        revision=entry.revision,
-        state=entry.state,
+    return Unranked.like(
+        entry,
         code=entry.code if explained else None,
         sentence=(entry.sentence if explained else None) or why_unranked(view, entry),
         remedy=entry.remedy if explained else None,

@@ -27,6 +27,16 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
+class Arena:
+    """What the pages say about the arena beyond its store. envs: shown even before the first entry."""
+
+    envs: tuple[str, ...] = ("SoccerTwos",)
+    mode: str = "continuous"
+    season: int = 1
+    season_end_ms: int | None = None
+
+
+@dataclass(frozen=True)
 class Version:
     """What pages depend on. Equal versions give equal pages.
 
@@ -41,8 +51,10 @@ class Version:
 @dataclass(frozen=True)
 class View:
     """The log and the roster of one version. valid: [n] matches with a result that nobody struck out. counts: [n] those
-    of them that ratings use."""
+    of them that ratings use. store: for what is too large to be held, such as records and replays."""
 
+    store: Store
+    arena: Arena
     version: Version
     log: LogColumns
     roster: Roster
@@ -55,6 +67,10 @@ class View:
         matches_of = dict(zip(self.log.envs.texts, played.tolist(), strict=True))
         known = {entry.env for rows in self.roster.entries_of.values() for entry in rows} | set(matches_of)
         return sorted(known, key=lambda env: (-matches_of.get(env, 0), env))
+
+    def knows(self, env: str) -> bool:
+        """Whether there are pages of it: nobody can fill memory or disk with those of games that he made up."""
+        return env in self.arena.envs or env in self.envs()
 
     @cached_property
     def _newest(self) -> NDArray[np.int64]:
@@ -81,8 +97,9 @@ class View:
 class Views:
     """Hands out the present view; safe between threads. fresh_s: see FRESH_S, 0 asks the database every time."""
 
-    def __init__(self, store: Store, fresh_s: float = FRESH_S) -> None:
+    def __init__(self, store: Store, fresh_s: float = FRESH_S, arena: Arena | None = None) -> None:
         self.store = store
+        self.arena = arena or Arena()
         self.fresh_s = fresh_s
         self._lock = threading.Lock()
         self._view: View | None = None
@@ -101,9 +118,19 @@ class Views:
             with self.store.read() as connection:
                 version = read_version(connection)
                 if self._view is None or self._view.version != version:
-                    self._view = _renew(self._view, version, connection)
+                    self._view = self._renewed(version, connection)
             self._checked = checked
             return self._view
+
+    def _renewed(self, version: Version, connection: Connection) -> View:
+        old = self._view
+        log = extend(old.log if old else empty_columns(), connection)
+        roster = old.roster if old and old.version.roster == version.roster else read_roster(connection)
+        valid = log["verdict"] != VERDICTS.index("void")
+        if version.annulled:
+            struck = [match_id.encode("ascii") for match_id in connection.scalars(select(annulments.c.match_id))]
+            valid &= ~np.isin(log["id"], np.array(struck, "S32"))
+        return View(self.store, self.arena, version, log, roster, valid, valid & log["rated"])
 
 
 def read_version(connection: Connection) -> Version:
@@ -128,13 +155,3 @@ def read_version(connection: Connection) -> Version:
     ).one()
     seq, annulled, *roster = (int(value or 0) for value in row)
     return Version(seq, annulled, tuple(roster))
-
-
-def _renew(old: View | None, version: Version, connection: Connection) -> View:
-    log = extend(old.log if old else empty_columns(), connection)
-    roster = old.roster if old and old.version.roster == version.roster else read_roster(connection)
-    valid = log["verdict"] != VERDICTS.index("void")
-    if version.annulled:
-        struck = [match_id.encode("ascii") for match_id in connection.scalars(select(annulments.c.match_id))]
-        valid &= ~np.isin(log["id"], np.array(struck, "S32"))
-    return View(version, log, roster, valid, valid & log["rated"])
