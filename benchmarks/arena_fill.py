@@ -24,7 +24,7 @@ from palus.arena.ladder.log import (
 )
 from palus.arena.models.entity import Entity
 from palus.arena.referee.result import Side
-from palus.ratings.history import Played
+from palus.ratings.games import Played
 from palus.ratings.online import Skill
 from palus.store import Store
 from palus.store.derived import fields, rating_points, ratings

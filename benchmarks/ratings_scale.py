@@ -23,9 +23,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from machine import RESULTS, Json, Session, caption, save, table
-from palus.ratings import bradley_terry, cycles, davidson, nash, online, pairing, reference_elo
-from palus.ratings.games import arrange
-from palus.ratings.history import Played
+from palus.ratings import bradley_terry, cycles, davidson, elo, nash, online, pairing
+from palus.ratings.games import Played, arrange
 
 TARGET_S = 3.0
 NEIGHBOURS = 100
@@ -81,7 +80,7 @@ def measure(models: int, matches: int) -> dict[str, float]:
         top = np.sort(np.argsort(-fit.strength)[:best])
         advantage = matrix.advantage[np.ix_(top, top)]
         timed(f"Nash of the best {best}", partial(nash.equilibrium, advantage))
-    timed("reference Elo replay", lambda: reference_elo.replay(history))
+    timed("reference Elo replay", lambda: elo.replay(history))
     timed("openskill replay", lambda: online.replay(history))
     return seconds
 

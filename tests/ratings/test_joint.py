@@ -11,8 +11,7 @@ import pytest
 
 from palus.arena.ladder.derive import fit_games, rating_rows
 from palus.ratings import bradley_terry, davidson
-from palus.ratings.games import arrange, tally, units_of
-from palus.ratings.history import Played
+from palus.ratings.games import Played, arrange, tally, units_of
 from palus.ratings.interval import is_provisional
 from palus.ratings.pairing import information_gain
 

@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 
 from palus.ratings import davidson
-from palus.ratings.sequential import (
-    PAIR_SCORES,
-    Hypotheses,
-    SequentialTest,
-    constrained,
-    expected_score,
-    log_likelihood_ratio,
-)
+from palus.ratings.sequential import PAIR_SCORES, Hypotheses, SequentialTest, constrained, log_likelihood_ratio
+
+
+def expected_score(lead: float) -> float:
+    return 1.0 / (1.0 + 10.0 ** (-lead / 400.0))
 
 
 def test_bounds_are_those_of_wald() -> None:

@@ -18,7 +18,7 @@ from palus.hub.commits import Message, Put, add_commit
 from palus.hub.limits import HubLimits
 from palus.hub.repos import create_repo, find_repo
 from palus.ratings import online
-from palus.ratings.history import Played
+from palus.ratings.games import Played
 from palus.store import Store
 from palus.store.derived import fields, rating_points, ratings
 from palus.store.tables import blobs, entries

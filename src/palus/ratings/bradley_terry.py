@@ -10,15 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from palus.ratings.games import Cells, Games, Units, add_up, units_of
 from palus.ratings.interval import Z_95
 from palus.ratings.newton import maximise
 from palus.ratings.scatter import Scatter, fit_scatter
-
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
+from palus.types import F64, I64
 
 DISPLAY_BASE = 1200.0
 PRIOR_SD = 350.0
@@ -65,14 +62,13 @@ def fit(
     games: Games,
     num_players: int,
     *,
-    anchor: int | None = None,
     side_term: bool = False,
     prior_sd: float | None = None,
 ) -> Fit:
     """Strengths under P(i beats j) = 1 / (1 + exp(-L (t_i - t_j))), L = ln(10) / 400, as means of their posterior.
 
-    anchor: the player whose strength is fixed at zero; None fixes the mean. side_term: also fit the first side's worth.
-    prior_sd: spread of strengths, points; None finds it. The order of the games changes no bit of the result.
+    Their mean is zero. side_term: also fit the first side's worth. prior_sd: spread of strengths, points; None finds
+    it. The order of the games changes no bit of the result.
 
     Three things are found in turn:
     - The strengths: the normal distribution nearest to the posterior. Its mean, unlike the mode, is right about who won
@@ -104,8 +100,6 @@ def fit(
     theta, covariance = belief.mean, belief.covariance
     side = (float(theta[-1]), float(np.sqrt(covariance[-1, -1]))) if side_term else None
     zero = np.full(num_players, 1.0 / max(num_players, 1))
-    if anchor is not None:
-        zero = np.eye(num_players)[anchor]
     strength, covariance = theta[:num_players], covariance[:num_players, :num_players]
     with_zero = covariance @ zero
     return Fit(
@@ -124,14 +118,14 @@ def mode(games: Games, num_players: int, *, prior_sd: float = PRIOR_SD) -> F64:
     return theta - theta.mean() if num_players else theta
 
 
-def rank_ranges(strength: F64, covariance: F64, z: float = Z_95) -> I64:
+def rank_ranges(strength: F64, covariance: F64) -> I64:
     """Best and worst rank of each player that the results leave open: [N, 2], 1 is the top.
 
     A player is counted above another only when the probability of being stronger exceeds 97.5 %, from
     Var(t_i - t_j) = C_ii + C_jj - 2 C_ij.
     """
     spread = np.sqrt(np.maximum(variance_of_gaps(covariance), 1e-12))
-    surely_above = (strength[:, None] - strength[None, :]) / spread > z
+    surely_above = (strength[:, None] - strength[None, :]) / spread > Z_95
     best = 1 + surely_above.sum(axis=0)
     worst = len(strength) - surely_above.sum(axis=1)
     return np.stack([best, worst], axis=1).astype(np.int64)
@@ -180,7 +174,8 @@ def _rounds(start: _Belief, cells: Cells, units: Units, n: int, rounds: int, *, 
         worth = 1.0 / _phi(scatter, theta[:n], spread, cells.first, cells.second)
         precision = np.full(size, spread**-2)
         gradient, information = _derivatives(theta, cells, n, worth, flat)
-        covariance = _inverse(information + np.diag(precision))
+        inverse = np.linalg.inv(information + np.diag(precision))
+        covariance = 0.5 * (inverse + inverse.T)
         step = covariance @ (gradient - precision * theta)
         theta = theta + step * min(1.0, LONGEST_STEP / max(float(np.abs(step).max(initial=0.0)), 1e-300))
         flat = _flattening(covariance, cells)
@@ -249,12 +244,6 @@ def _gap(covariance: F64, first: I64, second: I64) -> F64:
     """Variance of t_first - t_second."""
     variance = np.diag(covariance)
     return np.maximum(variance[first] + variance[second] - 2.0 * covariance[first, second], 0.0)
-
-
-def _inverse(matrix: F64) -> F64:
-    inverse = np.linalg.inv(matrix)
-    symmetric: F64 = 0.5 * (inverse + inverse.T)
-    return symmetric
 
 
 def _derivatives(theta: F64, cells: Cells, n: int, worth: F64, flat: F64) -> tuple[F64, F64]:

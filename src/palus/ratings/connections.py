@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from palus.ratings.games import Games, units_of
-
-F64 = NDArray[np.float64]
+from palus.types import F64, I64
 
 ENOUGH_PAIRS = 10
 """Mirrored pairs between a group and all others from which their strengths can be compared."""
@@ -24,14 +22,14 @@ class LooseGroup:
     pairs: int
 
 
-def loose_groups(games: Games, num_players: int, enough: int = ENOUGH_PAIRS) -> tuple[LooseGroup, ...]:
-    """Groups that fewer than `enough` pairs connect with the others, all but the largest; by their first player.
+def loose_groups(games: Games, num_players: int) -> tuple[LooseGroup, ...]:
+    """Groups that fewer than `ENOUGH_PAIRS` connect with the others, all but the largest; by their first player.
 
     How such groups stand to each other is said by the prior more than by results: intervals that look narrow were seen
     to hold the truth one time in ten. A single player with few pairs is no group: its rating is provisional.
 
     Source: Nagamochi and Ibaraki, Computing edge-connectivity in multigraphs and capacitated graphs, 1992: in an
-    ordering that always takes next whoever is tied most to those taken, ties of `enough` or more show two that no
+    ordering that always takes next whoever is tied most to those taken, ties of enough pairs show two that no
     smaller cut separates. Such two are joined; where there are none left, whoever came last hangs on too few.
     """
     units = units_of(games)
@@ -42,9 +40,9 @@ def loose_groups(games: Games, num_players: int, enough: int = ENOUGH_PAIRS) -> 
     parts: list[list[int]] = []
     ties = met.copy()
     while len(groups) > 1:
-        loose = np.flatnonzero(ties.sum(axis=1) < enough)
+        loose = np.flatnonzero(ties.sum(axis=1) < ENOUGH_PAIRS)
         if len(loose) == 0:
-            label, last = _joined(ties, enough)
+            label, last = _joined(ties)
             if label.max() + 1 < len(groups):
                 member = np.zeros((int(label.max()) + 1, len(groups)))
                 member[label, np.arange(len(groups))] = 1.0
@@ -65,8 +63,8 @@ def loose_groups(games: Games, num_players: int, enough: int = ENOUGH_PAIRS) -> 
     )
 
 
-def _joined(ties: F64, enough: int) -> tuple[NDArray[np.int64], int]:
-    """A number for each group, equal where no cut below `enough` separates two; and whoever came last."""
+def _joined(ties: F64) -> tuple[I64, int]:
+    """A number for each group, equal where no cut of too few pairs separates two; and whoever came last."""
     n = len(ties)
     label = np.arange(n)
     left, tied = np.ones(n, np.bool_), np.zeros(n)
@@ -75,7 +73,7 @@ def _joined(ties: F64, enough: int) -> tuple[NDArray[np.int64], int]:
         last = int(np.argmax(np.where(left, tied, -1.0)))
         left[last] = False
         tied = tied + ties[last]
-        sure = left & (ties[last] > 0.0) & (tied >= enough)
+        sure = left & (ties[last] > 0.0) & (tied >= ENOUGH_PAIRS)
         if sure.any():
             label[np.isin(label, label[sure])] = label[last]
     return np.unique(label, return_inverse=True)[1], last

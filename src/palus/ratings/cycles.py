@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from palus.ratings.games import Games, units_of
+from palus.types import F64
 
-F64 = NDArray[np.float64]
+LEVEL = 0.05
+LISTED = 50
 
 
 @dataclass(frozen=True)
 class Edge:
     """A pairing with a winner that chance does not explain.
 
-    winner, loser: player indices. share: of the winner, over mirrored pairs. pairs: how many. p_value: two-sided,
-    corrected for the number of pairings looked at.
+    winner, loser: player indices. share: of the winner, over mirrored pairs. p_value: two-sided, corrected for the
+    number of pairings looked at.
     """
 
     winner: int
     loser: int
     share: float
-    pairs: int
     p_value: float
 
 
@@ -45,8 +45,8 @@ class Cycle:
         return min(edge.share for edge in self.edges)
 
 
-def sure_edges(games: Games, level: float = 0.05) -> tuple[Edge, ...]:
-    """Pairings whose winner is certain at this family-wise error level, by (winner, loser).
+def sure_edges(games: Games) -> tuple[Edge, ...]:
+    """Pairings whose winner is certain at the family-wise error level `LEVEL`, by (winner, loser).
 
     Sign test on mirrored pairs, so draws and games of a pair that go together do no harm: among the pairs that one of
     both won, each is a coin toss when they are equal. Holm's correction over all pairings that met.
@@ -66,24 +66,16 @@ def sure_edges(games: Games, level: float = 0.05) -> tuple[Edge, ...]:
     p_value = np.minimum(1.0, 2.0 * bdtr(np.minimum(won, lost).astype(np.float64), won + lost, 0.5))
     corrected = _holm(p_value)
     edges = []
-    for k in np.flatnonzero(corrected < level).tolist():
-        low, high = int(units.low[starts[k]]), int(units.high[starts[k]])
-        better = won[k] > lost[k]
-        edges.append(
-            Edge(
-                winner=low if better else high,
-                loser=high if better else low,
-                share=float(share[k] if better else 1.0 - share[k]),
-                pairs=int(pairs[k]),
-                p_value=float(corrected[k]),
-            )
-        )
+    for k in np.flatnonzero(corrected < LEVEL).tolist():
+        low, high, p = int(units.low[starts[k]]), int(units.high[starts[k]]), float(corrected[k])
+        of_low = float(share[k])
+        edges.append(Edge(low, high, of_low, p) if won[k] > lost[k] else Edge(high, low, 1.0 - of_low, p))
     return tuple(sorted(edges, key=lambda edge: (edge.winner, edge.loser)))
 
 
-def cycles(games: Games, *, level: float = 0.05, limit: int = 50) -> tuple[Cycle, ...]:
-    """Three-cycles of sure edges, the clearest first (by their weakest edge), at most `limit`."""
-    edges = {(edge.winner, edge.loser): edge for edge in sure_edges(games, level)}
+def cycles(games: Games) -> tuple[Cycle, ...]:
+    """Three-cycles of sure edges, the clearest first (by their weakest edge), at most `LISTED`."""
+    edges = {(edge.winner, edge.loser): edge for edge in sure_edges(games)}
     beaten: dict[int, set[int]] = {}
     for winner, loser in edges:
         beaten.setdefault(winner, set()).add(loser)
@@ -95,7 +87,7 @@ def cycles(games: Games, *, level: float = 0.05, limit: int = 50) -> tuple[Cycle
         for c in beaten.get(b, ())
         if c > a and a in beaten.get(c, ())
     ]
-    return tuple(sorted(found, key=lambda cycle: (-cycle.strength, cycle.players))[:limit])
+    return tuple(sorted(found, key=lambda cycle: (-cycle.strength, cycle.players))[:LISTED])
 
 
 def _holm(p_value: F64) -> F64:

@@ -11,14 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from palus.ratings.bradley_terry import LONGEST_STEP, POINTS_TO_LOGIT, PRIOR_SD, pairwise_derivatives
 from palus.ratings.games import Cells, Games, add_up
 from palus.ratings.interval import Z_95
 from palus.ratings.newton import maximise
-
-F64 = NDArray[np.float64]
+from palus.types import F64
 
 _PRIOR_SD_LOG_NU = 3.0
 """Wide: 95 % of the prior lies between one draw in 700 games and all but one. It keeps nu positive without any draw."""
@@ -48,13 +46,13 @@ class Chances:
         return self.win + 0.5 * self.draw
 
 
-def fit(games: Games, num_players: int, *, prior_sd: float = PRIOR_SD) -> DavidsonFit:
+def fit(games: Games, num_players: int) -> DavidsonFit:
     """Strengths and nu together, maximum a posteriori with normal priors on strengths and on ln nu.
 
     Source: Davidson, On extending the Bradley-Terry model to accommodate ties, 1970.
     """
     n, cells = num_players, add_up(games, num_players)
-    precision = np.append(np.full(n, prior_sd**-2), _PRIOR_SD_LOG_NU**-2)
+    precision = np.append(np.full(n, PRIOR_SD**-2), _PRIOR_SD_LOG_NU**-2)
     longest = np.append(np.full(n, LONGEST_STEP), 1.0)
     theta, information = maximise(lambda theta: _derivatives(theta, cells, n), np.zeros(n + 1), precision, longest)
     covariance = np.linalg.inv(information + np.diag(precision))

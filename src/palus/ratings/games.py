@@ -1,17 +1,30 @@
-"""Games as arrays: what the joint fits, the win matrix and the tests read."""
+"""Finished games: as a history, which online ratings replay, and as arrays, which everything else reads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from palus.ratings.history import Played
+from palus.types import F64, I64
 
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
+
+class Played(NamedTuple):
+    """A rated game.
+
+    order: what sorts the history: the number in the log, or of the round where rounds are rated as a whole.
+    id: unique, decides among games of the same order. unit: the mirrored pair that the game belongs to.
+    first, second: who played; `first` had the first side (blue). points: of `first`, 1 won, 0.5 drawn, 0 lost.
+    """
+
+    order: int
+    id: str
+    unit: str
+    first: str
+    second: str
+    points: float
 
 
 @dataclass(frozen=True)
@@ -75,6 +88,11 @@ class Units:
         return np.flatnonzero(np.concatenate([np.ones(min(1, len(self.low)), np.bool_), changes]))
 
 
+def in_order(history: Iterable[Played]) -> list[Played]:
+    """The history by (order, id), however the rows were fetched; without games of a player against itself."""
+    return sorted((game for game in history if game.first != game.second), key=lambda game: (game.order, game.id))
+
+
 def arrange(history: Iterable[Played]) -> Field:
     """A history as arrays, in one order whatever order the rows come in: names sorted, games by (unit, id).
 
@@ -96,23 +114,18 @@ def arrange(history: Iterable[Played]) -> Field:
     )
 
 
-def add_up(games: Games, num_players: int, weight: F64 | None = None) -> Cells:
-    """Sufficient statistics of the joint fits. weight: [G] how often each game counts; None is once.
+def add_up(games: Games, num_players: int) -> Cells:
+    """Sufficient statistics of the joint fits.
 
     Points are multiples of one half, so the sums are exact and the order of the games leaves no trace in them.
     """
     keys, cell = np.unique(games.first * num_players + games.second, return_inverse=True)
-    times = np.ones(len(games.points)) if weight is None else weight
-
-    def total(values: F64) -> F64:
-        return np.bincount(cell, values, len(keys)).astype(np.float64)
-
     return Cells(
         first=keys // max(num_players, 1),
         second=keys % max(num_players, 1),
-        played=total(times),
-        points=total(times * games.points),
-        draws=total(times * (games.points == 0.5)),
+        played=np.bincount(cell, minlength=len(keys)).astype(np.float64),
+        points=np.bincount(cell, games.points, len(keys)).astype(np.float64),
+        draws=np.bincount(cell, games.points == 0.5, len(keys)).astype(np.float64),
     )
 
 

@@ -17,12 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from palus.ratings.bradley_terry import POINTS_TO_LOGIT
 from palus.ratings.games import Games, add_up
-
-F64 = NDArray[np.float64]
+from palus.types import F64, I64
 
 IN_SUPPORT = 1e-6
 """Weight below which a player counts as absent from the equilibrium."""
@@ -43,14 +41,10 @@ class WinMatrix:
     points: F64
 
     @property
-    def regularised(self) -> F64:
-        """[N, N] share of the row player, pulled towards 1/2 by one imaginary point for each: (w + 1) / (n + 2)."""
-        return (self.points + 1.0) / (self.played + 2.0)
-
-    @property
     def advantage(self) -> F64:
-        """[N, N] antisymmetric: log odds of `regularised`; 0 where two players never met."""
-        share = self.regularised
+        """[N, N] antisymmetric: log odds of the row player's share, pulled towards 1/2 by one imaginary point for each;
+        0 where two players never met."""
+        share = (self.points + 1.0) / (self.played + 2.0)
         odds = np.log(share) - np.log1p(-share)
         antisymmetric: F64 = 0.5 * (odds - odds.T)
         return antisymmetric
@@ -63,11 +57,6 @@ class Equilibrium:
 
     weights: F64
     skill: F64
-
-    @property
-    def support(self) -> NDArray[np.int64]:
-        """Players who take part in p*, ascending."""
-        return np.flatnonzero(self.weights > IN_SUPPORT)
 
     @property
     def points(self) -> F64:
@@ -130,12 +119,12 @@ def believed(matrix: WinMatrix, strength: F64, phi: float = 1.0) -> Believed:
     return Believed(advantage, np.sqrt(left), float(np.sqrt(cyclic)))
 
 
-def plausible(field: Believed, covariance: F64, *, draws: int = _DRAWS, seed: int = 0) -> F64:
+def plausible(field: Believed, covariance: F64) -> F64:
     """95 % interval of each player's equilibrium weight: [N, 2]. covariance: [N, N] of the strengths, points squared.
 
-    Percentiles of the equilibria of matrices drawn from what the games leave possible. The same seed, the same bits.
+    Percentiles of the equilibria of matrices drawn from what the games leave possible, the same ones every time.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     n = len(field.advantage)
     if n == 0:
         return np.zeros((0, 2))
@@ -143,21 +132,17 @@ def plausible(field: Believed, covariance: F64, *, draws: int = _DRAWS, seed: in
     inside = np.ix_(standing, standing)
     values, vectors = np.linalg.eigh(covariance[inside])
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    weights = np.zeros((draws, n))
-    for draw in range(draws):
+    weights = np.zeros((_DRAWS, n))
+    for draw in range(_DRAWS):
         moved = POINTS_TO_LOGIT * (root @ rng.standard_normal(len(standing)))
         noise = np.triu(rng.standard_normal((len(standing), len(standing))) * field.sd[inside], 1)
         advantage = field.advantage[inside] + moved[:, None] - moved[None, :] + noise - noise.T
-        weights[draw, standing] = _one_equilibrium(advantage)
+        unbeaten = np.flatnonzero((advantage >= 0.0).all(axis=1))
+        if len(unbeaten):
+            weights[draw, standing[unbeaten[0]]] = 1.0
+        else:  # of random numbers, so there is one equilibrium
+            weights[draw, standing] = _program(advantage)
     return np.quantile(weights, [0.025, 0.975], axis=0).T
-
-
-def _one_equilibrium(advantage: F64) -> F64:
-    """The equilibrium of a matrix of random numbers, which is unique: weights [N]."""
-    unbeaten = np.flatnonzero((advantage >= 0.0).all(axis=1))
-    if len(unbeaten):
-        return np.asarray(np.eye(len(advantage))[unbeaten[0]])
-    return _program(advantage)
 
 
 def win_matrix(games: Games, num_players: int) -> WinMatrix:
@@ -250,7 +235,7 @@ def _program(advantage: F64) -> F64:
     return np.where(found.x > _ROUNDING, found.x, 0.0)
 
 
-def _spread(advantage: F64, inside: NDArray[np.int64], mixture: F64) -> F64:
+def _spread(advantage: F64, inside: I64, mixture: F64) -> F64:
     """Weights of largest entropy on the support. mixture: a positive equilibrium on it, to the solver's accuracy.
 
     All equilibria solve M p = (0, ..., 0, 1) there, M = A_SS with a row of ones below it: they are p_0 + Z y with Z a

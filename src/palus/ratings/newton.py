@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-F64 = NDArray[np.float64]
+from palus.types import F64
 
 Derivatives = Callable[[F64], tuple[F64, F64]]
 """Parameters [K] -> gradient [K] and negative Hessian [K, K] of the log likelihood."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from openskill.models import PlackettLuce, PlackettLuceRating
 
-from palus.ratings.history import Played, in_order
+from palus.ratings.games import Played, in_order
 
 MU = 25.0
 SIGMA = MU / 3.0
@@ -23,11 +23,6 @@ class Skill:
 
     mu: float = MU
     sigma: float = SIGMA
-
-    @property
-    def display(self) -> float:
-        """What is shown, mu - 3 sigma: a strength that the player very probably has. A newcomer's is 0."""
-        return self.mu - 3.0 * self.sigma
 
 
 class OnlineRatings:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from palus.ratings.bradley_terry import POINTS_TO_LOGIT, variance_of_gaps, win_probability
-
-F64 = NDArray[np.float64]
+from palus.types import F64
 
 
 def information_gain(strength: F64, covariance: F64, *, games: int = 2) -> F64:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-F64 = NDArray[np.float64]
+from palus.types import F64
 
 _IMAGINARY_PAIRS = 4.0
 """Even, independent pairs that hold the factor near 1 while there is little evidence."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-F64 = NDArray[np.float64]
+from palus.ratings.elo import expected_score
+from palus.types import F64
 
 PAIR_SCORES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 _REGULAR = 1e-3
@@ -99,11 +99,6 @@ class SequentialTest:
         return "not better" if llr <= self.hypotheses.lower else None
 
 
-def expected_score(elo: float) -> float:
-    """Share of the points at this score Elo: 1 / (1 + 10^(-elo / 400))."""
-    return 1.0 / (1.0 + math.pow(10.0, -elo / 400.0))
-
-
 def log_likelihood_ratio(counts: Sequence[int], elo0: float, elo1: float) -> float:
     """ln of how much better the best distribution of mean s(elo1) explains the pairs than the best of mean s(elo0).
 
@@ -116,8 +111,8 @@ def log_likelihood_ratio(counts: Sequence[int], elo0: float, elo1: float) -> flo
         return 0.0
     seen = np.asarray(counts, np.float64) + _REGULAR
     share = seen / seen.sum()
-    ratio = constrained(share, expected_score(elo1)) / constrained(share, expected_score(elo0))
-    return float(pairs * (share @ np.log(ratio)))
+    under0, under1 = (constrained(share, expected_score(elo, 0.0)) for elo in (elo0, elo1))
+    return float(pairs * (share @ np.log(under1 / under0)))
 
 
 def constrained(share: F64, mean: float) -> F64:

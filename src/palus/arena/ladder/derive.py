@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from palus.ratings import bradley_terry, reference_elo
+from palus.ratings import bradley_terry, elo
 from palus.ratings.bradley_terry import DISPLAY_BASE, Fit
 from palus.ratings.connections import loose_groups
 from palus.ratings.cycles import cycles
-from palus.ratings.games import Field, Games, arrange, tally
-from palus.ratings.history import Played
+from palus.ratings.games import Field, Games, Played, arrange, tally
 from palus.ratings.interval import Z_95
 from palus.ratings.nash import IN_SUPPORT, believed, equilibrium, plausible, unexplained, win_matrix
 from palus.ratings.online import Skill
@@ -65,7 +64,7 @@ def rating_rows(
     best_first = on_board[np.argsort(-fit.strength[on_board], kind="stable")].tolist()
     rank = {i: place for place, i in enumerate(best_first, start=1)}
     span = {int(i): ranges[k].tolist() for k, i in enumerate(on_board)}
-    elo = reference_elo.replay(history)
+    elo_of = elo.replay(history)
     outcomes = tally(fitted.field.games, len(names))
     half_width = fit.half_width
     lines = [
@@ -80,7 +79,7 @@ def rating_rows(
             wins=int(outcomes[i, 0]),
             draws=int(outcomes[i, 1]),
             losses=int(outcomes[i, 2]),
-            elo=_published(elo[name].rating),
+            elo=_published(elo_of[name]),
             openskill_mu=_published(skills[name].mu),
             openskill_sigma=_published(skills[name].sigma),
         )

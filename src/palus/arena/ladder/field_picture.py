@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 from palus.arena.jobs.orders import PairOrder
@@ -19,9 +18,7 @@ from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.models.entity import Entity
 from palus.arena.referee.games import game_of
 from palus.store.tables import matches
-
-F64 = NDArray[np.float64]
-Bool = NDArray[np.bool_]
+from palus.types import F64, Bool
 
 RECENT_UNITS = 1000
 """Of which the workers' time is shared out."""
@@ -110,7 +107,7 @@ def pair_of(a: str, b: str) -> tuple[str, str]:
     return (a, b) if a <= b else (b, a)
 
 
-def _barred(entrants: Sequence[Entity]) -> NDArray[np.bool_]:
+def _barred(entrants: Sequence[Entity]) -> Bool:
     """[N, N] pairings that are not rated: itself, and models that one owner is credited with. House players may meet.
 
     Whoever pushes copies of others' models owns none of them, or copies would keep those others apart.

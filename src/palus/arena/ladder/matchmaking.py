@@ -11,15 +11,11 @@ from dataclasses import dataclass
 from heapq import nsmallest
 
 import numpy as np
-from numpy.typing import NDArray
 
 from palus.arena.ladder.settings import ArenaSettings
 from palus.ratings.interval import Z_95
 from palus.ratings.pairing import information_gain
-
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
-Bool = NDArray[np.bool_]
+from palus.types import F64, I64, Bool
 
 MIN_NEIGHBOURS, NEIGHBOURS = 4, 5.0
 """Halite III's choice of opponents: k = 5 / (0.01 + u)^0.65 nearest, u uniform; mostly near, sometimes anybody."""

@@ -19,7 +19,7 @@ from palus.arena.referee.games import game_of
 from palus.arena.referee.replay import decode_replay
 from palus.arena.referee.result import POINTS
 from palus.errors import ArenaError, ReplayError, StorageError
-from palus.ratings.history import Played
+from palus.ratings.games import Played
 from palus.ratings.online import OnlineRatings
 from palus.store import Store
 from palus.store.derived import DERIVED, fields, play_stats, rating_points, ratings

@@ -29,7 +29,7 @@ from palus.arena.models.entity import Entity
 from palus.arena.models.refusal import Refusal
 from palus.arena.referee.games import GAMES
 from palus.errors import ArenaError
-from palus.ratings.reference_elo import START
+from palus.ratings.elo import START
 from palus.store import Store
 from palus.store.derived import ratings
 from palus.store.engine import now_ms
