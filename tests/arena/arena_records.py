@@ -8,11 +8,18 @@ from itertools import combinations
 from types import MappingProxyType
 
 import numpy as np
+from sqlalchemy import Connection, select
 
 from palus.arena.jobs.builds import EnvBuild
 from palus.arena.ladder.log import LogRecord, RunnerInfo
 from palus.arena.models.entity import Entity
 from palus.arena.referee.result import Side
+from palus.store.tables import matches
+
+
+def read_log(connection: Connection) -> list[LogRecord]:
+    """All records, in order."""
+    return [LogRecord.from_json(line) for line in connection.scalars(select(matches.c.record).order_by(matches.c.seq))]
 
 
 def sha(name: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from arena_records import record, season, sha
+from arena_records import read_log, record, season, sha
 from code_that_runs import MODULE, Stranger
 from hostile import gossip, stock, treacherous
 from sqlalchemy import insert, select
@@ -20,7 +20,7 @@ from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import audit, is_local, reinstate, suspend, suspend_outliers
 from palus.arena.ladder.discovery import sweep_house
-from palus.arena.ladder.log import LogRecord, StoredBytes, append, read_log
+from palus.arena.ladder.log import LogRecord, StoredBytes, append
 from palus.arena.ladder.runner_tests import RatedMatch, suspicions
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
@@ -53,7 +53,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 def records(store: Store) -> list[LogRecord]:
     with store.read() as connection:
-        return [row.record for row in read_log(connection)]
+        return read_log(connection)
 
 
 def test_every_match_ends_in_the_same_state_when_it_is_played_again(store: Store) -> None:
@@ -200,7 +200,7 @@ def test_an_audit_suspends_a_forger_with_its_account_and_looks_at_every_forfeit_
     assert sentence.startswith("worker eve/two is suspended: 3 of its matches")
     with store.read() as connection:
         struck = set(connection.execute(select(annulments.c.match_id)).scalars())
-        of = {row.record.id: row.record.runner.worker for row in read_log(connection)}
+        of = {row.id: row.runner.worker for row in read_log(connection)}
         assert suspension(connection, "eve/three") and suspension(connection, "lab/pc") is None
     assert {worker for match, worker in of.items() if match not in struck} == {"lab/pc", "lab/late"}
     with store.write() as connection:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from arena_records import read_log
 from hostile import stock
 from sqlalchemy import event, select
 
@@ -22,7 +23,6 @@ from palus.arena.jobs.worker import describe_here, play_order, work
 from palus.arena.ladder.chain import check_chain
 from palus.arena.ladder.completion import complete
 from palus.arena.ladder.discovery import FolderPool, sweep_house
-from palus.arena.ladder.log import read_log
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource
@@ -117,7 +117,7 @@ def test_a_result_is_stored_whole_or_not_at_all_whatever_step_breaks(tmp_path: P
     assert everything(store) == after
     with store.read() as connection:
         assert check_chain(connection) == 2
-        assert [row.record.leg for row in read_log(connection)] == [1, 2]
+        assert [row.leg for row in read_log(connection)] == [1, 2]
     store.close()
 
 
@@ -155,5 +155,5 @@ def test_a_process_killed_between_job_and_result_leaves_the_job_to_be_done_again
     assert work(again, threading.Event(), max_jobs=1) == 1
     with store.read() as connection:
         assert check_chain(connection) == 2
-        assert [row.record.result for row in read_log(connection)] == [game.result.result for game in report.matches]
+        assert [row.result for row in read_log(connection)] == [game.result.result for game in report.matches]
     store.close()

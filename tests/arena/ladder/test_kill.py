@@ -18,15 +18,15 @@ import numpy as np
 import onnx
 import pytest
 from arena_process import SETTINGS
+from arena_records import read_log
 from hostile import stock
 from processes import children
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from palus.arena.jobs.orders import PairOrder
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.chain import check_chain
-from palus.arena.ladder.log import read_log
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.scheduler import Scheduler
 from palus.arena.ladder.workers import StoreSource
@@ -74,7 +74,7 @@ def finish(store: Store) -> None:
     with store.write() as connection:
         held = connection.execute(select(jobs.c.worker).where(jobs.c.state == "leased")).scalars()
         queue.reap(connection, max_attempts=10_000, now_ms=0, dead_workers=tuple(held))
-        waiting = sum(count for (_, state), count in queue.count_jobs(connection).items() if state == "ready")
+        waiting = connection.scalar(select(func.count()).where(jobs.c.state == "ready"))
     done = work(StoreSource(store, "last", SETTINGS, describe_here()), threading.Event(), max_jobs=waiting)
     assert done == waiting
 
@@ -102,8 +102,8 @@ def test_killing_processes_at_random_instants_loses_and_doubles_no_match(tmp_pat
         assert check_chain(connection) > 0
         legs = Counter[str]()
         for row in read_log(connection):
-            legs[row.record.unit_id] += 1
-            assert row.record.actions is not None and store.blobs.has(row.record.actions.sha256)
+            legs[row.unit_id] += 1
+            assert row.actions is not None and store.blobs.has(row.actions.sha256)
         rows = connection.execute(select(jobs)).all()
         states = {(row.state, row.code, row.sentence) for row in connection.execute(select(entries))}
     assert {row.state for row in rows} == {"done"}

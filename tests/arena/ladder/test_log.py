@@ -9,21 +9,13 @@ from pathlib import Path
 
 import old_log
 import pytest
-from arena_records import record
+from arena_records import read_log, record
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from palus.arena.ladder.audit import annul_unit
 from palus.arena.ladder.chain import check_chain
-from palus.arena.ladder.log import (
-    LogRecord,
-    append,
-    check_head,
-    export_history,
-    export_jsonl,
-    read_log,
-    read_match,
-)
+from palus.arena.ladder.log import LogRecord, append, check_head, read_match
 from palus.arena.ladder.scheduler import Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.result import SCHEMA
@@ -50,8 +42,8 @@ GOLDEN = (
 
 def test_the_hashes_of_the_first_rows_are_known(store: Store) -> None:
     with store.read() as connection:
-        rows = list(read_log(connection))
-    assert (rows[0].hash, rows[1].hash) == GOLDEN
+        hashes = connection.scalars(select(matches.c.hash).order_by(matches.c.seq)).all()
+    assert tuple(hashes[:2]) == GOLDEN
 
 
 def chained(texts: list[str]) -> list[str]:
@@ -64,20 +56,20 @@ def chained(texts: list[str]) -> list[str]:
 
 def test_rows_are_read_as_they_were_written_each_chained_to_the_one_before(store: Store) -> None:
     with store.read() as connection:
-        rows = list(read_log(connection))
-        assert [replace(row.record, finished_ms=0) for row in rows] == [
+        records = read_log(connection)
+        assert [replace(logged, finished_ms=0) for logged in records] == [
             record(0),
             record(1, result="draw"),
             record(2, result="void"),
             record(3, rated=False),
         ]
-        assert [row.record.finished_ms for row in rows] == [row.finished_ms for row in rows]
+        rows = connection.execute(select(matches).order_by(matches.c.seq)).all()
+        assert [logged.finished_ms for logged in records] == [row.finished_ms for row in rows]
         assert [row.seq for row in rows] == [1, 2, 3, 4]
-        texts = list(connection.execute(select(matches.c.record).order_by(matches.c.seq)).scalars())
+        texts = [row.record for row in rows]
         assert [row.hash for row in rows] == chained(texts)
         assert [row.prev_hash for row in rows] == ["0" * 64, *chained(texts)[:-1]]
-        assert [row.seq for row in read_log(connection, after_seq=2)] == [3, 4]
-        assert read_match(connection, rows[2].record.id) == rows[2]
+        assert read_match(connection, records[2].id) == records[2]
         assert read_match(connection, "unknown") is None
         assert check_chain(connection) == 4
 
@@ -188,28 +180,10 @@ def test_records_of_the_first_schema_are_read_and_checked_as_they_are(store: Sto
         connection.execute(update(log_heads).values(seq=1, hash=chained([text])[0]))
     with store.read() as connection:
         assert check_chain(connection) == 1
-        assert next(read_log(connection)).finished_ms == 1_700_000_000_500
+        assert connection.scalar(select(matches.c.finished_ms)) == 1_700_000_000_500
 
 
-def test_history_export_is_the_reference_file_of_rated_matches(store: Store) -> None:
-    with store.read() as connection:
-        assert "".join(export_history(read_log(connection))) == (
-            "model1,model2,timestamp,result\n"
-            "ann/striker,bob/keeper,1700000000.5,1.0\n"
-            "ann/striker,bob/keeper,1700000000.5,0.5\n"
-        )
-
-
-def test_exported_lines_carry_the_chain(store: Store) -> None:
-    with store.read() as connection:
-        lines = [json.loads(line) for line in export_jsonl(connection)]
-    assert [line["prev_hash"] for line in lines] == ["0" * 64, *(line["hash"] for line in lines[:-1])]
-    assert lines[1]["result"] == "draw"
-
-
-def test_the_log_of_a_palus_whose_entities_were_single_files_is_read_checked_added_to_and_exported(
-    tmp_path: Path,
-) -> None:
+def test_the_log_of_a_palus_whose_entities_were_single_files_is_read_checked_and_added_to(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     columns = ("id", "unit_id", "leg", "season", "result", "rated", "finished_ms")
     with store.write() as connection:
@@ -223,8 +197,8 @@ def test_the_log_of_a_palus_whose_entities_were_single_files_is_read_checked_add
         append(connection, [record(2)], finished_ms=1_700_000_001_000)
     with store.read() as connection:
         assert check_chain(connection, (2, old_log.HASHES[1])) == 3
-        rows, lines = list(read_log(connection)), [json.loads(line) for line in export_jsonl(connection)]
-    assert rows[0].record.sides == record(0).sides  # the same entities as today, under the same names
-    assert [line["hash"] for line in lines[:2]] == list(old_log.HASHES)
-    for line, text in zip(lines, old_log.TEXTS, strict=False):
-        assert {name: line[name] for name in json.loads(text)} == json.loads(text)
+        records = read_log(connection)
+        rows = connection.execute(select(matches).order_by(matches.c.seq)).all()
+    assert records[0].sides == record(0).sides  # the same entities as today, under the same names
+    assert [row.hash for row in rows[:2]] == list(old_log.HASHES)
+    assert [row.record for row in rows[:2]] == list(old_log.TEXTS)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from arena_records import read_log
 from hostile import stock
 from postgres import postgres_server, postgres_url  # noqa: F401
 from sqlalchemy import select
@@ -21,7 +22,7 @@ from palus.arena.jobs.orders import PairOrder
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder.chain import check_chain
 from palus.arena.ladder.discovery import sweep_house
-from palus.arena.ladder.log import append, read_log
+from palus.arena.ladder.log import append
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.service import ArenaService, Sources
@@ -66,7 +67,7 @@ def test_workers_that_compete_do_every_job_once(tmp_path: Path, url: str | None)
     plan.refresh(force=True)
     with store.read() as connection:
         assert check_chain(connection) == 40
-        legs = Counter(row.record.unit_id for row in read_log(connection))
+        legs = Counter(row.unit_id for row in read_log(connection))
         done = connection.execute(select(jobs).where(jobs.c.state == "done")).all()
     assert set(legs.values()) == {2} and len(done) == 20
     assert {PairOrder.from_payload(json.loads(row.payload)).unit_id for row in done} == set(legs)
@@ -146,8 +147,8 @@ def test_a_running_arena_audits_its_log_and_suspends_who_forged_it(tmp_path: Pat
     plan.tick()
     work(StoreSource(store, "eve/pc", settings, describe_here()), threading.Event(), max_jobs=1)
     with store.write() as connection:
-        row = next(read_log(connection))
-        forged = replace(row.record, id="forged", unit_id="forged", sides=row.record.sides[::-1])
+        row = read_log(connection)[0]
+        forged = replace(row, id="forged", unit_id="forged", sides=row.sides[::-1])
         append(connection, [forged], finished_ms=1)
 
     def is_suspended() -> bool:

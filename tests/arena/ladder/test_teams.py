@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from arena_records import record
+from arena_records import read_log, record
 from sqlalchemy import select
 
 from palus.arena.jobs.orders import PairOrder
 from palus.arena.ladder import queue
 from palus.arena.ladder.discovery import FolderPool, Sweep, sweep_hub
 from palus.arena.ladder.entries import accept, board, take_in
-from palus.arena.ladder.log import append, read_log
+from palus.arena.ladder.log import append
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import known_model
@@ -92,7 +92,7 @@ def test_a_team_is_pushed_entered_ordered_and_rated_under_the_name_of_all_its_fi
     with store.write() as connection:
         append(connection, [replace(match, env=ENV) for match in made], finished_ms=3)
     with store.read() as connection:
-        assert [row.record.sides for row in read_log(connection)] == [match.sides for match in made]
+        assert [row.sides for row in read_log(connection)] == [match.sides for match in made]
     Refresher(store, ArenaSettings(envs=(ENV,))).refresh()
     with store.read() as connection:
         rated = connection.execute(select(ratings.c.sha256).order_by(ratings.c.rank)).scalars().all()

@@ -34,10 +34,11 @@ audit may."""
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit found. suspended: sentences."""
+    """What an audit found. suspended: sentences. upto_seq: newest match that it knew of."""
 
     found: tuple[Verification, ...]
-    suspended: tuple[str, ...] = ()
+    suspended: tuple[str, ...]
+    upto_seq: int
 
     @property
     def failures(self) -> list[Verification]:
@@ -84,7 +85,7 @@ def audit(
             if failure.ok is False:
                 annul_unit(connection, failure.match_id, failure.sentence, now_ms=now_ms)
         suspended = _suspend_forgers(connection, found, worker_of, now_ms)
-    return Audit(tuple(found), tuple(suspended))
+    return Audit(tuple(found), tuple(suspended), rows[-1].seq if rows else forfeits_after)
 
 
 def _look_again(store: Store, match_id: str) -> Verification:

@@ -1,18 +1,18 @@
 """The match log: one record per match, only ever added to, each row chained to the one before by its hash.
 
-Everything the arena publishes is a function of these records, of the entries and of the settings. Whoever holds an
-export can recompute all of it, and `palus.arena.ladder.chain` finds any row that was changed, removed or slipped in.
+Everything the arena publishes is a function of these records, of the entries and of the settings.
+`palus.arena.ladder.chain` finds any row that was changed, removed or slipped in.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from palus.arena.jobs.builds import EnvBuild
 from palus.arena.referee.result import SCHEMA, MatchResult, parts_of
@@ -23,7 +23,6 @@ GENESIS = "0" * 64
 """`prev_hash` of the first row."""
 
 _CHAIN_LOCK = 0x70616C7573  # any constant: names the advisory lock under which PostgreSQL appends
-_ROWS_PER_READ = 2000
 
 
 @dataclass(frozen=True)
@@ -84,17 +83,6 @@ class LogRecord(MatchResult):
             return LogRecord(**fields)
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ArenaError(f"not a log record ({error}): {line[:80]!r}") from error
-
-
-@dataclass(frozen=True)
-class LogRow:
-    """A record with its place in the log."""
-
-    seq: int
-    finished_ms: int
-    record: LogRecord
-    prev_hash: str
-    hash: str
 
 
 def link(prev_hash: str, record: str) -> str:
@@ -178,53 +166,7 @@ def set_head(connection: Connection, name: str, seq: int, head: str) -> None:
         connection.execute(insert(log_heads).values({"name": name} | values))
 
 
-def read_match(connection: Connection, match_id: str) -> LogRow | None:
-    """The match of that id; None when the log has none."""
-    row = connection.execute(select(matches).where(matches.c.id == match_id)).first()
-    return None if row is None else _row(row)
-
-
-def read_log(connection: Connection, after_seq: int = 0, env: str | None = None) -> Iterator[LogRow]:
-    """Rows in order. after_seq: the last one that the caller already has."""
-    return map(_row, _rows(connection, after_seq, env))
-
-
-def _rows(connection: Connection, after_seq: int, env: str | None) -> Iterator[Row[Any]]:
-    """Read in batches."""
-    while True:
-        query = select(matches).where(matches.c.seq > after_seq).order_by(matches.c.seq).limit(_ROWS_PER_READ)
-        rows = connection.execute(query if env is None else query.where(matches.c.env == env)).all()
-        if not rows:
-            return
-        yield from rows
-        after_seq = rows[-1].seq
-
-
-def head_seq(connection: Connection) -> int:
-    """Number of the newest row; 0 when the log is empty."""
-    return int(connection.execute(select(func.coalesce(func.max(matches.c.seq), 0))).scalar_one())
-
-
-def export_jsonl(connection: Connection) -> Iterator[str]:
-    """The log as lines of JSON: each record with `seq`, `finished_ms`, `prev_hash` and `hash`."""
-    for row in _rows(connection, 0, None):
-        place = {"seq": row.seq, "finished_ms": row.finished_ms, "prev_hash": row.prev_hash, "hash": row.hash}
-        yield json.dumps(json.loads(row.record) | place, sort_keys=True, separators=(",", ":")) + "\n"
-
-
-def export_history(rows: Iterable[LogRow]) -> Iterator[str]:
-    """Lines of `model1,model2,timestamp,result`, the file of the reference competition, header first.
-
-    Rated matches only. Unix seconds; result of model1: 1.0 won, 0.5 drawn, 0.0 lost. Analytics written for that
-    competition load it unchanged.
-    """
-    yield "model1,model2,timestamp,result\n"
-    for row in rows:
-        points = row.record.points
-        if row.record.rated and points is not None:
-            blue, purple = row.record.sides
-            yield f"{blue.entity.repo},{purple.entity.repo},{row.finished_ms / 1000},{points}\n"
-
-
-def _row(row: Any) -> LogRow:
-    return LogRow(row.seq, row.finished_ms, LogRecord.from_json(row.record), row.prev_hash, row.hash)
+def read_match(connection: Connection, match_id: str) -> LogRecord | None:
+    """The record of a match; None when the log has none of that id."""
+    record = connection.scalar(select(matches.c.record).where(matches.c.id == match_id))
+    return None if record is None else LogRecord.from_json(record)

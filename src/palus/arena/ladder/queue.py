@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, insert, or_, select, update
 
 from palus.arena.jobs.orders import JobKind, Lease
 from palus.arena.referee.games import GAMES
@@ -144,12 +144,6 @@ def failed_jobs(connection: Connection, kind: JobKind) -> list[tuple[dict[str, A
     given_up = (jobs.c.kind == kind) & (jobs.c.state == "failed")
     rows = connection.execute(select(jobs.c.payload, jobs.c.fault).where(given_up).order_by(jobs.c.id))
     return [(json.loads(row.payload), row.fault) for row in rows]
-
-
-def count_jobs(connection: Connection) -> dict[tuple[str, str], int]:
-    """Number of jobs by (kind, state)."""
-    rows = connection.execute(select(jobs.c.kind, jobs.c.state, func.count()).group_by(jobs.c.kind, jobs.c.state))
-    return {(kind, state): count for kind, state, count in rows}
 
 
 def _ready(games: Collection[str], trusted: bool) -> ColumnElement[bool]:

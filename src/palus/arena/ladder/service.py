@@ -23,7 +23,6 @@ from palus.arena.jobs.worker import RESTART_S, pause_after
 from palus.arena.ladder.audit import LOCAL, audit, suspend_outliers
 from palus.arena.ladder.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
 from palus.arena.ladder.local_worker import instructions
-from palus.arena.ladder.log import head_seq
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler, run_sweep
 from palus.arena.ladder.settings import SETTINGS_FILE, ArenaSettings
 from palus.arena.referee.games import game_of
@@ -192,8 +191,6 @@ class ArenaService:
             pause_s = self.settings.audit_interval_s
 
     def _audit(self) -> None:
-        with self._store.read() as connection:
-            newest = head_seq(connection)
         found = audit(
             self._store,
             self.settings.audit_share,
@@ -202,7 +199,7 @@ class ArenaService:
             forfeits_after=self._audited_seq,
             stop=self._stop,
         )
-        self._audited_seq = newest
+        self._audited_seq = found.upto_seq
         for failure in found.failures:
             logger.error("audit: %s", failure.sentence)
         if found.unchecked:

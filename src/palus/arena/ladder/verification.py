@@ -43,10 +43,10 @@ def verify(store: Store, match_id: str) -> Verification:
     Raises ArenaError when there is no such match.
     """
     with store.read() as connection:
-        row = read_match(connection, match_id)
-    if row is None:
+        record = read_match(connection, match_id)
+    if record is None:
         raise ArenaError(f"there is no match {match_id} in this log; its address is on the match's page")
-    return verify_record(store, row.record)
+    return verify_record(store, record)
 
 
 def verify_record(store: Store, record: LogRecord) -> Verification:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pydantic import Field, JsonValue
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
 from palus.arena.ladder.chain import fault
 from palus.arena.ladder.log import GENESIS, LogRecord, StoredBytes
@@ -123,12 +123,6 @@ def match_page(view: View, match_id: str) -> MatchPage | None:
         other_leg=other_leg,
         verify_command=f"palus verify {record.id}",
     )
-
-
-def stored_record(connection: Connection, match_id: str) -> LogRecord | None:
-    """The record of a match; None for an unknown one."""
-    record = connection.scalar(select(matches.c.record).where(matches.c.id == match_id))
-    return None if record is None else LogRecord.from_json(record)
 
 
 def _side(view: View, side: Side) -> MatchSide:

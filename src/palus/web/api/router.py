@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_type_hints
 
 from fastapi import APIRouter, Path, Request, Response
 
-from palus.arena.ladder.log import LogRecord
+from palus.arena.ladder.log import LogRecord, read_match
 from palus.arena.referee.games import game_of
 from palus.errors import StorageError
 from palus.store import Store
@@ -15,7 +15,7 @@ from palus.web.api.analytics import TeamResults, analytics, team_results
 from palus.web.api.answers import Answers, Body, never, respond
 from palus.web.api.compare import Comparison, compare
 from palus.web.api.leaderboard import Environments, environments, leaderboard, recent_matches
-from palus.web.api.matches import MatchPage, match_page, stored_record
+from palus.web.api.matches import MatchPage, match_page
 from palus.web.api.matrix import matrix
 from palus.web.api.models import ModelPage, model_page
 from palus.web.api.status import Head, Status, log_head, status
@@ -106,7 +106,7 @@ def _add_pages(router: APIRouter, answers: Answers) -> None:
 def _add_files(router: APIRouter, store: Store) -> None:
     def read_record(match_id: str) -> LogRecord:
         with store.read() as connection:
-            record = stored_record(connection, match_id)
+            record = read_match(connection, match_id)
         if record is None:
             raise fault(404, "no_file", _no_match(match_id))
         return record
