@@ -39,6 +39,7 @@ from palus.arena.models.entity import Entity
 from palus.arena.models.grammar import parse_model
 from palus.arena.models.rules import ARENA_RULES
 from palus.arena.referee.actions import decode_actions, encode_actions
+from palus.arena.referee.games import layout_of
 from palus.arena.referee.replay import decode_replay, encode_replay
 from palus.arena.referee.result import MatchResult, Side
 from palus.config.appo import AppoNetworkSettings
@@ -223,7 +224,7 @@ def policy() -> bytes:
 OPTIONS = json.dumps(
     {"env": "CartPole-v1", "env_frameskip": 1, "encoder_mlp_layers": [64, 64], "rnn_size": 32, "nonlinearity": "elu"}
 ).encode()
-ACTIONS = encode_actions(np.zeros((9, 4, 3), np.int8))
+ACTIONS = encode_actions(np.zeros((9, 4, 3), np.int16), layout_of("SoccerTwos"))
 REPLAY = encode_replay(
     [
         Recording(
@@ -300,7 +301,7 @@ def readers() -> dict[str, Incoming]:
         "replay": replay(),
         "actions": Incoming(
             (zlib.decompress(ACTIONS, wbits=-15),),
-            lambda data, _: decode_actions(data, 100),
+            lambda data, _: decode_actions(data, layout_of("SoccerTwos"), 100),
             lambda parts: deflated(parts[0]),
         ),
         "record": whole(

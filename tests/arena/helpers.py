@@ -14,11 +14,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from palus import envs
 from palus.arena.models.players import ModelPlayer
-from palus.arena.referee.games import GAMES
+from palus.arena.referee.games import GAMES, layout_of
 from palus.envs.arena_game import ArenaGame
 from palus.trust import Trust
 from palus.types import BehaviorSpec
 
+LAYOUT = layout_of("SoccerTwos")
 SOCCER = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
 MODELS = Path(__file__).parents[3] / "shared" / "models" / "soccertwos"
 

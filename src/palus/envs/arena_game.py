@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from palus.envs.recording import RecordedEvent, Recording
+from palus.envs.recording import MatchLayout, RecordedEvent, Recording
 from palus.errors import ArenaError
 from palus.types import I32, I64, AnyArray
 
@@ -30,7 +30,8 @@ class ArenaGame:
     max_p99_ms: processor milliseconds of the slowest percent of a model's answers to 4 observations.
     cpu_s: processor seconds that a model may take for a mirrored pair.
     score_stat: of an agent's episode, what a score counts where that is more than who won.
-    max_ticks, max_score: of a match; more is no match of this game.
+    max_ticks, max_score: of a match, its score added up; more is no match of this game.
+    layout: of its recorded matches, where they repeat and can be drawn.
     decided_by: how a match ends that somebody won.
     side_by_side: matches that one process steps at the same time.
     filmed: its matches do not repeat, so a replay is a video and there is no log of actions to play again.
@@ -49,6 +50,7 @@ class ArenaGame:
     score_stat: str = ""
     max_ticks: int = 5000
     max_score: int = 1
+    layout: MatchLayout | None = None
     decided_by: Literal["goal", "time_limit"] = "goal"
     side_by_side: int = 512
     filmed: bool = False

@@ -2,46 +2,118 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from palus.types import F32
+from palus.types import F32, F64
 
-FIXED_STEP_S = 0.02
-"""Seconds between two frames of a recording."""
+I16 = NDArray[np.int16]
 
-STEPS_PER_DECISION = 5
-"""Fixed steps that one decision lasts; the last decision of a match may be cut short by the goal."""
+
+@dataclass(frozen=True)
+class MatchLayout:
+    """How the matches of a game are written down: what a frame holds, and who chose what.
+
+    pitch: names what the channels show, so that a viewer can refuse what it cannot draw.
+    channels: [C] name of each channel's unit. units: by its name, what one of the whole numbers that are stored means.
+    branches: of each of the P agents. frame_hz, ticks_per_decision: the last decision may be cut short.
+    events: kinds of what happens in a match.
+    """
+
+    pitch: str
+    channels: tuple[str, ...]
+    units: Mapping[str, float]
+    branches: tuple[tuple[int, ...], ...]
+    frame_hz: int
+    ticks_per_decision: int
+    events: tuple[str, ...] = ("goal",)
+
+    def unit_of(self, units: Mapping[str, float]) -> F64:
+        """[C] the channels' units, of which these are the values."""
+        return np.array([units[name] for name in self.channels])
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """[P] probabilities of each agent."""
+        return tuple(sum(sizes) for sizes in self.branches)
+
+    @property
+    def code_bytes(self) -> tuple[int, ...]:
+        """[P] bytes of an agent's decision."""
+        return tuple(code_type.itemsize for code_type in self._code_types)
+
+    @property
+    def _code_types(self) -> list[np.dtype[Any]]:
+        return [np.min_scalar_type(math.prod(sizes) - 1).newbyteorder("<") for sizes in self.branches]
+
+    def check_event(self, event: RecordedEvent, ticks: int) -> None:
+        """Raises ValueError for one that no match of so many ticks has."""
+        known = event.kind in self.events and event.team in (0, 1) and -1 <= event.agent < len(self.branches)
+        if not (known and 0 <= event.tick <= ticks):
+            raise ValueError(f"impossible event {event} in a match of {ticks} ticks")
+
+    def encode_actions(self, actions: I16) -> bytes:
+        """actions: [decisions, P, A] branch indices. All decisions of agent 0, then of agent 1, and so on.
+
+        A code counts through the branches, the last one fastest; its bytes are the fewest that hold it, lowest first.
+        Raises ValueError where there is no such choice.
+        """
+        width = max(map(len, self.branches))
+        if actions.shape[1:] != (len(self.branches), width):
+            raise ValueError(f"actions are {actions.shape}, expected [decisions, {len(self.branches)}, {width}]")
+        return b"".join(
+            np.ravel_multi_index(tuple(actions[:, agent, : len(sizes)].T), sizes).astype(code_type).tobytes()
+            for agent, (sizes, code_type) in enumerate(zip(self.branches, self._code_types, strict=True))
+        )
+
+    def decode_actions(self, data: bytes) -> I16:
+        """The inverse of `encode_actions`; 0 where an agent has fewer branches than another.
+
+        Raises ValueError for what it did not write.
+        """
+        decisions, rest = divmod(len(data), sum(self.code_bytes))
+        if rest:
+            raise ValueError(f"expected {sum(self.code_bytes)} bytes per decision")
+        actions = np.zeros((decisions, len(self.branches), max(map(len, self.branches))), np.int16)
+        first = 0
+        for agent, (sizes, code_type) in enumerate(zip(self.branches, self._code_types, strict=True)):
+            codes = np.frombuffer(data, code_type, decisions, first)
+            first += codes.nbytes
+            if codes.size and codes.max() >= math.prod(sizes):
+                raise ValueError(f"code {codes.max()}, expected 0 to {math.prod(sizes) - 1}")
+            actions[:, agent, : len(sizes)] = np.stack(np.unravel_index(codes, sizes), axis=-1)
+        return actions
 
 
 @dataclass(frozen=True)
 class RecordedEvent:
-    """Something that happened during a fixed step.
+    """Something that happened during a tick of a match.
 
-    tick: fixed steps since kick-off, 1 for the first; `frames[tick]` shows the moment after it.
-    team: 0 blue, 1 purple; for a goal the team that scored.
-    agent: index of the agent (0 blue A, 1 purple A, 2 blue B, 3 purple B) that kicked; for a goal -1.
+    tick: since the start, 1 for the first; `frames[tick]` shows the moment after it.
+    kind: one of the game's `MatchLayout.events`. team: 0 blue, 1 purple; for a goal the team that scored.
+    agent: index of the agent that did it; for a goal -1.
     """
 
     tick: int
-    kind: Literal["goal", "kick"]
+    kind: str
     team: int
     agent: int
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One SoccerTwos match, enough to draw it again without playing it.
+    """One match, enough to draw it again without playing it. The game's `MatchLayout` says what the numbers mean.
 
     names: player of the blue and of the purple side.
-    frames: [ticks + 1, 14], metres and degrees at 50 Hz, the initial state first: (x, z, yaw) of the four agents in
-        the environment's order (blue A, purple A, blue B, purple B), then (x, z) of the ball.
-    actions: [decisions, 4, 3], branch indices.
-    probabilities: [decisions, 4, 9] what the actions were drawn from; None when a side is a scripted bot.
-    score: goals of blue and purple.
+    frames: [ticks + 1, C], the initial state first.
+    actions: [decisions, P, A], branch indices. probabilities: [decisions, P, sum of branches] what they were drawn
+        from; None when a side is a scripted bot. Agents with fewer than others have zeros behind theirs.
+    score: points of blue and purple.
     result: "blue", "purple" or "draw".
     """
 
@@ -49,7 +121,7 @@ class Recording:
     seed: int
     names: tuple[str, str]
     frames: F32
-    actions: NDArray[np.int8]
+    actions: I16
     probabilities: F32 | None
     events: tuple[RecordedEvent, ...]
     score: tuple[int, int]

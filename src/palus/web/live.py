@@ -25,7 +25,6 @@ from fastapi import WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from palus.arena.locked.live import LiveMatch, LiveStep
-from palus.envs.recording import FIXED_STEP_S
 from palus.hub.limits import Buckets
 
 _HEAD = struct.Struct("<BBbBIHH")
@@ -131,7 +130,7 @@ async def _play(socket: WebSocket, match: LiveMatch, seat: _Seat, limits: RoomLi
         await asyncio.wait_for(socket.send_bytes(encode_step(step)), limits.silence_s)
         if step.finished:
             return True
-        due += len(step.frames) * FIXED_STEP_S + (limits.celebration_s if step.goal >= 0 else 0.0)
+        due += len(step.frames) * match.game.tick_s + (limits.celebration_s if step.goal >= 0 else 0.0)
         due = max(due, clock() - MAX_LAG_S)
         while clock() < due and not seat.gone and not seat.paused:
             await seat.rest(due - clock())

@@ -23,7 +23,6 @@ from palus.arena.locked.live import DURATION_TICKS, LiveMatch, open_live_match
 from palus.arena.locked.sandbox import Sandbox, shared_sandbox
 from palus.arena.models.entity import Entity
 from palus.arena.referee.games import GAMES
-from palus.envs.recording import FIXED_STEP_S
 from palus.errors import ArenaError, EnvError, PalusError
 from palus.hub.limits import Buckets, client_of
 from palus.store import Store
@@ -190,7 +189,7 @@ def _ready(start: Start, contenders: tuple[Entity, Entity], match: LiveMatch) ->
         purple=purple,
         seed=match.seed,
         person=start.person,
-        duration_s=match.duration_ticks * FIXED_STEP_S,
+        duration_s=match.duration_ticks * match.game.tick_s,
         isolation=match.isolation,
         kick_off=[round(float(number), 3) for number in match.kick_off],
     )

@@ -24,10 +24,10 @@ from palus.arena.locked.unit import MatchReport
 from palus.arena.locked.vet import vet
 from palus.arena.models.entity import house_player
 from palus.arena.models.rules import Limits
-from palus.arena.referee.games import GAMES
+from palus.arena.referee.games import GAMES, layout_of
 from palus.arena.referee.replay import decode_replay, encode_replay
 from palus.arena.referee.result import SCHEMA, MatchResult, Side
-from palus.envs.recording import STEPS_PER_DECISION
+from palus.envs.recording import RecordedEvent
 from palus.errors import ArenaError, FalseReportError
 from palus.store import open_store
 
@@ -84,7 +84,7 @@ def with_result(unit: UnitReport, **fields: Any) -> dict[str, Any]:
         {"id": "x" * 10**5},
         {"env": ["SoccerTwos"]},
         {"events": [{"tick": 10**30, "kind": "goal", "team": 0, "agent": -1}]},
-        {"events": [{"tick": 1, "kind": "foul", "team": 0, "agent": -1}]},
+        {"events": [{"tick": 1, "kind": "<foul>", "team": 0, "agent": -1}]},
         {"events": [{"tick": 1, "kind": "kick", "team": 0, "agent": -1}] * 5000},
         {"schema": None},
         {"more": 1},
@@ -203,6 +203,8 @@ LIES: list[Callable[[UnitReport], UnitReport]] = [
     lambda u: changed(u, score=(0, 0), result="void", cause="engine"),
     lambda u: changed(u, final_state=None),
     lambda u: changed(u, events=tuple(replace(e, tick=4999) for e in u.matches[0].result.events) * 2),
+    lambda u: changed(u, events=(RecordedEvent(1, "foul", 0, -1),)),
+    lambda u: changed(u, events=(RecordedEvent(1, "kick", 0, 4),)),
     lambda u: first(u, replace(u.matches[0], actions=b"")),
     lambda u: first(u, replace(u.matches[0], replay=b"")),
     lambda u: first(u, replace(u.matches[0], replay=b"\x00\x00\x00\x18ftypmp42")),
@@ -226,5 +228,6 @@ def test_a_report_that_contradicts_its_job_is_a_false_one(
 
 
 def test_a_game_s_limits_are_those_that_it_has() -> None:
-    assert GAMES["SoccerTwos"].max_ticks == STEPS_PER_DECISION * envs.make("SoccerTwos", 1).spec.max_decisions
+    steps = layout_of("SoccerTwos").ticks_per_decision
+    assert GAMES["SoccerTwos"].max_ticks == steps * envs.make("SoccerTwos", 1).spec.max_decisions
     assert {game.max_ticks < 2**31 and game.max_score < 2**15 for game in GAMES.values()} == {True}

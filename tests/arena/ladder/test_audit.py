@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from arena_records import read_log, record, season, sha
 from code_that_runs import MODULE, Stranger
+from helpers import LAYOUT
 from hostile import gossip, stock, treacherous
 from sqlalchemy import insert, select
 from typer.testing import CliRunner
@@ -157,7 +158,7 @@ def test_the_players_of_a_match_are_asked_again_and_others_in_their_place_are_fo
 def cut_short(store: Store, honest: LogRecord) -> dict[str, object]:
     """What a worker would send that breaks a match off after three decisions and says that blue failed."""
     assert honest.actions is not None
-    actions = encode_actions(decode_actions(store.blobs.read(honest.actions.sha256), 1000)[:3])
+    actions = encode_actions(decode_actions(store.blobs.read(honest.actions.sha256), LAYOUT, 1000)[:3], LAYOUT)
     again, stored = replay_match("SoccerTwos", honest.seed, actions), store.blobs.put(actions)
     return {
         "result": "forfeit1",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import SOCCER
+from helpers import LAYOUT, SOCCER
 from hostile import hostile, sensitive, stock
 from units import LIMITS, contender, house, unit
 
@@ -67,29 +67,29 @@ def test_replay_and_action_log_belong_to_their_game(sandbox: Sandbox):
         (recording,) = decode_replay(replay).recordings
         assert recording.names == tuple(side.entity.repo for side in result.sides)
         assert len(recording.frames) == result.duration_ticks + 1
-        np.testing.assert_array_equal(decode_actions(actions, 1000), recording.actions)
+        np.testing.assert_array_equal(decode_actions(actions, LAYOUT, 1000), recording.actions)
         assert replay_actions("SoccerTwos", result.seed, actions) == result.final_state
 
 
 def test_a_changed_action_log_or_seed_does_not_reproduce_the_match(sandbox: Sandbox):
     outcome = play_unit(unit(BASIC, EAGER, seed=3), LIMITS, sandbox=sandbox)
-    result, actions = outcome.results[0], decode_actions(outcome.matches[0].actions, 1000)
+    result, actions = outcome.results[0], decode_actions(outcome.matches[0].actions, LAYOUT, 1000)
     changed = actions.copy()
     changed[0, 0] = (changed[0, 0] + 1) % 3
-    assert replay_actions("SoccerTwos", result.seed, encode_actions(changed)) != result.final_state
-    assert replay_actions("SoccerTwos", result.seed, encode_actions(actions[:-1])) != result.final_state
-    assert replay_actions("SoccerTwos", result.seed + 1, encode_actions(actions[:5])) != result.final_state
+    assert replay_actions("SoccerTwos", result.seed, encode_actions(changed, LAYOUT)) != result.final_state
+    assert replay_actions("SoccerTwos", result.seed, encode_actions(actions[:-1], LAYOUT)) != result.final_state
+    assert replay_actions("SoccerTwos", result.seed + 1, encode_actions(actions[:5], LAYOUT)) != result.final_state
     with pytest.raises(ReplayError, match=r"the match ended after|at most 1000"):
-        replay_actions("SoccerTwos", result.seed, encode_actions(np.concatenate([actions, actions[:1]])))
+        replay_actions("SoccerTwos", result.seed, encode_actions(np.concatenate([actions, actions[:1]]), LAYOUT))
 
 
 def test_damaged_action_logs_are_refused():
     actions = np.zeros((10, 4, 3), np.int8)
-    data = encode_actions(actions)
-    for damaged in (b"text", data[:-1], data + b"\x00", encode_actions(np.zeros((1001, 4, 3), np.int8))):
+    data = encode_actions(actions, LAYOUT)
+    for damaged in (b"text", data[:-1], data + b"\x00", encode_actions(np.zeros((1001, 4, 3), np.int16), LAYOUT)):
         with pytest.raises(ReplayError, match="not an action log"):
-            decode_actions(damaged, max_decisions=1000)
-    assert len(decode_actions(b"", max_decisions=1000)) == 0
+            decode_actions(damaged, LAYOUT, max_decisions=1000)
+    assert len(decode_actions(b"", LAYOUT, max_decisions=1000)) == 0
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_crash_in_the_middle_is_a_forfeit_of_that_side_and_leaves_nothing(
     assert [(r.result, r.cause) for r in outcome.results] == [("forfeit1", "crash"), ("forfeit2", "crash")]
     assert "SIGSEGV" in outcome.failures[0]
     for result, replay, actions in (vars(match).values() for match in outcome.matches):
-        assert len(decode_actions(actions, 1000)) == 3
+        assert len(decode_actions(actions, LAYOUT, 1000)) == 3
         assert len(decode_replay(replay).recordings[0].frames) == result.duration_ticks + 1
         assert replay_actions("SoccerTwos", result.seed, actions) == result.final_state
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)

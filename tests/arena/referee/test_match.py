@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import MODELS, SOCCER, Constant, idle, needs_models, reader_policy
+from helpers import LAYOUT, MODELS, SOCCER, Constant, idle, needs_models, reader_policy
 
 from palus import envs
 from palus.arena.models.players import load_player
@@ -168,5 +168,5 @@ def test_results_and_recordings_are_the_same_bits_as_ever() -> None:
     told = [replace(result, started="", wall_ms=0).to_json() for result in results]
     assert hashlib.sha256("".join(told).encode()).hexdigest()[:16] == "17be5525810e18e3"
     taken = [recorder.recordings[number] for number in sorted(recorder.recordings)]
-    kept = [encode_replay([r]) + encode_actions(r.actions) + state_hash(r.frames).encode() for r in taken]
+    kept = [encode_replay([r]) + encode_actions(r.actions, LAYOUT) + state_hash(r.frames).encode() for r in taken]
     assert hashlib.sha256(b"".join(kept)).hexdigest()[:16] == "1c25bd9bf085a6c0"

@@ -51,9 +51,9 @@ class EventForm(_Form):
     """Something that happened in a match."""
 
     tick: _Tick
-    kind: Literal["goal", "kick"]
+    kind: Annotated[str, Field(pattern=r"^[a-z-]{1,40}$")]
     team: Annotated[int, Field(ge=0, le=1, strict=True)]
-    agent: Annotated[int, Field(ge=-1, le=3, strict=True)]
+    agent: Annotated[int, Field(ge=-1, le=100, strict=True)]
 
 
 class SideForm(_Form):

@@ -13,22 +13,19 @@ from palus.arena.jobs.orders import PairOrder
 from palus.arena.jobs.reports import MAX_BLOB_BYTES, UnitReport
 from palus.arena.locked.unit import MatchReport
 from palus.arena.referee.actions import decode_actions
-from palus.arena.referee.games import game_of
+from palus.arena.referee.games import game_of, layout_of
 from palus.arena.referee.recorder import OUTCOME
 from palus.arena.referee.replay import decode_replay
 from palus.arena.referee.result import MatchResult, Side, match_ids, verdict_of
 from palus.arena.referee.sampling import pair_seeds
+from palus.arena.referee.varint import MAX_BYTES
 from palus.envs.arena_game import ArenaGame
-from palus.envs.recording import STEPS_PER_DECISION
 from palus.errors import FalseReportError, ReplayError
 
 PLAYED = ("win1", "win2", "draw")
 """Verdicts of matches that were played to the end."""
 FAILURES = ("non_finite", "timeout", "crash", "invalid")
 """Causes of the others. Our own failures are not reported, their jobs are given back."""
-
-_BYTES_PER_DECISION = 1000
-"""Of an inflated replay, generously: a decision of SoccerTwos takes 120 to 390."""
 
 
 def check_unit(order: PairOrder, unit: UnitReport) -> None:
@@ -63,21 +60,23 @@ def _check_course(game: ArenaGame, report: MatchReport) -> None:
     """Whether verdict, cause, score, length and events go together."""
     result = report.result
     ending = f"{result.result} ({result.cause}) by {result.score[0]}:{result.score[1]} after {result.duration_ticks}"
-    if result.duration_ticks > game.max_ticks or max(map(abs, result.score)) > game.max_score:
+    if result.duration_ticks > game.max_ticks or sum(map(abs, result.score)) > game.max_score:
         raise FalseReportError(
             f"the report says {ending} ticks; {game.env} ends after at most {game.max_ticks}, with scores of at most "
-            f"{game.max_score}"
+            f"{game.max_score} together"
         )
     if result.result in PLAYED:
-        cause = "goal" if result.result != "draw" and not game.filmed else "time_limit"
-        fits = verdict_of(result.score) == result.result and result.cause == cause
-        fits = fits and (game.filmed or sum(result.score) <= 1) and result.duration_ticks > 0
+        cause = game.decided_by if result.result != "draw" else "time_limit"
+        fits = verdict_of(result.score) == result.result and result.cause == cause and result.duration_ticks > 0
     else:
         fits = tuple(result.score) == (0, 0) and result.cause in FAILURES
     if not fits:
         raise FalseReportError(f"the report says {ending} ticks, which no match of {game.env} ends with")
-    if any(event.tick > result.duration_ticks for event in result.events):
-        raise FalseReportError("the report tells of events after the end of the match")
+    try:
+        for event in result.events:
+            layout_of(game.env).check_event(event, result.duration_ticks)
+    except (ValueError, ReplayError) as error:
+        raise FalseReportError(f"the report tells of what does not happen: {error}") from error
     if (result.final_state is None) != game.filmed:
         raise FalseReportError(f"the report comes {'without' if not game.filmed else 'with'} a hash of the match")
 
@@ -99,10 +98,13 @@ def _check_bytes(game: ArenaGame, report: MatchReport) -> None:
 
 def _check_replay(game: ArenaGame, report: MatchReport) -> None:
     """Whether replay and action log are of this match."""
-    result, decisions = report.result, game.max_ticks // STEPS_PER_DECISION
+    result, layout = report.result, layout_of(game.env)
+    decisions = game.max_ticks // layout.ticks_per_decision
+    most = MAX_BYTES * len(layout.channels) * (game.max_ticks + 1)
+    most += decisions * (sum(layout.code_bytes) + sum(layout.choices))
     try:
-        replay = decode_replay(report.replay, "the report's replay", max_body_bytes=_BYTES_PER_DECISION * decisions)
-        actions = decode_actions(report.actions, decisions)
+        replay = decode_replay(report.replay, "the report's replay", max_body_bytes=most)
+        actions = decode_actions(report.actions, layout, decisions)
     except ReplayError as error:
         raise FalseReportError(f"the report's replay or action log cannot be read: {error}") from error
     if len(replay.recordings) != 1:

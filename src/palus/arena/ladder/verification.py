@@ -14,8 +14,8 @@ from palus.arena.ladder.log import LogRecord, read_match
 from palus.arena.locked.witness import Testimony, ask_again
 from palus.arena.models.entity import Entity
 from palus.arena.referee.actions import Replayed
-from palus.arena.referee.games import GAMES
-from palus.arena.referee.replay import POSITION_UNIT_M, YAW_UNIT_DEGREES, decode_replay
+from palus.arena.referee.games import GAMES, layout_of
+from palus.arena.referee.replay import decode_replay
 from palus.arena.referee.result import Mode, verdict_of
 from palus.envs.recording import Recording
 from palus.errors import ArenaError, ReplayError, StorageError
@@ -113,9 +113,8 @@ def _is_in_doubt(failure: str, result: str, forfeit: str) -> bool:
 def _ending(testimony: Testimony) -> tuple[str, tuple[int, int], int] | None:
     """Result, score and ticks as they come out again; None when nobody failed where the actions end."""
     again = testimony.again
-    if again.over:
-        result, score = {0: ("win1", (1, 0)), 1: ("win2", (0, 1))}.get(again.winner, ("draw", (0, 0)))
-        return result, score, again.ticks
+    if again.result is not None:
+        return again.result, again.score, again.ticks
     verdict = {(False, False): "void", (False, True): "forfeit1", (True, False): "forfeit2"}.get(testimony.healthy)
     return None if verdict is None else (verdict, (0, 0), again.ticks)
 
@@ -124,8 +123,8 @@ def _is_shown(shown: Recording, again: Replayed) -> bool:
     """Whether a replay shows the match as it was played again, to the precision of its file."""
     if shown.frames.shape != again.frames.shape:
         return False
-    units = np.array([POSITION_UNIT_M, POSITION_UNIT_M, YAW_UNIT_DEGREES] * 4 + [POSITION_UNIT_M] * 2)
-    return bool((np.abs(shown.frames - again.frames) <= units).all())
+    layout = layout_of(shown.env_id)
+    return bool((np.abs(shown.frames - again.frames) <= layout.unit_of(layout.units)).all())
 
 
 def _contender(store: Store, entity: Entity) -> Entity:

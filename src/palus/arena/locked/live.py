@@ -79,8 +79,8 @@ class LiveMatch:
         self.score = (0, 0)
         self.ticks = 0
         self._decision = 0
-        self._game = playable_game(env_id)
-        self._env: Any = envs.make(self._game.env, 1, record=True)
+        self.game = playable_game(env_id)
+        self._env: Any = envs.make(self.game.env, 1, record=True)
         self._env.reset(np.array([seed], np.int64))
         self._team_of = np.array([agent.team for agent in self._env.spec.agents])
         size = max(0 if isinstance(player, Bot) else player.state_size for player in players)
@@ -95,7 +95,7 @@ class LiveMatch:
     @property
     def kick_off(self) -> F32:
         """[14] where everybody stands now; the first frame of the match, before any step."""
-        return self._game.still(self._env, 0)
+        return self.game.still(self._env, 0)
 
     def step(self, choice: Sequence[int] = NO_CHOICE) -> LiveStep:
         """Play the next decision. choice: of the person, one index per action branch.
@@ -103,7 +103,7 @@ class LiveMatch:
         Raises ArenaError when a model no longer answers action probabilities.
         """
         actions, probabilities = self._decide(choice)
-        step, game = self._env.step(by_behavior(self._env.spec, actions[None])), self._game
+        step, game = self._env.step(by_behavior(self._env.spec, actions[None])), self.game
         frames = game.frames(self._env, 0)[: self.duration_ticks - self.ticks]
         played = len(frames)
         ended = bool(step.match_over[0]) and played == int(game.ticks(self._env)[0])

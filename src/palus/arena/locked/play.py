@@ -20,7 +20,7 @@ from palus.arena.models.players import Bot, Player, Team, load_player
 from palus.arena.models.policies import played_behaviors
 from palus.arena.models.rules import Limits, limits_of
 from palus.arena.referee.actions import encode_actions, replay_actions, state_hash
-from palus.arena.referee.games import playable_game, source_of
+from palus.arena.referee.games import layout_of, playable_game, source_of
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.recorder import Film, Recorder
 from palus.arena.referee.replay import encode_replay
@@ -108,7 +108,7 @@ def _recorded(result: MatchResult, recording: Recording | None) -> MatchReport:
         state = replay_actions(result.env, result.seed, b"")
         return MatchReport(dataclasses.replace(result, final_state=state), b"", b"")
     result = dataclasses.replace(result, final_state=state_hash(recording.frames))
-    return MatchReport(result, encode_replay([recording]), encode_actions(recording.actions))
+    return MatchReport(result, encode_replay([recording]), encode_actions(recording.actions, layout_of(result.env)))
 
 
 def open_player(

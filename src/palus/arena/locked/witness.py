@@ -21,10 +21,11 @@ from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
 from palus.arena.models.rules import limits_of
 from palus.arena.referee import sampling
-from palus.arena.referee.actions import I8, Replayed, replay_match
+from palus.arena.referee.actions import Replayed, replay_match
 from palus.arena.referee.games import playable_game
 from palus.arena.referee.questions import ask, questions_for
 from palus.arena.referee.result import Mode
+from palus.envs.recording import I16
 from palus.types import F32, I64, Bool
 
 SLACK = 1e-3
@@ -95,7 +96,7 @@ class _Asking:
     states: F32
     sides: tuple[_Side, _Side] = field(default_factory=lambda: (_Side(), _Side()))
 
-    def see(self, env: Any, decision: int, choice: I8 | None) -> None:
+    def see(self, env: Any, decision: int, choice: I16 | None) -> None:
         """Compare what was logged with what each player answers now."""
         for side, player in enumerate(self.players):
             own = np.array(env.spec.teams) == side
@@ -108,7 +109,7 @@ class _Asking:
                 self.sides[side].choices += fitting.size
                 self.sides[side].strange += int(fitting.size - fitting.sum())
 
-    def _ask(self, env: Any, side: int, own: Bool, decision: int, choice: I8 | None) -> list[Bool]:
+    def _ask(self, env: Any, side: int, own: Bool, decision: int, choice: I16 | None) -> list[Bool]:
         """[rows, branches] for each behavior, which logged choices the policy could have been drawn; nothing where
         there is nothing to compare. own: [P]"""
         player = self.players[side]

@@ -8,7 +8,8 @@ from typing import Any
 from palus import envs
 from palus.envs import GameSource
 from palus.envs.arena_game import ArenaGame
-from palus.errors import ArenaError
+from palus.envs.recording import MatchLayout
+from palus.errors import ArenaError, ReplayError
 
 GAMES = envs.arena_games()
 DEFAULT_GAME = next(iter(GAMES))
@@ -28,6 +29,14 @@ def playable_game(env: str) -> ArenaGame:
     if env not in GAMES:
         raise ArenaError(f"{env!r:.80} is no game of an arena; there are {', '.join(GAMES)}")
     return GAMES[env]
+
+
+def layout_of(env: str) -> MatchLayout:
+    """How matches of a game are written down. Raises ReplayError for games whose matches are not."""
+    layout = playable_game(env).layout
+    if layout is None:
+        raise ReplayError(f"matches of {env} do not repeat; what there is of them is a video")
+    return layout
 
 
 def source_of(env: str, params: Mapping[str, Any] | None = None) -> GameSource:

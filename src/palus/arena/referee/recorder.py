@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from palus.arena.referee.games import game_of
 from palus.arena.referee.result import MatchResult
-from palus.envs.recording import RecordedEvent, Recording
+from palus.envs.recording import I16, RecordedEvent, Recording
 from palus.types import F32, I32, I64, AnyArray, Bool
 
 OUTCOME: dict[str, Literal["blue", "purple", "draw"]] = {
@@ -76,11 +76,13 @@ class Recorder:
         self._open: dict[int, _Tape] = {}
 
     def decision(self, env: Any, matches: I64, playing: NDArray[np.bool_], actions: I32, probabilities: F32) -> None:
-        """Note what the agents are about to do. matches: [N] number of the match in each slot of the environment."""
+        """Note what the agents are about to do."""
+        widths = [sum(env.spec.behavior(agent.behavior).branches) for agent in env.spec.agents]
+        unused = np.arange(probabilities.shape[-1]) >= np.array(widths)[:, None]
         for n in self._slots(matches, playing):
             tape = self._open.setdefault(int(matches[n]), _Tape(game_of(env.spec.env_id).still(env, n)))
-            tape.actions.append(actions[n].astype(np.int8))
-            tape.probabilities.append(probabilities[n].copy())
+            tape.actions.append(actions[n].astype(np.int16))
+            tape.probabilities.append(np.where(unused, np.float32(0.0), probabilities[n]))
 
     def steps(self, env: Any, matches: I64, playing: NDArray[np.bool_]) -> None:
         """Note the fixed steps that the environment just played."""
@@ -119,7 +121,7 @@ class _Tape:
 
     def __init__(self, still: F32) -> None:
         self.frames: list[F32] = [still[None]]
-        self.actions: list[NDArray[np.int8]] = []
+        self.actions: list[I16] = []
         self.probabilities: list[F32] = []
         self.events: list[RecordedEvent] = []
         self.ticks = 0

@@ -6,6 +6,7 @@ is specified for other readers in docs/replay-format.md. The browser's decoder i
 
 from __future__ import annotations
 
+import json
 import struct
 import zlib
 from collections.abc import Sequence
@@ -14,39 +15,27 @@ from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from palus.arena.referee.games import GAMES, layout_of
 from palus.arena.referee.varint import decode_varints, encode_varints
-from palus.envs.recording import FIXED_STEP_S, STEPS_PER_DECISION, RecordedEvent, Recording
+from palus.envs.recording import MatchLayout, RecordedEvent, Recording
 from palus.errors import ReplayError
 from palus.files import write_atomically
-from palus.types import F32
+from palus.types import F32, F64
 
 MAGIC = b"\x89PALUS\r\n"
 """First bytes of every replay. The non-ASCII byte and the line end reveal a copy that went through text mode."""
 
 SCHEMA_VERSION = 1
-PITCH = "soccer-twos/1"
-"""Names the geometry that the frames were played on, so that a viewer can refuse a pitch that it cannot draw."""
-
-POSITION_UNIT_M = 0.001
-YAW_UNIT_DEGREES = 0.1
 PROBABILITY_LEVELS = 255
-
-NUM_AGENTS = 4
-NUM_CHANNELS = 3 * NUM_AGENTS + 2
-NUM_CHOICES = 9
-"""Three action branches of three choices: width of a row of probabilities."""
 
 MAX_BODY_BYTES = 256 << 20
 """Largest inflated body that is read; 6 hours of play. Protects against files made to exhaust memory."""
 
 _PREFIX = struct.Struct("<8sHIII")
-_UNITS = np.array([POSITION_UNIT_M, POSITION_UNIT_M, YAW_UNIT_DEGREES] * NUM_AGENTS + [POSITION_UNIT_M] * 2)
 
 _Count = Annotated[int, Field(ge=0, le=MAX_BODY_BYTES)]
-_Unit = Annotated[float, Field(gt=0, le=1)]
 
 
 class _MatchHeader(BaseModel):
@@ -63,29 +52,26 @@ class _MatchHeader(BaseModel):
     decisions: _Count
     has_probabilities: bool
     frame_bytes: _Count
-    events: list[tuple[int, Literal["goal", "kick"], int, int]]
+    events: list[tuple[int, str, int, int]]
 
-    @property
-    def num_values(self) -> int:
-        return NUM_CHANNELS * (self.ticks + 1)
-
-    @property
-    def body_bytes(self) -> int:
-        per_decision = NUM_AGENTS * (1 + NUM_CHOICES * self.has_probabilities)
+    def body_bytes(self, layout: MatchLayout) -> int:
+        per_decision = sum(layout.code_bytes) + sum(layout.choices) * self.has_probabilities
         return self.frame_bytes + self.decisions * per_decision
 
 
 class _Header(BaseModel):
-    """The JSON header: how to read the body, and everything about the matches that is not a number per tick."""
+    """The JSON header: how to read the body, and everything about the matches that is not a number per tick.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    Beside these fields it holds the values of the units of the pitch's layout.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, Annotated[float, Field(gt=0, le=1)]] = Field(init=False)
 
     title: str
     pitch: str
     frame_hz: int
     ticks_per_decision: int
-    position_unit_m: _Unit
-    yaw_unit_degrees: _Unit
     matches: Annotated[list[_MatchHeader], Field(min_length=1)]
 
 
@@ -100,7 +86,7 @@ class Replay:
 def write_replay(path: str | Path, recordings: Sequence[Recording], *, title: str = "") -> Path:
     """Write the recordings to `path` in one step: readers see the old file or the new one, never half of it.
 
-    Positions are stored to 1 mm, headings to 0.1 degrees, probabilities to 1/255.
+    Frames are stored to the units of the game's layout, probabilities to 1/255.
     title: shown above the viewer; by default the names of the first match.
     Raises StorageError when the file cannot be written, ValueError when a recording's arrays do not fit together.
     """
@@ -134,17 +120,18 @@ def encode_replay(recordings: Sequence[Recording], *, title: str = "") -> bytes:
     """The bytes of a replay file; see `write_replay`."""
     if not recordings:
         raise ValueError("a replay needs at least one recording")
-    blocks = [_encode_body(recording) for recording in recordings]
-    header = _Header(
-        title=title or " vs ".join(recordings[0].names),
-        pitch=PITCH,
-        frame_hz=round(1 / FIXED_STEP_S),
-        ticks_per_decision=STEPS_PER_DECISION,
-        position_unit_m=POSITION_UNIT_M,
-        yaw_unit_degrees=YAW_UNIT_DEGREES,
-        matches=[_match_header(r, len(block[0])) for r, block in zip(recordings, blocks, strict=True)],
-    )
-    header_bytes = header.model_dump_json().encode()
+    layout = layout_of(recordings[0].env_id)
+    blocks = [_encode_body(recording, layout) for recording in recordings]
+    matches = [_match_header(r, len(block[0])) for r, block in zip(recordings, blocks, strict=True)]
+    header = {
+        "title": title or " vs ".join(recordings[0].names),
+        "pitch": layout.pitch,
+        "frame_hz": layout.frame_hz,
+        "ticks_per_decision": layout.ticks_per_decision,
+        **layout.units,
+        "matches": [match.model_dump() for match in matches],
+    }
+    header_bytes = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     deflate = zlib.compressobj(level=9, wbits=-15)
     body = b"".join(deflate.compress(part) for block in blocks for part in block) + deflate.flush()
     prefix = _PREFIX.pack(
@@ -165,17 +152,23 @@ def decode_replay(data: bytes, source: str = "replay", *, max_body_bytes: int = 
         fault = error.errors()[0]
         where = ".".join(str(part) for part in fault["loc"])
         raise ReplayError(f"{source}: its header is wrong at '{where}': {fault['msg']}; record it again") from error
-    if header.pitch != PITCH:
+    layouts = {game.layout.pitch: game.layout for game in GAMES.values() if game.layout is not None}
+    layout = layouts.get(header.pitch)
+    if layout is None:
         raise ReplayError(
-            f"{source}: was played on pitch '{header.pitch}', this version of palus draws '{PITCH}'; "
+            f"{source}: was played on pitch '{header.pitch}', this version of palus draws '{', '.join(layouts)}'; "
             "open it with the version of palus that wrote it"
         )
-    body = _inflate(deflated, sum(match.body_bytes for match in header.matches), source, max_body_bytes)
+    units = header.__pydantic_extra__
+    if units.keys() != layout.units.keys():
+        raise ReplayError(f"{source}: its header says {sorted(units)} and not {sorted(layout.units)}; record it again")
+    body = _inflate(deflated, sum(match.body_bytes(layout) for match in header.matches), source, max_body_bytes)
     recordings = []
     for match in header.matches:
-        block, body = body[: match.body_bytes], body[match.body_bytes :]
+        size = match.body_bytes(layout)
+        block, body = body[:size], body[size:]
         try:
-            recordings.append(_decode_recording(match, header, block))
+            recordings.append(_decode_recording(match, layout, layout.unit_of(units), block))
         except ValueError as error:
             raise ReplayError(f"{source}: match {len(recordings) + 1} is corrupt ({error}); record it again") from error
     return Replay(header.title, tuple(recordings))
@@ -196,63 +189,59 @@ def _match_header(recording: Recording, frame_bytes: int) -> _MatchHeader:
     )
 
 
-def _encode_body(recording: Recording) -> tuple[bytes, bytes, bytes]:
+def _encode_body(recording: Recording, layout: MatchLayout) -> tuple[bytes, bytes, bytes]:
     """Varint block of the frames, action bytes, probability bytes. Every column of numbers is stored in one piece."""
     frames, actions, probabilities = recording.frames, recording.actions, recording.probabilities
-    if frames.ndim != 2 or len(frames) == 0 or frames.shape[1] != NUM_CHANNELS:
-        raise ValueError(f"frames are {frames.shape}, expected [ticks + 1, {NUM_CHANNELS}]")
-    if actions.shape[1:] != (NUM_AGENTS, 3):
-        raise ValueError(f"actions are {actions.shape}, expected [decisions, {NUM_AGENTS}, 3]")
-    if probabilities is not None and probabilities.shape != (len(actions), NUM_AGENTS, NUM_CHOICES):
-        raise ValueError(f"probabilities are {probabilities.shape}, expected {(len(actions), NUM_AGENTS, NUM_CHOICES)}")
+    agents, channels = len(layout.branches), len(layout.channels)
+    if frames.ndim != 2 or len(frames) == 0 or frames.shape[1] != channels:
+        raise ValueError(f"frames are {frames.shape}, expected [ticks + 1, {channels}]")
+    expected = (len(actions), agents, max(layout.choices))
+    if probabilities is not None and probabilities.shape != expected:
+        raise ValueError(f"probabilities are {probabilities.shape}, expected {expected}")
     if not np.isfinite(frames).all() or not (probabilities is None or np.isfinite(probabilities).all()):
         raise ValueError("frames or probabilities contain NaN or infinity")
-    _check_events(recording.events, len(frames) - 1)
-    quantised = np.rint(frames.astype(np.float64) / _UNITS).astype(np.int64).T
+    for event in recording.events:
+        layout.check_event(event, len(frames) - 1)
+    quantised = np.rint(frames.astype(np.float64) / layout.unit_of(layout.units)).astype(np.int64).T
     # Bodies move at nearly constant speed, so the change of the change is what takes the fewest bytes.
     accelerations = np.diff(np.diff(quantised, prepend=0), prepend=0)
-    action_codes = (actions.astype(np.uint8) @ np.array([9, 3, 1], dtype=np.uint8)).T
     levels = b""
     if probabilities is not None:
-        levels = np.rint(probabilities * PROBABILITY_LEVELS).astype(np.uint8).transpose(1, 2, 0).tobytes()
-    return encode_varints(accelerations.ravel()), action_codes.tobytes(), levels
+        rounded = np.rint(probabilities * PROBABILITY_LEVELS).astype(np.uint8)
+        levels = b"".join(rounded[:, agent, :width].T.tobytes() for agent, width in enumerate(layout.choices))
+    return encode_varints(accelerations.ravel()), layout.encode_actions(actions), levels
 
 
-def _decode_recording(match: _MatchHeader, header: _Header, block: bytes) -> Recording:
+def _decode_recording(match: _MatchHeader, layout: MatchLayout, units: F64, block: bytes) -> Recording:
     """Raises ValueError when the block contradicts the header."""
-    accelerations = decode_varints(block[: match.frame_bytes], match.num_values).reshape(NUM_CHANNELS, -1)
-    quantised = np.cumsum(np.cumsum(accelerations, axis=1), axis=1).T
-    units = np.where(_UNITS == YAW_UNIT_DEGREES, header.yaw_unit_degrees, header.position_unit_m)
-    rest = np.frombuffer(block, dtype=np.uint8, offset=match.frame_bytes)
-    codes = rest[: NUM_AGENTS * match.decisions].reshape(NUM_AGENTS, -1).T
-    if codes.size and codes.max() >= 27:
-        raise ValueError(f"action code {codes.max()}, expected 0 to 26")
+    channels = len(layout.channels)
+    values = decode_varints(block[: match.frame_bytes], channels * (match.ticks + 1))
+    quantised = np.cumsum(np.cumsum(values.reshape(channels, -1), axis=1), axis=1).T
+    chosen = match.frame_bytes + sum(layout.code_bytes) * match.decisions
     events = tuple(RecordedEvent(*event) for event in match.events)
-    _check_events(events, match.ticks)
+    for event in events:
+        layout.check_event(event, match.ticks)
     return Recording(
         env_id=match.env_id,
         seed=int(match.seed),
         names=match.names,
         frames=(quantised * units).astype(np.float32),
-        actions=np.stack([codes // 9, codes // 3 % 3, codes % 3], axis=-1).astype(np.int8),
-        probabilities=_decode_probabilities(rest[NUM_AGENTS * match.decisions :], match),
+        actions=layout.decode_actions(block[match.frame_bytes : chosen]),
+        probabilities=_decode_probabilities(block[chosen:], match, layout) if match.has_probabilities else None,
         events=events,
         score=match.score,
         result=match.result,
     )
 
 
-def _check_events(events: Sequence[RecordedEvent], ticks: int) -> None:
-    for event in events:
-        if not (0 <= event.tick <= ticks and event.team in (0, 1) and -1 <= event.agent < NUM_AGENTS):
-            raise ValueError(f"impossible event {event} in a match of {ticks} ticks")
-
-
-def _decode_probabilities(levels: NDArray[np.uint8], match: _MatchHeader) -> F32 | None:
-    if not match.has_probabilities:
-        return None
-    by_decision = levels.reshape(NUM_AGENTS, NUM_CHOICES, match.decisions).transpose(2, 0, 1)
-    return np.ascontiguousarray(by_decision.astype(np.float32) / np.float32(PROBABILITY_LEVELS))
+def _decode_probabilities(levels: bytes, match: _MatchHeader, layout: MatchLayout) -> F32:
+    probabilities = np.zeros((match.decisions, len(layout.branches), max(layout.choices)), np.float32)
+    first = 0
+    for agent, width in enumerate(layout.choices):
+        own = np.frombuffer(levels, np.uint8, width * match.decisions, first)
+        probabilities[:, agent, :width] = own.reshape(width, -1).T / np.float32(PROBABILITY_LEVELS)
+        first += own.size
+    return probabilities
 
 
 def _split(data: bytes, source: str) -> tuple[bytes, bytes]:

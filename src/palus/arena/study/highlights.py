@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from palus.arena.models.players import Player
+from palus.arena.referee.games import game_of
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.recorder import Recorder
-from palus.envs.recording import FIXED_STEP_S, Recording
+from palus.envs.recording import Recording
 
 BUILD_UP_S = 4.0
 """Seconds before a goal in which kicks count as its build-up."""
@@ -26,15 +27,15 @@ def goal_beauty(recording: Recording, player: str) -> float:
     goals = [e for e in recording.events if e.kind == "goal"]
     if not goals or recording.names[goals[-1].team] != player:
         return 0.0
-    goal = goals[-1]
-    first_tick = goal.tick - BUILD_UP_S / FIXED_STEP_S
+    goal, tick_s = goals[-1], game_of(recording.env_id).tick_s
+    first_tick = goal.tick - BUILD_UP_S / tick_s
     kickers = [e.agent for e in recording.events if e.kind == "kick" and e.tick >= first_tick]
     if not kickers or TEAM_OF_AGENT[kickers[-1]] != goal.team:
         return 0.0
     own = [agent for agent in kickers if TEAM_OF_AGENT[agent] == goal.team]
     passes = sum(a != b for a, b in itertools.pairwise(own))
     ball = recording.frames[-6:, 12:14]
-    speed = float(np.linalg.norm(np.diff(ball, axis=0), axis=1).max()) / FIXED_STEP_S if len(ball) > 1 else 0.0
+    speed = float(np.linalg.norm(np.diff(ball, axis=0), axis=1).max()) / tick_s if len(ball) > 1 else 0.0
     return 1.0 + passes + speed / 20.0
 
 

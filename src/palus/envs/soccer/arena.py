@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from palus.envs.arena_game import ArenaGame, BotAct
-from palus.envs.recording import RecordedEvent, Recording
+from palus.envs.recording import MatchLayout, RecordedEvent, Recording
+from palus.envs.soccer import play_stats
+from palus.envs.soccer.geometry import STEPS_PER_DECISION
 from palus.types import F32, I64
 
 
@@ -46,13 +48,23 @@ class SoccerMatches(ArenaGame):
 
     def play_statistics(self, recording: Recording) -> dict[str, Any]:
         """Possession, shots, ways, goals, and where the ball was."""
-        from palus.envs.soccer import play_stats
-
         return play_stats.play_statistics(recording)
 
+
+_BODY = ("position_unit_m", "position_unit_m", "yaw_unit_degrees")
 
 GAME = SoccerMatches(
     env="SoccerTwos",
     tags=("reinforcement-learning", "ml-agents", "ML-Agents-SoccerTwos"),
     bots=("ball-chaser", "goalie-striker"),
+    tick_s=play_stats.TICK_S,
+    layout=MatchLayout(
+        pitch="soccer-twos/1",
+        channels=4 * _BODY + _BODY[:2],
+        units={"position_unit_m": 0.001, "yaw_unit_degrees": 0.1},
+        branches=4 * ((3, 3, 3),),
+        frame_hz=round(1 / play_stats.TICK_S),
+        ticks_per_decision=STEPS_PER_DECISION,
+        events=("goal", "kick"),
+    ),
 )

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from palus.envs.recording import FIXED_STEP_S, RecordedEvent, Recording
+from palus.envs.recording import RecordedEvent, Recording
 from palus.types import F32
 
 F64 = NDArray[np.float64]
+
+TICK_S = 0.02
+"""Of a fixed step, which is a frame of a recording."""
 
 HEAT_ROWS, HEAT_COLUMNS = 12, 24
 HEAT_REACH_X_M, HEAT_REACH_Z_M = 16.5, 8.25
@@ -65,7 +68,7 @@ def _shots(kicks: list[RecordedEvent], frames: F32) -> list[int]:
     for kick in kicks:
         if not _is_on_goal(kick, frames):
             continue
-        at_s = kick.tick * FIXED_STEP_S
+        at_s = kick.tick * TICK_S
         if at_s - last_s[kick.team] > SHOT_PAUSE_S:
             shots[kick.team] += 1
         last_s[kick.team] = at_s
@@ -76,7 +79,7 @@ def _is_on_goal(kick: RecordedEvent, frames: F32) -> bool:
     """Whether the straight way of the ball after this touch ends in the goal that the team attacks."""
     after = min(kick.tick + 1, len(frames) - 1)
     position = frames[kick.tick, 12:14].astype(np.float64)
-    velocity = (frames[after, 12:14].astype(np.float64) - position) / FIXED_STEP_S
+    velocity = (frames[after, 12:14].astype(np.float64) - position) / TICK_S
     forward = 1.0 if kick.team == 0 else -1.0
     missing_x = GOAL_X_M - forward * position[0]
     speed_x = forward * velocity[0]
@@ -103,4 +106,4 @@ def _heat(ball: F32) -> list[list[float]]:
 
 
 def _first_s(ticks: list[int]) -> float | None:
-    return round(ticks[0] * FIXED_STEP_S, 2) if ticks else None
+    return round(ticks[0] * TICK_S, 2) if ticks else None
