@@ -1,6 +1,9 @@
 """The critic that shares work between agents against one that evaluates every agent on its own, as the paper reads."""
 
 import math
+import os
+import subprocess
+import sys
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -119,3 +122,20 @@ def test_actions_enter_as_indicators_and_numbers():
     spec = ActionSpec((Discrete(3), Continuous(2), Discrete(2)))
     row = action_features(torch.tensor([[2.0, 0.5, -4.0, 0.0]]), spec, torch.float32)
     assert row.tolist() == [[0, 0, 1, 0.5, -4.0, 1, 0]]
+
+
+POOLED = """
+import hashlib, torch
+from palus.nn.small_attention import pool
+draw = torch.Generator().manual_seed(0)
+mixed, x = torch.randn(64, 3, 2, 64, generator=draw), torch.randn(64, 4, 64, generator=draw)
+pooled = pool(mixed, x, torch.tensor([[0, 1], [0, 3], [2, 1]]), torch.ones(64, 2, dtype=torch.bool))
+print(hashlib.sha256(pooled.numpy().tobytes()).hexdigest())
+"""
+
+
+def test_the_process_that_compiles_rounds_like_those_that_load_from_the_cache(tmp_path):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    words = [sys.executable, "-c", POOLED]
+    compiled, loaded = (subprocess.check_output(words, env=environment, text=True) for _ in range(2))
+    assert compiled == loaded

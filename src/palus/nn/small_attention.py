@@ -114,9 +114,13 @@ def _attend_backward(qkv: AnyArray, sets: I64, weights: F32, grad: AnyArray, dqk
             store_row(drows[e].reshape(3 * h), dqkv[m, e])
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(cache=True, nogil=True, fastmath=True, forceinline=True)
 def _normalized(mixed: AnyArray, residual: F32, row: F32) -> np.float32:
-    """row = layer norm of mixed + residual, all [h]; returns 1 / standard deviation."""
+    """row = layer norm of mixed + residual, all [h]; returns 1 / standard deviation.
+
+    Always inlined: a process that compiles would call it by itself, one that loads from Numba's cache the copy in the
+    caller's file, and the two are optimised, and so rounded, differently.
+    """
     h = row.shape[0]
     load_row(mixed, row)
     mean = np.float32(0.0)
