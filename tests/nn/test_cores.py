@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from palus.config.network import Memory
 from palus.nn.cores import Core
 
 T, B, IN, H = 5, 4, 6, 7
@@ -13,7 +14,8 @@ T, B, IN, H = 5, 4, 6, 7
 def pair(kind: str, layers: int) -> tuple[Core, torch.nn.Module]:
     """Our core and torch's, with the same weights."""
     torch.manual_seed(0)
-    core = Core(kind, IN, H, layers)
+    memory = Memory(kind=kind, memory_size=2 * H if kind == "lstm" else H, num_layers=layers)
+    core = Core(IN, memory)
     reference = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[kind](IN, H, layers)
     reference.load_state_dict(core.core.state_dict())
     return core, reference

@@ -106,7 +106,7 @@ def test_forbidden_choices_have_no_chance_at_all(encoding: str) -> None:
     now, old = Distribution(parameters, SMALL.actions), Distribution(free, SMALL.actions)
     assert torch.isfinite(now.entropies()).all() and torch.isfinite(now.kl(old)).all()
     inputs = policy.inputs(observations(SMALL, 3))
-    taken, values, _ = policy(inputs, None, None, masks)
+    taken, values, _ = policy(inputs, torch.empty(0, 0), torch.empty(0, 0), masks)
     slopes = policy.weights.backward([taken, values], [torch.ones_like(taken), torch.ones(3)])
     assert all(torch.isfinite(slope).all() for slope in slopes)
 

@@ -12,7 +12,6 @@ distinct embeddings: each is embedded and projected to query, key and value once
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
@@ -34,10 +33,11 @@ class AttentionCritic(nn.Module):
         super().__init__()
         h, self.actions = settings.hidden_units, spec.actions
         gain = attention_gain(h)
+        acted = sum(part.choices if isinstance(part, Discrete) else part.size for part in spec.actions.parts)
         self.encoder = (Apart if settings.encoding == "apart" else InputLayer)(spec.observations, settings, trust)
         width = self.encoder.out_features
         self.observation = Linear(width, h, normal(gain))
-        self.action = Linear(width + _action_features(spec.actions), h, normal(gain))
+        self.action = Linear(width + acted, h, normal(gain))
         self.attention = SelfAttention(h)
         self.layers = fully_connected(h, [h] * settings.num_layers, settings.activation, kaiming(gain))
         self.head = Linear(h + 1, 1, xavier_uniform)
@@ -70,23 +70,10 @@ class AttentionCritic(nn.Module):
         return result.squeeze(-1)
 
 
-@cache
 def _sets(group_size: int) -> Tensor:
     """[1 + G, G] indices into the 2 G embeddings: row 0 the value's set, row 1 + j the baseline's of agent j."""
-    rows = [list(range(group_size))]
-    rows += [[i if i == j else group_size + i for i in range(group_size)] for j in range(group_size)]
-    with torch.inference_mode(False):  # the first caller may be in inference mode, later ones need gradients
-        return torch.tensor(rows)
-
-
-@cache
-def _identity(choices: int, dtype: torch.dtype) -> Tensor:
-    with torch.inference_mode(False):
-        return torch.eye(choices, dtype=dtype)
-
-
-def _action_features(actions: ActionSpec) -> int:
-    return sum(part.choices if isinstance(part, Discrete) else part.size for part in actions.parts)
+    members = torch.arange(group_size)
+    return torch.cat([members[None], torch.where(torch.eye(group_size) > 0, members, group_size + members)])
 
 
 def action_features(actions: Tensor, spec: ActionSpec, dtype: torch.dtype) -> Tensor:
@@ -95,6 +82,6 @@ def action_features(actions: Tensor, spec: ActionSpec, dtype: torch.dtype) -> Te
     for part, columns in zip(spec.parts, spec.column_slices, strict=True):
         own = actions[..., columns]
         if isinstance(part, Discrete):
-            own = _identity(part.choices, dtype)[own[..., 0].long()]
+            own = F.one_hot(own[..., 0].long(), part.choices)
         features.append(own.to(dtype))
     return torch.cat(features, -1)

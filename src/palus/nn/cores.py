@@ -8,7 +8,6 @@ all T B decisions where autograd adds up T small ones. Equations, weight layout 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -124,46 +123,31 @@ _gru: Callable[..., tuple[Tensor, Tensor]] = GruSteps.apply
 _lstm: Callable[..., tuple[Tensor, Tensor, Tensor]] = LstmSteps.apply
 
 
-class _Weights(nn.Module):
-    """Weights of a recurrent core under torch's names, with torch's first values."""
-
-    def __init__(self, gates: int, in_features: int, size: int, layers: int) -> None:
-        super().__init__()
-        bound = 1.0 / math.sqrt(size)
-        for layer in range(layers):
-            width = in_features if layer == 0 else size
-            for name, columns in (("weight_ih", (width,)), ("weight_hh", (size,)), ("bias_ih", ()), ("bias_hh", ())):
-                first = torch.empty(gates * size, *columns).uniform_(-bound, bound)
-                self.register_parameter(f"{name}_l{layer}", nn.Parameter(first))
-
-    def of_layer(self, layer: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Input weight and bias, recurrent weight and bias."""
-        names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
-        found: tuple[Tensor, ...] = tuple(getattr(self, f"{name}_l{layer}") for name in names)
-        return found[0], found[1], found[2], found[3]
-
-
 class Core(nn.Module):
-    """One or more recurrent layers. kind: `gru` or `lstm`. The state is the layers' h side by side, then their c."""
+    """Recurrent layers, none without `memory`. The state [B, S] is the layers' h side by side, then their c."""
 
-    def __init__(self, kind: str, in_features: int, size: int, layers: int) -> None:
+    def __init__(self, in_features: int, memory: Memory | None) -> None:
         super().__init__()
-        self.is_lstm, self.size, self.layers, self.out_features = kind == "lstm", size, layers, size
-        self.core = _Weights(4 if self.is_lstm else 3, in_features, size, layers)
-        self.state_size = size * layers * (2 if self.is_lstm else 1)
+        self.layers, self.out_features, self.state_size = 0, in_features, 0
+        if memory is not None:
+            self.is_lstm, self.layers, self.out_features = memory.kind == "lstm", memory.num_layers, memory.width
+            # torch's module keeps the weights, under its names and with its first values; its passes are not used.
+            self.core = (nn.LSTM if self.is_lstm else nn.GRU)(in_features, memory.width, memory.num_layers)
+            self.state_size = memory.memory_size * memory.num_layers
 
-    def forward(self, x: Tensor, states: Tensor | None, keep: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, states: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
         """x: [T B, in], time first; states: [B, S] float32; keep: [T, B] float32, 0 where a row starts anew at t.
 
         Returns [T B, H] in the network's number format and the states [B, S] after the last step.
         """
-        assert states is not None and keep is not None, "a memory goes on from something"
+        if not self.layers:
+            return x, states
         T, B = keep.shape
         dtype, keep = x.dtype, keep.unsqueeze(-1)
-        parts = torch.split(states, self.size, 1)
+        parts = torch.split(states, self.out_features, 1)
         hidden, cells = [], []
         for layer in range(self.layers):
-            w_ih, b_ih, w_hh, b_hh = self.core.of_layer(layer)
+            w_ih, w_hh, b_ih, b_hh = self.core.all_weights[layer]
             projected = F.linear(x, w_ih, b_ih).view(T, B, -1)
             if self.is_lstm:
                 out, h, c = _lstm(projected, parts[layer], parts[self.layers + layer], keep, w_hh, b_hh)
@@ -179,10 +163,12 @@ class Core(nn.Module):
 
         ONNX operators, version 9: GRU with linear_before_reset and LSTM compute what torch's do.
         """
+        if not self.layers:
+            return x, state
         after: list[list[str]] = []
         for layer in range(self.layers):
             places = [layer, self.layers + layer] if self.is_lstm else [layer]
-            given = [g.columns(state, k * self.size, (k + 1) * self.size) for k in places]
+            given = [g.columns(state, k * self.out_features, (k + 1) * self.out_features) for k in places]
             after.append(self._layer_onnx(g, x, layer, [g.add("Unsqueeze", [own], axes=[0]) for own in given]))
             x = after[-1][0]
         return x, g.beside([name for kind in zip(*after, strict=True) for name in kind])
@@ -190,11 +176,11 @@ class Core(nn.Module):
     def _layer_onnx(self, g: Graph, x: str, layer: int, given: list[str]) -> list[str]:
         """The h, and of an LSTM the c, after one layer."""
         order = (0, 3, 1, 2) if self.is_lstm else (1, 0, 2)
-        w_ih, b_ih, w_hh, b_hh = (g.weight_array(w) for w in self.core.of_layer(layer))
+        w_ih, w_hh, b_ih, b_hh = (g.weight_array(w) for w in self.core.all_weights[layer])
 
         def gates(weight: F32) -> F32:
             """ONNX's order of gates: input, output, forget, cell; update, reset, new."""
-            return np.concatenate([weight.reshape(len(order), self.size, -1)[k] for k in order])[None]
+            return np.concatenate([weight.reshape(len(order), self.out_features, -1)[k] for k in order])[None]
 
         bias = np.concatenate([gates(b_ih), gates(b_hh)], axis=1)[..., 0]
         arrays = {"input_weight": gates(w_ih), "state_weight": gates(w_hh), "bias": bias}
@@ -203,28 +189,5 @@ class Core(nn.Module):
         ends = [f"core{layer}_end{k}" for k in range(len(given))]
         extra = {} if self.is_lstm else {"linear_before_reset": 1}
         kind = "LSTM" if self.is_lstm else "GRU"
-        g.add_all(kind, [step, *constants, "", *given], ["", *ends], hidden_size=self.size, **extra)
+        g.add_all(kind, [step, *constants, "", *given], ["", *ends], hidden_size=self.out_features, **extra)
         return [g.add("Squeeze", [end], axes=[0]) for end in ends]
-
-
-class NoCore(nn.Module):
-    """A feed-forward network's core: nothing, with a state of size 0."""
-
-    state_size = 0
-
-    def __init__(self, in_features: int) -> None:
-        super().__init__()
-        self.out_features = in_features
-
-    def forward(self, x: Tensor, states: Tensor | None, keep: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        return x, states
-
-    def onnx(self, g: Graph, x: str, state: str) -> tuple[str, str]:
-        return x, state
-
-
-def make_core(in_features: int, memory: Memory | None) -> Core | NoCore:
-    """The core that the settings ask for."""
-    if memory is None:
-        return NoCore(in_features)
-    return Core(memory.kind, in_features, memory.width, memory.num_layers)

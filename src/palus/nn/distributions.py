@@ -152,15 +152,12 @@ class Distribution:
 
     def log_prob(self, actions: Tensor) -> Tensor:
         """log p(actions), the sum over the parts. actions: [R, A]."""
-        return torch.stack([own.sum(1) for own in self._log_probs(actions)]).sum(0)
+        return self.log_probs(actions).sum(1)
 
     def log_probs(self, actions: Tensor) -> Tensor:
         """log p of every column, [R, A]; densities where continuous."""
-        return torch.cat(self._log_probs(actions), 1)
-
-    def _log_probs(self, actions: Tensor) -> list[Tensor]:
         columns = self.spec.column_slices
-        return [part.log_probs(actions[:, own]) for part, own in zip(self._parts, columns, strict=True)]
+        return torch.cat([p.log_probs(actions[:, own]) for p, own in zip(self._parts, columns, strict=True)], 1)
 
     def entropy(self) -> Tensor:
         """Entropy in nats, the sum over the parts."""

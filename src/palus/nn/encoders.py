@@ -16,10 +16,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
-from palus.config.network import NetworkSettings
+from palus.config.network import VISUAL_ENCODERS, NetworkSettings
 from palus.errors import ConfigError
 from palus.nn.graph import Graph
-from palus.nn.layers import Activate, Chain, Convolution, Linear, MaxPool, fully_connected, write_onnx
+from palus.nn.layers import Activate, Chain, Convolution, Linear, MaxPool, fully_connected, named, write_onnx
 from palus.nn.parameters import kaiming, normal
 from palus.nn.small_attention import SelfAttention, attention_gain
 from palus.trust import NOBODY, Trust, load
@@ -31,15 +31,12 @@ CONVOLUTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
     "convnet_simple": ((32, 8, 4), (64, 4, 2), (128, 3, 2)),
     "convnet_impala": ((16, 8, 4), (32, 4, 2)),
     "convnet_atari": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
-}
-"""Name -> (channels, kernel, stride) of each layer, without padding. Source: Sample Factory 2.1.1."""
-MLAGENTS_CONVOLUTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
     "fully_connected": (),
     "match3": ((35, 3, 1), (144, 3, 1)),
     "simple": ((16, 8, 4), (32, 4, 2)),
     "nature_cnn": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
 }
-"""The same of ML-Agents 1.1.0, whose encoders have activations of their own."""
+"""Name -> (channels, kernel, stride) of each layer, without padding. Source: Sample Factory 2.1.1, ML-Agents 1.1.0."""
 RESNET_CHANNELS = (16, 32, 32)
 """Stages of `resnet_impala` and `resnet`. Source: Espeholt et al. 2018 (IMPALA, arXiv 1802.01561), figure 3."""
 RESNET_STAGES = ((32, 8, 4, 1), (64, 3, 2, 1), (64, 3, 2, 0))
@@ -51,22 +48,6 @@ times an image, `resnet_impala` 70 and `convnet_simple` 9.
 DENSE_GAIN = 1.41
 """Of the layers after convolutions; ENTITY_UNITS: of attention over entities. Source: ML-Agents."""
 ENTITY_UNITS = 128
-
-
-class VectorEncoder(nn.Module):
-    """[R, size] -> [R, out_features]: `num_layers` layers of `hidden_units`."""
-
-    def __init__(self, size: int, settings: NetworkSettings) -> None:
-        super().__init__()
-        widths = [settings.hidden_units] * settings.num_layers
-        self.mlp_head = fully_connected(size, widths, settings.activation)
-        self.out_features = widths[-1]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.mlp_head(x)  # type: ignore[no-any-return]
-
-    def onnx(self, g: Graph, x: str) -> str:
-        return self.mlp_head.onnx(g, x)
 
 
 class ResidualBlock(nn.Module):
@@ -86,45 +67,32 @@ class ResidualBlock(nn.Module):
         return g.add("Add", [x, self.res_block_core.onnx(g, x)])
 
 
-def _plain(channels: int, layers: Sequence[tuple[int, int, int]], activation: str) -> Chain:
-    modules: list[nn.Module] = []
-    for out, kernel, stride in layers:
-        modules += [Convolution(channels, out, kernel, stride), Activate(activation)]
-        channels = out
-    return Chain(*modules)
-
-
-def _residual(channels: int, activation: str, padding: int) -> Chain:
-    modules: list[nn.Module] = []
-    for out in RESNET_CHANNELS:
-        modules += [Convolution(channels, out, 3, padding=1), MaxPool(padding)]
-        modules += [ResidualBlock(out, activation), ResidualBlock(out, activation)]
-        channels = out
-    return Chain(*modules, Activate(activation))
-
-
-def _strided(channels: int, activation: str) -> Chain:
-    modules: list[nn.Module] = []
-    for out, kernel, stride, blocks in RESNET_STAGES:
-        # Odd kernels look over the edge, even ones do not.
-        modules.append(Convolution(channels, out, kernel, stride, padding=kernel // 2 if kernel % 2 else 0))
-        modules += [ResidualBlock(out, activation) for _ in range(blocks)]
-        modules.append(Activate(activation))
-        channels = out
-    return Chain(*modules)
-
-
 def _stack(name: str, channels: int, activation: str) -> tuple[Chain, str]:
-    """The convolutions of that name, and the activation of the layers after them."""
+    """The convolutions of that name, and the activation of the layers after them.
+
+    ML-Agents' encoders have activations of their own.
+    """
+    modules: list[nn.Module] = []
     if name in CONVOLUTIONS:
-        return _plain(channels, CONVOLUTIONS[name], activation), activation
-    if name in MLAGENTS_CONVOLUTIONS:
-        return _plain(channels, MLAGENTS_CONVOLUTIONS[name], "leaky_relu"), "leaky_relu"
-    if name == "resnet":
-        return _residual(channels, "swish", padding=0), "relu"
-    if name == "resnet_impala":
-        return _residual(channels, activation, padding=1), activation
-    return _strided(channels, activation), activation
+        activation = "leaky_relu" if name in VISUAL_ENCODERS else activation
+        for out, kernel, stride in CONVOLUTIONS[name]:
+            modules += [Convolution(channels, out, kernel, stride), Activate(activation)]
+            channels = out
+    elif name == "resnet_strided":
+        for out, kernel, stride, blocks in RESNET_STAGES:
+            # Odd kernels look over the edge, even ones do not.
+            modules.append(Convolution(channels, out, kernel, stride, padding=kernel // 2 if kernel % 2 else 0))
+            modules += [ResidualBlock(out, activation) for _ in range(blocks)]
+            modules.append(Activate(activation))
+            channels = out
+    else:
+        inside, activation, padding = ("swish", "relu", 0) if name == "resnet" else (activation, activation, 1)
+        for out in RESNET_CHANNELS:
+            modules += [Convolution(channels, out, 3, padding=1), MaxPool(padding)]
+            modules += [ResidualBlock(out, inside) for _ in range(2)]
+            channels = out
+        modules.append(Activate(inside))
+    return Chain(*modules), activation
 
 
 class ImageEncoder(nn.Module):
@@ -147,27 +115,13 @@ class ImageEncoder(nn.Module):
             ) from error
         widths = [settings.image_units] * settings.image_layers
         self.mlp_layers = fully_connected(flat, widths, activation, kaiming(DENSE_GAIN))
-        self.out_features = widths[-1] if widths else flat
+        self.out_features = self.mlp_layers.out_features
 
     def forward(self, x: Tensor) -> Tensor:
         return self.mlp_layers(self.conv_head(x).flatten(1))  # type: ignore[no-any-return]
 
     def onnx(self, g: Graph, x: str) -> str:
         return self.mlp_layers.onnx(g, g.add("Flatten", [self.conv_head.onnx(g, x)], axis=1))
-
-
-class _Named(nn.Module):
-    """A convolutional stack under the name `enc`, where Sample Factory keeps it."""
-
-    def __init__(self, enc: ImageEncoder) -> None:
-        super().__init__()
-        self.enc, self.out_features = enc, enc.out_features
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.enc(x)  # type: ignore[no-any-return]
-
-    def onnx(self, g: Graph, x: str) -> str:
-        return self.enc.onnx(g, x)
 
 
 class EntityEncoder(nn.Module):
@@ -224,7 +178,7 @@ def _image_encoder(observation: ObservationSpec, settings: NetworkSettings, trus
     name = settings.vis_encode_type
     if ":" not in name:
         encoder = ImageEncoder(observation.shape, settings)
-        return _Named(encoder) if name in CONVOLUTIONS else encoder
+        return named("enc", encoder, encoder.out_features) if name.startswith("convnet_") else encoder
     own: nn.Module = _own_class(name, trust)(observation.shape, settings)
     if not isinstance(getattr(own, "out_features", None), int):
         raise ConfigError(
@@ -262,11 +216,14 @@ class Apart(nn.Module):
     ) -> None:
         super().__init__()
         encoders: dict[str, nn.Module] = {}
+        widths = [settings.hidden_units] * settings.num_layers
         for o in observations:
             if o.is_image:
                 encoders[o.name] = _image_encoder(o, settings, trust)
+            elif o.is_vector:
+                encoders[o.name] = fully_connected(o.size, widths, settings.activation, name="mlp_head")
             else:
-                encoders[o.name] = VectorEncoder(o.size, settings) if o.is_vector else EntityEncoder([o], 0)
+                encoders[o.name] = EntityEncoder([o], 0)
         self.encoders = nn.ModuleDict(encoders)
         self.out_features = sum(width_of(encoder) for encoder in encoders.values())
 
@@ -328,7 +285,7 @@ class Joint(InputLayer):
         super().__init__(observations, settings, trust)
         widths = [settings.hidden_units] * settings.num_layers
         self.layers = fully_connected(self.out_features, widths, settings.activation)
-        self.out_features = widths[-1]
+        self.out_features = self.layers.out_features
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
         return self.layers.forward(super().forward(inputs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import torch
@@ -93,6 +94,9 @@ class Activate(nn.Module):
 class Chain(nn.Sequential):
     """One after the other. They are called without torch's hooks, which cost as much as a layer of ten rows."""
 
+    out_features: int
+    """Width of the result, where whoever makes the chain says so."""
+
     def forward(self, x: Tensor) -> Tensor:
         for module in self._modules.values():
             x = module.forward(x)
@@ -104,10 +108,21 @@ class Chain(nn.Sequential):
         return x
 
 
-def fully_connected(in_features: int, widths: Sequence[int], activation: str, init: Init | None = None) -> Chain:
-    """Linear layers of those widths, each followed by the activation; empty for no widths."""
+def named(name: str, module: nn.Module, out_features: int) -> Chain:
+    """The module alone, its weights under that name: where Sample Factory keeps them."""
+    chain = Chain(OrderedDict({name: module}))
+    chain.out_features = out_features
+    return chain
+
+
+def fully_connected(
+    in_features: int, widths: Sequence[int], activation: str, init: Init | None = None, name: str = ""
+) -> Chain:
+    """Linear layers of those widths, each followed by the activation; empty for no widths. name: see `named`."""
     layers: list[nn.Module] = []
     for width in widths:
         layers += [Linear(in_features, width, init), Activate(activation)]
         in_features = width
-    return Chain(*layers)
+    chain = Chain(*layers)
+    chain.out_features = in_features
+    return named(name, chain, in_features) if name else chain

@@ -7,7 +7,7 @@ its `forward`, so that a file computes what is trained here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal
 
 import numpy as np
@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from palus.config.network import NetworkSettings
 from palus.errors import ModelError
 from palus.nn.bfloat16 import kernel_view
-from palus.nn.cores import Core, NoCore, make_core
+from palus.nn.cores import Core
 from palus.nn.encoders import VECTORS, Apart, Joint
 from palus.nn.graph import FORBIDDEN, Graph, PolicyOutputs, close_policy, open_policy
-from palus.nn.layers import Linear, fully_connected
+from palus.nn.layers import Chain, Linear, fully_connected
 from palus.nn.lock import SharedLock
 from palus.nn.parameters import FlatParameters, Init, kaiming, xavier_uniform
 from palus.nn.running import CLIP, ObservationScaler, RunningMoments
@@ -107,21 +107,6 @@ class ActionHead(nn.Module):
         return tuple(parts)
 
 
-class Decoder(nn.Module):
-    """Fully connected layers after the core; none by default."""
-
-    def __init__(self, in_features: int, settings: NetworkSettings) -> None:
-        super().__init__()
-        self.mlp = fully_connected(in_features, settings.decoder_layers, settings.activation)
-        self.out_features = settings.decoder_layers[-1] if settings.decoder_layers else in_features
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.mlp.forward(x)
-
-    def onnx(self, g: Graph, x: str) -> str:
-        return self.mlp.onnx(g, x)
-
-
 class Network(nn.Module):
     """Policy and value of one behavior.
 
@@ -164,11 +149,11 @@ class Network(nn.Module):
 
     def _build(self, critic: Critic, trust: Trust) -> None:
         settings, spec = self.settings, self.spec
-        self._parts: dict[str, tuple[Apart | Joint, Core | NoCore, Decoder]] = {}
+        self._parts: dict[str, tuple[Apart | Joint, Core, Chain]] = {}
         for side in self.sides:
             encoder = (Apart if settings.encoding == "apart" else Joint)(spec.observations, settings, trust)
-            core = make_core(encoder.out_features, settings.memory)
-            decoder = Decoder(core.out_features, settings)
+            core = Core(encoder.out_features, settings.memory)
+            decoder = fully_connected(core.out_features, settings.decoder_layers, settings.activation, name="mlp")
             for name, module in (("encoder", encoder), ("core", core), ("decoder", decoder)):
                 self.add_module(side + name, module)
             self._parts[side] = encoder, core, decoder
@@ -228,8 +213,8 @@ class Network(nn.Module):
         return inputs
 
     def forward(
-        self, inputs: Inputs, states: Tensor | None = None, keep: Tensor | None = None, masks: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        self, inputs: Inputs, states: Tensor, keep: Tensor, masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
         """T steps of B rows. inputs: name -> [T B, *shape], time first, as `inputs` makes them; states: [B, S] float32;
         keep: [T, B] float32, 0 where the row's state is zero before step t (both are read where there is memory);
         masks: [T B, M] bool.
@@ -237,30 +222,16 @@ class Network(nn.Module):
         Returns parameters [T B, L], values [T B] (normalised where `returns` is; None with a critic of the learner's)
         and states [B, S], all float32.
         """
-        before = self._states_of(states)
-        features, state = self._features(self.sides[0], inputs, before[0], keep)
+        own = torch.tensor_split(states, len(self.sides), 1)
+        features, after = self._features(self.sides[0], inputs, own[0], keep)
         parameters = self._masked(self.action_parameterization.forward(features), masks)
-        after = [state]
         if len(self.sides) > 1:
-            features, state = self._features(self.sides[1], inputs, before[1], keep)
-            after.append(state)
+            features, remembered = self._features(self.sides[1], inputs, own[1], keep)
+            after = torch.cat([after, remembered], 1)
         values = _float(self.critic_linear, features)[:, 0] if self.has_values else None
-        return parameters, values, self._beside(after)
+        return parameters, values, after
 
-    def _states_of(self, states: Tensor | None) -> Sequence[Tensor | None]:
-        """The memory of each side."""
-        if states is None or not self.state_size:
-            return [states] * len(self.sides)
-        return states.chunk(len(self.sides), 1)
-
-    def _beside(self, states: Sequence[Tensor | None]) -> Tensor | None:
-        if len(states) == 1 or not self.state_size:
-            return states[0]
-        return torch.cat([state for state in states if state is not None], 1)
-
-    def _features(
-        self, side: str, inputs: Inputs, state: Tensor | None, keep: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
+    def _features(self, side: str, inputs: Inputs, state: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
         encoder, core, decoder = self._parts[side]
         x, state = core.forward(encoder.forward(inputs), state, keep)
         return decoder.forward(x).float(), state  # the heads are small, and their outputs are compared: float32
@@ -287,21 +258,22 @@ class Network(nn.Module):
         """
         with self.lock.reading():
             inputs = self.inputs({name: o.numpy() for name, o in observations.items()})
+            keep = torch.ones(1, len(states))
             if not self.state_size and len(self.sides) > 1:
-                features, _ = self._features(self.sides[0], inputs, None, None)
+                features, _ = self._features(self.sides[0], inputs, states, keep)
                 return self._masked(self.action_parameterization.forward(features), masks), None, states
-            parameters, values, after = self(inputs, states, torch.ones(1, len(states)), masks)
+            parameters, values, after = self(inputs, states, keep, masks)
             return parameters, values if values is None else self.denormalize(values), after
 
     def values(
         self,
         observations: Mapping[str, AnyArray],
-        states: F32 | None = None,
+        states: F32,
         spread: Callable[[Callable[[int], None], range], Iterable[None]] = map,
     ) -> F32:
         """The critic's estimates [R], denormalised, without gradient.
 
-        observations: name -> [R, *shape]; states: [R, S], where there is memory; spread: `map`, or one on threads.
+        observations: name -> [R, *shape]; states: [R, S]; spread: `map`, or one on threads.
         """
         R, side = len(next(iter(observations.values()))), self.sides[-1]
         out = np.empty(R, np.float32)
@@ -310,7 +282,7 @@ class Network(nn.Module):
         def evaluate(first: int) -> None:
             part = slice(first, first + EVALUATION_ROWS)
             inputs = self.inputs({name: rows[part] for name, rows in observations.items()})
-            state = self._states_of(torch.from_numpy(states[part]) if states is not None else None)[-1]
+            state = torch.tensor_split(torch.from_numpy(states[part]), len(self.sides), 1)[-1]
             features, _ = self._features(side, inputs, state, torch.ones(1, len(out[part])))
             out[part] = self.denormalize(_float(self.critic_linear, features)[:, 0]).numpy()
 

@@ -8,6 +8,7 @@ keep what they work on in the first-level cache.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -230,24 +231,12 @@ class _Pool(torch.autograd.Function):
         return dmixed, dx, None, None
 
 
-def attend(qkv: Tensor, sets: Tensor, present: Tensor, heads: int) -> Tensor:
-    """qkv: [M, E, 3 h], query, key and value side by side; sets: [S, G] indices into E; present: [M, G] bool.
-
-    Returns [M, S, G, h]. Scores are divided by sqrt(h), not sqrt(head size), and absent members get -1e6: both as in
-    ML-Agents.
-    """
-    result: Tensor = _Attention.apply(qkv, sets, present, heads)  # type: ignore[no-untyped-call]
-    return result
-
-
-def pool(mixed: Tensor, x: Tensor, sets: Tensor, present: Tensor) -> Tensor:
-    """Residual connection, layer norm without weights, mean over the members present: [M, S, h].
-
-    mixed: [M, S, G, h], what attention adds to the members; x: [M, E, h], the members; sets, present: as in `attend`.
-    Where nobody is present the mean is zero.
-    """
-    result: Tensor = _Pool.apply(mixed, x, sets, present)  # type: ignore[no-untyped-call]
-    return result
+attend: Callable[[Tensor, Tensor, Tensor, int], Tensor] = _Attention.apply
+"""(qkv [M, E, 3 h], query, key and value side by side; sets [S, G], indices into E; present [M, G] bool; heads) ->
+[M, S, G, h]. Scores are divided by sqrt(h), not sqrt(head size), and absent members get -1e6: both as in ML-Agents."""
+pool: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = _Pool.apply
+"""Residual connection, layer norm without weights, mean over the members present, zeros where nobody is:
+(mixed [M, S, G, h], what attention adds to the members; x [M, E, h], the members; sets; present) -> [M, S, h]."""
 
 
 def attention_gain(width: int) -> float:
