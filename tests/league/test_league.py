@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from palus.config import SelfPlay
+from palus.config.trainer import SelfPlay
 from palus.errors import ConfigError
 from palus.league.league import LATEST, Contender, League
 from palus.rollout.rollout import FROZEN, FinishedMatch, Seat

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from palus.config import OnPolicyBehavior, load_run
+from palus.config import load_run
+from palus.config.trainer import OnPolicyBehavior
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
 from palus.rollout.rollout import Rollout

@@ -21,13 +21,13 @@ def test_steps_equal_torch_adam():
     ours = FlatParameters(layers((5, 7)), torch.float32)
     theirs = ours.master.clone().requires_grad_()
     reference = torch.optim.Adam([theirs], lr=1.0)
-    optimizer = Adam(ours)
+    parallel = DataParallel(ours, Adam(ours), 1)
     for step in range(20):
         ours.gradient.normal_(0.0, 10.0 ** (step % 5 - 3), generator=generator)
         theirs.grad = ours.gradient.clone()
         reference.param_groups[0]["lr"] = 0.001 * (step + 1)
         reference.step()
-        optimizer.step(0.001 * (step + 1))
+        parallel.step(0.001 * (step + 1))
     torch.testing.assert_close(ours.master, theirs.detach(), atol=2e-6, rtol=1e-4)
 
 
@@ -36,7 +36,7 @@ def test_the_working_copy_follows_the_master():
     torch.nn.init.zeros_(network[0].bias)
     parameters = FlatParameters(network, torch.bfloat16)
     parameters.gradient.fill_(1.0)
-    Adam(parameters).step(0.5)
+    DataParallel(parameters, Adam(parameters), 1).step(0.5)
     weight, bias = network[0].weight.detach(), network[0].bias
     assert torch.equal(weight.float().flatten(), parameters.master[:6].bfloat16().float())
     assert bias.tolist() == [-0.5, -0.5, -0.5]

@@ -188,7 +188,7 @@ def test_linear_schedules_reach_zero_at_max_steps() -> None:
     linear = [f"hyperparameters.{name}_schedule=linear" for name in ("learning_rate", "beta")]
     appo, _ = learner(*linear, "hyperparameters.beta=0.04", "max_steps=1000")
     assert [appo.learning_rate(frames) for frames in (0, 250, 1000)] == pytest.approx([0.01, 0.0075, 0.0])
-    assert [appo.beta(frames) for frames in (0, 250, 1000)] == pytest.approx([0.04, 0.03, 0.0])
+    assert [appo.scheduled("beta", frames) for frames in (0, 250, 1000)] == pytest.approx([0.04, 0.03, 0.0])
 
 
 def test_a_gradient_that_is_not_finite_stops_before_it_spoils_the_weights() -> None:

@@ -11,9 +11,10 @@ import torch
 from readable import SPEC, behavior_of, readable_poca, readable_ppo, rollout, two_matches
 
 from palus.errors import DivergenceError
-from palus.learn.on_policy import Schedules
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
+
+NO_MEMORY = torch.empty(0, 0), torch.empty(0, 0)
 
 POCA_ADVANTAGES = (
     -5.75,
@@ -145,7 +146,7 @@ def printed_ppo(learner, epsilon, beta):
     """L_pi + 0.5 L_V - beta H as a tensor, and its parts."""
     data, active = two_matches(), torch.from_numpy(two_matches().active.ravel())
     advantages, targets = learner.advantages(data, learner.replay(data, 1)[0])
-    logits, values, _ = learner.network(seen_by(learner, data))
+    logits, values, _ = learner.network(seen_by(learner, data), *NO_MEMORY)
     policy, entropy = printed_policy(logits[active], data, advantages[data.active], epsilon)
     critic = (torch.from_numpy(targets[data.active]) - values[active]).square().mean()
     return policy + 0.5 * critic - beta * entropy, policy, critic
@@ -155,7 +156,7 @@ def printed_poca(learner, epsilon, beta):
     """L_pi + 0.5 (L_V + 0.5 L_b) - beta H as a tensor, and its parts."""
     data, batch = two_matches(), learner.batch(two_matches())
     present, x = torch.from_numpy(batch.present), seen_by(learner, data)
-    logits = learner.network(x)[0][present.flatten()]
+    logits = learner.network(x, *NO_MEMORY)[0][present.flatten()]
     policy, entropy = printed_policy(logits, data, batch.advantages[batch.present], epsilon)
     values, baselines = learner.network.critic(x, torch.from_numpy(batch.actions), present)
     returns = torch.from_numpy(batch.returns)
@@ -226,13 +227,13 @@ def test_the_clip_range_follows_its_schedule():
 def test_schedules_end_at_their_floors():
     linear = [f"hyperparameters.{name}_schedule=linear" for name in ("learning_rate", "beta", "epsilon")]
     values = ("hyperparameters.learning_rate=0.01", "hyperparameters.beta=0.1", "hyperparameters.epsilon=0.3")
-    falling = behavior_of("ppo", *linear, *values, "max_steps=1000")
-    assert astuple(Schedules.at(falling, 0)) == pytest.approx((0.01, 0.3, 0.1))
-    assert astuple(Schedules.at(falling, 500)) == pytest.approx((0.005, 0.2, 0.050005))
+    falling = readable_ppo(*linear, *values, "max_steps=1000")
+    assert astuple(falling.schedules(0)) == pytest.approx((0.01, 0.3, 0.1))
+    assert astuple(falling.schedules(500)) == pytest.approx((0.005, 0.2, 0.050005))
     for step in (1000, 2000):
-        assert astuple(Schedules.at(falling, step)) == pytest.approx((1e-10, 0.1, 1e-5), rel=1e-6)
+        assert astuple(falling.schedules(step)) == pytest.approx((1e-10, 0.1, 1e-5), rel=1e-6)
     constant = [setting.replace("linear", "constant") for setting in linear]
-    assert astuple(Schedules.at(behavior_of("ppo", *constant, *values, "max_steps=1000"), 900)) == (0.01, 0.3, 0.1)
+    assert astuple(readable_ppo(*constant, *values, "max_steps=1000").schedules(900)) == (0.01, 0.3, 0.1)
 
 
 @pytest.mark.parametrize(("make", "trainer"), [(PPO, "ppo"), (POCA, "poca")])

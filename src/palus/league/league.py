@@ -18,8 +18,7 @@ import numpy as np
 
 from palus.config.trainer import SelfPlay
 from palus.errors import ConfigError
-from palus.league.opponents import ghost_odds
-from palus.league.payoffs import PayoffTable
+from palus.league.opponents import PayoffTable, ghost_odds
 from palus.ratings.elo import update
 from palus.rollout.rollout import FROZEN, FinishedMatch, Seat
 from palus.types import GameSpec
@@ -111,10 +110,8 @@ class League:
         key = slot, pool.contender.behavior
         opponent, drawn_at = self._drawn.get(key, (LATEST, -1))
         if drawn_at < 0 or self.ghost_steps - drawn_at > pool.settings.swap_steps:
-            odds = ghost_odds(self.payoffs, pool.settings, pool.window)
-            opponent = LATEST
-            if not self.random.random() < odds.latest:
-                opponent = int(self.random.choice(odds.past, p=odds.shares))
+            latest, past = ghost_odds(self.payoffs, pool.settings, pool.window)
+            opponent = LATEST if self.random.random() < latest else int(self.random.choice(past))
             self._drawn[key] = opponent, self.ghost_steps
         return opponent
 

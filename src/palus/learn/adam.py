@@ -15,8 +15,6 @@ from numba import njit
 from palus.nn.parameters import FlatParameters, Shard
 from palus.types import F32
 
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
-
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _step(
@@ -40,7 +38,7 @@ class Adam:
     """
 
     def __init__(
-        self, parameters: FlatParameters, beta1: float = BETA1, beta2: float = BETA2, epsilon: float = EPSILON
+        self, parameters: FlatParameters, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
     ) -> None:
         self.parameters, self.beta1, self.beta2, self.epsilon = parameters, beta1, beta2, epsilon
         self._decays = np.array([beta1, beta2], np.float32)
@@ -49,20 +47,15 @@ class Adam:
         self.mean = np.zeros(parameters.master.shape, np.float32)
         self.square = np.zeros(parameters.master.shape, np.float32)
 
-    def step(self, learning_rate: float) -> None:
-        """Apply `FlatParameters.gradient` to all weights and refresh their working copy."""
-        self.begin(learning_rate)
-        self.move()
-
     def begin(self, learning_rate: float) -> None:
         """Start a step that `move` applies to one shard after the other, or to several at once."""
         self.steps += 1
         self._rate = learning_rate / (1.0 - self.beta1**self.steps)
         self._root = math.sqrt(1.0 - self.beta2**self.steps)
 
-    def move(self, shard: Shard | None = None) -> None:
-        """Apply the present step to a shard; None is all of it."""
-        part = slice(shard.start, shard.end) if shard else slice(None)
+    def move(self, shard: Shard) -> None:
+        """Apply the present step to a shard, and refresh its working copy."""
+        part = slice(shard.start, shard.end)
         master, gradient = self.parameters.master.numpy(), self.parameters.gradient.numpy()
         mean, square = self.mean[part], self.square[part]
         _step(master[part], gradient[part], mean, square, self._rate, self._root, self._decays, self.epsilon)

@@ -20,10 +20,9 @@ from palus.config.appo import AppoHyperparameters
 from palus.config.trainer import AppoBehavior, Behavior
 from palus.errors import ConfigError
 from palus.learn.learner import Learner, means
-from palus.learn.losses import clipped_policy_loss, linear_schedule
+from palus.learn.losses import clipped_policy_loss
 from palus.learn.returns import gae, kept_memory, usable_decisions, vtrace
 from palus.nn.distributions import Distribution
-from palus.nn.network import Critic
 from palus.nn.running import CLIP, RunningMoments
 from palus.rollout.rollout import Rollout
 from palus.trust import NOBODY, Trust
@@ -96,25 +95,19 @@ class APPO(Learner):
                 "exploration_loss symmetric_kl: the game has continuous actions, which no uniform distribution covers; "
                 "use entropy"
             )
-        critic: Critic = "shared" if h.shared_critic else "separate"
-        adam = (h.adam_beta1, h.adam_beta2, h.adam_epsilon)
-        super().__init__(behavior, spec, dtype, seed, threads, trust=trust, critic=critic, adam=adam)
+        super().__init__(behavior, spec, dtype, seed, threads, trust=trust)
         self.network.returns = RunningMoments(1) if h.normalize_returns else None
         self.adapted_rate = h.learning_rate
 
+    def adam(self) -> dict[str, float]:
+        """See `Learner.adam`."""
+        h = self.behavior.hyperparameters
+        return {"beta1": h.adam_beta1, "beta2": h.adam_beta2, "epsilon": h.adam_epsilon}
+
     def learning_rate(self, step: int) -> float:
         """The step size at a trainer step."""
-        h = self.behavior.hyperparameters
-        if h.adaptive_learning_rate != "off":
-            return self.adapted_rate
-        if h.learning_rate_schedule == "constant":
-            return h.learning_rate
-        return linear_schedule(h.learning_rate, 0.0, step, self.behavior.max_steps)
-
-    def beta(self, step: int) -> float:
-        """The weight of the exploration loss at a trainer step."""
-        h = self.behavior.hyperparameters
-        return h.beta if h.beta_schedule == "constant" else linear_schedule(h.beta, 0.0, step, self.behavior.max_steps)
+        adaptive = self.behavior.hyperparameters.adaptive_learning_rate != "off"
+        return self.adapted_rate if adaptive else self.scheduled("learning_rate", step)
 
     def update(self, rollout: Rollout, step: int) -> dict[str, float]:
         """Several epochs over the rows of a rollout."""
@@ -195,7 +188,7 @@ class APPO(Learner):
         values = torch.cat([v.detach() for _, v in outputs], 1).requires_grad_()
         # The loss is computed for the whole minibatch at once: its means do not depend on the number of threads.
         compared, h = self._minibatch(rows, batch, parameters, values), self.behavior.hyperparameters
-        total, found = loss(parameters, values, compared, self.spec.actions, h, self.beta(step))
+        total, found = loss(parameters, values, compared, self.spec.actions, h, self.scheduled("beta", step))
         slopes = torch.autograd.grad(total, [parameters, values])
         sizes = [len(piece) for piece in pieces]
         shares = list(zip(outputs, *(torch.split(slope, sizes, 1) for slope in slopes), strict=True))

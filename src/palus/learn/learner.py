@@ -16,7 +16,8 @@ from torch import Tensor
 
 from palus.config.trainer import Behavior
 from palus.errors import DivergenceError
-from palus.learn.adam import BETA1, BETA2, EPSILON, Adam
+from palus.learn.adam import Adam
+from palus.learn.losses import linear_schedule
 from palus.learn.returns import following_values, kept_memory
 from palus.nn.network import EVALUATION_ROWS, Critic, Network
 from palus.nn.parameters import FlatParameters
@@ -59,15 +60,22 @@ class Learner:
         threads: int = 1,
         *,
         trust: Trust = NOBODY,
-        critic: Critic = "separate",
-        adam: tuple[float, float, float] = (BETA1, BETA2, EPSILON),
     ) -> None:
         self.behavior, self.spec = behavior, spec
         self.generator = torch.Generator().manual_seed(seed)
-        self.network = Network(spec, behavior.network_settings, self.generator, dtype, critic=critic, trust=trust)
-        self.optimizer = Adam(self.network.weights, *adam)
+        settings, critic = behavior.network_settings, self.critic()
+        self.network = Network(spec, settings, self.generator, dtype, critic=critic, trust=trust)
+        self.optimizer = Adam(self.network.weights, **self.adam())
         self.parallel = DataParallel(self.network.weights, self.optimizer, threads)
         self.updates = 0
+
+    def critic(self) -> Critic:
+        """Which critic the network has."""
+        return "shared" if getattr(self.behavior.hyperparameters, "shared_critic", False) else "separate"
+
+    def adam(self) -> dict[str, float]:
+        """Options of the optimiser that are not its defaults."""
+        return {}
 
     def update(self, rollout: Rollout, step: int) -> dict[str, float]:
         """One update; TensorBoard tag -> number, nothing where nobody was active. step: trainer steps before it.
@@ -75,6 +83,13 @@ class Learner:
         Raises DivergenceError.
         """
         raise NotImplementedError
+
+    def scheduled(self, key: str, step: int, minimum: float = 0.0) -> float:
+        """A hyperparameter at a trainer step: constant, or falling to `minimum` at max_steps."""
+        h = self.behavior.hyperparameters
+        value: float = getattr(h, key)
+        constant = getattr(h, f"{key}_schedule") == "constant"
+        return value if constant else linear_schedule(value, minimum, step, self.behavior.max_steps)
 
     def steps_in(self, rollout: Rollout, frameskip: int) -> int:
         """Trainer steps of a rollout. frameskip: engine frames of a decision."""

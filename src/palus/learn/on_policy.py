@@ -10,7 +10,6 @@ import torch
 
 from palus.config.trainer import OnPolicyBehavior
 from palus.learn.learner import Learner, Part, means
-from palus.learn.losses import linear_schedule
 from palus.rollout.rollout import Rollout
 from palus.types import I64, Bool
 
@@ -23,24 +22,9 @@ class Schedules:
     epsilon: float
     beta: float
 
-    @classmethod
-    def at(cls, behavior: OnPolicyBehavior, step: int) -> Schedules:
-        """Linear ones fall to 1e-10, 0.1 and 1e-5 at max_steps (ML-Agents' minima); constant ones stay."""
-        h = behavior.hyperparameters
-        rows = (
-            (h.learning_rate, h.learning_rate_schedule, 1e-10),
-            (h.epsilon, h.epsilon_schedule, 0.1),
-            (h.beta, h.beta_schedule, 1e-5),
-        )
-        return cls(*(v if s == "constant" else linear_schedule(v, low, step, behavior.max_steps) for v, s, low in rows))
-
     def tags(self) -> dict[str, float]:
         """As TensorBoard shows them."""
-        return {
-            "Policy/Learning Rate": self.learning_rate,
-            "Policy/Epsilon": self.epsilon,
-            "Policy/Beta": self.beta,
-        }
+        return {"Policy/Learning Rate": self.learning_rate, "Policy/Epsilon": self.epsilon, "Policy/Beta": self.beta}
 
 
 @dataclass(frozen=True)
@@ -76,6 +60,11 @@ class OnPolicy(Learner):
     """A learner whose data comes from its newest weights, by PPO's rules."""
 
     behavior: OnPolicyBehavior
+
+    def schedules(self, step: int) -> Schedules:
+        """Linear ones fall to 1e-10, 0.1 and 1e-5 at max_steps: ML-Agents' minima."""
+        minima = (("learning_rate", 1e-10), ("epsilon", 0.1), ("beta", 1e-5))
+        return Schedules(*(self.scheduled(key, step, minimum) for key, minimum in minima))
 
     def sequence_length(self, rollout: Rollout) -> int:
         """Decisions of a sequence: 1 without memory."""

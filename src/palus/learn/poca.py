@@ -21,13 +21,12 @@ import torch
 from palus.config.trainer import PocaBehavior
 from palus.learn.learner import Part, flat
 from palus.learn.losses import surrogate, value_loss
-from palus.learn.on_policy import OnPolicy, Schedules, Sequences
+from palus.learn.on_policy import OnPolicy, Sequences
 from palus.learn.returns import kept_memory, normalize, td_lambda
 from palus.nn.attention import AttentionCritic
-from palus.nn.network import EVALUATION_ROWS
+from palus.nn.network import EVALUATION_ROWS, Critic
 from palus.rollout.rollout import Rollout
-from palus.trust import NOBODY, Trust
-from palus.types import F32, I64, AnyArray, BehaviorSpec, Bool
+from palus.types import F32, I64, AnyArray, Bool
 
 
 @dataclass(frozen=True)
@@ -51,17 +50,9 @@ class POCA(OnPolicy):
     behavior: PocaBehavior
     splits_rewards: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        behavior: PocaBehavior,
-        spec: BehaviorSpec,
-        dtype: torch.dtype,
-        seed: int,
-        threads: int = 1,
-        *,
-        trust: Trust = NOBODY,
-    ) -> None:
-        super().__init__(behavior, spec, dtype, seed, threads, trust=trust, critic=AttentionCritic)
+    def critic(self) -> Critic:
+        """See `Learner.critic`."""
+        return AttentionCritic
 
     def group_estimates(
         self, observations: Mapping[str, AnyArray], actions: F32 | None, present: Bool
@@ -143,7 +134,7 @@ class POCA(OnPolicy):
         if not rollout.active.any():
             return {}
         self.observe(rollout, rollout.active)
-        h, now, length = self.behavior.hyperparameters, Schedules.at(self.behavior, step), self.sequence_length(rollout)
+        h, now, length = self.behavior.hyperparameters, self.schedules(step), self.sequence_length(rollout)
         batch, G = self.batch(rollout), rollout.group_size
         present, returns = batch.present, batch.returns
         batch.advantages[present] = normalize(batch.advantages[present])

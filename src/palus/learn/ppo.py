@@ -15,31 +15,16 @@ import torch
 from palus.config.trainer import PpoBehavior
 from palus.learn.learner import Part, flat
 from palus.learn.losses import surrogate, value_loss
-from palus.learn.on_policy import OnPolicy, Schedules, Sequences
+from palus.learn.on_policy import OnPolicy, Sequences
 from palus.learn.returns import gae, kept_memory, normalize, usable_decisions
-from palus.nn.network import Critic
 from palus.rollout.rollout import Rollout
-from palus.trust import NOBODY, Trust
-from palus.types import F32, I64, BehaviorSpec
+from palus.types import F32, I64
 
 
 class PPO(OnPolicy):
     """Learner of one behavior; every agent learns from its own reward plus its group's."""
 
     behavior: PpoBehavior
-
-    def __init__(
-        self,
-        behavior: PpoBehavior,
-        spec: BehaviorSpec,
-        dtype: torch.dtype,
-        seed: int,
-        threads: int = 1,
-        *,
-        trust: Trust = NOBODY,
-    ) -> None:
-        critic: Critic = "shared" if behavior.hyperparameters.shared_critic else "separate"
-        super().__init__(behavior, spec, dtype, seed, threads, trust=trust, critic=critic)
 
     def advantages(self, rollout: Rollout, values: F32) -> tuple[F32, F32]:
         """Advantages and value targets, [T, B] each. values: of the decisions, [T, B]."""
@@ -53,7 +38,7 @@ class PPO(OnPolicy):
         if not usable.any():
             return {}
         self.observe(rollout, usable)
-        h, now, length = self.behavior.hyperparameters, Schedules.at(self.behavior, step), self.sequence_length(rollout)
+        h, now, length = self.behavior.hyperparameters, self.schedules(step), self.sequence_length(rollout)
         values, states = self.replay(rollout, length)
         advantages, targets = self.advantages(rollout, values)
         advantages[usable] = normalize(advantages[usable])
