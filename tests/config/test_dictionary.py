@@ -8,7 +8,7 @@ from pathlib import Path
 from typer.main import get_command
 
 from palus.cli import app
-from palus.config import Sampling
+from palus.config.appo import Sampling
 from palus.config.run_file import PalusSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "from-sample-factory.md"

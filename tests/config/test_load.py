@@ -7,18 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from palus.config import (
-    OnPolicyBehavior,
-    PocaBehavior,
-    PpoBehavior,
-    RunFile,
-    SacBehavior,
-    load_run,
-    preset_names,
-    unsupported,
-)
+from palus.config import PocaBehavior, RunFile, load_run, preset_names, unsupported
 from palus.config.advice import notes
 from palus.config.environment import UniformSampler
+from palus.config.trainer import OnPolicyBehavior, PpoBehavior, SacBehavior
 
 DATA = Path(__file__).parent / "data"
 

@@ -1,33 +1,16 @@
 """The run file: ML-Agents' trainer YAML, strict, plus palus's own section. Imports nothing of palus but errors."""
 
 from palus.config.advice import notes, unsupported
-from palus.config.appo import AppoHyperparameters, AppoNetworkSettings, Population, Sampling
 from palus.config.load import dump_run, load_run
 from palus.config.run_file import RunFile, json_schema
 from palus.config.source import preset_names
-from palus.config.trainer import (
-    AppoBehavior,
-    Behavior,
-    OnPolicyBehavior,
-    PocaBehavior,
-    PpoBehavior,
-    SacBehavior,
-    SelfPlay,
-)
+from palus.config.trainer import AppoBehavior, Behavior, PocaBehavior
 
 __all__ = [
     "AppoBehavior",
-    "AppoHyperparameters",
-    "AppoNetworkSettings",
     "Behavior",
-    "OnPolicyBehavior",
     "PocaBehavior",
-    "Population",
-    "PpoBehavior",
     "RunFile",
-    "SacBehavior",
-    "Sampling",
-    "SelfPlay",
     "dump_run",
     "json_schema",
     "load_run",

@@ -6,40 +6,26 @@ counterpart (docs/from-sample-factory.md lists both names).
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from palus.config.network import (
-    Activation,
-    Encoding,
-    Hyperparameters,
-    Initialization,
-    Memory,
-    MemoryKind,
-    NetworkSettings,
-    Schedule,
-    VisualEncoder,
-)
+from palus.config.network import ClippedHyperparameters, Memory, NetworkSettings
 from palus.config.section import Count, CountOrMinusOne, CountOrZero, Float, Fraction, NotNegative, Positive, Section
 
 
-class AppoHyperparameters(Hyperparameters):
+class AppoHyperparameters(
+    ClippedHyperparameters,
+    buffer_size=1024,
+    learning_rate=1e-4,
+    learning_rate_schedule="constant",
+    beta=3e-3,
+    epsilon=0.1,
+    num_epoch=1,
+    beta_schedule="constant",
+):
     """APPO."""
 
-    batch_size: Count = Field(default=1024, description="Rows of one gradient step (a minibatch).")
-    buffer_size: Count = Field(default=1024, description="Rows collected before each update.")
-    learning_rate: Positive = Field(default=1e-4, description="Step size of the optimiser.")
-    learning_rate_schedule: Schedule = Field(
-        default="constant", description="`linear` falls towards 0 at max_steps, `constant` stays."
-    )
-    beta: NotNegative = Field(default=3e-3, description="Weight of the exploration loss.")
-    beta_schedule: Schedule = Field(
-        default="constant", description="`linear` falls towards 0 at max_steps, `constant` stays."
-    )
-    epsilon: Positive = Field(default=0.1, description="Clipping: the probability ratio stays in [1/(1+e), 1+e].")
-    lambd: Fraction = Field(default=0.95, description="Lambda of the advantage estimate (GAE) and the returns.")
-    num_epoch: Count = Field(default=1, description="Passes over the buffer in each update.")
     adaptive_learning_rate: Literal["off", "minibatch", "epoch"] = Field(
         default="off", description="How often the rate follows the KL: / 1.5 above twice target_kl, x 1.5 below half."
     )
@@ -71,31 +57,24 @@ class AppoHyperparameters(Hyperparameters):
     shared_critic: bool = Field(default=True, description="Policy and value share the network body.")
 
 
-def _of(section: type[Section], key: str, default: Any) -> Any:
-    """A key of all trainers with a default of its own."""
-    return Field(default=default, description=section.model_fields[key].description)
-
-
-class AppoMemory(Memory):
+class AppoMemory(Memory, sequence_length=None, memory_size=512, kind="gru"):
     """Recurrent memory, with the defaults of `appo`."""
 
-    sequence_length: Count | None = _of(Memory, "sequence_length", None)
-    memory_size: Count = _of(Memory, "memory_size", 512)
-    kind: MemoryKind = _of(Memory, "kind", "gru")
 
-
-class AppoNetworkSettings(NetworkSettings):
+class AppoNetworkSettings(
+    NetworkSettings,
+    normalize=True,
+    hidden_units=512,
+    vis_encode_type="convnet_simple",
+    encoding="apart",
+    image_units=512,
+    activation="elu",
+    initialization="orthogonal",
+    adaptive_deviation=True,
+):
     """The network, with the defaults of `appo`, which are Sample Factory's."""
 
-    normalize: bool = _of(NetworkSettings, "normalize", True)
-    hidden_units: Count = _of(NetworkSettings, "hidden_units", 512)
-    vis_encode_type: VisualEncoder = _of(NetworkSettings, "vis_encode_type", "convnet_simple")
     memory: AppoMemory | None = Field(default_factory=AppoMemory, description="Recurrent memory; null means none.")
-    encoding: Encoding = _of(NetworkSettings, "encoding", "apart")
-    image_units: Count = _of(NetworkSettings, "image_units", 512)
-    activation: Activation = _of(NetworkSettings, "activation", "elu")
-    initialization: Initialization = _of(NetworkSettings, "initialization", "orthogonal")
-    adaptive_deviation: bool = _of(NetworkSettings, "adaptive_deviation", True)
 
 
 class Population(Section):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from palus.config.environment import CompletionCriteria, Curriculum
@@ -14,15 +13,7 @@ from palus.config.trainer import AppoBehavior, Behavior, PocaBehavior
 POCA_ATTENTION_HEADS = 4
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A broken rule. keys: the values it compares, so that it is left out when one of them is itself a fault."""
-
-    fault: Fault
-    keys: tuple[KeyPath, ...]
-
-
-def check(run: RunFile) -> Iterator[Finding]:
+def check(run: RunFile) -> Iterator[Fault]:
     """Every broken rule of a run whose single values are all right."""
     yield from _paths(run)
     for name, behavior in run.behaviors.items():
@@ -32,7 +23,7 @@ def check(run: RunFile) -> Iterator[Finding]:
             yield from _curriculum(run, ("environment_parameters", name, "curriculum"), parameter)
 
 
-def _paths(run: RunFile) -> Iterator[Finding]:
+def _paths(run: RunFile) -> Iterator[Fault]:
     """Names that become files stay below the folder of all runs: a run file may be somebody else's."""
     run_id = run.checkpoint_settings.run_id
     if PurePath(run_id).is_absolute() or ".." in PurePath(run_id).parts or not PurePath(run_id).parts:
@@ -44,11 +35,11 @@ def _paths(run: RunFile) -> Iterator[Finding]:
             yield _finding(("behaviors", name), (), text)
 
 
-def _finding(section: KeyPath, keys: tuple[str, ...], text: str) -> Finding:
-    return Finding(Fault(section, text), tuple(section + tuple(key.split(".")) for key in keys))
+def _finding(section: KeyPath, keys: tuple[str, ...], text: str) -> Fault:
+    return Fault(section, text, compared=tuple(section + tuple(key.split(".")) for key in keys))
 
 
-def _behavior(at: KeyPath, behavior: Behavior) -> Iterator[Finding]:
+def _behavior(at: KeyPath, behavior: Behavior) -> Iterator[Fault]:
     hyper, network = behavior.hyperparameters, behavior.network_settings
     if hyper.buffer_size < hyper.batch_size:
         yield _finding(
@@ -98,7 +89,7 @@ def _behavior(at: KeyPath, behavior: Behavior) -> Iterator[Finding]:
         )
 
 
-def _appo(at: KeyPath, behavior: AppoBehavior) -> Iterator[Finding]:
+def _appo(at: KeyPath, behavior: AppoBehavior) -> Iterator[Fault]:
     hyper, horizon = behavior.hyperparameters, behavior.time_horizon
     for key in ("buffer_size", "batch_size"):
         size = getattr(hyper, key)
@@ -124,7 +115,7 @@ def _appo(at: KeyPath, behavior: AppoBehavior) -> Iterator[Finding]:
         )
 
 
-def _curriculum(run: RunFile, at: KeyPath, parameter: Curriculum) -> Iterator[Finding]:
+def _curriculum(run: RunFile, at: KeyPath, parameter: Curriculum) -> Iterator[Fault]:
     *earlier, _ = parameter.curriculum
     for index, lesson in enumerate(earlier):
         if lesson.completion_criteria is None:
@@ -138,7 +129,7 @@ def _curriculum(run: RunFile, at: KeyPath, parameter: Curriculum) -> Iterator[Fi
             yield from _criteria(run, (*at, index, "completion_criteria"), lesson.completion_criteria)
 
 
-def _criteria(run: RunFile, at: KeyPath, criteria: CompletionCriteria) -> Iterator[Finding]:
+def _criteria(run: RunFile, at: KeyPath, criteria: CompletionCriteria) -> Iterator[Fault]:
     if criteria.measure == "progress" and not 0 <= criteria.threshold <= 1:
         yield _finding(
             at,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from palus.config import schema
 from palus.config.run_file import json_schema
 from palus.config.source import preset_names, read_source
+from palus.config.trainer import TRAINERS
 from palus.config.unread import ALL, OF_BEHAVIORS, OF_RUNS
 
 Schema = dict[str, Any]
@@ -95,24 +97,32 @@ OPENINGS = {
     "Memory": "Recurrent memory of the network.",
     "Curriculum": "A parameter is a number, a sampler `{sampler_type, sampler_parameters}`, or a curriculum.",
 }
+
+
+def columns(section: str) -> dict[str, str]:
+    """Trainers -> the model that they have below behaviors.NAME, by its dotted path: the columns of its table."""
+    trainers: dict[str, list[str]] = {}
+    for name, model in TRAINERS.items():
+        here: Any = model
+        for key in section.split("."):
+            [(_, here)] = schema.branches(schema.child(here, key))
+        trainers.setdefault(here.__name__, []).append(name)
+    return {", ".join(names): model for model, names in trainers.items()}
+
+
 COLUMNS = {
-    "PpoHyperparameters": {
-        "ppo": "PpoHyperparameters",
-        "poca": "PocaHyperparameters",
-        "sac": "SacHyperparameters",
-        "appo": "AppoHyperparameters",
-    },
-    "NetworkSettings": {"ppo, poca, sac": "NetworkSettings", "appo": "AppoNetworkSettings"},
-    "Memory": {"ppo, poca, sac": "Memory", "appo": "AppoMemory"},
+    "PpoHyperparameters": columns("hyperparameters"),
+    "NetworkSettings": columns("network_settings"),
+    "Memory": columns("network_settings.memory"),
 }
-"""Models of which each trainer has a version of its own: the columns of their table."""
+"""Models of which trainers have versions of their own."""
 
 
 def render() -> str:
     """The page."""
-    schema = json_schema()
-    models: dict[str, Schema] = {"RunFile": schema} | schema["$defs"]
-    models["PpoBehavior"]["properties"]["trainer_type"]["enum"] = list(COLUMNS["PpoHyperparameters"])
+    whole = json_schema()
+    models: dict[str, Schema] = {"RunFile": whole} | whole["$defs"]
+    models["PpoBehavior"]["properties"]["trainer_type"]["enum"] = list(TRAINERS)
     parts = [INTRO, _presets()]
     for name, heading in SECTIONS.items():
         opening = OPENINGS.get(name, models[name]["description"])
@@ -132,11 +142,7 @@ def _unread() -> str:
     ]
     for below, entries in (("behaviors.NAME.", OF_BEHAVIORS), ("", OF_RUNS)):
         for entry in entries:
-            trainers = (
-                "all"
-                if entry.trainers == ALL
-                else ", ".join(t for t in COLUMNS["PpoHyperparameters"] if t in entry.trainers)
-            )
+            trainers = "all" if entry.trainers == ALL else ", ".join(t for t in TRAINERS if t in entry.trainers)
             fate = "does not start" if entry.refused else "is told"
             lines.append(f"| `{below}{entry.key}` | {trainers} | {fate} | {entry.why} |")
     return "\n".join(lines) + "\n"

@@ -24,12 +24,14 @@ class Fault:
     """Something wrong at a key.
 
     near: the key that an unknown one was probably meant to be. missing: the fault is that the key is not there.
+    compared: the values that a rule between keys compares; it is left out when one of them is itself a fault.
     """
 
     path: KeyPath
     text: str
     near: str | None = None
     missing: bool = False
+    compared: tuple[KeyPath, ...] = ()
 
     def sentence(self, label: str) -> str:
         """The fault as one sentence; label names the file or the override."""

@@ -78,8 +78,8 @@ def _resolve(tree: Tree) -> tuple[RunFile | None, list[Fault]]:
     run, more = _validate(RunFile, tree, ())
     faults += more
     if run is not None:
-        findings = list(check(run))
-        faults += [f.fault for f in findings if not any(_related(key, bad.path) for key in f.keys for bad in faults)]
+        broken = list(check(run))
+        faults += [f for f in broken if not any(_related(key, bad.path) for key in f.compared for bad in faults)]
     return run, faults
 
 

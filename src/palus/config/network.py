@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
-from palus.config.section import Count, CountOrZero, NotNegative, Positive, Section
+from palus.config.section import Count, CountOrZero, Fraction, NotNegative, Positive, Section
 
 Schedule = Literal["constant", "linear"]
 MemoryKind = Literal["lstm", "gru"]
@@ -112,8 +112,31 @@ class Hyperparameters(Section):
     """What every trainer has."""
 
     batch_size: Count = Field(default=1024, description="Rows of one gradient step (a minibatch).")
-    buffer_size: Count = Field(default=10240, description="Rows collected before each update.")
+    buffer_size: Count = Field(
+        default=10240, description="Rows collected before each update; of sac, those that the replay buffer holds."
+    )
     learning_rate: Positive = Field(default=3e-4, description="Step size of the optimiser.")
     learning_rate_schedule: Schedule = Field(
         default="linear", description="`linear` falls towards 0 at max_steps, `constant` stays."
+    )
+
+
+def as_learning_rate(values: dict[str, Any]) -> Schedule:
+    """The default of other schedules."""
+    schedule: Schedule = values["learning_rate_schedule"]
+    return schedule
+
+
+class ClippedHyperparameters(Hyperparameters):
+    """What PPO, MA-POCA and APPO share."""
+
+    beta: NotNegative = Field(default=5e-3, description="Weight of the entropy bonus, or other exploration loss.")
+    epsilon: Positive = Field(
+        default=0.2,
+        description="Clipping: the probability ratio stays in [1 - e, 1 + e], that of appo in [1 / (1 + e), 1 + e].",
+    )
+    lambd: Fraction = Field(default=0.95, description="Lambda of the advantage estimate (GAE) and the returns.")
+    num_epoch: Count = Field(default=3, description="Passes over the buffer in each update.")
+    beta_schedule: Schedule = Field(
+        default_factory=as_learning_rate, description="Schedule of beta; default: as learning_rate_schedule."
     )

@@ -6,15 +6,12 @@ models complain about them later.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import get_args
-
 from palus.config.faults import Fault, KeyPath, found, near_name
 from palus.config.run_file import RunFile
 from palus.config.source import Tree
-from palus.config.trainer import HYPERPARAMETERS, Behavior, TrainerType
+from palus.config.trainer import HYPERPARAMETERS, Behavior
 
-TRAINERS: tuple[str, ...] = get_args(TrainerType)
+TRAINERS = tuple(HYPERPARAMETERS)  # whatever a file holds may be looked for in it
 
 
 def spell_sections(tree: Tree) -> tuple[Tree, list[Fault]]:
@@ -42,23 +39,21 @@ def name_trainer(at: KeyPath, behavior: Tree) -> tuple[Tree, list[Fault]]:
             return behavior | {"trainer_type": slip[0]}, []
         if "hyperparameters" not in behavior:
             return behavior | {"trainer_type": "ppo"}, []
-        likeliest = max(TRAINERS, key=_known_keys(behavior["hyperparameters"]))
+        likeliest = _likeliest(behavior["hyperparameters"])
         text = f"missing; hyperparameters need it; expected one of {', '.join(TRAINERS)}"
         return behavior | {"trainer_type": likeliest}, [Fault(path, text)]
     given = behavior["trainer_type"]
     near = near_name(str(given), TRAINERS)
     hint = f"; did you mean {near}?" if near else ""
-    likeliest = near or max(TRAINERS, key=_known_keys(behavior.get("hyperparameters")))
+    likeliest = near or _likeliest(behavior.get("hyperparameters"))
     text = f"expected one of {', '.join(TRAINERS)}, found {found(given)}{hint}"
     return behavior | {"trainer_type": likeliest}, [Fault(path, text)]
 
 
-def _known_keys(hyperparameters: object) -> Callable[[str], int]:
-    return lambda trainer: len(_keys(hyperparameters) & set(HYPERPARAMETERS[trainer].model_fields))
-
-
-def _keys(value: object) -> set[str]:
-    return set(value) if isinstance(value, dict) else set()
+def _likeliest(hyperparameters: object) -> str:
+    """The trainer that knows most of the keys."""
+    keys = set(hyperparameters) if isinstance(hyperparameters, dict) else set()
+    return max(TRAINERS, key=lambda trainer: len(keys & set(HYPERPARAMETERS[trainer].model_fields)))
 
 
 def under_defaults(behavior: Tree, defaults: Behavior | None, written: Tree) -> Tree:

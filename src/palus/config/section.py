@@ -6,16 +6,28 @@ the types here. What they refuse on top: `true` where a number belongs, fraction
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 
 class Section(BaseModel):
-    """One section of a run file: immutable, and an unknown key is an error."""
+    """One section of a run file: immutable, and an unknown key is an error.
+
+    Words after the name of the base class are other defaults for keys that it has: `class Wide(Network, units=512)`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, coerce_numbers_to_str=True)
+
+    def __init_subclass__(cls, **defaults: Any) -> None:
+        super().__init_subclass__()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **defaults: Any) -> None:
+        for key, default in defaults.items():
+            cls.model_fields[key].default, cls.model_fields[key].default_factory = default, None
+        cls.model_rebuild(force=bool(defaults))
 
 
 def _no_bool(value: object) -> object:

@@ -6,34 +6,27 @@ Facts: ML-Agents 1.1.0. A default that depends on another key is a `default_fact
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from palus.config.appo import AppoHyperparameters, AppoNetworkSettings, Population
-from palus.config.network import Hyperparameters, NetworkSettings, Schedule, SignalNetworkSettings
+from palus.config.network import (
+    ClippedHyperparameters,
+    Hyperparameters,
+    NetworkSettings,
+    Schedule,
+    SignalNetworkSettings,
+    as_learning_rate,
+)
 from palus.config.section import Count, CountOrZero, Float, Fraction, Int, NotNegative, Positive, Section
 
-TrainerType = Literal["ppo", "poca", "sac", "appo"]
 
-
-def _as_learning_rate(values: dict[str, Any]) -> Schedule:
-    schedule: Schedule = values["learning_rate_schedule"]
-    return schedule
-
-
-class OnPolicyHyperparameters(Hyperparameters):
+class OnPolicyHyperparameters(ClippedHyperparameters):
     """What PPO and MA-POCA share."""
 
-    beta: NotNegative = Field(default=5e-3, description="Weight of the entropy bonus.")
-    epsilon: Positive = Field(default=0.2, description="Clipping range of the probability ratio.")
-    lambd: Fraction = Field(default=0.95, description="Lambda of the advantage estimate (GAE) and the returns.")
-    num_epoch: Count = Field(default=3, description="Passes over the buffer in each update.")
-    beta_schedule: Schedule = Field(
-        default_factory=_as_learning_rate, description="Schedule of beta; default: as learning_rate_schedule."
-    )
     epsilon_schedule: Schedule = Field(
-        default_factory=_as_learning_rate, description="Schedule of epsilon; default: as learning_rate_schedule."
+        default_factory=as_learning_rate, description="Schedule of epsilon; default: as learning_rate_schedule."
     )
 
 
@@ -47,14 +40,9 @@ class PocaHyperparameters(OnPolicyHyperparameters):
     """MA-POCA."""
 
 
-class SacHyperparameters(Hyperparameters):
+class SacHyperparameters(Hyperparameters, batch_size=128, buffer_size=50000, learning_rate_schedule="constant"):
     """SAC."""
 
-    batch_size: Count = Field(default=128, description="Rows of one gradient step (a minibatch).")
-    buffer_size: Count = Field(default=50000, description="Rows the replay buffer holds.")
-    learning_rate_schedule: Schedule = Field(
-        default="constant", description="`linear` falls towards 0 at max_steps, `constant` stays."
-    )
     buffer_init_steps: CountOrZero = Field(default=0, description="Steps collected before the first update.")
     tau: Fraction = Field(
         default=0.005, description="Share of the online network entering the target network per update."
@@ -82,28 +70,27 @@ class Extrinsic(RewardSignal):
     """The game's own reward."""
 
 
-class Curiosity(RewardSignal):
-    """Reward for surprise: the error of a learned forward model (ICM)."""
+class LearnedSignal(RewardSignal):
+    """What the signals that learn have."""
 
     learning_rate: Positive = Field(default=3e-4, description="Step size of the signal's optimiser.")
     encoding_size: Count | None = Field(default=None, description="Old word for network_settings.hidden_units.")
 
 
-class Gail(RewardSignal):
+class Curiosity(LearnedSignal):
+    """Reward for surprise: the error of a learned forward model (ICM)."""
+
+
+class Gail(LearnedSignal):
     """Reward for looking like the demonstrations."""
 
     demo_path: str = Field(description="Demonstration file or folder.")
-    learning_rate: Positive = Field(default=3e-4, description="Step size of the discriminator's optimiser.")
-    encoding_size: Count | None = Field(default=None, description="Old word for network_settings.hidden_units.")
     use_actions: bool = Field(default=False, description="The discriminator sees actions too.")
     use_vail: bool = Field(default=False, description="Variational bottleneck in the discriminator.")
 
 
-class Rnd(RewardSignal):
+class Rnd(LearnedSignal, learning_rate=1e-4):
     """Reward for novelty: the error of predicting a random network."""
-
-    learning_rate: Positive = Field(default=1e-4, description="Step size of the predictor's optimiser.")
-    encoding_size: Count | None = Field(default=None, description="Old word for network_settings.hidden_units.")
 
 
 class RewardSignals(Section):
@@ -149,7 +136,7 @@ class Behavior(Section):
 
     mirrors: ClassVar[bool] = False
     """Whether the trainer learns from both sides of a match against itself, or from one side, as ML-Agents does."""
-    trainer_type: TrainerType = Field(description="The algorithm.")
+    trainer_type: str = Field(description="The algorithm.")
     hyperparameters: Hyperparameters = Field(description="Its numbers.")
     checkpoint_interval: Count = Field(default=500000, description="Trainer steps between checkpoints.")
     network_settings: NetworkSettings = Field(default_factory=NetworkSettings, description="Policy and critic.")
@@ -224,9 +211,10 @@ class AppoBehavior(Behavior):
 
 
 AnyBehavior = Annotated[PpoBehavior | PocaBehavior | SacBehavior | AppoBehavior, Field(discriminator="trainer_type")]
+TRAINERS: dict[str, type[Behavior]] = {
+    behavior.model_fields["trainer_type"].default: behavior for behavior in get_args(get_args(AnyBehavior)[0])
+}
 HYPERPARAMETERS: dict[str, type[Hyperparameters]] = {
-    "ppo": PpoHyperparameters,
-    "poca": PocaHyperparameters,
-    "sac": SacHyperparameters,
-    "appo": AppoHyperparameters,
+    name: type(behavior.model_fields["hyperparameters"].get_default(call_default_factory=True))
+    for name, behavior in TRAINERS.items()
 }

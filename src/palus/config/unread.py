@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from palus.config.run_file import RunFile
 from palus.config.section import Section
+from palus.config.trainer import TRAINERS
 
 APPO = frozenset({"appo"})
-OTHERS = frozenset({"ppo", "poca", "sac"})
-ALL = APPO | OTHERS
+ALL = frozenset(TRAINERS)
 
 
 @dataclass(frozen=True)
@@ -47,27 +47,23 @@ class Unread:
             yield f"{prefix}{self.key}", value
 
 
-def _ignored(key: str, trainers: frozenset[str], why: str) -> Unread:
-    return Unread(key, trainers, why)
-
-
 def _refused(key: str, trainers: frozenset[str], why: str, *harmless: object) -> Unread:
     return Unread(key, trainers, why, refused=True, harmless=harmless)
 
 
 OF_BEHAVIORS = (
     _refused("network_settings.memory.sequence_length", APPO, "sequences are time_horizon long; remove it"),
-    _ignored("network_settings.goal_conditioning_type", ALL, "no game of palus shows a goal"),
+    Unread("network_settings.goal_conditioning_type", ALL, "no game of palus shows a goal"),
     _refused(
         "network_settings.deterministic", ALL, "data is always collected with sampled actions; remove it"
     ),
     _refused("reward_signals.curiosity", ALL, "not supported yet; keep extrinsic alone"),
     _refused("reward_signals.gail", ALL, "not supported yet; keep extrinsic alone"),
     _refused("reward_signals.rnd", ALL, "not supported yet; keep extrinsic alone"),
-    _ignored("reward_signals.extrinsic.network_settings", ALL, "the game's own reward needs no network"),
+    Unread("reward_signals.extrinsic.network_settings", ALL, "the game's own reward needs no network"),
     _refused("behavioral_cloning", ALL, "imitation is not supported yet; remove it"),
     _refused("init_path", ALL, "starting from another checkpoint is not supported yet; remove it"),
-    _ignored("threaded", ALL, "palus uses all threads anyway"),
+    Unread("threaded", ALL, "palus uses all threads anyway"),
 )  # fmt: skip
 """Keys below behaviors.NAME."""
 
@@ -76,24 +72,24 @@ OF_RUNS = (
     _refused(
         "env_settings.env_path", ALL, "Unity executables cannot be trained in yet; remove it to use a built-in game"
     ),
-    _ignored("env_settings.env_args", ALL, _UNITY),
-    _ignored("env_settings.base_port", ALL, _UNITY),
-    _ignored("env_settings.num_envs", ALL, f"{_UNITY}; use palus.num_matches or palus.sampling"),
-    _ignored("env_settings.num_areas", ALL, _UNITY),
-    _ignored("env_settings.timeout_wait", ALL, _UNITY),
-    _ignored("env_settings.max_lifetime_restarts", ALL, _UNITY),
-    _ignored("env_settings.restarts_rate_limit_n", ALL, _UNITY),
-    _ignored("env_settings.restarts_rate_limit_period_s", ALL, _UNITY),
-    _ignored("engine_settings", ALL, _UNITY),
+    Unread("env_settings.env_args", ALL, _UNITY),
+    Unread("env_settings.base_port", ALL, _UNITY),
+    Unread("env_settings.num_envs", ALL, f"{_UNITY}; use palus.num_matches or palus.sampling"),
+    Unread("env_settings.num_areas", ALL, _UNITY),
+    Unread("env_settings.timeout_wait", ALL, _UNITY),
+    Unread("env_settings.max_lifetime_restarts", ALL, _UNITY),
+    Unread("env_settings.restarts_rate_limit_n", ALL, _UNITY),
+    Unread("env_settings.restarts_rate_limit_period_s", ALL, _UNITY),
+    Unread("engine_settings", ALL, _UNITY),
     _refused(
         "checkpoint_settings.initialize_from", ALL, "starting from another run is not supported yet; remove it"
     ),
     _refused(
         "checkpoint_settings.inference", ALL, "training only; use `palus match` to play a trained policy"
     ),
-    _ignored("checkpoint_settings.train_model", ALL, "every run trains"),
+    Unread("checkpoint_settings.train_model", ALL, "every run trains"),
     _refused("torch_settings.device", ALL, "palus trains on the CPU; remove it", "cpu"),
-    _ignored("debug", ALL, "what a run logs is always the same"),
+    Unread("debug", ALL, "what a run logs is always the same"),
 )  # fmt: skip
 """Keys outside the behaviors; unread where no trainer of the run reads them."""
 
