@@ -29,10 +29,10 @@ from palus.config.environment import (
     UniformParameters,
 )
 from palus.config.section import Section
-from palus.config.trainer import AppoBehavior, PocaBehavior, PpoBehavior
+from palus.config.trainer import TRAINERS
 from palus.config.unread import OF_BEHAVIORS, OF_RUNS
 
-BEHAVIORS = {"ppo": PpoBehavior, "poca": PocaBehavior, "appo": AppoBehavior}
+BEHAVIORS = {name: model for name, model in TRAINERS.items() if name != "sac"}
 GAMES = dict.fromkeys(BEHAVIORS, "SoccerTwos")
 NEEDS = {
     "behaviors.X.reward_signals.": "behaviors.X.reward_signals.extrinsic={}",
@@ -233,8 +233,6 @@ COMMON = [
     ],
 ]
 RUNS = {
-    "ppo": COMMON,
-    "poca": COMMON,
     "appo": [
         *COMMON,
         [
@@ -252,7 +250,7 @@ RUNS = {
         ],
     ],
 }
-"""Small runs of each trainer that between them use everything that it can do."""
+"""Small runs that between them use everything that a trainer can do, where that is more than in COMMON."""
 
 
 @pytest.mark.parametrize("trainer", BEHAVIORS)
@@ -282,7 +280,7 @@ def test_a_key_that_counts_as_read_is_looked_at(trainer: str, tmp_path: Path, mo
     monkeypatch.setattr(Section, "__getattribute__", look, raising=False)
     for judge in ("load_run", "notes"):
         monkeypatch.setattr(command, judge, aside(getattr(command, judge)))
-    for number, overrides in enumerate(RUNS[trainer]):
+    for number, overrides in enumerate(RUNS.get(trainer, COMMON)):
         name = "SoccerTwos" if overrides is SOCCER else "X"
         file = tmp_path / f"tiny{number}.yaml"
         file.write_text(f"behaviors: {{{name}: {{trainer_type: {trainer}}}}}")
