@@ -19,7 +19,7 @@ from palus.arena.study import highlights
 from palus.arena.study.highlights import goal_beauty
 from palus.cli import app
 from palus.cli.players import load
-from palus.export.bundle import share_text
+from palus.hub.model_card import share_text
 from palus.nn.graph import mlp_policy
 from palus.store import open_store
 from palus.store.tables import entries
@@ -83,7 +83,7 @@ def test_the_demo_trains_pushes_ranks_and_shows(tmp_path, stranger, few_matches,
     last_line = ", ".join(f"{100 * score:.1f} % against {name}" for name, score in found["scores"].items())
     assert last_line in " ".join(result.stderr.split())
     card = (folder / "README.md").read_text()
-    assert all(f"| {name} | {share_text(score, 100)} |" in card for name, score in found["scores"].items())
+    assert all(f"against {name} | {share_text(score, 100)} |" in card for name, score in found["scores"].items())
     assert json.loads((folder / "bundle.json").read_text())["results"] == found["scores"]
     assert "palus train soccertwos-strong" in result.stderr
     assert (folder / "SoccerTwos.onnx").is_file()

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from palus.errors import HubError
-from palus.hub.agent_card import AgentScore, read_score
 from palus.hub.card import read_card
 from palus.hub.layout import read_run
 from palus.hub.publish import publish
+from palus.hub.score import AgentScore, read_score
 from palus.hub.target import FolderTarget
 
 GAME = "doom_health_gathering_supreme"

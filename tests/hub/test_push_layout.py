@@ -14,7 +14,8 @@ from palus.errors import HubError
 from palus.export.bundle import Provenance, write_bundle
 from palus.hub.card import read_card
 from palus.hub.layout import read_run, repository_files
-from palus.hub.model_card import CardFacts, Rating, find_rating, keep_card, ml_agents_labels, write_card
+from palus.hub.model_card import CardFacts, keep_card, labels_of, refresh_card, write_card
+from palus.hub.score import Rating, find_rating
 from palus.hub.target import HUGGING_FACE, FolderTarget, HubTarget, parse_target
 from palus.hub.training_curve import describe, draw_curves, read_curves, ticks
 
@@ -73,9 +74,8 @@ def test_a_folder_that_is_no_run_is_explained(tmp_path: Path, spoil: object, mes
 
 def test_a_new_card_has_a_list_of_tags_and_tells_what_is_known() -> None:
     rating = Rating(1312.4, 28.3, (2, 3), 3, 400, ("random", "bob/two"))
-    card = write_card(
-        CardFacts("SoccerTwos", "ada/striker", " --hub http://h:1", "poca", 3000000, 90.0, 1325.0, {"random": 0.75}, 50)
-    )
+    provenance = Provenance("SoccerTwos", "poca", 3000000, 90.0, 1325.0, {"random": 0.75}, 50)
+    card = write_card(CardFacts("SoccerTwos", provenance, "ada/striker", " --hub http://h:1"))
     assert front_matter(card) == {"library_name": "ml-agents", "tags": TAGS}
     assert read_card(card.encode()).warning is None
     assert "# A **poca** team for **SoccerTwos**" in card
@@ -83,8 +83,10 @@ def test_a_new_card_has_a_list_of_tags_and_tells_what_is_known() -> None:
     # Wilson's interval by hand: 100 games, center (0.75 + 0.0192) / 1.0384, half 0.0833.
     assert "| share of points against random | 75.0% (66 to 82 %, 50 mirrored pairs) |" in card
     assert "palus pull ada/striker rival --hub http://h:1" in card
+    assert "run's folder, or `random`, `ball-chaser`, `goalie-striker`." in card
     assert "replay" not in card and "training_curve" not in card
-    ranked = write_card(CardFacts("SoccerTwos", "ada/striker", rating=rating, curve="Elo rose", replay=True))
+    facts = CardFacts("SoccerTwos", Provenance(""), "ada/striker", rating=rating, curve="Elo rose", replay=True)
+    ranked = write_card(facts)
     assert "| rating | 1312 ± 28, rank 2 to 3 of 3, 400 games |" in ranked
     assert "It holds in this pool only, whose mean is 1200: this model, random, bob/two." in ranked
     assert "![Elo rose](training_curve.svg)" in ranked
@@ -111,18 +113,18 @@ def test_the_rating_is_found_by_the_hash_of_the_model_not_by_its_name() -> None:
 )
 def test_a_card_written_by_hand_keeps_its_words_and_gains_the_tags(front: str, expected_tags: list[str]) -> None:
     body = "\n# My own words\n\n---\n\nand a rule\n"
-    kept = keep_card(front + body, ml_agents_labels("SoccerTwos"), "README.md")
+    kept = keep_card(front + body, labels_of("SoccerTwos", agent=False), "README.md")
     metadata = front_matter(kept)
     assert metadata["tags"] == expected_tags
     assert metadata["library_name"] == "ml-agents"
     assert metadata.get("license") == ("mit" if "mit" in front else None)
     assert kept.endswith(f"---\n{body}")
-    assert keep_card(kept, ml_agents_labels("SoccerTwos"), "README.md") == kept
+    assert keep_card(kept, labels_of("SoccerTwos", agent=False), "README.md") == kept
 
 
 def test_a_card_whose_front_matter_is_broken_is_named() -> None:
     with pytest.raises(HubError, match=r"README.md: the front matter is not valid YAML .*--new-card"):
-        keep_card("---\ntags: [a\n---\nwords", ml_agents_labels("SoccerTwos"), "README.md")
+        keep_card("---\ntags: [a\n---\nwords", labels_of("SoccerTwos", agent=False), "README.md")
 
 
 def test_training_on_leaves_a_card_alone_that_a_person_wrote(tmp_path: Path) -> None:
@@ -130,7 +132,13 @@ def test_training_on_leaves_a_card_alone_that_a_person_wrote(tmp_path: Path) -> 
     (run / "README.md").write_text("my words")
     provenance = Provenance("SoccerTwos", "poca", 4000000, 120.0)
     write_bundle(run, {"SoccerTwos": policy_model(1)}, {"SoccerTwos": SPEC}, "behaviors: {}", provenance)
+    refresh_card(run)
     assert (run / "README.md").read_text() == "my words"
+    (run / "README.md").unlink()
+    refresh_card(run)
+    card = (run / "README.md").read_text()
+    assert "palus match . goalie-striker" in card and "palus pull" not in card
+    assert front_matter(card) == {"library_name": "ml-agents", "tags": TAGS}
 
 
 def test_the_curve_is_read_from_tensorboard_and_drawn(tmp_path: Path) -> None:

@@ -122,10 +122,12 @@ def _measure(folder: Path) -> dict[str, float]:
     from palus.arena.referee.result import summarize
     from palus.cli.players import load
     from palus.export.bundle import record_results
+    from palus.hub.model_card import refresh_card
 
     team, *others = load(str(folder), "random", "ball-chaser")
     scores = {other.name: summarize(play_pairs(team, other, PAIRS, seed=0)).score for other in others}
     record_results(folder, scores, PAIRS)
+    refresh_card(folder)
     return scores
 
 

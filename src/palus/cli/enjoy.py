@@ -19,7 +19,7 @@ from palus.errors import CheckpointError, HubError
 from palus.trust import Trust
 
 if TYPE_CHECKING:
-    from palus.hub.agent_card import AgentScore
+    from palus.hub.score import AgentScore
     from palus.run.agents import Playable
     from palus.run.evaluate import Evaluation
 
@@ -62,7 +62,7 @@ def enjoy(
 
     In a game of several behaviors each agent plays by its own behavior's policy.
     """
-    from palus.hub.agent_card import VIDEO
+    from palus.hub.score import VIDEO
 
     trusted = Trust.of(trust or [])
     folder = _folder(run, hub)
@@ -150,7 +150,7 @@ def _play(
 
 def _score(agent: Playable, evaluation: Evaluation, deterministic: bool) -> AgentScore | None:
     """What a model card is to say; None when no episode came to its end."""
-    from palus.hub.agent_card import AgentScore
+    from palus.hub.score import AgentScore
 
     if not evaluation.episodes:
         return None
@@ -169,7 +169,7 @@ def _score(agent: Playable, evaluation: Evaluation, deterministic: bool) -> Agen
 def _keep(folder: Path, score: AgentScore) -> None:
     """Beside the run, where `palus push` looks for it."""
     from palus.files import write_text
-    from palus.hub.agent_card import EVALUATION
+    from palus.hub.score import EVALUATION
     from palus.run.own_files import OwnFiles
 
     write_text(OwnFiles(folder).add(folder / EVALUATION), json.dumps(asdict(score), indent=2) + "\n")

@@ -23,7 +23,7 @@ def refresh_onnx(folder: Path) -> None:
         return
     from palus.export.policy_file import find_policies
     from palus.files import write_bytes
-    from palus.hub.agent_card import read_score
+    from palus.hub.score import read_score
 
     score = read_score(folder)
     for behavior, policy in find_policies(folder, "best" if score is not None and score.best else "latest").items():

@@ -17,8 +17,8 @@ from palus.cli.output import stdout
 
 if TYPE_CHECKING:
     from palus.hub.layout import LocalRun
-    from palus.hub.model_card import Rating
     from palus.hub.publish import Published
+    from palus.hub.score import Rating
     from palus.hub.target import Target
 
 EPILOG = """
@@ -130,7 +130,7 @@ def sign_in(target: Target, repo_id: str) -> str | None:
 
 def _rating(path: Path, run: LocalRun) -> Rating | None:
     from palus.errors import HubError
-    from palus.hub.model_card import find_rating
+    from palus.hub.score import find_rating
 
     try:
         board = json.loads(path.read_text("utf-8"))

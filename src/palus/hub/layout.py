@@ -21,7 +21,9 @@ from typing import Any, TypeAlias
 import yaml
 
 from palus.config.run_file import DEFAULT_GAME
+from palus.envs import arena_games
 from palus.errors import HubError
+from palus.export.bundle import Provenance
 from palus.files import digest_of
 
 MAX_FILES = 1000
@@ -66,8 +68,27 @@ class LocalRun:
     def is_agent(self) -> bool:
         """Whether it is an agent of a game of palus, measured by its own score, and no team of an ML-Agents game."""
         palus = self.configuration.get("palus")
-        named = palus.get("env") if isinstance(palus, dict) else None
-        return (named or self.facts.get("env_id") or DEFAULT_GAME) != DEFAULT_GAME
+        game = (palus.get("env") if isinstance(palus, dict) else None) or self.facts.get("env_id")
+        return bool(game) and not is_ml_agents_game(str(game))
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where it comes from, as far as the folder tells."""
+
+        def number(key: str) -> float | None:
+            value = self.facts.get(key)
+            return value if isinstance(value, int | float) else None
+
+        steps, results, pairs = number("steps"), self.facts.get("results"), number("result_pairs")
+        return Provenance(
+            self.env_id,
+            self.trainer_type,
+            None if steps is None else int(steps),
+            number("wall_seconds"),
+            number("elo"),
+            {str(k): float(v) for k, v in results.items()} if isinstance(results, dict) else {},
+            None if pairs is None else int(pairs),
+        )
 
     @property
     def models(self) -> dict[str, Path]:
@@ -91,6 +112,12 @@ class LocalRun:
     def owns(self, path: str) -> bool:
         """Whether a push owns this path of a repository, so that it goes when the run no longer has it."""
         return path.startswith((*(f"{name}/" for name in self.models), "run_logs/"))
+
+
+def is_ml_agents_game(game: str) -> bool:
+    """Whether a game is one of ML-Agents, as it declares by its tags: teams of it are compared by their points."""
+    games = arena_games()
+    return game in games and "ml-agents" in games[game].tags
 
 
 def read_run(path: Path, configfile_name: str = "configuration.yaml", *, snapshots: bool = False) -> LocalRun:
@@ -145,7 +172,7 @@ def _env_id(folder: Path, configuration: Mapping[str, Any]) -> str:
         return str(first)
     if first is None and len(models) == 1:
         return models[0]
-    expected = f"{first}.onnx" if first else "one model, as SoccerTwos.onnx"
+    expected = f"{first}.onnx" if first else f"one model, as {DEFAULT_GAME}.onnx"
     found = ", ".join(f"{name}.onnx" for name in models) or "no .onnx file"
     raise HubError(
         f"{folder}: found {found}, expected {expected} in the folder itself; "

@@ -1,19 +1,32 @@
-"""README.md of a published model: what it is, how strong, how it was trained, and how to play against it.
+"""README.md of a model: what it is, how strong, how it was trained, and how to run it or play against it.
 
 Writes one where nobody has; a card with words of its own keeps them and only gains the tags by which arenas find it.
+An agent's score stands in the front matter too, as "mean +/- std" of `mean_reward`, where course leaderboards read it.
+Source: the model-index metadata of huggingface.co's model cards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import json
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
 
 import yaml
 
+from palus.envs import arena_games
 from palus.errors import HubError
-from palus.export.bundle import CARD_MARK, share_text
+from palus.export.bundle import Provenance
+from palus.files import write_text
 from palus.hub.card import Card, read_card
+from palus.hub.layout import is_ml_agents_game
+from palus.hub.score import AgentScore, Rating
+from palus.ratings.interval import wilson
+
+CARD_MARK = "# Written by palus at every checkpoint and push. Delete this line and palus keeps your text."
+"""A comment in the front matter of every README.md that palus may write anew."""
+
+_FRONT = re.compile(r"[^\S\n]*---[^\S\n]*\n(.*?)^[^\S\n]*---[^\S\n]*(\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -29,63 +42,63 @@ NAMED_OPPONENTS = 10
 
 
 @dataclass(frozen=True)
-class Rating:
-    """One line of a leaderboard.
-
-    rating: 1200 is its mean, 400 points = 10:1 odds; half_width: of the 95 % interval. opponents: who else is on it.
-    """
-
-    rating: float
-    half_width: float
-    rank_range: tuple[int, int]
-    players: int
-    games: int
-    opponents: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class CardFacts:
     """What a card tells. Unknown things are None or empty and left out.
 
-    hub_option: what a reader adds to `palus pull` to reach the same hub, with a leading blank.
-    results: opponent -> share of points, over result_pairs mirrored pairs each. curve: the training curve in words.
-    replay: the repository holds a replay.
+    env_id: what it plays, which is also the name of its model. agent: of a game of palus, measured by its own score,
+    no team of a game of ML-Agents. repo_id: None in a run's folder. hub_option: what a reader adds to `palus pull` to
+    reach the same hub, with a leading blank. curve: the training curve in words. replay, video: the repository has one.
     """
 
     env_id: str
-    repo_id: str
+    provenance: Provenance
+    repo_id: str | None = None
     hub_option: str = ""
-    trainer_type: str | None = None
-    steps: int | None = None
-    wall_seconds: float | None = None
-    elo: float | None = None
-    results: Mapping[str, float] = field(default_factory=dict)
-    result_pairs: int | None = None
     rating: Rating | None = None
     curve: str | None = None
     replay: bool = False
+    agent: bool = False
+    score: AgentScore | None = None
+    video: bool = False
 
 
-def ml_agents_labels(env_id: str) -> Labels:
-    """The labels by which leaderboards find ML-Agents' models, in its order, and ours."""
-    general = ("deep-reinforcement-learning", "reinforcement-learning")
-    return Labels("ml-agents", (env_id, *general, f"ML-Agents-{env_id}", "palus"))
+def labels_of(env_id: str, agent: bool) -> Labels:
+    """The labels by which leaderboards find an agent by its game, or ML-Agents' models, in its order; and ours."""
+    general = (env_id, "deep-reinforcement-learning", "reinforcement-learning")
+    if agent:
+        return Labels("palus", (*general, "palus"))
+    return Labels("ml-agents", (*general, f"ML-Agents-{env_id}", "palus"))
 
 
 def write_card(facts: CardFacts) -> str:
     """The whole README.md. The same facts give the same text, so an unchanged push changes nothing."""
-    front = f"---\n{CARD_MARK}\n{front_matter(Card(), ml_agents_labels(facts.env_id))}---\n"
-    trainer = f"A **{facts.trainer_type}** team" if facts.trainer_type else "A team"
+    data = {} if facts.score is None else {"model-index": [_index_entry(facts.score)]}
+    front = f"---\n{CARD_MARK}\n{front_matter(Card(data), labels_of(facts.env_id, facts.agent))}---\n"
+    trainer = facts.provenance.trainer_type
+    team = f"# A **{trainer}** team" if trainer else "# A team"
     sections = (
-        f"# {trainer} for **{facts.env_id}**",
+        f"{'# An **APPO** agent' if facts.agent else team} for **{facts.env_id}**",
         _origin(facts),
         _strength(facts),
+        _score(facts.score),
         _training(facts),
-        _replay(facts),
-        _play_against(facts),
+        *_watch(facts),
         _use(facts),
     )
     return "\n".join([front, *(f"{section.rstrip()}\n" for section in sections if section)])
+
+
+def refresh_card(folder: Path) -> None:
+    """Write README.md of a bundle as its bundle.json tells, unless somebody made it theirs. Raises StorageError.
+
+    Other games' agents get their card when they are published, since `palus enjoy` measures them before.
+    """
+    facts = json.loads((folder / "bundle.json").read_text("utf-8"))
+    provenance = Provenance(**{part.name: facts[part.name] for part in fields(Provenance)})
+    readme = folder / "README.md"
+    ours = not readme.exists() or is_written_by_us(readme.read_text("utf-8", errors="replace"))
+    if ours and is_ml_agents_game(provenance.env_id):
+        write_text(readme, write_card(CardFacts(facts["behavior"], provenance)))
 
 
 def is_written_by_us(card: str) -> bool:
@@ -98,34 +111,14 @@ def keep_card(card: str, labels: Labels, where: str) -> str:
 
     where: how messages call the card. Raises HubError when its front matter cannot be read.
     """
-    front, body = _split(card)
-    read = read_card(card.encode()) if front else Card()
+    front = _FRONT.match(card)
+    read = read_card(card.encode()) if front and front[1] else Card()
     if read.warning is not None:
         raise HubError(f"{where}: {read.warning}; repair it, or let --new-card replace the card")
     listed = read.data.get("tags")
     every = {*labels.tags, labels.library}
     complete = isinstance(listed, list) and every <= {*read.tags} and read.library_name == labels.library
-    return card if complete else f"---\n{front_matter(read, labels)}---\n{body}"
-
-
-def find_rating(board: Mapping[str, Any], sha256: str) -> Rating | None:
-    """The line of a `palus rank --json` leaderboard about the file of this hash; None when it did not take part.
-
-    Raises HubError when it is not such a leaderboard.
-    """
-    try:
-        standings = board["standings"]
-        mine = next((s for s in standings if s["sha256"] == sha256), None)
-        if mine is None:
-            return None
-        low, high = (int(rank) for rank in mine["rank_range"])
-        others = tuple(str(line["name"]) for line in standings if line is not mine)
-        figures = float(mine["rating"]), float(mine["half_width"]), (low, high), len(standings), int(mine["games"])
-        return Rating(*figures, others)
-    except (KeyError, TypeError, ValueError) as error:
-        raise HubError(
-            f"the leaderboard lacks {error}; write one with: palus rank FOLDER --json > board.json"
-        ) from error
+    return card if complete else f"---\n{front_matter(read, labels)}---\n{card[front.end() if front else 0 :]}"
 
 
 def front_matter(card: Card, labels: Labels) -> str:
@@ -136,21 +129,32 @@ def front_matter(card: Card, labels: Labels) -> str:
     return dumped
 
 
-def _split(card: str) -> tuple[str, str]:
-    """Front matter, empty when there is none, and the rest."""
-    lines = card.splitlines(keepends=True)
-    if lines and lines[0].strip() == "---":
-        for i, line in enumerate(lines[1:], start=1):
-            if line.strip() == "---":
-                return "".join(lines[1:i]), "".join(lines[i + 1 :])
-    return "", card
+def share_text(share: float, pairs: int | None) -> str:
+    """A share of points with its 95 % interval and the number of mirrored pairs, where that is known."""
+    if not pairs:
+        return f"{share:.1%}"
+    low, high = wilson(share, 2 * pairs)
+    return f"{share:.1%} ({100 * low:.0f} to {100 * high:.0f} %, {pairs} mirrored pairs)"
+
+
+def _index_entry(score: AgentScore) -> dict[str, object]:
+    metric = {"type": "mean_reward", "value": score.text, "name": "mean_reward", "verified": False}
+    result = {
+        "task": {"type": "reinforcement-learning", "name": "reinforcement-learning"},
+        "dataset": {"name": score.env_id, "type": score.env_id},
+        "metrics": [metric],
+    }
+    return {"name": "APPO", "results": [result]}
 
 
 def _origin(facts: CardFacts) -> str:
-    if facts.steps is None:
+    steps, seconds = facts.provenance.steps, facts.provenance.wall_seconds
+    if steps is None and facts.score is not None:
+        steps = facts.score.steps
+    if steps is None:
         return ""
-    minutes = "" if facts.wall_seconds is None else f" in {facts.wall_seconds / 60:.1f} minutes"
-    return f"Trained for {facts.steps:,} steps{minutes}."
+    what = f"with palus for {steps:,} engine frames" if facts.agent else f"for {steps:,} steps"
+    return f"Trained {what}{'' if seconds is None else f' in {seconds / 60:.1f} minutes'}."
 
 
 def _strength(facts: CardFacts) -> str:
@@ -160,11 +164,11 @@ def _strength(facts: CardFacts) -> str:
         low, high = r.rank_range
         place = f"rank {low}" if low == high else f"rank {low} to {high}"
         rows.append(f"| rating | {r.rating:.0f} ± {r.half_width:.0f}, {place} of {r.players}, {r.games} games |")
-    if facts.elo is not None:
-        rows.append(f"| Elo of its self-play | {facts.elo:.0f} |")
+    if facts.provenance.elo is not None:
+        rows.append(f"| Elo of its self-play | {facts.provenance.elo:.0f} |")
     rows += [
-        f"| share of points against {name} | {share_text(share, facts.result_pairs)} |"
-        for name, share in facts.results.items()
+        f"| share of points against {name} | {share_text(share, facts.provenance.result_pairs)} |"
+        for name, share in facts.provenance.results.items()
     ]
     if not rows:
         return ""
@@ -176,33 +180,52 @@ def _strength(facts: CardFacts) -> str:
     return "\n".join(["## How strong", "", "| measured | |", "|---|---|", *rows, "", note if facts.rating else ""])
 
 
-def _training(facts: CardFacts) -> str:
-    if facts.curve is None:
+def _score(score: AgentScore | None) -> str:
+    if score is None:
         return ""
-    return f"## How it was trained\n\n![{facts.curve}](training_curve.svg)\n\nAll settings: `configuration.yaml`."
-
-
-def _replay(facts: CardFacts) -> str:
-    if not facts.replay:
-        return ""
+    kind = "best" if score.best else "newest"
+    how = "took its likeliest action" if score.deterministic else "drew its actions"
     return (
-        "## Watch it\n\nDownload [replay.html](replay.html) and open it in any browser, or:\n\n"
-        f"    palus pull {facts.repo_id} rival{facts.hub_option} && palus watch rival/replay.match"
+        f"## How good\n\n**{score.text}** over {score.episodes} episodes (mean and standard deviation of the true "
+        f"objective; with shaping the mean reward is {score.mean_reward:.2f}). The run's {kind} policy played and "
+        f"{how}.\n\nMean minus standard deviation, as course leaderboards rank: **{score.mean - score.std:.2f}**."
     )
 
 
-def _play_against(facts: CardFacts) -> str:
+def _training(facts: CardFacts) -> str:
+    if facts.curve is None and not facts.agent:
+        return ""
+    curve = "" if facts.curve is None else f"![{facts.curve}](training_curve.svg)\n\n"
+    again = "; `palus train configuration.yaml`" if facts.agent else ""
+    return f"## How it was trained\n\n{curve}All settings: `configuration.yaml`{again}."
+
+
+def _watch(facts: CardFacts) -> tuple[str, ...]:
+    """How to see it play: films and replays first, then how to fetch it and let it play."""
+    pull = f"    palus pull {facts.repo_id} {{}}{facts.hub_option}"
+    game = arena_games().get(facts.env_id)
+    house = game.house if game else ("random",)
+    if facts.repo_id is None:
+        replay = f"palus match . {house[-1]} --pairs 20 --replay match.replay && palus watch match.replay"
+        return (f"Watch it play against the house bot:\n\n    {replay}",)
+    if facts.agent:
+        video = "## Watch it\n\n[replay.mp4](replay.mp4) plays in any browser." if facts.video else ""
+        return video, f"## Run it\n\n{pull.format('agent')}\n    palus enjoy agent --max-num-episodes 10"
+    download = "## Watch it\n\nDownload [replay.html](replay.html) and open it in any browser, or:\n\n"
     return (
-        "## Play against it\n\n"
-        f"    palus pull {facts.repo_id} rival{facts.hub_option}\n"
-        "    palus match YOUR_MODEL rival --pairs 200\n\n"
-        "`YOUR_MODEL` is an `.onnx` file, a run's folder, or `random`, `ball-chaser`, `goalie-striker`."
+        f"{download}{pull.format('rival')} && palus watch rival/replay.match" if facts.replay else "",
+        f"## Play against it\n\n{pull.format('rival')}\n    palus match YOUR_MODEL rival --pairs 200\n\n"
+        f"`YOUR_MODEL` is an `.onnx` file, a run's folder, or {', '.join(f'`{name}`' for name in house)}.",
     )
 
 
 def _use(facts: CardFacts) -> str:
+    if facts.agent:
+        return (
+            f"`{facts.env_id}.onnx` runs without PyTorch: raw observations and `recurrent_in` go in, action "
+            "probabilities and `recurrent_out` come out."
+        )
     return (
-        "## Use it elsewhere\n\n"
-        f"`{facts.env_id}.onnx` has the inputs and outputs of "
+        f"## Use it elsewhere\n\n`{facts.env_id}.onnx` has the inputs and outputs of "
         "[ML-Agents](https://github.com/Unity-Technologies/ml-agents) and drops into a Unity scene as it is."
     )

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from palus.errors import HubError
 from palus.hub import folder_pool
-from palus.hub.agent_card import VIDEO, agent_labels, read_score, write_agent_card
 from palus.hub.ids import check_name, check_repo_id
 from palus.hub.layout import Content, LocalRun, repository_files
-from palus.hub.model_card import CardFacts, Labels, Rating, is_written_by_us, keep_card, ml_agents_labels, write_card
+from palus.hub.model_card import CardFacts, is_written_by_us, keep_card, labels_of, write_card
+from palus.hub.score import VIDEO, Rating, read_score
 from palus.hub.target import HUGGING_FACE, FolderTarget, HubTarget, Target
 from palus.hub.training_curve import describe, draw_curves, read_curves
 
@@ -69,9 +69,21 @@ def publish(
     curves = read_curves(run.event_files)
     if curves:
         more[CURVE] = draw_curves(curves)
-    curve = "; ".join(map(describe, curves)) or None
-    facts = _facts(run, repo_id, target, curve=curve, replay=REPLAY in more, rating=rating)
-    card, kept = (_new_card(run, facts), None) if new_card else _card(run, repo_id, target, facts)
+    card, kept = (None, None) if new_card else _kept_card(run, repo_id, target)
+    if card is None:
+        facts = CardFacts(
+            run.env_id,
+            run.provenance,
+            repo_id,
+            target.option,
+            rating,
+            curve="; ".join(map(describe, curves)) or None,
+            replay=REPLAY in more,
+            agent=run.is_agent,
+            score=read_score(run.model.parent) if run.is_agent else None,
+            video=VIDEO in run.files,
+        )
+        card = write_card(facts)
     files = repository_files(run, card, more)
 
     if isinstance(target, FolderTarget):
@@ -104,24 +116,15 @@ def fetch(repo_id: str, target: Target, folder: Path, *, revision: str | None = 
         client.pull_from_hub(target.url, repo_id, folder, revision)
 
 
-def _card(run: LocalRun, repo_id: str, target: Target, facts: CardFacts) -> tuple[str, str | None]:
-    """README.md to publish, and whose words it keeps: the folder's own, else those at the target, else nobody's."""
+def _kept_card(run: LocalRun, repo_id: str, target: Target) -> tuple[str | None, str | None]:
+    """README.md with somebody's own words, and whose: the folder's own, else those at the target; None for nobody's."""
+    labels = labels_of(run.env_id, run.is_agent)
     if run.readme is not None and not is_written_by_us(run.readme):
-        return keep_card(run.readme, _labels(run), "README.md of the folder"), "the folder's"
+        return keep_card(run.readme, labels, "README.md of the folder"), "the folder's"
     published = _published_card(repo_id, target)
     if published is not None and not is_written_by_us(published):
-        return keep_card(published, _labels(run), f"README.md of {repo_id}"), "the repository's"
-    return _new_card(run, facts), None
-
-
-def _new_card(run: LocalRun, facts: CardFacts) -> str:
-    return (
-        write_agent_card(facts, read_score(run.model.parent), VIDEO in run.files) if run.is_agent else write_card(facts)
-    )
-
-
-def _labels(run: LocalRun) -> Labels:
-    return agent_labels(run.env_id) if run.is_agent else ml_agents_labels(run.env_id)
+        return keep_card(published, labels, f"README.md of {repo_id}"), "the repository's"
+    return None, None
 
 
 def _published_card(repo_id: str, target: Target) -> str | None:
@@ -134,30 +137,6 @@ def _published_card(repo_id: str, target: Target) -> str | None:
     if readme is None or readme.is_symlink() or not readme.is_file():
         return None
     return readme.read_text("utf-8", errors="replace")
-
-
-def _facts(
-    run: LocalRun, repo_id: str, target: Target, *, curve: str | None, replay: bool, rating: Rating | None
-) -> CardFacts:
-    def number(key: str) -> float | None:
-        value = run.facts.get(key)
-        return value if isinstance(value, int | float) else None
-
-    steps, results, pairs = number("steps"), run.facts.get("results"), number("result_pairs")
-    return CardFacts(
-        env_id=run.env_id,
-        repo_id=repo_id,
-        hub_option=target.option,
-        trainer_type=run.trainer_type,
-        steps=None if steps is None else int(steps),
-        wall_seconds=number("wall_seconds"),
-        elo=number("elo"),
-        results={str(k): float(v) for k, v in results.items()} if isinstance(results, dict) else {},
-        result_pairs=None if pairs is None else int(pairs),
-        rating=rating,
-        curve=curve,
-        replay=replay,
-    )
 
 
 def _size(content: Content) -> int:

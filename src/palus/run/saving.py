@@ -11,6 +11,7 @@ from palus.errors import CheckpointError, ModelError, StorageError
 from palus.export.bundle import Provenance, write_bundle
 from palus.export.policy_file import write_policy
 from palus.files import write_bytes, write_text
+from palus.hub.model_card import refresh_card
 from palus.league.league import Contender, League, snapshot_path
 from palus.nn.graph import game_facts
 from palus.nn.network import Network
@@ -124,7 +125,9 @@ class Saving:
             league.elo.get(first.policy), results, pairs,
         )  # fmt: skip
         specs = {name: self.spec.behavior(name) for name in best}
-        model_path = write_bundle(self.folder.own_bundle(), files, specs, dump_run(self.run), provenance)
+        folder = self.folder.own_bundle()
+        model_path = write_bundle(folder, files, specs, dump_run(self.run), provenance)
+        refresh_card(folder)
         return model_path or first.folder / "policy.npz"
 
 
