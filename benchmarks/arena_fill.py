@@ -10,7 +10,6 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, update
 
-from palus.arena.jobs.builds import EnvBuild
 from palus.arena.ladder.derive import fit_games, rating_rows
 from palus.arena.ladder.log import (
     GENESIS,
@@ -23,6 +22,7 @@ from palus.arena.ladder.log import (
     set_head,
 )
 from palus.arena.models.entity import Entity
+from palus.arena.referee.builds import EnvBuild
 from palus.arena.referee.result import Side
 from palus.ratings.games import Played
 from palus.ratings.online import Skill

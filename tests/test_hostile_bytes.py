@@ -31,14 +31,14 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from palus.arena.jobs.builds import EnvBuild
-from palus.arena.jobs.reports import UnitReport, from_json, to_json
+from palus.arena.jobs.reports import from_json, to_json
 from palus.arena.ladder.log import LogRecord
-from palus.arena.locked.unit import MatchReport
+from palus.arena.locked.unit import MatchReport, UnitReport
 from palus.arena.models.entity import Entity
 from palus.arena.models.grammar import parse_model
 from palus.arena.models.rules import ARENA_RULES
 from palus.arena.referee.actions import decode_actions, encode_actions
+from palus.arena.referee.builds import EnvBuild
 from palus.arena.referee.games import layout_of
 from palus.arena.referee.replay import decode_replay, encode_replay
 from palus.arena.referee.result import MatchResult, Side

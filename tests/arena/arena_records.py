@@ -10,9 +10,9 @@ from types import MappingProxyType
 import numpy as np
 from sqlalchemy import Connection, select
 
-from palus.arena.jobs.builds import EnvBuild
 from palus.arena.ladder.log import LogRecord, RunnerInfo
 from palus.arena.models.entity import Entity
+from palus.arena.referee.builds import EnvBuild
 from palus.arena.referee.result import Side
 from palus.store.tables import matches
 

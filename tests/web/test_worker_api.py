@@ -22,7 +22,6 @@ from fastapi import FastAPI
 from processes import children, eventually
 from sqlalchemy import delete, func, select, update
 
-from palus.arena.jobs.orders import PairOrder
 from palus.arena.jobs.remote import HttpSource
 from palus.arena.jobs.reports import to_json
 from palus.arena.jobs.worker import play_order, work
@@ -34,6 +33,7 @@ from palus.arena.ladder.log import LogRecord
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import untended
+from palus.arena.locked.unit import Unit
 from palus.arena.models.rules import Limits
 from palus.errors import ArenaError, LeaseError
 from palus.hub.accounts import create_account, issue_token
@@ -211,7 +211,7 @@ def test_a_false_report_costs_the_account_its_trust_and_an_administrator_gives_i
     source = served.source(worker="two")
     lease = source.take()
     assert lease is not None
-    honest = to_json(play_order(source, PairOrder.from_payload(lease.payload), Limits()))
+    honest = to_json(play_order(source, Unit.from_payload(lease.payload), Limits()))
     result = json.loads(honest["games"][0]["result"]) | {"duration_ticks": 10**30}
     honest["games"][0]["result"] = json.dumps(result)
     finish = f"jobs/{lease.job_id}/finish"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from palus.types import F32, F64
 
 I16 = NDArray[np.int16]
+Tick = Annotated[int, Field(ge=0, le=10**6, strict=True)]
+"""Of a match of any game: up to five hours of SoccerTwos. Every game has its own limit below that."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +102,10 @@ class RecordedEvent:
     agent: index of the agent that did it; for a goal -1.
     """
 
-    tick: int
-    kind: str
-    team: int
-    agent: int
+    tick: Tick
+    kind: Annotated[str, Field(pattern=r"^[a-z-]{1,40}$")]
+    team: Annotated[int, Field(ge=0, le=1, strict=True)]
+    agent: Annotated[int, Field(ge=-1, le=100, strict=True)]
 
 
 @dataclass(frozen=True)

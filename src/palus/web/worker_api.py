@@ -15,10 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from palus import __version__
-from palus.arena.jobs.orders import Lease
 from palus.arena.jobs.remote import LEASE_LOST_STATUS, MAX_ANSWER_BYTES
-from palus.arena.jobs.report_form import AboutForm
-from palus.arena.jobs.reports import from_json
+from palus.arena.jobs.reports import AboutForm, from_json
+from palus.arena.jobs.worker import Lease
 from palus.arena.ladder.completion import complete, distrust
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource, games_of, greet, known_model, suspension, untended

@@ -13,17 +13,16 @@ import pytest
 from hostile import stock
 
 from palus import envs
-from palus.arena.jobs.builds import EnvBuild
-from palus.arena.jobs.orders import PairOrder
-from palus.arena.jobs.reports import UnitReport, ValidationReport, from_json, to_json
+from palus.arena.jobs.reports import ValidationReport, from_json, to_json
 from palus.arena.jobs.worker import describe_here, play_order
 from palus.arena.ladder.report_check import check_unit
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource
-from palus.arena.locked.unit import MatchReport
+from palus.arena.locked.unit import MatchReport, Unit, UnitReport
 from palus.arena.locked.vet import vet
 from palus.arena.models.entity import house_player
 from palus.arena.models.rules import Limits
+from palus.arena.referee.builds import EnvBuild
 from palus.arena.referee.games import GAMES, layout_of
 from palus.arena.referee.replay import decode_replay, encode_replay
 from palus.arena.referee.result import SCHEMA, MatchResult, Side
@@ -35,13 +34,13 @@ Change = Callable[[dict[str, Any]], object]
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[PairOrder, UnitReport]:
+def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Unit, UnitReport]:
     """A job, and its honest report, in which the first game ends with an early goal."""
     store, settings = open_store(tmp_path_factory.mktemp("arena")), ArenaSettings()
     source = StoreSource(store, "w", settings, describe_here())
     sides = [house_player(name, "SoccerTwos") for name in ("goalie-striker", "random")]
     for seed in range(100):
-        order = PairOrder("SoccerTwos", seed, 1, "stochastic", True, *sides)
+        order = Unit("SoccerTwos", seed, (sides[0], sides[1]), season=1, rated=True)
         report = play_order(source, order, Limits())
         if report.matches[0].result.cause == "goal" and report.matches[0].result.duration_ticks < 4000:
             return order, report
@@ -57,7 +56,7 @@ def with_result(unit: UnitReport, **fields: Any) -> dict[str, Any]:
     """The first game's result, changed in JSON."""
     changed = body(unit)
     result = json.loads(changed["games"][0]["result"]) | fields
-    changed["games"][0]["result"] = json.dumps(result)
+    changed["games"][0]["result"] = json.dumps(result, separators=(",", ":"), sort_keys=True)
     return changed
 
 
@@ -92,7 +91,7 @@ def with_result(unit: UnitReport, **fields: Any) -> dict[str, Any]:
     ids=lambda fields: next(iter(fields)),
 )
 def test_a_field_of_a_result_that_is_out_of_range_makes_a_false_report(
-    job: tuple[PairOrder, UnitReport], fields: dict[str, Any]
+    job: tuple[Unit, UnitReport], fields: dict[str, Any]
 ) -> None:
     with pytest.raises(FalseReportError, match="not a"):
         from_json(with_result(job[1], **fields))
@@ -116,9 +115,7 @@ def test_a_field_of_a_result_that_is_out_of_range_makes_a_false_report(
         lambda b: b["games"][0].update(replay=base64.b64encode(bytes(5 << 20)).decode()),
     ],
 )
-def test_anything_else_than_a_report_is_refused_with_a_sentence(
-    job: tuple[PairOrder, UnitReport], change: Change
-) -> None:
+def test_anything_else_than_a_report_is_refused_with_a_sentence(job: tuple[Unit, UnitReport], change: Change) -> None:
     changed = body(job[1])
     change(changed)
     with pytest.raises(FalseReportError, match="not "):
@@ -140,7 +137,7 @@ def test_a_validation_ends_with_a_short_refusal_or_a_trial(validation: dict[str,
         from_json(validation)
 
 
-def test_what_validation_says_of_a_sound_model_has_this_form(job: tuple[PairOrder, UnitReport]) -> None:
+def test_what_validation_says_of_a_sound_model_has_this_form(job: tuple[Unit, UnitReport]) -> None:
     verdict = vet(stock().SerializeToString(), "SoccerTwos", patience=100.0)
     assert verdict.refusal is None
     report = ValidationReport(None, verdict.details, job[1])
@@ -148,9 +145,7 @@ def test_what_validation_says_of_a_sound_model_has_this_form(job: tuple[PairOrde
 
 
 @pytest.mark.parametrize("schema", [SCHEMA - 1, SCHEMA + 1])
-def test_a_worker_of_another_palus_is_told_so_and_not_called_a_liar(
-    job: tuple[PairOrder, UnitReport], schema: int
-) -> None:
+def test_a_worker_of_another_palus_is_told_so_and_not_called_a_liar(job: tuple[Unit, UnitReport], schema: int) -> None:
     with pytest.raises(ArenaError, match=f"schema {schema}; this arena takes {SCHEMA}") as caught:
         from_json(with_result(job[1], schema=schema))
     assert not isinstance(caught.value, FalseReportError)
@@ -219,7 +214,7 @@ LIES: list[Callable[[UnitReport], UnitReport]] = [
 
 @pytest.mark.parametrize("lie", LIES, ids=range(len(LIES)))
 def test_a_report_that_contradicts_its_job_is_a_false_one(
-    job: tuple[PairOrder, UnitReport], lie: Callable[[UnitReport], UnitReport]
+    job: tuple[Unit, UnitReport], lie: Callable[[UnitReport], UnitReport]
 ) -> None:
     order, honest = job
     check_unit(order, honest)

@@ -15,9 +15,8 @@ from code_that_runs import MODULE, Stranger
 from hostile import stock
 from sqlalchemy import func, select, update
 
-from palus.arena.jobs.orders import Lease, PairOrder
-from palus.arena.jobs.reports import Report, UnitReport, from_json, to_json
-from palus.arena.jobs.worker import describe_here, play_order, work
+from palus.arena.jobs.reports import Report, from_json, to_json
+from palus.arena.jobs.worker import Lease, describe_here, play_order, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import suspend
 from palus.arena.ladder.completion import complete
@@ -28,6 +27,7 @@ from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource, games_of
 from palus.arena.locked.sandbox import LockedProcess
+from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.models.entity import Entity
 from palus.arena.models.rules import Limits
 from palus.errors import ArenaError, LeaseError
@@ -67,7 +67,7 @@ def take(store: Store) -> Lease:
 
 
 def report(store: Store, lease: Lease) -> UnitReport:
-    return play_order(source(store), PairOrder.from_payload(lease.payload), Limits())
+    return play_order(source(store), Unit.from_payload(lease.payload), Limits())
 
 
 def test_a_pair_is_played_logged_with_its_replays_and_closed(store: Store) -> None:
@@ -270,7 +270,7 @@ def test_a_worker_plays_no_game_that_it_does_not_know(
 ) -> None:
     stranger = Stranger(tmp_path, monkeypatch)
     side = Entity("a" * 64, "palus/random")
-    order = PairOrder(ENV, 1, 1, "stochastic", True, side, side).to_payload()
+    order = Unit(ENV, 1, (side, side), season=1, rated=True).to_payload()
     model = replace(side, repo="ann/a", files=((ENV, "a" * 64),)).to_json()
     arena = Hostile(kind, {**order, "contender": model, **change})
     work(arena, arena.stop)
@@ -281,7 +281,7 @@ def test_a_worker_plays_no_game_that_it_does_not_know(
 def test_a_worker_opens_no_file_as_a_player_of_the_house(tmp_path: Path) -> None:
     (tmp_path / "own.onnx").write_bytes(b"mine")
     sides = Entity("a" * 64, f"palus/{tmp_path / 'own.onnx'}"), Entity("a" * 64, "palus/random")
-    arena = Hostile("pair", PairOrder(ENV, 1, 1, "stochastic", True, *sides).to_payload())
+    arena = Hostile("pair", Unit(ENV, 1, (sides[0], sides[1]), season=1, rated=True).to_payload())
     work(arena, arena.stop)
     assert "is no built-in player of SoccerTwos; there are random, ball-chaser, goalie-striker" in arena.faults[0]
 
@@ -324,4 +324,4 @@ def test_the_queue_is_filled_for_the_workers_at_hand_and_no_more(store: Store) -
     with store.read() as connection:
         waiting = queue.open_jobs(connection, "pair", ENV)
     assert len(waiting) == 12
-    assert len({PairOrder.from_payload(payload).unit_id for payload in waiting}) == 12
+    assert len({Unit.from_payload(payload).unit_id for payload in waiting}) == 12

@@ -16,7 +16,6 @@ from sqlalchemy import insert, select
 from typer.testing import CliRunner
 from units import contender, house
 
-from palus.arena.jobs.orders import PairOrder
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import audit, is_local, reinstate, suspend, suspend_outliers
@@ -27,6 +26,7 @@ from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.verification import verify, verify_record
 from palus.arena.ladder.workers import StoreSource, suspension
+from palus.arena.locked.unit import Unit
 from palus.arena.models.entity import Entity
 from palus.arena.referee.actions import decode_actions, encode_actions, replay_match
 from palus.cli import app
@@ -118,7 +118,7 @@ def report_of(store: Store, worker: str, *entrants: Entity, seed: int = 1) -> li
     for entrant in entrants:
         for model in entrant.models:
             store.blobs.put(model)
-    order = PairOrder("SoccerTwos", seed, 1, "stochastic", True, *entrants)
+    order = Unit("SoccerTwos", seed, (entrants[0], entrants[1]), season=1, rated=True)
     source = StoreSource(store, worker, SETTINGS, describe_here())
     with store.write() as connection:
         queue.enqueue(connection, "pair", order.unit_id, order.to_payload(), priority=99, now_ms=1)

@@ -17,15 +17,15 @@ from arena_records import read_log
 from hostile import stock
 from sqlalchemy import event, select
 
-from palus.arena.jobs.orders import Lease, PairOrder, trial_order
-from palus.arena.jobs.reports import Report, UnitReport, ValidationReport, to_json
-from palus.arena.jobs.worker import describe_here, play_order, work
+from palus.arena.jobs.reports import Report, ValidationReport, to_json
+from palus.arena.jobs.worker import Lease, describe_here, play_order, work
 from palus.arena.ladder.chain import check_chain
 from palus.arena.ladder.completion import complete
 from palus.arena.ladder.discovery import FolderPool, sweep_house
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource
+from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.models.rules import Limits
 from palus.store import Store, open_store
 from palus.store.tables import metadata
@@ -78,7 +78,7 @@ def pair(folder: Path) -> tuple[Store, Lease, Report]:
     source = StoreSource(store, "w", SETTINGS, describe_here())
     lease = source.take()
     assert lease is not None
-    return store, lease, play_order(source, PairOrder.from_payload(lease.payload), Limits())
+    return store, lease, play_order(source, Unit.from_payload(lease.payload), Limits())
 
 
 def validation(folder: Path) -> tuple[Store, Lease, Report]:
@@ -93,7 +93,7 @@ def validation(folder: Path) -> tuple[Store, Lease, Report]:
     source = StoreSource(store, "w", SETTINGS, describe_here())
     lease = source.take()
     assert lease is not None and lease.kind == "validate"
-    return store, lease, ValidationReport(None, {"bytes": 1}, play_order(source, trial_order(lease.payload), Limits()))
+    return store, lease, ValidationReport(None, {"bytes": 1}, play_order(source, Unit.trial(lease.payload), Limits()))
 
 
 @pytest.mark.parametrize("prepare", [pair, validation])

@@ -23,13 +23,13 @@ from hostile import stock
 from processes import children
 from sqlalchemy import func, select
 
-from palus.arena.jobs.orders import PairOrder
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.chain import check_chain
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.scheduler import Scheduler
 from palus.arena.ladder.workers import StoreSource
+from palus.arena.locked.unit import Unit
 from palus.store import Store, open_store
 from palus.store.derived import DERIVED
 from palus.store.tables import entries, jobs
@@ -107,7 +107,7 @@ def test_killing_processes_at_random_instants_loses_and_doubles_no_match(tmp_pat
         rows = connection.execute(select(jobs)).all()
         states = {(row.state, row.code, row.sentence) for row in connection.execute(select(entries))}
     assert {row.state for row in rows} == {"done"}
-    ordered = {PairOrder.from_payload(json.loads(row.payload)).unit_id for row in rows if row.kind == "pair"}
+    ordered = {Unit.from_payload(json.loads(row.payload)).unit_id for row in rows if row.kind == "pair"}
     trials = {unit for unit in legs if unit not in ordered}
     assert set(legs) == ordered | trials
     assert set(legs.values()) == {2}

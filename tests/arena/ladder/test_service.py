@@ -18,7 +18,6 @@ from hostile import stock
 from postgres import postgres_server, postgres_url  # noqa: F401
 from sqlalchemy import select
 
-from palus.arena.jobs.orders import PairOrder
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder.chain import check_chain
 from palus.arena.ladder.discovery import sweep_house
@@ -28,6 +27,7 @@ from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.service import ArenaService, Sources
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource, suspension
+from palus.arena.locked.unit import Unit
 from palus.errors import ArenaError
 from palus.store import Store, open_store
 from palus.store.derived import DERIVED, ratings
@@ -70,7 +70,7 @@ def test_workers_that_compete_do_every_job_once(tmp_path: Path, url: str | None)
         legs = Counter(row.unit_id for row in read_log(connection))
         done = connection.execute(select(jobs).where(jobs.c.state == "done")).all()
     assert set(legs.values()) == {2} and len(done) == 20
-    assert {PairOrder.from_payload(json.loads(row.payload)).unit_id for row in done} == set(legs)
+    assert {Unit.from_payload(json.loads(row.payload)).unit_id for row in done} == set(legs)
     assert {row.worker for row in done} == {"w0", "w1", "w2", "w3"}
     grown = dump(store)
     Refresher(store, ENDLESS).recompute()

@@ -12,7 +12,6 @@ import yaml
 from arena_records import read_log, record
 from sqlalchemy import select
 
-from palus.arena.jobs.orders import PairOrder
 from palus.arena.ladder import queue
 from palus.arena.ladder.discovery import FolderPool, Sweep, sweep_hub
 from palus.arena.ladder.entries import accept, board, take_in
@@ -20,6 +19,7 @@ from palus.arena.ladder.log import append
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import known_model
+from palus.arena.locked.unit import Unit
 from palus.arena.models.entity import Entity
 from palus.arena.referee.games import GAMES
 from palus.envs.arena_game import ArenaGame
@@ -83,8 +83,8 @@ def test_a_team_is_pushed_entered_ordered_and_rated_under_the_name_of_all_its_fi
     assert ann.sha256 == sha(json.dumps([["Keeper", sha(b"keeps")], ["Striker", sha(b"strikes")]]).encode())
     assert (ann.file, ann.with_models(store.blobs.read).models) == ("Keeper.onnx, Striker.onnx", (b"keeps", b"strikes"))
 
-    order = PairOrder(ENV, 1, 1, "stochastic", True, ann, bob)
-    assert PairOrder.from_payload(json.loads(json.dumps(order.to_payload()))) == order
+    order = Unit(ENV, 1, (ann, bob), season=1, rated=True)
+    assert Unit.from_payload(json.loads(json.dumps(order.to_payload()))) == order
     made = [
         replace(record(n, unit=n // 2, leg=1 + n % 2, result="win2" if n % 2 else "win1"), sides=order.sides(1 + n % 2))
         for n in range(8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from palus.arena.jobs.orders import PairOrder
+from palus.arena.locked.unit import Unit
 from palus.arena.models.entity import Entity, house_player
 from palus.errors import ArenaError
 
@@ -14,14 +14,14 @@ TEAM = Entity("t" * 64, "ann/team", "1" * 40, (("Keeper", "k" * 64), ("Striker",
 def test_an_order_that_was_queued_while_entities_were_single_files_is_played_by_the_same_two() -> None:
     bot = house_player("random", "SoccerTwos")
     model = Entity("a" * 64, "ann/a", "1" * 40, (("SoccerTwos", "a" * 64),))
-    order = PairOrder("SoccerTwos", 1, 1, "stochastic", True, model, bot)
+    order = Unit("SoccerTwos", 1, (model, bot), season=1, rated=True)
     queued = order.to_payload()
     queued["contenders"] = [
         {"sha256": side.sha256, "repo": side.repo, "owner": side.owner, "revision": side.revision, **more}
         for side, more in ((model, {"file": "SoccerTwos.onnx", "house": None}), (bot, {"file": "", "house": "random"}))
     ]
-    read = PairOrder.from_payload(queued)
-    assert read == order and (read.a.house, read.b.house) == (None, "random")
+    read = Unit.from_payload(queued)
+    assert read == order and tuple(side.house for side in read.contenders) == (None, "random")
     assert read.unit_id == "ad4ab4575ea48474"
 
 

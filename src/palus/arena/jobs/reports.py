@@ -1,4 +1,8 @@
-"""What a worker sends back about a job, and its form in JSON. Bytes travel as base64."""
+"""What a worker sends back about a job, its form in JSON, and the type, size and range of every field of that.
+
+A worker may run on anybody's machine, so nothing that does not pass here is looked at any further. Whether it fits its
+job is `palus.arena.ladder.report_check`. Bytes travel as base64.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +10,22 @@ import base64
 import binascii
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from palus.arena.jobs.builds import EnvBuild
-from palus.arena.jobs.report_form import MatchForm, ResultForm, UnitForm, ValidationForm
-from palus.arena.locked.unit import MatchReport
+from palus.arena.locked.unit import MatchReport, UnitReport
+from palus.arena.models.forms import Count, Isolation, Label, Measure, Sha256, Text
 from palus.arena.models.refusal import Refusal
-from palus.arena.referee.result import SCHEMA, MatchResult, Side
-from palus.envs.recording import RecordedEvent
-from palus.errors import ArenaError, FalseReportError
+from palus.arena.referee.builds import EnvBuild
+from palus.arena.referee.result import SCHEMA, MatchResult, Verdict
+from palus.errors import ArenaError, FalseReportError, ReplayError
 
 MAX_BLOB_BYTES = 4 << 20
 """Largest replay or action log that is accepted; a full SoccerTwos match has about 80 kB."""
 
-
-@dataclass(frozen=True)
-class UnitReport:
-    """A unit of play, its matches in the order of the job's legs. isolation: what held the models in."""
-
-    matches: tuple[MatchReport, ...]
-    env: EnvBuild
-    isolation: str
+_Bytes = Annotated[str, Field(max_length=6 << 20)]
+_RESULT = TypeAdapter(MatchResult)
 
 
 @dataclass(frozen=True)
@@ -41,6 +38,69 @@ class ValidationReport:
 
 
 Report = UnitReport | ValidationReport
+
+
+class AboutForm(BaseModel):
+    """What a worker says about its machine; more than this is not kept."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    palus: Label = ""
+    platform: Label = ""
+    runtimes: dict[Label, Label] = Field({}, max_length=20)
+    games: list[Label] | None = Field(None, max_length=20)
+    builds: dict[Label, Sha256] = Field({}, max_length=20)
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _MatchForm(_Form):
+    """A `MatchReport`. result: as `MatchResult.to_json` writes it. replay, actions: base64."""
+
+    result: Annotated[str, Field(max_length=200_000)]
+    replay: _Bytes
+    actions: _Bytes
+
+
+class _UnitForm(_Form):
+    """A `UnitReport`."""
+
+    games: tuple[_MatchForm, ...] = Field(min_length=1, max_length=2)
+    env: EnvBuild
+    isolation: Isolation
+
+
+class _RefusalForm(_Form):
+    """A `Refusal`."""
+
+    code: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,40}$")]
+    sentence: Text
+    remedy: Text
+
+
+class _DetailsForm(_Form):
+    """What validation measured; see `Vetting.details`."""
+
+    bytes: Count = 0
+    isolation: Isolation = "none"
+    nodes: Count = 0
+    parameters: Count = 0
+    opset: Count = 0
+    producer: Text = ""
+    entropy: Measure = 0.0
+    p99_ms: Measure = 0.0
+    computation: Sha256 = ""
+    self_match: list[Verdict] = Field([], max_length=2)
+
+
+class _ValidationForm(_Form):
+    """A `ValidationReport`: a refusal, or a trial."""
+
+    refusal: _RefusalForm | None
+    details: _DetailsForm
+    trial: _UnitForm | None
 
 
 def to_json(report: Report) -> dict[str, Any]:
@@ -58,8 +118,8 @@ def from_json(body: dict[str, Any]) -> Report:
     """The report in a worker's message. Raises FalseReportError for anything else, ArenaError for a newer palus's."""
     try:
         if "games" in body:
-            return _unit(UnitForm.model_validate(body))
-        form = ValidationForm.model_validate(body)
+            return _unit(_UnitForm.model_validate(body))
+        form = _ValidationForm.model_validate(body)
         if (form.refusal is None) == (form.trial is None):
             raise FalseReportError("a validation ends with a refusal or with a trial; this one has both or none")
         return ValidationReport(
@@ -88,28 +148,23 @@ def _unit_to_json(report: UnitReport) -> dict[str, Any]:
     }
 
 
-def _unit(form: UnitForm) -> UnitReport:
-    return UnitReport(tuple(map(_match, form.games)), EnvBuild(**form.env.model_dump()), form.isolation)
+def _unit(form: _UnitForm) -> UnitReport:
+    matches = (MatchReport(_result(game.result), _bytes(game.replay), _bytes(game.actions)) for game in form.games)
+    return UnitReport(tuple(matches), form.env, form.isolation)
 
 
-def _match(form: MatchForm) -> MatchReport:
-    _check_schema(form.result)
-    result = ResultForm.model_validate_json(form.result)
-    fields = result.model_dump(by_alias=True) | {
-        "sides": tuple(Side.from_json(side.model_dump()) for side in result.sides),
-        "events": tuple(RecordedEvent(**event.model_dump()) for event in result.events),
-    }
-    return MatchReport(MatchResult(**fields), _bytes(form.replay), _bytes(form.actions))
-
-
-def _check_schema(result: str) -> None:
+def _result(text: str) -> MatchResult:
     """Who has an older or a newer palus has done nothing wrong."""
     try:
-        schema = json.loads(result)["schema"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FalseReportError(f"not a match record ({type(error).__name__}): {result[:80]!r}") from error
-    if isinstance(schema, int) and schema != SCHEMA and 0 < schema < SCHEMA + 100:
-        raise ArenaError(f"match record of schema {schema}; this arena takes {SCHEMA}: both need the same palus")
+        schema = json.loads(text)["schema"]
+        if isinstance(schema, int) and schema != SCHEMA and 0 < schema < SCHEMA + 100:
+            raise ArenaError(f"match record of schema {schema}; this arena takes {SCHEMA}: both need the same palus")
+        result = MatchResult.from_json(text)
+    except (ValueError, KeyError, TypeError, RecursionError, ReplayError) as error:
+        raise FalseReportError(f"not a match record ({type(error).__name__}): {text[:80]!r}") from error
+    if result.to_json() != text:
+        raise FalseReportError(f"not a match record as palus writes it: {text[:80]!r}")
+    return _RESULT.validate_python(asdict(result))
 
 
 def _bytes(text: str) -> bytes:

@@ -8,18 +8,17 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from dataclasses import replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
 
 from palus import __version__
-from palus.arena.jobs.builds import env_build, platform_name, runtimes
-from palus.arena.jobs.orders import Lease, PairOrder, trial_order
-from palus.arena.jobs.reports import Report, UnitReport, ValidationReport
+from palus.arena.jobs.reports import Report, ValidationReport
 from palus.arena.locked.play import play_unit
-from palus.arena.locked.unit import Unit
+from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.locked.vet import vet
 from palus.arena.models.entity import Entity
 from palus.arena.models.rules import Limits
+from palus.arena.referee.builds import env_build, platform_name, runtimes
 from palus.arena.referee.games import games_played_here
 from palus.errors import ArenaError, LeaseError, PalusError
 
@@ -32,6 +31,20 @@ IDLE_S = 0.5
 RESTART_S, RESTART_AT_MOST_S = 0.5, 30.0
 """A worker that dies is started again after so long; twice as long each time when it dies while it starts."""
 STARTING_S = 2.0
+
+
+JobKind = Literal["validate", "pair"]
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A job in the hands of a worker. secret: proves the lease. attempts: this one included."""
+
+    job_id: int
+    kind: JobKind
+    payload: dict[str, Any]
+    secret: str
+    attempts: int
 
 
 class WorkSource(Protocol):
@@ -142,7 +155,7 @@ def _give_back(source: WorkSource, lease: Lease, fault: str) -> None:
 def _run(source: WorkSource, lease: Lease, limits: Limits | None) -> Report:
     try:
         if lease.kind == "pair":
-            return play_order(source, PairOrder.from_payload(lease.payload), limits)
+            return play_order(source, Unit.from_payload(lease.payload), limits)
         return _validate(source, lease.payload, limits)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         reason = f"{type(error).__name__}: {error}"
@@ -154,16 +167,14 @@ def _validate(source: WorkSource, payload: dict[str, Any], limits: Limits | None
     verdict = vet(entity.model, payload["env"], limits=limits)
     if verdict.refusal is not None:
         return ValidationReport(verdict.refusal, verdict.details, None)
-    return ValidationReport(None, verdict.details, play_order(source, trial_order(payload), limits))
+    return ValidationReport(None, verdict.details, play_order(source, Unit.trial(payload), limits))
 
 
-def play_order(source: WorkSource, order: PairOrder, limits: Limits | None) -> UnitReport:
+def play_order(source: WorkSource, unit: Unit, limits: Limits | None) -> UnitReport:
     """Play a unit as ordered. Raises ArenaError when it is nobody's fault but ours that it could not be played."""
-    first, second = (entity.with_models(source.model) for entity in (order.a, order.b))
-    unit = Unit(order.env, order.seed, (first, second), order.sampling, order.params)
-    outcome = play_unit(unit, limits)
-    matches = tuple(outcome.matches[leg - 1] for leg in order.legs)
-    if any(match.result.cause == "engine" for match in matches):
-        why = " ".join(filter(None, outcome.failures)) or "the game's engine failed; the worker's messages say how"
+    first, second = (entity.with_models(source.model) for entity in unit.contenders)
+    report = play_unit(replace(unit, contenders=(first, second)), limits)
+    if any(result.cause == "engine" for result in report.results):
+        why = " ".join(filter(None, report.failures)) or "the game's engine failed; the worker's messages say how"
         raise ArenaError(f"the match could not be played here: {why}")
-    return UnitReport(matches, replace(env_build(order.env), params=dict(order.params)), outcome.isolation)
+    return report

@@ -13,15 +13,14 @@ from typing import Any
 from sqlalchemy import Connection, Row, select, update
 
 from palus import __version__
-from palus.arena.jobs.builds import env_build
-from palus.arena.jobs.orders import PairOrder, trial_order
-from palus.arena.jobs.reports import Report, UnitReport, ValidationReport
+from palus.arena.jobs.reports import Report, ValidationReport
 from palus.arena.ladder import entries, queue
 from palus.arena.ladder.audit import is_local, suspend
 from palus.arena.ladder.log import LogRecord, RunnerInfo, StoredBytes, append
 from palus.arena.ladder.report_check import check_unit
-from palus.arena.locked.unit import MatchReport
+from palus.arena.locked.unit import MatchReport, Unit, UnitReport
 from palus.arena.models.refusal import Refusal
+from palus.arena.referee.builds import env_build
 from palus.errors import ArenaError, FalseReportError, LeaseError
 from palus.store import Store
 from palus.store.tables import jobs, workers
@@ -79,11 +78,11 @@ def distrust(store: Store, job_id: int, secret: str, reason: str, *, now_ms: int
             suspend(connection, worker, f"it sent a false report: {reason}"[:500], now_ms=now_ms)
 
 
-def _order_and_unit(job: _Job, report: Report) -> tuple[PairOrder, UnitReport | None]:
+def _order_and_unit(job: _Job, report: Report) -> tuple[Unit, UnitReport | None]:
     if job.kind == "pair" and isinstance(report, UnitReport):
-        return PairOrder.from_payload(job.payload), report
+        return Unit.from_payload(job.payload), report
     if job.kind == "validate" and isinstance(report, ValidationReport):
-        return trial_order(job.payload), report.trial
+        return Unit.trial(job.payload), report.trial
     raise FalseReportError(f"the job is of kind {job.kind}, the report is a {type(report).__name__}")
 
 
@@ -109,7 +108,7 @@ def _trial_refusal(trial: UnitReport | None) -> Refusal | None:
     return None
 
 
-def _records(store: Store, order: PairOrder, unit: UnitReport, worker: str) -> list[LogRecord]:
+def _records(store: Store, order: Unit, unit: UnitReport, worker: str) -> list[LogRecord]:
     """The unit as records of the log. Who played, by which seed and for what: the order says so, not the report."""
     with store.read() as connection:
         known = connection.execute(select(workers).where(workers.c.name == worker)).first()
@@ -130,9 +129,7 @@ def _runner(known: Row[Any] | None, worker: str, isolation: str) -> RunnerInfo:
     )
 
 
-def _record(
-    store: Store, order: PairOrder, leg: int, match: MatchReport, unit: UnitReport, runner: RunnerInfo
-) -> LogRecord:
+def _record(store: Store, order: Unit, leg: int, match: MatchReport, unit: UnitReport, runner: RunnerInfo) -> LogRecord:
     ordered = {"id": order.match_id(leg), "unit_id": order.unit_id, "sides": order.sides(leg)}
     return LogRecord(
         **vars(match.result) | ordered,

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from sqlalchemy import Connection, select
 
-from palus.arena.jobs.orders import PairOrder
 from palus.arena.ladder.derive import Fitted
 from palus.arena.ladder.matchmaking import Picture
 from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.locked.unit import Unit
 from palus.arena.models.entity import Entity
 from palus.arena.referee.games import game_of
 from palus.store.tables import matches
@@ -63,8 +63,8 @@ def take_picture(
     entrants: Sequence[Entity],
     known: Mapping[str, Entity],
     ledger: Ledger,
-    waiting: Sequence[PairOrder],
-    given_up: Iterable[PairOrder],
+    waiting: Sequence[Unit],
+    given_up: Iterable[Unit],
     fitted: Fitted | None,
     settings: ArenaSettings,
 ) -> Picture:
@@ -79,11 +79,11 @@ def take_picture(
     meetings, queued = np.zeros((n, n), np.int64), np.zeros(n, np.int64)
     met = Counter(ledger.meetings)
     for order in waiting:
-        met[pair_of(order.a.sha256, order.b.sha256)] += 1
-        for side in (order.a, order.b):
+        met[pair_of(*_ids(order))] += 1
+        for side in order.contenders:
             if side.sha256 in index:
                 queued[index[side.sha256]] += 1
-    met.update(pair_of(order.a.sha256, order.b.sha256) for order in given_up)
+    met.update(pair_of(*_ids(order)) for order in given_up)
     for (a, b), count in met.items():
         if a in index and b in index:
             meetings[index[a], index[b]] = meetings[index[b], index[a]] = count
@@ -126,14 +126,14 @@ def _over(
     entrants: Sequence[Entity],
     known: Mapping[str, Entity],
     ledger: Ledger,
-    waiting: Sequence[PairOrder],
+    waiting: Sequence[Unit],
     settings: ArenaSettings,
 ) -> Bool:
     """[N] models whose owner took more than SHARE times an even share of the workers' time, and more than one newcomer
     needs. A unit is charged to both sides, each by the time that its own model takes to answer."""
     slowest_ms = game_of(ledger.env).max_p99_ms
     taken: dict[str, float] = defaultdict(float)
-    sides = [*ledger.recent, *((order.a.sha256, order.b.sha256) for order in waiting)]
+    sides = [*ledger.recent, *(_ids(order) for order in waiting)]
     for sha256 in itertools.chain.from_iterable(sides):
         entrant = known.get(sha256)
         if entrant is not None and entrant.house is None:
@@ -156,3 +156,8 @@ def _beliefs(entrants: Sequence[Entity], fitted: Fitted | None) -> tuple[F64, F6
     strength[known] = fitted.fit.strength[rows]
     covariance[np.ix_(known, known)] = fitted.fit.covariance[np.ix_(rows, rows)]
     return strength, covariance
+
+
+def _ids(order: Unit) -> tuple[str, str]:
+    first, second = order.contenders
+    return first.sha256, second.sha256

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from palus.arena.jobs.builds import EnvBuild
+from palus.arena.referee.builds import EnvBuild
 from palus.arena.referee.result import SCHEMA, MatchResult, parts_of
 from palus.errors import ArenaError
 from palus.store.tables import log_heads, matches

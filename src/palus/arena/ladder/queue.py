@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, insert, or_, select, update
 
-from palus.arena.jobs.orders import JobKind, Lease
+from palus.arena.jobs.worker import JobKind, Lease
 from palus.arena.referee.games import GAMES
 from palus.errors import LeaseError
 from palus.store.tables import jobs

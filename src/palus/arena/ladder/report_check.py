@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from palus.arena.jobs.orders import PairOrder
-from palus.arena.jobs.reports import MAX_BLOB_BYTES, UnitReport
-from palus.arena.locked.unit import MatchReport
+from palus.arena.jobs.reports import MAX_BLOB_BYTES
+from palus.arena.locked.unit import MatchReport, Unit, UnitReport
 from palus.arena.referee.actions import decode_actions
 from palus.arena.referee.games import game_of, layout_of
 from palus.arena.referee.recorder import OUTCOME
@@ -28,7 +27,7 @@ FAILURES = ("non_finite", "timeout", "crash", "invalid")
 """Causes of the others. Our own failures are not reported, their jobs are given back."""
 
 
-def check_unit(order: PairOrder, unit: UnitReport) -> None:
+def check_unit(order: Unit, unit: UnitReport) -> None:
     """Raises FalseReportError when this cannot be what was ordered."""
     if len(unit.matches) != len(order.legs):
         raise FalseReportError(f"the report has {len(unit.matches)} matches; the job has {len(order.legs)}")
@@ -42,7 +41,7 @@ def check_unit(order: PairOrder, unit: UnitReport) -> None:
         _check_bytes(game_of(order.env), match)
 
 
-def _check_players(order: PairOrder, leg: int, result: MatchResult) -> None:
+def _check_players(order: Unit, leg: int, result: MatchResult) -> None:
     seed = int(pair_seeds(order.seed, 1)[0])
     if (result.env, result.seed, result.leg) != (order.env, seed, leg):
         raise FalseReportError(

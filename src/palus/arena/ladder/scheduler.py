@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, select
 
-from palus.arena.jobs.orders import PairOrder
 from palus.arena.ladder import entries, queue
 from palus.arena.ladder.discovery import Sweep
 from palus.arena.ladder.field_picture import Ledger, take_picture
@@ -25,6 +24,7 @@ from palus.arena.ladder.matchmaking import choose, draw_round
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import ALIVE_MS, games_of
+from palus.arena.locked.unit import Unit
 from palus.arena.models.entity import Entity
 from palus.arena.models.refusal import Refusal
 from palus.arena.referee.games import GAMES
@@ -184,15 +184,14 @@ class Scheduler:
                 order = self._order(env, ranked[a], ranked[b], number)
                 _enqueue(connection, order, f"{prefix}{number}:{i}", queue.PRIORITY_LADDER)
 
-    def _order(self, env: str, a: Entity, b: Entity, round_number: int | None = None) -> PairOrder:
-        return PairOrder(
+    def _order(self, env: str, a: Entity, b: Entity, round_number: int | None = None) -> Unit:
+        return Unit(
             env=env,
             seed=secrets.randbits(SEED_BITS),
             season=self._settings.season,
             sampling=self._settings.sampling,
             rated=True,
-            a=a,
-            b=b,
+            contenders=(a, b),
             legs=(1, 2) if round_number is None else (1,),  # the reference swaps no sides
             round=round_number,
             params=self._settings.params_of(env) or {},
@@ -208,11 +207,11 @@ class Scheduler:
         return max(1, max(able, self._min_workers) // len(self._settings.envs))
 
 
-def _orders(payloads: Iterable[dict[str, Any]]) -> list[PairOrder]:
-    return [PairOrder.from_payload(payload) for payload in payloads]
+def _orders(payloads: Iterable[dict[str, Any]]) -> list[Unit]:
+    return [Unit.from_payload(payload) for payload in payloads]
 
 
-def _enqueue(connection: Connection, order: PairOrder, key: str, priority: int) -> None:
+def _enqueue(connection: Connection, order: Unit, key: str, priority: int) -> None:
     queue.enqueue(connection, "pair", key, order.to_payload(), priority=priority, now_ms=now_ms())
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from palus.arena.jobs.builds import env_build
 from palus.arena.ladder.log import LogRecord, read_match
 from palus.arena.locked.witness import Testimony, ask_again
 from palus.arena.models.entity import Entity
 from palus.arena.referee.actions import Replayed
+from palus.arena.referee.builds import env_build
 from palus.arena.referee.games import GAMES, layout_of
 from palus.arena.referee.replay import decode_replay
 from palus.arena.referee.result import Mode, verdict_of

@@ -8,13 +8,13 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from palus.arena.jobs.builds import env_build
-from palus.arena.jobs.orders import Lease
 from palus.arena.jobs.reports import Report
+from palus.arena.jobs.worker import Lease
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import workers_with
 from palus.arena.ladder.completion import complete
 from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.referee.builds import env_build
 from palus.arena.referee.games import DEFAULT_GAME, GAMES
 from palus.errors import ArenaError, LeaseError, StorageError
 from palus.store import Store

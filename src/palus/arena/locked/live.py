@@ -88,7 +88,7 @@ class LiveMatch:
 
     @property
     def isolation(self) -> str:
-        """What holds the strangers' models in, as in `UnitOutcome`; "none" without any."""
+        """What holds the strangers' models in, as in `UnitReport`; "none" without any."""
         levels = [player.locked.isolation for player in self.players if isinstance(player, RemotePlayer)]
         return levels[0] if levels else "none"
 

@@ -14,12 +14,13 @@ from collections.abc import Iterator, Sequence
 
 from palus.arena.locked.remote import Checks, RemotePlayer, true_cause
 from palus.arena.locked.sandbox import Sandbox, shared_sandbox
-from palus.arena.locked.unit import MatchReport, Unit, UnitOutcome, make_outcome
+from palus.arena.locked.unit import MatchReport, Unit, UnitReport
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player, Team, load_player
 from palus.arena.models.policies import played_behaviors
 from palus.arena.models.rules import Limits, limits_of
 from palus.arena.referee.actions import encode_actions, replay_actions, state_hash
+from palus.arena.referee.builds import env_build
 from palus.arena.referee.games import layout_of, playable_game, source_of
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.recorder import Film, Recorder
@@ -37,8 +38,8 @@ VIDEO_BYTES = 2 << 20
 
 def play_unit(
     unit: Unit, limits: Limits | None = None, *, sandbox: Sandbox | None = None, check_share: float = CHECK_SHARE
-) -> UnitOutcome:
-    """Play a mirrored pair, every model in a locked process of its own.
+) -> UnitReport:
+    """Play the legs of a unit, every model in a locked process of its own.
 
     limits: of each process; by default those of the game.   sandbox: which opens the processes; by default the one of
     this Python process.   check_share: of the decisions at which models are checked, see `RemotePlayer`.
@@ -68,21 +69,26 @@ def play_unit(
             players[1],
             1,
             unit.seed,
-            mode=unit.mode,
+            mode=unit.sampling,
             env_id=unit.env,
             env_options=unit.params,
+            legs=unit.legs,
             recorder=film or recorder,
         )
     first, second = (player.locked if isinstance(player, RemotePlayer) else None for player in players)
     legs = []
-    for number, (result, locked) in enumerate(zip(results, ((first, second), (second, first)), strict=True)):
+    for number, result in enumerate(results):
+        locked = (first, second) if result.leg == 1 else (second, first)
         verdict, cause = true_cause(result, locked)
         result = dataclasses.replace(result, result=verdict, cause=cause)
         if game.filmed:
             legs.append(MatchReport(result, videos[number].getvalue(), b""))
         else:
             legs.append(_recorded(result, recorder.recordings.get(number)))
-    return make_outcome((legs[0], legs[1]), (first, second))
+    levels = [model.isolation for model in (first, second) if model is not None and model.isolation]
+    failures = (first.failure if first else "", second.failure if second else "")
+    build = dataclasses.replace(env_build(unit.env), params=dict(unit.params))
+    return UnitReport(tuple(legs), build, levels[0] if levels else "none", failures)
 
 
 @contextlib.contextmanager

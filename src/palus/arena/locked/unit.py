@@ -1,28 +1,69 @@
-"""The unit of rated play: one mirrored pair between two contenders, and what came of it."""
+"""The unit of play, as the scheduler orders it, and what came of it, as a worker reports it."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, fields
+from typing import Any
 
-from palus.arena.models.entity import Entity
-from palus.arena.referee.result import MatchResult, Mode
+from palus.arena.models.entity import Entity, house_player
+from palus.arena.referee.builds import EnvBuild
+from palus.arena.referee.result import MatchResult, Mode, Side
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One mirrored pair: contenders[0] is blue in the first leg, purple in the second.
+    """A mirrored pair, or its first leg alone: contenders[0] is blue in leg 1, purple in leg 2.
 
     seed: of the pair, in [0, 2^63); `MatchResult.seed` is the match seed derived from it, the same for both legs.
-    params: what the game is set to, {} for its defaults.
+    params: what the game is set to, {} for its defaults. round: its number in `rounds` mode, where legs are (1,).
     """
 
     env: str
     seed: int
     contenders: tuple[Entity, Entity]
-    mode: Mode = "stochastic"
+    sampling: Mode = "stochastic"
     params: Mapping[str, Any] = field(default_factory=dict)
+    legs: tuple[int, ...] = (1, 2)
+    season: int = 0
+    rated: bool = False
+    round: int | None = None
+
+    @property
+    def unit_id(self) -> str:
+        """The same players, seed and rules give the same id, whoever of them is called first."""
+        players = sorted((entity.sha256, entity.repo) for entity in self.contenders)
+        return _digest([self.env, self.seed, self.season, self.sampling, players])
+
+    def sides(self, leg: int) -> tuple[Side, Side]:
+        """Who plays the first and the second side of a leg."""
+        first, second = self.contenders[:: 1 if leg == 1 else -1]
+        return Side(first, self.sampling), Side(second, self.sampling)
+
+    def match_id(self, leg: int) -> str:
+        """Id of one of the unit's matches."""
+        return _digest([self.unit_id, leg])
+
+    def to_payload(self) -> dict[str, Any]:
+        """For a job."""
+        return vars(self) | {"contenders": [entity.to_json() for entity in self.contenders]}
+
+    @staticmethod
+    def from_payload(payload: Mapping[str, Any]) -> Unit:
+        """The inverse of `to_payload`."""
+        first, second = map(Entity.from_json, payload["contenders"])
+        known = {own.name: payload[own.name] for own in fields(Unit) if own.name in payload}
+        return Unit(**known | {"contenders": (first, second), "legs": tuple(payload["legs"])})
+
+    @staticmethod
+    def trial(payload: Mapping[str, Any]) -> Unit:
+        """The first pair of an entity that is being validated: unrated, against the random player, by a seed of its
+        own."""
+        env, entity = payload["env"], Entity.from_json(payload["contender"])
+        seed = int(entity.sha256[:12], 16)
+        return Unit(env, seed, (entity, house_player("random", env)), params=payload.get("params", {}))
 
 
 @dataclass(frozen=True)
@@ -36,32 +77,23 @@ class MatchReport:
 
 
 @dataclass(frozen=True)
-class UnitOutcome:
-    """What `play_unit` returns; first the leg in which contenders[0] is blue.
+class UnitReport:
+    """What came of a unit: its matches in the order of its legs, and the build of the game that was played.
 
     isolation: the strongest means that held the models in, for instance "namespaces+seccomp+limits"; "none" when both
     players are built in.   failures: one sentence per contender whose process failed, "" for the others.
     """
 
-    matches: tuple[MatchReport, MatchReport]
+    matches: tuple[MatchReport, ...]
+    env: EnvBuild
     isolation: str
     failures: tuple[str, str] = ("", "")
 
     @property
     def results(self) -> tuple[MatchResult, ...]:
-        """Of both legs."""
+        """Of all matches."""
         return tuple(match.result for match in self.matches)
 
 
-class Held(Protocol):
-    """As much of a locked model as an outcome tells."""
-
-    isolation: str
-    failure: str
-
-
-def make_outcome(legs: tuple[MatchReport, MatchReport], models: tuple[Held | None, Held | None]) -> UnitOutcome:
-    """models: of both contenders, None for a player of the house."""
-    levels = [model.isolation for model in models if model is not None and model.isolation]
-    failures = (models[0].failure if models[0] else "", models[1].failure if models[1] else "")
-    return UnitOutcome(legs, levels[0] if levels else "none", failures)
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]

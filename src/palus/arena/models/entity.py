@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
+from palus.arena.models.forms import Label, Sha256
 from palus.errors import ArenaError
 
 HOUSE_OWNER = "palus"
@@ -27,10 +30,10 @@ class Entity:
     models: the files' bytes, where it is about to play; parsed in locked processes only.
     """
 
-    sha256: str
-    repo: str
-    revision: str = ""
-    files: tuple[tuple[str, str], ...] = ()
+    sha256: Sha256 | Literal[""]
+    repo: Annotated[str, Field(max_length=200)]
+    revision: Annotated[str, Field(max_length=40)] = ""
+    files: Annotated[tuple[tuple[Label, Sha256], ...], Field(max_length=20)] = ()
     p99_ms: float = field(default=0.0, compare=False)
     models: tuple[bytes, ...] = field(default=(), compare=False, repr=False)
 

@@ -9,12 +9,14 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from palus.arena.models.entity import Entity
-from palus.envs.recording import RecordedEvent
+from palus.arena.models.forms import Instant, Measure, Score, Sha256, ShortId
+from palus.envs.recording import RecordedEvent, Tick
 from palus.errors import ReplayError
 from palus.ratings.interval import score_interval
 
@@ -37,7 +39,7 @@ class Side:
 
     entity: Entity
     mode: Mode
-    entropy: float | None = None
+    entropy: Measure | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As results and the log hold it."""
@@ -66,20 +68,20 @@ class MatchResult:
     out of comparisons: everything else of a match is repeatable.
     """
 
-    id: str
-    unit_id: str
-    env: str
-    seed: int
-    leg: int
+    id: ShortId
+    unit_id: ShortId
+    env: Annotated[str, Field(max_length=64)]
+    seed: Annotated[int, Field(ge=0, lt=2**53, strict=True)]
+    leg: Annotated[int, Field(ge=1, le=2, strict=True)]
     sides: tuple[Side, Side]
     result: Verdict
     cause: Cause
-    score: tuple[int, int]
-    duration_ticks: int
-    events: tuple[RecordedEvent, ...]
-    started: str = field(compare=False)
-    wall_ms: float = field(compare=False)
-    final_state: str | None = None
+    score: tuple[Score, Score]
+    duration_ticks: Tick
+    events: Annotated[tuple[RecordedEvent, ...], Field(max_length=1000)]
+    started: Instant = field(compare=False)
+    wall_ms: Measure = field(compare=False)
+    final_state: Sha256 | None = None
     schema: int = SCHEMA
 
     @property

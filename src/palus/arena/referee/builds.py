@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
 
 from palus import __version__, envs
+from palus.arena.models.forms import Label, Sha256
 from palus.errors import EnvError
 
 _RUNTIMES = ("numpy", "numba", "onnxruntime", "vizdoom")
@@ -22,10 +25,12 @@ _RUNTIMES = ("numpy", "numba", "onnxruntime", "vizdoom")
 class EnvBuild:
     """The game that was played. build_hash: of its sources, so that a verification knows whether it has the same."""
 
-    id: str
-    version: str
-    build_hash: str
-    params: dict[str, Any]
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    id: Annotated[str, Field(max_length=64)]
+    version: Label
+    build_hash: Sha256
+    params: Annotated[dict[str, Any], Field(max_length=20)]
 
 
 @functools.cache

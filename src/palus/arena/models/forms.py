@@ -1,0 +1,19 @@
+"""Kinds of texts and numbers that come from strangers: annotations of fields, which `palus.arena.jobs.reports` checks
+before it looks at them any further."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9 .,:;()~#+_/-]{0,100}$")]
+"""Names of versions, systems and the like, which pages show."""
+Text = Annotated[str, Field(max_length=1000)]
+Isolation = Annotated[str, Field(pattern=r"^[a-z+-]{1,40}$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+ShortId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+Instant = Annotated[str, Field(pattern=r"^[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]\+00:00$")]
+Count = Annotated[int, Field(ge=0, le=10**9, strict=True)]
+Score = Annotated[int, Field(ge=-(10**4), le=10**4, strict=True)]
+Measure = Annotated[float, Field(ge=0, le=10**9, allow_inf_nan=False)]
