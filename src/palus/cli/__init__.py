@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
@@ -22,7 +21,7 @@ from palus.cli.enjoy import enjoy
 from palus.cli.fidelity import fidelity
 from palus.cli.login import login
 from palus.cli.match import match
-from palus.cli.output import EXIT_INTERRUPTED
+from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR, stderr
 from palus.cli.pull import pull
 from palus.cli.push import push
 from palus.cli.rank import rank
@@ -63,9 +62,6 @@ def _walk(command: Any) -> Iterator[Any]:
         yield from _walk(below)
 
 
-EXIT_USER_ERROR = 2
-
-
 class _Group(TyperGroup):
     """Turns our errors into one red line and an exit code; typer asks for a subclass here."""
 
@@ -79,14 +75,13 @@ class _Group(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; exit 2 on a `PalusError`, 130 on Ctrl-C."""
-        console = Console(stderr=True)
         try:
             return super().invoke(ctx)
         except PalusError as error:
-            console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+            stderr.print(f"[bold red]error:[/] {escape(str(error))}")
             sys.exit(EXIT_USER_ERROR)
         except KeyboardInterrupt:
-            console.print("Interrupted.")
+            stderr.print("Interrupted.")
             sys.exit(EXIT_INTERRUPTED)
 
 

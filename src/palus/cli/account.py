@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from palus.cli.output import print_json, stdout
+from palus.errors import HubError
 
 if TYPE_CHECKING:
     from palus.store import Store
@@ -108,7 +109,7 @@ def list_(
         made = datetime.datetime.fromtimestamp(token.created_ms / 1000).strftime("%Y-%m-%d %H:%M")
         state = "revoked" if token.revoked_ms else "valid"
         table.add_row(token.account, token.label, ", ".join(sorted(token.scopes)), made, state)
-    stdout.print(table)
+    stdout.print(table, soft_wrap=False)
 
 
 @app.command(epilog=EPILOG)
@@ -141,8 +142,6 @@ def _open(data: Path, database: str | None) -> Iterator[Store]:
 
 
 def _read_names(file: Path) -> list[str]:
-    from palus.errors import HubError
-
     try:
         lines = file.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from palus.errors import ArenaError
+
 if TYPE_CHECKING:
     import uvicorn
 
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
 
 def listen(host: str, port: int) -> socket.socket:
     """A bound socket, so that the address is known before anything starts. Raises ArenaError."""
-    from palus.errors import ArenaError
-
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -44,7 +44,6 @@ def serving(
 
     names, proxies: as `make_app` and `make_uvicorn` take them.
     """
-    from palus.errors import ArenaError
     from palus.web.api.view import Arena
     from palus.web.app import make_app
     from palus.web.serving import make_uvicorn

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from rich.console import Console
 from rich.markup import escape
 
-from palus.cli.output import stdout
+from palus.cli.output import stderr, stdout
+from palus.errors import ArenaError, HubError
 
 if TYPE_CHECKING:
     from palus.store import Store
@@ -61,8 +61,6 @@ class Place:
 
 def check_public_urls(urls: Sequence[str]) -> tuple[str, ...]:
     """Addresses as others reach the arena, without a slash at the end. Raises ArenaError for what is none."""
-    from palus.errors import ArenaError
-
     for url in urls:
         try:
             parts = urlsplit(url)
@@ -76,8 +74,6 @@ def check_public_urls(urls: Sequence[str]) -> tuple[str, ...]:
 
 def check_proxies(addresses: Sequence[str]) -> tuple[str, ...]:
     """Addresses and networks in numbers. Raises ArenaError for others."""
-    from palus.errors import ArenaError
-
     for address in addresses:
         try:
             ipaddress.ip_network(address)
@@ -92,7 +88,7 @@ def welcome(store: Store, place: Place, new_admin: bool) -> None:
     """Say where the arena is and what to do next."""
     owner = sign_in_here(store, place.local_url) if place.is_private else None
     for line in _lines(place, owner, new_admin):
-        stdout.print(line, soft_wrap=True)
+        stdout.print(line)
     if place.open_browser:
         webbrowser.open(place.local_url)
 
@@ -151,7 +147,6 @@ def make_admin(store: Store) -> bool:
 def sign_in_here(store: Store, url: str) -> str | None:
     """Let `palus push` from this machine work at once: an account named after the user, its token kept where
     `palus login` keeps it. None when that is not possible; `palus login` then is."""
-    from palus.errors import HubError
     from palus.hub import client
     from palus.hub.accounts import create_account, find_account, issue_token
     from palus.hub.ids import check_owner
@@ -171,5 +166,5 @@ def sign_in_here(store: Store, url: str) -> str | None:
     try:
         return client.log_in(url, token)
     except (HubError, OSError) as error:
-        Console(stderr=True).print(f"[yellow]not signed in here:[/] {escape(str(error))}", soft_wrap=True)
+        stderr.print(f"[yellow]not signed in here:[/] {escape(str(error))}")
         return None

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
-from palus.cli.output import print_json, stdout
+from palus.cli.output import print_json, stderr, stdout
 
 if TYPE_CHECKING:
     from palus.store.backup import Backup
@@ -60,17 +59,14 @@ def restore(
 
 def _report(made: Backup, as_json: bool, what: str) -> None:
     if made.missing:
-        Console(stderr=True).print(
+        stderr.print(
             f"[yellow]warning:[/] the bytes of {len(made.missing)} listed files are not in the blob folder, "
             f"the first is {made.missing[0]}",
-            highlight=False,
-            soft_wrap=True,
         )
     if as_json:
         print_json(made)
         return
     stdout.print(
         f"{escape(what)} {made.matches:,} matches and {made.blobs:,} files ({made.blob_bytes / 1e6:.1f} MB), "
-        f"{made.copied:,} of them new.",
-        soft_wrap=True,
+        f"{made.copied:,} of them new."
     )

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn
 
-from palus.cli.output import percent, percent_range, print_json, stdout
+from palus.cli.output import ModeOption, percent, percent_range, print_json, progress_bar, stdout
 
 if TYPE_CHECKING:
     from palus.arena.models.players import Player
@@ -64,10 +62,7 @@ def compare(
     beta: Annotated[float, typer.Option(help="Accepted chance of missing that B is better.")] = 0.05,
     max_pairs: Annotated[int, typer.Option(min=1, help="Stop undecided after this many mirrored pairs.")] = 2000,
     seed: Annotated[int, typer.Option(help="The same seed and players give the same matches.")] = 0,
-    mode: Annotated[
-        Literal["stochastic", "greedy"],
-        typer.Option(help="Draw actions from the policies' probabilities, or take the most probable."),
-    ] = "stochastic",
+    mode: ModeOption = "stochastic",
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Say whether team B is better than team A, from as few matches as the error rates allow."""
@@ -127,16 +122,13 @@ def _bounds_progress(title: str, hypotheses: Hypotheses) -> Iterator[Callable[[S
     """Where the ratio stands between its bounds, on stderr; absent when that is no terminal."""
     from palus.ratings.sequential import SequentialTest
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"))
     low, high = hypotheses.lower, hypotheses.upper
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(escape(title), total=high - low, state="")
+    with progress_bar(escape(title), high - low, "{task.fields[state]}", state="") as update:
 
         def show(test: SequentialTest) -> None:
             llr = test.llr
             state = f"{low:+.2f} < {llr:+.2f} < {high:+.2f} after {test.pairs} pairs"
-            progress.update(task, completed=min(max(llr, low), high) - low, state=state)
+            update(completed=min(max(llr, low), high) - low, state=state)
 
         show(SequentialTest(hypotheses))
         yield show
@@ -179,16 +171,14 @@ def _tell(series: _Series, old: str, new: str) -> None:
         "undecided": f"[bold]Undecided[/] whether {b} is better than {a}: raise --max-pairs, or ask for a larger "
         "difference with --elo1.",
     }
-    stdout.print(sentences[series.outcome], soft_wrap=True)
+    stdout.print(sentences[series.outcome])
     stdout.print(
         f"{b} took {percent(summary.score)} of the points ({percent_range(summary.interval)}, 95 %): "
-        f"{summary.wins} won, {summary.draws} drawn, {summary.losses} lost in {summary.pairs} mirrored pairs.",
-        soft_wrap=True,
+        f"{summary.wins} won, {summary.draws} drawn, {summary.losses} lost in {summary.pairs} mirrored pairs."
     )
     stdout.print(
         f"Log likelihood ratio {test.llr:+.2f}, bounds {rule.lower:+.2f} and {rule.upper:+.2f}. A series that stops "
-        "when it is sure flatters whoever leads a little: for a number, play a fixed one with palus match.",
-        soft_wrap=True,
+        "when it is sure flatters whoever leads a little: for a number, play a fixed one with palus match."
     )
     if series.void_pairs:
-        stdout.print(f"{series.void_pairs} pairs do not count: a game in them was void.", soft_wrap=True)
+        stdout.print(f"{series.void_pairs} pairs do not count: a game in them was void.")

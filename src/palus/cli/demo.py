@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.rule import Rule
 
-from palus.cli.output import percent, print_json, stdout
+from palus.cli.output import percent, print_json, stderr, stdout
 
 if TYPE_CHECKING:
     from palus.cli.demo_arena import DemoArena
@@ -62,7 +62,7 @@ def demo(
     from palus.cli.demo_training import train_team
 
     started = time.perf_counter()
-    console = Console(stderr=True, highlight=False) if as_json else stdout
+    console = stderr if as_json else stdout
     folder = results_dir / PLAYER
     console.print(Rule("1. Training a team from nothing"))
     train_team(folder, minutes, seed, console)
@@ -74,9 +74,9 @@ def demo(
     stays = in_terminal if stay is None else stay
     with running_arena(results_dir / "arena") as arena:
         repo = invite(arena, folder, models or [Path(p) for p in MODEL_FOLDERS], console)
-        place = await_place(arena, repo, 60.0 * arena_minutes, console)
+        place = await_place(arena, repo, 60.0 * arena_minutes)
         rows = board(arena)
-        console.print(board_table(rows, repo))
+        console.print(board_table(rows, repo), soft_wrap=False)
         wins = place.best_wins if place is not None else []
         watch = f"{arena.url}/match?id={wins[0].id}" if wins else None
         result = DemoResult(
@@ -135,13 +135,10 @@ def _what_next(result: DemoResult, arena: DemoArena, stays: bool, console: Conso
     console.print(Rule("Done"))
     summary = ", ".join(f"{percent(score)} against {name}" for name, score in result.scores.items())
     console.print(
-        f"{result.minutes:.1f} minutes from random weights to {summary} (share of points, {PAIRS} mirrored pairs).",
-        soft_wrap=True,
+        f"{result.minutes:.1f} minutes from random weights to {summary} (share of points, {PAIRS} mirrored pairs)."
     )
     if not stays:
-        console.print(
-            f"The arena ends with the demo; these addresses answer again after: {arena.command}", soft_wrap=True
-        )
+        console.print(f"The arena ends with the demo; these addresses answer again after: {arena.command}")
     lines = (
         ("Leaderboard:", arena.url),
         ("Your team:", f"{arena.url}/{result.repo}"),
@@ -151,7 +148,7 @@ def _what_next(result: DemoResult, arena: DemoArena, stays: bool, console: Conso
         ("Your model for Unity:", result.model),
     )
     for what, where in lines:
-        console.print(f"{what:<22}{where}", soft_wrap=True)
+        console.print(f"{what:<22}{where}")
     console.print("\nWhat to type next:")
     for line, meaning in (
         ("palus train soccertwos-strong", "within an hour it beats the team that Unity ships"),
@@ -159,12 +156,12 @@ def _what_next(result: DemoResult, arena: DemoArena, stays: bool, console: Conso
         (arena.command, "this arena again, any time"),
         ("palus compare A B", "is B better than A? as few matches as that takes"),
     ):
-        console.print(f"  {line:<64}  # {meaning}", highlight=False, soft_wrap=True)
+        console.print(f"  {line:<64}  # {meaning}")
 
 
 def _stay(arena: DemoArena, console: Console) -> None:
     """Let the arena go on until Ctrl-C."""
-    console.print(f"\nThe arena goes on at {arena.url}; Ctrl-C ends it, nothing is lost.", soft_wrap=True)
+    console.print(f"\nThe arena goes on at {arena.url}; Ctrl-C ends it, nothing is lost.")
     try:
         while True:
             time.sleep(3600)

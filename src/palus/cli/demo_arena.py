@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from palus.cli.arena_serving import listen, serving
 from palus.cli.arena_start import make_admin, sign_in_here
+from palus.cli.output import progress_bar, ranks, standings
 
 if TYPE_CHECKING:
     from palus.store import Store
@@ -99,7 +98,7 @@ def invite(arena: DemoArena, run: Path, model_folders: Sequence[Path], console: 
 
     repo = f"{arena.owner}/{run.name}"
     published = publish(read_run(run), repo, parse_target(arena.url), message="From random weights to here")
-    console.print(f"Pushed {repo}: {published.files} files, {published.bytes / 1e6:.1f} MB.", soft_wrap=True)
+    console.print(f"Pushed {repo}: {published.files} files, {published.bytes / 1e6:.1f} MB.")
     checkpoints = sorted((run / ENV).glob(f"{ENV}-*.onnx"), key=_steps)[:-1]
     for checkpoint in checkpoints[:: max(1, len(checkpoints) // EARLIER_SELVES)][:EARLIER_SELVES]:
         _enter(arena.pool, "earlier", f"{run.name}-{_steps(checkpoint) / 1e6:.1f}M", checkpoint)
@@ -108,7 +107,7 @@ def invite(arena: DemoArena, run: Path, model_folders: Sequence[Path], console: 
         for model in models:
             owner, _, name = model.stem.partition("-")
             _enter(arena.pool, owner, name or "team", model)
-        console.print(f"{len(models)} strangers' models found in {folder}.", soft_wrap=True)
+        console.print(f"{len(models)} strangers' models found in {folder}.")
     return repo
 
 
@@ -122,25 +121,21 @@ def _enter(pool: Path, owner: str, name: str, model: Path) -> None:
     shutil.copyfile(model, target)
 
 
-def await_place(arena: DemoArena, repo: str, seconds: float, console: Console) -> Performance | None:
+def await_place(arena: DemoArena, repo: str, seconds: float) -> Performance | None:
     """Show what happens to the team until its place is no longer provisional, or for `seconds`.
 
     Returns None when it has none by then. Raises ArenaError when validation refused it.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("Waiting for validation", total=seconds)
+    with progress_bar("Waiting for validation", seconds) as update:
         started = time.monotonic()
         while (passed := time.monotonic() - started) < seconds:
             performance = _performance(arena.store, repo)
             standing = performance.standing if performance is not None else None
             if standing is not None:
-                progress.update(
-                    task, description=f"{standing.rating:.0f} ± {standing.half_width:.0f} after {standing.games} games"
-                )
+                update(description=f"{standing.rating:.0f} ± {standing.half_width:.0f} after {standing.games} games")
                 if not standing.provisional:
                     return performance
-            progress.update(task, completed=passed)
+            update(completed=passed)
             time.sleep(LOOK_EVERY_S)
     return _performance(arena.store, repo)
 
@@ -170,11 +165,14 @@ def board(arena: DemoArena) -> list[LeaderboardRow]:
 
 def board_table(rows: Sequence[LeaderboardRow], team: str) -> Table:
     """A leaderboard as people read it, the team in bold."""
-    table = Table(caption="± : 95 % interval over mirrored pairs; ? : provisional", caption_justify="left")
-    for column in ("rank", "player", "rating", "±", "games"):
-        table.add_column(column, justify="left" if column == "player" else "right")
-    for row in rows:
-        ranks = f"{row.rank_best}-{row.rank_worst}" if row.rank_best != row.rank_worst else f"{row.rank_best}"
-        cells = (ranks, escape(row.repo), f"{row.rating:.0f}", f"{row.half_width:.0f}{' ?' if row.provisional else ''}")
-        table.add_row(*cells, str(row.games), style="bold" if row.repo == team else None)
-    return table
+    cells = (
+        (
+            ranks((row.rank_best, row.rank_worst)),
+            row.repo,
+            f"{row.rating:.0f}",
+            f"{row.half_width:.0f}{' ?' if row.provisional else ''}",
+            str(row.games),
+        )
+        for row in rows
+    )
+    return standings(("rank", "player", "rating", "±", "games"), cells, team)

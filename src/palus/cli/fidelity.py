@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from palus.cli.output import matches_progress, percent, print_json, stdout
+from palus.cli.output import matches_progress, percent, print_json, stderr, stdout
+from palus.errors import ModelError
 
 if TYPE_CHECKING:
     from palus.arena.referee.result import PairingSummary
@@ -55,19 +55,18 @@ def fidelity(
     """Let policies trained in Unity play here and hold what they do against Unity's logs."""
     from palus.arena.models.players import find_players, load_player
     from palus.arena.models.policies import OnnxPlayer
+    from palus.arena.referee.games import DEFAULT_GAME, source_of
     from palus.arena.study.conventions import CONVENTIONS, check_conventions
     from palus.arena.study.fidelity import cross_table, measure
-    from palus.cli.players import soccer_twos
-    from palus.errors import ModelError
 
-    spec = soccer_twos()
+    spec = source_of(DEFAULT_GAME).spec
     random = load_player("random", spec)
     found, rejected = find_players(folder, spec)
     policies = {p.name: p for p in found if isinstance(p, OnnxPlayer)}
     if conventions and policy not in policies:
         raise ModelError(f"{folder}: no policy {policy} for --conventions; there are {', '.join(policies) or 'none'}")
     for reason in rejected:
-        Console(stderr=True).print(f"[yellow]skipped:[/] {escape(reason)}", highlight=False, soft_wrap=True)
+        stderr.print(f"[yellow]skipped:[/] {escape(reason)}")
     entrants = list(policies.values())
     report: dict[str, Any] = {"skipped": rejected}
     with matches_progress("against random and itself", len(entrants) * (2 * pairs + episodes)) as tick:
@@ -84,11 +83,11 @@ def fidelity(
     if as_json:
         print_json(report)
         return
-    stdout.print(_policy_table(rows))
+    stdout.print(_policy_table(rows), soft_wrap=False)
     if conventions:
-        stdout.print(_convention_table(policy, report["conventions"]))
+        stdout.print(_convention_table(policy, report["conventions"]), soft_wrap=False)
     if cross:
-        stdout.print(_cross_table([p.name for p in entrants], table))
+        stdout.print(_cross_table([p.name for p in entrants], table), soft_wrap=False)
 
 
 def _policy_table(rows: list[FidelityRow]) -> Table:

@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from palus.cli.output import stdout
+from palus.errors import HubError
 
 EPILOG = """
 The token is asked for without showing it, or read from standard input. It is never an argument, since other people on
@@ -29,7 +30,6 @@ def login(
     hub: Annotated[str | None, typer.Argument(help="huggingface.co, or an arena as http://host:port.")] = None,
 ) -> None:
     """Store your token of a hub, after asking the hub whether it is good."""
-    from palus.errors import HubError
     from palus.hub.target import HubTarget, parse_target
 
     target = parse_target(hub)
@@ -41,7 +41,7 @@ def login(
     if not token.strip():
         raise HubError(f"{target.url}: no token was given; paste it at the prompt, or send it to standard input")
     name = client.log_in(target.url, token.strip())
-    stdout.print(f"Signed in to {target.url} as {escape(name)}; the token is stored.", soft_wrap=True)
+    stdout.print(f"Signed in to {target.url} as {escape(name)}; the token is stored.")
 
 
 def hub_client() -> ModuleType:
@@ -49,8 +49,6 @@ def hub_client() -> ModuleType:
     try:
         from palus.hub import client
     except ModuleNotFoundError as error:
-        from palus.errors import HubError
-
         raise HubError(
             f"speaking to a hub needs {error.name}, which is not installed; pip install 'palus[hub]', "
             "or push to a folder with --hub folder:PATH"

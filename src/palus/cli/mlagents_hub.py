@@ -11,12 +11,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from palus.cli.output import EXIT_USER_ERROR
 from palus.errors import PalusError
 from palus.hub.layout import read_run
 from palus.hub.publish import check_id, fetch, publish
 from palus.hub.target import parse_target
-
-EXIT_USER_ERROR = 2
 
 
 def push_to_hf(arguments: Sequence[str] | None = None) -> int:

@@ -1,16 +1,18 @@
-"""What the commands share: numbers as people and programs want to read them, where they go, and a progress bar."""
+"""What the commands share: options, numbers as people and programs want to read them, and a progress bar."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from functools import partial
-from typing import Any, NoReturn, Protocol
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, Protocol, TypeAlias
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -19,9 +21,21 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 
 stdout = Console(highlight=False, soft_wrap=True)
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+
+GameOption: TypeAlias = Annotated[
+    Literal["SoccerTwos", "doom_duel"], typer.Option("--game", help="What they play; Doom takes palus[doom].")
+]
+ModeOption: TypeAlias = Annotated[
+    Literal["stochastic", "greedy"],
+    typer.Option("--mode", help="Draw actions from the policies' probabilities, or take the most probable."),
+]
+LogOption: TypeAlias = Annotated[
+    Path | None, typer.Option("--log", help="Append one JSON line per match to this file.")
+]
 
 EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130
 
@@ -85,6 +99,21 @@ def percent(share: float) -> str:
 def percent_range(interval: tuple[float, float]) -> str:
     """(0.58, 0.68) -> "58.0 - 68.0 %"."""
     return f"{100 * interval[0]:.1f} - {100 * interval[1]:.1f} %"
+
+
+def ranks(best_and_worst: tuple[int, int]) -> str:
+    """(2, 4) -> "2-4"."""
+    return "-".join(map(str, dict.fromkeys(best_and_worst)))
+
+
+def standings(columns: Sequence[str], rows: Iterable[Sequence[str]], bold: str | None = None) -> Table:
+    """A leaderboard as people read it. bold: the row with this cell."""
+    table = Table(caption="± : 95 % interval over mirrored pairs; ? : provisional", caption_justify="left")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "player" else "right")
+    for row in rows:
+        table.add_row(*map(escape, row), style="bold" if bold in row else None)
+    return table
 
 
 def nats(entropy: float | None) -> str:

@@ -1,17 +1,14 @@
-"""What the commands that play matches do with players and files."""
+"""What the commands that play matches share: players, games and files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from palus import envs
 from palus.arena.models.players import Player, load_player
-from palus.arena.referee.recorder import Recorder
-from palus.arena.referee.replay import write_replay
+from palus.arena.referee.games import DEFAULT_GAME, game_of, source_of
 from palus.arena.referee.result import MatchResult
 from palus.errors import StorageError
-from palus.types import GameSpec
 
 
 def refresh_onnx(folder: Path) -> None:
@@ -35,15 +32,13 @@ def refresh_onnx(folder: Path) -> None:
         write_bytes(folder / f"{behavior}.onnx", model)
 
 
-def soccer_twos() -> GameSpec:
-    """The game that all commands play."""
-    return envs.make("SoccerTwos", 1).spec
-
-
-def load(*specs: str) -> list[Player]:
-    """The players that these words mean. Raises ModelError."""
-    spec = soccer_twos()
-    return [load_player(word, spec) for word in specs]
+def load(*words: str, game: str = DEFAULT_GAME) -> list[Player]:
+    """The players that these words mean, agents of sampled games as they are now. Raises ModelError."""
+    if game_of(game).filmed:
+        for word in words:
+            refresh_onnx(Path(word))
+    spec = source_of(game).spec
+    return [load_player(word, spec) for word in words]
 
 
 def append_log(path: Path, results: Sequence[MatchResult]) -> None:
@@ -53,8 +48,3 @@ def append_log(path: Path, results: Sequence[MatchResult]) -> None:
             file.writelines(f"{result.to_json()}\n" for result in results)
     except OSError as error:
         raise StorageError(f"{path}: cannot be written ({error.strerror}); choose another place for --log") from error
-
-
-def save_replay(path: Path, recorder: Recorder, title: str) -> None:
-    """Write the recorded matches in the order in which they were numbered. Raises StorageError."""
-    write_replay(path, [recorder.recordings[number] for number in sorted(recorder.recordings)], title=title)

@@ -40,8 +40,8 @@ def pull(
 
         hub_client()
     fetch(repo_id, target, folder, revision=revision, force=force)
-    stdout.print(f"{escape(repo_id)} is in {escape(str(folder))}.", soft_wrap=True)
+    stdout.print(f"{escape(repo_id)} is in {escape(str(folder))}.")
     if any(folder.glob("*/policy.npz")) or any(folder.glob("checkpoint_p*/*.pth")):
-        stdout.print(f"Let it play: palus enjoy {escape(str(folder))}", soft_wrap=True)
+        stdout.print(f"Let it play: palus enjoy {escape(str(folder))}")
     elif any(folder.glob("*.onnx")):
-        stdout.print(f"Play against it: palus match YOUR_MODEL {escape(str(folder))}", soft_wrap=True)
+        stdout.print(f"Play against it: palus match YOUR_MODEL {escape(str(folder))}")

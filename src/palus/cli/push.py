@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from palus.cli.output import stdout
+from palus.cli.output import progress_bar, stderr, stdout
+from palus.errors import HubError, ModelError
 
 if TYPE_CHECKING:
     from palus.hub.layout import LocalRun
@@ -65,7 +63,6 @@ def push(
     """Publish a model: laid out as ML-Agents does it, with a card, its training curve and a replay."""
     from palus.arena.referee.games import GAMES
     from palus.cli.players import refresh_onnx
-    from palus.errors import HubError
     from palus.hub.layout import read_run
     from palus.hub.publish import check_id, publish
     from palus.hub.target import HubTarget, parse_target
@@ -79,7 +76,7 @@ def push(
         check_id(target, repo_id)
         name = None if check else sign_in(target, repo_id)
         if name is not None and isinstance(target, HubTarget):
-            stdout.print(f"Signed in to {target.url} as {escape(name)}.", soft_wrap=True)
+            stdout.print(f"Signed in to {target.url} as {escape(name)}.")
     # What an agent is measured by is its own score: it need not fit an arena to be published.
     if not no_check and (not contents.is_agent or (check and contents.env_id in GAMES)):
         _check(contents)
@@ -87,7 +84,7 @@ def push(
         return
     standing = None if rating is None else _rating(rating, contents)
     made = _replay(contents, repo_id) if replay and not contents.is_agent else {}
-    with _uploading(len(contents.files) + len(made)):
+    with progress_bar(f"Uploading {len(contents.files) + len(made)} files", None):  # no share: a commit is one request
         published = publish(
             contents,
             repo_id,
@@ -107,13 +104,12 @@ def _check(run: LocalRun) -> None:
 
     vetting = vet(run.model.read_bytes(), run.env_id, patience=PATIENCE)
     if vetting.refusal is None:
-        stdout.print(f"{escape(str(run.model))}: an arena accepts it for {escape(run.env_id)}.", soft_wrap=True)
+        stdout.print(f"{escape(str(run.model))}: an arena accepts it for {escape(run.env_id)}.")
         return
     refusal = vetting.refusal
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(f"[bold red]{escape(refusal.code)}[/]: {escape(refusal.sentence)}")
-    console.print(f"What to do: {escape(refusal.remedy)}")
-    console.print(f"{escape(str(run.model))} would be refused; nothing was uploaded. --no-check uploads it anyway.")
+    stderr.print(f"[bold red]{escape(refusal.code)}[/]: {escape(refusal.sentence)}")
+    stderr.print(f"What to do: {escape(refusal.remedy)}")
+    stderr.print(f"{escape(str(run.model))} would be refused; nothing was uploaded. --no-check uploads it anyway.")
     raise typer.Exit(1)
 
 
@@ -129,7 +125,6 @@ def sign_in(target: Target, repo_id: str) -> str | None:
 
 
 def _rating(path: Path, run: LocalRun) -> Rating | None:
-    from palus.errors import HubError
     from palus.hub.score import find_rating
 
     try:
@@ -147,20 +142,20 @@ def _rating(path: Path, run: LocalRun) -> Rating | None:
 def _replay(run: LocalRun, repo_id: str) -> dict[str, bytes]:
     """replay.match and replay.html: its best goals against the house bots, else a match; {} when it cannot play."""
     from palus.arena.models.players import load_player
+    from palus.arena.referee.games import DEFAULT_GAME, source_of
     from palus.arena.referee.match import play_pairs
     from palus.arena.referee.recorder import Recorder
     from palus.arena.referee.replay import encode_replay
     from palus.arena.study.highlights import record_goals
-    from palus.cli.players import load, soccer_twos
-    from palus.errors import ModelError
+    from palus.cli.players import load
     from palus.hub.publish import REPLAY, REPLAY_PAGE
     from palus.web.page import page_html
 
     with Console(stderr=True).status("Recording a replay"):
         try:
-            player = load_player(str(run.model), soccer_twos(), repo_id)
+            player = load_player(str(run.model), source_of(DEFAULT_GAME).spec, repo_id)
         except ModelError as error:
-            stdout.print(f"[yellow]No replay: {escape(str(error))}[/]", soft_wrap=True)
+            stdout.print(f"[yellow]No replay: {escape(str(error))}[/]")
             return {}
         opponents = load(*REPLAY_OPPONENTS)
         recordings = record_goals(player, opponents, REPLAY_PAIRS, seed=0, per_opponent=REPLAY_GOALS)
@@ -172,23 +167,12 @@ def _replay(run: LocalRun, repo_id: str) -> dict[str, bytes]:
     return {REPLAY: data, REPLAY_PAGE: page_html(data, repo_id).encode()}
 
 
-@contextmanager
-def _uploading(files: int) -> Iterator[None]:
-    """A bar on stderr while a push runs: life and time, no share, since a commit is one request."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        progress.add_task(f"Uploading {files} files", total=None)
-        yield
-
-
 def _report(published: Published, repo_id: str, target: Target) -> None:
     if published.kept_card is not None:
         stdout.print(
-            f"README.md: kept {published.kept_card} own text, with the tags completed; --new-card replaces it.",
-            soft_wrap=True,
+            f"README.md: kept {published.kept_card} own text, with the tags completed; --new-card replaces it."
         )
     size = f"{published.files} files, {published.bytes / 1e6:.1f} MB, revision {published.revision[:10]}"
     outcome = "Published" if published.changed else "Nothing changed since the last push:"
-    stdout.print(f"{outcome} {escape(published.place)} ({size}).", soft_wrap=True)
-    stdout.print(f"Anyone can fetch it: palus pull {repo_id}{escape(target.option)}", soft_wrap=True)
+    stdout.print(f"{outcome} {escape(published.place)} ({size}).")
+    stdout.print(f"Anyone can fetch it: palus pull {repo_id}{escape(target.option)}")

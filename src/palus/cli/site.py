@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from palus.cli.output import stdout
+from palus.errors import ArenaError
 
 EPILOG = """
 Examples:
@@ -37,7 +38,6 @@ def export(
 
     Nothing in it is live. offline.html opens without a server.
     """
-    from palus.errors import ArenaError
     from palus.store import open_store
     from palus.store.engine import DATABASE_FILE
     from palus.web.static_site import export_site
@@ -52,6 +52,5 @@ def export(
     left_out = f" {summary.left_out} more matches are linked and left out; see --matches." if summary.left_out else ""
     stdout.print(
         f"Wrote {escape(str(folder))}: {summary.models} models, {summary.matches} matches, {summary.files} files, "
-        f"{summary.bytes / 1e6:.1f} MB.{left_out}",
-        soft_wrap=True,
+        f"{summary.bytes / 1e6:.1f} MB.{left_out}"
     )

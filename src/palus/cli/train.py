@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from palus import envs
+from palus.cli.output import print_json, stderr
 from palus.cli.trusting import TrustOption, check_trust, told_where
 from palus.config import RunFile, dump_run, load_run, notes, preset_names
 from palus.trust import Trust
@@ -49,7 +50,6 @@ def train(
     Progress goes to the terminal and to TensorBoard (`tensorboard --logdir results`). Ctrl-C once ends cleanly with
     everything saved and exported; `--resume` continues as if nothing had happened.
     """
-    console = Console(stderr=True)
     flags = {
         "checkpoint_settings.run_id": run_id,
         "checkpoint_settings.results_dir": results_dir,
@@ -66,7 +66,7 @@ def train(
     if check:
         _show(run, trusted, as_json)
         return
-    _train(run, console, resume, force, trusted, as_json)
+    _train(run, resume, force, trusted, as_json)
 
 
 def _obstacles(run: RunFile, trust: Trust) -> list[str]:
@@ -83,7 +83,7 @@ def _show(run: RunFile, trust: Trust, as_json: bool) -> None:
         spec = envs.GameSource(run.env_id, run.palus.env_options, trust).spec
         run = run.completed(behavior.name for behavior in spec.behaviors)
     if as_json:
-        print(json.dumps({"valid": True, "notes": notes(run), "configuration": run.model_dump(mode="json")}))
+        print_json({"valid": True, "notes": notes(run), "configuration": run.model_dump(mode="json")})
         return
     print(dump_run(run))
     for note in notes(run):
@@ -91,39 +91,37 @@ def _show(run: RunFile, trust: Trust, as_json: bool) -> None:
     print("# The run file is valid.")
 
 
-def _train(run: RunFile, console: Console, resume: bool, force: bool, trust: Trust, as_json: bool) -> None:
+def _train(run: RunFile, resume: bool, force: bool, trust: Trust, as_json: bool) -> None:
     resume = resume or run.checkpoint_settings.resume or run.checkpoint_settings.load_model
     force = force or run.checkpoint_settings.force
-    with console.status("Loading PyTorch and starting the games (kernels compile once per version) ..."):
+    with Console(stderr=True).status("Loading PyTorch and starting the games (kernels compile once per version) ..."):
         from palus.train import Run, describe
         from palus.train import train as run_training
 
     def announce(parts: Run) -> None:
         for line in [*notes(parts.run), *describe(parts)]:
-            console.print(f"[dim]{escape(line)}[/]", highlight=False, soft_wrap=True)
+            stderr.print(f"[dim]{escape(line)}[/]")
         if parts.step:
-            console.print(f"Resuming training from step {parts.step}.", highlight=False)
+            stderr.print(f"Resuming training from step {parts.step}.")
 
     result = run_training(run, resume=resume, force=force, trust=trust, on_start=announce)
     if as_json:
-        print(json.dumps({**result.__dict__, "model": str(result.model)}))
+        print_json({**result.__dict__, "model": str(result.model)})
         return
     rate = result.steps / max(result.wall_seconds, 1e-9)
     folder = Path(run.checkpoint_settings.results_dir) / run.checkpoint_settings.run_id
-    console.print(
+    stderr.print(
         f"{'Finished' if result.finished else 'Stopped'} at step {result.steps:,} after "
-        f"{result.wall_seconds / 60:.1f} min ({rate:,.0f} steps/s). Model: {result.model}",
-        highlight=False,
-        soft_wrap=True,
+        f"{result.wall_seconds / 60:.1f} min ({rate:,.0f} steps/s). Model: {result.model}"
     )
     if not result.finished:
-        _hint(console, "Continue:", f"palus train {folder / 'configuration.yaml'} --resume{trust.option}")
+        _hint("Continue:", f"palus train {folder / 'configuration.yaml'} --resume{trust.option}")
     if run.env_id == "SoccerTwos":
-        _hint(console, "Next:", f"palus match {folder} goalie-striker --pairs 20 --replay match.match")
-        _hint(console, "", "palus watch match.match")
+        _hint("Next:", f"palus match {folder} goalie-striker --pairs 20 --replay match.match")
+        _hint("", "palus watch match.match")
     else:
-        _hint(console, "Next:", f"palus enjoy {folder}{trust.option}")
+        _hint("Next:", f"palus enjoy {folder}{trust.option}")
 
 
-def _hint(console: Console, why: str, command: str) -> None:
-    console.print(f"{why:<10} {command}", highlight=False, soft_wrap=True)
+def _hint(why: str, command: str) -> None:
+    stderr.print(f"{why:<10} {command}")

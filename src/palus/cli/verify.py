@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 
 from palus.cli.output import stdout
+from palus.errors import ArenaError
 
 Data = Annotated[Path, typer.Option(help="The arena's folder.")]
 Database = Annotated[str | None, typer.Option(help="The arena's database, if it is not in its folder.")]
@@ -50,7 +51,7 @@ def verify(
         found = verify_match(store, match)
     finally:
         store.close()
-    stdout.print(escape(found.sentence), soft_wrap=True)
+    stdout.print(escape(found.sentence))
     if not found.ok:
         raise typer.Exit(1)
 
@@ -71,7 +72,6 @@ def audit(
     from palus.arena.ladder.audit import suspend_outliers
     from palus.arena.ladder.chain import check_chain
     from palus.arena.ladder.log import check_head
-    from palus.errors import ArenaError
     from palus.store import open_store
     from palus.store.engine import now_ms
 
@@ -95,24 +95,23 @@ def audit(
             raise ArenaError(
                 f"{data}: its log holds no match yet, so there is nothing to check; name the arena's folder"
             )
-        stdout.print(f"{count} matches: the hash chain is whole. It ends with {number}:{newest}", soft_wrap=True)
+        stdout.print(f"{count} matches: the hash chain is whole. It ends with {number}:{newest}")
         found = play_again(store, share, seed=secrets.randbits(32), now_ms=now_ms())
         suspended = [*found.suspended, *suspend_outliers(store, now_ms=now_ms())]
     finally:
         store.close()
     for failure in found.failures:
-        stdout.print(f"[red]struck out:[/] {escape(failure.sentence)}", soft_wrap=True)
+        stdout.print(f"[red]struck out:[/] {escape(failure.sentence)}")
     for verification in found.unchecked:
-        stdout.print(f"[yellow]not checked:[/] {escape(verification.sentence)}", soft_wrap=True)
+        stdout.print(f"[yellow]not checked:[/] {escape(verification.sentence)}")
     for sentence in suspended:
-        stdout.print(f"[red]suspended:[/] {escape(sentence)}", soft_wrap=True)
+        stdout.print(f"[red]suspended:[/] {escape(sentence)}")
     sound = [verification for verification in found.found if verification.ok]
     filmed = sum(verification.filmed for verification in sound)
     stdout.print(
         f"{len(sound) - filmed} matches were played again by their players, the same to the last bit; of {filmed} "
         f"duels, which do not repeat, the videos are the ones recorded; {len(found.failures)} were struck out, "
-        f"{len(found.unchecked)} could not be checked; {len(suspended) or 'no'} runners stand out.",
-        soft_wrap=True,
+        f"{len(found.unchecked)} could not be checked; {len(suspended) or 'no'} runners stand out."
     )
     if found.failures or suspended or not sound:
         raise typer.Exit(1)
@@ -129,15 +128,11 @@ def recompute(data: Data = DEFAULT_DATA, database: Database = None) -> None:
         Refresher(store, settings_of(store.folder)).recompute()
     finally:
         store.close()
-    stdout.print(
-        "Ratings, their history, the view of the field and play statistics are computed again.", soft_wrap=True
-    )
+    stdout.print("Ratings, their history, the view of the field and play statistics are computed again.")
 
 
 def _share(text: str) -> float:
     """ "1%" or "0.01" -> 0.01."""
-    from palus.errors import ArenaError
-
     try:
         share = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
     except ValueError:
@@ -149,8 +144,6 @@ def _share(text: str) -> float:
 
 def _head(text: str) -> tuple[int, str] | None:
     """ "24:9f3c..." -> (24, "9f3c...")."""
-    from palus.errors import ArenaError
-
     number, _, digest = text.partition(":")
     if not text:
         return None

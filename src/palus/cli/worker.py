@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from palus.cli.output import stdout
+from palus.errors import ArenaError
 
 EPILOG = """
 Make the token on the arena's machine: palus account add lab --scope runner --label lab-pc > lab.token
@@ -41,7 +42,6 @@ def worker(
         raise typer.Exit(_keep_up([sys.executable, "-m", "palus", *sys.argv[1:], "--alone"]))
     from palus.arena.jobs.remote import HttpSource
     from palus.arena.jobs.worker import describe_here, wait_for_end, work
-    from palus.errors import ArenaError
 
     try:
         token = token_file.read_text("utf-8").strip()
@@ -53,11 +53,10 @@ def worker(
         signal.signal(number, lambda *_: stop.set())
     if alone:
         threading.Thread(target=wait_for_end, args=(stop,), daemon=True).start()
-    stdout.print(f"{source.worker} plays for {arena}. Ctrl-C stops it after the present match.", soft_wrap=True)
+    stdout.print(f"{source.worker} plays for {arena}. Ctrl-C stops it after the present match.")
     if not source.trusted:
         stdout.print(
-            "It gets matches that can be played again; validations and duels in Doom need a token of scope trusted.",
-            soft_wrap=True,
+            "It gets matches that can be played again; validations and duels in Doom need a token of scope trusted."
         )
     done = work(source, stop, max_jobs=max_jobs)
     stdout.print(f"{done} jobs done.")
@@ -85,8 +84,7 @@ def _keep_up(command: list[str]) -> int:
             pause_s = pause_after(time.monotonic() - begun, pause_s)
             stdout.print(
                 f"The worker was ended by {signal.Signals(-status).name}; its match goes to another one when its lease "
-                f"has run out. Starting again in {pause_s:g} s.",
-                soft_wrap=True,
+                f"has run out. Starting again in {pause_s:g} s."
             )
             time.sleep(pause_s)
     except KeyboardInterrupt:
