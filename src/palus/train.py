@@ -27,7 +27,7 @@ from palus.rollout.rollout import FROZEN, Collected
 from palus.run.baselines import Baselines
 from palus.run.folder import RunFolder
 from palus.run.record import PolicyRecord
-from palus.run.report import Report, ReportLine
+from palus.run.report import Report
 from palus.run.saving import Saving
 from palus.run.session import TrainingResult, interruptible, next_multiple
 from palus.run.trainee import Trainee
@@ -73,7 +73,7 @@ class Run:
             run, self.source, acting, {c.policy: self.league.rows_per_match(c) for c in contenders}, self.league.cast,
             seed, self.threads, self.saving.load_snapshot,
         )  # fmt: skip
-        self.report = Report(run, [self._line(trainee) for trainee in self.trainees], self.folder)
+        self.report = Report(run, self.trainees, self.folder)
         self._parameters: dict[str, float] = {}  # of the game, as it was last told
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
         try:
@@ -103,13 +103,9 @@ class Run:
                 unit = self.spec.frameskip if learner.counts_frames else None
                 folder = self.folder.of(name) / f"policy_{k}" if settings is not None else self.folder.of(name)
                 record = PolicyRecord(learner.splits_rewards, unit)
-                found.append(Trainee(len(found), name, spec.name, behavior, learner, folder, record))
+                label = name if settings is None else f"{name} policy {k}"
+                found.append(Trainee(len(found), name, spec.name, label, behavior, learner, folder, record))
         return found
-
-    def _line(self, trainee: Trainee) -> ReportLine:
-        label = trainee.name if self.population is None else f"{trainee.name} policy {trainee.policy}"
-        unit = "frames" if trainee.learner.counts_frames else "steps"
-        return ReportLine(label, trainee.folder, trainee.behavior, trainee.record, trainee.metric, unit)
 
     @property
     def steps(self) -> dict[int, int]:
@@ -171,7 +167,7 @@ class Run:
                 continue
             if turn.donor is not None:
                 trainee.learner.take_over(self.trainees[turn.donor].learner)
-                self.report.tell(f"{trainee.name} policy {trainee.policy}: takes over policy {turn.donor}'s weights.")
+                self.report.tell(f"{trainee.label}: takes over policy {turn.donor}'s weights.")
             trainee.learner.tune(with_numbers(trainee.behavior, turn.numbers))
             self._shape_rewards()
 
@@ -187,7 +183,7 @@ class Run:
         performance = {"Performance/Learning Share": share, **self.collector.performance()}
         for number, trainee in enumerate(self.trainees):
             elo = self.league.elo.get(trainee.policy)
-            self.report.advance(number, trainee.step, self.wall_seconds, elo, performance)
+            self.report.advance(number, self.wall_seconds, elo, performance)
             self.saving.keep_best(trainee, self.report)
         self.report.scores(self.step, self.baselines.evaluate_if_due(self.step))
 

@@ -1,6 +1,7 @@
 """What a run tells people and TensorBoard, word for word."""
 
 import io
+from types import SimpleNamespace
 
 import pytest
 from events import read_values
@@ -10,7 +11,8 @@ from palus.config import load_run
 from palus.rollout.rollout import Episode
 from palus.run.folder import RunFolder
 from palus.run.record import PolicyRecord
-from palus.run.report import Report, ReportLine
+from palus.run.report import Report
+from palus.run.trainee import Trainee
 
 
 class Told:
@@ -21,12 +23,14 @@ class Told:
         self.text, self.folder = io.StringIO(), RunFolder(folder, ["SoccerTwos"])
         self.record = PolicyRecord(splits_rewards=trainer == "poca", length_unit=None)
         behavior = run.behaviors["SoccerTwos"]
-        line = ReportLine("SoccerTwos", self.folder.of("SoccerTwos"), behavior, self.record, None, "steps")
-        self.report = Report(run, [line], self.folder, Console(file=self.text, width=60))
+        names, learner = ("SoccerTwos",) * 3, SimpleNamespace(counts_frames=False)
+        self.trainee = Trainee(0, *names, behavior, learner, self.folder.of("SoccerTwos"), self.record)
+        self.report = Report(run, [self.trainee], self.folder, Console(file=self.text, width=60))
 
     def add(self, step, seconds, episodes, stats, entropy, elo):
         self.record.add(episodes, stats, entropy)
-        self.report.advance(0, step, seconds, elo, {})
+        self.trainee.step = step
+        self.report.advance(0, seconds, elo, {})
 
     def lines(self):
         return self.text.getvalue().splitlines()

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from palus.cli.output import print_json, stdout
+from palus.cli.output import DEFAULT_DATA, DatabaseOption, DataOption, opened, print_json, stdout
 from palus.errors import HubError
-
-if TYPE_CHECKING:
-    from palus.store import Store
 
 EPILOG = """
 A token is shown once, when it is made; the arena keeps only its hash. Whoever has the arena's folder may run these
@@ -36,17 +31,12 @@ Examples:
 
 app = typer.Typer(help="Accounts of an arena's hub and their tokens.", no_args_is_help=True, epilog=EPILOG)
 
-Data = Annotated[Path, typer.Option("--data", help="The arena's folder.")]
-Database = Annotated[
-    str | None, typer.Option(help="The arena's database, if it is not in its folder (SQLAlchemy URL).")
-]
 Scopes = Annotated[
     list[str] | None, typer.Option("--scope", help="read, write, runner, trusted or admin; may be repeated.")
 ]
 Label = Annotated[str, typer.Option(help="What the token is for.")]
 Name = Annotated[str, typer.Argument(help="Name of the account: first part of its repositories' names.")]
 
-DEFAULT_DATA = Path("arena")
 DEFAULT_SCOPES = ("read", "write")
 
 
@@ -55,13 +45,13 @@ def add(
     name: Name,
     scope: Scopes = None,
     label: Label = "default",
-    data: Data = DEFAULT_DATA,
-    database: Database = None,
+    data: DataOption = DEFAULT_DATA,
+    database: DatabaseOption = None,
 ) -> None:
     """Make an account, or one more token for one that exists, and print the token."""
     from palus.hub.accounts import create_account, find_account, issue_token
 
-    with _open(data, database) as store, store.write() as connection:
+    with opened(data, database, create=True) as store, store.write() as connection:
         if find_account(connection, name) is None:
             create_account(connection, name)
         token = issue_token(connection, name, label, scope or DEFAULT_SCOPES)
@@ -73,14 +63,14 @@ def tokens(
     names: Annotated[Path, typer.Argument(help="Text file with one name per line.")],
     address: Annotated[str, typer.Option(help="Where the class reaches the arena.")] = "http://ADDRESS:PORT",
     label: Label = "class",
-    data: Data = DEFAULT_DATA,
-    database: Database = None,
+    data: DataOption = DEFAULT_DATA,
+    database: DatabaseOption = None,
 ) -> None:
     """Make accounts for a class and print a sheet with everybody's token. All of them, or none when a name is bad."""
     from palus.hub.accounts import create_account, find_account, issue_token
 
     wanted = _read_names(names)
-    with _open(data, database) as store, store.write() as connection:
+    with opened(data, database, create=True) as store, store.write() as connection:
         for name in wanted:
             if find_account(connection, name) is None:
                 create_account(connection, name)
@@ -92,13 +82,13 @@ def tokens(
 @app.command("list", epilog=EPILOG)
 def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
-    data: Data = DEFAULT_DATA,
-    database: Database = None,
+    data: DataOption = DEFAULT_DATA,
+    database: DatabaseOption = None,
 ) -> None:
     """Show every account's tokens by label; the tokens themselves are not kept."""
     from palus.hub.accounts import list_tokens
 
-    with _open(data, database) as store, store.read() as connection:
+    with opened(data, database, create=True) as store, store.read() as connection:
         found = list_tokens(connection)
     if as_json:
         shown = [(t.account, t.label, sorted(t.scopes), t.revoked_ms is not None) for t in found]
@@ -116,29 +106,18 @@ def list_(
 def revoke(
     name: Name,
     label: Annotated[str | None, typer.Option(help="Only tokens with this label; all of them without it.")] = None,
-    data: Data = DEFAULT_DATA,
-    database: Database = None,
+    data: DataOption = DEFAULT_DATA,
+    database: DatabaseOption = None,
 ) -> None:
     """Make an account's tokens worthless at once; what it pushed stays."""
     from palus.hub.accounts import revoke_tokens
 
-    with _open(data, database) as store, store.write() as connection:
+    with opened(data, database, create=True) as store, store.write() as connection:
         count = revoke_tokens(connection, name, label)
     if count == 0:
         stdout.print(f"Nothing to do: these tokens of {name} are revoked already.")
         return
     stdout.print(f"{count} token{'' if count == 1 else 's'} of {name} revoked.")
-
-
-@contextmanager
-def _open(data: Path, database: str | None) -> Iterator[Store]:
-    from palus.store import open_store
-
-    store = open_store(data, database)
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def _read_names(file: Path) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from palus.cli.arena_serving import listen, serving
-from palus.cli.arena_start import Place, check_proxies, check_public_urls, make_admin, welcome
+from palus.cli.arena_start import Place, check_proxies, check_public_urls, welcome
 from palus.cli.output import stdout
 
 EPILOG = """
@@ -66,9 +66,8 @@ def arena(
     open_browser: Annotated[bool, typer.Option("--open", help="Open the leaderboard in a browser.")] = False,
 ) -> None:
     """Run an arena: people push models, matches run without pause, the leaderboard is a page."""
-    from palus.arena.ladder.service import ArenaService, Sources
+    from palus.arena.ladder.service import Sources
     from palus.arena.ladder.settings import ArenaSettings, check_games
-    from palus.store import open_store
     from palus.web.names import Names
 
     settings = ArenaSettings(
@@ -81,17 +80,12 @@ def arena(
     )
     public, proxies = check_public_urls(public_url or []), check_proxies(proxy or [])
     count = max(1, (os.cpu_count() or 2) - 1) if workers is None else workers
-    store = open_store(data, database)
-    try:
-        with listen(host, port) as listener:
-            service = ArenaService(store, settings, Sources(pool, huggingface), workers=count, url=database)
-            place = Place(host, listener.getsockname()[1], data, count, open_browser, settings.envs, public)
-            new_admin = make_admin(store)
-            with serving(store, service, listener, names=Names.of(host, public), proxies=proxies) as pages:
-                threading.Thread(target=welcome, args=(store, place, new_admin), daemon=True).start()
-                _until_stopped(pages)
-    finally:
-        store.close()
+    with listen(host, port) as listener:
+        place = Place(host, listener.getsockname()[1], data, count, open_browser, settings.envs, public)
+        arguments = (data, database, listener, settings, Sources(pool, huggingface), count)
+        with serving(*arguments, names=Names.of(host, public), proxies=proxies) as (store, new_admin, pages):
+            threading.Thread(target=welcome, args=(store, place, new_admin), daemon=True).start()
+            _until_stopped(pages)
     stdout.print("The arena has stopped; nothing is lost. The same command goes on.")
 
 

@@ -18,8 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from palus.cli.arena_serving import listen, serving
-from palus.cli.arena_start import make_admin, sign_in_here
+from palus.cli.arena_start import sign_in_here
 from palus.cli.output import progress_bar, ranks, standings
+from palus.errors import ArenaError
 
 if TYPE_CHECKING:
     from palus.store import Store
@@ -52,26 +53,18 @@ class DemoArena:
 def running_arena(folder: Path) -> Iterator[DemoArena]:
     """A fresh arena with a worker per core in `folder`, or in a folder beside it where that is taken, until the block
     ends. Raises ArenaError, StorageError."""
-    from palus.arena.ladder.service import ArenaService, Sources
+    from palus.arena.ladder.service import Sources
     from palus.arena.ladder.settings import ArenaSettings
-    from palus.errors import ArenaError
-    from palus.store import open_store
 
     folder = _fresh(folder)
     pool = folder / "pool"
-    store = open_store(folder)
-    try:
-        make_admin(store)
-        with _listen() as listener:
-            url = f"http://{ADDRESS}:{listener.getsockname()[1]}"
-            service = ArenaService(store, ArenaSettings(), Sources(pool), workers=os.cpu_count() or 1)
-            with serving(store, service, listener):
-                owner = sign_in_here(store, url)
-                if owner is None:
-                    raise ArenaError(f"{url}: this machine could not sign in to its own hub; see the message above")
-                yield DemoArena(store, url, owner, pool)
-    finally:
-        store.close()
+    with _listen() as listener:
+        url = f"http://{ADDRESS}:{listener.getsockname()[1]}"
+        with serving(folder, None, listener, ArenaSettings(), Sources(pool), os.cpu_count() or 1) as (store, _, _):
+            owner = sign_in_here(store, url)
+            if owner is None:
+                raise ArenaError(f"{url}: this machine could not sign in to its own hub; see the message above")
+            yield DemoArena(store, url, owner, pool)
 
 
 def _fresh(folder: Path) -> Path:
@@ -82,8 +75,6 @@ def _fresh(folder: Path) -> Path:
 
 def _listen() -> socket.socket:
     """The arena's usual port, so that its address is easy to remember; another one where that is taken."""
-    from palus.errors import ArenaError
-
     try:
         return listen(ADDRESS, USUAL_PORT)
     except ArenaError:
@@ -142,7 +133,6 @@ def await_place(arena: DemoArena, repo: str, seconds: float) -> Performance | No
 
 def _performance(store: Store, repo: str) -> Performance | None:
     """What the team's page shows. Raises ArenaError when its newest revision was refused."""
-    from palus.errors import ArenaError
     from palus.web.api.models import model_page
     from palus.web.api.view import Views
 

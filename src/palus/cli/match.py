@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,8 +85,8 @@ def match(
             recorder = Film(lambda _, picture: video.write(picture), every_tick=True)
         elif replay is not None:
             recorder = Recorder(range(min(replay_matches, 2 * pairs)))
-        looking = {"recorder": recorder, "progress": tick, "stopped": stopped}
-        results = play_pairs(*players, pairs, seed, mode=mode, env_id=game, **looking)
+        play = partial(play_pairs, recorder=recorder, progress=tick, stopped=stopped)
+        results = play(*players, pairs, seed, mode=mode, env_id=game)
         interrupted = stopped()
     if interrupted and not results:
         end_early(0, pairs, "pairs")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Protocol, TypeAlias
 
 import typer
 from rich.console import Console
@@ -23,9 +23,17 @@ from rich.progress import (
 )
 from rich.table import Table
 
+if TYPE_CHECKING:
+    from palus.store import Store
+
 stdout = Console(highlight=False, soft_wrap=True)
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
+DataOption: TypeAlias = Annotated[Path, typer.Option("--data", help="The arena's folder.")]
+DatabaseOption: TypeAlias = Annotated[
+    str | None, typer.Option("--database", help="The arena's database, if it is not in its folder (SQLAlchemy URL).")
+]
+DEFAULT_DATA = Path("arena")
 GameOption: TypeAlias = Annotated[
     Literal["SoccerTwos", "doom_duel"], typer.Option("--game", help="What they play; Doom takes palus[doom].")
 ]
@@ -38,6 +46,15 @@ LogOption: TypeAlias = Annotated[
 ]
 
 EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130
+
+
+@contextmanager
+def opened(data: Path, database: str | None, *, create: bool = False) -> Iterator[Store]:
+    """The store of an arena while the block runs. create: also where there is none yet."""
+    from palus.store import open_store
+
+    with closing(open_store(data, database, create=create)) as store:
+        yield store
 
 
 class Tick(Protocol):

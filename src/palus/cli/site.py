@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from palus.cli.output import stdout
+from palus.cli.output import DEFAULT_DATA, DatabaseOption, DataOption, opened, stdout
 from palus.errors import ArenaError
 
 EPILOG = """
@@ -30,25 +30,21 @@ def _site() -> None:  # keeps `export` a word of its own: typer runs an only com
 @app.command(epilog=EPILOG)
 def export(
     folder: Annotated[Path, typer.Argument(help="Where to write; an earlier export is replaced.")],
-    data: Annotated[Path, typer.Option(help="The arena's folder.")] = Path("arena"),
-    database: Annotated[str | None, typer.Option(help="The arena's database, if it is not in its folder.")] = None,
+    data: DataOption = DEFAULT_DATA,
+    database: DatabaseOption = None,
     matches: Annotated[int, typer.Option(min=0, help="Matches with replays to take along, the newest.")] = 5000,
 ) -> None:
     """Write leaderboard, model and match pages, replays and downloads for any static server.
 
     Nothing in it is live. offline.html opens without a server.
     """
-    from palus.store import open_store
     from palus.store.engine import DATABASE_FILE
     from palus.web.static_site import export_site
 
     if database is None and not (data / DATABASE_FILE).is_file():
         raise ArenaError(f"{data}: there is no arena; name the folder that `palus arena` uses with --data")
-    store = open_store(data, database, create=False)
-    try:
+    with opened(data, database) as store:
         summary = export_site(store, folder, max_matches=matches)
-    finally:
-        store.close()
     left_out = f" {summary.left_out} more matches are linked and left out; see --matches." if summary.left_out else ""
     stdout.print(
         f"Wrote {escape(str(folder))}: {summary.models} models, {summary.matches} matches, {summary.files} files, "

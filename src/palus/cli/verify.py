@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import re
 import secrets
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from palus.cli.output import stdout
+from palus.cli.output import DEFAULT_DATA, DatabaseOption, DataOption, opened, stdout
 from palus.errors import ArenaError
-
-Data = Annotated[Path, typer.Option(help="The arena's folder.")]
-Database = Annotated[str | None, typer.Option(help="The arena's database, if it is not in its folder.")]
-DEFAULT_DATA = Path("arena")
 
 EPILOG = """
 Examples:
@@ -36,21 +31,17 @@ Examples:
 
 def verify(
     match: Annotated[str, typer.Argument(help="Id of a match, as on its page.")],
-    data: Data = DEFAULT_DATA,
-    database: Database = None,
+    data: DataOption = DEFAULT_DATA,
+    database: DatabaseOption = None,
 ) -> None:
     """Play a match of the arena again and compare it bit by bit. Exit code 1 when it differs.
 
     Duels in Doom do not repeat: their record is checked, and that the video is the one recorded.
     """
     from palus.arena.ladder.verification import verify as verify_match
-    from palus.store import open_store
 
-    store = open_store(data, database, create=False)
-    try:
+    with opened(data, database) as store:
         found = verify_match(store, match)
-    finally:
-        store.close()
     stdout.print(escape(found.sentence))
     if not found.ok:
         raise typer.Exit(1)
@@ -62,8 +53,8 @@ def audit(
     reason: Annotated[str, typer.Option(help="Why it is suspended; shown on the status page.")] = "by hand",
     reinstate: Annotated[str | None, typer.Option(help="Name of a suspended worker that may work again.")] = None,
     head: Annotated[str, typer.Option(help="A match and its hash as you noted them, such as 24:9f3c...")] = "",
-    data: Data = DEFAULT_DATA,
-    database: Database = None,
+    data: DataOption = DEFAULT_DATA,
+    database: DatabaseOption = None,
 ) -> None:
     """Check the log: its hash chain, a random sample played again, every runner against the rest."""
     from palus.arena.ladder.audit import audit as play_again
@@ -72,12 +63,10 @@ def audit(
     from palus.arena.ladder.audit import suspend_outliers
     from palus.arena.ladder.chain import check_chain
     from palus.arena.ladder.log import check_head
-    from palus.store import open_store
     from palus.store.engine import now_ms
 
     share, known = _share(sample), _head(head)
-    store = open_store(data, database, create=False)
-    try:
+    with opened(data, database) as store:
         if suspend is not None:
             with store.write() as connection:
                 struck = suspend_worker(connection, suspend, reason, now_ms=now_ms())
@@ -98,8 +87,6 @@ def audit(
         stdout.print(f"{count} matches: the hash chain is whole. It ends with {number}:{newest}")
         found = play_again(store, share, seed=secrets.randbits(32), now_ms=now_ms())
         suspended = [*found.suspended, *suspend_outliers(store, now_ms=now_ms())]
-    finally:
-        store.close()
     for failure in found.failures:
         stdout.print(f"[red]struck out:[/] {escape(failure.sentence)}")
     for verification in found.unchecked:
@@ -117,17 +104,13 @@ def audit(
         raise typer.Exit(1)
 
 
-def recompute(data: Data = DEFAULT_DATA, database: Database = None) -> None:
+def recompute(data: DataOption = DEFAULT_DATA, database: DatabaseOption = None) -> None:
     """Empty every derived table and compute it again from the log, the entries and the replays."""
     from palus.arena.ladder.refresh import Refresher
     from palus.arena.ladder.settings import settings_of
-    from palus.store import open_store
 
-    store = open_store(data, database, create=False)
-    try:
+    with opened(data, database) as store:
         Refresher(store, settings_of(store.folder)).recompute()
-    finally:
-        store.close()
     stdout.print("Ratings, their history, the view of the field and play statistics are computed again.")
 
 

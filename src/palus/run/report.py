@@ -17,9 +17,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from tensorboardX import SummaryWriter, summary
 
-from palus.config import Behavior, RunFile
+from palus.config import RunFile
 from palus.run.folder import RunFolder
-from palus.run.record import PolicyRecord
+from palus.run.trainee import Trainee
 
 RECENT_UPDATES = 20
 """Updates that the shown speed is averaged over."""
@@ -42,18 +42,10 @@ def event_writer(folder: Path, run: RunFolder) -> SummaryWriter:
 
 
 @dataclass
-class ReportLine:
-    """One learner in the report. label: how lines call it. metric: the figure that picks its best policy, if any.
+class _Line:
+    """One learner in the report."""
 
-    unit: what its steps are called.
-    """
-
-    label: str
-    folder: Path
-    behavior: Behavior
-    record: PolicyRecord
-    metric: str | None
-    unit: str
+    trainee: Trainee
     summary_step: int = 0
     writer: SummaryWriter | None = None
     task: TaskID | None = None
@@ -72,9 +64,9 @@ class Report:
     """Collects what happened since the last summary; a summary is due at every multiple of `summary_freq`."""
 
     def __init__(
-        self, run: RunFile, lines: Sequence[ReportLine], folder: RunFolder, console: Console | None = None
+        self, run: RunFile, trainees: Sequence[Trainee], folder: RunFolder, console: Console | None = None
     ) -> None:
-        self.run, self.lines, self.folder = run, list(lines), folder
+        self.run, self.lines, self.folder = run, [_Line(trainee) for trainee in trainees], folder
         self.console = console or Console(stderr=True)
         self.last_scores: dict[str, float] = {}
         self._progress: Progress | None = None
@@ -84,13 +76,13 @@ class Report:
             self._progress = progress_bar(self.console)
             self._progress.start()
         for line in self.lines:
-            line.writer = event_writer(line.folder, self.folder)
-            settings = json.dumps(line.behavior.model_dump(mode="json"), indent=2)
+            line.writer = event_writer(line.trainee.folder, self.folder)
+            settings = json.dumps(line.trainee.behavior.model_dump(mode="json"), indent=2)
             line.writer.add_text("Hyperparameters", f"```\n{settings}\n```")
             line.pace.append((time.perf_counter(), line.summary_step))
             if self._progress is not None:
-                total, done = line.behavior.max_steps, line.summary_step
-                line.task = self._progress.add_task(line.label, total=total, completed=done, state="")
+                total, done = line.trainee.behavior.max_steps, line.summary_step
+                line.task = self._progress.add_task(line.trainee.label, total=total, completed=done, state="")
         return self
 
     def __exit__(
@@ -102,39 +94,37 @@ class Report:
             if line.writer is not None:
                 line.writer.close()
 
-    def advance(
-        self, number: int, step: int, seconds: float, elo: float | None, performance: Mapping[str, float]
-    ) -> None:
+    def advance(self, number: int, seconds: float, elo: float | None, performance: Mapping[str, float]) -> None:
         """After an update of learner `number`: show progress, write a summary when a multiple of summary_freq passed.
 
         performance: tag -> number, of the run as a whole.
         """
-        line = self.lines[number]
+        line, step = self.lines[number], self.lines[number].trainee.step
         line.pace.append((time.perf_counter(), step))
         if self._progress is not None and line.task is not None:
             self._progress.update(line.task, completed=step, state=self._state(line, step, elo))
-        due = step - step % line.behavior.summary_freq
+        due = step - step % line.trainee.behavior.summary_freq
         if due > line.summary_step:
             line.summary_step = due
             self._summarize(line, due, seconds, elo, performance)
 
-    def _state(self, line: ReportLine, step: int, elo: float | None) -> str:
-        parts = [f"{step:,} {line.unit}", f"{line.rate:,.0f}/s"]
+    def _state(self, line: _Line, step: int, elo: float | None) -> str:
+        parts = [f"{step:,} {line.trainee.unit}", f"{line.rate:,.0f}/s"]
         if elo is not None:
             parts.append(f"Elo {elo:.0f}")
-        best = line.record.mean(line.metric) if line.metric else None
-        parts += [f"{line.metric} {best:.2f}"] if best is not None else []
+        best = line.trainee.record.mean(line.trainee.metric) if line.trainee.metric else None
+        parts += [f"{line.trainee.metric} {best:.2f}"] if best is not None else []
         parts += [f"{name} {score:.0%}" for name, score in self.last_scores.items()]
         return " · ".join(parts)
 
     def _summarize(
-        self, line: ReportLine, step: int, seconds: float, elo: float | None, performance: Mapping[str, float]
+        self, line: _Line, step: int, seconds: float, elo: float | None, performance: Mapping[str, float]
     ) -> None:
-        record = line.record
-        values = {**record.summarize(), **performance, f"Performance/{line.unit.title()} per Second": line.rate}
+        record = line.trainee.record
+        values = {**record.summarize(), **performance, f"Performance/{line.trainee.unit.title()} per Second": line.rate}
         if elo is not None:
             values["Self-play/ELO"] = elo
-        for parameter, lesson in self.run.lesson_numbers_at(step / line.behavior.max_steps).items():
+        for parameter, lesson in self.run.lesson_numbers_at(step / line.trainee.behavior.max_steps).items():
             values[f"Environment/Lesson Number/{parameter}"] = float(lesson)
         for tag, value in values.items():
             self._write(line, tag, summary.scalar("value", value), step)
@@ -145,7 +135,7 @@ class Report:
         self.tell(_text(line, step, seconds, values))
         record.clear()
 
-    def _write(self, line: ReportLine, tag: str, content: Any, step: int) -> None:
+    def _write(self, line: _Line, tag: str, content: Any, step: int) -> None:
         """One value under exactly that tag; tensorboardX's own calls would turn ML-Agents' blanks into underscores."""
         if line.writer is not None:
             content.value[0].tag = tag
@@ -160,7 +150,7 @@ class Report:
         for name, score in scores.items():
             self._write(line, f"Baselines/{name}", summary.scalar("value", score), step)
         text = ", ".join(f"{score:.1%} against {name}" for name, score in scores.items())
-        self.tell(f"{line.label}. Step: {step}. Share of points: {text}.")
+        self.tell(f"{line.trainee.label}. Step: {step}. Share of points: {text}.")
 
     def tell(self, message: str) -> None:
         """One line of text."""
@@ -172,7 +162,7 @@ class Report:
 
     def state_dict(self) -> dict[str, Any]:
         """The open summaries, so that a resumed run writes the same ones."""
-        lines = [{"summary_step": line.summary_step, **line.record.state_dict()} for line in self.lines]
+        lines = [{"summary_step": line.summary_step, **line.trainee.record.state_dict()} for line in self.lines]
         return {"lines": lines, "scores": dict(self.last_scores)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -180,13 +170,13 @@ class Report:
         self.last_scores = dict(state["scores"])
         for line, saved in zip(self.lines, state["lines"], strict=True):
             line.summary_step = int(saved["summary_step"])
-            line.record.load_state_dict(saved)
+            line.trainee.record.load_state_dict(saved)
 
 
-def _text(line: ReportLine, step: int, seconds: float, values: Mapping[str, float]) -> str:
+def _text(line: _Line, step: int, seconds: float, values: Mapping[str, float]) -> str:
     """The console line of ML-Agents, so that people's log readers keep working, then what it has no words for."""
-    record = line.record
-    parts = [line.label, f"Step: {step}", f"Time Elapsed: {seconds:.3f} s"]
+    record = line.trainee.record
+    parts = [line.trainee.label, f"Step: {step}", f"Time Elapsed: {seconds:.3f} s"]
     if record.episodes:
         parts.append(f"Mean Reward: {values['Environment/Cumulative Reward']:.3f}")
         if "Environment/Group Cumulative Reward" in values:
@@ -198,10 +188,10 @@ def _text(line: ReportLine, step: int, seconds: float, values: Mapping[str, floa
     parts.append("Training")
     if "Self-play/ELO" in values:
         parts.append(f"ELO: {values['Self-play/ELO']:.3f}")
-    best = record.mean(line.metric) if line.metric else None
+    best = record.mean(line.trainee.metric) if line.trainee.metric else None
     if best is not None:
-        parts.append(f"{line.metric} of the last {len(record.recent)}: {best:.3f}")
-        parts.append(f"{line.rate:,.0f} {line.unit}/s")
+        parts.append(f"{line.trainee.metric} of the last {len(record.recent)}: {best:.3f}")
+        parts.append(f"{line.rate:,.0f} {line.trainee.unit}/s")
     if values.get("Policy/Lag Max"):
         parts.append(f"Policy lag: {values['Policy/Lag']:.1f}, at most {values['Policy/Lag Max']:.0f}")
     return ". ".join(parts) + "."

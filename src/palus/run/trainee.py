@@ -16,12 +16,13 @@ from palus.types import GameSpec
 class Trainee:
     """A learner in a run. name: of its behavior; kind: the same in the game, "" where the game has one without a name.
 
-    step: trainer steps so far; best: the best score of its recent episodes.
+    label: how lines call it. step: trainer steps so far; best: the best score of its recent episodes.
     """
 
     policy: int
     name: str
     kind: str
+    label: str
     behavior: Behavior
     learner: Learner
     folder: Path
@@ -38,6 +39,11 @@ class Trainee:
     def score(self) -> float | None:
         """Mean of the metric over the last episodes; None without one, or before there are any."""
         return self.record.mean(self.metric) if self.metric else None
+
+    @property
+    def unit(self) -> str:
+        """What its steps are called."""
+        return "frames" if self.learner.counts_frames else "steps"
 
     def policy_file(self, game: GameSpec, snapshot: int | None = None) -> PolicyFile:
         """The policy as it is now. snapshot: its id in the league."""
