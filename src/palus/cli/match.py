@@ -71,8 +71,8 @@ def match(
     from palus.cli.players import append_log, load
     from palus.run.session import interruptible
 
-    filmed, players = game_of(game).filmed, load(a, b, game=game)
-    names = (players[0].name, players[1].name)
+    filmed, (first, second) = game_of(game).filmed, load(a, b, game=game)
+    names = (first.name, second.name)
     title = " - ".join(names)
     with ExitStack() as stack:
         stopped = stack.enter_context(interruptible())
@@ -85,8 +85,8 @@ def match(
             recorder = Film(lambda _, picture: video.write(picture), every_tick=True)
         elif replay is not None:
             recorder = Recorder(range(min(replay_matches, 2 * pairs)))
-        play = partial(play_pairs, recorder=recorder, progress=tick, stopped=stopped)
-        results = play(*players, pairs, seed, mode=mode, env_id=game)
+        play = partial(play_pairs, mode=mode, env_id=game, recorder=recorder, progress=tick, stopped=stopped)
+        results = play(first, second, pairs, seed)
         interrupted = stopped()
     if interrupted and not results:
         end_early(0, pairs, "pairs")
