@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from palus.envs.game import EngineGame, Game, GameStep, set_parameters
+from palus.envs.game import EngineGame, Game, GameStep, joined, set_parameters
 from palus.envs.protocol import room_for
 from palus.errors import EnvError
 from palus.types import F32, F64, I32, I64, AnyArray, Bool, Step
@@ -66,15 +66,11 @@ class Matches:
         self._episodes[n] += 1
         self._active[n], self._over[n] = self.games[n].active, False
 
-    def _for_game(self, parts: Mapping[str, Any]) -> Any:
-        """What the contract of games wants of parts by behavior: the only one, or all."""
-        return parts if len(parts) > 1 else parts[self.spec.behaviors[0].name]
-
     def observe(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
         """Write what the active agents see that have a row."""
         wanted = self.active[:, self.spec.agents_of(behavior)] & (rows >= 0)
         for n in np.flatnonzero(wanted.any(1)).tolist():
-            self.games[n].observe(self._for_game(self._seen))
+            self.games[n].observe(joined(self.spec, self._seen))
             _copy(self._seen[behavior], wanted[n], rows[n], out)
 
     def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
@@ -94,14 +90,14 @@ class Matches:
         result = Step(rewards[0], rewards[1], flags[0], flags[1], np.zeros(shape[0], np.bool_), points, stats)
         names = [behavior.name for behavior in spec.behaviors]
         for n, game in enumerate(self.games):
-            step = self._step(n, self._for_game({name: own[n] for name, own in zip(names, actions, strict=True)}))
+            step = self._step(n, joined(spec, {name: own[n] for name, own in zip(names, actions, strict=True)}))
             result.reward[n], result.terminated[n], result.truncated[n] = step.reward, step.terminated, step.truncated
             if step.group_reward is not None:
                 result.group_reward[n] = step.group_reward
             if step.stats:
                 stats[n] = {agent: dict(numbers) for agent, numbers in step.stats.items()}
             if step.truncated.any():
-                game.observe_final(self._for_game(self._finals[n]))
+                game.observe_final(joined(spec, self._finals[n]))
             result.match_over[n] = self._over[n] = step.over
             if step.over:
                 if (active[n] & ~(step.terminated | step.truncated)).any():

@@ -19,7 +19,7 @@ from palus.arena.locked.vet import vet
 from palus.arena.models.entity import Entity
 from palus.arena.models.rules import Limits
 from palus.arena.referee.builds import env_build, platform_name, runtimes
-from palus.arena.referee.games import games_played_here
+from palus.arena.referee.games import GAMES
 from palus.errors import ArenaError, LeaseError, PalusError
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def describe_here() -> dict[str, Any]:
         "palus": __version__,
         "platform": platform_name(),
         "runtimes": runtimes(),
-        "games": (games := games_played_here()),
+        "games": (games := [game.env for game in GAMES.values() if game.can_be_played_here]),
         "builds": {game: env_build(game).build_hash for game in games},
     }
 

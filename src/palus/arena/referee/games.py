@@ -42,8 +42,3 @@ def layout_of(env: str) -> MatchLayout:
 def source_of(env: str, params: Mapping[str, Any] | None = None) -> GameSource:
     """The game by an arena's rules. params: in their place. Raises EnvError when there is no such game of palus."""
     return GameSource(env, {**game_of(env).options, **(params or {})})
-
-
-def games_played_here() -> list[str]:
-    """Names of those for which everything is installed on this machine."""
-    return [game.env for game in GAMES.values() if game.can_be_played_here]

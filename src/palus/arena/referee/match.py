@@ -40,8 +40,6 @@ TEAMS = 2
 PATIENCE_S, PATIENCE = 300.0, 10.0
 """Matches may take so long, and so many times their own length, before their engine counts as lost."""
 
-F64 = NDArray[np.float64]
-
 
 def play_pairs(
     a: Player,
@@ -129,16 +127,6 @@ class _Terms:
             timer.cancel()
 
 
-@dataclass
-class _Tally:
-    """What is known of the M matches of a wave so far. Index [m, side]: side 0 is blue."""
-
-    ticks: I64
-    entropy_sum: F64
-    entropy_rows: I64
-    results: list[MatchResult | None]
-
-
 class _Wave:
     """M matches played side by side until each has its verdict.
 
@@ -159,12 +147,11 @@ class _Wave:
         self.match_of = np.arange(matches)
         self.playing = np.ones(matches, np.bool_)
         self.decision = 0
-        self.tally = _Tally(
-            ticks=np.zeros(matches, np.int64),
-            entropy_sum=np.zeros((matches, TEAMS)),
-            entropy_rows=np.zeros((matches, TEAMS), np.int64),
-            results=[None] * matches,
-        )
+        # What is known of the M matches so far. Index [m, side]: side 0 is blue.
+        self.ticks = np.zeros(matches, np.int64)
+        self.entropy_sum = np.zeros((matches, TEAMS))
+        self.entropy_rows = np.zeros((matches, TEAMS), np.int64)
+        self.results: list[MatchResult | None] = [None] * matches
         self.game, self.env = terms.game, env
         if len(self.env.spec.sides) != TEAMS:
             raise EnvError(f"{terms.game.env} does not say who wins a match of two sides")
@@ -189,7 +176,7 @@ class _Wave:
                     self.terms.progress(finished)
                 if 2 * self.playing.sum() <= len(self.playing):
                     self._compact()
-        return self.tally.results
+        return self.results
 
     def _play_decision(self, helper: ThreadPoolExecutor) -> None:
         """One decision of all running matches, and the verdicts of those that it ends."""
@@ -204,7 +191,7 @@ class _Wave:
             self.recorder.decision(self.env, self.number[self.match_of], self.playing, actions, probabilities)
         step = self.env.step(by_behavior(self.env.spec, actions))
         running = self.match_of[self.playing]
-        self.tally.ticks[running] += self.game.ticks(self.env)[self.playing]
+        self.ticks[running] += self.game.ticks(self.env)[self.playing]
         if self.recorder is not None:
             self.recorder.steps(self.env, self.number[self.match_of], self.playing)
         over = self.playing & step.match_over
@@ -262,15 +249,15 @@ class _Wave:
         choices = question.choices(answer, self.seeds[self.match_of], self.decision, self.terms.mode)
         actions[n, agent, : choices.shape[1]] = choices
         index = (self.match_of[n], self.team_of[agent])
-        np.add.at(self.tally.entropy_sum, index, sampling.entropy(answer))
-        np.add.at(self.tally.entropy_rows, index, 1)
+        np.add.at(self.entropy_sum, index, sampling.entropy(answer))
+        np.add.at(self.entropy_rows, index, 1)
 
     def _give_verdict(self, n: int, verdict: tuple[Verdict, Cause], score: tuple[int, int] = (0, 0)) -> None:
         match = int(self.match_of[n])
         winner = {"win1": 0, "win2": 1}.get(verdict[0], -1) if verdict[1] == "goal" else -1
         seed, leg = int(self.seeds[match]), int(self.leg[match])
         sides = (self._side(match, 0), self._side(match, 1))
-        ticks = int(self.tally.ticks[match])
+        ticks = int(self.ticks[match])
         own_id, unit_id = match_ids(self.game.env, seed, leg + 1, sides)
         result = MatchResult(
             id=own_id,
@@ -287,14 +274,14 @@ class _Wave:
             started=self.started,
             wall_ms=round(1e3 * (time.perf_counter() - self.clock), 1),
         )
-        self.tally.results[match] = result
+        self.results[match] = result
         if self.recorder is not None:
             self.recorder.finish(int(self.number[match]), result)
 
     def _side(self, match: int, team: int) -> Side:
         player = self.terms.players[team if self.leg[match] == 0 else 1 - team]
-        rows = int(self.tally.entropy_rows[match, team])
-        entropy = float(self.tally.entropy_sum[match, team]) / rows if rows else None
+        rows = int(self.entropy_rows[match, team])
+        entropy = float(self.entropy_sum[match, team]) / rows if rows else None
         finite = entropy is not None and np.isfinite(entropy)
         return Side(Entity(player.sha256 or "", player.name), self.terms.mode, entropy if finite else None)
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from palus.arena.models.players import ModelPlayer, Player
+from palus.arena.referee.games import DEFAULT_GAME, layout_of
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import PairingSummary, summarize
 
 ENTROPY_TOLERANCE = 0.04
 LENGTH_RATIO = (0.75, 1.4)
-STEPS_PER_DECISION = 5
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def cross_table(
 
 def _row(name: str, against_random: PairingSummary, alone: PairingSummary) -> FidelityRow:
     entropy = alone.entropy_a if alone.entropy_a is not None else float("nan")
-    length = alone.mean_steps / STEPS_PER_DECISION
+    length = alone.mean_steps / layout_of(DEFAULT_GAME).ticks_per_decision
     unity = UNITY_LOGS.get(name)
     if unity is None:
         return FidelityRow(name, against_random, entropy, length, None, None, None, None)
