@@ -11,7 +11,7 @@ import pytest
 from small_run import make_run
 
 from palus.errors import HubError
-from palus.hub.folder_pool import find_repositories, read_revision
+from palus.hub.folder_pool import find_repositories, repository_folder, revision_of
 from palus.hub.layout import read_run
 from palus.hub.publish import fetch, publish
 from palus.hub.target import FolderTarget
@@ -37,7 +37,7 @@ def test_what_was_pushed_is_pulled(tmp_path: Path, pool: FolderTarget) -> None:
     pulled = read_run(tmp_path / "pulled")
     assert pulled.sha256 == read_run(run).sha256
     assert {"training_curve.svg", "replay.match", "config.json"} <= pulled.files.keys()
-    assert [r.repo_id for r in find_repositories(pool.path)] == ["ada/striker"]
+    assert [*find_repositories(pool.path)] == ["ada/striker"]
 
 
 def test_an_unchanged_push_makes_no_revision(tmp_path: Path, pool: FolderTarget) -> None:
@@ -106,15 +106,16 @@ def test_a_push_killed_before_or_between_its_renames_leaves_the_old_revision(
     first = publish(read_run(old), "ada/striker", pool)
     command = [sys.executable, "-c", PUSH_AND_DIE, str(new), str(pool.path), str(renames)]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
-    assert [(r.repo_id, r.revision) for r in find_repositories(pool.path)] == [("ada/striker", first.revision)]
+    found = find_repositories(pool.path)
+    assert {repo_id: revision_of(folder) for repo_id, folder in found.items()} == {"ada/striker": first.revision}
     fetch("ada/striker", pool, tmp_path / "pulled")
     assert read_run(tmp_path / "pulled").sha256 == read_run(old).sha256
 
     after = publish(read_run(new), "ada/striker", pool)
-    found = read_revision(pool.path, "ada/striker")
-    assert after.changed and found is not None
-    assert (found.revision, found.folder) == (after.revision, pool.path / "ada" / "striker")
-    assert read_run(found.folder).sha256 == read_run(new).sha256
+    home = pool.path / "ada" / "striker"
+    assert after.changed and repository_folder(pool.path, "ada/striker") == home
+    assert revision_of(home) == after.revision
+    assert read_run(home).sha256 == read_run(new).sha256
     assert not list((pool.path / "ada").glob(".striker.old.*"))
 
 

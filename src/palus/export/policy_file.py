@@ -12,9 +12,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from palus.config.appo import AppoNetworkSettings
 from palus.config.network import NetworkSettings
@@ -22,24 +23,14 @@ from palus.config.retired import modern_network
 from palus.errors import CheckpointError, ModelError
 from palus.files import read_arrays, write_atomically
 from palus.nn.graph import game_facts
-from palus.types import ActionPart, ActionSpec, AnyArray, BehaviorSpec, Continuous, Discrete, GameSpec, ObservationSpec
+from palus.types import AnyArray, BehaviorSpec, GameSpec
+
+if TYPE_CHECKING:
+    from palus.nn.network import Network
 
 FILES = {"latest": "policy.npz", "best": "best.npz"}
 _META, _MODEL = "__meta__", "__model__"
-
-
-class Writable(Protocol):
-    """What a file is made of: `palus.nn.network.Network`."""
-
-    spec: BehaviorSpec
-    settings: NetworkSettings
-
-    @property
-    def can_export(self) -> bool: ...
-
-    def acting_arrays(self) -> dict[str, AnyArray]: ...
-
-    def onnx(self, props: Mapping[str, str] | None = None) -> Any: ...
+_SPEC = TypeAdapter(BehaviorSpec)
 
 
 @dataclass(frozen=True)
@@ -61,7 +52,7 @@ class PolicyFile:
     @classmethod
     def of(
         cls,
-        network: Writable,
+        network: Network,
         game: GameSpec,
         behavior: str,
         steps: int,
@@ -76,12 +67,10 @@ class PolicyFile:
 
 def write_policy(path: Path, policy: PolicyFile) -> None:
     """Write one .npz file atomically. Raises StorageError; a file that was there stays."""
-    spec = policy.spec
     meta = {
         "behavior": policy.behavior,
         "env_id": policy.env_id,
-        "spec": {"name": spec.name, "observations": [asdict(o) for o in spec.observations]}
-        | {"actions": asdict(spec.actions)},
+        "spec": asdict(policy.spec),
         "network_settings": policy.settings.model_dump(mode="json"),
         "steps": policy.steps,
         "metric": policy.metric,
@@ -120,7 +109,7 @@ def parse_policy(data: bytes, origin: str) -> PolicyFile:
         return PolicyFile(
             behavior=str(meta.get("behavior", "")),
             env_id=str(meta["env_id"] if "env_id" in meta else tree["env_id"]),
-            spec=_spec(tree),
+            spec=_SPEC.validate_python({"name": ""} | tree),
             settings=kind.model_validate(modern_network(network)),
             arrays=arrays,
             model=model,
@@ -165,15 +154,3 @@ def model_in(data: bytes, origin: str) -> bytes:
             "encoder is one of your own without a method onnx; train on with --resume to have it written again"
         )
     return policy.model
-
-
-def _spec(tree: dict[str, Any]) -> BehaviorSpec:
-    observations = tuple(ObservationSpec(**o | {"shape": tuple(o["shape"])}) for o in tree["observations"])
-    parts = tuple(_part(part) for part in tree["actions"]["parts"])
-    return BehaviorSpec(
-        tree.get("name", ""), observations, ActionSpec(parts, bool(tree["actions"].get("masked", False)))
-    )
-
-
-def _part(tree: dict[str, Any]) -> ActionPart:
-    return Discrete(**tree) if "choices" in tree else Continuous(**tree)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,7 +87,7 @@ def _front_matter(readme: bytes) -> str | None:
 def _check_events(block: str) -> None:
     """Refuse aliases, depth and number on the stream of events, where nothing is expanded yet."""
     depth = 0
-    for number, event in enumerate(_events(block)):
+    for number, event in enumerate(yaml.parse(block, Loader=_LOADER)):
         if number > MAX_PARTS:
             raise _CardError(f"the front matter has more than {MAX_PARTS} keys and values; shorten it", hostile=True)
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
@@ -101,10 +100,6 @@ def _check_events(block: str) -> None:
                 raise _CardError(f"the front matter is nested deeper than {MAX_DEPTH} levels; flatten it", hostile=True)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
-
-
-def _events(block: str) -> Iterator[yaml.Event]:
-    yield from yaml.parse(block, Loader=_LOADER)
 
 
 def _plain(value: Any) -> Any:

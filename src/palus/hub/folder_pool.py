@@ -13,7 +13,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,50 +21,30 @@ from palus.errors import HubError, StorageError
 from palus.hub.ids import check_path, check_repo_id
 from palus.hub.layout import Content
 
-_READ_BYTES = 1 << 20
 _ATTEMPTS = 5
 _ABANDONED_S = 3600
 """A half-filled folder older than this belongs to a push that was killed."""
 
 
-@dataclass(frozen=True)
-class PoolRevision:
-    """What a repository of the pool holds now. revision: 40 hex digits made of paths and contents."""
-
-    repo_id: str
-    folder: Path
-    revision: str
-
-
 def repository_folder(pool: Path, repo_id: str) -> Path | None:
     """Where the newest whole revision lies; None when there is no such repository. Raises HubError for a wrong id."""
-    home = pool.joinpath(*_split_id(repo_id))
+    home = pool / check_repo_id(*repo_id.partition("/")[::2])
     if home.is_dir():
         return home
     aside = sorted(home.parent.glob(f".{home.name}.old.*"), key=lambda p: p.stat().st_mtime_ns)
     return aside[-1] if aside else None
 
 
-def find_repositories(pool: Path) -> tuple[PoolRevision, ...]:
-    """All repositories of a pool, by id. A folder whose path is no valid id is passed over."""
-    found: dict[str, PoolRevision] = {}
-    for owner in sorted(p for p in pool.iterdir() if p.is_dir()) if pool.is_dir() else ():
-        for entry in sorted(p for p in owner.iterdir() if p.is_dir()):
-            name = entry.name
-            if name.startswith("."):
-                if ".old." not in name:
-                    continue
-                name = name[1:].partition(".old.")[0]
-            revision = _try_revision(pool, f"{owner.name}/{name}")
-            if revision is not None:
-                found[revision.repo_id] = revision
-    return tuple(found[repo_id] for repo_id in sorted(found))
-
-
-def read_revision(pool: Path, repo_id: str) -> PoolRevision | None:
-    """A repository's present revision; None when there is no such repository. Raises HubError for a wrong id."""
-    folder = repository_folder(pool, repo_id)
-    return None if folder is None else PoolRevision(repo_id, folder, _revision(folder))
+def find_repositories(pool: Path) -> dict[str, Path]:
+    """Where the newest whole revision of every repository lies, by id. A folder whose path is no id is passed over."""
+    found = {}
+    for entry in sorted(pool.glob("*/*")):
+        name, aside = entry.name, entry.name.startswith(".") and ".old." in entry.name
+        repo_id = f"{entry.parent.name}/{name[1:].partition('.old.')[0] if aside else name}"
+        with suppress(HubError):
+            if folder := repository_folder(pool, repo_id):
+                found[repo_id] = folder
+    return found
 
 
 def push_to_pool(
@@ -75,7 +55,7 @@ def push_to_pool(
     is_replaced: which paths of the present revision go when `files` lacks them; others stay.
     Raises HubError for a wrong id or path, StorageError when the pool cannot be written.
     """
-    home = pool.joinpath(*_split_id(repo_id))
+    home = pool / check_repo_id(*repo_id.partition("/")[::2])
     for path in files:
         check_path(path)
     staging = home.parent / f".{home.name}.new.{uuid.uuid4().hex}"
@@ -85,8 +65,8 @@ def push_to_pool(
         if before is not None:
             _copy({p: f for p, f in _walk(before) if p not in files and not is_replaced(p)}, staging)
         _copy(files, staging)
-        revision = _revision(staging)
-        if before == home and _revision(home) == revision:
+        revision = revision_of(staging)
+        if before == home and revision_of(home) == revision:
             return revision, False
         _swap(home, staging)
     except OSError as error:
@@ -99,31 +79,27 @@ def push_to_pool(
     return revision, True
 
 
-def pull_from_pool(pool: Path, repo_id: str, folder: Path) -> str:
-    """Copy a repository's files into `folder`; returns the revision. Raises HubError, StorageError."""
+def pull_from_pool(pool: Path, repo_id: str, folder: Path) -> None:
+    """Copy a repository's files into `folder`. Raises HubError, StorageError."""
     for _ in range(_ATTEMPTS):
-        source = read_revision(pool, repo_id)
+        source = repository_folder(pool, repo_id)
         if source is None:
-            raise HubError(f"{repo_id}: no such repository in {pool}; it holds {_known(pool)}")
+            known = ", ".join([*find_repositories(pool)][:10]) or "none"
+            raise HubError(f"{repo_id}: no such repository in {pool}; it holds {known}")
         try:
+            revision = revision_of(source)
             folder.mkdir(parents=True, exist_ok=True)
-            _copy(dict(_walk(source.folder)), folder)
+            _copy(dict(_walk(source)), folder)
+            after = repository_folder(pool, repo_id)
+            if after is not None and revision_of(after) == revision:
+                return
         except FileNotFoundError:
             continue  # a push moved the revision away under our hands
         except OSError as error:
             raise StorageError(
                 f"{folder}: could not be written ({error.strerror or error}); choose another folder"
             ) from error
-        after = read_revision(pool, repo_id)
-        if after is not None and after.revision == source.revision:
-            return source.revision
     raise HubError(f"{repo_id}: changed under our hands {_ATTEMPTS} times; wait until the pushes end and pull again")
-
-
-def _split_id(repo_id: str) -> tuple[str, str]:
-    owner, _, name = repo_id.partition("/")
-    check_repo_id(owner, name)
-    return owner, name
 
 
 def _swap(home: Path, staging: Path) -> None:
@@ -163,7 +139,8 @@ def _walk(folder: Path) -> Iterator[tuple[str, Path]]:
             yield file.relative_to(folder).as_posix(), file
 
 
-def _revision(folder: Path) -> str:
+def revision_of(folder: Path) -> str:
+    """40 hex digits made of the paths and contents in a folder."""
     total = hashlib.sha1(usedforsecurity=False)
     for path, file in _walk(folder):
         status = file.stat()
@@ -174,19 +151,5 @@ def _revision(folder: Path) -> str:
 @lru_cache(maxsize=8192)
 def _sha256(file: Path, *_state: int) -> str:
     """Of the file's content. _state: size, time and number of the file, so that only changed files are read again."""
-    digest = hashlib.sha256()
     with file.open("rb") as handle:
-        while block := handle.read(_READ_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def _try_revision(pool: Path, repo_id: str) -> PoolRevision | None:
-    try:
-        return read_revision(pool, repo_id)
-    except (HubError, FileNotFoundError):  # no valid id, or a push moves it at this moment: the next look finds it
-        return None
-
-
-def _known(pool: Path) -> str:
-    return ", ".join(found.repo_id for found in find_repositories(pool)[:10]) or "none"
+        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,7 +1,7 @@
 """The training curve of a model card: scalars out of TensorBoard files, and an SVG drawn by hand.
 
 Reads event files of palus and ML-Agents alike, without TensorFlow, torch or tensorboard: framed records, each one a
-protocol buffer of which a handful of fields is of interest (tensorflow/core/util/event.proto, framework/summary.proto).
+protocol buffer of which a handful of fields is of interest.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+
+from google.protobuf import descriptor_pool, message_factory, text_format
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.message import DecodeError
 
 TAGS = (
     ("Self-play/ELO", "self-play Elo"),
@@ -24,6 +28,22 @@ TAGS = (
 MAX_PANELS, MAX_POINTS = 2, 240
 WIDTH, PANEL_HEIGHT = 640, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 28, 28
+
+# What is read of tensorflow/core/util/event.proto and tensorflow/core/framework/summary.proto.
+_EVENTS = """
+name: "events.proto" package: "palus"
+message_type { name: "Event"
+  field { name: "step" number: 2 type: TYPE_INT64 }
+  field { name: "summary" number: 5 type: TYPE_MESSAGE type_name: "Summary" } }
+message_type { name: "Summary"
+  field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: "Value" } }
+message_type { name: "Value"
+  field { name: "tag" number: 1 type: TYPE_BYTES }
+  field { name: "simple_value" number: 2 type: TYPE_FLOAT } }
+"""
+_pool = descriptor_pool.DescriptorPool()
+_pool.Add(text_format.Parse(_EVENTS, FileDescriptorProto()))
+_Event = message_factory.GetMessageClass(_pool.FindMessageTypeByName("palus.Event"))
 
 
 @dataclass(frozen=True)
@@ -50,66 +70,17 @@ def read_scalars(data: bytes) -> Iterator[tuple[int, str, float]]:
     at = 0
     while at + 12 <= len(data):
         (length,) = struct.unpack_from("<Q", data, at)  # then 4 bytes of checksum, the event, 4 bytes of checksum
-        event = data[at + 12 : at + 12 + length]
-        if len(event) < length:
+        record = data[at + 12 : at + 12 + length]
+        if len(record) < length:
             return
         at += 16 + length
         try:
-            yield from _scalars_of_event(event)
-        except (IndexError, ValueError, struct.error):
+            event = _Event.FromString(record)
+        except DecodeError:
             return
-
-
-def _scalars_of_event(event: bytes) -> Iterator[tuple[int, str, float]]:
-    """Event: step = 2, summary = 5; Summary: value = 1; Value: tag = 1, simple_value = 2."""
-    step, summaries = 0, []
-    for number, value in _fields(event):
-        if number == 2 and isinstance(value, int):
-            step = value
-        elif number == 5 and isinstance(value, bytes):
-            summaries.append(value)
-    for summary in summaries:
-        for number, value in _fields(summary):
-            if number == 1 and isinstance(value, bytes):
-                content = dict(_fields(value))
-                tag, simple = content.get(1), content.get(2)
-                if isinstance(tag, bytes) and isinstance(simple, bytes) and len(simple) == 4:
-                    yield step, tag.decode("utf-8", errors="replace"), struct.unpack("<f", simple)[0]
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, value) of a protocol buffer: integers for varints, bytes for everything else."""
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        kind = key & 7
-        if kind == 0:
-            value, at = _varint(message, at)
-            yield key >> 3, value
-            continue
-        if kind == 2:
-            size, at = _varint(message, at)
-        elif kind in (1, 5):
-            size = 8 if kind == 1 else 4
-        else:
-            raise ValueError(f"wire type {kind}")
-        if at + size > len(message):
-            raise ValueError("a field is cut short")
-        yield key >> 3, message[at : at + size]
-        at += size
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Value and the position behind it."""
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-        if shift > 63:
-            raise ValueError("a varint is too long")
+        for value in event.summary.value:
+            if value.HasField("simple_value"):
+                yield event.step, value.tag.decode("utf-8", errors="replace"), value.simple_value
 
 
 def draw_curves(curves: Sequence[Curve]) -> bytes:
