@@ -10,6 +10,7 @@ import yaml
 from tensorboardX import SummaryWriter, summary
 
 from palus.export.bundle import Provenance, write_bundle
+from palus.hub.model_card import refresh_card
 from palus.nn.graph import mlp_policy
 from palus.types import BehaviorSpec
 
@@ -36,6 +37,7 @@ def make_run(folder: Path, seed: int = 0) -> Path:
     configuration = yaml.safe_dump({"behaviors": {"SoccerTwos": {"trainer_type": "poca", "max_steps": 3000000}}})
     provenance = Provenance("SoccerTwos", "poca", 3000000, 90.0, 1325.0, {"random": 0.75})
     write_bundle(folder, {"SoccerTwos": policy_model(seed)}, {"SoccerTwos": SPEC}, configuration, provenance)
+    refresh_card(folder)
     (folder / "SoccerTwos").mkdir()
     for steps in (1000000, 2000000):
         (folder / "SoccerTwos" / f"SoccerTwos-{steps}.onnx").write_bytes(policy_model(seed + steps))

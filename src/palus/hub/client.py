@@ -10,14 +10,13 @@ import ipaddress
 import logging
 import os
 import shutil
-import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants, get_token
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants, get_session, get_token
 from huggingface_hub import login as log_in_to_default_hub
 from huggingface_hub.errors import (
     EntryNotFoundError,
@@ -29,7 +28,8 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import logging as hub_logging
 from huggingface_hub.utils._auth import _save_token, get_stored_tokens
-from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+from huggingface_hub.utils._headers import build_hf_headers
+from huggingface_hub.utils._http import hf_raise_for_status
 
 from palus import __version__
 from palus.errors import HubError
@@ -102,14 +102,15 @@ def check_may_push(url: str, repo_id: str) -> str:
 
 def read_card(url: str, repo_id: str) -> str | None:
     """README.md at the repository's head; None when there is no repository or no card yet. Raises HubError."""
-    with tempfile.TemporaryDirectory() as folder, _explained(url, repo_id), _quietly():
+    with _explained(url, repo_id):
+        address = f"{url}/{repo_id}/resolve/main/README.md"
+        headers = build_hf_headers(token=token_for(url) or False)
+        answer = get_session().get(address, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT)
         try:
-            card = _api(url).hf_hub_download(repo_id, "README.md", local_dir=folder)
-        except LocalEntryNotFoundError:  # an EntryNotFoundError too, but it means that the hub is out of reach
-            raise
+            hf_raise_for_status(answer)
         except (RepositoryNotFoundError, RevisionNotFoundError, EntryNotFoundError):
             return None
-        return Path(card).read_text("utf-8", errors="replace")
+        return answer.content.decode("utf-8", errors="replace")
 
 
 def push_to_hub(
@@ -240,19 +241,6 @@ def _is_local(host: str) -> bool:
 
 def _argument(url: str) -> str:
     return "" if url == HUGGING_FACE else f" {url}"
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Without the library's bars, for the few bytes of a card."""
-    shown = not are_progress_bars_disabled()
-    if shown:
-        disable_progress_bars()
-    try:
-        yield
-    finally:
-        if shown:
-            enable_progress_bars()
 
 
 @contextmanager

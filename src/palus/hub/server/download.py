@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from http import HTTPStatus
 from pathlib import Path, PurePosixPath
-from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
@@ -13,10 +12,11 @@ from starlette.background import BackgroundTask
 
 from palus.errors import StorageError
 from palus.hub import repos
-from palus.hub.commits import File, find_file, resolve_revision
+from palus.hub.commits import find_file, resolve_revision
 from palus.hub.refusals import EntryNotFoundError
 from palus.hub.server.context import Hub
 from palus.hub.server.route import HubRoute, refused
+from palus.hub.server.shapes import Json
 
 # What a browser may show in place; nothing of it can run. The rest is for saving, by its address; a page may draw an
 # SVG with <img>, where its scripts are dead.
@@ -65,7 +65,7 @@ class DownloadEndpoints:
         if file is None:
             missing = EntryNotFoundError(f"{repo.name} has no file {path[:200]!a} at {revision}")
             return refused(missing, {"X-Repo-Commit": commit})
-        headers = {"X-Repo-Commit": commit, "ETag": f'"{file.etag}"', **_SAFE, **_presentation(file)}
+        headers = {"X-Repo-Commit": commit, "ETag": f'"{file.etag}"', **_SAFE}
         if repo.private:
             headers["Cache-Control"] = "private, no-store"
         if file.lfs:
@@ -73,9 +73,9 @@ class DownloadEndpoints:
         if f'"{file.etag}"' in request.headers.get("if-none-match", ""):
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         count = BackgroundTask(self._count, repo) if counts and "range" not in request.headers else None
-        media_type = headers.pop("Content-Type")
         where = hub.store.blobs.path(file.sha256)
-        return FileResponse(where, headers=headers, media_type=media_type, background=count, stat_result=_stat(where))
+        shown = _presentation(PurePosixPath(file.path))
+        return FileResponse(where, headers=headers, background=count, stat_result=_stat(where), **shown)
 
     def _count(self, repo: repos.Repo) -> None:
         with self._hub.store.write() as connection:
@@ -89,12 +89,10 @@ def _stat(path: Path) -> os.stat_result:
         raise StorageError(f"{path}: cannot be read ({error.strerror}); restore the blobs from a backup") from error
 
 
-def _presentation(file: File) -> dict[str, str]:
-    """Content type and disposition that never let a stranger's file act as a page of this site."""
-    name = PurePosixPath(file.path).name
-    ending = PurePosixPath(file.path).suffix.lower()
+def _presentation(path: PurePosixPath) -> Json:
+    """Name, content type and disposition that never let a stranger's file act as a page of this site."""
+    ending = path.suffix.lower()
     shown = _SHOWN.get(ending)
     saved = "image/svg+xml" if ending == ".svg" else "application/octet-stream"
     kind = shown.format(ending[1:].replace("jpg", "jpeg")) if shown else saved
-    disposition = "inline" if shown else "attachment"
-    return {"Content-Type": kind, "Content-Disposition": f"{disposition}; filename*=utf-8''{quote(name, safe='')}"}
+    return {"filename": path.name, "media_type": kind, "content_disposition_type": "inline" if shown else "attachment"}
