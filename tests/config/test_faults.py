@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palus.config import RunFile, load_run
-from palus.config.load import _resolve
-from palus.config.prepare import spell_sections
+from palus.config.load import _resolve, spell_sections
 from palus.config.retired import retire_old_keys
 from palus.errors import ConfigError
 

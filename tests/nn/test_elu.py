@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from palus.nn.elu import elu, elu_
+from palus.nn.layers import elu, elu_
 
 
 def test_every_bfloat16_number_becomes_what_torch_makes_of_it() -> None:

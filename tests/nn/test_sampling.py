@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from palus.nn.counter import uniform
-from palus.nn.distributions import sample
+from palus.nn.distributions import sample, uniform
 from palus.nn.graph import FORBIDDEN
 from palus.types import ActionSpec, Discrete
 

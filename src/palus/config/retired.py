@@ -9,8 +9,14 @@ from __future__ import annotations
 from palus.config.faults import Fault, KeyPath
 from palus.config.source import Tree
 
-NETWORK = ("encoder", "core", "core_size", "core_layers", "shared_critic")
-"""Keys that the network of `appo` had before all trainers shared one set of words."""
+NETWORK = {
+    "encoder": "used as vis_encode_type",
+    "core": "used as memory.kind, or memory: null for none",
+    "core_size": "used as memory.memory_size, twice of it for an lstm",
+    "core_layers": "used as memory.num_layers",
+    "shared_critic": "used as hyperparameters.shared_critic",
+}
+"""Keys that the network of `appo` had before all trainers shared one set of words, and what becomes of them."""
 
 
 def retire_old_keys(tree: Tree) -> tuple[Tree, list[Fault]]:
@@ -55,7 +61,7 @@ def _in_behavior(at: KeyPath, behavior: Tree, warnings: list[Fault]) -> Tree:
     network = behavior.get("network_settings")
     if isinstance(network, dict):
         path = (*at, "network_settings")
-        warnings += [Fault((*path, key), f"old word; {_TODAY[key]}") for key in NETWORK if key in network]
+        warnings += [Fault((*path, key), f"old word; {use}") for key, use in NETWORK.items() if key in network]
         hyper = behavior.get("hyperparameters") or {}
         if "shared_critic" in network and isinstance(hyper, dict):
             hyper = {"shared_critic": network["shared_critic"]} | hyper
@@ -67,15 +73,6 @@ def _in_behavior(at: KeyPath, behavior: Tree, warnings: list[Fault]) -> Tree:
         retired = {name: _in_signal((*path, name), signal, warnings) for name, signal in signals.items()}
         behavior = behavior | {"reward_signals": retired}
     return behavior
-
-
-_TODAY = {
-    "encoder": "used as vis_encode_type",
-    "core": "used as memory.kind, or memory: null for none",
-    "core_size": "used as memory.memory_size, twice of it for an lstm",
-    "core_layers": "used as memory.num_layers",
-    "shared_critic": "used as hyperparameters.shared_critic",
-}
 
 
 def modern_network(network: Tree) -> Tree:

@@ -8,6 +8,7 @@ survive a restart. Results are the game's verdicts (`FinishedMatch.points`), nev
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -198,15 +199,12 @@ class League:
     def state_dict(self) -> dict[str, Any]:
         """Everything but the snapshot files."""
         with self._lock:
-            pools = {
-                name: {key: getattr(pool, key) for key in ("elo", "last_save")}
-                | {"ratings": dict(pool.ratings), "window": list(pool.window)}
-                for name, pool in self.pools.items()
-            }
+            keys = ("elo", "last_save", "window", "ratings")
+            pools = {name: {key: getattr(pool, key) for key in keys} for name, pool in self.pools.items()}
             drawn = [[slot, behavior, *draw] for (slot, behavior), draw in self._drawn.items()]
-            plain = {key: getattr(self, key) for key in _PLAIN}
+            state = {key: getattr(self, key) for key in _PLAIN} | {"pools": pools, "drawn": drawn}
             random, payoffs = self.random.bit_generator.state, self.payoffs.state_dict()
-            return {"random": random, "pools": pools, "drawn": drawn, "payoffs": payoffs, **plain}
+            return copy.deepcopy({"random": random, "payoffs": payoffs, **state})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where `state_dict` was taken. KeyError when the learners were others."""
@@ -214,12 +212,8 @@ class League:
             self.random.bit_generator.state = state["random"]
             for name, pool in self.pools.items():
                 saved = state["pools"][name]
-                pool.elo, pool.last_save, pool.window = (
-                    float(saved["elo"]),
-                    int(saved["last_save"]),
-                    list(saved["window"]),
-                )
-                pool.ratings = {int(k): float(v) for k, v in saved["ratings"].items()}
+                pool.elo, pool.last_save, pool.window = saved["elo"], saved["last_save"], list(saved["window"])
+                pool.ratings = {int(snapshot): rating for snapshot, rating in saved["ratings"].items()}
             self._drawn = {(int(slot), behavior): (int(a), int(b)) for slot, behavior, a, b in state["drawn"]}
             self.payoffs.load_state_dict(state["payoffs"])
             for key in _PLAIN:

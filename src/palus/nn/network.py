@@ -27,7 +27,7 @@ from palus.nn.lock import SharedLock
 from palus.nn.parameters import FlatParameters, Init, kaiming, xavier_uniform
 from palus.nn.running import CLIP, ObservationScaler, RunningMoments
 from palus.trust import NOBODY, Trust
-from palus.types import F32, I64, ActionPart, ActionSpec, AnyArray, BehaviorSpec, Continuous, Discrete, ObservationSpec
+from palus.types import F32, I64, ActionSpec, AnyArray, BehaviorSpec, Continuous, Discrete, ObservationSpec
 
 OBSERVATION_PREFIX = "obs_normalizer.running_mean_std.running_mean_std."
 RETURN_PREFIX = "returns_normalizer."
@@ -144,7 +144,8 @@ class Network(nn.Module):
         sizes = {o.name: o.size for o in spec.observations}
         self._joined = tuple((name, sizes[name]) for name in self._parts[self.sides[0]][0].joined)
         self._alone = tuple(name for name in sizes if name not in dict(self._joined))
-        choices = [np.arange(k.start, k.stop) for p, k in _with_columns(spec.actions) if isinstance(p, Discrete)]
+        parts = zip(spec.actions.parts, spec.actions.parameter_slices, strict=True)
+        choices = [np.arange(k.start, k.stop) for part, k in parts if isinstance(part, Discrete)]
         self._choices = torch.from_numpy(np.concatenate([np.zeros(0, np.int64), *choices]))
 
     def _build(self, critic: Critic, trust: Trust) -> None:
@@ -410,10 +411,6 @@ def _scaler(observation: ObservationSpec, settings: NetworkSettings) -> Observat
     divisor = settings.image_scale if observation.dtype == "uint8" else 1.0
     is_list = not (observation.is_image or observation.is_vector)
     return ObservationScaler(observation.shape, divisor, wanted and observation.normalize and not is_list)
-
-
-def _with_columns(actions: ActionSpec) -> Iterator[tuple[ActionPart, slice]]:
-    return zip(actions.parts, actions.parameter_slices, strict=True)
 
 
 def _float(layer: nn.Linear, x: Tensor) -> Tensor:
