@@ -9,8 +9,9 @@ import urllib.request
 from typing import Any
 from urllib.parse import urlsplit
 
-from palus.arena.jobs.reports import MAX_BLOB_BYTES, Report, to_json
+from palus.arena.jobs.reports import Report, to_json
 from palus.arena.jobs.worker import Lease
+from palus.arena.models.forms import MAX_BLOB_BYTES
 from palus.errors import ArenaError, LeaseError
 
 logger = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from palus.arena.jobs.reports import MAX_BLOB_BYTES
 from palus.arena.locked.unit import MatchReport, Unit, UnitReport
+from palus.arena.models.forms import MAX_BLOB_BYTES
 from palus.arena.referee.actions import decode_actions
 from palus.arena.referee.games import game_of, layout_of
 from palus.arena.referee.recorder import OUTCOME

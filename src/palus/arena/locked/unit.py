@@ -6,11 +6,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from palus.arena.models.entity import Entity, house_player
+from palus.arena.models.forms import Blob, Isolation
 from palus.arena.referee.builds import EnvBuild
-from palus.arena.referee.result import MatchResult, Mode, Side
+from palus.arena.referee.result import MatchResult, Mode, Side, checked
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,11 @@ class MatchReport:
     """One match as played. replay: a `.match` file, or mp4 where a game is filmed. actions: see
     `palus.arena.referee.actions`; empty where a game is filmed. Both are empty when nothing was played."""
 
-    result: MatchResult
-    replay: bytes
-    actions: bytes
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    result: Annotated[MatchResult, BeforeValidator(checked), PlainSerializer(MatchResult.to_json)]
+    replay: Blob
+    actions: Blob
 
 
 @dataclass(frozen=True)
@@ -84,10 +89,12 @@ class UnitReport:
     players are built in.   failures: one sentence per contender whose process failed, "" for the others.
     """
 
-    matches: tuple[MatchReport, ...]
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    matches: Annotated[tuple[MatchReport, ...], Field(alias="games", min_length=1, max_length=2)]
     env: EnvBuild
-    isolation: str
-    failures: tuple[str, str] = ("", "")
+    isolation: Isolation
+    failures: Annotated[tuple[str, str], Field(exclude=True)] = ("", "")
 
     @property
     def results(self) -> tuple[MatchResult, ...]:

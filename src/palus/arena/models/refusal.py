@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import ConfigDict, Field
+
+from palus.arena.models.forms import Text
 from palus.errors import ModelError
 
 
@@ -12,9 +16,11 @@ class Refusal:
     """code: stable, for programs, listed in docs/model-rules.md.   sentence: what was found and what is allowed.
     remedy: what its author can do. Both are whole sentences for people."""
 
-    code: str
-    sentence: str
-    remedy: str
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    code: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,40}$")]
+    sentence: Text
+    remedy: Text
 
 
 class RefusedError(ModelError):

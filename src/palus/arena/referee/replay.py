@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -21,7 +21,7 @@ from palus.arena.referee.games import GAMES, layout_of
 from palus.arena.referee.varint import decode_varints, encode_varints
 from palus.envs.recording import MatchLayout, RecordedEvent, Recording
 from palus.errors import ReplayError
-from palus.files import write_atomically
+from palus.files import write_bytes
 from palus.types import F32, F64
 
 MAGIC = b"\x89PALUS\r\n"
@@ -91,12 +91,7 @@ def write_replay(path: str | Path, recordings: Sequence[Recording], *, title: st
     Raises StorageError when the file cannot be written, ValueError when a recording's arrays do not fit together.
     """
     path = Path(path)
-    data = encode_replay(recordings, title=title)
-
-    def write(file: BinaryIO) -> None:
-        file.write(data)
-
-    write_atomically(path, write)
+    write_bytes(path, encode_replay(recordings, title=title))
     return path
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from pydantic import Field
 from palus.arena.models.entity import Entity
 from palus.arena.models.forms import Instant, Measure, Score, Sha256, ShortId
 from palus.envs.recording import RecordedEvent, Tick
-from palus.errors import ReplayError
+from palus.errors import ArenaError, ReplayError
 from palus.ratings.interval import score_interval
 
 SCHEMA = 3
@@ -105,6 +105,26 @@ class MatchResult:
             return MatchResult(**record | parts_of(record))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ReplayError(f"not a match record ({error}): {line[:80]!r}") from error
+
+
+def checked(text: object) -> dict[str, Any]:
+    """The fields of a result that a worker sent, for pydantic, which knows their ranges.
+
+    Raises ValueError when it is none, or not as palus writes them; ArenaError when another palus wrote it.
+    """
+    if not isinstance(text, str) or len(text) > 200_000:
+        raise ValueError("not a match record")
+    try:
+        schema = json.loads(text)["schema"]
+        if isinstance(schema, int) and schema != SCHEMA and 0 < schema < SCHEMA + 100:
+            # Who has an older or a newer palus has done nothing wrong.
+            raise ArenaError(f"match record of schema {schema}; this arena takes {SCHEMA}: both need the same palus")
+        result = MatchResult.from_json(text)
+    except (ValueError, KeyError, TypeError, RecursionError, ReplayError) as error:
+        raise ValueError(f"not a match record ({type(error).__name__})") from error
+    if result.to_json() != text:
+        raise ValueError("not a match record as palus writes it")
+    return asdict(result)
 
 
 @dataclass(frozen=True)
