@@ -32,6 +32,19 @@ def test_a_batch_of_single_games_is_that_game():
     assert {name: rows.tolist() for name, rows in seen.items()} == {name: rows.tolist() for name, rows in own.items()}
 
 
+def test_a_game_is_asked_once_a_decision_what_is_seen(monkeypatch):
+    asked, env = [], Matches(lambda: CountingGame(agents=2, length=3), 1)
+    observe = CountingGame.observe
+    monkeypatch.setattr(CountingGame, "observe", lambda game, out: (asked.append(game), observe(game, out))[1])
+    env.reset(np.array([1]))
+    for decision in range(4):  # the fourth begins another episode
+        first, second = (observe_slots(env, env.spec.behaviors[0], np.eye(2, dtype=bool)[[k]])[0] for k in (0, 1))
+        assert len(asked) == decision + 1
+        seen = [next(iter(rows.values()))[0, [EPISODE, DECISION, AGENT]].tolist() for rows in (first, second)]
+        assert seen == [[1 + decision // 3, decision % 3, agent] for agent in (0, 1)]
+        env.step([np.full((1, 2, env.spec.actions.columns), CHOICES - 1, np.float32)])
+
+
 def moments(env):
     """(episode, decision, agent) of every agent."""
     room = room_for(env.spec.behaviors[0], env.active.size)

@@ -41,10 +41,12 @@ class Matches:
         self._over: Bool = np.zeros(num_matches, np.bool_)
         self.shaping: list[F64] = [getattr(game, "shaping", np.zeros((shape[1], 0))) for game in self.games]
         self._seeds, self._episodes = np.zeros((2, num_matches), np.int64)
-        self._seen, *self._finals = (
+        rooms = [
             {b.name: room_for(b, len(self.spec.agents_of(b.name))) for b in self.spec.behaviors}
-            for _ in range(1 + num_matches)
-        )
+            for _ in range(2 * num_matches)
+        ]
+        self._seen, self._finals = rooms[:num_matches], rooms[num_matches:]
+        self._looked: Bool = np.zeros(num_matches, np.bool_)
         self._ended: Bool = np.zeros(shape, np.bool_)
 
     @property
@@ -64,14 +66,16 @@ class Matches:
         seed = np.random.SeedSequence((int(self._seeds[n]), int(self._episodes[n]))).generate_state(1)[0]
         self.games[n].reset(int(seed >> 1))
         self._episodes[n] += 1
-        self._active[n], self._over[n] = self.games[n].active, False
+        self._active[n], self._over[n], self._looked[n] = self.games[n].active, False, False
 
     def observe(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
-        """Write what the active agents see that have a row."""
+        """Write what the active agents see that have a row. A game is asked once a decision, whoever wants to know."""
         wanted = self.active[:, self.spec.agents_of(behavior)] & (rows >= 0)
         for n in np.flatnonzero(wanted.any(1)).tolist():
-            self.games[n].observe(joined(self.spec, self._seen))
-            _copy(self._seen[behavior], wanted[n], rows[n], out)
+            if not self._looked[n]:
+                self.games[n].observe(joined(self.spec, self._seen[n]))
+                self._looked[n] = True
+            _copy(self._seen[n][behavior], wanted[n], rows[n], out)
 
     def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
         """Write what the agents truncated in the latest step saw last."""
@@ -89,6 +93,7 @@ class Matches:
         stats: dict[int, Mapping[int, Mapping[str, float]]] = {}
         result = Step(rewards[0], rewards[1], flags[0], flags[1], np.zeros(shape[0], np.bool_), points, stats)
         names = [behavior.name for behavior in spec.behaviors]
+        self._looked[:] = False
         for n, game in enumerate(self.games):
             step = self._step(n, joined(spec, {name: own[n] for name, own in zip(names, actions, strict=True)}))
             result.reward[n], result.terminated[n], result.truncated[n] = step.reward, step.terminated, step.truncated
