@@ -213,7 +213,7 @@ def test_a_false_report_costs_the_account_its_trust_and_an_administrator_gives_i
     assert lease is not None
     honest = to_json(play_order(source, Unit.from_payload(lease.payload), Limits()))
     result = json.loads(honest["games"][0]["result"]) | {"duration_ticks": 10**30}
-    honest["games"][0]["result"] = json.dumps(result)
+    honest["games"][0]["result"] = json.dumps(result, separators=(",", ":"), sort_keys=True)
     finish = f"jobs/{lease.job_id}/finish"
     status, _ = served.post(finish, {"secret": "0" * 32, "report": honest})
     assert status == 422 and served.source().worker == "lab/pc"  # without its lease nobody is harmed
