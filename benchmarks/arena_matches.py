@@ -110,7 +110,7 @@ def measure_rest(models: Sequence[bytes]) -> machine.Json:
         first_ms, isolation = 1e3 * (time.perf_counter() - started), process.isolation
         process.close()
         open_ms = median_ms(lambda: sandbox.open(LIMITS).close())
-        vet_ms = median_ms(lambda: vet(models[0], ENV, limits=LIMITS, sandbox=sandbox))
+        vet_ms = median_ms(lambda: vet(unit.contenders[0], ENV, limits=LIMITS, sandbox=sandbox))
         outcome = play_unit(unit, LIMITS, sandbox=sandbox)
     result, actions = outcome.results[0], outcome.matches[0].actions
     replay_ms = median_ms(lambda: replay_actions(ENV, result.seed, actions))

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from palus.envs.arena_game import ArenaGame
+from palus.envs.recording import MatchLayout
 from palus.envs.toy import PenaltyToy, View, draw
 from palus.nn.graph import mlp_policy
 from palus.types import F32, I64, AgentSpec, GameSpec, Step
@@ -38,6 +41,7 @@ class Squads(PenaltyToy):
         self._hits += (keepers == np.stack([self._cues(1), 1 - self._cues(1)], axis=2)).all(2)
         step.points[:, 0] = (1 + np.sign(self._hits[:, 0] - self._hits[:, 1])) / 2
         step.points[:, 1] = 1 - step.points[:, 0]
+        self.shown = self._hits.copy()
         self._hits[step.match_over] = 0
 
     def _view(self, behavior: str, played: I64) -> View:
@@ -45,6 +49,34 @@ class Squads(PenaltyToy):
         cues = np.eye((3, 2)[role], dtype=np.float32)[self._cues(role)]
         share = np.broadcast_to((played / self.ROUNDS).astype(np.float32)[:, None, None], (*cues.shape[:2], 1))
         return {"obs_0": np.concatenate([cues, share], 2)} if role == 0 else {"obs_0": cues, "obs_1": share}
+
+
+class SquadMatches(ArenaGame):
+    """What there is to see are the cues answered by both sides."""
+
+    def still(self, env: Any, n: int) -> F32:
+        return np.zeros(2, np.float32)
+
+    def frames(self, env: Any, n: int) -> F32:
+        frames: F32 = env.shown[n][None].astype(np.float32)
+        return frames
+
+
+GAME = SquadMatches(
+    ENV,
+    ("toy",),
+    roles=ROLES,
+    max_ticks=Squads.ROUNDS,
+    decided_by="time_limit",
+    layout=MatchLayout(
+        pitch="squads/1",
+        channels=("hits", "hits"),
+        units={"hits": 1.0},
+        branches=2 * ((3,), (2, 2)),
+        frame_hz=10,
+        ticks_per_decision=1,
+    ),
+)
 
 
 def striker(weight: float) -> bytes:

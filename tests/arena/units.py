@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 
 import onnx
+from team_models import keeper, striker
 
 from palus.arena.locked.unit import Unit
 from palus.arena.models.entity import Entity
 from palus.arena.models.rules import Limits
+from palus.files import digest_of
 
 LIMITS = Limits(niceness=0)
 NO_REVISION = "0" * 40
@@ -18,6 +20,13 @@ def contender(name: str, model: onnx.ModelProto | bytes) -> Entity:
     data = model if isinstance(model, bytes) else model.SerializeToString()
     sha256 = hashlib.sha256(data).hexdigest()
     return Entity(sha256, name, NO_REVISION, (("SoccerTwos", sha256),), models=(data,))
+
+
+def squad(name: str, strikes: float, keeps: float) -> Entity:
+    """A contender of `team_models.Squads`."""
+    models = {"Keeper": keeper(keeps), "Striker": striker(strikes)}
+    files = {behavior: hashlib.sha256(model).hexdigest() for behavior, model in models.items()}
+    return Entity(digest_of(files), name, NO_REVISION, tuple(files.items()), models=tuple(models.values()))
 
 
 def house(name: str) -> Entity:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -101,8 +102,14 @@ def push(
 def _check(run: LocalRun) -> None:
     """Exit with 1 when an arena would refuse the model, saying why and what to do."""
     from palus.arena.locked.vet import vet
+    from palus.arena.models.entity import Entity
+    from palus.arena.referee.games import GAMES
 
-    vetting = vet(run.model.read_bytes(), run.env_id, patience=PATIENCE)
+    models = {behavior: path.read_bytes() for behavior, path in sorted(run.models.items())}
+    files = tuple((behavior, hashlib.sha256(model).hexdigest()) for behavior, model in models.items())
+    entity = Entity(run.sha256, run.name, files=files, models=tuple(models.values()))
+    game = next((game.env for game in GAMES.values() if set(game.behaviors) == set(models)), run.env_id)
+    vetting = vet(entity, game, patience=PATIENCE)
     if vetting.refusal is None:
         stdout.print(f"{escape(str(run.model))}: an arena accepts it for {escape(run.env_id)}.")
         return

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hostile import stock
+from units import contender
 
 from palus import envs
 from palus.arena.jobs.reports import ValidationReport, from_json, to_json
@@ -138,7 +139,7 @@ def test_a_validation_ends_with_a_short_refusal_or_a_trial(validation: dict[str,
 
 
 def test_what_validation_says_of_a_sound_model_has_this_form(job: tuple[Unit, UnitReport]) -> None:
-    verdict = vet(stock().SerializeToString(), "SoccerTwos", patience=100.0)
+    verdict = vet(contender("ann/a", stock()), "SoccerTwos", patience=100.0)
     assert verdict.refusal is None
     report = ValidationReport(None, verdict.details, job[1])
     assert to_json(from_json(json.loads(json.dumps(to_json(report))))) == to_json(report)

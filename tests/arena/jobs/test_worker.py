@@ -114,11 +114,11 @@ def test_a_unit_whose_model_is_killed_from_outside_is_played_again(
     assert do(store, 1) == 1  # its validation
     ask, killed = LockedProcess.ask, []
 
-    def kill_the_first(self: LockedProcess, observations: bytes, answer_bytes: int) -> bytes:
+    def kill_the_first(self: LockedProcess, *question: Any) -> bytes:
         if not killed:
             killed.append(self.pid)
             os.kill(self.pid, signal.SIGKILL)
-        return ask(self, observations, answer_bytes)
+        return ask(self, *question)
 
     monkeypatch.setattr(LockedProcess, "ask", kill_the_first)
     while not killed:

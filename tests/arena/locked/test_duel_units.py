@@ -15,7 +15,7 @@ from duel_models import LENGTH, SPEC, Shooting, model
 from helpers import add_game
 from units import LIMITS
 
-from palus.arena.locked.frames import Rows, describe_task, read_task
+from palus.arena.locked.frames import Rows, Task
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.probe import probe_rows
 from palus.arena.locked.sandbox import Sandbox
@@ -57,7 +57,7 @@ def game(monkeypatch: pytest.MonkeyPatch) -> Shooting:
 
 
 def check(data: bytes, sandbox: Sandbox) -> Vetting:
-    return vet(data, ENV, limits=LIMITS, sandbox=sandbox)
+    return vet(contender("ann/a", data), ENV, limits=LIMITS, sandbox=sandbox)
 
 
 def contender(repo: str, data: bytes | None) -> Entity:
@@ -121,7 +121,8 @@ def test_masks_travel_with_the_questions() -> None:
     observations, states, masks = rows.unpack(questions)
     assert masks is not None and masks.shape == (200, 5) and masks[:, [0, 2]].all() and not masks.all()
     assert np.array_equal(rows.pack(observations, states, masks), questions)
-    assert read_task(describe_task(rows.behavior, 2.0)) == (rows.behavior, 2.0)
+    task = Task((rows.behavior, SPEC.behaviors[0]), 2.0)
+    assert Task.from_json(task.to_json()) == task
 
 
 def test_a_duel_is_won_by_frags_on_both_sides_and_filmed(sandbox: Sandbox, game: Shooting) -> None:

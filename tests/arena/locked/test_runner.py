@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,9 +40,8 @@ def sandbox() -> Iterator[Sandbox]:
 def test_a_unit_equals_play_pairs_and_itself(sandbox: Sandbox, tmp_path: Path):
     players = []
     for entrant in (BASIC, EAGER):
-        assert entrant.model is not None
         path = tmp_path / f"{entrant.owner}.onnx"
-        path.write_bytes(entrant.model)
+        path.write_bytes(*entrant.models)
         players.append(OnnxPlayer(path, SOCCER, entrant.repo))
     expected = play_pairs(players[0], players[1], 1, seed=7)
     once = play_unit(unit(BASIC, EAGER, seed=7), LIMITS, sandbox=sandbox)
@@ -178,12 +178,12 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> list[i
     calls: dict[int, int] = {}
     ask = LockedProcess.ask
 
-    def interrupted(self: LockedProcess, observations: bytes, answer_bytes: int) -> bytes:
+    def interrupted(self: LockedProcess, *question: Any) -> bytes:
         calls[self.pid] = calls.get(self.pid, 0) + 1
         if calls[self.pid] == 4:
             pids.append(self.pid)
             os.kill(self.pid, number)
-        return ask(self, observations, answer_bytes)
+        return ask(self, *question)
 
     monkeypatch.setattr(LockedProcess, "ask", interrupted)
     return pids

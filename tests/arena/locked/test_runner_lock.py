@@ -18,7 +18,7 @@ import pytest
 from hostile import stock
 from units import LIMITS
 
-from palus.arena.locked.frames import MAX_REPORT_BYTES, PREFIX, Kind, describe_task
+from palus.arena.locked.frames import MAX_REPORT_BYTES, PREFIX, Kind, Task
 from palus.arena.locked.sandbox import LockedProcess, LockedProcessError, Sandbox, shared_sandbox
 from palus.arena.models.rules import Limits
 from palus.types import BehaviorSpec
@@ -94,7 +94,7 @@ def test_each_process_is_new_and_of_its_own_group():
         assert first.pid != second.pid
         assert os.getpgid(first.pid) == first.pid
         first.close()
-        second.begin(describe_task(SOCCER), stock().SerializeToString())
+        second.begin(Task((SOCCER,)), [stock().SerializeToString()])
         rows = np.zeros((2, 336), np.float32)
         answer = np.frombuffer(second.ask(rows.tobytes(), 2 * 9 * 4), np.float32).reshape(2, 9)
         np.testing.assert_allclose(answer[0, :3], [1 / 6, 2 / 6, 3 / 6], rtol=1e-5)
@@ -105,12 +105,12 @@ def test_when_the_helper_is_killed_its_processes_end_and_the_next_one_opens():
     with Sandbox() as sandbox, contextlib.closing(sandbox.open(LIMITS)) as process:
         helper = int(Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
         os.kill(helper, 9)
-        with pytest.raises(LockedProcessError) as caught:
-            process.begin(describe_task(SOCCER), stock().SerializeToString())
-        assert caught.value.cause == "engine"
         assert ends(process.pid)
+        with pytest.raises(LockedProcessError) as caught:
+            process.begin(Task((SOCCER,)), [stock().SerializeToString()])
+        assert caught.value.cause == "engine"
         with contextlib.closing(sandbox.open(LIMITS)) as next_one:
-            assert next_one.begin(describe_task(SOCCER), stock().SerializeToString())["refusal"] is None
+            assert next_one.begin(Task((SOCCER,)), [stock().SerializeToString()]).refusal is None
 
 
 def test_a_closed_sandbox_leaves_no_process():
@@ -156,7 +156,7 @@ def test_reports_that_are_no_json_objects_are_garbage():
     for payload in (b"[1]", b"{", b"[" * 50_000, b"\xff"):
         process, model = acted(PREFIX.pack(Kind.REPORT, len(payload)) + payload)
         with pytest.raises(LockedProcessError, match="garbage"):
-            process.begin(describe_task(SOCCER), b"model")
+            process.begin(Task((SOCCER,)), [b"model"])
         model.join()
 
 

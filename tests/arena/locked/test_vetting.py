@@ -13,6 +13,7 @@ import pytest
 import torch
 from helpers import MODELS, SOCCER, needs_models
 from hostile import HOSTILE, hostile, stock
+from units import contender
 
 from palus.arena.locked.frames import Rows
 from palus.arena.locked.probe import probe, probe_rows
@@ -38,7 +39,12 @@ def sandbox() -> Iterator[Sandbox]:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_samples_are_refused_with_their_own_code(name: str, sandbox: Sandbox):
-    vetting = vet(hostile(name), "SoccerTwos", limits=SOONER if name == "endless" else LIMITS, sandbox=sandbox)
+    vetting = vet(
+        contender("eve/sample", hostile(name)),
+        "SoccerTwos",
+        limits=SOONER if name == "endless" else LIMITS,
+        sandbox=sandbox,
+    )
     assert vetting.refusal is not None
     assert vetting.refusal.code == HOSTILE[name][1]
     assert vetting.refusal.sentence[0].isupper() and vetting.refusal.sentence.endswith(".")
@@ -47,7 +53,7 @@ def test_hostile_samples_are_refused_with_their_own_code(name: str, sandbox: San
 
 def test_after_all_of_them_a_stock_policy_passes_and_is_described(sandbox: Sandbox):
     data = stock().SerializeToString()
-    vetting = vet(data, "SoccerTwos", limits=LIMITS, sandbox=sandbox)
+    vetting = vet(contender("ann/a", data), "SoccerTwos", limits=LIMITS, sandbox=sandbox)
     assert vetting.refusal is None
     assert vetting.details["bytes"] == len(data)
     assert vetting.details["nodes"] == 24
@@ -61,14 +67,16 @@ def test_palus_own_exports_pass_with_observation_normalisation(sandbox: Sandbox)
     network = Network(SOCCER, NetworkSettings(hidden_units=64, normalize=True), torch.Generator().manual_seed(0))
     seen = np.random.default_rng(0).normal(0.2, 0.1, (100, 264)).astype(np.float32)
     network.scalers["obs_0"].update(seen, np.arange(100))
-    vetting = vet(network.onnx().SerializeToString(), "SoccerTwos", limits=LIMITS, sandbox=sandbox)
+    vetting = vet(contender("ann/a", network.onnx()), "SoccerTwos", limits=LIMITS, sandbox=sandbox)
     assert vetting.refusal is None
 
 
 @needs_models
 def test_unitys_policies_pass_whatever_their_layout(sandbox: Sandbox):
     for name in ("unity-official-soccertwos", "lmn8r-5.0M", "crisbret33-75M"):
-        vetting = vet((MODELS / f"{name}.onnx").read_bytes(), "SoccerTwos", limits=LIMITS, sandbox=sandbox)
+        vetting = vet(
+            contender("ann/a", (MODELS / f"{name}.onnx").read_bytes()), "SoccerTwos", limits=LIMITS, sandbox=sandbox
+        )
         assert vetting.refusal is None, name
 
 

@@ -29,5 +29,9 @@ def test_bytes_are_read_for_each_behavior_and_neither_written_nor_compared() -> 
     loaded = TEAM.with_models(lambda sha256: sha256[:1].encode())
     assert loaded.models == (b"k", b"s")
     assert loaded == TEAM == Entity.from_json(loaded.to_json())
-    with pytest.raises(ArenaError, match="ann/team: brings 2 models"):
-        assert loaded.model
+    assert loaded.models_for(["Striker", "Keeper"]) == [b"s", b"k"]
+    for others in (["Striker"], ["Striker", "Goalie"], ["Striker", "Keeper", "Goalie"]):
+        with pytest.raises(ArenaError, match=r"ann/team: brings 2 models; whoever plays here brings Striker\.onnx"):
+            loaded.models_for(others)
+    with pytest.raises(ArenaError, match="ann/team: brings 0 models"):
+        TEAM.models_for(["Striker", "Keeper"])

@@ -1,10 +1,12 @@
 """How the referee's process and a locked process talk: frames of a kind, a length and bytes over one socket.
 
-The first frame is the task, as JSON: what the model plays, and whether to examine it before.
+The first frame is the task, as JSON: which behaviors are played, and whether to examine their models before. The models
+follow, one for each.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 from collections.abc import Mapping
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from palus.arena.models.refusal import Refusal
 from palus.types import F32, MASKS, ActionSpec, AnyArray, BehaviorSpec, Bool, Discrete, ObservationSpec
 
 PREFIX = struct.Struct("<BI")
@@ -26,8 +29,9 @@ OUT_OF_MEMORY = "ran out of memory"
 
 
 class Kind(IntEnum):
-    """To the locked process: TASK (JSON), MODEL (a file's bytes), OBSERVATIONS (rows as `Rows` lays them out).
-    From it: REPORT (JSON), PROBABILITIES (float32, memory included), FAILED (a sentence)."""
+    """To the locked process: TASK (JSON), MODEL (a file's bytes), OBSERVATIONS (rows as `Rows` lays them out, then one
+    byte: which of the behaviors). From it: REPORT (JSON), PROBABILITIES (float32, memory included), FAILED (a
+    sentence)."""
 
     TASK = 1
     MODEL = 2
@@ -61,23 +65,33 @@ def _read_exactly(channel: int, count: int) -> bytes:
     return b"".join(parts)
 
 
-def describe_task(behavior: BehaviorSpec, examine_up_to_ms: float | None = None) -> dict[str, Any]:
-    """To play by this behavior. examine_up_to_ms: probe the model first, p99 of a batch of 4; None plays at once."""
-    fields = {
-        "name": behavior.name,
-        "observations": [asdict(observation) for observation in behavior.observations],
-        "branches": behavior.branches,
-        "masked": behavior.actions.masked,
-    }
-    return {"behavior": fields, "examine_up_to_ms": examine_up_to_ms}
+@dataclass(frozen=True)
+class Task:
+    """behaviors: to play, all of their actions discrete. examine_up_to_ms: probe the models first, p99 of a batch of 4;
+    None plays at once."""
+
+    behaviors: tuple[BehaviorSpec, ...]
+    examine_up_to_ms: float | None = None
+
+    def about(self, number: int, refusal: Refusal) -> Refusal:
+        """A refusal of the model of a behavior; where there are several, it says which."""
+        return refusal.about(f"{self.behaviors[number].name}.onnx") if len(self.behaviors) > 1 else refusal
+
+    def to_json(self) -> bytes:
+        """For the frame."""
+        return json.dumps(asdict(self)).encode()
+
+    @staticmethod
+    def from_json(data: bytes) -> Task:
+        """The inverse of `to_json`."""
+        told = json.loads(data)
+        return Task(tuple(map(_behavior, told["behaviors"])), told["examine_up_to_ms"])
 
 
-def read_task(task: dict[str, Any]) -> tuple[BehaviorSpec, float | None]:
-    """The inverse of `describe_task`, as far as a model is concerned."""
-    fields = task["behavior"]
-    seen = (ObservationSpec(o["name"], tuple(o["shape"]), o["dtype"]) for o in fields["observations"])
-    actions = ActionSpec(tuple(Discrete(n) for n in fields["branches"]), fields["masked"])
-    return BehaviorSpec(fields["name"], tuple(seen), actions), task["examine_up_to_ms"]
+def _behavior(told: dict[str, Any]) -> BehaviorSpec:
+    seen = tuple(ObservationSpec(**{**o, "shape": tuple(o["shape"])}) for o in told["observations"])
+    actions = ActionSpec(tuple(Discrete(**part) for part in told["actions"]["parts"]), told["actions"]["masked"])
+    return BehaviorSpec(told["name"], seen, actions)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What runs inside a locked process: one stranger's model, opened, examined or asked. Imports nothing after its lock.
+"""What runs inside a locked process: one stranger's models, opened, examined or asked. Imports nothing after its lock.
 
 The other end is `palus.arena.locked.sandbox`. Everything said here may be a lie of the model that took the process
 over: the referee's side checks sizes and values and believes nothing else.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from palus.arena.locked.frames import OUT_OF_MEMORY, Kind, Rows, read_frame, read_task, write_frame
+from palus.arena.locked.frames import OUT_OF_MEMORY, Kind, Rows, Task, read_frame, write_frame
 from palus.arena.locked.probe import probe, probe_rows
 from palus.arena.locked.samples import sample_models
 from palus.arena.models.computation import computation_of
@@ -63,30 +63,39 @@ def warm_up() -> None:
 
 
 def serve(channel: int, isolation: str) -> None:
-    """Say how locked this process is, take a task and a model, report, then answer questions until the end.
+    """Say how locked this process is, take a task and its models, report, then answer questions until the end.
 
     channel: descriptor of a socket, see `frames`. Raises EOFError or OSError when the other end is gone.
     """
-    write_frame(channel, Kind.REPORT, json.dumps({"isolation": isolation}).encode())
-    behavior, up_to_ms = read_task(json.loads(read_frame(channel)[1]))
+    _report(channel, isolation=isolation)
+    task = Task.from_json(read_frame(channel)[1])
+    models, details = list[OpenedModel](), list[dict[str, object]]()
     try:
-        data = read_frame(channel)[1]
-        model = open_model(data, behavior)
-        details = {} if up_to_ms is None else _examine(model, len(data), up_to_ms)
+        files = [read_frame(channel)[1] for _ in task.behaviors]
+        for behavior, data in zip(task.behaviors, files, strict=True):
+            model = open_model(data, behavior)
+            if task.examine_up_to_ms is not None:
+                details.append(_examine(model, len(data), task.examine_up_to_ms))
+            models.append(model)
     except RefusedError as error:
-        write_frame(channel, Kind.REPORT, json.dumps({"refusal": asdict(error.refusal)}).encode())
+        _report(channel, refusal=asdict(task.about(len(models), error.refusal)))
         return
     except MemoryError:
         write_frame(channel, Kind.FAILED, OUT_OF_MEMORY.encode())
         return
-    report = {"refusal": None, "details": details, "state_size": model.graph.state_size}
-    write_frame(channel, Kind.REPORT, json.dumps(report).encode())
+    _report(channel, details=details, state_sizes=[model.graph.state_size for model in models])
     while True:
-        _answer(channel, model)
+        _answer(channel, models)
 
 
-def _answer(channel: int, model: OpenedModel) -> None:
-    questions = np.frombuffer(read_frame(channel)[1], np.uint8).reshape(-1, model.rows.question_bytes)
+def _report(channel: int, **facts: object) -> None:
+    write_frame(channel, Kind.REPORT, json.dumps(facts).encode())
+
+
+def _answer(channel: int, models: Sequence[OpenedModel]) -> None:
+    asked = read_frame(channel)[1]
+    model = models[asked[-1]]
+    questions = np.frombuffer(asked, np.uint8, len(asked) - 1).reshape(-1, model.rows.question_bytes)
     try:
         answer = model.answer(questions)
     except Exception as error:  # onnxruntime raises its own untyped exceptions

@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from palus import envs
-from palus.arena.locked.play import open_player
-from palus.arena.locked.remote import RemotePlayer
+from palus.arena.locked.remote import Contestant, open_contestants
 from palus.arena.locked.sandbox import Sandbox
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
 from palus.arena.models.rules import Limits
 from palus.arena.referee.games import DEFAULT_GAME, playable_game
-from palus.arena.referee.questions import ask, by_behavior, questions_for, widths
+from palus.arena.referee.questions import ask, by_behavior, memory_of, questions_for, widths
 from palus.arena.referee.result import verdict_of
 from palus.errors import ArenaError
 from palus.types import F32
@@ -59,8 +58,9 @@ class LiveStep:
 class LiveMatch:
     """Steps one match. Not for use by several threads at once.
 
-    players: blue, purple.   seed: in [0, 2^53).   person: agent that takes its choices from `step`'s argument (0 blue
-    A, 1 purple A, 2 blue B, 3 purple B); None when nobody plays.   Raises ArenaError for a game that no arena plays.
+    players: blue, purple.   contestants: whose they are, where they have any.   seed: in [0, 2^53).   person: agent
+    that takes its choices from `step`'s argument (0 blue A, 1 purple A, 2 blue B, 3 purple B); None when nobody plays.
+    Raises ArenaError for a game that no arena plays.
     """
 
     def __init__(
@@ -68,11 +68,12 @@ class LiveMatch:
         players: tuple[Player, Player],
         seed: int,
         *,
+        contestants: Sequence[Contestant] = (),
         person: int | None = None,
         env_id: str = DEFAULT_GAME,
         duration_ticks: int = DURATION_TICKS,
     ) -> None:
-        self.players = players
+        self.players, self.contestants = players, contestants
         self.seed = seed
         self.person = person
         self.duration_ticks = duration_ticks
@@ -83,14 +84,12 @@ class LiveMatch:
         self._env: Any = envs.make(self.game.env, 1, record=True)
         self._env.reset(np.array([seed], np.int64))
         self._team_of = np.array([agent.team for agent in self._env.spec.agents])
-        size = max(0 if isinstance(player, Bot) else player.state_size for player in players)
-        self._states = np.zeros((1, len(self._team_of), size), np.float32)
+        self._states = memory_of(players, 1, self._env.spec)
 
     @property
     def isolation(self) -> str:
         """What holds the strangers' models in, as in `UnitReport`; "none" without any."""
-        levels = [player.locked.isolation for player in self.players if isinstance(player, RemotePlayer)]
-        return levels[0] if levels else "none"
+        return next((contestant.isolation for contestant in self.contestants if contestant.isolation), "none")
 
     @property
     def kick_off(self) -> F32:
@@ -138,7 +137,9 @@ class LiveMatch:
             questions = questions_for(self._env, player, side[None], self._states)
             for question, answer in zip(questions, ask(questions, self._states), strict=True):
                 if not question.answered_well(answer).all():
-                    raise ArenaError(f"{player.name} no longer plays: {_failure_of(player)}")
+                    failure = self.contestants[team].failure if self.contestants else ""
+                    said = failure or "it answers no action probabilities"
+                    raise ArenaError(f"{player.name} no longer plays: {said}")
                 drawn = question.choices(answer, np.array([self.seed]), self._decision, "stochastic")
                 actions[question.agent, : drawn.shape[1]] = drawn
                 probabilities[question.agent, : answer.shape[1]] = answer
@@ -163,20 +164,11 @@ def open_live_match(
 
     Raises ArenaError when a model cannot be opened, or for a game that no arena plays.
     """
-    spec = envs.make(playable_game(env_id).env, 1).spec
-    with contextlib.ExitStack() as stack:
-        players = []
-        for contender in contenders:
-            player = open_player(contender, spec, LIVE_LIMITS, sandbox)
-            if isinstance(player, RemotePlayer):
-                stack.callback(player.locked.close)
-                if player.locked.failure:
-                    raise ArenaError(f"{contender.repo} cannot be opened: {player.locked.failure}")
-            players.append(player)
-        pair = (players[0], players[1])
-        yield LiveMatch(pair, seed, person=person, env_id=env_id, duration_ticks=duration_ticks)
-
-
-def _failure_of(player: Player) -> str:
-    failure = player.locked.failure if isinstance(player, RemotePlayer) else ""
-    return failure or "it answers no action probabilities"
+    with open_contestants(env_id, contenders, LIVE_LIMITS, sandbox) as contestants:
+        for contender, contestant in zip(contenders, contestants, strict=True):
+            if contestant.failure:
+                raise ArenaError(f"{contender.repo} cannot be opened: {contestant.failure}")
+        pair = (contestants[0].player, contestants[1].player)
+        yield LiveMatch(
+            pair, seed, contestants=contestants, person=person, env_id=env_id, duration_ticks=duration_ticks
+        )

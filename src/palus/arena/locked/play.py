@@ -12,16 +12,13 @@ import dataclasses
 import io
 from collections.abc import Iterator, Sequence
 
-from palus.arena.locked.remote import Checks, RemotePlayer, true_cause
+from palus.arena.locked.remote import open_contestants, true_cause
 from palus.arena.locked.sandbox import Sandbox, shared_sandbox
 from palus.arena.locked.unit import MatchReport, Unit, UnitReport
-from palus.arena.models.entity import Entity
-from palus.arena.models.players import Bot, Player, Team, load_player
-from palus.arena.models.policies import played_behaviors
 from palus.arena.models.rules import Limits, limits_of
 from palus.arena.referee.actions import encode_actions, replay_actions, state_hash
 from palus.arena.referee.builds import env_build
-from palus.arena.referee.games import layout_of, playable_game, source_of
+from palus.arena.referee.games import layout_of, playable_game
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.recorder import Film, Recorder
 from palus.arena.referee.replay import encode_replay
@@ -50,23 +47,15 @@ def play_unit(
     """
     game = playable_game(unit.env)
     limits, sandbox = limits or limits_of(game), sandbox or shared_sandbox()
-    for contender in unit.contenders:
-        if contender.house is not None:
-            game.check_house(contender.house)
-    spec = source_of(unit.env, unit.params).spec
+    opened = open_contestants(
+        unit.env, unit.contenders, limits, sandbox, params=unit.params, check_share=check_share, seed=unit.seed
+    )
     recorder, videos = Recorder(), [io.BytesIO(), io.BytesIO()]
-    with contextlib.ExitStack() as stack:
-        players: list[Player] = []
-        for side, contender in enumerate(unit.contenders):
-            # Without a log of actions nobody can tell later whether a check that failed would fail again.
-            checks = None if game.filmed else Checks(check_share, (unit.seed, side))
-            players.append(open_player(contender, spec, limits, sandbox, checks))
-            if isinstance(players[-1], RemotePlayer):
-                stack.callback(players[-1].locked.close)
-        film = stack.enter_context(_filmed(videos, spec, game.length_s(unit.params))) if game.filmed else None
+    with opened as (first, second), contextlib.ExitStack() as stack:
+        film = stack.enter_context(_filmed(videos, first.spec, game.length_s(unit.params))) if game.filmed else None
         results = play_pairs(
-            players[0],
-            players[1],
+            first.player,
+            second.player,
             1,
             unit.seed,
             mode=unit.sampling,
@@ -75,20 +64,17 @@ def play_unit(
             legs=unit.legs,
             recorder=film or recorder,
         )
-    first, second = (player.locked if isinstance(player, RemotePlayer) else None for player in players)
     legs = []
     for number, result in enumerate(results):
-        locked = (first, second) if result.leg == 1 else (second, first)
-        verdict, cause = true_cause(result, locked)
+        verdict, cause = true_cause(result, (first, second) if result.leg == 1 else (second, first))
         result = dataclasses.replace(result, result=verdict, cause=cause)
         if game.filmed:
             legs.append(MatchReport(result, videos[number].getvalue(), b""))
         else:
             legs.append(_recorded(result, recorder.recordings.get(number)))
-    levels = [model.isolation for model in (first, second) if model is not None and model.isolation]
-    failures = (first.failure if first else "", second.failure if second else "")
     build = dataclasses.replace(env_build(unit.env), params=dict(unit.params))
-    return UnitReport(tuple(legs), build, levels[0] if levels else "none", failures)
+    isolation = first.isolation or second.isolation or "none"
+    return UnitReport(tuple(legs), build, isolation, (first.failure, second.failure))
 
 
 @contextlib.contextmanager
@@ -115,16 +101,3 @@ def _recorded(result: MatchResult, recording: Recording | None) -> MatchReport:
         return MatchReport(dataclasses.replace(result, final_state=state), b"", b"")
     result = dataclasses.replace(result, final_state=state_hash(recording.frames))
     return MatchReport(result, encode_replay([recording]), encode_actions(recording.actions, layout_of(result.env)))
-
-
-def open_player(
-    contender: Entity, spec: GameSpec, limits: Limits, sandbox: Sandbox, checks: Checks | None = None
-) -> Player:
-    """The player that a contender means: a built-in one, or a `RemotePlayer`, which its caller closes."""
-    if contender.house is None:
-        return RemotePlayer(contender, played_behaviors(spec)[0], limits, sandbox, checks)
-    player = load_player(contender.house, spec)
-    if isinstance(player, Bot | Team):
-        return dataclasses.replace(player, name=contender.repo, sha256=contender.sha256)
-    player.name, player.sha256 = contender.repo, contender.sha256
-    return player

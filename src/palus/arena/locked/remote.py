@@ -1,4 +1,5 @@
-"""Players whose models live in locked processes, for the referees: they answer, or answer NaN and say why.
+"""Who takes part in a match: players of the house here, strangers' models in locked processes, which answer, or answer
+NaN and say why.
 
 A model can do no more than play: whatever else its process does (exit, signal, silence, garbage) becomes a typed result
 against it, and there is never doubt whose process it was.
@@ -6,60 +7,85 @@ against it, and there is never doubt whose process it was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from palus.arena.locked.frames import Rows, describe_task
+from palus.arena.locked.frames import Rows, Task
 from palus.arena.locked.probe import ALIKE, BATCH
 from palus.arena.locked.sandbox import LockedProcess, LockedProcessError, Sandbox
 from palus.arena.models.entity import Entity
-from palus.arena.models.policies import Observations
-from palus.arena.models.policy_graph import MAX_STATE
+from palus.arena.models.players import Player, built_in, team_of
+from palus.arena.models.policies import Observations, played_behaviors
 from palus.arena.models.rules import Limits
+from palus.arena.referee.games import playable_game, source_of
 from palus.arena.referee.result import Cause, MatchResult, Verdict
-from palus.types import F32, AnyArray, BehaviorSpec, Bool
+from palus.types import F32, AnyArray, BehaviorSpec, Bool, GameSpec
 
 EARLIER_ROWS = 32
 """Observations that are kept to be asked again."""
 
 
-class LockedModel:
-    """A contender's model in a process of its own.
+@dataclass(frozen=True)
+class Checks:
+    """Of policies while they play. share: of their decisions; seed: draws them and the questions, so that the same
+    match is checked in the same way again. A model learns of neither."""
 
-    cause, failure: why it no longer answers, and a sentence about it. state_size: as its process reports it.
+    share: float
+    seed: tuple[int, ...]
+
+
+class Contestant:
+    """A contender at a match, and the process that holds its models; players of the house have none.
+
+    spec: of the game. player: for the referee. isolation: what holds the models in, "" for none. cause, failure: why
+    they no longer answer, and a sentence about it.
     """
 
-    def __init__(self, contender: Entity, behavior: BehaviorSpec, limits: Limits, sandbox: Sandbox) -> None:
-        """Opens the process. It is not an error when that fails: the model then has its failure already."""
+    def __init__(self, contender: Entity, spec: GameSpec, limits: Limits, sandbox: Sandbox, checks: Checks) -> None:
+        """Opens the process. It is not an error when that fails: the contestant then has its failure already."""
+        self.spec, self.isolation = spec, ""
         self.cause: Cause | None = None
         self.failure = ""
-        self.isolation = ""
-        self.state_size = 0
         self._process: LockedProcess | None = None
-        model = contender.model
+        if contender.house is not None:
+            self.player: Player = built_in(contender.house, spec, contender.repo, contender.sha256)
+            return
+        behaviors = played_behaviors(spec)
+        sizes = self._open(contender, behaviors, limits, sandbox)
+        members = {
+            behavior.name: RemotePlayer(self, number, contender, behavior, size, checks)
+            for number, (behavior, size) in enumerate(zip(behaviors, sizes, strict=True))
+        }
+        self.player = team_of(members, contender.repo, contender.sha256)
+
+    def _open(
+        self, contender: Entity, behaviors: tuple[BehaviorSpec, ...], limits: Limits, sandbox: Sandbox
+    ) -> tuple[int, ...]:
+        """Returns what each model remembers."""
+        models = contender.models_for([behavior.name for behavior in behaviors])
+        nothing = (0,) * len(behaviors)
         try:
             self._process = sandbox.open(limits)
             self.isolation = self._process.isolation
-            report = self._process.begin(describe_task(behavior), model)
+            report = self._process.begin(Task(behaviors), models)
         except LockedProcessError as error:
             self.fail(error.cause, str(error))
-            return
-        size = report.get("state_size")
-        if report.get("refusal") is not None:
-            self.fail("invalid", str(report["refusal"])[:500])
-        elif type(size) is not int or not 0 <= size <= MAX_STATE:
-            self.fail("crash", "answered garbage instead of a report")
-        else:
-            self.state_size = size
+            return nothing
+        if report.refusal is not None:
+            self.fail("invalid", f"{report.refusal.code}: {report.refusal.sentence}"[:500])
+            return nothing
+        return report.state_sizes
 
-    def ask(self, questions: AnyArray, numbers: int) -> F32:
-        """[rows, ...] -> [rows, numbers], NaN once the process has failed."""
+    def ask(self, behavior: int, questions: AnyArray, numbers: int) -> F32:
+        """[rows, ...] -> [rows, numbers], NaN once the process has failed. behavior: number of the one to play."""
         rows = len(questions)
         if self._process is not None:
             try:
-                answer = self._process.ask(np.ascontiguousarray(questions).tobytes(), 4 * rows * numbers)
+                answer = self._process.ask(np.ascontiguousarray(questions).tobytes(), 4 * rows * numbers, behavior)
                 return np.frombuffer(answer, np.float32).reshape(rows, numbers)
             except LockedProcessError as error:
                 self.fail(error.cause, str(error))
@@ -77,17 +103,8 @@ class LockedModel:
         self.close()
 
 
-@dataclass(frozen=True)
-class Checks:
-    """Of a policy while it plays. share: of its decisions; seed: draws them and the questions, so that the same match
-    is checked in the same way again. A model learns of neither."""
-
-    share: float
-    seed: Sequence[int]
-
-
 class RemotePlayer:
-    """A model in a locked process, as a player.
+    """The model of one behavior in a contestant's process, as a player.
 
     At some decisions it is asked again, with one row as it was and rows of earlier decisions beside it. A policy whose
     agents do not see each other through the batch answers that row as before. Only the first answers are played, so
@@ -96,53 +113,85 @@ class RemotePlayer:
 
     def __init__(
         self,
+        contestant: Contestant,
+        number: int,
         contender: Entity,
         behavior: BehaviorSpec,
-        limits: Limits,
-        sandbox: Sandbox,
-        checks: Checks | None = None,
+        state_size: int,
+        checks: Checks,
     ) -> None:
         self.name = contender.repo
         self.sha256: str | None = contender.sha256
-        self.locked = LockedModel(contender, behavior, limits, sandbox)
-        self.state_size = self.locked.state_size
-        self._rows = Rows(behavior, self.state_size)
+        self.state_size = state_size
+        self._contestant, self._number = contestant, number
+        self._rows = Rows(behavior, state_size)
         self._width = sum(behavior.branches)
-        self._share = checks.share if checks else 0.0
-        self._rng = np.random.default_rng(checks.seed if checks else 0)
+        self._share, self._rng = checks.share, np.random.default_rng(checks.seed)
         self._earlier = np.zeros((0, self._rows.question_bytes), np.uint8)
 
     def answer(self, observations: Observations, states: F32, masks: Bool | None = None) -> tuple[F32, F32]:
         """As `Player.answer`, NaN once the process has failed."""
         questions = self._rows.pack(observations, states, masks)
-        answer = self.locked.ask(questions, self._rows.answer_numbers)
+        answer = self._ask(questions)
         if self._share:
             answer = self._checked(questions, answer)
         return answer[:, : self._width], answer[:, self._width :]
+
+    def _ask(self, questions: AnyArray) -> F32:
+        return self._contestant.ask(self._number, questions, self._rows.answer_numbers)
 
     def _checked(self, questions: AnyArray, answer: F32) -> F32:
         if len(self._earlier) and self._rng.random() < self._share:
             kept = int(self._rng.integers(len(questions)))
             others = self._earlier[self._rng.integers(0, len(self._earlier), max(len(questions), BATCH))]
             others[kept] = questions[kept]
-            again = self.locked.ask(others, self._rows.answer_numbers)
-            if np.abs(again[kept] - answer[kept]).max() > ALIKE:
-                self.locked.fail("invalid", "it answers an observation differently when others are asked with it")
+            if np.abs(self._ask(others)[kept] - answer[kept]).max() > ALIKE:
+                self._contestant.fail("invalid", "it answers an observation differently when others are asked with it")
                 answer = np.full_like(answer, np.nan)
         self._earlier = np.concatenate([self._earlier, questions])[-EARLIER_ROWS:]
         return answer
 
 
-def true_cause(result: MatchResult, locked: Sequence[LockedModel | None]) -> tuple[Verdict, Cause]:
-    """Verdict and cause of a match. locked: per side, blue first; None for players of the house.
+@contextlib.contextmanager
+def open_contestants(
+    env: str,
+    contenders: Sequence[Entity],
+    limits: Limits,
+    sandbox: Sandbox,
+    *,
+    params: Mapping[str, Any] | None = None,
+    check_share: float = 0.0,
+    seed: int = 0,
+) -> Iterator[list[Contestant]]:
+    """Seats of these contenders for a match of a game; leaving the context ends their processes.
+
+    check_share, seed: of `Checks`; of a game that is filmed nothing is checked, as nobody could tell later, without
+    a log of actions, whether a check that failed would fail again. Raises ArenaError for a game or a built-in player
+    that there is not, EnvError when the game is not installed here.
+    """
+    game = playable_game(env)
+    for contender in contenders:
+        if contender.house is not None:
+            game.check_house(contender.house)
+    spec = source_of(env, params).spec
+    with contextlib.ExitStack() as stack:
+        contestants = []
+        for side, contender in enumerate(contenders):
+            checks = Checks(0.0 if game.filmed else check_share, (seed, side))
+            contestants.append(Contestant(contender, spec, limits, sandbox, checks))
+            stack.callback(contestants[-1].close)
+        yield contestants
+
+
+def true_cause(result: MatchResult, contestants: Sequence[Contestant]) -> tuple[Verdict, Cause]:
+    """Verdict and cause of a match. contestants: blue first.
 
     The referee only knows that a side answered no probabilities.
     """
     if result.cause != "non_finite":
         return result.result, result.cause
-    failed = [None if model is None else model.cause for model in locked]
-    at_fault = {"forfeit1": failed[:1], "forfeit2": failed[1:]}.get(result.result, failed)
-    causes = [cause for cause in at_fault if cause is not None] or ["non_finite"]
+    at_fault = {"forfeit1": contestants[:1], "forfeit2": contestants[1:]}.get(result.result, contestants)
+    causes = [contestant.cause for contestant in at_fault if contestant.cause is not None] or ["non_finite"]
     if "engine" in causes:
         return "void", "engine"
     return result.result, causes[0]

@@ -1,6 +1,6 @@
 """Opens locked processes, talks to them within time limits, and says how they ended. Never parses a model.
 
-A locked process holds one model of a stranger. It is forked by a helper process (`palus.arena.locked.zygote`) that
+A locked process holds the models of one stranger. It is forked by a helper process (`palus.arena.locked.zygote`) that
 has imported everything beforehand, so that opening one takes milliseconds.
 """
 
@@ -17,11 +17,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from palus.arena.locked.frames import MAX_REPORT_BYTES, PREFIX, Kind
+from pydantic import ValidationError
+
+from palus.arena.locked.frames import MAX_REPORT_BYTES, PREFIX, Kind, Task
+from palus.arena.locked.report import Findings, Greeting, Told
 from palus.arena.models.rules import Limits
 from palus.errors import ArenaError
 
@@ -34,6 +38,7 @@ _OWN_FAULTS = {"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP", "SIGABRT", "S
 """Signals by which the system ends a process for what it did. It cannot send itself any other, its filter lets none
 out: SIGKILL, SIGTERM and the like are the doing of an operator, or of a system that lacks memory."""
 
+T = TypeVar("T", bound=Told)
 FailureCause = Literal["timeout", "crash", "engine"]
 
 
@@ -170,37 +175,42 @@ def _start_helper() -> tuple[subprocess.Popen[bytes], socket.socket]:
 
 
 class LockedProcess:
-    """One process with one model. Whatever it does, `ask` returns what was asked for or raises LockedProcessError."""
+    """One process with the models of one contender. Whatever it does, `ask` returns what was asked for or raises
+    LockedProcessError."""
 
     def __init__(self, sandbox: Sandbox, pid: int, channel: socket.socket, limits: Limits) -> None:
         self._sandbox, self._channel, self._limits = sandbox, channel, limits
         self.pid = pid
         self._ended = False
-        self.isolation: str = self.read_report(time.monotonic() + limits.wall_s)["isolation"]
+        self.isolation = self._told(Greeting, time.monotonic() + limits.wall_s).isolation
 
-    def begin(self, task: dict[str, Any], model: bytes) -> dict[str, Any]:
-        """Hand over the task and the model; returns the report on it, JSON of the process's making."""
+    def begin(self, task: Task, models: Sequence[bytes]) -> Findings:
+        """Hand over the task and the model of each of its behaviors; returns what the process says of them."""
         deadline = time.monotonic() + self._limits.wall_s
-        self._send(Kind.TASK, json.dumps(task).encode(), deadline)
-        self._send(Kind.MODEL, model, deadline)
-        return self.read_report(deadline)
-
-    def ask(self, observations: bytes, answer_bytes: int) -> bytes:
-        """The probabilities for these observations, exactly `answer_bytes` of them."""
-        deadline = time.monotonic() + self._limits.wall_s
-        self._send(Kind.OBSERVATIONS, observations, deadline)
-        return self._receive(Kind.PROBABILITIES, deadline, answer_bytes)
-
-    def read_report(self, deadline: float) -> dict[str, Any]:
-        """The next JSON object that the process says."""
-        payload = self._receive(Kind.REPORT, deadline)
-        try:
-            report = json.loads(payload)
-        except (ValueError, RecursionError):
-            report = None
-        if not isinstance(report, dict):
+        self._send(Kind.TASK, task.to_json(), deadline)
+        for model in models:
+            self._send(Kind.MODEL, model, deadline)
+        report = self._told(Findings, deadline)
+        if report.refusal is None and (
+            len(report.state_sizes) != len(models)
+            or len(report.details) != len(models) * (task.examine_up_to_ms is not None)
+        ):
             raise self._stop("crash", "answered garbage instead of a report")
         return report
+
+    def ask(self, observations: bytes, answer_bytes: int, behavior: int = 0) -> bytes:
+        """The probabilities for these observations, exactly `answer_bytes` of them. behavior: number in the task."""
+        deadline = time.monotonic() + self._limits.wall_s
+        self._send(Kind.OBSERVATIONS, observations + bytes([behavior]), deadline)
+        return self._receive(Kind.PROBABILITIES, deadline, answer_bytes)
+
+    def _told(self, form: type[T], deadline: float) -> T:
+        """The next report."""
+        payload = self._receive(Kind.REPORT, deadline)
+        try:
+            return form.model_validate_json(payload)
+        except ValidationError:
+            raise self._stop("crash", "answered garbage instead of a report") from None
 
     def close(self) -> None:
         """Kill it, if it still lives."""

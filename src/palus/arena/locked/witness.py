@@ -7,15 +7,12 @@ than `SLACK`.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from palus import envs
-from palus.arena.locked.play import open_player
-from palus.arena.locked.remote import Checks, RemotePlayer
+from palus.arena.locked.remote import open_contestants
 from palus.arena.locked.sandbox import shared_sandbox
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
@@ -23,7 +20,7 @@ from palus.arena.models.rules import limits_of
 from palus.arena.referee import sampling
 from palus.arena.referee.actions import Replayed, replay_match
 from palus.arena.referee.games import playable_game
-from palus.arena.referee.questions import ask, questions_for
+from palus.arena.referee.questions import ask, memory_of, questions_for
 from palus.arena.referee.result import Mode
 from palus.envs.recording import I16
 from palus.types import F32, I64, Bool
@@ -51,22 +48,12 @@ def ask_again(env_id: str, seed: int, actions: bytes, contenders: tuple[Entity, 
 
     Raises ReplayError and ArenaError as `replay_match` does.
     """
-    game = playable_game(env_id)
-    spec = envs.make(game.env, 1).spec
-    with contextlib.ExitStack() as stack:
-        players = []
-        for side, contender in enumerate(contenders):
-            if contender.house is not None:
-                game.check_house(contender.house)
-            checks = Checks(1.0, (seed, side))  # all the time: what was found now and then is found again
-            players.append(open_player(contender, spec, limits_of(game), shared_sandbox(), checks))
-            if isinstance(players[-1], RemotePlayer):
-                stack.callback(players[-1].locked.close)
-        size = max(0 if isinstance(player, Bot) else player.state_size for player in players)
-        states = np.zeros((1, len(spec.agents), size), np.float32)
-        witness = _Asking(players, np.array([seed]), mode, states)
+    limits = limits_of(playable_game(env_id))
+    # Checked all the time: what was found now and then is found again.
+    with open_contestants(env_id, contenders, limits, shared_sandbox(), check_share=1.0, seed=seed) as contestants:
+        witness = _Asking([contestant.player for contestant in contestants], np.array([seed]), mode)
         again = replay_match(env_id, seed, actions, witness)
-        failed = [(player.locked.cause or "") if isinstance(player, RemotePlayer) else "" for player in players]
+        failed = [contestant.cause or "" for contestant in contestants]
     first, second = (witness.sides[side] for side in range(2))
     return Testimony(
         again,
@@ -93,11 +80,13 @@ class _Asking:
     players: list[Player]
     seeds: I64
     mode: Mode
-    states: F32
+    states: F32 = field(init=False)
     sides: tuple[_Side, _Side] = field(default_factory=lambda: (_Side(), _Side()))
 
     def see(self, env: Any, decision: int, choice: I16 | None) -> None:
         """Compare what was logged with what each player answers now."""
+        if decision == 0:
+            self.states = memory_of(self.players, 1, env.spec)
         for side, player in enumerate(self.players):
             own = np.array(env.spec.teams) == side
             if isinstance(player, Bot):

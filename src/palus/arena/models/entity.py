@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
@@ -52,12 +52,13 @@ class Entity:
         """The files' names in the repository, as pages show them; empty for players of the house."""
         return ", ".join(f"{behavior}.onnx" for behavior, _ in self.files)
 
-    @property
-    def model(self) -> bytes:
-        """Bytes of the only file. Raises ArenaError unless there is one."""
-        if len(self.models) != 1:
-            raise ArenaError(f"{self.repo}: brings {len(self.models)} models; whoever plays a side here is one model")
-        return self.models[0]
+    def models_for(self, behaviors: Sequence[str]) -> list[bytes]:
+        """The bytes of the file of each. Raises ArenaError unless there is one for each, and no other."""
+        brought = dict(zip((behavior for behavior, _ in self.files), self.models, strict=False))
+        if len(brought) != len(self.models) or set(brought) != set(behaviors):
+            wanted = " and ".join(f"{behavior}.onnx" for behavior in behaviors)
+            raise ArenaError(f"{self.repo}: brings {len(self.models)} models; whoever plays here brings {wanted}")
+        return [brought[behavior] for behavior in behaviors]
 
     def with_models(self, read: Callable[[str], bytes]) -> Entity:
         """With the bytes of its files, to play. read: from their SHA-256."""

@@ -31,7 +31,8 @@ ModelProto = Any
 
 def parse_model(data: bytes, rules: Rules) -> ModelProto:
     """A model that keeps the rules. data: the file's bytes. Raises RefusedError for the first rule that it breaks."""
-    _check_wrapping(data, rules)
+    check_size(data, rules)
+    _check_wrapping(data)
     check_wire(data, rules)
     try:
         model = onnx.load_model_from_string(data)
@@ -76,14 +77,18 @@ def check_padding(file_bytes: int, used_bytes: int) -> None:
         )
 
 
-def _check_wrapping(data: bytes, rules: Rules) -> None:
-    """What can be told from size and first bytes."""
+def check_size(data: bytes, rules: Rules) -> None:
+    """Refuse what is too large to be looked at."""
     if len(data) > rules.max_bytes:
         raise RefusedError(
             "too-large",
             f"Has {len(data) / 2**20:.1f} MiB; policies of up to {rules.max_bytes // 2**20} MiB are played.",
             "Export a smaller network.",
         )
+
+
+def _check_wrapping(data: bytes) -> None:
+    """What can be told from the first bytes."""
     if data[:2] == b"PK":
         raise RefusedError(
             "pickle", "This is a PyTorch checkpoint or a zip archive, not ONNX.", "Export it to .onnx first."

@@ -8,7 +8,7 @@ matches at once.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -18,7 +18,7 @@ from palus.arena.models.policies import Observations, OnnxPlayer, RandomPlayer, 
 from palus.envs.arena_game import BotAct
 from palus.errors import ModelError
 from palus.files import digest_of
-from palus.types import F32, BehaviorSpec, Bool, GameSpec
+from palus.types import F32, Bool, GameSpec
 
 
 class ModelPlayer(Protocol):
@@ -70,6 +70,19 @@ def member_for(player: ModelPlayer | Team, behavior: str) -> ModelPlayer:
     return player.members[behavior] if isinstance(player, Team) else player
 
 
+def team_of(members: Mapping[str, ModelPlayer], name: str, sha256: str | None) -> ModelPlayer | Team:
+    """The only member, or all of them as a player of this name."""
+    return Team(name, members, sha256) if len(members) > 1 else next(iter(members.values()))
+
+
+def built_in(word: str, env_spec: GameSpec, name: str | None = None, sha256: str | None = None) -> Player:
+    """A player of the house. word: one of the game's `ArenaGame.house`. name, sha256: what it is called in results."""
+    name = name or word
+    if word != "random":
+        return Bot(name, envs.arena_games()[env_spec.env_id].bot(word), sha256)
+    return team_of({b.name: RandomPlayer(b, name, sha256) for b in played_behaviors(env_spec)}, name, sha256)
+
+
 def load_player(spec: str, env_spec: GameSpec, name: str | None = None) -> Player:
     """The player that a word on the command line means.
 
@@ -80,16 +93,14 @@ def load_player(spec: str, env_spec: GameSpec, name: str | None = None) -> Playe
     behaviors = played_behaviors(env_spec)
     game = envs.arena_games().get(env_spec.env_id)
     house = game.house if game else ("random",)
-    if spec == "random":
-        return _of_members("random", behaviors, [RandomPlayer(behavior) for behavior in behaviors])
-    if game and spec in game.bots:
-        return Bot(spec, game.bot(spec))
+    if spec in house:
+        return built_in(spec, env_spec)
     path = Path(spec)
     if path.is_dir():
         name = name or path.resolve().name
         models = [_bundle_model(path, behavior.name) for behavior in env_spec.behaviors]
-        members = [OnnxPlayer(model, own, name) for model, own in zip(models, behaviors, strict=True)]
-        return _of_members(name, behaviors, members)
+        members = {own.name: OnnxPlayer(model, own, name) for model, own in zip(models, behaviors, strict=True)}
+        return team_of(members, name, digest_of({own: member.sha256 or "" for own, member in members.items()}))
     if not path.exists():
         raise ModelError(f"{spec}: no such player; {_suggestion(path, house)}")
     if path.suffix in (".onnx", ".npz"):
@@ -128,15 +139,6 @@ def find_players(folder: Path, env_spec: GameSpec) -> tuple[list[Player], list[s
             continue
         players.setdefault(player.sha256 or name, player)
     return list(players.values()), rejected
-
-
-def _of_members(name: str, behaviors: tuple[BehaviorSpec, ...], members: Sequence[ModelPlayer]) -> ModelPlayer | Team:
-    """The only one, or the team of all."""
-    if len(members) == 1:
-        return members[0]
-    played = {behavior.name: member for behavior, member in zip(behaviors, members, strict=True)}
-    files = {behavior: member.sha256 for behavior, member in played.items() if member.sha256 is not None}
-    return Team(name, played, digest_of(files) if files else None)
 
 
 def _bundle_model(folder: Path, own: str) -> Path:

@@ -52,9 +52,8 @@ class RandomPlayer:
 
     state_size = 0
 
-    def __init__(self, behavior: BehaviorSpec) -> None:
-        self.name = "random"
-        self.sha256: str | None = None
+    def __init__(self, behavior: BehaviorSpec, name: str = "random", sha256: str | None = None) -> None:
+        self.name, self.sha256 = name, sha256
         self._row = np.concatenate([np.full(size, 1.0 / size, np.float32) for size in behavior.branches])
         self._starts = behavior.branch_offsets[:-1]
         self._sizes = behavior.branches

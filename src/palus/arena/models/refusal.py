@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
@@ -22,15 +22,19 @@ class Refusal:
     sentence: Text
     remedy: Text
 
+    def about(self, file: str) -> Refusal:
+        """The same, saying which file it is about."""
+        # After "file: " a sentence goes on in lower case; none of them begins with a name.
+        return replace(self, sentence=f"{file}: {self.sentence[:1].lower()}{self.sentence[1:]}")
+
 
 class RefusedError(ModelError):
     """A model file breaks a rule. `refusal` says which one; origin: how the message calls the file."""
 
     def __init__(self, code: str, sentence: str, remedy: str, origin: str = "") -> None:
         self.refusal = Refusal(code, sentence, remedy)
-        # After "file: " a sentence goes on in lower case; none of them begins with a name.
-        start = f"{origin}: {sentence[:1].lower()}{sentence[1:]}" if origin else sentence
-        super().__init__(f"{start} {remedy}")
+        told = self.refusal.about(origin) if origin else self.refusal
+        super().__init__(f"{told.sentence} {remedy}")
 
     def at(self, origin: str) -> RefusedError:
         """The same error, saying which file it is about."""

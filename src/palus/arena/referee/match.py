@@ -25,7 +25,7 @@ from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
 from palus.arena.referee import sampling
 from palus.arena.referee.games import DEFAULT_GAME, game_of, source_of
-from palus.arena.referee.questions import Question, ask, by_behavior, questions_for, widths
+from palus.arena.referee.questions import Question, ask, by_behavior, memory_of, questions_for, widths
 from palus.arena.referee.recorder import Onlooker
 from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids, verdict_of
 from palus.envs import GameSource
@@ -156,9 +156,7 @@ class _Wave:
         if len(self.env.spec.sides) != TEAMS:
             raise EnvError(f"{terms.game.env} does not say who wins a match of two sides")
         self.team_of = np.array([agent.team for agent in self.env.spec.agents])
-        # What is remembered of every agent slot; one player may remember less than the other.
-        state_size = max(0 if isinstance(player, Bot) else player.state_size for player in terms.players)
-        self.states = np.zeros((matches, len(self.team_of), state_size), np.float32)
+        self.states = memory_of(terms.players, matches, self.env.spec)
 
     def play(self) -> list[MatchResult | None]:
         """Step until every match has a verdict, or until stopped: None then stands for a match without one."""

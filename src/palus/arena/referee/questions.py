@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from palus.arena.models.players import ModelPlayer, Team, member_for
+from palus.arena.models.players import Bot, ModelPlayer, Player, Team, member_for
 from palus.arena.referee import sampling
 from palus.arena.referee.result import Mode
 from palus.envs.protocol import MultiAgentEnv, observe_slots
@@ -58,6 +58,12 @@ def questions_for(env: MultiAgentEnv, player: ModelPlayer | Team, slots: Bool, s
             remembered = states[n, agent, : member.state_size]
             questions.append(Question(member, behavior.branches, n, agent, seen, remembered, masks))
     return questions
+
+
+def memory_of(players: Sequence[Player], num_matches: int, spec: GameSpec) -> F32:
+    """[N, P, S] zeros: nobody remembers anything yet. Who remembers less than another uses the first numbers."""
+    size = max(0 if isinstance(player, Bot) else player.state_size for player in players)
+    return np.zeros((num_matches, spec.num_agents, size), np.float32)
 
 
 def ask(questions: Sequence[Question], states: F32) -> list[F32]:
