@@ -457,7 +457,7 @@ def test_policies_are_loaded_once_and_forgotten_when_the_last_match_with_them_is
     rows.collect()
     assert [played.tolist()[1] for played in env.played] == [[0, 1, 0, 1]] * 4 + [[0, 6, 0, 6]] * 2
     assert loaded == [FROZEN, FROZEN + 1]
-    assert set(rows._policies) == {0, FROZEN, FROZEN + 2}
+    assert set(rows._policies.known) == {0, FROZEN, FROZEN + 2}
 
 
 def test_numbers_of_the_reward_are_paid_from_the_next_match_on():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -12,42 +12,38 @@ from palus.rollout.rollout import Policy
 from palus.types import F32, I32, MASKS, AnyArray
 
 
-class Actor:
-    """The acting side of all policies; weights may be exchanged from another thread.
+class Policies:
+    """All policies by id; weights may be exchanged from another thread.
 
-    without_values: policies that act without giving values, as far as they have acted.
+    retired: ids that no seat will name again. without_values: policies that act without giving values, as far as they
+    have acted.
     """
 
-    def __init__(self, policies: Mapping[int, Policy], load: Callable[[int], Policy]) -> None:
+    def __init__(self, known: Mapping[int, Policy], load: Callable[[int], Policy]) -> None:
         """load: gives a policy that was not published."""
-        self._policies = dict(policies)
+        self.known = dict(known)
         self._load = load
         self._lock = threading.Lock()
         self.retired: set[int] = set()
         self.without_values: set[int] = set()
 
+    def __getitem__(self, policy_id: int) -> Policy:
+        """Raises what `load` raises."""
+        if policy_id not in self.known:
+            self.publish(policy_id, self._load(policy_id))
+        return self.known[policy_id]
+
     def publish(self, policy_id: int, policy: Policy) -> None:
         """Use these weights from the next batch on. On return no batch uses the former ones any more."""
         with self._lock:
-            self._policies[policy_id] = policy
+            self.known[policy_id] = policy
             self.retired.discard(policy_id)
-
-    def provide(self, wanted: Iterable[int]) -> None:
-        """Have these policies at hand. Raises what `load` raises."""
-        for policy_id in wanted:
-            if policy_id not in self._policies:
-                self.publish(policy_id, self._load(policy_id))
-
-    def retire(self, policy_id: int) -> None:
-        """Forget a policy with the next `forget` that does not need it."""
-        with self._lock:
-            self.retired.add(policy_id)
 
     def forget(self, needed: set[int]) -> None:
         """Drop the retired policies that nobody needs."""
         with self._lock:
             for policy_id in self.retired - needed:
-                self._policies.pop(policy_id, None)
+                self.known.pop(policy_id, None)
                 self.retired.discard(policy_id)
 
     def act(
@@ -55,24 +51,24 @@ class Actor:
     ) -> tuple[F32, F32, F32, I32]:
         """Parameters [R, L], values [R] (0 of policies that give none), states after it, versions [R] of the weights.
 
-        observations: [R, *shape], masks among them; states: [R, S]; ids: [R]; parameters_each: L.
+        observations: [R, *shape], masks among them; states: [R, S]; ids: [R], all at hand; parameters_each: L.
         """
         R = len(ids)
         with self._lock:
             if (ids == ids[0]).all():
                 found = self._act(int(ids[0]), observations, states)
-                return *found, np.full(R, self._policies[int(ids[0])].version, np.int32)
+                return *found, np.full(R, self.known[int(ids[0])].version, np.int32)
             parameters, values = np.empty((R, parameters_each), np.float32), np.empty(R, np.float32)
             after, versions = np.empty_like(states), np.empty(R, np.int32)
             for policy_id in np.unique(ids).tolist():
                 own = np.flatnonzero(ids == policy_id)
                 seen = {name: array[own] for name, array in observations.items()}
                 parameters[own], values[own], after[own] = self._act(policy_id, seen, states[own])
-                versions[own] = self._policies[policy_id].version
+                versions[own] = self.known[policy_id].version
         return parameters, values, after, versions
 
     def _act(self, policy_id: int, observations: Mapping[str, AnyArray], states: F32) -> tuple[F32, F32, F32]:
-        parameters, values, after = decide(self._policies[policy_id], observations, states)
+        parameters, values, after = decide(self.known[policy_id], observations, states)
         if values is None:
             self.without_values.add(policy_id)
             values = np.zeros(len(states), np.float32)

@@ -10,7 +10,7 @@ import numpy as np
 
 from palus.errors import EnvError
 from palus.nn.distributions import sample
-from palus.rollout.acting import Actor
+from palus.rollout.acting import Policies
 from palus.rollout.layout import BehaviorRows, Table
 from palus.rollout.rollout import Rollout, Seat
 from palus.types import F32, F64, I64, MASKS, AnyArray, Bool, Continuous
@@ -76,23 +76,27 @@ class Buffer:
         table.active[page, 0, rows] = table.active_aside[rows] if fresh else table.active[page - 1, -1, rows]
         self._states[page, rows] = self.states[rows]
 
-    def decide(self, actor: Actor, at: Place, rows: slice | I64, seed: int, tick: int) -> None:
+    def decide(self, policies: Policies, at: Place, rows: slice | I64, seed: int, tick: int) -> None:
         """Decide for a batch and give its actions to the games. seed, tick: of the key of its draws.
 
         Raises EnvError on an observation that is not finite.
         """
         spec = self.roster.behavior.actions
-        acted = actor.act(self._seen(at, rows), self.states[rows], self.policies[rows], spec.parameters)
+        acted = policies.act(self._seen(at, rows), self.states[rows], self.policies[rows], spec.parameters)
         self._parameters[at], self._values[at], self.states[rows], self._versions[at] = acted
         actions, log_probs, entropies = sample(acted[0], spec, seed, tick, self.numbers[rows])
         self._actions[at], self._log_probs[at], self._entropies[at] = actions, log_probs, entropies
         self._learners[at] = self.learners[rows]
         self.table.actions[rows] = np.clip(actions, self._low, self._high)
 
-    def settle(self, at: Place, rows: slice | I64) -> None:
-        """Draw the consequences of a decision that was played. Raises EnvError on a reward that is not finite."""
+    def settle(self, at: Place, rows: slice | I64) -> tuple[Bool, F32, F32, Bool]:
+        """Draw the consequences of a decision that was played. Raises EnvError on a reward that is not finite.
+
+        Returns, [R] each: who took it, rewards, group rewards, whose episode ended.
+        """
         table = self.table
-        for what, paid in (("reward", table.rewards[at]), ("group reward", table.group_rewards[at])):
+        active, rewards, group_rewards = table.active[at], table.rewards[at], table.group_rewards[at]
+        for what, paid in (("reward", rewards), ("group reward", group_rewards)):
             if not (finite := np.isfinite(paid)).all():
                 self._refuse(~finite, at, rows, f"the {what}")
         truncated = table.truncated[at]
@@ -106,6 +110,7 @@ class Buffer:
                 self._cuts[page].append(_Cut(decisions[pages == page], here, last, self.states[here]))
         if ended.any():
             self.states[self.numbers[rows][ended]] = 0.0
+        return active, np.where(active, rewards, 0), np.where(active, group_rewards, 0), active & ended
 
     def close(self, page: int, rows: slice) -> None:
         """Keep what follows the last decision of a page."""

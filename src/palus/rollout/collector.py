@@ -14,9 +14,11 @@ import numpy as np
 import torch
 
 from palus.envs.protocol import MultiAgentEnv
+from palus.rollout.acting import Policies
+from palus.rollout.episodes import Episodes
 from palus.rollout.players import Learning, Others
 from palus.rollout.rollout import FROZEN, Cast, Collected, Episode, FinishedMatch, Policy, Seat
-from palus.types import F32, F64, I64, Bool, Step
+from palus.types import F32, F64, I64, Bool
 
 
 class InProcessCollector:
@@ -43,9 +45,8 @@ class InProcessCollector:
         """
         self.env, self.cast, self.rollout_steps, self.seed = env, cast, rollout_steps, seed
         spec, N = env.spec, env.num_matches
-        self._policies = {policy: acting for policy, (_, acting) in learners.items()}
-        self._load = load
-        self._retired: set[int] = set()
+        self._policies = Policies({policy: acting for policy, (_, acting) in learners.items()}, load)
+        self._episodes = Episodes(spec, N)
         self._helper = ThreadPoolExecutor(1, "others", torch.set_num_threads, (1,)) if threads > 1 else None
         sizes = {spec.behavior(name).name: acting.state_size for name, acting in learners.values()}
         # Actions per behavior [N, P_b, A]; learners and the others write their own rows.
@@ -68,9 +69,6 @@ class InProcessCollector:
         self._seats: list[tuple[Seat, ...]] = [()] * N
         self._decides: I64 = np.zeros(shape, np.int64)  # policy ids
         self._learns: Bool = np.zeros(shape, np.bool_)
-        self._length, self._reward, self._group_reward = (np.zeros(shape, np.float64) for _ in range(3))
-        groups = np.array([agent.group for agent in spec.agents])
-        self._same_group: Bool = groups[:, None] == groups
         self._numbers: dict[int, Sequence[float]] = {}
         self.tick = 0
         self._started, self._restarts = False, 0
@@ -81,8 +79,7 @@ class InProcessCollector:
         """Begin all matches, with seeds that follow from the run's and the number of restarts."""
         self._started, N = True, self.env.num_matches
         self.env.reset(np.arange(N, dtype=np.int64) + (np.int64(self.seed) << 20) + self._restarts * N)
-        for sums in (self._length, self._reward, self._group_reward):
-            sums[:] = 0.0
+        self._episodes.forget(slice(None))
         for states in (*(r.states for r in self._learning.values()), *(o.states for o in self._others)):
             states[:] = 0.0
         self._assign(np.arange(N))
@@ -119,17 +116,11 @@ class InProcessCollector:
 
     def publish(self, policy: int, acting: Policy) -> None:
         """Play with this policy under that id from now on."""
-        self._policies[policy] = acting
-        self._retired.discard(policy)
+        self._policies.publish(policy, acting)
 
     def retire(self, policy: int) -> None:
         """Forget a policy, once the matches that it plays in are over."""
-        self._retired.add(policy)
-
-    def _policy(self, policy: int) -> Policy:
-        if policy not in self._policies:
-            self._policies[policy] = self._load(policy)
-        return self._policies[policy]
+        self._policies.retired.add(policy)
 
     # -- playing --------------------------------------------------------------------------------------------------
 
@@ -150,12 +141,17 @@ class InProcessCollector:
                 rows.take(t, step)
             for others in self._others:
                 others.forget(step, active)
-            self._account(active, step, episodes, matches)
+            episodes += self._episodes.add(
+                slice(None), active, step.reward, step.group_reward, step.terminated | step.truncated,
+                self._seats, step.stats,
+            )  # fmt: skip
             if step.match_over.any():
-                self._assign(np.flatnonzero(step.match_over))
-        for forgotten in self._retired - self.in_play:
-            self._policies.pop(forgotten, None)
-        self._retired &= self.in_play
+                over = np.flatnonzero(step.match_over)
+                for n, points in zip(over.tolist(), step.points[over], strict=True):
+                    verdict = () if np.isnan(points).any() else tuple(points.tolist())
+                    matches.append(FinishedMatch(n, verdict, self._seats[n]))
+                self._assign(over)
+        self._policies.forget(self.in_play)
         rollouts = {policy: rows.rollout() for policy, rows in self._learning.items()}
         entropies = {policy: rows.entropy for policy, rows in self._learning.items()}
         return Collected(rollouts, entropies, episodes, matches)
@@ -171,44 +167,13 @@ class InProcessCollector:
 
         def decide() -> None:
             for others in waiting:
-                others.act(self._policy, self.seed, 2 * self.tick + 1)
+                others.act(self._policies, self.seed, 2 * self.tick + 1)
 
         result = self._helper.submit(decide).result if self._helper is not None and waiting else decide
         for policy, rows in self._learning.items():
             rows.look(t)
             rows.act(t, self._policies[policy], self.seed, 2 * self.tick)
         result()
-
-    def _account(self, active: Bool, step: Step, episodes: list[Episode], matches: list[FinishedMatch]) -> None:
-        """Add a decision to the running episodes; tell those that ended and the matches that are over."""
-        self._length += active
-        self._reward += step.reward
-        self._group_reward += step.group_reward
-        ended = step.terminated | step.truncated
-        slots, agents = np.nonzero(ended)
-        if not len(slots):
-            return
-        left_early: Bool = np.logical_or.reduce((active & ~ended)[slots] & self._same_group[agents], axis=1)
-        for i, (n, p) in enumerate(zip(slots.tolist(), agents.tolist(), strict=True)):
-            seat = self._seats[n][p]
-            episodes.append(
-                Episode(
-                    slot=n,
-                    agent=p,
-                    policy=seat.policy,
-                    learned=seat.learns,
-                    length=int(self._length[n, p]),
-                    reward=float(self._reward[n, p]),
-                    group_reward=float(self._group_reward[n, p]),
-                    left_early=bool(left_early[i]),
-                    stats=step.stats.get(n, {}).get(p, {}),
-                )
-            )
-        for sums in (self._length, self._reward, self._group_reward):
-            sums[ended] = 0.0
-        for n in np.flatnonzero(step.match_over).tolist():
-            points = step.points[n].tolist()
-            matches.append(FinishedMatch(n, () if np.isnan(points).any() else tuple(points), self._seats[n]))
 
     # -- the game -------------------------------------------------------------------------------------------------
 
@@ -276,9 +241,9 @@ class InProcessCollector:
         return {
             "decides": self._decides,
             "learns": self._learns,
-            "length": self._length,
-            "reward": self._reward,
-            "group_reward": self._group_reward,
+            "length": self._episodes.length,
+            "reward": self._episodes.reward,
+            "group_reward": self._episodes.group_reward,
             **{f"states {policy}": rows.states for policy, rows in self._learning.items()},
             **{f"states {others.behavior.name}": others.states for others in self._others},
         }

@@ -42,6 +42,12 @@ class BehaviorRows:
         return cls(behavior, tuple(agents), sizes.pop() if len(sizes) == 1 else 1)
 
     @cached_property
+    def columns(self) -> slice | I64:
+        """Where the rows' agents stand in arrays of all agents."""
+        first, end = self.agents[0], self.agents[0] + len(self.agents)
+        return slice(first, end) if self.agents == tuple(range(first, end)) else np.array(self.agents)
+
+    @cached_property
     def order(self) -> I64 | None:
         """Places of the rows' agents in the game's own arrays of this behavior; None where both orders agree."""
         order = np.argsort(np.argsort(self.agents))

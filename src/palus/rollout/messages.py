@@ -52,18 +52,6 @@ class Close(NamedTuple):
     """Order: close all games and leave."""
 
 
-class Ended(NamedTuple):
-    """An agent's episode that ended, and that policies have played from its beginning."""
-
-    game: int
-    agent: int
-    decisions: int
-    reward: float
-    group_reward: float
-    left_early: bool
-    stats: Mapping[str, float]
-
-
 class Over(NamedTuple):
     """A game that ended and has started anew. whole: policies have played it from its beginning."""
 
@@ -73,11 +61,13 @@ class Over(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An order was carried out."""
+    """An order was carried out. stats: game -> agent -> name -> number. partial: games whose episodes were begun by
+    random decisions."""
 
     split: int
-    ended: list[Ended]
     over: list[Over]
+    stats: Mapping[int, Mapping[int, Mapping[str, float]]]
+    partial: list[int]
 
 
 class Alive(NamedTuple):

@@ -6,14 +6,14 @@ Letters: N matches, P_b agents of the behavior in each, B rows of a learner, T d
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from palus.envs.protocol import MultiAgentEnv, room_for
 from palus.errors import EnvError
 from palus.nn.distributions import sample
-from palus.rollout.acting import decide
+from palus.rollout.acting import Policies, decide
 from palus.rollout.rollout import Policy, Rollout
 from palus.types import F32, I32, I64, MASKS, AnyArray, BehaviorSpec, Bool, Step
 
@@ -239,13 +239,13 @@ class Others:
             self._room[MASKS][:] = True
         self.env.observe(self.behavior.name, self._rows, self._room)
 
-    def act(self, policy: Callable[[int], Policy], seed: int, tick: int) -> None:
+    def act(self, policies: Policies, seed: int, tick: int) -> None:
         """Decide what was looked at, and hand the actions to the game."""
         count = len(self._seats)
         states = self.states[self._seats]
         for number, first, end in self.blocks:
             seen = {name: array[first:end] for name, array in self._room.items()}
-            self._parameters[first:end], _, states[first:end] = decide(policy(number), seen, states[first:end])
+            self._parameters[first:end], _, states[first:end] = decide(policies[number], seen, states[first:end])
         drawn = sample(self._parameters[:count], self.behavior.actions, seed, tick, self._draws[:count])
         self._actions[self._seats], self.states[self._seats] = drawn[0], states
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from palus.rollout.acting import Actor
+from palus.rollout.acting import Policies
 from palus.rollout.buffer import Buffer, Place
-from palus.rollout.messages import Answer, Over, Restart, StepOrder
+from palus.rollout.episodes import Episodes
+from palus.rollout.messages import Answer, Restart, StepOrder
 from palus.rollout.plan import WorkerPlan
 from palus.rollout.pool import Lost, Workers
 from palus.rollout.rollout import FROZEN, Cast, Episode, FinishedMatch, Seat
@@ -35,7 +36,7 @@ class GameGroup:
     """It stands before decision t of a page, counted from the first page of all.
 
     state: starting (restarts are under way, `starts` of them), stepping, answered (stepped, not yet settled), ready.
-    fresh: its first observations lie aside. over: games that ended with the latest step.
+    fresh: its first observations lie aside. answer: to the latest step.
     """
 
     worker: int
@@ -47,7 +48,7 @@ class GameGroup:
     state: State = "starting"
     starts: int = 0
     fresh: bool = True
-    over: list[Over] = field(default_factory=list)
+    answer: Answer | None = None
 
 
 @dataclass
@@ -73,14 +74,14 @@ class Rounds:
         plan: WorkerPlan,
         workers: Workers,
         buffers: Sequence[Buffer],
-        actor: Actor,
+        policies: Policies,
         cast: Cast,
         seed: int,
         asynchronous: bool,
     ) -> None:
         self.tally = Tally()
         self.tick = 0  # batches so far; part of the key of every draw
-        self._workers, self._buffers, self._actor, self._cast = workers, buffers, actor, cast
+        self._workers, self._buffers, self._policies, self._cast = workers, buffers, policies, cast
         self._seed, self._asynchronous = seed, asynchronous
         self._pages, self._horizon, _ = buffers[0].table.rewards.shape
         self._ends: list[Ends] = [[] for _ in range(self._pages)]
@@ -90,7 +91,9 @@ class Rounds:
             for worker in range(plan.processes)
         ]
         self._splits = [[s for s in self._shards if s.split == split] for split in range(plan.splits)]
-        self._seats: list[Sequence[Seat]] = [()] * (self._shards[-1].games.stop)
+        self._hosts = {game: shard for shard in self._shards for game in shard.games}
+        self._seats: list[tuple[Seat, ...]] = [()] * len(self._hosts)
+        self._episodes = Episodes(spec, len(self._hosts))
         self._counter = 0
         self._default = np.array([value for _, value in spec.shaping])
         self._shaping: dict[int, F64] = {}
@@ -168,7 +171,7 @@ class Rounds:
                     buffer.open(shard.page % self._pages, buffer.roster.rows(shard.games), shard.fresh)
                 shard.fresh = False
         for buffer in self._buffers:
-            buffer.decide(self._actor, *self._locate(batch, buffer), self._seed, self.tick)
+            buffer.decide(self._policies, *self._locate(batch, buffer), self._seed, self.tick)
             self.tick += 1
         for shard in batch:
             shard.state = "stepping"
@@ -177,44 +180,65 @@ class Rounds:
 
     def _settle(self, batch: list[GameGroup]) -> None:
         """Draw the consequences of a step that was played."""
-        for buffer in self._buffers:
-            buffer.settle(*self._locate(batch, buffer))
+        self._tell(batch)
         for shard in batch:
-            self._seat([over.game for over in shard.over])
-            shard.over = []
+            assert shard.answer
+            self._seat([over.game for over in shard.answer.over])
             shard.state, shard.t = "ready", shard.t + 1
             if shard.t == self._horizon:
                 for buffer in self._buffers:
                     buffer.close(shard.page % self._pages, buffer.roster.rows(shard.games))
                 shard.page, shard.t = shard.page + 1, 0
 
+    def _tell(self, batch: list[GameGroup]) -> None:
+        """Write down what ended with a step."""
+        games = _together(batch, 1)
+        shape = self._episodes.length[games].shape
+        active, ended = np.zeros((2, *shape), np.bool_)
+        reward, group_reward = np.zeros((2, *shape), np.float32)
+        for buffer in self._buffers:
+            brought = buffer.settle(*self._locate(batch, buffer))
+            for whole, part in zip((active, reward, group_reward, ended), brought, strict=True):
+                whole[:, buffer.roster.columns] = part.reshape(shape[0], -1)
+        answers = [(shard, shard.answer) for shard in batch if shard.answer]
+        stats = {game: told for _, answer in answers for game, told in answer.stats.items()}
+        for episode in self._episodes.add(games, active, reward, group_reward, ended, self._seats, stats):
+            shard = self._hosts[episode.slot]
+            self._ends[shard.page % self._pages].append((shard.t, episode.slot, episode.agent, episode))
+        for shard, answer in answers:
+            for over in answer.over:
+                if over.whole:
+                    match = FinishedMatch(over.game, over.points, self._seats[over.game])
+                    self._ends[shard.page % self._pages].append((shard.t, over.game, -1, match))
+
     def _locate(self, batch: Sequence[GameGroup], buffer: Buffer) -> tuple[Place, slice | I64]:
         """Where a batch lies: index into [pages, T, B], index into [B]; views, not copies, where it is in one piece."""
-        first, own = batch[0], [buffer.roster.rows(shard.games) for shard in batch]
-        sizes = [rows.stop - rows.start for rows in own]
-        together = all((s.page, s.t) == (first.page, first.t) for s in batch)
-        if together and own[-1].stop - own[0].start == sum(sizes):
-            rows = slice(own[0].start, own[-1].stop)
+        first, width = batch[0], len(buffer.roster.agents)
+        rows = _together(batch, width)
+        if isinstance(rows, slice) and all((s.page, s.t) == (first.page, first.t) for s in batch):
             return (first.page % self._pages, first.t, rows), rows
-        numbers = np.concatenate([np.arange(rows.start, rows.stop) for rows in own])
+        if isinstance(rows, slice):
+            rows = np.arange(rows.start, rows.stop)
+        sizes = [len(s.games) * width for s in batch]
         pages, decisions = [s.page % self._pages for s in batch], [s.t for s in batch]
-        return (np.repeat(pages, sizes), np.repeat(decisions, sizes), numbers), numbers
+        return (np.repeat(pages, sizes), np.repeat(decisions, sizes), rows), rows
 
     def _seat(self, games: Sequence[int]) -> None:
         """Who plays in games that begin, and what pays them."""
         for game in games:
             seats = self._seats[game] = tuple(self._cast(game))
             paid = {seat.policy: self._shaping.get(seat.policy, self._default) for seat in seats}
-            self._actor.provide(paid)
+            for policy in paid:
+                self._policies[policy]  # have it at hand
             for buffer in self._buffers:
                 buffer.seat(game, seats, paid)
-        if self._actor.retired:
-            self._actor.forget(self.in_play)
+        if self._policies.retired:
+            self._policies.forget(self.in_play)
 
     def _begin(self, shard: GameGroup) -> None:
         """Start a shard's games anew, before the first decision of a page."""
         assert shard.t == 0
-        shard.state, shard.starts, shard.fresh, shard.over = "starting", shard.starts + 1, True, []
+        shard.state, shard.starts, shard.fresh = "starting", shard.starts + 1, True
         for buffer in self._buffers:
             buffer.states[buffer.roster.rows(shard.games)] = 0.0
         self._seat(shard.games)
@@ -236,18 +260,10 @@ class Rounds:
         if shard.state == "starting":
             shard.starts -= 1
             shard.state = "starting" if shard.starts else "ready"
+            self._episodes.forget(_together([shard], 1))
+            self._episodes.partial[answer.partial] = True
             return
-        shard.state, shard.over = "answered", answer.over
-        ends = self._ends[shard.page % self._pages]
-        for e in answer.ended:
-            who = self._seats[e.game][e.agent]
-            paid = e.reward, e.group_reward
-            end = Episode(e.game, e.agent, *who, e.decisions, *paid, e.left_early, e.stats)
-            ends.append((shard.t, e.game, e.agent, end))
-        for over in answer.over:
-            if over.whole:
-                match = FinishedMatch(over.game, over.points, tuple(self._seats[over.game]))
-                ends.append((shard.t, over.game, -1, match))
+        shard.state, shard.answer = "answered", answer
 
     def _lose(self, event: Lost) -> None:
         """Give up what a lost worker played of its page; the one that took its place joins at the next page."""
@@ -265,6 +281,15 @@ class Rounds:
         self.tally.crashed += not event.hung
         self.tally.hung += event.hung
         self.tally.last = f"worker {event.worker}: {event.what}"
+
+
+def _together(batch: Sequence[GameGroup], width: int) -> slice | I64:
+    """The rows of all games of a batch, `width` of each."""
+    own = [(shard.games.start * width, shard.games.stop * width) for shard in batch]
+    first, end = own[0][0], own[-1][1]
+    if end - first == sum(stop - start for start, stop in own):
+        return slice(first, end)
+    return np.concatenate([np.arange(start, stop) for start, stop in own])
 
 
 def whole_splits(splits: Sequence[Sequence[GameGroup]], state: State) -> list[list[GameGroup]]:

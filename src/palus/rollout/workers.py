@@ -17,7 +17,7 @@ import torch
 
 from palus.config.appo import Sampling
 from palus.envs.game import Game, set_parameters
-from palus.rollout.acting import Actor
+from palus.rollout.acting import Policies
 from palus.rollout.buffer import Buffer
 from palus.rollout.layout import Layout, Table, open_memory
 from palus.rollout.messages import Assignment
@@ -58,7 +58,7 @@ class WorkerCollector:
         self._spec, self._rows, self._horizon = spec, rows, horizon
         self._make, self._asynchronous = make, settings.asynchronous
         self._pages = settings.pages if self._asynchronous else 1
-        self._actor = Actor({policy: acting for policy, (_, acting) in learners.items()}, load)
+        self._policies = Policies({policy: acting for policy, (_, acting) in learners.items()}, load)
         layout = Layout(spec, rows // spec.num_agents, horizon, self._pages)
         self._memory = open_memory(layout.size)
         self._behavior = {policy: behavior for policy, (behavior, _) in learners.items()}
@@ -76,7 +76,7 @@ class WorkerCollector:
             for roster, table in zip(layout.rosters, tables, strict=True)
         }
         buffers = list(self._buffers.values())
-        self._rounds = Rounds(spec, self.plan, self._workers, buffers, self._actor, cast, seed, self._asynchronous)
+        self._rounds = Rounds(spec, self.plan, self._workers, buffers, self._policies, cast, seed, self._asynchronous)
         self._counter, self._parameters = 0, dict[str, float]()
         self._begun = time.perf_counter()
         self._told = 0  # losses that `complaints` has spoken of
@@ -100,7 +100,7 @@ class WorkerCollector:
             self._play_page()
         page = self._released % self._pages
         found = {
-            policy: self._buffers[behavior].rollout(page, policy, policy not in self._actor.without_values)
+            policy: self._buffers[behavior].rollout(page, policy, policy not in self._policies.without_values)
             for policy, behavior in self._behavior.items()
         }
         rollouts = {policy: rollout for policy, (rollout, _) in found.items()}
@@ -160,11 +160,11 @@ class WorkerCollector:
 
     def publish(self, policy: int, acting: Policy) -> None:
         """Play with this policy from the next batch on. On return, no batch uses the former one any more."""
-        self._actor.publish(policy, acting)
+        self._policies.publish(policy, acting)
 
     def retire(self, policy: int) -> None:
         """Forget a policy that no seat will name again. Matches that go on keep it to their end."""
-        self._actor.retire(policy)
+        self._policies.retired.add(policy)
 
     @property
     def in_play(self) -> set[int]:

@@ -1,0 +1,67 @@
+"""The running episodes of all agents, for every collector: how long they last, what they earn, what is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from palus.rollout.rollout import Episode, Seat
+from palus.types import F32, I64, Bool, GameSpec
+
+Matches = slice | I64
+
+
+class Episodes:
+    """N matches of P agents. length, reward, group_reward: [N, P] float64 of the running episodes, so far.
+
+    partial: [N, P] policies have not played it from its beginning; such an episode is not told of.
+    """
+
+    def __init__(self, spec: GameSpec, num_matches: int) -> None:
+        shape = num_matches, spec.num_agents
+        self.length, self.reward, self.group_reward = np.zeros((3, *shape))
+        self.partial: Bool = np.zeros(shape, np.bool_)
+        groups = np.array([agent.group for agent in spec.agents])
+        self._same_group: Bool = groups[:, None] == groups
+        self._numbers = np.arange(num_matches)
+
+    def forget(self, matches: Matches, partial: bool = False) -> None:
+        """Episodes of all agents begin, or go on after a beginning that does not count."""
+        for sums in (self.length, self.reward, self.group_reward):
+            sums[matches] = 0.0
+        self.partial[matches] = partial
+
+    def add(
+        self,
+        matches: Matches,
+        active: Bool,
+        reward: F32,
+        group_reward: F32,
+        ended: Bool,
+        seats: Sequence[Sequence[Seat]],
+        stats: Mapping[int, Mapping[int, Mapping[str, float]]],
+    ) -> list[Episode]:
+        """Add a decision of M matches, [M, P] each; returns the episodes that ended with it, by match and agent.
+
+        active: who decided. seats: of all N matches. stats: match -> agent -> what the game tells.
+        """
+        self.length[matches] += active
+        self.reward[matches] += reward
+        self.group_reward[matches] += group_reward
+        rows, agents = np.nonzero(ended)
+        if not len(rows):
+            return []
+        others: Bool = (active & ~ended)[rows] & self._same_group[agents]
+        episodes = []
+        for n, p, left_early in zip(
+            self._numbers[matches][rows].tolist(), agents.tolist(), np.any(others, 1).tolist(), strict=True
+        ):
+            length, paid = int(self.length[n, p]), (float(self.reward[n, p]), float(self.group_reward[n, p]))
+            if not self.partial[n, p]:
+                policy, learned = seats[n][p]
+                told = stats.get(n, {}).get(p, {})
+                episodes.append(Episode(n, p, policy, learned, length, *paid, left_early, told))
+            self.length[n, p] = self.reward[n, p] = self.group_reward[n, p] = 0.0
+            self.partial[n, p] = False
+        return episodes
