@@ -49,7 +49,7 @@ class Faulty:
             behavior = replace(self.spec.behaviors[0], actions=replace(actions, masked=True))
             self.spec = replace(self.spec, behaviors=(behavior,))
         if fault == "shares unevenly":
-            self.spec = replace(self.spec, agents=tuple(replace(agent, group=0) for agent in self.spec.agents))
+            self.spec = replace(self.spec, agents=tuple(replace(agent, team=0, group=0) for agent in self.spec.agents))
         if fault == "unpaid":
             self.spec = replace(self.spec, shaping=(("bonus", 1.0),))
         self.active = np.ones(2, np.bool_)
@@ -97,18 +97,18 @@ def test_a_sound_game_of_two_passes():
     ("fault", "message"),
     [
         ("drifts", "observation a of decision 0 differs between runs"),
-        ("forgets", "observe leaves numbers of b unwritten"),
-        ("nan", "NaN"),
+        ("forgets", "left numbers of b unwritten"),
+        ("nan", "non-finite numbers for match 0, agent agent 0"),
         ("double", "step.reward is float64"),
         ("open", "neither terminated nor truncated"),
         ("both", "terminated and truncated at once"),
         ("scribbles", "changed the actions"),
         ("vanishes", "agent 1 became inactive without having ended"),
-        ("stats", "stats for agent 0, whose episode did not end"),
+        ("stats", "stats of agent 0, whose episode did not end"),
         ("double share", "step.group_reward is float64"),
         ("shares unevenly", "members of group 0 got different group rewards"),
-        ("forbids", "masks forbid every choice of discrete part 0"),
-        ("forgets masks", "observe leaves numbers of action_masks unwritten"),
+        ("forbids", "the mask of agent agent 1 forbids every choice of branch 0"),
+        ("forgets masks", "left numbers of action_masks unwritten"),
         ("unpaid", r"an attribute `shaping`, float64 \(2, 1\)"),
     ],
 )
