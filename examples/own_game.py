@@ -1,6 +1,6 @@
 """A game of your own: walk along a line of cells to the goal.
 
-Train it, from this folder, by `env: own_game:Line` and `--trust own_game`.
+From this folder: PYTHONPATH=. palus train debug palus.env=own_game:Line
 """
 
 import numpy as np

@@ -20,9 +20,14 @@ try:
 except ImportError as error:
     raise EnvError("Gymnasium's games need the package gymnasium; pip install 'palus[doom]'") from error
 
-from palus.envs.gymnasium_spaces import ActionWriter, ObservationReader, action_mask, episode_stats
-
-FPS = 30.0
+from palus.envs.gymnasium_spaces import (
+    ActionWriter,
+    ObservationReader,
+    action_mask,
+    episode_stats,
+    fps_of,
+    picture,
+)
 
 
 def make(id: str, *, num_envs: int = 1, vectorization_mode: str = "sync", **options: Any) -> GymnasiumGame | VectorGame:
@@ -50,8 +55,7 @@ class GymnasiumGame:
         self._observation, self._info = env.reset(seed=0)
         masked = action_mask(env.action_space, self._info) is not None
         self._reader, self._writer = ObservationReader(env.observation_space), ActionWriter(env.action_space, masked)
-        fps = float(env.metadata.get("render_fps") or FPS)
-        self.spec = GameSpec.alike(env_id, self._reader.specs, self._writer.spec, fps=fps)
+        self.spec = GameSpec.alike(env_id, self._reader.specs, self._writer.spec, fps=fps_of(env))
         self.active: Bool = np.ones(1, np.bool_)
         self._open = True
 
@@ -85,9 +89,7 @@ class GymnasiumGame:
 
     def render(self) -> AnyArray:
         """The environment's own picture."""
-        if self._env.render_mode != "rgb_array":
-            raise EnvError(f"{self.spec.env_id} draws no pictures now; give the option render_mode: rgb_array")
-        return np.asarray(self._env.render())
+        return np.asarray(picture(self._env, self.spec.env_id))
 
     def close(self) -> None:
         """Close the environment once."""
@@ -112,8 +114,7 @@ class VectorGame:
         masked = action_mask(env.single_action_space, self._info) is not None
         self._reader = ObservationReader(env.single_observation_space)
         self._writer = ActionWriter(env.single_action_space, masked)
-        fps = float(env.metadata.get("render_fps") or FPS)
-        self.spec = GameSpec.alike(env_id, self._reader.specs, self._writer.spec, env.num_envs, fps=fps)
+        self.spec = GameSpec.alike(env_id, self._reader.specs, self._writer.spec, env.num_envs, fps=fps_of(env))
         self.active: Bool = np.ones(env.num_envs, np.bool_)
         self._finals: Mapping[int, Any] = {}
         self._open = True
@@ -155,12 +156,7 @@ class VectorGame:
 
     def render(self) -> AnyArray:
         """The first environment's picture."""
-        if self._env.render_mode != "rgb_array":
-            raise EnvError(f"{self.spec.env_id} draws no pictures now; give the option render_mode: rgb_array")
-        frames = self._env.render()
-        if not frames:
-            raise EnvError(f"{self.spec.env_id} drew no picture")
-        return np.asarray(frames[0])
+        return np.asarray(picture(self._env, self.spec.env_id)[0])
 
     def close(self) -> None:
         """Close the environments once."""

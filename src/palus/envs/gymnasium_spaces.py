@@ -161,3 +161,16 @@ def episode_stats(info: Mapping[str, Any]) -> dict[str, float]:
     if "true_objective" in info:
         stats["true_objective"] = float(info["true_objective"])
     return stats
+
+
+def fps_of(env: Any) -> float:
+    """Pictures per second of an environment's time."""
+    return float(env.metadata.get("render_fps") or 30)
+
+
+def picture(env: Any, env_id: str) -> Any:
+    """What an environment draws. Raises EnvError when it draws nothing."""
+    drawn = env.render() if getattr(env, "render_mode", None) == "rgb_array" else None
+    if drawn is None or not len(drawn):
+        raise EnvError(f"{env_id} draws no pictures now; give the option render_mode: rgb_array")
+    return drawn

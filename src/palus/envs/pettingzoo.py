@@ -15,11 +15,10 @@ from palus.types import MASKS, AgentSpec, AnyArray, BehaviorSpec, Bool, GameSpec
 try:
     from gymnasium.spaces import Dict, Discrete, Space
 
-    from palus.envs.gymnasium_spaces import ActionWriter, ObservationReader, episode_stats
+    from palus.envs.gymnasium_spaces import ActionWriter, ObservationReader, episode_stats, fps_of, picture
 except ImportError as error:
     raise EnvError("PettingZoo's games need the package gymnasium; pip install 'palus[doom]'") from error
 
-FPS = 30.0
 MASK = "action_mask"
 
 
@@ -55,8 +54,7 @@ class PettingZooGame:
         self._kinds = [_Kind(name, *kind, own) for name, kind, own in zip(names, kinds, members, strict=True)]
         behavior = {i: kind.name for kind in self._kinds for i in kind.members}
         agents = [AgentSpec(str(agent), i, i, behavior[i]) for i, agent in enumerate(self._agents)]
-        fps = float(env.metadata.get("render_fps") or FPS)
-        self.spec = GameSpec(env_id, tuple(kind.spec for kind in self._kinds), tuple(agents), fps=fps)
+        self.spec = GameSpec(env_id, tuple(kind.spec for kind in self._kinds), tuple(agents), fps=fps_of(env))
         self.active: Bool = np.zeros(len(self._agents), np.bool_)
         self._observations: Mapping[Any, Any] = {}
         self._open = True
@@ -114,10 +112,7 @@ class PettingZooGame:
 
     def render(self) -> AnyArray:
         """The environment's own picture."""
-        picture = self._env.render() if getattr(self._env, "render_mode", None) == "rgb_array" else None
-        if picture is None:
-            raise EnvError(f"{self.spec.env_id} draws no pictures now; give the option render_mode: rgb_array")
-        return np.asarray(picture)
+        return np.asarray(picture(self._env, self.spec.env_id))
 
     def close(self) -> None:
         """Close the environment once."""

@@ -1,4 +1,7 @@
-"""What the collector and its workers tell each other: which games to play, orders, answers."""
+"""What the collector and its workers tell each other: which games to play, orders, answers.
+
+None as an order: close all games and leave. None as an answer: still alive, while games are being made, one by one.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +51,6 @@ class SetParameters(NamedTuple):
     parameters: Mapping[str, float]
 
 
-class Close(NamedTuple):
-    """Order: close all games and leave."""
-
-
 class Over(NamedTuple):
     """A game that ended and has started anew. whole: policies have played it from its beginning."""
 
@@ -68,10 +67,6 @@ class Answer(NamedTuple):
     over: list[Over]
     stats: Mapping[int, Mapping[int, Mapping[str, float]]]
     partial: list[int]
-
-
-class Alive(NamedTuple):
-    """Sent while games are being made, one by one: it takes long, but it goes on."""
 
 
 class Failure(NamedTuple):

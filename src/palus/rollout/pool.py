@@ -21,7 +21,7 @@ from multiprocessing import Pipe
 
 from palus.errors import EnvError, ScenarioError, WorkerError
 from palus.rollout.layout import Layout, Table
-from palus.rollout.messages import Answer, Assignment, Close, Failure, Restart, SetParameters, StepOrder
+from palus.rollout.messages import Answer, Assignment, Failure, Restart, SetParameters, StepOrder
 from palus.rollout.stepper import Stepper
 
 RESTART_WINDOW_S = 600.0
@@ -132,7 +132,7 @@ class WorkerPool:
         workers, self._workers = self._workers, []
         try:
             for worker in workers:
-                worker.send(Close())
+                worker.send(None)
             deadline = time.monotonic() + min(GOODBYE_S, self._timeout_s)
             for worker in workers:
                 worker.hear_out(deadline)
@@ -175,7 +175,7 @@ class _Worker:
         self.silent_since = time.monotonic()
         self.tell((assignment, layout))
 
-    def send(self, order: Restart | StepOrder | Close) -> None:
+    def send(self, order: Restart | StepOrder | None) -> None:
         """Hand out an order. The loss of the process is found when it is listened to."""
         if not self.owes:
             self.silent_since = time.monotonic()

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 
 from palus.errors import PalusError
 from palus.rollout.layout import Layout
-from palus.rollout.messages import Alive, Assignment, Close, Failure, SetParameters
+from palus.rollout.messages import Assignment, Failure, SetParameters
 from palus.rollout.stepper import Stepper
 
 _PR_SET_PDEATHSIG = 1
@@ -43,9 +43,9 @@ def _serve(connection: Connection, assignment: Assignment, layout: Layout, memor
     try:
         for _ in range(sum(map(len, assignment.splits))):
             games.append(assignment.make())
-            connection.send_bytes(pickle.dumps(Alive()))
+            connection.send_bytes(pickle.dumps(None))
         stepper = Stepper(assignment, layout, layout.tables(memory), games)
-        while not isinstance(order := connection.recv(), Close):
+        while (order := connection.recv()) is not None:
             if isinstance(order, SetParameters):
                 stepper.set_parameters(order.parameters)
                 continue

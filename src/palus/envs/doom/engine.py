@@ -84,7 +84,8 @@ def start_engine(build: Callable[[], Any], what: str) -> Engine:
         folder = Path(tempfile.gettempdir(), f"{FOLDER_PREFIX}{os.getpid()}-{secrets.token_hex(4)}")
         try:
             if sys.platform != "linux":
-                return _start_plainly(game)
+                game.init()  # the launcher's means are missing: a killed owner leaves the engine and its files
+                return Engine(game, 0)
             with _guarded():
                 return _start(game, folder)
         except (*EngineFault, vizdoom.FileDoesNotExistException) as error:
@@ -159,12 +160,6 @@ def _release_after_fork(pid_file: Path, through: threading.Event) -> None:
     while not through.wait(0.002) and not pid_file.exists() and time.monotonic() < limit:
         pass
     _forking.release()
-
-
-def _start_plainly(game: Any) -> Engine:
-    """Start where the launcher's means are missing; a killed owner leaves the engine and its files."""
-    game.init()
-    return Engine(game, 0)
 
 
 def _last_words(folder: Path) -> str:

@@ -151,11 +151,8 @@ class DoomGame:
                     raise
 
     def _start_once(self, seed: int) -> None:
-        environment, network = self.environment, None
-        if environment.is_network_game:
-            network = NetworkGame(
-                *(environment.agents, environment.bots, free_port()), environment.timelimit, environment.respawn_delay
-            )
+        environment = self.environment
+        network = NetworkGame(environment, free_port()) if environment.is_network_game else None
         engines: list[Engine] = []
 
         def start(i: int) -> DoomPlayer:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from palus.envs.doom.scenarios import TICS_PER_SECOND
+from palus.envs.doom.scenarios import TICS_PER_SECOND, DoomEnvironment
 
 HOST = "127.0.0.1"
 RULES = (
@@ -23,18 +23,15 @@ CONNECT_S = 10
 
 @dataclass(frozen=True)
 class NetworkGame:
-    """A deathmatch of `agents` engines and `bots` bots. respawn_delay: seconds."""
+    """The deathmatch of an environment: an engine for each of its agents, and its bots."""
 
-    agents: int
-    bots: int
+    environment: DoomEnvironment
     port: int
-    minutes: float
-    respawn_delay: int
 
     @property
     def timeout(self) -> int:
         """Length of a match in tics."""
-        return round(self.minutes * 60 * TICS_PER_SECOND)
+        return round(self.environment.timelimit * 60 * TICS_PER_SECOND)
 
     def arguments(self, player: int) -> str:
         """Arguments for the engine of one agent; agent 0 hosts."""
@@ -42,14 +39,14 @@ class NetworkGame:
         if player:
             return f"-join {HOST}:{self.port} {name}"
         return (
-            f"-host {self.agents} -port {self.port} {RULES} +timelimit {self.minutes} "
-            f"+viz_respawn_delay {self.respawn_delay} {name}"
+            f"-host {self.environment.agents} -port {self.port} {RULES} +timelimit {self.environment.timelimit} "
+            f"+viz_respawn_delay {self.environment.respawn_delay} {name}"
         )
 
     def call_bots(self, host: Any) -> None:
         """Replace all bots by new ones, drawn by the engine from its own list."""
         host.send_game_command("removebots")
-        for _ in range(self.bots):
+        for _ in range(self.environment.bots):
             host.send_game_command("addbot")
 
 

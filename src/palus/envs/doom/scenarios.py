@@ -58,10 +58,6 @@ class Scenario:
         return tuple(name for name in self.variables if name != CELLS)
 
 
-def _acid(wad: str) -> Scenario:
-    return Scenario(wad, ("HEALTH",), living_reward=0.01, hud=False, weapon=False)
-
-
 def _battle(wad: str) -> Scenario:
     return Scenario(wad, BATTLE_VARIABLES, skill=2, crosshair=True)
 
@@ -131,7 +127,8 @@ class DoomEnvironment:
 
 
 def _gathering(wad: str, layout: ActionLayout) -> DoomEnvironment:
-    return DoomEnvironment(_acid(wad), layout, gathering=True, objective="engine")
+    acid = Scenario(wad, ("HEALTH",), living_reward=0.01, hud=False, weapon=False)
+    return DoomEnvironment(acid, layout, gathering=True, objective="engine")
 
 
 def _monsters(wad: str) -> DoomEnvironment:
