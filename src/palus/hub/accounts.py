@@ -30,7 +30,6 @@ class Account:
 
     id: int
     name: str
-    created_ms: int
 
 
 @dataclass(frozen=True)
@@ -74,17 +73,13 @@ def create_account(connection: Connection, name: str) -> Account:
     check_owner(name)
     if find_account(connection, name) is not None:
         raise AlreadyExistsError(f"account {name} exists already; choose another name")
-    created_ms = now_ms()
-    row = {"name": name, "key": name.lower(), "kind": "user", "created_ms": created_ms}
-    account_id = connection.execute(insert(accounts).values(row).returning(accounts.c.id)).scalar_one()
-    return Account(account_id, name, created_ms)
+    row = {"name": name, "key": name.lower(), "kind": "user", "created_ms": now_ms()}
+    return Account(connection.execute(insert(accounts).values(row).returning(accounts.c.id)).scalar_one(), name)
 
 
 def find_account(connection: Connection, name: str) -> Account | None:
     """The account of this name in any case."""
-    row = connection.execute(
-        select(accounts.c.id, accounts.c.name, accounts.c.created_ms).where(accounts.c.key == name.lower())
-    ).first()
+    row = connection.execute(select(accounts.c.id, accounts.c.name).where(accounts.c.key == name.lower())).first()
     return Account(*row) if row else None
 
 

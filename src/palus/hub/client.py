@@ -207,7 +207,10 @@ def _http_message(error: HfHubHTTPError, url: str, repo_id: str) -> str:
 
 
 def _unreachable(error: BaseException, url: str) -> str:
-    return f"{url}: the hub cannot be reached ({_root_cause(error)}); {_connection_hint(url)}"
+    hint = _proxy_hint(url) or "check the address, and that `palus arena` runs there"
+    if url == HUGGING_FACE:
+        hint = "check the network, or name another hub with --hub"
+    return f"{url}: the hub cannot be reached ({_root_cause(error)}); {hint}"
 
 
 def _root_cause(error: BaseException) -> str:
@@ -215,12 +218,6 @@ def _root_cause(error: BaseException) -> str:
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__ or error
     return str(error) or type(error).__name__
-
-
-def _connection_hint(url: str) -> str:
-    if url == HUGGING_FACE:
-        return "check the network, or name another hub with --hub"
-    return _proxy_hint(url) or "check the address, and that `palus arena` runs there"
 
 
 def _proxy_hint(url: str) -> str:

@@ -104,7 +104,9 @@ def pull_from_pool(pool: Path, repo_id: str, folder: Path) -> None:
 
 def _swap(home: Path, staging: Path) -> None:
     """Put `staging` in the place of `home`, then clear away what it replaced, also what a killed push left."""
-    _sync(staging)
+    for _, file in _walk(staging):  # so that a power cut after the renames cannot leave them empty
+        with file.open("rb+") as handle:
+            os.fsync(handle.fileno())
     if home.is_dir():
         home.rename(home.parent / f".{home.name}.old.{uuid.uuid4().hex}")
     staging.rename(home)
@@ -123,13 +125,6 @@ def _copy(files: Mapping[str, Content], folder: Path) -> None:
             target.write_bytes(content)
         else:
             shutil.copyfile(content, target)
-
-
-def _sync(folder: Path) -> None:
-    """Force the files to disk, so that a power cut after the renames cannot leave them empty."""
-    for _, file in _walk(folder):
-        with file.open("rb+") as handle:
-            os.fsync(handle.fileno())
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, Path]]:

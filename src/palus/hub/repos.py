@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, Select, delete, exists, func, insert, literal, or_, select, tuple_, update
@@ -136,10 +136,9 @@ def read_file(store: Store, repo: str, revision: str, path: str) -> bytes:
 
 
 def _select() -> Select[Any]:
-    columns = [repos.c[name] for name in ("id", "kind", "name", "private", "head", "library_name", "downloads")]
-    times = (repos.c.created_ms, repos.c.modified_ms, repos.c.card)
-    owner = accounts.c.name.label("owner")
-    return select(*columns, *times, owner).join(accounts, accounts.c.id == repos.c.owner_id)
+    names = (part.name for part in fields(Repo) if part.name not in ("owner", "tags"))
+    columns = (*(repos.c[name] for name in names), accounts.c.name.label("owner"))
+    return select(*columns).join(accounts, accounts.c.id == repos.c.owner_id)
 
 
 def _with_tags(connection: Connection, rows: Sequence[Row[Any]]) -> list[Repo]:

@@ -32,7 +32,8 @@ def keep_upload(store: Store, writer: BlobWriter, account_id: int, limits: HubLi
     with store.write() as connection:
         pinned = store.blobs.has(blob.sha256)  # counts only where the hub has no row of it yet
         row = {"sha256": blob.sha256, "size": blob.size, "git_sha1": blob.git_sha1}
-        insert = _insert_for(connection)
+        # `insert` with ON CONFLICT, which SQLAlchemy has per dialect
+        insert: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
         connection.execute(insert(blobs).values(**row, created_ms=now, pinned=pinned).on_conflict_do_nothing())
         claim = insert(blob_claims).values(sha256=blob.sha256, account_id=account_id, created_ms=now)
         key = (blob_claims.c.sha256, blob_claims.c.account_id)
@@ -70,11 +71,6 @@ class Incoming:
 def over_quota(left: int) -> TooLargeError:
     """left: bytes that the account may still bring today."""
     return TooLargeError(f"you may send {show_bytes(max(left, 0))} more within a day; leave large files out")
-
-
-def _insert_for(connection: Connection) -> Any:
-    """`insert` with ON CONFLICT, which SQLAlchemy has per dialect."""
-    return postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
 
 
 def day_bytes_left(connection: Connection, account_id: int, limits: HubLimits) -> int:

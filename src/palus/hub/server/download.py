@@ -43,23 +43,16 @@ class DownloadEndpoints:
         prefix = f"/{repos.URL_PREFIX[self._kind]}{{owner}}/{{name}}"
         router = APIRouter(prefix=prefix, tags=["hub: downloads"], route_class=HubRoute)
         path = "/resolve/{revision}/{path:path}"
-        router.add_api_route(path, self.head, methods=["HEAD"], response_class=Response)
-        router.add_api_route(path, self.get, methods=["GET"], response_class=Response)
+        for method in ("HEAD", "GET"):
+            router.add_api_route(path, self.get, methods=[method], response_class=Response)
         return router
 
-    def head(self, request: Request, owner: str, name: str, revision: str, path: str) -> Response:
-        """Commit, id and size of a file."""
-        return self._answer(request, f"{owner}/{name}", revision, path, counts=False)
-
     def get(self, request: Request, owner: str, name: str, revision: str, path: str) -> Response:
-        """A file; a part of it with a Range header."""
-        return self._answer(request, f"{owner}/{name}", revision, path, counts=path.endswith(".onnx"))
-
-    def _answer(self, request: Request, full: str, revision: str, path: str, counts: bool) -> Response:
+        """A file, or a part of it with a Range header. HEAD tells its commit, id and size."""
         hub = self._hub
         caller = hub.identify(request)
         with hub.store.read() as connection:
-            repo = hub.readable(connection, caller, self._kind, full)
+            repo = hub.readable(connection, caller, self._kind, f"{owner}/{name}")
             commit = resolve_revision(connection, repo, revision)
             file = find_file(connection, commit, path)
         if file is None:
@@ -72,7 +65,8 @@ class DownloadEndpoints:
             headers |= {"X-Linked-Etag": headers["ETag"], "X-Linked-Size": str(file.size)}
         if f'"{file.etag}"' in request.headers.get("if-none-match", ""):
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-        count = BackgroundTask(self._count, repo) if counts and "range" not in request.headers else None
+        counts = request.method == "GET" and path.endswith(".onnx") and "range" not in request.headers
+        count = BackgroundTask(self._count, repo) if counts else None
         where = hub.store.blobs.path(file.sha256)
         shown = _presentation(PurePosixPath(file.path))
         return FileResponse(where, headers=headers, background=count, stat_result=_stat(where), **shown)

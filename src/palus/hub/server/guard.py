@@ -65,7 +65,9 @@ class Guard:
         limit, buckets = found
         wait_s = buckets.take(client_of(scope))
         if wait_s > 0:
-            await _too_many(wait_s)(scope, receive, send)
+            sentence = f"Too many requests from this address; wait {wait_s:.1f} s and try again."
+            answer = _refusal(429, "too_many_requests", sentence, {"Retry-After": str(math.ceil(wait_s))})
+            await answer(scope, receive, send)
         elif _declared_bytes(scope) > limit.body_bytes:
             await _too_large(limit.body_bytes)(scope, receive, send)
         else:
@@ -97,7 +99,9 @@ class _Body:
             async with asyncio.timeout(max(0.0, self._allowed_s)):
                 message = await self._receive()
         except TimeoutError:
-            return await self._refuse(_too_slow(self._bytes_per_s))
+            rate = show_bytes(self._bytes_per_s)
+            sentence = f"The body came slower than {rate} a second; try again on a better connection."
+            return await self._refuse(_refusal(408, "too_slow", sentence, {"Connection": "close"}))
         size = len(message.get("body", b""))
         self._received += size
         self._allowed_s += size / self._bytes_per_s - (time.monotonic() - began_s)
@@ -124,19 +128,9 @@ def _declared_bytes(scope: Scope) -> int:
     return max((int(value) for value in lengths if value.isdigit()), default=0)
 
 
-def _too_many(wait_s: float) -> JSONResponse:
-    sentence = f"Too many requests from this address; wait {wait_s:.1f} s and try again."
-    return _refusal(429, "too_many_requests", sentence, {"Retry-After": str(math.ceil(wait_s))})
-
-
 def _too_large(limit: int) -> JSONResponse:
     sentence = f"The body is larger than {show_bytes(limit)}, the most that is taken here; send less."
     return _refusal(413, "too_large", sentence)
-
-
-def _too_slow(bytes_per_s: int) -> JSONResponse:
-    sentence = f"The body came slower than {show_bytes(bytes_per_s)} a second; try again on a better connection."
-    return _refusal(408, "too_slow", sentence, {"Connection": "close"})
 
 
 def _refusal(status: int, code: str, sentence: str, headers: dict[str, str] | None = None) -> JSONResponse:

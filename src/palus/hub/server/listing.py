@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -76,7 +76,7 @@ class ListingEndpoints:
         router = APIRouter(prefix=f"/api/{self._kind}s", tags=["hub: listings"], route_class=HubRoute)
         router.add_api_route("", self.index, methods=["GET"])
         router.add_api_route("/{owner}/{name}", self.info, methods=["GET"])
-        router.add_api_route("/{owner}/{name}/revision/{revision:path}", self.info_at, methods=["GET"])
+        router.add_api_route("/{owner}/{name}/revision/{revision:path}", self.info, methods=["GET"])
         router.add_api_route("/{owner}/{name}/tree/{revision}", self.tree, methods=["GET"])
         router.add_api_route("/{owner}/{name}/tree/{revision}/{path:path}", self.tree, methods=["GET"])
         router.add_api_route("/{owner}/{name}/paths-info/{revision}", self.paths_info, methods=["POST"])
@@ -113,12 +113,8 @@ class ListingEndpoints:
             headers["Link"] = _next_link(request, {"cursor": f"{getattr(last, by)}.{last.id}"})
         return JSONResponse(rows, headers=headers)
 
-    def info(self, request: Request, owner: str, name: str, blobs: bool = False) -> Json:
-        """One repository at its head."""
-        return self.info_at(request, owner, name, MAIN, blobs)
-
-    def info_at(self, request: Request, owner: str, name: str, revision: str, blobs: bool = False) -> Json:
-        """One repository at a revision; `blobs` adds sizes and ids of its files."""
+    def info(self, request: Request, owner: str, name: str, revision: str = MAIN, blobs: bool = False) -> Json:
+        """One repository at its head, or at a revision; `blobs` adds sizes and ids of its files."""
         repo, commit, files = self._at(request, f"{owner}/{name}", revision)
         used = sum({file.sha256: file.size for file in files}.values())
         siblings = [show_sibling(file, blobs) for file in files]
@@ -180,8 +176,7 @@ def _read_cursor(cursor: str | None) -> tuple[int, int] | None:
 
 
 def _next_link(request: Request, changed: dict[str, str]) -> str:
-    kept = [(key, value) for key, value in request.query_params.multi_items() if key not in changed]
-    return f'<{request.url.replace(query=urlencode([*kept, *changed.items()]))}>; rel="next"'
+    return f'<{request.url.include_query_params(**changed)}>; rel="next"'
 
 
 def _read_paths(content_type: str, body: bytes) -> Sequence[str]:

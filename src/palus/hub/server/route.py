@@ -64,7 +64,8 @@ class HubRoute(APIRoute):
                 return refused(InvalidInputError(str(error.detail)))
             except StorageError as error:
                 _log.error("%s", error)  # the caller learns that, not where on this machine
-                return _broken()
+                message = "the hub cannot read or write its files just now; tell who runs it, then try again"
+                return JSONResponse({"error": message}, HTTPStatus.INSUFFICIENT_STORAGE, {"X-Error-Message": message})
 
         return guarded
 
@@ -81,11 +82,6 @@ def refused(refusal: RefusedRequestError, headers: dict[str, str] | None = None)
     if refusal.retry_after_s is not None:
         known["Retry-After"] = str(refusal.retry_after_s)
     return JSONResponse({"error": str(refusal)}, refusal.status, known)
-
-
-def _broken() -> JSONResponse:
-    message = "the hub cannot read or write its files just now; tell who runs it, then try again"
-    return JSONResponse({"error": message}, HTTPStatus.INSUFFICIENT_STORAGE, {"X-Error-Message": message})
 
 
 def _check_encoding(request: Request) -> None:
