@@ -200,5 +200,4 @@ def _status_facts(status: Mapping[str, Any], env_id: str) -> dict[str, Any]:
     if not isinstance(entry, dict):
         return {}
     final = entry.get("final_checkpoint")
-    facts = {"elo": entry.get("elo"), "steps": final.get("steps") if isinstance(final, dict) else None}
-    return {key: value for key, value in facts.items() if isinstance(value, int | float)}
+    return {"elo": entry.get("elo"), "steps": final.get("steps") if isinstance(final, dict) else None}
