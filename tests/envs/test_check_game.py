@@ -115,3 +115,18 @@ def test_a_sound_game_of_two_passes():
 def test_a_broken_promise_is_named(fault, message):
     with pytest.raises(EnvError, match=message):
         check_game(Faulty(fault))
+
+
+class Pausing(Faulty):
+    """Its agents end together and take a decision's time to begin anew, as vectorised environments do."""
+
+    def step(self, actions):
+        self.t += 1
+        played = self.active.copy()
+        self.active[:] = ~played | (self.t % 3 != 0)
+        ended = played & ~self.active
+        return GameStep(played.astype(np.float32), ended, np.zeros(2, np.bool_), False)
+
+
+def test_a_game_may_pause_as_a_whole():
+    check_game(Pausing())
