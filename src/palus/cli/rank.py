@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,8 +67,7 @@ def rank(
     """
     from palus.arena.models.players import find_players
     from palus.arena.referee.games import game_of, source_of
-    from palus.arena.referee.match import play_pairs
-    from palus.arena.study.tournament import round_robin
+    from palus.arena.study.tournament import rank_players
     from palus.cli.players import append_log, load, refresh_onnx
     from palus.run.session import interruptible
 
@@ -81,8 +79,9 @@ def rank(
     entrants = _entrants([*named, *found], rejected, folder, without or [])
     planned = pairs * len(entrants) * (len(entrants) - 1)
     with interruptible() as stopped, matches_progress("", planned) as tick:
-        play = partial(play_pairs, env_id=game)
-        board = round_robin(entrants, pairs, seed, play, lambda title, n: tick(n, title), stopped)
+        board = rank_players(
+            entrants, pairs, seed, env_id=game, progress=lambda title, n: tick(n, title), stopped=stopped
+        )
         interrupted = stopped()
     if interrupted and not board.results:
         end_early(0, planned, "matches")

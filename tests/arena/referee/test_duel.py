@@ -19,7 +19,7 @@ from palus.arena.referee.games import GAMES, source_of
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.recorder import Film
 from palus.arena.referee.result import MatchResult, summarize
-from palus.arena.study.tournament import round_robin
+from palus.arena.study.tournament import rank_players
 from palus.cli import app
 from palus.config.appo import AppoNetworkSettings
 from palus.envs.arena_game import ArenaGame
@@ -156,7 +156,8 @@ def test_duels_that_are_stopped_leave_whole_pairs() -> None:
 
 
 def test_a_round_robin_of_duels_ranks_the_better_shot_first() -> None:
-    board = round_robin([Shooter("poor", 0.2), Shooter("good", 0.9), Shooter("fair", 0.5)], 4, 0, play_duels)
+    shooters = [Shooter("poor", 0.2), Shooter("good", 0.9), Shooter("fair", 0.5)]
+    board = rank_players(shooters, 4, 0, env_id="shooting")
     assert [s.name for s in board.standings] == ["good", "fair", "poor"]
 
 

@@ -7,6 +7,7 @@ conventions were measured.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -96,15 +97,11 @@ def _observation(
     frame: Callable[[int], int] = lambda index: index,
 ) -> I64:
     """Where each of the 336 numbers is taken from. ray: (index, rays of the sensor) -> index."""
-    order = []
-    start = 0
+    order: list[int] = []
     for rays in (RAYS_FORWARD, RAYS_REVERSE):
-        for f in range(FRAMES):
-            for r in range(rays):
-                order += [
-                    start + (frame(f) * rays + ray(r, rays)) * SLOTS + (slot or {}).get(s, s) for s in range(SLOTS)
-                ]
-        start += FRAMES * rays * SLOTS
+        start = len(order)
+        for f, r, s in itertools.product(range(FRAMES), range(rays), range(SLOTS)):
+            order.append(start + (frame(f) * rays + ray(r, rays)) * SLOTS + (slot or {}).get(s, s))
     return np.array(order)
 
 

@@ -8,45 +8,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
-from typing import Protocol, TypeVar
 
 import numpy as np
 
 from palus.arena.models.players import Player
+from palus.arena.referee.games import DEFAULT_GAME
 from palus.arena.referee.match import play_pairs
-from palus.arena.referee.result import MatchResult, Mode
+from palus.arena.referee.result import MatchResult
 from palus.ratings import bradley_terry
 from palus.ratings.bradley_terry import DISPLAY_BASE
 from palus.ratings.connections import loose_groups
 from palus.ratings.games import Games
 from palus.ratings.interval import Z_95, is_provisional, score_interval
-
-
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-Entrant = TypeVar("Entrant", bound=_Named)
-_Contra = TypeVar("_Contra", bound=_Named, contravariant=True)
-
-
-class Play(Protocol[_Contra]):
-    """Plays mirrored pairs of two players: `palus.arena.referee.match.play_pairs`."""
-
-    def __call__(
-        self,
-        a: _Contra,
-        b: _Contra,
-        pairs: int,
-        seed: int,
-        *,
-        progress: Callable[[int], None] | None = ...,
-        stopped: Callable[[], bool] | None = ...,
-    ) -> tuple[MatchResult, ...]:
-        """Two results per pair."""
+from palus.types import F64
 
 
 @dataclass(frozen=True)
@@ -90,26 +65,14 @@ def rank_players(
     pairs: int,
     seed: int,
     *,
-    mode: Mode = "stochastic",
-    progress: Callable[[str, int], None] | None = None,
-    stopped: Callable[[], bool] | None = None,
-) -> Leaderboard:
-    """`round_robin` of players of SoccerTwos. mode: how actions are chosen (`palus.arena.referee.match.play_pairs`)."""
-    return round_robin(players, pairs, seed, partial(play_pairs, mode=mode), progress, stopped)
-
-
-def round_robin(
-    players: Sequence[Entrant],
-    pairs: int,
-    seed: int,
-    play: Play[Entrant],
+    env_id: str = DEFAULT_GAME,
     progress: Callable[[str, int], None] | None = None,
     stopped: Callable[[], bool] | None = None,
 ) -> Leaderboard:
     """Round robin of `pairs` mirrored pairs per pairing, then the joint fit.
 
     A pairing's matches depend on the seed and the two names, so that adding a player leaves old results as they were.
-    progress: called with (who plays, matches just finished). stopped: asked by `play`; once it says so, the
+    progress: called with (who plays, matches just finished). stopped: asked by `play_pairs`; once it says so, the
     board is of the pairs that are over, without players that met nobody.
     Raises ValueError when two players share a name.
     """
@@ -120,7 +83,8 @@ def round_robin(
     for a, b in combinations(sorted(players, key=lambda p: p.name), 2):
         title = f"{a.name} - {b.name}"
         tick = None if progress is None else (lambda finished, t=title, call=progress: call(t, finished))
-        results += play(a, b, pairs, _pairing_seed(seed, a.name, b.name), progress=tick, stopped=stopped)
+        pairing_seed = int.from_bytes(hashlib.sha256(f"{seed}\n{a.name}\n{b.name}".encode()).digest()[:7])
+        results += play_pairs(a, b, pairs, pairing_seed, env_id=env_id, progress=tick, stopped=stopped)
     return leaderboard(results)
 
 
@@ -162,8 +126,7 @@ def _games(results: Sequence[MatchResult], identities: list[tuple[str, str]]) ->
     units: dict[str, int] = {}
     rows = [
         (
-            index[r.sides[0].entity.repo, r.sides[0].entity.sha256],
-            index[r.sides[1].entity.repo, r.sides[1].entity.sha256],
+            *(index[side.entity.repo, side.entity.sha256] for side in r.sides),
             r.points,
             units.setdefault(r.unit_id, len(units)),
         )
@@ -175,13 +138,9 @@ def _games(results: Sequence[MatchResult], identities: list[tuple[str, str]]) ->
     return Games(first=whole[:, 0], second=whole[:, 1], points=table[:, 2], unit=whole[:, 3])
 
 
-def _unit_shares(games: Games, player: int) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.float64]], int]:
+def _unit_shares(games: Games, player: int) -> tuple[F64, int]:
     """Share of points of one player in each of its mirrored pairs, and its number of games."""
     mine = (games.first == player) | (games.second == player)
     points = np.where(games.first[mine] == player, games.points[mine], 1.0 - games.points[mine])
     _, unit = np.unique(games.unit[mine], return_inverse=True)
     return np.bincount(unit, points) / np.maximum(np.bincount(unit), 1), int(mine.sum())
-
-
-def _pairing_seed(seed: int, a: str, b: str) -> int:
-    return int.from_bytes(hashlib.sha256(f"{seed}\n{a}\n{b}".encode()).digest()[:7])
