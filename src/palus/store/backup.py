@@ -106,14 +106,9 @@ def _check_destination(folder: Path, destination: Path) -> None:
         raise StorageError(f"{folder}: no such folder; expected the data folder of an arena")
     if destination.resolve() == folder.resolve() or folder.resolve() in destination.resolve().parents:
         raise StorageError(f"{destination}: lies in the data folder itself; choose a folder outside, or another disk")
-    ours = (destination / NOTE).exists() or not destination.exists() or _only_our_leftovers(destination)
-    if not ours:
+    there = {path.name for path in destination.iterdir()} if destination.exists() else set()
+    if NOTE not in there and not there <= {"blobs", DATABASE_FILE, f".{DATABASE_FILE}.incoming"}:  # of a broken-off one
         raise StorageError(f"{destination}: is neither empty nor a backup; choose another folder")
-
-
-def _only_our_leftovers(destination: Path) -> bool:
-    """Whether this is an empty folder, or what an interrupted first backup left."""
-    return {path.name for path in destination.iterdir()} <= {"blobs", DATABASE_FILE, f".{DATABASE_FILE}.incoming"}
 
 
 def _copy_sqlite(source: Path, target: Path) -> None:
@@ -148,7 +143,7 @@ def _export(url: str, target: Path) -> None:
                     "to date"
                 )
             with copy.begin() as rows:
-                copy_rows(source, rows)
+                _copy_rows(source, rows)
     except SQLAlchemyError as error:
         raise StorageError(f"the database could not be copied ({str(error).splitlines()[0]})") from error
     finally:
@@ -168,7 +163,7 @@ def _import(source: Path, folder: Path, url: str) -> None:
                 if target.execute(select(func.count()).select_from(table)).scalar():
                     raise StorageError(f"the database has rows in {table.name} already; name an empty one")
             with copy.connect() as rows:
-                copy_rows(rows, target)
+                _copy_rows(rows, target)
     except SQLAlchemyError as error:
         raise StorageError(f"the database could not be filled ({str(error).splitlines()[0]})") from error
     finally:
@@ -221,22 +216,19 @@ def _note(made: Backup) -> str:
 ROWS_AT_ONCE = 1000
 
 
-def copy_rows(source: Connection, target: Connection) -> int:
-    """Copy every row of every table into the empty tables of `target`. Returns how many.
+def _copy_rows(source: Connection, target: Connection) -> None:
+    """Copy every row of every table into the empty tables of `target`.
 
     source: in one snapshot, or the tables may not fit together. target: in a transaction. Both of this palus.
     """
-    copied = 0
     for table in metadata.sorted_tables:  # what is referred to comes before what refers to it
         if table is derived_tables:
             continue  # how the target's own tables were made
         rows = source.execution_options(stream_results=True, yield_per=ROWS_AT_ONCE).execute(select(table))
         for some in rows.mappings().partitions():
             target.execute(insert(table), [dict(row) for row in some])
-            copied += len(some)
     if target.dialect.name == "postgresql":
         _continue_numbering(target)
-    return copied
 
 
 def _continue_numbering(connection: Connection) -> None:

@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -63,26 +63,13 @@ class BlobStore:
         return data
 
     def put(self, data: bytes) -> Blob:
-        """Store bytes; storing them again changes nothing."""
-        return self.write([data], len(data))
-
-    def write(self, chunks: Iterable[bytes], size: int) -> Blob:
-        """Store a stream of a declared size while hashing it.
-
-        Raises ValueError when more or fewer bytes come than declared, StorageError when the disk refuses them;
-        nothing is left behind then.
-        """
+        """Store bytes; storing them again changes nothing. Raises StorageError, and leaves nothing then."""
         with self.open_writer() as writer:
-            for chunk in chunks:
-                if writer.size + len(chunk) > size:
-                    raise ValueError(f"more bytes than the {size} that were declared")
-                writer.write(chunk)
-            if writer.size != size:
-                raise ValueError(f"{writer.size} bytes came, {size} were declared")
+            writer.write(data)
             return writer.keep()
 
     def open_writer(self) -> BlobWriter:
-        """A writer for bytes whose number is not known yet. Raises StorageError."""
+        """A writer for bytes that come in pieces. Raises StorageError."""
         return BlobWriter(self)
 
     def sweep_unfinished(self, older_than_s: float) -> int:

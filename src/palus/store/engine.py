@@ -31,11 +31,9 @@ class Store:
     blobs: BlobStore
     folder: Path
 
-    @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """A connection that sees one consistent state and changes nothing."""
-        with self.engine.connect() as connection:
-            yield connection
+    def read(self) -> Connection:
+        """A connection, to be closed by `with`, that sees one consistent state and changes nothing."""
+        return self.engine.connect()
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
