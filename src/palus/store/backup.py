@@ -67,7 +67,9 @@ def back_up(folder: Path, destination: Path, url: str | None = None) -> Backup:
             (destination / f"{DATABASE_FILE}{leftover}").unlink(missing_ok=True)
         incoming.replace(destination / DATABASE_FILE)
         made = _take_stock(destination, copied)
-        write_text(destination / NOTE, _note(made))
+        facts = {"made_ms": now_ms(), "palus": __version__, "tables": REVISION}
+        facts |= {"matches": made.matches, "blobs": made.blobs, "blob_bytes": made.blob_bytes}
+        write_text(destination / NOTE, json.dumps(facts) + "\n")
     except OSError as error:
         raise StorageError(
             f"{destination}: the backup could not be written ({error.strerror or error}); free space or choose another "
@@ -206,11 +208,6 @@ def _take_stock(folder: Path, copied: int) -> Backup:
         raise StorageError(f"{folder / DATABASE_FILE}: not the database of an arena ({error})") from error
     missing = tuple(sha256 for sha256 in listed if not stored.has(sha256))
     return Backup(matches=played, blobs=len(sizes), blob_bytes=sum(sizes), copied=copied, missing=missing)
-
-
-def _note(made: Backup) -> str:
-    facts = {"made_ms": now_ms(), "palus": __version__, "tables": REVISION}
-    return json.dumps({**facts, "matches": made.matches, "blobs": made.blobs, "blob_bytes": made.blob_bytes}) + "\n"
 
 
 ROWS_AT_ONCE = 1000

@@ -45,19 +45,18 @@ class BlobStore:
         return self.path(sha256).is_file()
 
     def read_start(self, sha256: str, size: int) -> bytes:
-        """The first `size` bytes, unchecked. Raises StorageError when they are missing."""
+        """The first `size` bytes, unchecked; all for -1. Raises StorageError when they are missing."""
         try:
             with self.path(sha256).open("rb") as file:
                 return file.read(size)
         except OSError as error:
-            raise _unreadable(sha256, error) from error
+            raise StorageError(
+                f"blob {sha256[:12]} cannot be read ({error.strerror}); restore the blob folder from a backup"
+            ) from error
 
     def read(self, sha256: str) -> bytes:
         """All bytes. Raises StorageError when they are missing or no longer hash to their name."""
-        try:
-            data = self.path(sha256).read_bytes()
-        except OSError as error:
-            raise _unreadable(sha256, error) from error
+        data = self.read_start(sha256, -1)
         if hashlib.sha256(data).hexdigest() != sha256:
             raise StorageError(f"blob {sha256[:12]} is damaged on disk; restore the blob folder from a backup")
         return data
@@ -85,10 +84,6 @@ class BlobStore:
     def remove(self, sha256: str) -> None:
         """Forget these bytes; nothing happens when they are not there."""
         self.path(sha256).unlink(missing_ok=True)
-
-
-def _unreadable(sha256: str, error: OSError) -> StorageError:
-    return StorageError(f"blob {sha256[:12]} cannot be read ({error.strerror}); restore the blob folder from a backup")
 
 
 class BlobWriter:

@@ -18,9 +18,10 @@ from palus import __version__
 from palus.arena.jobs.remote import LEASE_LOST_STATUS, MAX_ANSWER_BYTES
 from palus.arena.jobs.reports import AboutForm, from_json
 from palus.arena.jobs.worker import Lease
+from palus.arena.ladder.audit import suspension
 from palus.arena.ladder.completion import complete, distrust
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.ladder.workers import StoreSource, games_of, greet, known_model, suspension, untended
+from palus.arena.ladder.workers import StoreSource, games_of, greet, known_model, untended
 from palus.errors import ArenaError, FalseReportError, LeaseError
 from palus.hub.accounts import authenticate
 from palus.hub.limits import Buckets, HubLimits, client_of

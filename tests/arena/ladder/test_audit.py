@@ -18,14 +18,14 @@ from units import contender, house
 
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder import queue
-from palus.arena.ladder.audit import audit, is_local, reinstate, suspend, suspend_outliers
+from palus.arena.ladder.audit import audit, is_local, reinstate, suspend, suspend_outliers, suspension
 from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.log import LogRecord, StoredBytes, append
 from palus.arena.ladder.runner_tests import RatedMatch, suspicions
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.verification import verify, verify_record
-from palus.arena.ladder.workers import StoreSource, suspension
+from palus.arena.ladder.workers import StoreSource
 from palus.arena.locked.unit import Unit
 from palus.arena.models.entity import Entity
 from palus.arena.referee.actions import decode_actions, encode_actions, replay_match

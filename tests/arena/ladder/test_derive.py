@@ -15,7 +15,7 @@ from sqlalchemy import insert, select, text, update
 
 from palus.arena.ladder.derive import variance_of_gap
 from palus.arena.ladder.discovery import Entry, Sweep
-from palus.arena.ladder.entries import accept, take_in
+from palus.arena.ladder.entries import decide, take_in
 from palus.arena.ladder.log import LogRecord, StoredBytes, append
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.settings import ArenaSettings
@@ -34,11 +34,11 @@ FOUR = {"ann/a": 200.0, "bob/b": 50.0, "cy/c": 0.0, "dee/d": -250.0}
 def make_store(folder: Path, repos: list[str], records: list[LogRecord]) -> Store:
     """A store with accepted entries and a log."""
     store = open_store(folder)
-    found = tuple(Entry("hub", ENV, side(repo).entity, 1) for repo in repos)
+    found = tuple(Entry(side(repo).entity, 1) for repo in repos)
     with store.write() as connection:
         take_in(connection, Sweep("hub", ENV, found, frozenset(repos)), now_ms=1)
         for repo in repos:
-            accept(connection, ENV, sha(repo), {}, now_ms=2)
+            decide(connection, ENV, sha(repo), None, {}, now_ms=2)
     add(store, records)
     return store
 

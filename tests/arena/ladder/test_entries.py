@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from palus.arena.ladder import queue
 from palus.arena.ladder.discovery import Entry, FolderPool, Sweep, sweep_house
-from palus.arena.ladder.entries import accept, board, credited, refuse, take_in
+from palus.arena.ladder.entries import board, credited, decide, take_in
 from palus.arena.ladder.field_picture import Ledger, take_picture
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import known_model
@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Store:
 def found(repo: str, file: str = "", revision: str = "1") -> Entry:
     """A revision whose model has the bytes `file`."""
     made = Entity(sha(file or repo), repo, sha(repo + revision)[:40], ((ENV, sha(file or repo)),))
-    return Entry("hub", ENV, made, 5)
+    return Entry(made, 5)
 
 
 def sweep(*revisions: Entry) -> Sweep:
@@ -47,7 +47,7 @@ def take(store: Store, *revisions: Entry) -> list[tuple[str, str]]:
 
 def accept_file(store: Store, file: str, computes: str = "") -> None:
     with store.write() as connection:
-        accept(connection, ENV, sha(file), {"p99_ms": 0.1, "computation": sha(computes or file)}, now_ms=10)
+        decide(connection, ENV, sha(file), None, {"p99_ms": 0.1, "computation": sha(computes or file)}, now_ms=10)
 
 
 def on_board(store: Store, repos_per_owner: int = 0) -> list[str]:
@@ -151,8 +151,8 @@ def test_whoever_pushes_without_end_waits_while_others_are_checked_and_play(stor
 def test_a_refused_file_is_refused_with_its_reason_for_everybody(store: Store) -> None:
     take(store, found("ann/a", "bad"))
     with store.write() as connection:
-        changes = refuse(connection, ENV, sha("bad"), BAD, {}, now_ms=10)
-        assert [(c.repo, c.state) for c in changes] == [("ann/a", "refused")]
+        decide(connection, ENV, sha("bad"), BAD, {}, now_ms=10)
+        assert connection.execute(select(entries.c.repo, entries.c.state)).all() == [("ann/a", "refused")]
     assert take(store, found("ann/a", "bad"), found("bob/b", "bad")) == [("bob/b", "refused")]
     with store.read() as connection:
         rows = connection.execute(select(entries.c.code, entries.c.sentence, entries.c.remedy)).all()
@@ -188,13 +188,13 @@ def test_a_repository_that_is_gone_is_withdrawn_and_comes_back_with_its_verdict(
     assert take(store) == [("ann/a", "withdrawn"), ("bob/b", "withdrawn")]
     assert on_board(store) == []
     with store.write() as connection:
-        refuse(connection, ENV, sha("bob/b"), BAD, {}, now_ms=11)
+        decide(connection, ENV, sha("bob/b"), BAD, {}, now_ms=11)
     assert take(store, found("ann/a"), found("bob/b")) == [("ann/a", "accepted"), ("bob/b", "refused")]
     assert on_board(store) == ["ann/a"]
 
 
 def test_tags_without_a_model_are_refused_with_what_to_push(store: Store) -> None:
-    empty = Entry("hub", ENV, Entity("", "ann/a", "1" * 40), 5, "missing-file")
+    empty = Entry(Entity("", "ann/a", "1" * 40), 5, "missing-file")
     assert take(store, empty) == [("ann/a", "refused")]
     with store.read() as connection:
         row = connection.execute(select(entries)).one()

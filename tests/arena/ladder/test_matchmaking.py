@@ -114,10 +114,10 @@ def test_the_owners_own_are_no_anchors_and_few_settled_players_are_no_reason_to_
 def test_newcomers_go_before_the_ladder_and_play_each_other_where_nobody_is_settled() -> None:
     seen = picture([0, 10, 20, 0], entry_left=np.array([0, 0, 0, 1]))
     first, *rest = choose(seen, 2, GREEDY, np.random.default_rng(0))
-    assert first.entry and first.first == 3
-    assert [pairing.entry for pairing in rest] == [False]
+    assert first[0] == 3 and first[2]
+    assert [is_entry for _, _, is_entry in rest] == [False]
     everybody = choose(picture([0, 0], entry_left=np.array([3, 3])), 10, GREEDY, np.random.default_rng(0))
-    assert [pairing.entry for pairing in everybody] == [True, True, True, False]
+    assert [is_entry for _, _, is_entry in everybody] == [True, True, True, False]
 
 
 def test_owners_beyond_their_share_wait_while_others_have_something_to_learn() -> None:
@@ -136,8 +136,8 @@ def play_on(models: list[Entity], units: int) -> tuple[Ledger, dict[str, int]]:
     settings, rng, played = ArenaSettings(entry_pairs=3), np.random.default_rng(0), Counter[str]()
     for _ in range(units // 4):
         seen = take_picture(models, known, ledger, [], [], None, settings)
-        for pairing in choose(seen, 4, settings, rng):
-            sides = (models[pairing.first].sha256, models[pairing.second].sha256)
+        for first, second, _ in choose(seen, 4, settings, rng):
+            sides = (models[first].sha256, models[second].sha256)
             ledger.recent.append(sides)
             ledger.units.update(sides)
             played.update(known[side].owner for side in sides)

@@ -100,20 +100,20 @@ def test_a_result_sent_twice_is_stored_once(store: Store) -> None:
 def test_renewing_keeps_a_slow_job_and_a_known_death_frees_it_at_once(store: Store) -> None:
     lease = take(store, "slow")
     with store.write() as connection:
-        assert queue.renew(connection, lease.job_id, lease.secret, lease_s=LEASE_S, now_ms=8_000)
+        queue.renew(connection, lease.job_id, lease.secret, lease_s=LEASE_S, now_ms=8_000)
     reap(store, now_ms=12_000)
     assert close(store, lease)
     held = take(store, "dying")
     reap(store, now_ms=1, dead=("dying",))
     assert take(store).job_id == held.job_id
-    with store.write() as connection:
-        assert not queue.renew(connection, held.job_id, held.secret, lease_s=LEASE_S, now_ms=0)
+    with store.write() as connection, pytest.raises(LeaseError, match="void"):
+        queue.renew(connection, held.job_id, held.secret, lease_s=LEASE_S, now_ms=0)
 
 
 def test_a_job_that_no_trusted_worker_survives_fails_with_its_reason_and_the_queue_goes_on(store: Store) -> None:
     poison = take(store)
     with store.write() as connection:
-        assert queue.give_back(connection, poison.job_id, poison.secret, "boom", max_attempts=1, now_ms=0)
+        queue.give_back(connection, poison.job_id, poison.secret, "boom", max_attempts=1, now_ms=0)
     assert counts(store)[("pair", "ready")] == 2
     for now_ms in (0, 99_999):
         assert take(store, now_ms=now_ms).job_id == poison.job_id
@@ -131,7 +131,7 @@ def test_what_cannot_be_checked_later_and_what_others_gave_back_is_for_trusted_w
         held = take(store, "lab/pc", trusted=False)
         assert held.payload["n"] == 2
         with store.write() as connection:
-            assert queue.give_back(connection, held.job_id, held.secret, "no", max_attempts=3, now_ms=0)
+            queue.give_back(connection, held.job_id, held.secret, "no", max_attempts=3, now_ms=0)
     assert take(store, "lab/pc", trusted=False).payload["n"] == 1
     with store.write() as connection:
         assert not queue.has_ready(connection, games, trusted=False)

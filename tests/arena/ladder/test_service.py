@@ -19,6 +19,7 @@ from postgres import postgres_server, postgres_url  # noqa: F401
 from sqlalchemy import select
 
 from palus.arena.jobs.worker import describe_here, work
+from palus.arena.ladder.audit import suspension
 from palus.arena.ladder.chain import check_chain
 from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.log import append
@@ -26,7 +27,7 @@ from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.service import ArenaService, Sources
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.ladder.workers import StoreSource, suspension
+from palus.arena.ladder.workers import StoreSource
 from palus.arena.locked.unit import Unit
 from palus.errors import ArenaError
 from palus.store import Store, open_store

@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from palus.arena.ladder import queue
 from palus.arena.ladder.discovery import FolderPool, Sweep, sweep_hub
-from palus.arena.ladder.entries import accept, board, take_in
+from palus.arena.ladder.entries import board, decide, take_in
 from palus.arena.ladder.log import append
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.settings import ArenaSettings
@@ -74,7 +74,7 @@ def test_a_team_is_pushed_entered_ordered_and_rated_under_the_name_of_all_its_fi
     with store.write() as connection:
         waiting = [Entity.from_json(job["contender"]) for job in queue.open_jobs(connection, "validate", ENV)]
         for repo, name in names.items():
-            accept(connection, ENV, name, {"p99_ms": 0.1, "computation": sha(repo.encode())}, now_ms=2)
+            decide(connection, ENV, name, None, {"p99_ms": 0.1, "computation": sha(repo.encode())}, now_ms=2)
         ranked = board(connection, ENV, repos_per_owner=0)
         assert known_model(connection, sha(b"sleeps")) and not known_model(connection, sha(b"dreams"))
     assert waiting == list(ranked.values())
@@ -103,11 +103,11 @@ def test_a_team_that_computes_what_another_does_plays_with_the_files_of_the_firs
     first = push(tmp_path, "ann/a", {"Striker": b"strikes", "Keeper": b"keeps"})
     enter(store, tmp_path)
     with store.write() as connection:
-        accept(connection, ENV, first, {"computation": sha(b"same")}, now_ms=2)
+        decide(connection, ENV, first, None, {"computation": sha(b"same")}, now_ms=2)
     copy = push(tmp_path, "bob/b", {"Striker": b"strikes", "Keeper": b"keeps, and a comment"})
     enter(store, tmp_path)
     with store.write() as connection:
-        accept(connection, ENV, copy, {"computation": sha(b"same")}, now_ms=3)
+        decide(connection, ENV, copy, None, {"computation": sha(b"same")}, now_ms=3)
         shared = connection.execute(select(entries.c.sha256, entries.c.files, entries.c.file_sha256)).all()
     assert [row.file_sha256 for row in shared] == [first, copy]
     assert shared[0][:2] == shared[1][:2] == (first, shared[0].files)

@@ -135,6 +135,16 @@ def workers_with(worker: str, table: Table = workers) -> ColumnElement[bool]:
     return column.startswith(f"{account}/", autoescape=True) if slash else column == worker
 
 
+def suspension(connection: Connection, worker: str) -> str | None:
+    """Why nothing is taken from a worker; None when all is well.
+
+    A worker from elsewhere is called account/name, and its account answers for it: when one is suspended, all are.
+    """
+    suspended = select(workers.c.suspended).where(workers.c.suspended.is_not(None), workers_with(worker))
+    found: str | None = connection.scalar(suspended.limit(1))
+    return found
+
+
 def suspend(connection: Connection, worker: str, reason: str, *, now_ms: int) -> int:
     """Take no more results from a worker and strike out all it has sent. Returns how many matches that were.
 

@@ -116,10 +116,7 @@ def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int)
         "unexplained_share": _published(rest.share),
         "unexplained_by_chance": _published(rest.by_chance),
         "cycles": [
-            {
-                "players": [names[i] for i in cycle.players],
-                "shares": [_published(edge.share) for edge in cycle.edges],
-            }
+            {"players": [names[i] for i in cycle.players], "shares": [_published(edge.share) for edge in cycle.edges]}
             for cycle in cycles(games)
         ],
         "phi": _published(fitted.fit.phi),

@@ -38,8 +38,6 @@ class Entry:
     fault: why there is nothing to play. Its files are then those that are there, without a hash if they are too large.
     """
 
-    source: Source
-    env: str
     entity: Entity
     pushed_ms: int
     fault: str | None = None
@@ -57,20 +55,16 @@ class Sweep:
 
 def sweep_house(env: str) -> Sweep:
     """The built-in players."""
-    found = tuple(Entry("house", env, house_player(name, env), 0) for name in game_of(env).house)
+    found = tuple(Entry(house_player(name, env), 0) for name in game_of(env).house)
     return Sweep("house", env, found, frozenset(entry.entity.repo for entry in found))
 
 
-def _entry(
-    source: Source, env: str, repo: str, revision: str, files: Mapping[str, str | None], pushed_ms: int
-) -> Entry:
+def _entry(env: str, repo: str, revision: str, files: Mapping[str, str | None], pushed_ms: int) -> Entry:
     """What a revision brings. files: SHA-256 by behavior; None for those that are too large."""
     missing = [behavior for behavior in game_of(env).behaviors if behavior not in files]
     fault = MISSING_FILE if missing else TOO_LARGE if None in files.values() else None
     known = {behavior: sha256 or "" for behavior, sha256 in sorted(files.items())}
-    return Entry(
-        source, env, Entity("" if fault else digest_of(known), repo, revision, (*known.items(),)), pushed_ms, fault
-    )
+    return Entry(Entity("" if fault else digest_of(known), repo, revision, (*known.items(),)), pushed_ms, fault)
 
 
 def sweep_hub(connection: Connection, env: str, *, quiet_since_ms: int) -> Sweep:
@@ -94,7 +88,7 @@ def sweep_hub(connection: Connection, env: str, *, quiet_since_ms: int) -> Sweep
             present.add(row.name)
         elif row.head in files or set(game.tags) <= tags.get(row.id, set()):
             present.add(row.name)
-            found.append(_entry("hub", env, row.name, row.head, files.get(row.head, {}), row.modified_ms))
+            found.append(_entry(env, row.name, row.head, files.get(row.head, {}), row.modified_ms))
     return Sweep("hub", env, tuple(found), frozenset(present))
 
 
@@ -127,7 +121,7 @@ class FolderPool:
                 }
                 # No commits here: a revision is named by its bytes, and a file that is too large by its size.
                 revision = digest_of({b: sha256 or _digest(f"{repo} {sizes[b]}") for b, sha256 in files.items()})
-                found.append(_entry("folder", env, repo, revision[:40], files, modified_ms))
+                found.append(_entry(env, repo, revision[:40], files, modified_ms))
         except OSError as error:
             raise ArenaError(f"{self.folder}: cannot be read ({error.strerror}); check the folder of --pool") from error
         return Sweep("folder", env, tuple(found), frozenset(present))
@@ -184,7 +178,7 @@ class HuggingFace:
         }
         modified: datetime | None = info.last_modified
         pushed_ms = round(1000 * modified.timestamp()) if modified else 0
-        return _entry("hf", env, info.id, info.sha, files, pushed_ms)
+        return _entry(env, info.id, info.sha, files, pushed_ms)
 
     def _download(self, repo: str, revision: str, file: str, max_bytes: int) -> str | None:
         """SHA-256 of the stored bytes; None when they are too many."""

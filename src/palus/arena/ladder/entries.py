@@ -33,7 +33,6 @@ class Change:
 
     repo: str
     revision: str
-    env: str
     state: str
 
 
@@ -54,11 +53,23 @@ def take_in(
         entity = found.entity
         row = known.get((entity.repo, entity.revision))
         if row is None:
-            verdict = _judge(connection, found, params, now_ms)
-            connection.execute(insert(entries).values(_facts(found, now_ms) | verdict))
-            changes.append(Change(entity.repo, entity.revision, found.env, verdict["state"]))
+            verdict = _judge(connection, sweep, found, params, now_ms)
+            facts = {
+                "source": sweep.source,
+                "repo": entity.repo,
+                "owner": entity.owner,
+                "revision": entity.revision,
+                "env": sweep.env,
+                "files": _json(dict(entity.files)),
+                "sha256": entity.sha256 or None,
+                "file_sha256": entity.sha256 or None,
+                "details": "{}",
+                "pushed_ms": found.pushed_ms or now_ms,
+            }
+            connection.execute(insert(entries).values(facts | verdict))
+            changes.append(Change(entity.repo, entity.revision, verdict["state"]))
         elif row.checked_ms is None and (row.state != "pending" if params is not None else row.state != "waiting"):
-            changes.append(_set(connection, row, _judge(connection, found, params, now_ms)))
+            changes.append(_set(connection, row, _judge(connection, sweep, found, params, now_ms)))
         elif row.state == "withdrawn" or (row.state == "waiting" and params is not None):
             changes.append(_set(connection, row, {"state": "accepted" if row.code is None else "refused"}))
     for row in known.values():
@@ -68,26 +79,29 @@ def take_in(
     return changes
 
 
-def accept(connection: Connection, env: str, sha256: str, details: dict[str, Any], *, now_ms: int) -> list[Change]:
-    """The file passed: so do all pending entries that have it.
+def decide(
+    connection: Connection, env: str, sha256: str, refusal: Refusal | None, details: dict[str, Any], *, now_ms: int
+) -> None:
+    """Write what validation found to all entries of the files that wait for it; those withdrawn meanwhile stay so.
 
-    details: of the validation; a `computation` in them that is known already makes the entries those of its entity.
+    refusal: None when nothing was wrong. A `computation` in the details that is known already makes the entries those
+    of its entity then.
     """
-    computation = details.get("computation")
-    alike = select(entries.c.sha256, entries.c.files).where(
-        entries.c.env == env, entries.c.computation == computation, entries.c.computation.is_not(None)
-    )
-    first = connection.execute(alike.order_by(entries.c.id).limit(1)).mappings().first()
-    verdict = {"state": "accepted", "details": _json(details), "code": None, "computation": computation}
-    return _decide(connection, env, sha256, verdict | dict(first or {}), now_ms)
-
-
-def refuse(
-    connection: Connection, env: str, sha256: str, refusal: Refusal, details: dict[str, Any], *, now_ms: int
-) -> list[Change]:
-    """The file broke a rule: all pending entries that have it are refused for that reason."""
-    verdict = {"state": "refused", "details": _json(details), **_refusal_columns(refusal)}
-    return _decide(connection, env, sha256, verdict, now_ms)
+    verdict: dict[str, Any] = {"details": _json(details), "checked_ms": now_ms}
+    if refusal is None:
+        computation = details.get("computation")
+        alike = select(entries.c.sha256, entries.c.files).where(
+            entries.c.env == env, entries.c.computation == computation, entries.c.computation.is_not(None)
+        )
+        first = connection.execute(alike.order_by(entries.c.id).limit(1)).mappings().first()
+        verdict |= {"code": None, "computation": computation, **(first or {})}
+    else:
+        verdict |= vars(refusal)
+    unchecked = (entries.c.env == env) & (entries.c.file_sha256 == sha256) & entries.c.checked_ms.is_(None)
+    pending = unchecked & (entries.c.state == "pending")
+    state = "accepted" if refusal is None else "refused"
+    connection.execute(update(entries).where(pending).values(verdict | {"state": state}))
+    connection.execute(update(entries).where(unchecked).values(verdict))
 
 
 def credited(connection: Connection, env: str) -> dict[str, Entity]:
@@ -116,54 +130,34 @@ def board(connection: Connection, env: str, *, repos_per_owner: int) -> dict[str
     return _by_entity(sorted(active, key=lambda row: row.id))
 
 
-def _facts(found: Entry, now_ms: int) -> dict[str, Any]:
-    return {
-        "source": found.source,
-        "repo": found.entity.repo,
-        "owner": found.entity.owner,
-        "revision": found.entity.revision,
-        "env": found.env,
-        "files": _json(dict(found.entity.files)),
-        "sha256": found.entity.sha256 or None,
-        "file_sha256": found.entity.sha256 or None,
-        "details": "{}",
-        "pushed_ms": found.pushed_ms or now_ms,
-    }
-
-
-def _judge(connection: Connection, found: Entry, params: Mapping[str, Any] | None, now_ms: int) -> dict[str, Any]:
+def _judge(
+    connection: Connection, sweep: Sweep, found: Entry, params: Mapping[str, Any] | None, now_ms: int
+) -> dict[str, Any]:
     """State of a revision that nobody has checked, with what goes with it; queues the check where one is due."""
+    env, entity = sweep.env, found.entity
     if params is None:
-        return {"state": "waiting", **_refusal_columns(_not_played(found.env))}
-    if found.source == "house":
+        return {"state": "waiting", **vars(_not_played(env))}
+    if sweep.source == "house":
         return {"state": "accepted", "checked_ms": now_ms}
     if found.fault is not None:
-        return {"state": "refused", "checked_ms": now_ms, **_refusal_columns(_missing(found))}
-    same = (entries.c.env == found.env) & (entries.c.file_sha256 == found.entity.sha256)
+        return {"state": "refused", "checked_ms": now_ms, **vars(_missing(env, found))}
+    same = (entries.c.env == env) & (entries.c.file_sha256 == entity.sha256)
     checked = same & entries.c.checked_ms.is_not(None)
     twin = connection.execute(select(entries).where(checked).order_by(entries.c.id).limit(1)).first()
     if twin is not None:
         told = ("sha256", "files", "computation", "code", "sentence", "remedy", "details")
         verdict = {name: getattr(twin, name) for name in told}
         return {"state": "accepted" if twin.code is None else "refused", "checked_ms": now_ms, **verdict}
-    _queue_validation(connection, found, params, now_ms)
-    return {"state": "pending", "code": None, "sentence": None, "remedy": None}
-
-
-def _refusal_columns(refusal: Refusal) -> dict[str, str]:
-    return {"code": refusal.code, "sentence": refusal.sentence, "remedy": refusal.remedy}
-
-
-def _queue_validation(connection: Connection, found: Entry, params: Mapping[str, Any], now_ms: int) -> None:
-    asked = _asked_lately(connection, found.entity.owner, now_ms)
+    asked = _asked_lately(connection, entity.owner, now_ms)
     queue.enqueue(
         connection,
         "validate",
-        f"validate:{found.env}:{found.entity.sha256}",
-        {"env": found.env, "contender": found.entity.to_json(), "params": dict(params)},
+        f"validate:{env}:{entity.sha256}",
+        {"env": env, "contender": entity.to_json(), "params": dict(params)},
         priority=max(queue.PRIORITY_VALIDATE - asked, queue.PRIORITY_IDLE),
         now_ms=now_ms,
     )
+    return {"state": "pending", "code": None, "sentence": None, "remedy": None}
 
 
 def _asked_lately(connection: Connection, owner: str, now_ms: int) -> int:
@@ -173,14 +167,14 @@ def _asked_lately(connection: Connection, owner: str, now_ms: int) -> int:
     return sum(Entity.from_json(json.loads(payload)["contender"]).owner == owner for payload in payloads)
 
 
-def _missing(found: Entry) -> Refusal:
-    game, there = game_of(found.env), dict(found.entity.files)
+def _missing(env: str, found: Entry) -> Refusal:
+    game, there = game_of(env), dict(found.entity.files)
     if found.fault == MISSING_FILE:
         missing = ", ".join(file for file, behavior in game.files.items() if behavior not in there)
         asks = "holds models" if there else "carries the tags"
         return Refusal(
             MISSING_FILE,
-            f"the repository {asks} of {found.env}, but there is no {missing} in its root",
+            f"the repository {asks} of {env}, but there is no {missing} in its root",
             f"push {missing}, or remove {found.entity.file or f'the tag {game.tags[-1]}'}",
         )
     large = ", ".join(file for file, behavior in game.files.items() if not there[behavior])
@@ -199,22 +193,9 @@ def _not_played(env: str) -> Refusal:
     )
 
 
-def _decide(connection: Connection, env: str, sha256: str, verdict: dict[str, Any], now_ms: int) -> list[Change]:
-    """Write a verdict to all entries of the file that wait for one. Those withdrawn meanwhile stay withdrawn."""
-    unchecked = (entries.c.env == env) & (entries.c.file_sha256 == sha256) & entries.c.checked_ms.is_(None)
-    rows = connection.execute(select(entries).where(unchecked).order_by(entries.c.id)).all()
-    changes = []
-    for row in rows:
-        state = verdict["state"] if row.state == "pending" else row.state
-        values = verdict | {"state": state, "checked_ms": now_ms}
-        connection.execute(update(entries).where(entries.c.id == row.id).values(values))
-        changes.append(Change(row.repo, row.revision, row.env, state))
-    return changes
-
-
 def _set(connection: Connection, row: Row[Any], values: dict[str, Any]) -> Change:
     connection.execute(update(entries).where(entries.c.id == row.id).values(values))
-    return Change(row.repo, row.revision, row.env, values["state"])
+    return Change(row.repo, row.revision, values["state"])
 
 
 def _by_entity(rows: Iterable[Row[Any]]) -> dict[str, Entity]:

@@ -49,20 +49,16 @@ class Picture:
         return len(self.strength)
 
 
-@dataclass(frozen=True)
-class Pairing:
-    """Indices into the picture. entry: a newcomer (first) against an anchor, more urgent than the ladder."""
+def choose(
+    picture: Picture, count: int, settings: ArenaSettings, rng: np.random.Generator
+) -> list[tuple[int, int, bool]]:
+    """Up to `count` pairings, newcomers first. Empty when everybody is known well enough.
 
-    first: int
-    second: int
-    entry: bool = False
-
-
-def choose(picture: Picture, count: int, settings: ArenaSettings, rng: np.random.Generator) -> list[Pairing]:
-    """Up to `count` pairings, newcomers first. Empty when everybody is known well enough."""
-    chosen = [Pairing(*pair, entry=True) for pair in entry_pairings(picture, count)]
-    chosen += [Pairing(*pair) for pair in ladder_pairings(picture, count - len(chosen), settings, rng)]
-    return chosen
+    (first, second, is_entry): indices into the picture; of a newcomer against an anchor, more urgent than the ladder.
+    """
+    entry = entry_pairings(picture, count)
+    ladder = ladder_pairings(picture, count - len(entry), settings, rng)
+    return [(*pair, True) for pair in entry] + [(*pair, False) for pair in ladder]
 
 
 def entry_pairings(picture: Picture, count: int) -> list[tuple[int, int]]:
@@ -115,11 +111,12 @@ def ladder_pairings(
     gain = _gain(picture)
     busy = picture.queued > 0
     pairs: list[tuple[int, int]] = []
+    used = np.zeros_like(open_pairs)
     for _ in range(max(count, 0)):
         free = open_pairs & ~busy[:, None] & ~busy[None, :]
         if not free.any():  # fewer players than hands: let them play several units at a time
             busy = np.zeros(len(picture), np.bool_)
-            free = open_pairs & ~_used(pairs, len(picture))
+            free = open_pairs & ~used
         if not free.any():
             break
         if rng.random() < settings.uniform_share:
@@ -130,6 +127,7 @@ def ladder_pairings(
             pair = _best(free, gain, picture.idle)
         pairs.append(pair)
         busy[list(pair)] = True
+        used[pair] = used[pair[::-1]] = True
     return pairs
 
 
@@ -200,10 +198,3 @@ def _spread_out(pool: I64, strength: F64, wanted: int) -> I64:
     order = pool[np.argsort(strength[pool], kind="stable")]
     places = np.linspace(0, len(order) - 1, min(wanted, len(order)))
     return order[np.unique(np.rint(places).astype(np.int64))]
-
-
-def _used(pairs: list[tuple[int, int]], n: int) -> Bool:
-    used = np.zeros((n, n), np.bool_)
-    for i, j in pairs:
-        used[i, j] = used[j, i] = True
-    return used

@@ -86,11 +86,16 @@ def has_ready(connection: Connection, games: Collection[str], *, trusted: bool) 
     return connection.execute(select(jobs.c.id).where(_ready(games, trusted)).limit(1)).first() is not None
 
 
-def renew(connection: Connection, job_id: int, secret: str, *, lease_s: float, now_ms: int) -> bool:
-    """Prolong a lease from now on. False when it is void."""
-    held = and_(jobs.c.id == job_id, jobs.c.lease == secret, jobs.c.state == "leased")
-    change = update(jobs).where(held).values(lease_until_ms=now_ms + round(1000 * lease_s))
-    return bool(connection.execute(change).rowcount == 1)
+def void(job_id: int) -> LeaseError:
+    """What is raised where a lease does not hold its job any more."""
+    return LeaseError(f"job {job_id}: this lease is void, the job went to another worker; drop the result")
+
+
+def renew(connection: Connection, job_id: int, secret: str, *, lease_s: float, now_ms: int) -> None:
+    """Prolong a lease from now on. Raises LeaseError when it is void."""
+    change = update(jobs).where(held_by(job_id, secret)).values(lease_until_ms=now_ms + round(1000 * lease_s))
+    if connection.execute(change).rowcount == 0:
+        raise void(job_id)
 
 
 def close(connection: Connection, job_id: int, secret: str, *, now_ms: int) -> bool:
@@ -99,27 +104,23 @@ def close(connection: Connection, job_id: int, secret: str, *, now_ms: int) -> b
     True: store the result. False: this very lease has closed the job already, its result is stored: the sender did not
     hear our answer. Raises LeaseError when the lease is void.
     """
-    held = and_(jobs.c.id == job_id, jobs.c.lease == secret, jobs.c.state == "leased")
-    change = update(jobs).where(held).values(state="done", done_ms=now_ms, fault=None)
+    change = update(jobs).where(held_by(job_id, secret)).values(state="done", done_ms=now_ms, fault=None)
     if connection.execute(change).rowcount == 1:
         return True
-    row = connection.execute(select(jobs.c.state, jobs.c.lease).where(jobs.c.id == job_id)).first()
-    if row is not None and row.state == "done" and row.lease == secret:
-        return False
-    raise LeaseError(f"job {job_id}: this lease is void, the job went to another worker; drop the result")
+    if connection.scalar(select(jobs.c.id).where(held_by(job_id, secret, "done"))) is None:
+        raise void(job_id)
+    return False
 
 
-def give_back(connection: Connection, job_id: int, secret: str, fault: str, *, max_attempts: int, now_ms: int) -> bool:
-    """A worker could not do its job: put it back. False: its lease is void.
+def give_back(connection: Connection, job_id: int, secret: str, fault: str, *, max_attempts: int, now_ms: int) -> None:
+    """A worker could not do its job: put it back. Raises LeaseError when its lease is void.
 
     After `max_attempts` it waits for trusted workers alone; after as many of theirs it has failed.
     """
-    held = and_(jobs.c.id == job_id, jobs.c.lease == secret, jobs.c.state == "leased")
-    row = connection.execute(select(jobs).where(held)).first()
+    row = connection.execute(select(jobs).where(held_by(job_id, secret))).first()
     if row is None:
-        return False
+        raise void(job_id)
     _put_back(connection, row, fault, max_attempts, now_ms)
-    return True
 
 
 def reap(
@@ -144,6 +145,11 @@ def failed_jobs(connection: Connection, kind: JobKind) -> list[tuple[dict[str, A
     given_up = (jobs.c.kind == kind) & (jobs.c.state == "failed")
     rows = connection.execute(select(jobs.c.payload, jobs.c.fault).where(given_up).order_by(jobs.c.id))
     return [(json.loads(row.payload), row.fault) for row in rows]
+
+
+def held_by(job_id: int, secret: str, state: str = "leased") -> ColumnElement[bool]:
+    """The job, while this lease is the one that holds it (or closed it, by another state)."""
+    return and_(jobs.c.id == job_id, jobs.c.lease == secret, jobs.c.state == state)
 
 
 def _ready(games: Collection[str], trusted: bool) -> ColumnElement[bool]:

@@ -11,6 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from palus.arena.referee.result import POINTS
 
 SUSPECT_LEVEL = 1e-6
@@ -33,9 +35,15 @@ class RatedMatch:
     result: str
 
     @property
+    def pair(self) -> tuple[str, str]:
+        """Who met, whatever the sides."""
+        return min(self.blue, self.purple), max(self.blue, self.purple)
+
+    @property
     def points(self) -> float | None:
-        """Of blue; None for a void match."""
-        return POINTS.get(self.result)
+        """Of the first of the pair; None for a void match."""
+        points = POINTS.get(self.result)
+        return points if points is None or self.blue <= self.purple else 1.0 - points
 
 
 @dataclass(frozen=True)
@@ -67,15 +75,14 @@ def suspicions(matches: Sequence[RatedMatch]) -> list[Suspicion]:
 def _score_tests(mine: Sequence[RatedMatch], rest: Sequence[RatedMatch]) -> list[tuple[float, str]]:
     """Per player: (chi-square, what is odd)."""
     expected = _shares(rest)
-    times = Counter(_pair(match) for match in mine if match.points is not None)
+    times = Counter(match.pair for match in mine if match.points is not None)
     excess: defaultdict[str, float] = defaultdict(float)
     variance: defaultdict[str, float] = defaultdict(float)
     for match in mine:
-        if match.points is None:
+        pair, points = match.pair, match.points
+        if points is None:
             continue
-        pair = _pair(match)
         share, known = expected.get(pair, (0.5, _PRIOR_GAMES))
-        points = match.points if match.blue == pair[0] else 1.0 - match.points
         # The matches of a mirrored pair may end alike, which doubles the variance; the prediction is unsure as well.
         spread = 2.0 * share * (1.0 - share) * (1.0 + times[pair] / known)
         for player, surplus in zip(pair, (points - share, share - points), strict=True):
@@ -96,9 +103,8 @@ def _shares(matches: Sequence[RatedMatch]) -> dict[tuple[str, str], tuple[float,
     points: defaultdict[tuple[str, str], float] = defaultdict(float)
     for match in matches:
         if match.points is not None:
-            pair = _pair(match)
-            played[pair] += 1
-            points[pair] += match.points if match.blue == pair[0] else 1.0 - match.points
+            played[match.pair] += 1
+            points[match.pair] += match.points
     shares = {}
     for pair, count in played.items():
         share = (points[pair] + 0.5 * _PRIOR_GAMES) / (count + _PRIOR_GAMES)
@@ -109,15 +115,9 @@ def _shares(matches: Sequence[RatedMatch]) -> dict[tuple[str, str], tuple[float,
 def _forfeit_test(mine: Sequence[RatedMatch], rest: Sequence[RatedMatch]) -> tuple[float, str]:
     """Chi-square of the 2x2 table of matches that were played to the end and those that were not."""
     failed = [sum(match.result in ("forfeit1", "forfeit2", "void") for match in matches) for matches in (mine, rest)]
-    played = [len(mine) - failed[0], len(rest) - failed[1]]
-    total = len(mine) + len(rest)
-    chi_square = 0.0
-    for row in (failed, played):
-        for count, matches in zip(row, (len(mine), len(rest)), strict=True):
-            expected = max(sum(row) * matches / total, 1.0)
-            chi_square += (count - expected) ** 2 / expected if sum(row) else 0.0
+    all_of = np.array([len(mine), len(rest)])
+    table = np.stack([failed, all_of - failed])
+    table = table[table.any(axis=1)]
+    expected = np.maximum(np.outer(table.sum(axis=1), all_of) / all_of.sum(), 1.0)
+    chi_square = float((np.square(table - expected) / expected).sum())
     return chi_square, f"{failed[0]} of {len(mine)} matches were forfeited or void"
-
-
-def _pair(match: RatedMatch) -> tuple[str, str]:
-    return (match.blue, match.purple) if match.blue <= match.purple else (match.purple, match.blue)

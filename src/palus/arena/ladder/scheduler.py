@@ -57,9 +57,8 @@ class PeriodicSweep:
     for_all: bool = False
 
 
-def run_sweep(store: Store, periodic: PeriodicSweep, settings: ArenaSettings) -> list[entries.Change]:
+def run_sweep(store: Store, periodic: PeriodicSweep, settings: ArenaSettings) -> None:
     """Ask a source and take in what it offers. One that cannot be reached offers what it did before."""
-    changes = []
     others = [env for env in GAMES if env not in settings.envs] if periodic.for_all else []
     for env in (*settings.envs, *others):
         try:
@@ -68,10 +67,9 @@ def run_sweep(store: Store, periodic: PeriodicSweep, settings: ArenaSettings) ->
             logger.warning("%s", error)
             continue
         with store.write() as connection:
-            changes += entries.take_in(connection, sweep, settings.params_of(env), now_ms=now_ms())
-    for change in changes:
-        logger.info("%s %s: %s", change.repo, change.revision[:8], change.state)
-    return changes
+            changes = entries.take_in(connection, sweep, settings.params_of(env), now_ms=now_ms())
+        for change in changes:
+            logger.info("%s %s: %s", change.repo, change.revision[:8], change.state)
 
 
 class Scheduler:
@@ -99,7 +97,10 @@ class Scheduler:
         """One pass. Raises ArenaError, and orders nothing, when the log does not end where it was left."""
         with self._store.read() as connection:
             check_head(connection)
-        self.look_for_models()
+        for periodic in self._sweeps:
+            if self._clock() >= periodic.due_s:
+                run_sweep(self._store, periodic, self._settings)
+                periodic.due_s = self._clock() + periodic.every_s
         self.take_back()
         self.refresh()
         for env in self._settings.envs:
@@ -107,15 +108,6 @@ class Scheduler:
                 self._draw_round(env)
             else:
                 self._fill_queue(env)
-
-    def look_for_models(self) -> list[entries.Change]:
-        """Ask the sources that are due."""
-        changes = []
-        for periodic in self._sweeps:
-            if self._clock() >= periodic.due_s:
-                changes += run_sweep(self._store, periodic, self._settings)
-                periodic.due_s = self._clock() + periodic.every_s
-        return changes
 
     def take_back(self, dead_workers: tuple[str, ...] = ()) -> None:
         """Free the jobs of workers that vanished. A model whose validation no worker survives is refused."""
@@ -125,7 +117,7 @@ class Scheduler:
                 logger.warning("job %d (%s) was given up after %d attempts", row.id, row.key, row.attempts)
             for payload, fault in queue.failed_jobs(connection, "validate"):
                 sha256 = payload["contender"]["sha256"]
-                entries.refuse(connection, payload["env"], sha256, _not_validated(fault), {}, now_ms=now)
+                entries.decide(connection, payload["env"], sha256, _not_validated(fault), {}, now_ms=now)
 
     def refresh(self, *, force: bool = False) -> None:
         """Refit the ratings when that is due: the longer it takes, the rarer it is done."""
@@ -156,9 +148,9 @@ class Scheduler:
         if not pairings:
             return
         with self._store.write() as connection:
-            for pairing in pairings:
-                order = self._order(env, entrants[pairing.first], entrants[pairing.second])
-                priority = queue.PRIORITY_ENTRY if pairing.entry else queue.PRIORITY_LADDER
+            for first, second, is_entry in pairings:
+                order = self._order(env, entrants[first], entrants[second])
+                priority = queue.PRIORITY_ENTRY if is_entry else queue.PRIORITY_LADDER
                 _enqueue(connection, order, f"pair:{order.unit_id}", priority)
 
     def _draw_round(self, env: str) -> None:

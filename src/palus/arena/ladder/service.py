@@ -12,8 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 from sqlalchemy import select
@@ -44,6 +44,7 @@ FIRST_AUDIT_S = 600.0
 
 HUB_EVERY_S, FOLDER_EVERY_S, HF_EVERY_S = 1.0, 3.0, 900.0
 GARBAGE_EVERY_S = 600.0
+"""Uploads that no commit came to name are forgotten."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +81,18 @@ class ArenaService:
         self._restart_s = RESTART_S
         self._restart_due_s = 0.0
         self._audited_seq = 0
-        self._garbage_due_s = time.monotonic()
         self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._run, name="arena scheduler"),
-            threading.Thread(target=self._watch_over, name="arena audit"),  # on its own: matches go on meanwhile
+        first_audit_s = min(FIRST_AUDIT_S, settings.audit_interval_s)
+        self._threads = [  # each on its own: matches go on meanwhile
+            self._thread("arena scheduler", 0.0, TICK_S, self._keep_workers, self._scheduler.tick),
+            self._thread("arena garbage", 0.0, GARBAGE_EVERY_S, partial(collect_garbage, store)),
+            self._thread("arena audit", first_audit_s, settings.audit_interval_s, self._audit),
         ]
-        if sources.huggingface:  # on its own: the network may take its time, the matches go on
-            self._threads.append(threading.Thread(target=self._look_far, name="arena huggingface", daemon=True))
+        if sources.huggingface:
+            far = HuggingFace(store.blobs)
+            periodic = PeriodicSweep(lambda env: far.sweep(env, wanted=_is_new(store, env)), HF_EVERY_S)
+            look_far = partial(run_sweep, store, periodic, settings)
+            self._threads.append(self._thread("arena huggingface", 0.0, HF_EVERY_S, look_far, daemon=True))
         self._lock: IO[str] | None = None
 
     def __enter__(self) -> ArenaService:
@@ -98,9 +103,7 @@ class ArenaService:
             thread.start()
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self._stop.set()
         for thread in self._threads:
             if not thread.daemon:
@@ -116,31 +119,30 @@ class ArenaService:
             dead = tuple(connection.execute(held).scalars())
         self._scheduler.take_back(dead)
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            for step in (self._keep_workers, self._scheduler.tick, self._collect_garbage):
-                self._try(step)
-            self._stop.wait(TICK_S)
+    def _thread(
+        self, name: str, first_s: float, every_s: float, *steps: Callable[[], object], daemon: bool = False
+    ) -> threading.Thread:
+        """Takes the steps again and again until the service stops. daemon: nobody waits for it to end.
 
-    def _try(self, step: Callable[[], object]) -> None:
-        """One step of a thread that must not end: what goes wrong is told, and tried again a little later."""
-        try:
-            step()
-        except (PalusError, SQLAlchemyError, OSError) as error:
-            # A full disk or a database that restarts: say so, and go on when it is over.
-            logger.error("%s", error)
-            self._stop.wait(PAUSE_S)
-        except Exception:
-            logger.exception("the arena goes on without this step, and tries it again")
-            self._stop.wait(PAUSE_S)
+        It must not end before: what goes wrong is told, and tried again later.
+        """
 
-    def _look_far(self) -> None:
-        """Look at huggingface.co now and then."""
-        far = HuggingFace(self._store.blobs)
-        periodic = PeriodicSweep(lambda env: far.sweep(env, wanted=_is_new(self._store, env)), HF_EVERY_S)
-        while not self._stop.is_set():
-            self._try(lambda: run_sweep(self._store, periodic, self.settings))
-            self._stop.wait(periodic.every_s)
+        def run() -> None:
+            pause_s = first_s
+            while not self._stop.wait(pause_s):
+                for step in steps:
+                    try:
+                        step()
+                    except (PalusError, SQLAlchemyError, OSError) as error:
+                        # A full disk or a database that restarts: say so, and go on when it is over.
+                        logger.error("%s", error)
+                        self._stop.wait(PAUSE_S)
+                    except Exception:
+                        logger.exception("the arena goes on without this step, and tries it again")
+                        self._stop.wait(PAUSE_S)
+                pause_s = every_s
+
+        return threading.Thread(target=run, name=name, daemon=daemon)
 
     def _keep_workers(self) -> None:
         """Start what is missing. Jobs of those that died are free again at once."""
@@ -183,13 +185,6 @@ class ArenaService:
                 worker.process.kill()
                 worker.process.wait()
 
-    def _watch_over(self) -> None:
-        """Audit the log now and then."""
-        pause_s = min(FIRST_AUDIT_S, self.settings.audit_interval_s)
-        while not self._stop.wait(pause_s):
-            self._try(self._audit)
-            pause_s = self.settings.audit_interval_s
-
     def _audit(self) -> None:
         found = audit(
             self._store,
@@ -207,12 +202,6 @@ class ArenaService:
             logger.warning("audit: %d matches could not be played again, so %s", len(found.unchecked), sentence)
         for sentence in (*found.suspended, *suspend_outliers(self._store, now_ms=now_ms())):
             logger.error("audit: %s", sentence)
-
-    def _collect_garbage(self) -> None:
-        """Forget uploads that no commit came to name."""
-        if time.monotonic() >= self._garbage_due_s:
-            self._garbage_due_s = time.monotonic() + GARBAGE_EVERY_S
-            collect_garbage(self._store)
 
 
 def _check_games(settings: ArenaSettings, workers: int) -> None:

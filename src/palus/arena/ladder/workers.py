@@ -11,12 +11,12 @@ from sqlalchemy import Connection, func, insert, select, update
 from palus.arena.jobs.reports import Report
 from palus.arena.jobs.worker import Lease
 from palus.arena.ladder import queue
-from palus.arena.ladder.audit import workers_with
+from palus.arena.ladder.audit import suspension
 from palus.arena.ladder.completion import complete
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.builds import env_build
 from palus.arena.referee.games import DEFAULT_GAME, GAMES
-from palus.errors import ArenaError, LeaseError, StorageError
+from palus.errors import ArenaError, StorageError
 from palus.store import Store
 from palus.store.engine import now_ms
 from palus.store.tables import entries, jobs, workers
@@ -26,9 +26,6 @@ GREETING_MS = 10_000
 
 ALIVE_MS = 60_000
 """Who was heard of within that time is there; who holds a lease is, too."""
-
-UNKNOWN_ISOLATION = "unknown"
-"""Until the first match tells which level the worker's system allows."""
 
 
 def games_of(about: dict[str, Any]) -> list[str]:
@@ -40,35 +37,15 @@ def games_of(about: dict[str, Any]) -> list[str]:
     return [game for game in games if game in GAMES and builds.get(game, "") in ("", env_build(game).build_hash)]
 
 
-def suspension(connection: Connection, worker: str) -> str | None:
-    """Why nothing is taken from a worker; None when all is well.
-
-    A worker from elsewhere is called account/name, and its account answers for it: when one is suspended, all are.
-    """
-    suspended = select(workers.c.suspended).where(workers.c.suspended.is_not(None), workers_with(worker))
-    found: str | None = connection.execute(suspended.limit(1)).scalar()
-    return found
-
-
 def greet(connection: Connection, name: str, about: dict[str, Any], *, trusted: bool, now_ms: int) -> None:
     """Note that a worker is there. Raises ArenaError when it is suspended."""
     reason = suspension(connection, name)
     if reason is not None:
         raise ArenaError(f"worker {name} is suspended: {reason}")
-    if connection.execute(select(workers.c.name).where(workers.c.name == name)).first() is None:
-        new = {
-            "name": name,
-            "isolation": UNKNOWN_ISOLATION,
-            "platform": json.dumps(about, sort_keys=True),
-            "trusted": trusted,
-            "first_seen_ms": now_ms,
-            "last_seen_ms": now_ms,
-            "matches": 0,
-        }
-        connection.execute(insert(workers).values(new))
-    else:
-        now = {"last_seen_ms": now_ms, "platform": json.dumps(about, sort_keys=True), "trusted": trusted}
-        connection.execute(update(workers).where(workers.c.name == name).values(now))
+    now = {"last_seen_ms": now_ms, "platform": json.dumps(about, sort_keys=True), "trusted": trusted}
+    if connection.execute(update(workers).where(workers.c.name == name).values(now)).rowcount == 0:
+        new = {"name": name, "isolation": "unknown", "first_seen_ms": now_ms, "matches": 0}  # its first match tells
+        connection.execute(insert(workers).values(now | new))
 
 
 def untended(connection: Connection, now_ms: int) -> str | None:
@@ -132,8 +109,7 @@ class StoreSource:
     def renew(self, lease: Lease) -> None:
         """Prolong a lease. Raises LeaseError when it is void."""
         with self.store.write() as connection:
-            if not queue.renew(connection, lease.job_id, lease.secret, lease_s=self.lease_s, now_ms=now_ms()):
-                raise LeaseError(f"job {lease.job_id}: the lease is void")
+            queue.renew(connection, lease.job_id, lease.secret, lease_s=self.lease_s, now_ms=now_ms())
 
     def model(self, sha256: str) -> bytes:
         """The bytes of a model file."""
@@ -147,10 +123,7 @@ class StoreSource:
         complete(self.store, lease.job_id, lease.secret, report, now_ms=now_ms())
 
     def give_back(self, lease: Lease, fault: str) -> None:
-        """Put a job back that could not be done."""
+        """Put a job back that could not be done. Raises LeaseError when the lease is void."""
         attempts = self.settings.max_attempts
         with self.store.write() as connection:
-            if not queue.give_back(
-                connection, lease.job_id, lease.secret, fault, max_attempts=attempts, now_ms=now_ms()
-            ):
-                raise LeaseError(f"job {lease.job_id}: the lease is void")
+            queue.give_back(connection, lease.job_id, lease.secret, fault, max_attempts=attempts, now_ms=now_ms())

@@ -81,7 +81,14 @@ def measure(
     for policy in policies:
         against_random = summarize(play(policy, random, pairs, seed))
         alone = summarize(play(policy, policy, self_play_games, seed + 1, legs=(1,)))
-        rows.append(_row(policy.name, against_random, alone))
+        entropy = alone.entropy_a if alone.entropy_a is not None else float("nan")
+        length = alone.mean_steps / layout_of(DEFAULT_GAME).ticks_per_decision
+        unity, error, ratio, faithful = UNITY_LOGS.get(policy.name), None, None, None
+        if unity is not None:
+            low, high = unity.episode_length
+            error, ratio = entropy - unity.entropy, length / min(max(length, low), high)
+            faithful = abs(error) <= ENTROPY_TOLERANCE and LENGTH_RATIO[0] <= ratio <= LENGTH_RATIO[1]
+        rows.append(FidelityRow(policy.name, against_random, entropy, length, unity, error, ratio, faithful))
     return rows
 
 
@@ -94,16 +101,3 @@ def cross_table(
         for i, a in enumerate(players)
         for b in players[i + 1 :]
     }
-
-
-def _row(name: str, against_random: PairingSummary, alone: PairingSummary) -> FidelityRow:
-    entropy = alone.entropy_a if alone.entropy_a is not None else float("nan")
-    length = alone.mean_steps / layout_of(DEFAULT_GAME).ticks_per_decision
-    unity = UNITY_LOGS.get(name)
-    if unity is None:
-        return FidelityRow(name, against_random, entropy, length, None, None, None, None)
-    low, high = unity.episode_length
-    ratio = length / min(max(length, low), high)
-    error = entropy - unity.entropy
-    faithful = abs(error) <= ENTROPY_TOLERANCE and LENGTH_RATIO[0] <= ratio <= LENGTH_RATIO[1]
-    return FidelityRow(name, against_random, entropy, length, unity, error, ratio, faithful)

@@ -19,9 +19,8 @@ from palus.arena.referee.result import MatchResult
 from palus.ratings import bradley_terry
 from palus.ratings.bradley_terry import DISPLAY_BASE
 from palus.ratings.connections import loose_groups
-from palus.ratings.games import Games
+from palus.ratings.games import Games, tally, units_of
 from palus.ratings.interval import Z_95, is_provisional, score_interval
-from palus.types import F64
 
 
 @dataclass(frozen=True)
@@ -98,9 +97,10 @@ def leaderboard(results: Sequence[MatchResult]) -> Leaderboard:
     ranges = bradley_terry.rank_ranges(fit.strength, fit.covariance)
     half_width = fit.half_width
     side = bradley_terry.fit(games, len(identities), side_term=True).side or (0.0, 0.0)
+    units, played = units_of(games), tally(games, len(identities)).sum(axis=1).tolist()
     standings = []
     for rank, i in enumerate(np.argsort(-fit.strength, kind="stable").tolist(), start=1):
-        shares, played = _unit_shares(games, i)
+        shares = np.concatenate([units.share[units.low == i], 1.0 - units.share[units.high == i]])
         standings.append(
             TournamentLine(
                 rank=rank,
@@ -111,8 +111,8 @@ def leaderboard(results: Sequence[MatchResult]) -> Leaderboard:
                 half_width=float(half_width[i]),
                 score=float(shares.mean()) if len(shares) else 0.5,
                 interval=score_interval(shares),
-                games=played,
-                provisional=is_provisional(played, float(half_width[i])),
+                games=played[i],
+                provisional=is_provisional(played[i], float(half_width[i])),
             )
         )
     loose = tuple(
@@ -136,11 +136,3 @@ def _games(results: Sequence[MatchResult], identities: list[tuple[str, str]]) ->
     table = np.array(rows, np.float64).reshape(-1, 4)
     whole = table.astype(np.int64)
     return Games(first=whole[:, 0], second=whole[:, 1], points=table[:, 2], unit=whole[:, 3])
-
-
-def _unit_shares(games: Games, player: int) -> tuple[F64, int]:
-    """Share of points of one player in each of its mirrored pairs, and its number of games."""
-    mine = (games.first == player) | (games.second == player)
-    points = np.where(games.first[mine] == player, games.points[mine], 1.0 - games.points[mine])
-    _, unit = np.unique(games.unit[mine], return_inverse=True)
-    return np.bincount(unit, points) / np.maximum(np.bincount(unit), 1), int(mine.sum())
