@@ -136,6 +136,13 @@ def test_a_strangers_encoder_does_not_run(stranger: Stranger, tmp_path: Path) ->
     folder = agent_folder(tmp_path / "pulled", {"env": "doom_basic"}, encoder)
     said = refused("train", folder / "configuration.yaml")
     assert f"behaviors.Duel.network_settings.vis_encode_type {encoder}: would run" in said
+    file = tmp_path / "defaults.yaml"
+    file.write_text(
+        f"{{default_settings: {{network_settings: {{vis_encode_type: {encoder}}}}}, palus: {{env: PenaltyToy}}}}"
+    )
+    assert f"default_settings.network_settings.vis_encode_type {encoder}: would run" in refused(
+        "train", file, "--check"
+    )
     assert not stranger.ran
 
 

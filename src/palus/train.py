@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,24 @@ from palus.rollout.making import make_collector
 from palus.rollout.rollout import FROZEN, Collected
 from palus.run.baselines import Baselines
 from palus.run.folder import RunFolder
-from palus.run.record import PolicyRecord
 from palus.run.report import Report
 from palus.run.saving import Saving
-from palus.run.session import TrainingResult, interruptible, next_multiple
-from palus.run.trainee import Trainee
+from palus.run.session import interruptible
+from palus.run.trainee import PolicyRecord, Trainee
 from palus.trust import NOBODY, Trust
 
 PHYSICAL_CORES = torch.get_num_threads()
 """What torch counts when it is imported, before anybody changes it."""
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What a run left behind. model: the trained policy's file; finished: max_steps was reached."""
+
+    model: Path
+    steps: int
+    wall_seconds: float
+    finished: bool
 
 
 class Run:
@@ -267,13 +277,13 @@ def train(
 
 def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
     limit, interval = parts.run.palus.max_minutes * 60, parts.trainees[0].behavior.checkpoint_interval
-    begun, next_save = time.perf_counter(), next_multiple(parts.step, interval)
+    begun, next_save = time.perf_counter(), _next_multiple(parts.step, interval)
     while not parts.finished and not interrupted():
         parts.iterate()
         if limit and time.perf_counter() - begun > limit:
             break
         if parts.step >= next_save and not parts.finished:
-            next_save = next_multiple(parts.step, interval)
+            next_save = _next_multiple(parts.step, interval)
             try:
                 parts.save()
             except StorageError as error:
@@ -283,9 +293,11 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
     return TrainingResult(model, parts.step, parts.wall_seconds, parts.finished)
 
 
+def _next_multiple(step: int, interval: int) -> int:
+    """The smallest multiple of interval that is greater than step."""
+    return step - step % interval + interval
+
+
 def describe(parts: Run) -> list[str]:
     """Derived values of a run with their reasons, for the start of the log."""
     return [explain(parts.matmul, parts.measured), *parts.collector.describe()]
-
-
-__all__ = ["Run", "TrainingResult", "describe", "train"]

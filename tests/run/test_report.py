@@ -10,9 +10,8 @@ from rich.console import Console
 from palus.config import load_run
 from palus.rollout.rollout import Episode
 from palus.run.folder import RunFolder
-from palus.run.record import PolicyRecord
 from palus.run.report import Report
-from palus.run.trainee import Trainee
+from palus.run.trainee import PolicyRecord, Trainee
 
 
 class Told:

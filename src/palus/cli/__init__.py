@@ -110,26 +110,9 @@ def _main(
     pass
 
 
-for _command in (
-    demo,
-    train,
-    enjoy,
-    match,
-    compare,
-    rank,
-    watch,
-    push,
-    pull,
-    login,
-    arena,
-    worker,
-    verify,
-    audit,
-    recompute,
-    backup,
-    restore,
-    fidelity,
-):
+_TEAMS = (demo, train, enjoy, match, compare, rank, watch, push, pull, login)
+_ARENAS = (arena, worker, verify, audit, recompute, backup, restore, fidelity)
+for _command in (*_TEAMS, *_ARENAS):
     app.command(epilog=getattr(sys.modules[_command.__module__], "EPILOG", None))(_command)
 
 app.add_typer(account.app, name="account")

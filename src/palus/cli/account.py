@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from palus.cli.output import DEFAULT_DATA, DatabaseOption, DataOption, opened, print_json, stdout
+from palus.cli.options import DEFAULT_DATA, DatabaseOption, DataOption
+from palus.cli.output import opened, print_json, stdout
 from palus.errors import HubError
 
 EPILOG = """

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from palus.cli.arena_serving import listen, serving
-from palus.cli.arena_start import Place, check_proxies, check_public_urls, welcome
-from palus.cli.output import stdout
+from palus.cli.arena_start import Place, check_proxies, check_public_urls, listen, serving, welcome
+from palus.cli.output import stdout, stop_signal
 
 EPILOG = """
 Everything is kept in the folder of --data: stop it with Ctrl-C, start it again, it goes on where it was.
@@ -85,14 +83,7 @@ def arena(
         arguments = (data, database, listener, settings, Sources(pool, huggingface), count)
         with serving(*arguments, names=Names.of(host, public), proxies=proxies) as (store, new_admin, pages):
             threading.Thread(target=welcome, args=(store, place, new_admin), daemon=True).start()
-            _until_stopped(pages)
+            stop = stop_signal()
+            while not stop.wait(1.0) and pages.is_alive():
+                pass
     stdout.print("The arena has stopped; nothing is lost. The same command goes on.")
-
-
-def _until_stopped(pages: threading.Thread) -> None:
-    """Wait for Ctrl-C or the signal that ends services."""
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    while not stop.wait(1.0) and pages.is_alive():
-        pass

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.markup import escape
 
-from palus.cli.output import ModeOption, percent, percent_range, print_json, progress_bar, stdout
+from palus.cli.options import ModeOption
+from palus.cli.output import percent, percent_range, print_json, progress_bar, stdout
 
 if TYPE_CHECKING:
     from palus.arena.models.players import Player
-    from palus.arena.referee.result import MatchResult
+    from palus.arena.referee.result import MatchResult, PairingSummary
     from palus.ratings.sequential import Hypotheses, SequentialTest
 
 EPILOG = """
@@ -40,19 +38,6 @@ LARGEST_BATCH = 64
 Outcome = Literal["better", "not better", "undecided"]
 
 
-@dataclass(frozen=True)
-class _Series:
-    """All that was played, and where the test stands."""
-
-    results: tuple[MatchResult, ...]
-    test: SequentialTest
-    void_pairs: int
-
-    @property
-    def outcome(self) -> Outcome:
-        return self.test.decision or "undecided"
-
-
 def compare(
     a: Annotated[str, typer.Argument(help="Player A, the old one: file, folder or house bot.", metavar="A")],
     b: Annotated[str, typer.Argument(help="Player B, the new one.", metavar="B")],
@@ -66,6 +51,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Say whether team B is better than team A, from as few matches as the error rates allow."""
+    from palus.arena.referee.result import summarize
     from palus.cli.players import load
     from palus.ratings.sequential import Hypotheses
 
@@ -74,95 +60,68 @@ def compare(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     old, new = load(a, b)
-    series = _play(old, new, hypotheses, max_pairs, seed, mode)
+    results, test = _play(old, new, hypotheses, max_pairs, seed, mode)
+    summary, outcome, void_pairs = summarize(results), test.decision or "undecided", len(results) // 2 - test.pairs
     if as_json:
-        print_json(_report(series, old.name, new.name, seed, mode))
+        report = {
+            "a": old.name,
+            "b": new.name,
+            "outcome": outcome,
+            "llr": test.llr,
+            "bounds": (hypotheses.lower, hypotheses.upper),
+            "hypotheses": hypotheses,
+            "pair_counts": test.counts,
+            "score_of_b": summary.score,
+            "interval": summary.interval,
+            "wins_of_b": summary.wins,
+            "draws": summary.draws,
+            "losses_of_b": summary.losses,
+            "pairs": summary.pairs,
+            "void_pairs": void_pairs,
+            "seed": seed,
+            "mode": mode,
+        }
+        print_json(report)
     else:
-        _tell(series, old.name, new.name)
+        _tell(outcome, summary, test, escape(old.name), escape(new.name))
+        if void_pairs:
+            stdout.print(f"{void_pairs} pairs do not count: a game in them was void.")
 
 
 def _play(
     old: Player, new: Player, hypotheses: Hypotheses, max_pairs: int, seed: int, mode: Literal["stochastic", "greedy"]
-) -> _Series:
-    """Batches of pairs until the test decides or the pairs run out.
+) -> tuple[list[MatchResult], SequentialTest]:
+    """Batches of pairs until the test decides or the pairs run out: all that was played, and where the test stands.
 
     Batches grow with what was played, so a long test looks rarely and a short one is not overshot by much. Looking less
     often than after every pair only makes the error rates smaller.
     """
     from palus.arena.referee.match import play_pairs
+    from palus.arena.referee.result import points_of_a
     from palus.arena.referee.sampling import pair_seeds
     from palus.ratings.sequential import SequentialTest
 
-    series = _Series((), SequentialTest(hypotheses), 0)
-    seeds = pair_seeds(seed, max_pairs)
-    played = 0
-    with _bounds_progress(f"{new.name} - {old.name}", hypotheses) as show:
-        while series.test.decision is None and played < max_pairs:
+    all_results: list[MatchResult] = []
+    test, seeds, played = SequentialTest(hypotheses), pair_seeds(seed, max_pairs), 0
+    low, high = hypotheses.lower, hypotheses.upper
+    title = escape(f"{new.name} - {old.name}")
+    with progress_bar(title, high - low, "{task.fields[state]}", state="") as update:  # between the test's bounds
+        while test.decision is None and played < max_pairs:
+            state = f"{low:+.2f} < {test.llr:+.2f} < {high:+.2f} after {test.pairs} pairs"
+            update(completed=min(max(test.llr, low), high) - low, state=state)
             batch = min(max(FIRST_BATCH, played // 4), LARGEST_BATCH, max_pairs - played)
             # The new player comes first: the results are seen from its side.
             results = play_pairs(new, old, batch, int(seeds[played]), mode=mode)
-            series = _with(series, results)
+            points = points_of_a(results)
+            pairs = zip(points[::2], points[1::2], strict=True)
+            test = test.after([(one + two) / 2 for one, two in pairs if one is not None and two is not None])
+            all_results += results
             played += batch
-            show(series.test)
-    return series
+    return all_results, test
 
 
-def _with(series: _Series, results: tuple[MatchResult, ...]) -> _Series:
-    from palus.arena.referee.result import points_of_a
-
-    points = points_of_a(results)
-    pairs = list(zip(points[::2], points[1::2], strict=True))
-    shares = [(first + second) / 2 for first, second in pairs if first is not None and second is not None]
-    void = series.void_pairs + len(pairs) - len(shares)
-    return _Series(series.results + results, series.test.after(shares), void)
-
-
-@contextmanager
-def _bounds_progress(title: str, hypotheses: Hypotheses) -> Iterator[Callable[[SequentialTest], None]]:
-    """Where the ratio stands between its bounds, on stderr; absent when that is no terminal."""
-    from palus.ratings.sequential import SequentialTest
-
-    low, high = hypotheses.lower, hypotheses.upper
-    with progress_bar(escape(title), high - low, "{task.fields[state]}", state="") as update:
-
-        def show(test: SequentialTest) -> None:
-            llr = test.llr
-            state = f"{low:+.2f} < {llr:+.2f} < {high:+.2f} after {test.pairs} pairs"
-            update(completed=min(max(llr, low), high) - low, state=state)
-
-        show(SequentialTest(hypotheses))
-        yield show
-
-
-def _report(series: _Series, old: str, new: str, seed: int, mode: str) -> dict[str, object]:
-    from palus.arena.referee.result import summarize
-
-    summary, test = summarize(series.results), series.test
-    return {
-        "a": old,
-        "b": new,
-        "outcome": series.outcome,
-        "llr": test.llr,
-        "bounds": (test.hypotheses.lower, test.hypotheses.upper),
-        "hypotheses": test.hypotheses,
-        "pair_counts": test.counts,
-        "score_of_b": summary.score,
-        "interval": summary.interval,
-        "wins_of_b": summary.wins,
-        "draws": summary.draws,
-        "losses_of_b": summary.losses,
-        "pairs": summary.pairs,
-        "void_pairs": series.void_pairs,
-        "seed": seed,
-        "mode": mode,
-    }
-
-
-def _tell(series: _Series, old: str, new: str) -> None:
-    from palus.arena.referee.result import summarize
-
-    summary, test = summarize(series.results), series.test
-    rule, a, b = test.hypotheses, escape(old), escape(new)
+def _tell(outcome: Outcome, summary: PairingSummary, test: SequentialTest, a: str, b: str) -> None:
+    rule = test.hypotheses
     sentences: dict[Outcome, str] = {
         "better": f"[bold]{b}[/] is [bold]better[/] than {a}: the results fit a lead of {rule.elo1:g} points, "
         f"not of {rule.elo0:g}. Were it {rule.elo0:g}, a test would say so in {percent(rule.alpha)} of the cases.",
@@ -171,7 +130,7 @@ def _tell(series: _Series, old: str, new: str) -> None:
         "undecided": f"[bold]Undecided[/] whether {b} is better than {a}: raise --max-pairs, or ask for a larger "
         "difference with --elo1.",
     }
-    stdout.print(sentences[series.outcome])
+    stdout.print(sentences[outcome])
     stdout.print(
         f"{b} took {percent(summary.score)} of the points ({percent_range(summary.interval)}, 95 %): "
         f"{summary.wins} won, {summary.draws} drawn, {summary.losses} lost in {summary.pairs} mirrored pairs."
@@ -180,5 +139,3 @@ def _tell(series: _Series, old: str, new: str) -> None:
         f"Log likelihood ratio {test.llr:+.2f}, bounds {rule.lower:+.2f} and {rule.upper:+.2f}. A series that stops "
         "when it is sure flatters whoever leads a little: for a number, play a fixed one with palus match."
     )
-    if series.void_pairs:
-        stdout.print(f"{series.void_pairs} pairs do not count: a game in them was void.")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 import webbrowser
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -30,19 +31,12 @@ PAIRS = 100
 """Mirrored pairs against each fixed opponent: for the last line and for the card."""
 MODEL_FOLDERS = ("models", "models/soccertwos", "../shared/models/soccertwos")
 """Where strangers' models are looked for when --models is not given."""
-
-
-@dataclass(frozen=True)
-class DemoResult:
-    """What `--json` prints. scores: share of points over 100 mirrored pairs. first_replay: page of its best win."""
-
-    minutes: float
-    scores: dict[str, float]
-    repo: str
-    board: list[dict[str, object]]
-    first_replay: str | None
-    model: str
-    page: str | None
+PRESET = "soccertwos-demo"
+MEASURED_ITERATIONS = 3
+SHARE_OF_RATE = 0.75
+"""Of the rate at the start: later more past selves are in play, and test matches take their time."""
+FEWEST_STEPS = 4_000_000
+"""With less the team would hardly have learned to score; the clock then ends the training early."""
 
 
 def demo(
@@ -59,7 +53,6 @@ def demo(
 ) -> None:
     """Train a team from nothing, push it to an arena of your own, watch it fight."""
     from palus.cli.demo_arena import await_place, board, board_table, invite, running_arena
-    from palus.cli.demo_training import train_team
 
     started = time.perf_counter()
     console = stderr if as_json else stdout
@@ -79,15 +72,15 @@ def demo(
         console.print(board_table(rows, repo), soft_wrap=False)
         wins = place.best_wins if place is not None else []
         watch = f"{arena.url}/match?id={wins[0].id}" if wins else None
-        result = DemoResult(
-            minutes=(time.perf_counter() - started) / 60,
-            scores=scores,
-            repo=repo,
-            board=[row.model_dump() for row in rows],
-            first_replay=watch,
-            model=str(folder / "SoccerTwos.onnx"),
-            page=str(page) if page is not None else None,
-        )
+        result = {
+            "minutes": (time.perf_counter() - started) / 60,
+            "scores": scores,
+            "repo": repo,
+            "board": [row.model_dump() for row in rows],
+            "first_replay": watch,
+            "model": str(folder / "SoccerTwos.onnx"),
+            "page": None if page is None else str(page),
+        }
         _what_next(result, arena, stays, console)
         if as_json:
             print_json(result)
@@ -95,6 +88,45 @@ def demo(
             webbrowser.open(arena.url)
         if stays:
             _stay(arena, console)
+
+
+def train_team(folder: Path, minutes: float, seed: int, console: Console) -> None:
+    """Train the run `folder` for at most `minutes`. Its schedules fit: learning rate and entropy weight have to fall to
+    their ends in the time that there is, since that is when a team becomes good."""
+    from palus.cli.train import train
+
+    with console.status("Compiling the game and measuring this machine ..."):
+        steps = fitting_steps(minutes)
+    console.print(f"{steps / 1e6:.1f}M steps fit into {minutes:g} minutes here.")
+    train(
+        PRESET,
+        [f"palus.max_minutes={minutes}", f"behaviors.SoccerTwos.max_steps={steps}"],
+        run_id=folder.name,
+        results_dir=str(folder.parent),
+        seed=seed,
+        resume=False,
+        force=True,
+        check=False,
+        as_json=False,
+    )
+
+
+def fitting_steps(minutes: float) -> int:
+    """Trained steps that this machine does in `minutes`, between FEWEST_STEPS and what the preset says."""
+    from palus.config import load_run
+    from palus.train import Run
+
+    with tempfile.TemporaryDirectory() as folder:
+        settings = (f"checkpoint_settings.results_dir={folder!r}", "palus.baseline_interval=0")
+        parts = Run(load_run(PRESET, list(settings)))
+        parts.report.console = Console(quiet=True)
+        with closing(parts), parts.report:
+            parts.iterate()  # compiles and allocates
+            before, started = parts.step, time.perf_counter()
+            for _ in range(MEASURED_ITERATIONS):
+                parts.iterate()
+            rate = (parts.step - before) / (time.perf_counter() - started)
+    return min(parts.trainees[0].behavior.max_steps, max(FEWEST_STEPS, int(SHARE_OF_RATE * rate * 60.0 * minutes)))
 
 
 def _goals(folder: Path, seed: int, console: Console) -> Path | None:
@@ -131,21 +163,21 @@ def _measure(folder: Path) -> dict[str, float]:
     return scores
 
 
-def _what_next(result: DemoResult, arena: DemoArena, stays: bool, console: Console) -> None:
+def _what_next(result: dict[str, Any], arena: DemoArena, stays: bool, console: Console) -> None:
     console.print(Rule("Done"))
-    summary = ", ".join(f"{percent(score)} against {name}" for name, score in result.scores.items())
+    summary = ", ".join(f"{percent(score)} against {name}" for name, score in result["scores"].items())
     console.print(
-        f"{result.minutes:.1f} minutes from random weights to {summary} (share of points, {PAIRS} mirrored pairs)."
+        f"{result['minutes']:.1f} minutes from random weights to {summary} (share of points, {PAIRS} mirrored pairs)."
     )
     if not stays:
         console.print(f"The arena ends with the demo; these addresses answer again after: {arena.command}")
     lines = (
         ("Leaderboard:", arena.url),
-        ("Your team:", f"{arena.url}/{result.repo}"),
-        ("Its best win:", result.first_replay or "none yet; the arena goes on"),
-        ("Play against it:", f"{arena.url}/room?purple={result.repo}&play=1"),
-        ("Your best goals:", f"{result.page}   (open it in any browser)" if result.page else "none yet"),
-        ("Your model for Unity:", result.model),
+        ("Your team:", f"{arena.url}/{result['repo']}"),
+        ("Its best win:", result["first_replay"] or "none yet; the arena goes on"),
+        ("Play against it:", f"{arena.url}/room?purple={result['repo']}&play=1"),
+        ("Your best goals:", f"{result['page']}   (open it in any browser)" if result["page"] else "none yet"),
+        ("Your model for Unity:", result["model"]),
     )
     for what, where in lines:
         console.print(f"{what:<22}{where}")

@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 from rich.console import Console
 from rich.table import Table
 
-from palus.cli.arena_serving import listen, serving
-from palus.cli.arena_start import sign_in_here
+from palus.cli.arena_start import listen, serving, sign_in_here
 from palus.cli.output import progress_bar, ranks, standings
 from palus.errors import ArenaError
 

@@ -13,12 +13,14 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from palus.cli.options import TrustOption, told_where
 from palus.cli.output import matches_progress, print_json, stdout
-from palus.cli.trusting import TrustOption, told_where
 from palus.errors import CheckpointError, HubError
 from palus.trust import Trust
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from palus.hub.score import AgentScore
     from palus.run.agents import Playable
     from palus.run.evaluate import Evaluation
@@ -62,20 +64,30 @@ def enjoy(
 
     In a game of several behaviors each agent plays by its own behavior's policy.
     """
+    from palus.cli.push import push, sign_in
+    from palus.hub.publish import check_id
     from palus.hub.score import VIDEO
+    from palus.hub.target import parse_target
 
     trusted = Trust.of(trust or [])
     folder = _folder(run, hub)
     with Console(stderr=True).status("Loading PyTorch and the agent"):
         from palus.run.agents import open_agent
+        from palus.run.evaluate import evaluate
 
         with told_where(folder):
             agent = open_agent(folder, "best" if best else "latest", trusted)
-    if push_to_hub is not None:
-        _check_publishable(agent, push_to_hub, hub)
+    if push_to_hub is not None:  # before the work: packages, token and rights
+        if not agent.is_ours:
+            raise HubError("--push-to-hub publishes runs of palus; Sample Factory publishes its own experiments")
+        target = parse_target(hub)
+        check_id(target, push_to_hub)
+        sign_in(target, push_to_hub)
     # Games that draw no pictures of their own accord are filmed only into a file that was named.
     place = None if no_render else video or (folder / VIDEO if agent.draws else None)
-    evaluation = _play(agent, place, video_frames, max_num_episodes, max_num_frames, games, seed, deterministic)
+    players = agent.players(seed, deterministic)
+    play = partial(evaluate, agent.make_game, players, episodes=max_num_episodes, seed=seed)
+    evaluation = _play(agent, play, max_num_episodes, games, max_num_frames, place, video_frames)
     score = _score(agent, evaluation, deterministic)
     if agent.is_ours and score is not None:
         _keep(folder, score)
@@ -84,8 +96,6 @@ def enjoy(
     else:
         _print(agent, evaluation, score, place)
     if push_to_hub is not None:
-        from palus.cli.push import push
-
         push(folder, push_to_hub, hub)
 
 
@@ -107,44 +117,28 @@ def _folder(run: str, hub: str | None) -> Path:
     return folder
 
 
-def _check_publishable(agent: Playable, repo_id: str, hub: str | None) -> None:
-    """Find out before the work whether its outcome can be published: packages, token and rights."""
-    from palus.cli.push import sign_in
-    from palus.hub.publish import check_id
-    from palus.hub.target import parse_target
-
-    if not agent.is_ours:
-        raise HubError("--push-to-hub publishes runs of palus; Sample Factory publishes its own experiments")
-    target = parse_target(hub)
-    check_id(target, repo_id)
-    sign_in(target, repo_id)
-
-
 def _play(
     agent: Playable,
-    place: Path | None,
-    video_frames: int,
+    play: Callable[..., Evaluation],
     episodes: int,
-    max_frames: int | None,
     games: int,
-    seed: int,
-    deterministic: bool,
+    max_frames: int | None,
+    place: Path | None,
+    pictures: int,
 ) -> Evaluation:
-    from palus.run.evaluate import evaluate
-    from palus.run.video import VideoWriter
+    from palus.run.video import video_file
 
-    players, spec = agent.players(seed, deterministic), agent.spec
-    play = partial(evaluate, agent.make_game, players, episodes=episodes, seed=seed)
+    spec = agent.spec
     # Games with a recorder give every engine frame, others one picture per decision.
     fps = spec.fps if agent.draws else spec.fps / spec.frameskip
-    with nullcontext() if place is None else VideoWriter(place, fps, video_frames) as writer:
+    with nullcontext() if place is None else video_file(place, fps, pictures) as write:
         with matches_progress(agent.env_id, episodes, "episodes") as tick:
             evaluation = play(games=games, max_frames=max_frames, progress=lambda end: tick(1))
-        if writer is not None:
+        if write is not None:
             # Played once more: drawing every frame moves the face in Doom's status bar, and an agent may see it.
-            limit = min(video_frames * spec.num_agents * round(spec.fps / fps), max_frames or evaluation.frames)
+            limit = min(pictures * spec.num_agents * round(spec.fps / fps), max_frames or evaluation.frames)
             with Console(stderr=True).status("Filming the first episodes"):
-                play(games=1, max_frames=limit, recorder=writer.write)
+                play(games=1, max_frames=limit, recorder=write)
     return evaluation
 
 
@@ -170,7 +164,7 @@ def _keep(folder: Path, score: AgentScore) -> None:
     """Beside the run, where `palus push` looks for it."""
     from palus.files import write_text
     from palus.hub.score import EVALUATION
-    from palus.run.own_files import OwnFiles
+    from palus.run.folder import OwnFiles
 
     write_text(OwnFiles(folder).add(folder / EVALUATION), json.dumps(asdict(score), indent=2) + "\n")
 

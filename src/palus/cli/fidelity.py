@@ -9,12 +9,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from palus.cli.output import matches_progress, percent, print_json, stderr, stdout
+from palus.cli.output import matches_progress, numbers_table, percent, print_json, stderr, stdout
 from palus.errors import ModelError
 
 if TYPE_CHECKING:
     from palus.arena.referee.result import PairingSummary
-    from palus.arena.study.conventions import ConventionResult, Record
+    from palus.arena.study.conventions import ConventionResult
     from palus.arena.study.fidelity import FidelityRow
 
 EPILOG = """
@@ -91,10 +91,8 @@ def fidelity(
 
 
 def _policy_table(rows: list[FidelityRow]) -> Table:
-    table = Table(title="Policies trained in Unity, playing here")
-    table.add_column("policy")
-    for column in ("points v. random", "entropy", "Unity", "episode", "Unity", "ratio", "faithful"):
-        table.add_column(column, justify="right")
+    columns = ("points v. random", "entropy", "Unity", "episode", "Unity", "ratio", "faithful")
+    table = numbers_table("policy", *columns, title="Policies trained in Unity, playing here")
     for row in rows:
         unity = ("-", "-")
         if row.unity is not None:
@@ -114,25 +112,17 @@ def _policy_table(rows: list[FidelityRow]) -> Table:
 
 
 def _convention_table(policy: str, rows: list[ConventionResult]) -> Table:
-    table = Table(title=f"{escape(policy)} against random when one convention is wrong: won/lost/drawn")
-    table.add_column("convention")
-    for column in ("blue", "published", "purple", "published"):
-        table.add_column(column, justify="right")
+    title = f"{escape(policy)} against random when one convention is wrong: won/lost/drawn"
+    table = numbers_table("convention", "blue", "published", "purple", "published", title=title)
     for row in rows:
         cells = (row.blue, row.published_blue, row.purple, row.published_purple)
-        table.add_row(row.name, *(_record(cell) for cell in cells))
+        table.add_row(row.name, *("/".join(map(str, record)) for record in cells))
     return table
 
 
-def _record(record: Record) -> str:
-    return "/".join(map(str, record))
-
-
 def _cross_table(names: list[str], table: dict[tuple[str, str], PairingSummary]) -> Table:
-    shown = Table(title="Points of the row's policy against the column's, %")
-    shown.add_column("")
-    for number in range(len(names)):
-        shown.add_column(str(number + 1), justify="right")
+    columns = [str(number + 1) for number in range(len(names))]
+    shown = numbers_table("", *columns, title="Points of the row's policy against the column's, %")
     for number, name in enumerate(names):
         cells = []
         for other in names:

@@ -11,18 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from palus.cli.output import (
-    GameOption,
-    LogOption,
-    ModeOption,
-    end_early,
-    matches_progress,
-    nats,
-    percent,
-    percent_range,
-    print_json,
-    stdout,
-)
+from palus.cli.options import GameOption, LogOption, ModeOption
+from palus.cli.output import end_early, matches_progress, nats, percent, percent_range, print_json, stdout
 
 if TYPE_CHECKING:
     from palus.arena.referee.result import PairingSummary
@@ -79,10 +69,10 @@ def match(
         tick = stack.enter_context(matches_progress(title, 2 * pairs))
         recorder: Film | Recorder | None = None
         if replay is not None and filmed:
-            from palus.run.video import VideoWriter
+            from palus.run.video import video_file
 
-            video = stack.enter_context(VideoWriter(replay, source_of(game).spec.fps))
-            recorder = Film(lambda _, picture: video.write(picture), every_tick=True)
+            write = stack.enter_context(video_file(replay, source_of(game).spec.fps))
+            recorder = Film(lambda _, picture: write(picture), every_tick=True)
         elif replay is not None:
             recorder = Recorder(range(min(replay_matches, 2 * pairs)))
         play = partial(play_pairs, mode=mode, env_id=game, recorder=recorder, progress=tick, stopped=stopped)

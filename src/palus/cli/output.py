@@ -1,14 +1,16 @@
-"""What the commands share: options, numbers as people and programs want to read them, and a progress bar."""
+"""What the commands share: numbers as people and programs want to read them, and a progress bar."""
 
 from __future__ import annotations
 
 import json
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -29,22 +31,6 @@ if TYPE_CHECKING:
 stdout = Console(highlight=False, soft_wrap=True)
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
-DataOption: TypeAlias = Annotated[Path, typer.Option("--data", help="The arena's folder.")]
-DatabaseOption: TypeAlias = Annotated[
-    str | None, typer.Option("--database", help="The arena's database, if it is not in its folder (SQLAlchemy URL).")
-]
-DEFAULT_DATA = Path("arena")
-GameOption: TypeAlias = Annotated[
-    Literal["SoccerTwos", "doom_duel"], typer.Option("--game", help="What they play; Doom takes palus[doom].")
-]
-ModeOption: TypeAlias = Annotated[
-    Literal["stochastic", "greedy"],
-    typer.Option("--mode", help="Draw actions from the policies' probabilities, or take the most probable."),
-]
-LogOption: TypeAlias = Annotated[
-    Path | None, typer.Option("--log", help="Append one JSON line per match to this file.")
-]
-
 EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130
 
 
@@ -57,11 +43,12 @@ def opened(data: Path, database: str | None, *, create: bool = False) -> Iterato
         yield store
 
 
-class Tick(Protocol):
-    """Call it with the number of matches just finished, and with a title when it changes."""
-
-    def __call__(self, finished: int, title: str | None = None) -> None:
-        """Advance the bar."""
+def stop_signal() -> threading.Event:
+    """Set by Ctrl-C, and by the signal that ends services."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 @contextmanager
@@ -79,8 +66,8 @@ def progress_bar(
 
 
 @contextmanager
-def matches_progress(title: str, total: int, what: str = "matches") -> Iterator[Tick]:
-    """A bar over matches."""
+def matches_progress(title: str, total: int, what: str = "matches") -> Iterator[Callable[..., None]]:
+    """A bar over matches. Yields what is called with the number just finished, and with a title when it changes."""
     with progress_bar(title, total, MofNCompleteColumn(), what, TimeRemainingColumn()) as update:
 
         def tick(finished: int, title: str | None = None) -> None:
@@ -123,11 +110,18 @@ def ranks(best_and_worst: tuple[int, int]) -> str:
     return "-".join(map(str, dict.fromkeys(best_and_worst)))
 
 
+def numbers_table(*columns: str, left: int = 0, **options: Any) -> Table:
+    """A table of numbers, but for one column. options: of `Table`."""
+    table = Table(**options)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == left else "right")
+    return table
+
+
 def standings(columns: Sequence[str], rows: Iterable[Sequence[str]], bold: str | None = None) -> Table:
     """A leaderboard as people read it. bold: the row with this cell."""
-    table = Table(caption="± : 95 % interval over mirrored pairs; ? : provisional", caption_justify="left")
-    for column in columns:
-        table.add_column(column, justify="left" if column == "player" else "right")
+    caption = "± : 95 % interval over mirrored pairs; ? : provisional"
+    table = numbers_table(*columns, left=columns.index("player"), caption=caption, caption_justify="left")
     for row in rows:
         table.add_row(*map(escape, row), style="bold" if bold in row else None)
     return table

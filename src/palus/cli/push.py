@@ -87,14 +87,7 @@ def push(
     made = _replay(contents, repo_id) if replay and not contents.is_agent else {}
     with progress_bar(f"Uploading {len(contents.files) + len(made)} files", None):  # no share: a commit is one request
         published = publish(
-            contents,
-            repo_id,
-            target,
-            message=message,
-            private=private,
-            new_card=new_card,
-            rating=standing,
-            made=made,
+            contents, repo_id, target, message=message, private=private, new_card=new_card, rating=standing, made=made
         )
     _report(published, repo_id, target)
 

@@ -9,18 +9,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from palus.cli.output import (
-    GameOption,
-    LogOption,
-    end_early,
-    matches_progress,
-    percent,
-    print_json,
-    ranks,
-    standings,
-    stderr,
-    stdout,
-)
+from palus.cli.options import GameOption, LogOption
+from palus.cli.output import end_early, matches_progress, percent, print_json, ranks, standings, stderr, stdout
 from palus.errors import ModelError, StorageError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from palus.cli.output import DEFAULT_DATA, DatabaseOption, DataOption, opened, stdout
-from palus.errors import ArenaError
+from palus.cli.options import DEFAULT_DATA, DatabaseOption, DataOption
+from palus.cli.output import opened, stdout
 
 EPILOG = """
 Examples:
@@ -38,11 +38,8 @@ def export(
 
     Nothing in it is live. offline.html opens without a server.
     """
-    from palus.store.engine import DATABASE_FILE
     from palus.web.static_site import export_site
 
-    if database is None and not (data / DATABASE_FILE).is_file():
-        raise ArenaError(f"{data}: there is no arena; name the folder that `palus arena` uses with --data")
     with opened(data, database) as store:
         summary = export_site(store, folder, max_matches=matches)
     left_out = f" {summary.left_out} more matches are linked and left out; see --matches." if summary.left_out else ""

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from palus import envs
+from palus.cli.options import TrustOption, check_trust, told_where
 from palus.cli.output import print_json, stderr
-from palus.cli.trusting import TrustOption, check_trust, told_where
 from palus.config import RunFile, dump_run, load_run, notes, preset_names
 from palus.trust import Trust
 

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from palus.cli.output import DEFAULT_DATA, DatabaseOption, DataOption, opened, stdout
+from palus.cli.options import DEFAULT_DATA, DatabaseOption, DataOption
+from palus.cli.output import opened, stdout
 from palus.errors import ArenaError
 
 EPILOG = """
@@ -57,10 +58,7 @@ def audit(
     database: DatabaseOption = None,
 ) -> None:
     """Check the log: its hash chain, a random sample played again, every runner against the rest."""
-    from palus.arena.ladder.audit import audit as play_again
-    from palus.arena.ladder.audit import reinstate as reinstate_worker
-    from palus.arena.ladder.audit import suspend as suspend_worker
-    from palus.arena.ladder.audit import suspend_outliers
+    from palus.arena.ladder import audit as auditing
     from palus.arena.ladder.chain import check_chain
     from palus.arena.ladder.log import check_head
     from palus.store.engine import now_ms
@@ -69,12 +67,12 @@ def audit(
     with opened(data, database) as store:
         if suspend is not None:
             with store.write() as connection:
-                struck = suspend_worker(connection, suspend, reason, now_ms=now_ms())
+                struck = auditing.suspend(connection, suspend, reason, now_ms=now_ms())
             stdout.print(f"{escape(suspend)} is suspended; {struck} matches no longer count.")
             return
         if reinstate is not None:
             with store.write() as connection:
-                reinstate_worker(connection, reinstate)
+                auditing.reinstate(connection, reinstate)
             stdout.print(f"{escape(reinstate)} may work again; what was struck out stays so.")
             return
         with store.read() as connection:
@@ -85,8 +83,8 @@ def audit(
                 f"{data}: its log holds no match yet, so there is nothing to check; name the arena's folder"
             )
         stdout.print(f"{count} matches: the hash chain is whole. It ends with {number}:{newest}")
-        found = play_again(store, share, seed=secrets.randbits(32), now_ms=now_ms())
-        suspended = [*found.suspended, *suspend_outliers(store, now_ms=now_ms())]
+        found = auditing.audit(store, share, seed=secrets.randbits(32), now_ms=now_ms())
+        suspended = [*found.suspended, *auditing.suspend_outliers(store, now_ms=now_ms())]
     for failure in found.failures:
         stdout.print(f"[red]struck out:[/] {escape(failure.sentence)}")
     for verification in found.unchecked:

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from palus.cli.output import stdout
+from palus.cli.output import stdout, stop_signal
 from palus.errors import ArenaError
 
 EPILOG = """
@@ -48,9 +48,7 @@ def worker(
     except OSError as error:
         raise ArenaError(f"{token_file}: cannot be read ({error.strerror}); give the file with the token") from error
     source = HttpSource(arena, token, name or socket.gethostname(), describe_here())
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_signal()
     if alone:
         threading.Thread(target=wait_for_end, args=(stop,), daemon=True).start()
     stdout.print(f"{source.worker} plays for {arena}. Ctrl-C stops it after the present match.")

@@ -14,7 +14,7 @@ from palus.config import load_run
 from palus.envs import make_game
 from palus.envs.game import Game
 from palus.errors import CheckpointError
-from palus.export.policy_file import PolicyFile, find_policies, read_policy
+from palus.export.policy_file import PolicyFile, find_policies
 from palus.nn.distributions import mode, sample
 from palus.nn.network import Network
 from palus.run.sf_checkpoint import is_sf_experiment, read_sf_agent
@@ -133,12 +133,6 @@ def _spec_of(env_id: str, env_options: Mapping[str, Any], trust: Trust) -> GameS
     game = make_game(env_id, trust, **env_options)
     game.close()
     return game.spec
-
-
-def open_network(path: Path, dtype: torch.dtype = torch.float32, trust: Trust = NOBODY) -> Network:
-    """The network of a policy's file. Raises CheckpointError, ModelError, TrustError."""
-    file = read_policy(path)
-    return Network.acting(file.spec, file.settings, file.arrays, dtype, trust=trust)
 
 
 def model_of(policy: PolicyFile, trust: Trust = NOBODY) -> bytes:

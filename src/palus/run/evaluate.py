@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -22,7 +22,7 @@ from palus.envs.game import Actions, EngineGame, Game, GameStep, joined
 from palus.envs.protocol import room_for
 from palus.errors import EnvError
 from palus.rollout.rollout import Episode
-from palus.types import F32, I64, AnyArray
+from palus.types import F32, I64, AnyArray, GameSpec
 
 Recorder = Callable[[AnyArray], None]
 T = TypeVar("T")
@@ -118,7 +118,8 @@ def evaluate(
         needed = -(-episodes // first.spec.num_agents)
         made = [first, *(make_and_close() for _ in range(min(games, needed) - 1))]
         pool = stack.enter_context(ThreadPoolExecutor(len(made)))
-        return _Evaluator(make_and_close, made, players, needed, seed, recorder, progress, pool).play(max_frames)
+        seeds = np.random.SeedSequence(seed).generate_state(needed)
+        return _Evaluator(make_and_close, made, first.spec, players, seeds, recorder, progress, pool).play(max_frames)
 
 
 @dataclass
@@ -139,27 +140,25 @@ class _Seat:
     losses: int = 0
 
 
+@dataclass
 class _Evaluator:
-    """Games in seats; a seat whose game is over takes the next number."""
+    """Games in seats; a seat whose game is over takes the next number.
 
-    def __init__(
-        self,
-        make: Callable[[], Game],
-        games: Sequence[Game],
-        players: Mapping[str, Decide],
-        needed: int,
-        seed: int,
-        recorder: Recorder | None,
-        progress: Callable[[Episode], None] | None,
-        pool: ThreadPoolExecutor,
-    ) -> None:
-        self.pool = pool
-        self.make, self.games, self.spec, self.players, self.needed = make, games, games[0].spec, players, needed
-        self.state_size = max(player.state_size for player in players.values())
-        self.seeds = np.random.SeedSequence(seed).generate_state(needed)
-        self.recorder, self.progress = recorder, progress
-        self.started = self.frames = self.lost = 0
-        self.ends: dict[tuple[int, int], Episode] = {}  # by game and agent: a game played again replaces its own
+    seeds: of the numbered games. ends: by game and agent, so that a game played again replaces its own.
+    """
+
+    make: Callable[[], Game]
+    games: Sequence[Game]
+    spec: GameSpec
+    players: Mapping[str, Decide]
+    seeds: AnyArray
+    recorder: Recorder | None
+    progress: Callable[[Episode], None] | None
+    pool: ThreadPoolExecutor
+    started: int = 0
+    frames: int = 0
+    lost: int = 0
+    ends: dict[tuple[int, int], Episode] = field(default_factory=dict)
 
     def play(self, max_frames: int | None) -> Evaluation:
         """Until every episode is over or the frames are used up."""
@@ -196,7 +195,7 @@ class _Evaluator:
             number,
             rewards=np.zeros(agents),
             decisions=np.zeros(agents, np.int64),
-            states=np.zeros((agents, self.state_size), np.float32),
+            states=np.zeros((agents, max(p.state_size for p in self.players.values())), np.float32),
             ended=np.zeros(agents, np.bool_),
             filmed=filmed,
         )
@@ -208,7 +207,7 @@ class _Evaluator:
         self._book(seat, step)
         if not (step.over or seat.ended.all()):
             return seat
-        if self.started >= self.needed:
+        if self.started >= len(self.seeds):
             return None
         number, self.started = self.started, self.started + 1
         try:

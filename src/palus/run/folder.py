@@ -18,7 +18,7 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,68 @@ import torch
 from palus import __version__
 from palus.errors import CheckpointError, StorageError
 from palus.files import write_atomically, write_text
-from palus.run.own_files import OwnFiles
 
 FORMAT = 2
 _ARRAY = "__array__"
+
+
+LIST = ".palus-files"
+"""Its name in the folder; hidden, so that it is not published with a run."""
+
+
+class OwnFiles:
+    """Which files of a folder palus wrote itself, so that nothing else is ever removed: a list on disk, one path below
+    `root` per line. It grows before a file is written, so a kill loses none."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self._list = root, root / LIST
+        self._names = set(_read(self._list))
+
+    def __contains__(self, path: Path) -> bool:
+        return self._name(path) in self._names
+
+    def add(self, path: Path) -> Path:
+        """Enter a file that is about to be written among those that --force may remove; returns its path.
+
+        Raises StorageError.
+        """
+        name = self._name(path)
+        if name not in self._names:
+            try:
+                self.root.mkdir(parents=True, exist_ok=True)
+                with self._list.open("a", encoding="utf-8") as file:
+                    file.write(f"{name}\n")
+            except OSError as error:
+                raise StorageError(
+                    f"{self._list}: could not be written ({error.strerror or error}); "
+                    "free space or choose another folder"
+                ) from error
+            self._names.add(name)
+        return path
+
+    def remove_all(self) -> None:
+        """Delete every file of the list, the folders that this empties, and the list."""
+        files = [self.root / name for name in self._names]
+        for path in [*files, self._list]:
+            path.unlink(missing_ok=True)
+        folders = {folder for path in files for folder in path.parents if self.root in folder.parents}
+        for folder in sorted(folders, key=lambda f: len(f.parts), reverse=True):
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+        self._names = set()
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+
+def _read(file: Path) -> list[str]:
+    """The lines that name something below the folder: a copied list cannot point out of it."""
+    try:
+        lines = file.read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    names = [PurePosixPath(line) for line in lines if line]
+    return [str(name) for name in names if not name.is_absolute() and ".." not in name.parts]
 
 
 class RunFolder:
@@ -41,17 +99,14 @@ class RunFolder:
         self.checkpoint = self.of(self.behaviors[0]) / "checkpoint.pt"
         self.status = root / "run_logs" / "training_status.json"
         self._own = OwnFiles(root)
+        self.own = self._own.add
 
     def of(self, behavior: str) -> Path:
         """The folder of a behavior."""
         return self.root / behavior
 
-    def own(self, path: Path) -> Path:
-        """Enter a file that is about to be written among those that --force may remove. Raises StorageError."""
-        return self._own.add(path)
-
     def own_bundle(self) -> Path:
-        """The same for all files of the bundle but the card, which may be the user's. Returns the folder."""
+        """Enter all files of the bundle but the card, which may be the user's. Returns the folder."""
         for name in ("configuration.yaml", "bundle.json", *(f"{behavior}.onnx" for behavior in self.behaviors)):
             self.own(self.root / name)
         return self.root

@@ -7,38 +7,21 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn, TimeRemainingColumn
 from tensorboardX import SummaryWriter, summary
 
 from palus.config import RunFile
 from palus.run.folder import RunFolder
 from palus.run.trainee import Trainee
 
+EVENTS = "events.out.tfevents.*"
 RECENT_UPDATES = 20
 """Updates that the shown speed is averaged over."""
-
-
-def progress_bar(console: Console) -> Progress:
-    """A bar with shares and times; the task's field `state` stands beside it."""
-    columns = ("[bold]{task.description}", BarColumn(None), "{task.percentage:>3.0f}%", "{task.fields[state]}")
-    texts = [c if not isinstance(c, str) else TextColumn(c) for c in columns]
-    return Progress(*texts, TimeElapsedColumn(), TimeRemainingColumn(), console=console)
-
-
-def event_writer(folder: Path, run: RunFolder) -> SummaryWriter:
-    """A TensorBoard file in `folder`, entered among the run's own. The library names it, so it is found afterwards."""
-    before = set(folder.glob("events.out.tfevents.*"))
-    writer = SummaryWriter(str(folder), flush_secs=10)
-    for path in set(folder.glob("events.out.tfevents.*")) - before:
-        run.own(path)
-    return writer
 
 
 @dataclass
@@ -73,10 +56,14 @@ class Report:
 
     def __enter__(self) -> Report:
         if self.console.is_terminal:
-            self._progress = progress_bar(self.console)
+            columns = ("[bold]{task.description}", BarColumn(None), "{task.percentage:>3.0f}%", "{task.fields[state]}")
+            self._progress = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console)
             self._progress.start()
         for line in self.lines:
-            line.writer = event_writer(line.trainee.folder, self.folder)
+            before = set(line.trainee.folder.glob(EVENTS))
+            line.writer = SummaryWriter(str(line.trainee.folder), flush_secs=10)
+            for path in set(line.trainee.folder.glob(EVENTS)) - before:  # the library names it
+                self.folder.own(path)
             settings = json.dumps(line.trainee.behavior.model_dump(mode="json"), indent=2)
             line.writer.add_text("Hyperparameters", f"```\n{settings}\n```")
             line.pace.append((time.perf_counter(), line.summary_step))
@@ -85,9 +72,7 @@ class Report:
                 line.task = self._progress.add_task(line.trainee.label, total=total, completed=done, state="")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._progress is not None:
             self._progress.stop()
         for line in self.lines:

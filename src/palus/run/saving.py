@@ -9,14 +9,13 @@ from pathlib import Path
 from palus.config import RunFile, dump_run
 from palus.errors import CheckpointError, ModelError, StorageError
 from palus.export.bundle import Provenance, write_bundle
-from palus.export.policy_file import write_policy
+from palus.export.policy_file import read_policy, write_policy
 from palus.files import write_bytes, write_text
 from palus.hub.model_card import refresh_card
 from palus.league.league import Contender, League, snapshot_path
 from palus.nn.graph import game_facts
 from palus.nn.network import Network
 from palus.rollout.rollout import FROZEN
-from palus.run.agents import open_network
 from palus.run.folder import RunFolder
 from palus.run.report import Report
 from palus.run.trainee import Trainee
@@ -48,7 +47,8 @@ class Saving:
         for trainee in self.trainees:
             path = self._path(trainee, policy - FROZEN)
             if path.exists():
-                return open_network(path, trainee.learner.network.weights.dtype, self.trust)
+                file, dtype = read_policy(path), trainee.learner.network.weights.dtype
+                return Network.acting(file.spec, file.settings, file.arrays, dtype, trust=self.trust)
         raise CheckpointError(f"{path}: no such snapshot; was the run folder copied without `snapshots/`?")
 
     def prune(self, league: League, needed: set[int]) -> None:

@@ -1,29 +1,12 @@
-"""What the training loops share: how a run ends, and what it hands back."""
+"""How long work is ended by hand."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import Any
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """What a run left behind. model: the trained policy's file; finished: max_steps was reached."""
-
-    model: Path
-    steps: int
-    wall_seconds: float
-    finished: bool
-
-
-def next_multiple(step: int, interval: int) -> int:
-    """The smallest multiple of interval that is greater than step."""
-    return step - step % interval + interval
 
 
 @contextmanager

@@ -1,15 +1,103 @@
-"""A learner in a run, and what is counted for it."""
+"""A learner in a run, and what is remembered of it: its last episodes, and what happened since the last summary."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from palus.config import Behavior
 from palus.export.policy_file import PolicyFile
 from palus.learn.learner import Learner
-from palus.run.record import PolicyRecord
+from palus.rollout.rollout import Episode
 from palus.types import GameSpec
+
+RECENT_EPISODES = 100
+"""Episodes that means are taken over: for lines, best checkpoints and populations."""
+_LAST = ("Policy/Learning Rate", "Policy/Epsilon", "Policy/Beta")
+"""Tags whose latest value is shown, not the mean."""
+
+
+class PolicyRecord:
+    """Figures of one learner. splits_rewards: group rewards are told apart from the agents' own (MA-POCA).
+
+    length_unit: engine frames of a decision where a learner counts those; None counts an episode's decisions as
+    ML-Agents does, one less than there were.
+    """
+
+    def __init__(self, splits_rewards: bool, length_unit: int | None) -> None:
+        self.splits_rewards, self.length_unit = splits_rewards, length_unit
+        self.recent: deque[Episode] = deque(maxlen=RECENT_EPISODES)
+        self.episodes: list[Episode] = []
+        self.updates: list[dict[str, float]] = []
+        self.mean_reward: float | None = None
+
+    def add(self, episodes: Sequence[Episode], stats: Mapping[str, float], entropy: float) -> None:
+        """Take in one update. stats: TensorBoard tag -> number, {} where nothing was learned; entropy: nats."""
+        self.recent.extend(episodes)
+        self.episodes.extend(episodes)
+        if stats:
+            self.updates.append({"Policy/Entropy": entropy, **stats})
+
+    def mean(self, name: str) -> float | None:
+        """Mean of a figure (`Episode.number`) over the last episodes; None before there are any that have it."""
+        return _mean(self.recent, name)
+
+    @property
+    def rewards(self) -> list[float]:
+        """Of the episodes since the last summary."""
+        return [e.reward if self.splits_rewards else e.reward + e.group_reward for e in self.episodes]
+
+    @property
+    def group_rewards(self) -> list[float]:
+        """What groups were paid, told by the agents that saw their group's end: others know a part of it."""
+        return [e.group_reward for e in self.episodes if not e.left_early] if self.splits_rewards else []
+
+    def summarize(self) -> dict[str, float]:
+        """Tag -> number since the last summary."""
+        values: dict[str, float] = {}
+        for tag in self.updates[-1] if self.updates else ():
+            numbers = [stats[tag] for stats in self.updates if tag in stats]
+            values[tag] = (
+                numbers[-1] if tag in _LAST else max(numbers) if tag.endswith(" Max") else float(np.mean(numbers))
+            )
+        if not self.episodes:
+            return values
+        self.mean_reward = values["Environment/Cumulative Reward"] = float(np.mean(self.rewards))
+        lengths = [e.length * self.length_unit if self.length_unit else e.length - 1 for e in self.episodes]
+        values["Environment/Episode Length"] = float(np.mean(lengths))
+        values["Policy/Extrinsic Reward"] = float(np.mean([e.reward + e.group_reward for e in self.episodes]))
+        if self.group_rewards:
+            values["Environment/Group Cumulative Reward"] = float(np.mean(self.group_rewards))
+        for name in sorted({name for e in self.episodes for name in e.stats}):
+            tag = "True Objective" if name == "true_objective" else name
+            values[f"Environment/{tag}"] = _mean(self.episodes, name) or 0.0
+        return values
+
+    def clear(self) -> None:
+        """A summary was written."""
+        self.episodes.clear()
+        self.updates.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, as plain values."""
+        return {
+            "recent": [_plain(e) for e in self.recent],
+            "episodes": [_plain(e) for e in self.episodes],
+            "updates": [dict(stats) for stats in self.updates],
+            "mean_reward": self.mean_reward,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+        self.recent = deque((Episode(**e) for e in state["recent"]), RECENT_EPISODES)
+        self.episodes = [Episode(**e) for e in state["episodes"]]
+        self.updates = [dict(stats) for stats in state["updates"]]
+        self.mean_reward = state["mean_reward"]
 
 
 @dataclass
@@ -48,3 +136,12 @@ class Trainee:
     def policy_file(self, game: GameSpec, snapshot: int | None = None) -> PolicyFile:
         """The policy as it is now. snapshot: its id in the league."""
         return PolicyFile.of(self.learner.network, game, self.name, self.step, self.score, snapshot)
+
+
+def _mean(episodes: Sequence[Episode] | deque[Episode], name: str) -> float | None:
+    numbers = [number for number in (episode.number(name) for episode in episodes) if number is not None]
+    return float(np.mean(numbers)) if numbers else None
+
+
+def _plain(episode: Episode) -> dict[str, Any]:
+    return {**asdict(episode), "stats": {name: float(value) for name, value in episode.stats.items()}}

@@ -1,0 +1,60 @@
+"""Options that several commands take, and what `--trust MODULE` means: a person lets files name code of that module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import typer
+
+from palus.config import RunFile
+from palus.envs import check_game_trust
+from palus.errors import TrustError
+from palus.trust import Trust
+
+DataOption: TypeAlias = Annotated[Path, typer.Option("--data", help="The arena's folder.")]
+DatabaseOption: TypeAlias = Annotated[
+    str | None, typer.Option("--database", help="The arena's database, if it is not in its folder (SQLAlchemy URL).")
+]
+DEFAULT_DATA = Path("arena")
+GameOption: TypeAlias = Annotated[
+    Literal["SoccerTwos", "doom_duel"], typer.Option("--game", help="What they play; Doom takes palus[doom].")
+]
+ModeOption: TypeAlias = Annotated[
+    Literal["stochastic", "greedy"],
+    typer.Option("--mode", help="Draw actions from the policies' probabilities, or take the most probable."),
+]
+LogOption: TypeAlias = Annotated[
+    Path | None, typer.Option("--log", help="Append one JSON line per match to this file.")
+]
+TrustOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A module outside palus whose games and encoders the run's files may name; its code runs. Repeatable.",
+        metavar="MODULE",
+    ),
+]
+
+
+@contextmanager
+def told_where(place: str | Path) -> Iterator[None]:
+    """Say in a refusal which file or folder it is about."""
+    try:
+        yield
+    except TrustError as error:
+        raise TrustError(f"{place}: {error}") from error
+
+
+def check_trust(run: RunFile, trust: Trust) -> None:
+    """Raises TrustError when the run file names code outside palus that is not trusted; nothing is imported."""
+    if run.env_id is not None and ":" in run.env_id:
+        check_game_trust(run.env_id, run.palus.env_options, trust)
+    behaviors = {f"behaviors.{name}": behavior for name, behavior in run.behaviors.items()}
+    if run.default_settings is not None:
+        behaviors["default_settings"] = run.default_settings
+    for key, behavior in behaviors.items():
+        encoder = behavior.network_settings.vis_encode_type
+        if ":" in encoder:
+            trust.check(encoder.partition(":")[0], f"{key}.network_settings.vis_encode_type {encoder}")
