@@ -137,12 +137,10 @@ def test_a_strangers_encoder_does_not_run(stranger: Stranger, tmp_path: Path) ->
     said = refused("train", folder / "configuration.yaml")
     assert f"behaviors.Duel.network_settings.vis_encode_type {encoder}: would run" in said
     file = tmp_path / "defaults.yaml"
-    file.write_text(
-        f"{{default_settings: {{network_settings: {{vis_encode_type: {encoder}}}}}, palus: {{env: PenaltyToy}}}}"
-    )
-    assert f"default_settings.network_settings.vis_encode_type {encoder}: would run" in refused(
-        "train", file, "--check"
-    )
+    network = f"{{network_settings: {{vis_encode_type: {encoder}}}}}"
+    file.write_text(f"{{default_settings: {network}, palus: {{env: PenaltyToy}}}}")
+    said = refused("train", file, "--check")
+    assert f"default_settings.network_settings.vis_encode_type {encoder}: would run" in said
     assert not stranger.ran
 
 

@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from palus.envs.game import Actions, EngineGame, Game, GameStep, joined
+from palus.envs.game import Actions, Game, GameStep, joined
 from palus.envs.protocol import room_for
 from palus.errors import EnvError
 from palus.rollout.rollout import Episode
@@ -177,7 +177,7 @@ class _Evaluator:
         calls = [self.pool.submit(call, i) for i in range(len(games))]
         wait(calls, timeout=PATIENCE_S)
         for game, pending in zip(games, calls, strict=True):
-            if not pending.done() and isinstance(game, EngineGame):
+            if not pending.done() and hasattr(game, "kill"):
                 game.kill()  # the call that waits for the engine then raises EnvError
         return [answered.result() for answered in calls]
 
@@ -187,7 +187,7 @@ class _Evaluator:
     def _sit(self, game: Game, number: int, filmed: bool = False) -> _Seat:
         agents = self.spec.num_agents
         filmed = filmed or (number == 0 and self.recorder is not None)
-        if filmed and isinstance(game, EngineGame):
+        if filmed and hasattr(game, "recorder"):
             game.recorder = self.recorder
         game.reset(int(self.seeds[number]))
         return _Seat(
@@ -265,7 +265,7 @@ class _Evaluator:
             step = seat.game.step(actions[i])
         except EnvError as error:
             return error
-        if seat.filmed and self.recorder is not None and not isinstance(seat.game, EngineGame):
+        if seat.filmed and self.recorder is not None and not hasattr(seat.game, "recorder"):
             self.recorder(seat.game.render())
         return step
 
