@@ -8,7 +8,7 @@ import pytest
 from palus.envs import make
 from palus.envs.check_game import check_game
 from palus.envs.game import random_actions
-from palus.envs.one_match import OneMatch
+from palus.envs.matches import OneMatch
 from palus.envs.protocol import room_for
 from palus.errors import EnvError
 

@@ -8,8 +8,7 @@ from counting_game import AGENT, CHOICES, DECISION, EPISODE, CountingGame
 
 from palus.envs import make_game
 from palus.envs.check import check_env
-from palus.envs.matches import Matches
-from palus.envs.one_match import OneMatch
+from palus.envs.matches import Matches, OneMatch
 from palus.envs.protocol import observe_slots, room_for
 from palus.errors import EnvError
 

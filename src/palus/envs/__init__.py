@@ -14,8 +14,7 @@ from pydantic import ValidationError, validate_call
 from palus.envs.arena_game import ArenaGame
 from palus.envs.doom.scenarios import ENVIRONMENTS
 from palus.envs.game import Game
-from palus.envs.matches import Matches
-from palus.envs.one_match import OneMatch
+from palus.envs.matches import Matches, OneMatch
 from palus.envs.protocol import MultiAgentEnv
 from palus.errors import EnvError
 from palus.trust import NOBODY, Trust, load

@@ -1,4 +1,4 @@
-"""Games that step one at a time as one `MultiAgentEnv`, stepped one after another in this process."""
+"""From one contract to the other: games that step alone as a batch, one match of a batch as a game that steps alone."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from palus.envs.game import EngineGame, Game, GameStep, joined, set_parameters
-from palus.envs.protocol import room_for
+from palus.envs.game import Actions, Arrays, EngineGame, Game, GameStep, by_behavior, joined, set_parameters
+from palus.envs.protocol import MultiAgentEnv, room_for
 from palus.errors import EnvError
 from palus.types import F32, F64, I32, I64, AnyArray, Bool, Step
 
@@ -155,3 +155,56 @@ class Matches:
 def _copy(seen: Mapping[str, AnyArray], wanted: Bool, rows: I32, out: Mapping[str, AnyArray]) -> None:
     for name, array in out.items():
         array[rows[wanted]] = seen[name][wanted]
+
+
+class OneMatch:
+    """A `MultiAgentEnv` with `num_matches` 1, which it closes. Every match begins with `reset`, from its own seed."""
+
+    def __init__(self, env: MultiAgentEnv) -> None:
+        if env.num_matches != 1:
+            raise EnvError(f"{env.spec.env_id} plays {env.num_matches} matches at once; make it with num_matches 1")
+        self.spec = env.spec
+        self._env = env
+        sizes = {behavior.name: len(env.spec.agents_of(behavior.name)) for behavior in env.spec.behaviors}
+        self._rows = {name: np.arange(size, dtype=np.int32)[None] for name, size in sizes.items()}
+
+    @property
+    def active(self) -> Bool:
+        """The environment's own."""
+        active: Bool = self._env.active[0]
+        return active
+
+    def reset(self, seed: int) -> None:
+        """Start the match of that seed."""
+        self._env.reset(np.array([seed], np.int64))
+
+    def observe(self, out: Arrays) -> None:
+        """Write what active agents see."""
+        for name, own in by_behavior(self.spec, out).items():
+            self._env.observe(name, self._rows[name], own)
+
+    def observe_final(self, out: Arrays) -> None:
+        """Write what truncated agents saw last."""
+        for name, own in by_behavior(self.spec, out).items():
+            self._env.observe_final(name, self._rows[name], own)
+
+    def step(self, actions: Actions) -> GameStep:
+        """One decision; a match without a verdict has no points."""
+        given = by_behavior(self.spec, actions)
+        step = self._env.step([given[behavior.name][None] for behavior in self.spec.behaviors])
+        over = bool(step.match_over[0])
+        points = () if not over or np.isnan(step.points[0]).any() else tuple(step.points[0].tolist())
+        ends, stats = (step.terminated[0], step.truncated[0]), step.stats.get(0, {})
+        return GameStep(step.reward[0], *ends, over, stats, points, step.group_reward[0])
+
+    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+        """Change numbers of the game from the next decision on. Raises EnvError for names that it does not have."""
+        self._env.set_parameters(parameters)
+
+    def render(self) -> AnyArray:
+        """EnvError: batched games draw no pictures."""
+        raise EnvError(f"{self.spec.env_id} draws no pictures; watch its matches in the arena")
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
