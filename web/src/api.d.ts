@@ -206,9 +206,13 @@ export interface components {
          */
         readonly JobCounts: {
             readonly kind: string;
+            /** @default 0 */
             readonly ready: number;
+            /** @default 0 */
             readonly leased: number;
+            /** @default 0 */
             readonly done: number;
+            /** @default 0 */
             readonly failed: number;
         };
         readonly JsonValue: unknown;
@@ -430,6 +434,7 @@ export interface components {
             readonly kind: "house" | "model" | "baseline";
             /** @description false for house players and folders: nothing to download */
             readonly on_hub: boolean;
+            /** @default [] */
             readonly tags: readonly string[];
             readonly library_name: string | null;
             /** @default 0 */
@@ -562,7 +567,8 @@ export interface components {
         };
         /**
          * Refusal
-         * @description Why a file was not accepted. `code` is stable, `sentence` says what was found, `remedy` what to do.
+         * @description code: stable, for programs, listed in docs/model-rules.md.   sentence: what was found and what is allowed.
+         *     remedy: what its author can do. Both are whole sentences for people.
          */
         readonly Refusal: {
             readonly code: string;

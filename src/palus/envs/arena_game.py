@@ -25,6 +25,7 @@ class ArenaGame:
     roles: behaviors that a player brings a model for; by default one, called like the game.
     options: of the game's factory, the rules of an arena's match; a rule that an arena may set is one of them.
     bots: names of its scripted players, which read the state of the game.
+    baselines: repositories that courses name as the opponents to measure oneself against.
     tick_s: seconds of game time that a tick of a match's length lasts.
     pictures: whether players see pictures; their models may be larger then, and remember.
     max_p99_ms: processor milliseconds of the slowest percent of a model's answers to 4 observations.
@@ -43,6 +44,7 @@ class ArenaGame:
     roles: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     bots: tuple[str, ...] = ()
+    baselines: tuple[str, ...] = ()
     tick_s: float = 0.02
     pictures: bool = False
     max_p99_ms: float = 2.0

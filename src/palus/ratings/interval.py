@@ -6,9 +6,11 @@ favours each player once. The unit of every variance here is therefore the pair.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from palus.types import F64
+from palus.types import F64, I64
 
 Z_95 = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
@@ -50,16 +52,30 @@ def score_interval(unit_scores: F64) -> tuple[float, float]:
     if units == 0:
         return 0.0, 1.0
     share = float(np.mean(unit_scores))
-    return wilson(share, units * GAMES_PER_UNIT / dispersion(unit_scores))
+    low, high = wilson(share, units * GAMES_PER_UNIT / dispersion(unit_scores))
+    return float(low), float(high)
 
 
-def wilson(share: float, games: float) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share of points over independent games (> 0)."""
+def score_intervals(scores: F64, group: I64, games: I64, groups: int) -> tuple[F64, F64]:
+    """`score_interval` of every group of pairs at once, none of them empty; low and high, [groups].
+
+    scores: [U] share of the points of each pair. group: [U] to which it belongs. games: [U] how many of it were played.
+    """
+    units = np.bincount(group, minlength=groups)
+    played = np.bincount(group, games, groups)
+    mean = np.bincount(group, scores, groups) / units
+    variance = np.bincount(group, (scores - mean[group]) ** 2, groups) / np.maximum(units - 1, 1)
+    expected = np.where(units > 1, units * mean * (1.0 - mean) + variance, 0.0)
+    return wilson(mean, played * (_PRIOR_SCATTER + expected) / (_PRIOR_SCATTER + played * variance))
+
+
+def wilson(share: float | F64, games: float | F64) -> tuple[Any, Any]:
+    """Wilson's 95 % interval of a share of points over independent games (> 0), or of many."""
     square = Z_95 * Z_95
     scale = 1.0 + square / games
     center = (share + square / (2.0 * games)) / scale
-    half = Z_95 * float(np.sqrt(share * (1.0 - share) / games + square / (4.0 * games * games))) / scale
-    return max(0.0, center - half), min(1.0, center + half)
+    half = Z_95 * np.sqrt(share * (1.0 - share) / games + square / (4.0 * games * games)) / scale
+    return np.maximum(0.0, center - half), np.minimum(1.0, center + half)
 
 
 def is_provisional(games: int, half_width: float) -> bool:

@@ -19,8 +19,8 @@ from palus.store import Store
 from palus.web.api.answers import Answers
 from palus.web.api.router import find_model, make_api_router
 from palus.web.api.view import FRESH_S, Arena, Views
-from palus.web.events import CLIENT_LISTENERS, MAX_LISTENERS, POLL_S, Events, make_events_router
-from palus.web.exports import KEEP_S, Exports, make_downloads_router
+from palus.web.events import Events, make_events_router
+from palus.web.exports import Exports, make_downloads_router
 from palus.web.names import KnownNames, Names
 from palus.web.pages import make_pages_router, site_folder
 from palus.web.room import make_room_router
@@ -41,11 +41,11 @@ class WebLimits:
     request_burst: int = 1000  # a classroom behind one address; a page is about a dozen requests
     request_bytes: int = 64 * KIB
     report_bytes: int = MAX_ANSWER_BYTES
-    listeners: int = MAX_LISTENERS
-    client_listeners: int = CLIENT_LISTENERS
+    listeners: int = 250
+    client_listeners: int = 100  # a class may share one
     fresh_s: float = FRESH_S
-    poll_s: float = POLL_S
-    keep_s: float = KEEP_S
+    poll_s: float = 0.5
+    keep_s: float = 60.0  # writing 240 000 rows takes seconds
 
 
 def make_app(
@@ -65,10 +65,11 @@ def make_app(
     addresses in numbers; by default localhost.
     """
     limits = limits or WebLimits()
+    hub_limits = hub_limits or HubLimits()
+    site = site or site_folder()
     views = Views(store, limits.fresh_s, arena)
     answers = Answers(views)
     events = Events(answers, limits.poll_s, limits.listeners, limits.client_listeners)
-    hub_limits = hub_limits or HubLimits()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -82,7 +83,7 @@ def make_app(
     app.add_middleware(KnownNames, names=names or Names())
     app.add_middleware(Guard, routes=route_limits(limits, hub_limits), limits=hub_limits)
     app.add_middleware(SecurityHeaders)
-    install_faults(app, site or site_folder())
+    install_faults(app, site)
     app.include_router(make_events_router(events))
     app.include_router(make_downloads_router(Exports(views, limits.keep_s)))
     app.include_router(make_api_router(answers))
@@ -91,7 +92,7 @@ def make_app(
         app.include_router(router)
     app.include_router(make_room_router(store))
     # last: /{owner}/{name} would swallow others
-    app.include_router(make_pages_router(site or site_folder(), partial(find_model, answers)))
+    app.include_router(make_pages_router(site, partial(find_model, answers)))
     return app
 
 

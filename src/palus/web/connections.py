@@ -12,7 +12,7 @@ import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
-from typing import Any, Protocol
+from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -35,20 +35,6 @@ class ConnectionLimits:
     header_s: float = 20.0
     stall_s: float = 60.0
     message_bytes: int = 4 * KIB
-
-
-class Line(Protocol):
-    """A connection as this module sees it."""
-
-    transport: Any
-
-    @property
-    def idle(self) -> bool:
-        """No request is being read or answered."""
-
-    @property
-    def progress(self) -> Hashable:
-        """Another value after every request, and after every pause for a slow reader."""
 
 
 @dataclass
@@ -111,41 +97,12 @@ class Connections:
         self._timer = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep) if self._seats else None
 
 
-class HttpLine(H11Protocol):
-    """uvicorn's HTTP, seated."""
+class Line(asyncio.Protocol):
+    """One of uvicorn's protocols, seated."""
 
     seats: Connections
-    pauses = 0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.seats.enter(self, client_of({"client": self.client}))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.seats.leave(self)
-        super().connection_lost(exc)
-
-    def handle_websocket_upgrade(self, event: Any) -> None:
-        self.seats.leave(self)
-        super().handle_websocket_upgrade(event)
-
-    def pause_writing(self) -> None:
-        self.pauses += 1
-        super().pause_writing()
-
-    @property
-    def idle(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
-
-    @property
-    def progress(self) -> Hashable:
-        return self.cycle, self.pauses
-
-
-class SocketLine(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, seated. Silence is the room's to judge."""
-
-    seats: Connections
+    transport: Any
+    client: tuple[str, int] | None
     pauses = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -162,8 +119,28 @@ class SocketLine(WebSocketsSansIOProtocol):
 
     @property
     def idle(self) -> bool:
-        return self.transport.is_closing()
+        """No request is being read or answered."""
+        return bool(self.transport.is_closing())
 
     @property
     def progress(self) -> Hashable:
+        """Another value after every request, and after every pause for a slow reader."""
         return self.pauses
+
+
+class HttpLine(Line, H11Protocol):
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        self.seats.leave(self)
+        super().handle_websocket_upgrade(event)
+
+    @property
+    def idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def progress(self) -> Hashable:
+        return self.cycle, self.pauses
+
+
+class SocketLine(Line, WebSocketsSansIOProtocol):
+    """Never idle: silence is the room's to judge."""

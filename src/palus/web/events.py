@@ -22,13 +22,9 @@ from palus.web.api.view import View
 from palus.web.security import fault
 from palus.web.shapes import Shape
 
-POLL_S = 0.5
 HEARTBEAT_S = 15.0
 """A comment after so much silence, so that no proxy takes the connection for dead."""
 RECONNECT_MS = 3000
-MAX_LISTENERS = 250
-CLIENT_LISTENERS = 100
-"""Of one address: a class may share it."""
 BACKLOG = 50
 """Events that a slow listener may be behind, and matches that one who comes back is told."""
 
@@ -50,13 +46,7 @@ class Event(Shape):
 class Events:
     """All listeners of one server. poll_s: how often the store is looked at while somebody listens."""
 
-    def __init__(
-        self,
-        answers: Answers,
-        poll_s: float = POLL_S,
-        max_listeners: int = MAX_LISTENERS,
-        client_listeners: int = CLIENT_LISTENERS,
-    ) -> None:
+    def __init__(self, answers: Answers, poll_s: float, max_listeners: int, client_listeners: int) -> None:
         self._answers = answers
         self._poll_s = poll_s
         self._max_listeners, self._client_listeners = max_listeners, client_listeners
@@ -134,7 +124,12 @@ class Events:
 
 def changes(old: View, new: View) -> list[Event]:
     """What happened between two views, in the order in which pages should hear of it."""
-    return match_events(new, old.version.seq) + _rating_events(old, new) + _entry_events(old, new)
+    fitted = [
+        Event(type="rating", seq=new.version.seq, env=env)
+        for env, board in new.roster.ratings.items()
+        if (board, new.roster.fields.get(env)) != (old.roster.ratings.get(env), old.roster.fields.get(env))
+    ]
+    return match_events(new, old.version.seq) + fitted + _entry_events(old, new)
 
 
 def match_events(view: View, after_seq: int) -> list[Event]:
@@ -145,22 +140,13 @@ def match_events(view: View, after_seq: int) -> list[Event]:
     return [Event(type="match", seq=summary.seq, env=summary.env, match=summary) for summary in summaries]
 
 
-def _rating_events(old: View, new: View) -> list[Event]:
-    return [
-        Event(type="rating", seq=new.version.seq, env=env)
-        for env, board in new.roster.ratings.items()
-        if (board, new.roster.fields.get(env)) != (old.roster.ratings.get(env), old.roster.fields.get(env))
-    ]
-
-
 def _entry_events(old: View, new: View) -> list[Event]:
     if old.roster is new.roster:
         return []
     known = {entry.id: entry.state for rows in old.roster.entries_of.values() for entry in rows}
     changed = [entry for rows in new.roster.entries_of.values() for entry in rows if known.get(entry.id) != entry.state]
-    kind: Literal["entry"] = "entry"
     return [
-        Event(type=kind, seq=new.version.seq, env=entry.env, repo=entry.repo, state=entry.state)
+        Event(type="entry", seq=new.version.seq, env=entry.env, repo=entry.repo, state=entry.state)
         for entry in sorted(changed, key=lambda entry: entry.id)[-BACKLOG:]
     ]
 

@@ -31,9 +31,6 @@ from palus.web.api.router import FAULTS, Env
 from palus.web.api.view import View, Views
 from palus.web.security import fault
 
-KEEP_S = 60.0
-"""A file this young is given out again even when matches were added: writing 240 000 rows takes seconds."""
-
 MEDIA_TYPES = {
     "csv": "text/csv; charset=utf-8",
     "json": "application/json",
@@ -145,11 +142,12 @@ def write_table(view: View, env: str, name: str, path: Path) -> None:
     source = path.with_suffix(".part.csv")
     try:
         _write_csv(source, columns, rows(view, env))
+        target = str(path).replace("'", "''")
         form = "FORMAT json, ARRAY true" if path.suffix == ".json" else "FORMAT parquet, COMPRESSION zstd"
         with duckdb.connect(config={"threads": 1, "memory_limit": "256MB"}) as database:
             database.execute(
                 f"COPY (SELECT * FROM read_csv(?, header = true, auto_detect = false, delim = ',', quote = '\"', "
-                f"escape = '\"', columns = {columns!r})) TO '{_quoted(path)}' ({form})",
+                f"escape = '\"', columns = {columns!r})) TO '{target}' ({form})",
                 [str(source)],
             )
     finally:
@@ -164,21 +162,20 @@ def _write_csv(path: Path, header: Iterable[str], rows: Iterable[Row]) -> None:
         writer.writerows([str(v).lower() if isinstance(v, bool) else v for v in row] for row in rows)
 
 
-def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")
-
-
 class Exports:
-    """Writes and keeps the files. One is written at a time: they are large."""
+    """Writes and keeps the files. One is written at a time: they are large.
 
-    def __init__(self, views: Views, keep_s: float = KEEP_S) -> None:
+    keep_s: a file this young is given out again even when matches were added.
+    """
+
+    def __init__(self, views: Views, keep_s: float) -> None:
         self._views, self._keep_s = views, keep_s
         self._folder = views.store.folder / "exports"
         self._lock = threading.Lock()
         self._made: dict[tuple[str, str], tuple[float, View, Path]] = {}
 
     def file(self, env: str, name: str) -> Path | None:
-        """The file of this name, at most KEEP_S behind the arena; None for a name or a game that is none of ours."""
+        """The file of this name, at most keep_s behind the arena; None for a name or a game that is none of ours."""
         with self._lock:
             view = self._views.current()
             if name not in TABLES or not view.knows(env):

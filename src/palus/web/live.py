@@ -24,7 +24,7 @@ import numpy as np
 from fastapi import WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from palus.arena.locked.live import LiveMatch, LiveStep
+from palus.arena.locked.live import DURATION_TICKS, LiveMatch, LiveStep
 from palus.hub.limits import Buckets
 
 _HEAD = struct.Struct("<BBbBIHH")
@@ -41,8 +41,7 @@ MAX_LAG_S = 0.3
 class RoomLimits:
     """matches, client_matches: played at the same time, by everybody and by one address.   starts_per_minute: of one
     address.   words_per_s: of one client.   silence_s: without a word from a client it is gone.   pause_s: the longest
-    pause.   match_s: of a match with its pauses.   celebration_s: rest after a goal.   duration_ticks: of a match, None
-    for the usual."""
+    pause.   match_s: of a match with its pauses.   celebration_s: rest after a goal.   duration_ticks: of a match."""
 
     matches: int = 6
     client_matches: int = 3
@@ -52,7 +51,7 @@ class RoomLimits:
     pause_s: float = 180.0
     match_s: float = 600.0
     celebration_s: float = 2.6
-    duration_ticks: int | None = None
+    duration_ticks: int = DURATION_TICKS
 
 
 _Branch = Literal[0, 1, 2]

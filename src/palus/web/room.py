@@ -13,27 +13,27 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from pydantic import Field, ValidationError
 from sqlalchemy import func, select
 
 from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.entries import entity_of
-from palus.arena.locked.live import DURATION_TICKS, LiveMatch, open_live_match
+from palus.arena.locked.live import LiveMatch, open_live_match
 from palus.arena.locked.sandbox import Sandbox, shared_sandbox
 from palus.arena.models.entity import Entity
-from palus.arena.referee.games import GAMES
+from palus.arena.referee.games import DEFAULT_GAME, GAMES
 from palus.errors import ArenaError, EnvError, PalusError
 from palus.hub.limits import Buckets, client_of
 from palus.store import Store
 from palus.store.derived import ratings
 from palus.store.tables import entries
+from palus.web.api.router import Env
 from palus.web.live import RoomLimits, play_live
 from palus.web.shapes import Shape
 
 MAX_SEED = 2**53 - 1
 FIRST_WORD_S = 10.0
-Env = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 PlayerWord = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,96}/[A-Za-z0-9._-]{1,96}(@[0-9a-f]{7,40})?$")]
 RefusalCode = Literal["full", "unknown", "waiting", "invalid", "broken", "idle"]
 
@@ -60,7 +60,7 @@ class Start(Shape):
 
     blue: PlayerWord
     purple: PlayerWord
-    env: str = "SoccerTwos"
+    env: str = DEFAULT_GAME
     seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = None
     person: Literal[0, 1, 2, 3] | None = None
 
@@ -159,8 +159,8 @@ async def _serve(socket: WebSocket, store: Store, rooms: Rooms, sandbox: Sandbox
         raise _RefusedError("unknown", "No match was asked for; choose a blue and a purple player.") from error
     with rooms.enter(client_of(socket.scope)), contextlib.ExitStack() as stack:
         try:
-            contenders, match = await asyncio.to_thread(_open, stack, store, start, rooms.limits, sandbox)
-            await socket.send_text(_ready(start, contenders, match).model_dump_json())
+            match, ready = await asyncio.to_thread(_open, stack, store, start, rooms.limits, sandbox)
+            await socket.send_text(ready.model_dump_json())
             if not await play_live(socket, match, rooms.limits):
                 raise _RefusedError("idle", "The match was left alone for too long. Start it again.")
         finally:
@@ -169,7 +169,7 @@ async def _serve(socket: WebSocket, store: Store, rooms: Rooms, sandbox: Sandbox
 
 def _open(
     stack: contextlib.ExitStack, store: Store, start: Start, limits: RoomLimits, sandbox: Sandbox
-) -> tuple[tuple[Entity, Entity], LiveMatch]:
+) -> tuple[LiveMatch, Ready]:
     game = GAMES.get(start.env)
     if game is None:
         raise _RefusedError("unknown", f"There is no such game here; there are {', '.join(GAMES)}.")
@@ -177,22 +177,13 @@ def _open(
         raise _RefusedError("unknown", f"{start.env} is not played in this room; its rated matches are kept as videos.")
     contenders = find_contender(store, start.blue, start.env), find_contender(store, start.purple, start.env)
     seed = secrets.randbelow(MAX_SEED + 1) if start.seed is None else start.seed
-    ticks = limits.duration_ticks or DURATION_TICKS
-    match = open_live_match(contenders, seed, sandbox, person=start.person, env_id=start.env, duration_ticks=ticks)
-    return contenders, stack.enter_context(match)
-
-
-def _ready(start: Start, contenders: tuple[Entity, Entity], match: LiveMatch) -> Ready:
-    blue, purple = (c.repo if c.house else f"{c.repo}@{c.revision[:12]}" for c in contenders)
-    return Ready(
-        blue=blue,
-        purple=purple,
-        seed=match.seed,
-        person=start.person,
-        duration_s=match.duration_ticks * match.game.tick_s,
-        isolation=match.isolation,
-        kick_off=[round(float(number), 3) for number in match.kick_off],
+    opened = open_live_match(
+        contenders, seed, sandbox, person=start.person, env_id=start.env, duration_ticks=limits.duration_ticks
     )
+    match = stack.enter_context(opened)
+    blue, purple = (c.repo if c.house else f"{c.repo}@{c.revision[:12]}" for c in contenders)
+    duration_s, kick_off = match.duration_ticks * game.tick_s, match.kick_off.astype(float).round(3).tolist()
+    return match, Ready.like(match, blue=blue, purple=purple, duration_s=duration_s, kick_off=kick_off)
 
 
 def list_players(store: Store, env: str) -> list[RoomPlayer]:

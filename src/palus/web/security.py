@@ -77,54 +77,41 @@ def fault(status: int, code: str, sentence: str, headers: dict[str, str] | None 
     return HTTPException(status, {"error": sentence, "code": code}, headers)
 
 
-def install_faults(app: FastAPI, site: Path) -> None:
-    """Let every error leave the server as a Fault, or as a page that says the same to a browser which asks for one.
-
-    What went wrong inside goes to the log only. site: folder of the built pages.
-    """
-    faults = _Faults(site)
-    app.add_exception_handler(StarletteHTTPException, faults.http)  # type: ignore[arg-type]
-    app.add_exception_handler(RequestValidationError, faults.input)  # type: ignore[arg-type]
-    app.add_exception_handler(Exception, faults.inner)
-
-
 _SENTENCES = {
     404: ("not_found", "There is nothing at this address; check its spelling, or start at the leaderboard."),
     405: ("method_not_allowed", "This address does not take that method."),
 }
 
 
-class _Faults:
-    """The handlers of every kind of error."""
+def install_faults(app: FastAPI, site: Path) -> None:
+    """Let every error leave the server as a Fault, or as a page that says the same to a browser which asks for one.
 
-    def __init__(self, site: Path) -> None:
-        self._site = site
+    What went wrong inside goes to the log only. site: folder of the built pages.
+    """
 
-    async def http(self, request: Request, error: StarletteHTTPException) -> Response:
-        """What a route or the router refused."""
-        return self._answer(request, error.status_code, _fault_of(error), error.headers)
-
-    async def input(self, request: Request, error: RequestValidationError) -> Response:
-        """What does not have the form that a route takes. A reader's address is then nobody's."""
-        first = error.errors()[0]
-        if first["loc"][0] == "path" and wants_page(request):
-            return await self.http(request, StarletteHTTPException(404))
-        where = ".".join(str(part) for part in first["loc"])
-        sentence = f"{where}: {first['msg']}; see /openapi.json for what is expected."
-        return self._answer(request, 422, ErrorAnswer(error=sentence, code="invalid_input"))
-
-    async def inner(self, request: Request, error: Exception) -> Response:
-        """What should not have happened."""
-        _log.error("%s %a failed", request.method, request.url.path[:200], exc_info=error)
-        sentence = "The arena could not answer this; its log says why. Try again in a moment."
-        return self._answer(request, 500, ErrorAnswer(error=sentence, code="internal"), HEADERS)
-
-    def _answer(
-        self, request: Request, status: int, body: ErrorAnswer, headers: Mapping[str, str] | None = None
-    ) -> Response:
-        if wants_page(request) and (page := error_page(self._site, status, body.error)) is not None:
+    def answer(request: Request, status: int, body: ErrorAnswer, headers: Mapping[str, str] | None = None) -> Response:
+        if wants_page(request) and (page := error_page(site, status, body.error)) is not None:
             return HTMLResponse(page, status, {**(headers or {}), "Cache-Control": "no-store", "Vary": "Accept"})
         return JSONResponse(body.model_dump(), status, headers)
+
+    @app.exception_handler(StarletteHTTPException)
+    async def refused(request: Request, error: StarletteHTTPException) -> Response:
+        return answer(request, error.status_code, _fault_of(error), error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def misread(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        if first["loc"][0] == "path" and wants_page(request):  # an address that nobody has
+            return await refused(request, StarletteHTTPException(404))
+        where = ".".join(str(part) for part in first["loc"])
+        sentence = f"{where}: {first['msg']}; see /openapi.json for what is expected."
+        return answer(request, 422, ErrorAnswer(error=sentence, code="invalid_input"))
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> Response:
+        _log.error("%s %a failed", request.method, request.url.path[:200], exc_info=error)
+        sentence = "The arena could not answer this; its log says why. Try again in a moment."
+        return answer(request, 500, ErrorAnswer(error=sentence, code="internal"), HEADERS)
 
 
 def _fault_of(error: StarletteHTTPException) -> ErrorAnswer:

@@ -13,11 +13,11 @@ Browsers do not let a page from disk read other files, so from disk only offline
 from __future__ import annotations
 
 import hashlib
-import html
 import re
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from html import escape, unescape
 from itertools import product
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
@@ -78,7 +78,7 @@ def export_site(
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         _copy_pages(site, draft)
-        summary = _Export(Views(store, float("inf"), arena), draft, max_matches).write()
+        summary = _Export(Views(store, arena=arena).current(), draft, max_matches).write()
         shutil.rmtree(folder, ignore_errors=True)
         draft.rename(folder)
     except OSError as error:
@@ -101,10 +101,9 @@ def _copy_pages(site: Path, folder: Path) -> None:
 class _Export:
     """One export: the view of one moment and the folder that it goes to."""
 
-    def __init__(self, views: Views, folder: Path, max_matches: int) -> None:
-        self._views, self._folder, self._max_matches = views, folder, max_matches
-        self._view: View = views.current()
-        self._store = views.store
+    def __init__(self, view: View, folder: Path, max_matches: int) -> None:
+        self._view, self._folder, self._max_matches = view, folder, max_matches
+        self._store = view.store
 
     def write(self) -> Summary:
         """Everything but the pages themselves."""
@@ -118,19 +117,23 @@ class _Export:
             self._write_env(env)
         models = [self._write_model(repo) for repo in view.roster.entries_of]
         linked = set(self._linked_matches(envs, models))
-        chosen = [match_id for match_id in self._newest_first() if match_id in linked][: self._max_matches]
-        pages = [page for match_id in chosen if (page := self._write_match(match_id)) is not None]
+        newest_first = map(view.log.id_text, reversed(range(view.log.n)))
+        chosen = [match_id for match_id in newest_first if match_id in linked][: self._max_matches]
+        pages = [self._write_match(match_id) for match_id in chosen]
         self._write_offline(envs, pages)
         files = [path for path in self._folder.rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in files)
         return Summary(len(models), len(pages), len(linked) - len(chosen), len(files), size)
 
     def _write(self, name: str, shape: Shape | None) -> None:
-        if shape is None:
-            return
-        path = self._folder / "data" / f"{name}.json"
+        if shape is not None:
+            self._path(f"data/{name}.json").write_bytes(shape.model_dump_json().encode())
+
+    def _path(self, name: str) -> Path:
+        """Of a file of the export, in a folder that is there."""
+        path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(shape.model_dump_json().encode())
+        return path
 
     def _write_env(self, env: str) -> None:
         view = self._view
@@ -141,10 +144,8 @@ class _Export:
         strongest = [view.roster.player(rated.sha256).repo for rated in board_order(view, env)[:COMPARED]]
         for a, b in product(strongest, repeat=2):
             self._write(f"compare/{a}/{b}", compare(view, a, b))
-        downloads = self._folder / "data" / "downloads" / env
-        downloads.mkdir(parents=True)
         for name in TABLES:
-            write_table(view, env, name, downloads / name)
+            write_table(view, env, name, self._path(f"data/downloads/{env}/{name}"))
 
     def _write_model(self, repo: str) -> ModelPage:
         page = model_page(self._view, repo)
@@ -155,7 +156,7 @@ class _Export:
 
     def _keep_card_file(self, link: re.Match[str]) -> str:
         """Images of a card come along; other files of strangers would be pages of the server that shows the export."""
-        path = PurePosixPath(unquote(html.unescape(link["path"])))
+        path = PurePosixPath(unquote(unescape(link["path"])))
         if link[1] != "src" or path.suffix.lower() not in _IMAGES:
             return ""
         try:
@@ -163,8 +164,7 @@ class _Export:
         except (HubError, StorageError):  # the file was never pushed, or its bytes are gone
             return ""
         name = f"data/cards/{hashlib.sha256(data).hexdigest()}{path.suffix.lower()}"
-        (self._folder / "data" / "cards").mkdir(parents=True, exist_ok=True)
-        (self._folder / name).write_bytes(data)
+        self._path(name).write_bytes(data)
         return f'src="{name}"'
 
     def _linked_matches(self, envs: list[str], models: Iterable[ModelPage]) -> Iterator[str]:
@@ -175,18 +175,12 @@ class _Export:
                 for lines in (performance.recent, performance.best_wins, performance.worst_losses):
                     yield from (line.id for line in lines)
 
-    def _newest_first(self) -> Iterator[str]:
-        log = self._view.log
-        return (log.id_text(row) for row in range(log.n - 1, -1, -1))
-
-    def _write_match(self, match_id: str) -> MatchPage | None:
+    def _write_match(self, match_id: str) -> MatchPage:
         page = match_page(self._view, match_id)
-        if page is None:
-            return None
+        assert page is not None, "the log keeps what it has"
         if page.replay is not None and page.replay.url is not None:
             url = f"data/matches/{match_id}.match"
-            (self._folder / "data" / "matches").mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(self._store.blobs.path(page.replay.sha256), self._folder / url)
+            shutil.copyfile(self._store.blobs.path(page.replay.sha256), self._path(url))
             page = page.model_copy(update={"replay": page.replay.model_copy(update={"url": url})})
         self._write(f"matches/{match_id}", page)
         return page
@@ -197,12 +191,11 @@ class _Export:
         for page in shown:
             assert page.replay is not None
             title = f"{page.blue.repo} vs {page.purple.repo}"
-            target = self._folder / "offline" / f"{page.id}.html"
-            target.parent.mkdir(exist_ok=True)
-            target.write_text(page_html(self._store.blobs.read(page.replay.sha256), title), "utf-8")
+            replay = self._store.blobs.read(page.replay.sha256)
+            self._path(f"offline/{page.id}.html").write_text(page_html(replay, title), "utf-8")
         boards = "".join(_board_html(self._view, env) for env in envs)
         links = "".join(
-            f'<li><a href="offline/{page.id}.html">{_text(page.blue.repo)} against {_text(page.purple.repo)}</a></li>\n'
+            f'<li><a href="offline/{page.id}.html">{escape(f"{page.blue.repo} against {page.purple.repo}")}</a></li>\n'
             for page in shown
         )
         (self._folder / "offline.html").write_text(_OFFLINE.format(boards=boards, links=links), "utf-8")
@@ -234,12 +227,8 @@ _COLUMNS = ("Rank", "Model", "Rating", "±", "Games")
 def _board_html(view: View, env: str) -> str:
     head = "".join(f'<th scope="col">{column}</th>' for column in _COLUMNS)
     rows = "".join(
-        f"<tr><td>{row.rank_best}–{row.rank_worst}</td><td>{_text(row.repo)}</td><td>{row.rating:.0f}</td>"
+        f"<tr><td>{row.rank_best}–{row.rank_worst}</td><td>{escape(row.repo)}</td><td>{row.rating:.0f}</td>"
         f"<td>{row.half_width:.0f}</td><td>{row.games}</td></tr>\n"
         for row in leaderboard(view, env).rows
     )
-    return f"<h2>{_text(env)}</h2>\n<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n"
-
-
-def _text(text: str) -> str:
-    return html.escape(text)
+    return f"<h2>{escape(env)}</h2>\n<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n"

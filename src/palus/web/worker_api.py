@@ -6,16 +6,15 @@ and a name of its own, so that nobody's results can be sent in somebody else's n
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from palus import __version__
-from palus.arena.jobs.remote import LEASE_LOST_STATUS, MAX_ANSWER_BYTES
+from palus.arena.jobs.remote import LEASE_LOST_STATUS
 from palus.arena.jobs.reports import AboutForm, from_json
 from palus.arena.jobs.worker import Lease
 from palus.arena.ladder.audit import suspension
@@ -28,8 +27,6 @@ from palus.hub.limits import Buckets, HubLimits, client_of
 from palus.store import Store
 from palus.store.engine import now_ms
 from palus.web.security import fault
-
-T = TypeVar("T")
 
 JobId = Annotated[int, Path(ge=1, le=2**53)]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
@@ -95,7 +92,7 @@ def make_worker_router(store: Store, settings: ArenaSettings, limits: HubLimits 
         request.state.runner = caller.name
         request.state.trusted = bool(caller.scopes & {"trusted", "admin"})
 
-    router = APIRouter(prefix="/api/worker", tags=["worker"], dependencies=[Depends(runner)])
+    router = APIRouter(prefix="/api/worker", tags=["worker"], dependencies=[Depends(runner), Depends(_told)])
     # For what a lease's secret allows, whoever shows it.
     by_secret = StoreSource(store, "", settings, {}, trusted=False)
 
@@ -107,7 +104,7 @@ def make_worker_router(store: Store, settings: ArenaSettings, limits: HubLimits 
             sentence = f"The games there are other builds than this arena's; install palus {__version__} there."
             raise fault(422, "another_build", sentence)
         with store.write() as connection:
-            _answer(lambda: greet(connection, name, body.said, trusted=request.state.trusted, now_ms=now_ms()))
+            greet(connection, name, body.said, trusted=request.state.trusted, now_ms=now_ms())
         return {"worker": name, "lease_s": settings.lease_s, "trusted": request.state.trusted}
 
     @router.post("/take")
@@ -116,7 +113,7 @@ def make_worker_router(store: Store, settings: ArenaSettings, limits: HubLimits 
         if not body.worker.startswith(f"{request.state.runner}/"):
             raise fault(403, "not_your_worker", f"{body.worker} belongs to somebody else; say hello first.")
         mine = StoreSource(store, body.worker, settings, body.said, trusted=request.state.trusted)
-        lease = _answer(mine.take)
+        lease = mine.take()
         if lease is not None:
             return {"job": vars(lease), "untended": None}
         with store.read() as connection:
@@ -125,14 +122,14 @@ def make_worker_router(store: Store, settings: ArenaSettings, limits: HubLimits 
     @router.post("/jobs/{job_id}/renew")
     def renew(job_id: JobId, body: HeldLease) -> dict[str, bool]:
         """Prolong a lease."""
-        _answer(lambda: by_secret.renew(_lease(job_id, body.secret)))
+        by_secret.renew(_lease(job_id, body.secret))
         return {"held": True}
 
     @router.post("/jobs/{job_id}/finish")
     async def finish(job_id: JobId, request: Request) -> dict[str, bool]:
         """Hand in a report; new is false when this lease did so before."""
-        try:
-            body = Finished.model_validate(await _read(request))
+        try:  # in here, because FastAPI would read a body before it asks for the token
+            body = Finished.model_validate_json(await request.body())
         except ValidationError as error:
             raise fault(422, "invalid_input", f"Not a finished job: {error.errors()[0]['msg']}.") from error
 
@@ -143,12 +140,12 @@ def make_worker_router(store: Store, settings: ArenaSettings, limits: HubLimits 
                 distrust(store, job_id, body.secret, str(error), now_ms=now_ms())
                 raise
 
-        return {"new": await run_in_threadpool(_answer, close)}
+        return {"new": await run_in_threadpool(close)}
 
     @router.post("/jobs/{job_id}/give-back")
     def give_back(job_id: JobId, body: GivenBack, request: Request) -> dict[str, bool]:
         """Put a job back that could not be done."""
-        _answer(lambda: by_secret.give_back(_lease(job_id, body.secret), f"{request.state.runner}: {body.fault}"))
+        by_secret.give_back(_lease(job_id, body.secret), f"{request.state.runner}: {body.fault}")
         return {"given_back": True}
 
     @router.get("/models/{sha256}")
@@ -157,7 +154,7 @@ def make_worker_router(store: Store, settings: ArenaSettings, limits: HubLimits 
         with store.read() as connection:
             if not known_model(connection, sha256):
                 raise fault(404, "no_such_model", "No model of this hash was entered here.")
-        return Response(_answer(lambda: by_secret.model(sha256)), media_type="application/octet-stream")
+        return Response(by_secret.model(sha256), media_type="application/octet-stream")
 
     return router
 
@@ -167,26 +164,13 @@ def _lease(job_id: int, secret: str) -> Lease:
     return Lease(job_id, "pair", {}, secret, 0)
 
 
-def _answer(call: Callable[[], T]) -> T:
-    """What the call returns; our errors as the answers that workers understand."""
+def _told() -> Iterator[None]:
+    """Our errors as the answers that workers understand."""
     try:
-        return call()
+        yield
     except FalseReportError as error:
         raise fault(422, "false_report", f"{error}; a worker that sends such reports is suspended") from error
     except LeaseError as error:
         raise fault(LEASE_LOST_STATUS, "lease_lost", str(error)) from error
     except ArenaError as error:
         raise fault(422, "refused", str(error)) from error
-
-
-async def _read(request: Request) -> Any:
-    """The JSON of a body of bounded size."""
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MAX_ANSWER_BYTES:
-            raise fault(413, "too_large", f"A report has at most {MAX_ANSWER_BYTES} bytes.")
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise fault(422, "not_json", f"The report is not JSON ({error}).") from error

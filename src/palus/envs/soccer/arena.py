@@ -67,4 +67,5 @@ GAME = SoccerMatches(
         ticks_per_decision=STEPS_PER_DECISION,
         events=("goal", "kick"),
     ),
+    baselines=("unity/MLAgents-SoccerTwos",),
 )

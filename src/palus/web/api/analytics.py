@@ -164,7 +164,7 @@ def _win_rate(tally: Tally) -> float:
 def team_results(view: View, env: str, team: str) -> TeamResults | None:
     """Results of one team, newest first; None for one that never played."""
     log = view.log
-    number = log.repos.find(team)
+    number = log.repos.get(team, -1)
     is_blue, is_purple = log["blue_repo"] == number, log["purple_repo"] == number
     rows = np.flatnonzero((is_blue ^ is_purple) & view.counts & view.of_env(env))
     if not len(rows):

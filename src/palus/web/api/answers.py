@@ -33,18 +33,6 @@ SMALL_BYTES = 1000
 
 
 Build = Callable[[View], Shape | None]
-Stamp = Callable[[View], object]
-"""What of a view an answer depends on: while it stays equal, so does the answer."""
-
-
-def whole_version(view: View) -> object:
-    """Every change matters."""
-    return view.version
-
-
-def never(_view: View) -> object:
-    """The answer depends on more than the view: only a recent one is good."""
-    return object()
 
 
 @dataclass(frozen=True)
@@ -56,11 +44,6 @@ class Body:
     etag: str
     media_type: str
 
-    @property
-    def size(self) -> int:
-        """Bytes in memory."""
-        return len(self.plain) + len(self.zipped or b"")
-
 
 @dataclass(frozen=True)
 class _Kept:
@@ -70,6 +53,11 @@ class _Kept:
     body: Body | None
     made_s: float
     cost_s: float
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return len(self.body.plain) + len(self.body.zipped or b"") if self.body else 0
 
 
 def make_body(plain: bytes, media_type: str) -> Body:
@@ -89,12 +77,12 @@ def respond(request: Request, body: Body, cache_control: str = "no-cache") -> Re
     return Response(body.plain, headers=headers, media_type=body.media_type)
 
 
-def _make(view: View, build: Build, stamp: Stamp) -> _Kept:
+def _make(view: View, build: Build, stamp: object) -> _Kept:
     started_s = time.monotonic()
     shape = build(view)
     body = None if shape is None else make_body(shape.model_dump_json().encode(), "application/json")
     made_s = time.monotonic()
-    return _Kept(stamp(view), body, made_s, made_s - started_s)
+    return _Kept(stamp, body, made_s, made_s - started_s)
 
 
 class Answers:
@@ -114,24 +102,27 @@ class Answers:
             return view
         return await asyncio.get_running_loop().run_in_executor(self._threads, self.views.current)
 
-    async def send(self, request: Request, build: Build, missing: str = "", stamp: Stamp = whole_version) -> Response:
+    async def send(
+        self, request: Request, build: Build, missing: str = "", *repos: str, keeps: bool = True
+    ) -> Response:
         """The response to a request whose address says it all; the others are as `get` takes them."""
-        return respond(request, await self.get(request.url.path, build, missing, stamp))
+        return respond(request, await self.get(request.url.path, build, missing, *repos, keeps=keeps))
 
-    async def get(self, key: str, build: Build, missing: str = "", stamp: Stamp = whole_version) -> Body:
-        """The answer for a key, built when the stamp of the view has changed.
+    async def get(self, key: str, build: Build, missing: str = "", *repos: str, keeps: bool = True) -> Body:
+        """The answer for a key, built when the arena has moved on, or these repositories where it is about them alone.
 
+        keeps: whether it depends on nothing else; only a recent one is good otherwise.
         Raises a fault that says what is missing where `build` finds nothing.
         """
-        body = await self._find(key, build, stamp)
+        view = await self.view()
+        body = await self._find(key, view, build, view.stamp(*repos) if keeps else object())
         if body is None:
             raise fault(404, "not_found", missing)
         return body
 
-    async def _find(self, key: str, build: Build, stamp: Stamp) -> Body | None:
-        view = await self.view()
+    async def _find(self, key: str, view: View, build: Build, stamp: object) -> Body | None:
         kept = self._kept.get(key)
-        if kept is not None and (kept.stamp == stamp(view) or self._is_recent(kept)):
+        if kept is not None and (kept.stamp == stamp or self._is_recent(kept)):
             self._kept.move_to_end(key)
             return kept.body
         task = self._building.get(key)
@@ -143,18 +134,15 @@ class Answers:
     def _is_recent(self, kept: _Kept) -> bool:
         return time.monotonic() - kept.made_s < min(self._patience * kept.cost_s, MAX_STALE_S)
 
-    async def _build(self, key: str, view: View, build: Build, stamp: Stamp) -> Body | None:
+    async def _build(self, key: str, view: View, build: Build, stamp: object) -> Body | None:
         kept = await asyncio.get_running_loop().run_in_executor(self._threads, _make, view, build, stamp)
-        self._keep(key, kept)
-        return kept.body
-
-    def _keep(self, key: str, kept: _Kept) -> None:
         old = self._kept.pop(key, None)
-        self._bytes += (kept.body.size if kept.body else 0) - (old.body.size if old and old.body else 0)
+        self._bytes += kept.size - (old.size if old else 0)
         self._kept[key] = kept
         while self._bytes > MAX_BYTES or len(self._kept) > 10_000:
             _, dropped = self._kept.popitem(last=False)
-            self._bytes -= dropped.body.size if dropped.body else 0
+            self._bytes -= dropped.size
+        return kept.body
 
     def warm(self) -> None:
         """Begin to read the log, so that the first reader does not wait for 240 000 matches."""

@@ -119,46 +119,53 @@ def _rating_difference(view: View, env: str, a: Player, b: Player) -> tuple[floa
     return board[b.sha256].rating - board[a.sha256].rating, Z_95 * float(np.sqrt(variance))
 
 
+_VERDICTS = {
+    "unrated": {
+        "better": "{b} is better than {a}, by the games between them.",
+        "not better": "{b} is not {sure} better than {a}, by the games between them.",
+        "undecided": "Nobody knows yet whether {b} is better than {a}.",
+    },
+    "close": {
+        "better": "{b} is better than {a} in the games between them. Against everybody the two are too close to tell "
+        "apart.",
+        "not better": "{b} and {a} are too close to tell apart; if {b} is ahead at all, their games say, then by less "
+        "than {sure}.",
+        "undecided": "{b} and {a} are too close to tell apart so far.",
+    },
+    "ahead": {
+        "better": "{b} is better than {a}: the games between them and the ratings ({lead}) agree.",
+        "not better": "{b} is better than {a} by the ratings ({lead}). It does not show in the games between them, "
+        "which fit no lead of {sure}: {a} may be the opponent that does not suit it.",
+        "undecided": "{b} is better than {a} by the ratings ({lead}). The games between them alone do not decide.",
+    },
+    "behind": {
+        "better": "{b} beats {a} in the games between them, although {a} is better against everybody ({lead}).",
+        "not better": "{a} is better than {b}: the ratings ({lead}) say so, and the games between them agree.",
+        "undecided": "{a} is better than {b} by the ratings ({lead}). The games between them alone do not decide.",
+    },
+}
+"""By where b stands by the ratings, and by what the test says."""
+_VERDICTS["perhaps ahead"] = _VERDICTS["ahead"] | {
+    "not better": "{b} is better than {a} by the ratings ({lead}), but by less than {sure}, their games say."
+}
+
+
 def verdict(test: SequentialTest, difference: float | None, half_width: float | None, a: str, b: str) -> str:
     """What the games between the two and the ratings say together, in one or two sentences.
 
     The two answer different questions: the test asks for a lead of elo1 in the games between the two, the ratings who
     does better against everybody. test: of "b is better than a". difference: b minus a, None where not rated.
     """
-    sure = f"{test.elo1:.0f} points"
-    if difference is None or half_width is None:
-        return {
-            "better": f"{b} is better than {a}, by the games between them.",
-            "not better": f"{b} is not {sure} better than {a}, by the games between them.",
-            "undecided": f"Nobody knows yet whether {b} is better than {a}.",
-        }[test.state]
-    lead = f"{abs(difference):.0f} ± {half_width:.0f} points"
-    if abs(difference) <= half_width:
-        return {
-            "better": f"{b} is better than {a} in the games between them. Against everybody the two are too close to "
-            "tell apart.",
-            "not better": f"{b} and {a} are too close to tell apart; if {b} is ahead at all, their games say, then by "
-            f"less than {sure}.",
-            "undecided": f"{b} and {a} are too close to tell apart so far.",
-        }[test.state]
-    if difference > 0:
-        small = difference - half_width < test.elo1
-        return {
-            "better": f"{b} is better than {a}: the games between them and the ratings ({lead}) agree.",
-            "not better": f"{b} is better than {a} by the ratings ({lead})"
-            + (
-                f", but by less than {sure}, their games say."
-                if small
-                else f". It does not show in the games between "
-                f"them, which fit no lead of {sure}: {a} may be the opponent that does not suit it."
-            ),
-            "undecided": f"{b} is better than {a} by the ratings ({lead}). The games between them alone do not decide.",
-        }[test.state]
-    return {
-        "better": f"{b} beats {a} in the games between them, although {a} is better against everybody ({lead}).",
-        "not better": f"{a} is better than {b}: the ratings ({lead}) say so, and the games between them agree.",
-        "undecided": f"{a} is better than {b} by the ratings ({lead}). The games between them alone do not decide.",
-    }[test.state]
+    sure, lead, place = f"{test.elo1:.0f} points", "", "unrated"
+    if difference is not None and half_width is not None:
+        lead = f"{abs(difference):.0f} ± {half_width:.0f} points"
+        if abs(difference) <= half_width:
+            place = "close"
+        elif difference < 0:
+            place = "behind"
+        else:
+            place = "perhaps ahead" if difference - half_width < test.elo1 else "ahead"
+    return _VERDICTS[place][test.state].format(a=a, b=b, sure=sure, lead=lead)
 
 
 def _caution(view: View, env: str, a: Player, b: Player) -> str | None:
@@ -223,4 +230,4 @@ def _pair_scores(points: F64, units: Rows) -> F64:
 
 def _meetings(games: EntityMatches, opponent: str) -> Rows:
     rows = games.valid
-    return np.asarray(rows[games.opponents(rows) == games.view.log.entities.find(opponent)])
+    return np.asarray(rows[games.opponents(rows) == games.view.log.entities.get(opponent, -1)])

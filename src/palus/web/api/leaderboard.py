@@ -1,20 +1,22 @@
-"""The board, the list of envs and the newest matches."""
+"""The board, the list of envs, the newest matches, and what the win matrix says beyond one rating per player."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
 from palus.ratings.interval import is_provisional
 from palus.store.derived import Measure, Standing
-from palus.web.api.roster import Kind
+from palus.web.api.roster import Kind, Player
 from palus.web.api.summaries import MatchSummary, Rows, match_summary
 from palus.web.api.view import View
 from palus.web.shapes import Shape
 
 RECENT_MATCHES = 50
+MATRIX_PLAYERS = 60
+"""Rows of the matrix: more cannot be read."""
 
 
 class Environment(Shape):
@@ -98,6 +100,41 @@ class RecentMatches(Shape):
     matches: list[MatchSummary]
 
 
+class SupportLine(Shape):
+    """A player that the maximum-entropy equilibrium plays with probability mass, or could; low, high: 95 % interval."""
+
+    sha256: str
+    mass: float
+    low: float
+    high: float
+
+
+class Cycle(Shape):
+    """Each beats the next, the last the first; every edge is significant. shares[i]: of players[i] in that edge."""
+
+    players: list[str] = Field(description="SHA-256 of each")
+    shares: list[float]
+
+
+class Matrix(Shape):
+    """Win matrix of the strongest. share[i][j]: of i against j, null without games; games[i][j]: their count."""
+
+    env: str
+    updated_ms: int | None
+    upto_seq: int
+    of: int = Field(
+        description="players rated; the matrix shows the strongest and whoever is in the support or a cycle"
+    )
+    players: list[Player]
+    share: list[list[float | None]]
+    games: list[list[int]]
+    nash_support: list[SupportLine]
+    nash_skill: list[float | None] = Field(description="per player: points that it is ahead of the equilibrium")
+    unexplained_share: float | None = Field(description="variance of the matrix that one rating per player leaves open")
+    unexplained_by_chance: float | None = Field(description="what sampling noise alone would leave open")
+    cycles: list[Cycle]
+
+
 def environments(view: View) -> Environments:
     """Every env that is or was played, the most played first."""
     ranked = view.arena.envs
@@ -118,7 +155,6 @@ def _environment(view: View, env: str) -> Environment:
 def leaderboard(view: View, env: str) -> Leaderboard:
     """The board of an env, strongest first."""
     of_env = np.flatnonzero(view.of_env(env))
-    last_ms = _last_match_ms(view, of_env)
     field = view.roster.fields.get(env)
     return Leaderboard(
         env=env,
@@ -132,7 +168,7 @@ def leaderboard(view: View, env: str) -> Leaderboard:
             for group in view.roster.summary(env).get("loose", ())
         ],
         measures=MEASURES,
-        rows=[board_row(view, env, rated, last_ms.get(rated.sha256)) for rated in board_order(view, env)],
+        rows=[board_row(view, env, rated) for rated in board_order(view, env)],
     )
 
 
@@ -141,14 +177,14 @@ def board_order(view: View, env: str) -> list[Standing]:
     return sorted((rated for rated in view.roster.ratings.get(env, {}).values() if rated.rank), key=lambda r: r.rank)
 
 
-def board_row(view: View, env: str, rated: Standing, last_ms: int | None) -> LeaderboardRow:
-    """One row. last_ms: when the player's newest match ended."""
+def board_row(view: View, env: str, rated: Standing) -> LeaderboardRow:
+    """One row."""
     player = view.roster.player(rated.sha256)
     return LeaderboardRow.like(
         rated,
         player,
         provisional=is_provisional(rated.games, rated.half_width),
-        last_match_ms=last_ms,
+        last_match_ms=view.last_match_ms(rated.sha256),
         openskill=rated.openskill_mu - 3.0 * rated.openskill_sigma,
         revisions=sum(
             entry.state == "accepted" and entry.env == env for entry in view.roster.entries_of.get(player.repo, ())
@@ -162,16 +198,51 @@ def fitted_ms(view: View, env: str) -> int | None:
     return int(view.log["finished_ms"][row]) if row >= 0 else None
 
 
-def _last_match_ms(view: View, of_env: Rows) -> dict[str, int]:
-    """By entity, when its newest match ended."""
-    log = view.log
-    newest = np.zeros(len(log.entities.texts), np.int64)
-    for side in ("blue", "purple"):
-        np.maximum.at(newest, log[side][of_env], log["finished_ms"][of_env])
-    return {sha256: int(at_ms) for sha256, at_ms in zip(log.entities.texts, newest, strict=True) if at_ms}
-
-
 def recent_matches(view: View, env: str) -> RecentMatches:
     """The newest matches of an env, rated or not."""
     rows = np.flatnonzero(view.of_env(env))[::-1][:RECENT_MATCHES]
     return RecentMatches(env=env, matches=[match_summary(view, int(row)) for row in rows])
+
+
+def matrix(view: View, env: str) -> Matrix:
+    """The strongest players, and whoever takes part in the equilibrium or in a cycle, strongest first."""
+    order = [rated.sha256 for rated in board_order(view, env)]
+    summary = view.roster.summary(env)
+    support = [SupportLine(**line) for line in summary.get("support", ())]
+    cycles = [Cycle(players=cycle["players"], shares=cycle["shares"]) for cycle in summary.get("cycles", ())]
+    named = {line.sha256 for line in support} | {sha256 for cycle in cycles for sha256 in cycle.players}
+    shown = [sha256 for place, sha256 in enumerate(order) if place < MATRIX_PLAYERS or sha256 in named]
+    games, points = _cells(view, env, shown)
+    skill: dict[str, float] = summary.get("skill", {})
+    return Matrix(
+        env=env,
+        updated_ms=fitted_ms(view, env),
+        upto_seq=view.roster.fitted(env),
+        of=len(order),
+        players=[view.roster.player(sha256) for sha256 in shown],
+        share=[
+            [float(p / n) if n else None for p, n in zip(row, counts, strict=True)]
+            for row, counts in zip(points, games, strict=True)
+        ],
+        games=games.tolist(),
+        nash_support=support,
+        nash_skill=[skill.get(sha256) for sha256 in shown],
+        unexplained_share=summary.get("unexplained_share"),
+        unexplained_by_chance=summary.get("unexplained_by_chance"),
+        cycles=cycles,
+    )
+
+
+def _cells(view: View, env: str, shown: list[str]) -> tuple[Rows, np.ndarray[Any, np.dtype[np.float64]]]:
+    """Counted games and points of the row player, [players, players]."""
+    log, size = view.log, len(shown)
+    place = np.full(len(log.entities.texts) + 1, -1)
+    place[[log.entities.get(sha256, -1) for sha256 in shown]] = np.arange(size)
+    place[-1] = -1  # where players without games ended up
+    rows = np.flatnonzero(view.counts & view.of_env(env))
+    blue, purple = place[log["blue"][rows]], place[log["purple"][rows]]
+    inside = (blue >= 0) & (purple >= 0)
+    cell = blue[inside] * size + purple[inside]
+    games = np.bincount(cell, minlength=size * size).reshape(size, size)
+    won = np.bincount(cell, log.points(rows)[inside], size * size).reshape(size, size)
+    return games + games.T, won + (games.T - won.T)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
@@ -27,6 +27,7 @@ POINTS = np.array([result.POINTS.get(verdict, np.nan) for verdict in VERDICTS])
 FORFEITS = np.array([verdict.startswith("forfeit") for verdict in VERDICTS])
 
 _CHUNK = 5000
+_READ = ("seq", "id", "unit_id", "leg", "env", "blue", "purple", "result", "rated", "finished_ms", "record")
 _UNKNOWN_VERDICT = VERDICTS.index("void")
 _DTYPES: dict[str, str] = {
     "seq": "i8",
@@ -51,24 +52,17 @@ _DTYPES: dict[str, str] = {
 Array = NDArray[Any]
 
 
-class TextNumbers:
-    """Text to small numbers, in order of appearance."""
+class TextNumbers(dict[str, int]):
+    """Text to small numbers, in order of appearance; a new text gets the next one."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.texts: list[str] = []
-        self._numbers: dict[str, int] = {}
 
-    def number(self, text: str) -> int:
-        """The number of a text; new texts get the next one."""
-        found = self._numbers.get(text)
-        if found is None:
-            found = self._numbers[text] = len(self.texts)
-            self.texts.append(text)
-        return found
-
-    def find(self, text: str) -> int:
-        """Like `number`, but -1 for a text that never came."""
-        return self._numbers.get(text, -1)
+    def __missing__(self, text: str) -> int:
+        number = self[text] = len(self.texts)
+        self.texts.append(text)
+        return number
 
 
 @dataclass(frozen=True)
@@ -79,8 +73,10 @@ class LogColumns:
     unit: a number per mirrored pair. verdict: index into VERDICTS. ticks: of the game's clock.
     """
 
-    n: int
-    arrays: dict[str, Array]
+    n: int = 0
+    arrays: dict[str, Array] = field(
+        default_factory=lambda: {name: np.empty(0, dtype) for name, dtype in _DTYPES.items()}
+    )
     entities: TextNumbers = field(default_factory=TextNumbers)
     repos: TextNumbers = field(default_factory=TextNumbers)
     envs: TextNumbers = field(default_factory=TextNumbers)
@@ -88,11 +84,6 @@ class LogColumns:
 
     def __getitem__(self, column: str) -> Array:
         return self.arrays[column][: self.n]
-
-    @property
-    def last_seq(self) -> int:
-        """Of the newest match; 0 for an empty log."""
-        return int(self.arrays["seq"][self.n - 1]) if self.n else 0
 
     def points(self, rows: Array | slice = slice(None)) -> NDArray[np.float64]:
         """Points of the blue side in these rows, NaN for void."""
@@ -103,38 +94,13 @@ class LogColumns:
         return bytes(self["id"][row]).decode("ascii")
 
 
-def empty_columns() -> LogColumns:
-    """The columns of an empty log."""
-    return LogColumns(0, {name: np.empty(0, dtype) for name, dtype in _DTYPES.items()})
-
-
 def extend(columns: LogColumns, connection: Connection) -> LogColumns:
     """The columns with every match that was logged since; the argument stays as it was."""
-    for chunk in _new_rows(columns.last_seq, connection):
-        columns = _append(columns, chunk)
+    wanted = select(*(matches.c[name] for name in _READ)).order_by(matches.c.seq).limit(_CHUNK)
+    newest = int(columns["seq"][-1]) if columns.n else 0
+    while chunk := connection.execute(wanted.where(matches.c.seq > newest)).all():
+        columns, newest = _append(columns, chunk), chunk[-1].seq
     return columns
-
-
-def _new_rows(after_seq: int, connection: Connection) -> Iterator[Sequence[Row[Any]]]:
-    wanted = select(
-        matches.c.seq,
-        matches.c.id,
-        matches.c.unit_id,
-        matches.c.leg,
-        matches.c.env,
-        matches.c.blue,
-        matches.c.purple,
-        matches.c.result,
-        matches.c.rated,
-        matches.c.finished_ms,
-        matches.c.record,
-    ).order_by(matches.c.seq)
-    while True:
-        chunk: list[Row[Any]] = [*connection.execute(wanted.where(matches.c.seq > after_seq).limit(_CHUNK))]
-        if not chunk:
-            return
-        yield chunk
-        after_seq = chunk[-1].seq
 
 
 def _append(columns: LogColumns, rows: Sequence[Row[Any]]) -> LogColumns:
@@ -143,17 +109,12 @@ def _append(columns: LogColumns, rows: Sequence[Row[Any]]) -> LogColumns:
     capacity = len(arrays["seq"])
     if end > capacity:  # older snapshots keep the old arrays
         capacity = max(end, capacity + capacity // 2, 1024)
-        arrays = {name: _grown(array, columns.n, capacity) for name, array in arrays.items()}
+        room = capacity - columns.n
+        arrays = {name: np.concatenate([columns[name], np.empty(room, dtype)]) for name, dtype in _DTYPES.items()}
     values = [_values(columns, row) for row in rows]
     for name, column in zip(_DTYPES, zip(*values, strict=True), strict=True):
         arrays[name][columns.n : end] = column
     return replace(columns, n=end, arrays=arrays)
-
-
-def _grown(array: Array, n: int, capacity: int) -> Array:
-    grown = np.empty(capacity, array.dtype)
-    grown[:n] = array[:n]
-    return grown
 
 
 def _values(columns: LogColumns, row: Row[Any]) -> tuple[Any, ...]:
@@ -167,13 +128,13 @@ def _values(columns: LogColumns, row: Row[Any]) -> tuple[Any, ...]:
         row.id.encode("ascii"),
         _unit_number(row.unit_id),
         row.leg,
-        columns.envs.number(row.env),
-        columns.entities.number(row.blue),
-        columns.entities.number(row.purple),
-        columns.repos.number(blue["repo"]),
-        columns.repos.number(purple["repo"]),
+        columns.envs[row.env],
+        columns.entities[row.blue],
+        columns.entities[row.purple],
+        columns.repos[blue["repo"]],
+        columns.repos[purple["repo"]],
         VERDICTS.index(row.result) if row.result in VERDICTS else _UNKNOWN_VERDICT,
-        columns.causes.number(record.get("cause") or "unknown"),
+        columns.causes[record.get("cause") or "unknown"],
         row.rated,
         bool(record.get("replay")),
         row.finished_ms,

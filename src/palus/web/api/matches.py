@@ -8,8 +8,7 @@ from sqlalchemy import select
 from palus.arena.ladder.chain import fault
 from palus.arena.ladder.log import GENESIS, LogRecord, StoredBytes
 from palus.arena.referee.games import game_of
-from palus.arena.referee.result import Side, Verdict
-from palus.envs.recording import RecordedEvent
+from palus.arena.referee.result import Verdict
 from palus.store import Store
 from palus.store.tables import annulments, matches
 from palus.web.api.roster import Player
@@ -102,7 +101,10 @@ def match_page(view: View, match_id: str) -> MatchPage | None:
         other_leg = connection.scalar(of_unit.limit(1))
         before = connection.scalar(select(matches.c.hash).where(matches.c.seq == row.seq - 1)) or GENESIS
     record = LogRecord.from_json(row.record)
-    blue, purple = record.sides
+    blue, purple = (
+        MatchSide.like(side, side.entity, player=view.roster.player(side.entity.sha256, side.entity.repo))
+        for side in record.sides
+    )
     game = game_of(record.env)
     return MatchPage.like(
         row,
@@ -110,10 +112,19 @@ def match_page(view: View, match_id: str) -> MatchPage | None:
         env_version=record.build.version,
         filmed=game.filmed,
         seed=str(record.seed),
-        blue=_side(view, blue),
-        purple=_side(view, purple),
+        blue=blue,
+        purple=purple,
         duration_s=record.duration_ticks * game.tick_s,
-        events=[_event(event, game.tick_s) for event in record.events],
+        events=[
+            MatchEvent(
+                tick=event.tick,
+                at_s=event.tick * game.tick_s,
+                type=event.kind,
+                side="purple" if event.team else "blue",
+                agent=event.agent if event.agent >= 0 else None,
+            )
+            for event in record.events
+        ],
         rated=row.rated and annulled is None,
         annulled=annulled,
         runner={name: value for name, value in vars(record.runner).items() if name != "worker"},
@@ -122,21 +133,6 @@ def match_page(view: View, match_id: str) -> MatchPage | None:
         chain=ChainPosition.like(row, intact=fault(row, row.seq, before) is None, head_seq=view.version.seq),
         other_leg=other_leg,
         verify_command=f"palus verify {record.id}",
-    )
-
-
-def _side(view: View, side: Side) -> MatchSide:
-    entity = side.entity
-    return MatchSide.like(side, entity, player=view.roster.player(entity.sha256, entity.repo))
-
-
-def _event(event: RecordedEvent, tick_s: float) -> MatchEvent:
-    return MatchEvent(
-        tick=event.tick,
-        at_s=event.tick * tick_s,
-        type=event.kind,
-        side="purple" if event.team else "blue",
-        agent=event.agent if event.agent >= 0 else None,
     )
 
 

@@ -6,25 +6,19 @@ import json
 from typing import Any, Literal
 
 from pydantic import Field, JsonValue
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row
 
 from palus.arena.ladder.entries import entity_of
+from palus.arena.models.refusal import Refusal
 from palus.errors import StorageError
+from palus.hub.commits import find_file
+from palus.hub.repos import Repo, find_repo
 from palus.store import Store
-from palus.store.tables import commit_files, repo_tags, repos
 from palus.web.api.performance import Performance, performance
 from palus.web.api.roster import Kind, kind_of
 from palus.web.api.view import View
 from palus.web.cards import MAX_CARD_BYTES, TOO_LARGE, card_html
 from palus.web.shapes import Shape
-
-
-class Refusal(Shape):
-    """Why a file was not accepted. `code` is stable, `sentence` says what was found, `remedy` what to do."""
-
-    code: str
-    sentence: str
-    remedy: str
 
 
 class Revision(Shape):
@@ -53,7 +47,7 @@ class ModelPage(Shape):
     name: str
     kind: Kind
     on_hub: bool = Field(description="false for house players and folders: nothing to download")
-    tags: list[str]
+    tags: tuple[str, ...] = ()
     library_name: str | None = None
     downloads: int = 0
     created_ms: int | None = None
@@ -66,9 +60,9 @@ class ModelPage(Shape):
 def model_page(view: View, repo: str) -> ModelPage | None:
     """The page of `owner/name`; None when there is no such public repository and it never took part."""
     with view.store.read() as connection:
-        hub = connection.execute(
-            select(repos).where(repos.c.kind == "model", repos.c.key == repo.lower(), repos.c.private.is_(False))
-        ).first()
+        hub = find_repo(connection, "model", repo)
+        if hub is not None and hub.private:
+            hub = None
         if hub is not None and repo not in view.roster.entries_of:  # asked for in other capitals than it was made with
             repo = hub.name
         entries = view.roster.entries_of.get(repo, [])
@@ -82,8 +76,7 @@ def model_page(view: View, repo: str) -> ModelPage | None:
             name=name,
             kind=kind_of(entries[0]) if entries else "model",
             on_hub=hub is not None,
-            tags=_tags(connection, hub),
-            card_html=_card(view.store, connection, hub),
+            card_html=_card(view.store, connection, hub) if hub is not None else "",
             revisions=[_revision(view, entry) for entry in entries],
             performance=[
                 performance(view, connection, env, repo)
@@ -92,22 +85,9 @@ def model_page(view: View, repo: str) -> ModelPage | None:
         )
 
 
-def _tags(connection: Connection, hub: Row[Any] | None) -> list[str]:
-    if hub is None:
-        return []
-    wanted = select(repo_tags.c.tag).where(repo_tags.c.repo_id == hub.id).order_by(repo_tags.c.tag)
-    return list(connection.scalars(wanted))
-
-
-def _card(store: Store, connection: Connection, hub: Row[Any] | None) -> str:
+def _card(store: Store, connection: Connection, hub: Repo) -> str:
     """The README at head as safe HTML; empty where there is none that can be read."""
-    if hub is None or hub.head is None:
-        return ""
-    file = connection.execute(
-        select(commit_files.c.sha256, commit_files.c.size).where(
-            commit_files.c.commit_id == hub.head, commit_files.c.path == "README.md"
-        )
-    ).first()
+    file = find_file(connection, hub.head, "README.md")
     if file is None:
         return ""
     if file.size > MAX_CARD_BYTES:
@@ -122,7 +102,7 @@ def _card(store: Store, connection: Connection, hub: Row[Any] | None) -> str:
 def _revision(view: View, entry: Row[Any]) -> Revision:
     refusal = None
     if entry.state in ("refused", "waiting"):
-        refusal = Refusal(code=entry.code or "", sentence=entry.sentence or "", remedy=entry.remedy or "")
+        refusal = Refusal(entry.code or "", entry.sentence or "", entry.remedy or "")
     return Revision.like(
         entry,
         view.roster.rated(entry.env, entry.sha256),

@@ -30,7 +30,6 @@ from palus.web.api.summaries import (
     games_of,
     tallies,
 )
-from palus.web.api.unranked import same_player_as, why_unranked
 from palus.web.api.view import View
 from palus.web.shapes import Shape
 
@@ -134,7 +133,8 @@ def performance(view: View, connection: Connection, env: str, repo: str) -> Perf
     """Of a repository with an entry in this env."""
     games = games_of(view, env, view.roster.current_of(env, repo) or "")
     counted = games.counted
-    standing = _standing(games)
+    rated = view.roster.rated(env, games.sha256)
+    standing = board_row(view, env, rated) if rated is not None and rated.rank else None
     newest = next(entry for entry in view.roster.entries_of[repo] if entry.env == env)
     purple, blue = tallies(games.is_blue(counted).astype(int), games.points(counted), 2)
     revisions = view.roster.accepted(env, repo)
@@ -142,8 +142,8 @@ def performance(view: View, connection: Connection, env: str, repo: str) -> Perf
         env=env,
         filmed=game_of(env).filmed,
         standing=standing,
-        why_unranked=None if standing is not None else why_unranked(view, newest),
-        same_as=same_player_as(view, newest),
+        why_unranked=None if standing is not None else view.roster.why_unranked(newest),
+        same_as=view.roster.same_player_as(newest),
         history=[_history(connection, env, player) for player in revisions],
         head_to_head=games.head_to_head(counted),
         best_wins=games.lines(_telling(games, 1.0, strongest_first=True)),
@@ -159,15 +159,6 @@ def performance(view: View, connection: Connection, env: str, repo: str) -> Perf
             compare_revisions(view, env, newer, older) for newer, older in pairwise(revisions[: COMPARED_REVISIONS + 1])
         ],
     )
-
-
-def _standing(games: EntityMatches) -> LeaderboardRow | None:
-    """The row of the board, None for who is not on it."""
-    view, rows = games.view, games.rows
-    rated = view.roster.rated(games.env, games.sha256)
-    if rated is None or not rated.rank:
-        return None
-    return board_row(view, games.env, rated, int(view.log["finished_ms"][rows[-1]]) if len(rows) else None)
 
 
 def _history(connection: Connection, env: str, player: Player) -> RatingSeries:

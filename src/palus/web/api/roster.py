@@ -9,12 +9,10 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, select
 
+from palus.arena.referee.games import game_of
 from palus.store.derived import Standing, fields, ratings
 from palus.store.tables import entries
 from palus.web.shapes import Shape
-
-BASELINES = frozenset({"unity/MLAgents-SoccerTwos"})
-"""Repositories that courses name as the opponent to measure oneself against."""
 
 Kind = Literal["house", "model", "baseline"]
 
@@ -70,7 +68,7 @@ class Roster:
 
     def player(self, sha256: str, repo: str = "unknown/unknown") -> Player:
         """The player that an entity is shown as; named after the log's repo when its entry is gone."""
-        return self.players.get(sha256) or make_player(sha256, repo, "", "model", None)
+        return self.players.get(sha256) or _player(repo, "model", None, sha256=sha256, revision="")
 
     def current_of(self, env: str, repo: str) -> str | None:
         """Entity that stands for a repository in an env."""
@@ -93,22 +91,41 @@ class Roster:
         found: dict[str, Player] = {}
         for entry in self.entries_of.get(repo, ()):
             if entry.env == env and entry.state == "accepted" and entry.sha256 not in found:
-                rated = self.rated(env, entry.sha256)
-                found[entry.sha256] = make_player(entry.sha256, repo, entry.revision, kind_of(entry), rated)
+                found[entry.sha256] = _player(repo, kind_of(entry), self.rated(env, entry.sha256), entry)
         return list(found.values())
 
+    def same_player_as(self, entry: Row[Any]) -> str | None:
+        """The repository under whose name an accepted revision plays, when that is another one."""
+        if entry.state != "accepted" or entry.sha256 is None:
+            return None
+        credited = self.player(entry.sha256, entry.repo).repo
+        return credited if credited != entry.repo else None
 
-def make_player(sha256: str, repo: str, revision: str, kind: Kind, rated: Standing | None) -> Player:
-    """A player as pages name it."""
+    def why_unranked(self, entry: Row[Any]) -> str:
+        """A sentence for a revision without a row of its own on the board."""
+        revision = f"Revision {entry.revision[:7]}"
+        if (twin := self.same_player_as(entry)) is not None:
+            return f"{revision} is the same player as {twin}, which plays and is rated for both; push one that differs."
+        return {
+            "refused": f"{revision} was refused: {entry.sentence} {entry.remedy}",
+            "waiting": f"{revision} is {entry.sentence}; {entry.remedy}.",
+            "withdrawn": f"{revision} was withdrawn by its owner or an administrator.",
+            "pending": f"{revision} waits to be checked.",
+            "accepted": f"{revision} was accepted; it is ranked once the ratings include its first games, "
+            "unless its owner has too many newer models.",
+        }[entry.state]
+
+
+def _player(repo: str, kind: Kind, rated: Standing | None, *entry: Row[Any], **more: str) -> Player:
     owner, _, name = repo.partition("/")
-    return Player.like(rated, sha256=sha256, repo=repo, owner=owner, name=name, revision=revision, kind=kind)
+    return Player.like(rated, *entry, repo=repo, owner=owner, name=name, kind=kind, **more)
 
 
 def kind_of(entry: Row[Any]) -> Kind:
     """What an entry is to readers."""
     if entry.source == "house":
         return "house"
-    return "baseline" if entry.repo in BASELINES else "model"
+    return "baseline" if entry.repo in game_of(entry.env).baselines else "model"
 
 
 def read_roster(connection: Connection) -> Roster:
@@ -117,30 +134,20 @@ def read_roster(connection: Connection) -> Roster:
     entries_of: dict[str, list[Row[Any]]] = {}
     for row in rows:
         entries_of.setdefault(row.repo, []).append(row)
-    rated = _read_ratings(connection)
+    rated: Boards = {}
+    for row in connection.execute(select(ratings)):
+        rated.setdefault(row.env, {})[row.sha256] = Standing.model_validate(row, from_attributes=True)
     current = _current_entities(rows, rated)
     best_known = {sha256: value for board in rated.values() for sha256, value in board.items()}
     players = {
-        entry.sha256: make_player(
-            entry.sha256, entry.repo, entry.revision, kind_of(entry), best_known.get(entry.sha256)
-        )
+        entry.sha256: _player(entry.repo, kind_of(entry), best_known.get(entry.sha256), entry)
         for entry in _credited(rows, current)
     }
-    return Roster(entries_of, rated, _read_fields(connection), players, current)
-
-
-def _read_ratings(connection: Connection) -> Boards:
-    boards: Boards = {}
-    for row in connection.execute(select(ratings)):
-        boards.setdefault(row.env, {})[row.sha256] = Standing.model_validate(row, from_attributes=True)
-    return boards
-
-
-def _read_fields(connection: Connection) -> dict[str, FieldFit]:
-    return {
+    fitted = {
         row.env: FieldFit(**{**row._mapping, "summary": json.loads(row.summary)})
         for row in connection.execute(select(fields))
     }
+    return Roster(entries_of, rated, fitted, players, current)
 
 
 def _current_entities(newest_first: list[Row[Any]], rated: Boards) -> dict[str, dict[str, str]]:

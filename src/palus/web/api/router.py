@@ -12,14 +12,12 @@ from palus.arena.referee.games import game_of
 from palus.errors import StorageError
 from palus.store import Store
 from palus.web.api.analytics import TeamResults, analytics, team_results
-from palus.web.api.answers import Answers, Body, never, respond
+from palus.web.api.answers import Answers, Body, respond
 from palus.web.api.compare import Comparison, compare
-from palus.web.api.leaderboard import Environments, environments, leaderboard, recent_matches
+from palus.web.api.leaderboard import Environments, environments, leaderboard, matrix, recent_matches
 from palus.web.api.matches import MatchPage, match_page
-from palus.web.api.matrix import matrix
 from palus.web.api.models import ModelPage, model_page
-from palus.web.api.status import Head, Status, log_head, status
-from palus.web.api.unranked import unranked_models
+from palus.web.api.status import Head, Status, log_head, status, unranked_models
 from palus.web.api.view import View
 from palus.web.page import page_html
 from palus.web.security import ErrorAnswer, fault
@@ -76,15 +74,13 @@ def _add_pages(router: APIRouter, answers: Answers) -> None:
 
     @router.get("/status", response_model=Status)
     async def get_status(request: Request) -> Response:
-        return await answers.send(request, status, stamp=never)
+        return await answers.send(request, status, keeps=False)
 
     @router.get("/analytics/{env}/{owner}/{name}", response_model=TeamResults)
     async def get_team(request: Request, env: Env, owner: Owner, name: Name) -> Response:
         team = f"{owner}/{name}"
         missing = f"{team} has not played a rated match of {env} yet."
-        return await answers.send(
-            request, lambda view: team_results(view, env, team), missing, lambda view: view.stamp(team)
-        )
+        return await answers.send(request, lambda view: team_results(view, env, team), missing, team)
 
     @router.get("/models/{owner}/{name}", response_model=ModelPage)
     async def get_model(request: Request, owner: Owner, name: Name) -> Response:
@@ -96,7 +92,7 @@ def _add_pages(router: APIRouter, answers: Answers) -> None:
         missing = f"{a} and {b} have no accepted revisions in one game; see their pages for why."
         if a == b:
             missing = f"{a} has no two accepted revisions to compare."
-        return await answers.send(request, lambda view: compare(view, a, b), missing, lambda view: view.stamp(a, b))
+        return await answers.send(request, lambda view: compare(view, a, b), missing, a, b)
 
     @router.get("/matches/{match_id}", response_model=MatchPage)
     async def get_match(request: Request, match_id: MatchId) -> Response:
@@ -144,9 +140,7 @@ def _add_files(router: APIRouter, store: Store) -> None:
 async def find_model(answers: Answers, repo: str) -> Body:
     """What the page of a model shows. Raises a fault where there is none, or a private one."""
     missing = f"There is no public model {repo} here; check the spelling, or push it with palus push."
-    return await answers.get(
-        f"models/{repo}", lambda view: model_page(view, repo), missing, lambda view: view.stamp(repo)
-    )
+    return await answers.get(f"models/{repo}", lambda view: model_page(view, repo), missing, repo)
 
 
 def _no_match(match_id: str) -> str:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from pydantic import Field, JsonValue
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Row, func, select
 
 from palus.arena.ladder.chain import NOTHING_ANNULLED
 from palus.arena.ladder.log import GENESIS, noted_head
 from palus.arena.ladder.workers import ALIVE_MS, untended
 from palus.store.engine import now_ms
 from palus.store.tables import jobs, workers
-from palus.web.api.unranked import Unranked, unranked
 from palus.web.api.view import View
 from palus.web.shapes import Shape
 
 HOUR_MS = 3_600_000
+MOST_UNRANKED = 2000
+"""Models that one answer lists, the newest; it says of how many. The status shows fewer."""
 UNRANKED = 200
 WORKERS = 100
-_STATES = ("ready", "leased", "done", "failed")
 
 
 class Head(Shape):
@@ -37,10 +38,10 @@ class JobCounts(Shape):
     """Jobs of one kind by state."""
 
     kind: str
-    ready: int
-    leased: int
-    done: int
-    failed: int
+    ready: int = 0
+    leased: int = 0
+    done: int = 0
+    failed: int = 0
 
 
 class RunningJob(Shape):
@@ -74,6 +75,28 @@ class HourCount(Shape):
 
     start_ms: int
     matches: int
+
+
+class Unranked(Shape):
+    """The newest revision of a repository that does not stand on the board under its name, and why."""
+
+    repo: str
+    env: str
+    revision: str
+    state: str
+    code: str | None
+    sentence: str
+    remedy: str | None
+    same_as: str | None = Field(description="repository whose player it is: equal models are rated once")
+    since_ms: int
+
+
+class UnrankedModels(Shape):
+    """/api/arena/unranked/{env}: the newest first. of: how many there are, which may be more than are listed."""
+
+    env: str
+    of: int
+    models: list[Unranked]
 
 
 class Status(Shape):
@@ -155,7 +178,7 @@ def _job_counts(connection: Connection) -> list[JobCounts]:
     counted: dict[str, dict[str, int]] = {}
     wanted = select(jobs.c.kind, jobs.c.state, func.count()).group_by(jobs.c.kind, jobs.c.state)
     for kind, state, count in connection.execute(wanted):
-        counted.setdefault(kind, dict.fromkeys(_STATES, 0))[state] = count
+        counted.setdefault(kind, {})[state] = count
     return [JobCounts(kind=kind, **counted[kind]) for kind in sorted(counted)]
 
 
@@ -164,3 +187,36 @@ def _phrase(payload: dict[str, Any]) -> str:
     if "contenders" in payload:
         return " against ".join(contender["repo"] for contender in payload["contenders"])
     return str(payload["contender"]["repo"]) if "contender" in payload else ""
+
+
+def unranked_models(view: View, env: str) -> UnrankedModels:
+    """Those of one env, the newest first."""
+    lines = unranked(view, (env,))
+    return UnrankedModels(env=env, of=len(lines), models=lines[:MOST_UNRANKED])
+
+
+def unranked(view: View, envs: Sequence[str]) -> list[Unranked]:
+    """Repositories whose newest revision does not stand on the board under their name, the newest first."""
+    found = []
+    for rows in view.roster.entries_of.values():
+        for env in envs:
+            entry = next((entry for entry in rows if entry.env == env), None)
+            if entry is not None and (line := _line(view, entry)) is not None:
+                found.append(line)
+    return sorted(found, key=lambda line: (-line.since_ms, line.repo))
+
+
+def _line(view: View, entry: Row[Any]) -> Unranked | None:
+    twin = view.roster.same_player_as(entry)
+    rated = view.roster.rated(entry.env, entry.sha256)
+    if twin is None and entry.state == "accepted" and rated is not None and rated.rank:
+        return None
+    explained = entry.state in ("refused", "waiting")
+    return Unranked.like(
+        entry,
+        code=entry.code if explained else None,
+        sentence=(entry.sentence if explained else None) or view.roster.why_unranked(entry),
+        remedy=entry.remedy if explained else None,
+        same_as=twin,
+        since_ms=entry.checked_ms or entry.pushed_ms,
+    )

@@ -13,7 +13,7 @@ from pydantic import Field
 from palus.arena.referee.games import game_of
 from palus.arena.referee.result import Verdict
 from palus.ratings.bradley_terry import POINTS_TO_LOGIT
-from palus.ratings.interval import Z_95
+from palus.ratings.interval import score_intervals
 from palus.web.api.log_columns import FORFEITS, POINTS, VERDICTS
 from palus.web.api.roster import Player
 from palus.web.api.view import View
@@ -21,9 +21,6 @@ from palus.web.shapes import Shape
 
 Rows = NDArray[np.int64]
 F64 = NDArray[np.float64]
-
-_PRIOR_SCATTER = 1.0
-"""Scatter of the four imaginary units by which `palus.ratings.interval.dispersion` holds phi near 1."""
 
 Outcome = Literal["win", "draw", "loss", "void"]
 SideName = Literal["blue", "purple"]
@@ -155,7 +152,7 @@ class EntityMatches:
 def games_of(view: View, env: str, sha256: str) -> EntityMatches:
     """Matches of an entity in an env; a match against itself tells nothing and is left out."""
     log = view.log
-    entity = log.entities.find(sha256)
+    entity = log.entities.get(sha256, -1)
     blue, purple = log["blue"] == entity, log["purple"] == entity
     return EntityMatches(view, env, sha256, entity, np.flatnonzero((blue ^ purple) & view.of_env(env)))
 
@@ -214,24 +211,9 @@ def expected_share(rating: float, opponent: float) -> float:
 
 
 def share_intervals(of: Rows, points: F64, units: Rows, groups: int) -> tuple[F64, F64]:
-    """95 % intervals of the share of points in each group: `palus.ratings.interval.score_interval` for many at once.
+    """95 % intervals of the share of points in each group, over mirrored pairs; low and high, [groups].
 
-    of: [G] group of each game. units: [G] mirrored pair of each game. Returns low and high, [groups].
+    of: [G] group of each game. units: [G] mirrored pair of each game.
     """
-    pairs, pair = np.unique(np.stack([of, units]), axis=1, return_inverse=True)
-    pair, group = pair.reshape(-1), pairs[0]
-    games_of_pair = np.bincount(pair)
-    score = np.bincount(pair, points) / games_of_pair
-    count = np.bincount(group, minlength=groups).astype(np.float64)
-    games_per_unit = np.bincount(group, games_of_pair, groups) / count
-    mean = np.bincount(group, score, groups) / count
-    squares = np.bincount(group, (score - mean[group]) ** 2, groups)
-    variance = np.where(count > 1, squares / np.maximum(count - 1, 1), 0.0)
-    several = count > 1
-    scatter = _PRIOR_SCATTER + np.where(several, games_per_unit * count * variance, 0.0)
-    expected = _PRIOR_SCATTER + np.where(several, count * mean * (1.0 - mean) + variance, 0.0)
-    games = count * games_per_unit * expected / scatter
-    scale = 1.0 + Z_95**2 / games
-    center = (mean + Z_95**2 / (2.0 * games)) / scale
-    half = Z_95 * np.sqrt(mean * (1.0 - mean) / games + Z_95**2 / (4.0 * games * games)) / scale
-    return np.maximum(0.0, center - half), np.minimum(1.0, center + half)
+    pairs, pair, games = np.unique(np.stack([of, units]), axis=1, return_inverse=True, return_counts=True)
+    return score_intervals(np.bincount(pair.reshape(-1), points) / games, pairs[0], games, groups)

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
+from palus.arena.referee.games import DEFAULT_GAME
 from palus.store import Store
 from palus.store.derived import fields, ratings
 from palus.store.tables import annulments, entries, matches, repos
-from palus.web.api.log_columns import VERDICTS, LogColumns, empty_columns, extend
+from palus.web.api.log_columns import VERDICTS, LogColumns, extend
 from palus.web.api.roster import Roster, read_roster
 
 FRESH_S = 0.25
@@ -30,7 +31,7 @@ Bools = NDArray[np.bool_]
 class Arena:
     """What the pages say about the arena beyond its store. envs: shown even before the first entry."""
 
-    envs: tuple[str, ...] = ("SoccerTwos",)
+    envs: tuple[str, ...] = (DEFAULT_GAME,)
     mode: str = "continuous"
     season: int = 1
     season_end_ms: int | None = None
@@ -74,24 +75,32 @@ class View:
 
     @cached_property
     def _newest(self) -> NDArray[np.int64]:
-        """Log number of the newest match of each entity."""
+        """Index of the newest match of each entity."""
         newest = np.zeros(len(self.log.entities.texts), np.int64)
         for side in ("blue", "purple"):
-            np.maximum.at(newest, self.log[side], self.log["seq"])
+            np.maximum.at(newest, self.log[side], np.arange(self.log.n))
         return newest
 
+    def last_match_ms(self, sha256: str) -> int | None:
+        """When the newest match of an entity ended."""
+        entity = self.log.entities.get(sha256, -1)
+        return int(self.log["finished_ms"][self._newest[entity]]) if entity >= 0 else None
+
     def stamp(self, *repos: str) -> object:
-        """Changes with whatever pages about these repositories alone show: their matches, all ratings and entries."""
+        """Changes with whatever pages about these repositories alone show: their matches, all ratings and entries.
+
+        Without any, with every change.
+        """
         entries_of = self.roster.entries_of
-        if any(repo not in entries_of for repo in repos):
+        if not repos or any(repo not in entries_of for repo in repos):
             return self.version
-        entities = [self.log.entities.find(entry.sha256 or "") for repo in repos for entry in entries_of[repo]]
+        entities = [self.log.entities.get(entry.sha256 or "", -1) for repo in repos for entry in entries_of[repo]]
         newest = tuple(int(self._newest[entity]) for entity in entities if entity >= 0)
         return self.version.roster, self.version.annulled, newest
 
     def of_env(self, env: str) -> Bools:
         """[n] matches of an env."""
-        return np.asarray(self.log["env"] == self.log.envs.find(env))
+        return np.asarray(self.log["env"] == self.log.envs.get(env, -1))
 
 
 class Views:
@@ -124,7 +133,7 @@ class Views:
 
     def _renewed(self, version: Version, connection: Connection) -> View:
         old = self._view
-        log = extend(old.log if old else empty_columns(), connection)
+        log = extend(old.log if old else LogColumns(), connection)
         roster = old.roster if old and old.version.roster == version.roster else read_roster(connection)
         valid = log["verdict"] != VERDICTS.index("void")
         if version.annulled:
