@@ -5,6 +5,7 @@ Matches of games that do not repeat cannot be played again: what is left to chec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,32 +71,30 @@ def verify_record(store: Store, record: LogRecord) -> Verification:
         return _unchecked(record, str(error))
     mode: Mode = "greedy" if record.sides[0].mode == "greedy" else "stochastic"
     try:
-        testimony = ask_again(game.env, record.seed, actions, contenders, mode)
+        again, said = ask_again(game.env, record.seed, actions, contenders, mode)
         shown = decode_replay(replay, "its replay").recordings[0] if replay else None
     except ReplayError as error:
         return Verification(record.id, False, f"match {record.id} cannot be played again: {error}", forged=True)
-    return _judge(record, testimony, shown)
+    return _judge(record, again, said, shown)
 
 
-def _judge(record: LogRecord, testimony: Testimony, shown: Recording | None) -> Verification:
-    again = testimony.again
+def _judge(record: LogRecord, again: Replayed, said: Sequence[Testimony], shown: Recording | None) -> Verification:
+    """said: by the first side's player, and the second's."""
     told = f"match {record.id} is recorded as {record.result} ({record.cause}) {record.score[0]}:{record.score[1]}"
     if again.state != record.final_state:
         fault = "ends differently when it is played again: its record does not belong to its actions"
         return Verification(record.id, False, f"match {record.id} {fault}", forged=True)
     if shown is not None and not _is_shown(shown, again):
         return Verification(record.id, False, f"the replay of match {record.id} shows another match", forged=True)
-    broken = [side for side in (0, 1) if _is_in_doubt(testimony.failed[side], record.result, f"forfeit{side + 1}")]
-    if broken:
-        repo, cause = record.sides[broken[0]].entity.repo, testimony.failed[broken[0]]
-        return _unchecked(record, f"the process of {repo} failed here ({cause})")
-    for side in (0, 1):
-        strange, choices = testimony.strange[side], testimony.choices[side]
-        if strange and not testimony.failed[side]:
-            repo = record.sides[side].entity.repo
-            sentence = f"match {record.id}: {repo} would not have taken {strange} of its {choices} choices"
-            return Verification(record.id, False, sentence, forged=strange > STRANGE_SHARE * choices)
-    ending = _ending(testimony)
+    repos = [side.entity.repo for side in record.sides]
+    for repo, own, forfeit in zip(repos, said, ("forfeit1", "forfeit2"), strict=True):
+        if _is_in_doubt(own.failed, record.result, forfeit):
+            return _unchecked(record, f"the process of {repo} failed here ({own.failed})")
+    for repo, own in zip(repos, said, strict=True):
+        if own.strange and not own.failed:
+            sentence = f"match {record.id}: {repo} would not have taken {own.strange} of its {own.choices} choices"
+            return Verification(record.id, False, sentence, forged=own.strange > STRANGE_SHARE * own.choices)
+    ending = _ending(again, said)
     if ending == (record.result, tuple(record.score), record.duration_ticks):
         return Verification(record.id, True, f"match {record.id}: played again, the same to the last bit")
     if ending is None and record.cause in ("timeout", "crash", "invalid"):
@@ -110,12 +109,12 @@ def _is_in_doubt(failure: str, result: str, forfeit: str) -> bool:
     return failure == "engine" or (failure != "" and result not in (forfeit, "void"))
 
 
-def _ending(testimony: Testimony) -> tuple[str, tuple[int, int], int] | None:
+def _ending(again: Replayed, said: Sequence[Testimony]) -> tuple[str, tuple[int, int], int] | None:
     """Result, score and ticks as they come out again; None when nobody failed where the actions end."""
-    again = testimony.again
     if again.result is not None:
         return again.result, again.score, again.ticks
-    verdict = {(False, False): "void", (False, True): "forfeit1", (True, False): "forfeit2"}.get(testimony.healthy)
+    healthy = said[0].healthy, said[1].healthy
+    verdict = {(False, False): "void", (False, True): "forfeit1", (True, False): "forfeit2"}.get(healthy)
     return None if verdict is None else (verdict, (0, 0), again.ticks)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,25 +28,27 @@ EARLIER_ROWS = 32
 """Observations that are kept to be asked again."""
 
 
-@dataclass(frozen=True)
-class Checks:
-    """Of policies while they play. share: of their decisions; seed: draws them and the questions, so that the same
-    match is checked in the same way again. A model learns of neither."""
-
-    share: float
-    seed: tuple[int, ...]
-
-
 class Contestant:
     """A contender at a match, and the process that holds its models; players of the house have none.
 
     spec: of the game. player: for the referee. isolation: what holds the models in, "" for none. cause, failure: why
-    they no longer answer, and a sentence about it.
+    they no longer answer, and a sentence about it. check_share, check_seed: of the decisions at which models are
+    checked; the seed draws them and the questions, so that the same match is checked in the same way again. A model
+    learns of neither.
     """
 
-    def __init__(self, contender: Entity, spec: GameSpec, limits: Limits, sandbox: Sandbox, checks: Checks) -> None:
+    def __init__(
+        self,
+        contender: Entity,
+        spec: GameSpec,
+        limits: Limits,
+        sandbox: Sandbox,
+        check_share: float,
+        check_seed: tuple[int, int],
+    ) -> None:
         """Opens the process. It is not an error when that fails: the contestant then has its failure already."""
         self.spec, self.isolation = spec, ""
+        self.check_share, self.check_seed = check_share, check_seed
         self.cause: Cause | None = None
         self.failure = ""
         self._process: LockedProcess | None = None
@@ -57,7 +58,7 @@ class Contestant:
         behaviors = played_behaviors(spec)
         sizes = self._open(contender, behaviors, limits, sandbox)
         members = {
-            behavior.name: RemotePlayer(self, number, contender, behavior, size, checks)
+            behavior.name: RemotePlayer(self, number, contender, behavior, size)
             for number, (behavior, size) in enumerate(zip(behaviors, sizes, strict=True))
         }
         self.player = team_of(members, contender.repo, contender.sha256)
@@ -112,13 +113,7 @@ class RemotePlayer:
     """
 
     def __init__(
-        self,
-        contestant: Contestant,
-        number: int,
-        contender: Entity,
-        behavior: BehaviorSpec,
-        state_size: int,
-        checks: Checks,
+        self, contestant: Contestant, number: int, contender: Entity, behavior: BehaviorSpec, state_size: int
     ) -> None:
         self.name = contender.repo
         self.sha256: str | None = contender.sha256
@@ -126,7 +121,7 @@ class RemotePlayer:
         self._contestant, self._number = contestant, number
         self._rows = Rows(behavior, state_size)
         self._width = sum(behavior.branches)
-        self._share, self._rng = checks.share, np.random.default_rng(checks.seed)
+        self._share, self._rng = contestant.check_share, np.random.default_rng(contestant.check_seed)
         self._earlier = np.zeros((0, self._rows.question_bytes), np.uint8)
 
     def answer(self, observations: Observations, states: F32, masks: Bool | None = None) -> tuple[F32, F32]:
@@ -165,7 +160,7 @@ def open_contestants(
 ) -> Iterator[list[Contestant]]:
     """Seats of these contenders for a match of a game; leaving the context ends their processes.
 
-    check_share, seed: of `Checks`; of a game that is filmed nothing is checked, as nobody could tell later, without
+    check_share, seed: of `Contestant`; of a filmed game nothing is checked, as nobody could tell later, without
     a log of actions, whether a check that failed would fail again. Raises ArenaError for a game or a built-in player
     that there is not, EnvError when the game is not installed here.
     """
@@ -177,8 +172,8 @@ def open_contestants(
     with contextlib.ExitStack() as stack:
         contestants = []
         for side, contender in enumerate(contenders):
-            checks = Checks(0.0 if game.filmed else check_share, (seed, side))
-            contestants.append(Contestant(contender, spec, limits, sandbox, checks))
+            share = 0.0 if game.filmed else check_share
+            contestants.append(Contestant(contender, spec, limits, sandbox, share, (seed, side)))
             stack.callback(contestants[-1].close)
         yield contestants
 

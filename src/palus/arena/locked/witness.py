@@ -29,22 +29,21 @@ SLACK = 1e-3
 """Of a probability. Float32 networks agree to 1e-5 across processors."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Testimony:
-    """What the players say to a match. strange, choices: per side, actions that its player does not take, of how many.
+    """What a player says to a match. strange, choices: actions that it does not take, of how many. healthy: whether it
+    answered probabilities at the end. failed: why its process ended, "" when it did not."""
 
-    healthy: per side, whether it answered probabilities at the end. failed: per side, why its process ended.
-    """
-
-    again: Replayed
-    strange: tuple[int, int]
-    choices: tuple[int, int]
-    healthy: tuple[bool, bool]
-    failed: tuple[str, str]
+    strange: int = 0
+    choices: int = 0
+    healthy: bool = True
+    failed: str = ""
 
 
-def ask_again(env_id: str, seed: int, actions: bytes, contenders: tuple[Entity, Entity], mode: Mode) -> Testimony:
-    """Play a match again and ask both players at every decision. contenders: blue first.
+def ask_again(
+    env_id: str, seed: int, actions: bytes, contenders: tuple[Entity, Entity], mode: Mode
+) -> tuple[Replayed, tuple[Testimony, ...]]:
+    """Play a match again and ask both players at every decision. contenders: blue first, as what comes back.
 
     Raises ReplayError and ArenaError as `replay_match` does.
     """
@@ -53,24 +52,9 @@ def ask_again(env_id: str, seed: int, actions: bytes, contenders: tuple[Entity, 
     with open_contestants(env_id, contenders, limits, shared_sandbox(), check_share=1.0, seed=seed) as contestants:
         witness = _Asking([contestant.player for contestant in contestants], np.array([seed]), mode)
         again = replay_match(env_id, seed, actions, witness)
-        failed = [contestant.cause or "" for contestant in contestants]
-    first, second = (witness.sides[side] for side in range(2))
-    return Testimony(
-        again,
-        (first.strange, second.strange),
-        (first.choices, second.choices),
-        (first.healthy, second.healthy),
-        (failed[0], failed[1]),
-    )
-
-
-@dataclass
-class _Side:
-    """What is known of one side so far."""
-
-    strange: int = 0
-    choices: int = 0
-    healthy: bool = True
+        for side, contestant in zip(witness.sides, contestants, strict=True):
+            side.failed = contestant.cause or ""
+    return again, witness.sides
 
 
 @dataclass
@@ -81,7 +65,7 @@ class _Asking:
     seeds: I64
     mode: Mode
     states: F32 = field(init=False)
-    sides: tuple[_Side, _Side] = field(default_factory=lambda: (_Side(), _Side()))
+    sides: tuple[Testimony, ...] = field(default_factory=lambda: (Testimony(), Testimony()))
 
     def see(self, env: Any, decision: int, choice: I16 | None) -> None:
         """Compare what was logged with what each player answers now."""
