@@ -38,6 +38,7 @@ NEEDS = {
     "behaviors.X.reward_signals.": "behaviors.X.reward_signals.extrinsic={}",
     "behaviors.X.reward_signals.gail.": "behaviors.X.reward_signals.gail.demo_path=y.demo",
     "behaviors.X.behavioral_cloning.": "behaviors.X.behavioral_cloning.demo_path=y.demo",
+    "palus.league.": "behaviors.X.self_play={}",
     "behaviors.X.hyperparameters.advantages": "behaviors.X.hyperparameters.normalize_returns=false",
 }
 """What a key needs beside itself: the beginning of its path, and an override."""
@@ -58,6 +59,8 @@ OTHER: dict[str, Any] = {
     "palus.env": "RescueToy",
     "palus.env_options": {"x": 1},
     "palus.baselines": ["random"],
+    "palus.league.change_every": 5,
+    "palus.league.members": ["x"],
     "vis_encode_type": "convnet_atari",
     "encoding_size": 8,
 }

@@ -42,6 +42,7 @@ READERS = {
     "env": (ALL, "SoccerTwos"),
     "env_options": (ALL, "{wad: x.wad}"),
     "sampling": (ALL, "{workers: 0}"),
+    "league": (ALL, "{delta: 0}"),
     "num_matches": (ALL, "8"),
     "matmul": (ALL, "highest"),
     "threads": (ALL, "1"),

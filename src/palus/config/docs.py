@@ -88,6 +88,8 @@ SECTIONS = {
     "TorchSettings": "torch_settings",
     "PalusSettings": "palus",
     "Sampling": "palus.sampling",
+    "LeagueSettings": "palus.league",
+    "Roles": "palus.league.roles",
 }
 OPENINGS = {
     "RunFile": "The sections of a file.",

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from palus.config.appo import Sampling
 from palus.config.environment import ConstantSampler, Curriculum, EnvironmentParameter
+from palus.config.league import LeagueSettings
 from palus.config.section import Count, CountOrMinusOne, CountOrZero, NotNegative, Port, Positive, Section
 from palus.config.trainer import AnyBehavior
 
@@ -80,6 +81,7 @@ class PalusSettings(Section):
     )
     env_options: dict[str, Any] = Field(default_factory=dict, description="Keywords for the game's factory.")
     sampling: Sampling = Field(default_factory=Sampling, description="How an `appo` behavior's games are stepped.")
+    league: LeagueSettings = Field(default_factory=LeagueSettings, description="Who meets whom in self-play.")
     num_matches: CountOrZero = Field(default=0, description="Matches simulated side by side; 0 means automatic.")
     matmul: Literal["auto", "highest", "medium", "bf16"] = Field(
         default="auto", description="Precision of matrix products; `auto` measures at the start which is fastest."

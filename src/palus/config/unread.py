@@ -67,6 +67,10 @@ OF_BEHAVIORS = (
 )  # fmt: skip
 """Keys below behaviors.NAME."""
 
+_LEAGUE = (
+    "opponents", "delta", "strong_only", "change_every", "change_unit", "landmarks", "members", "roles", "learn",
+    "counting", "evaluation_share",
+)  # fmt: skip
 _UNITY = "it is about Unity executables"
 OF_RUNS = (
     _refused(
@@ -90,6 +94,7 @@ OF_RUNS = (
     Unread("checkpoint_settings.train_model", ALL, "every run trains"),
     _refused("torch_settings.device", ALL, "palus trains on the CPU; remove it", "cpu"),
     Unread("debug", ALL, "what a run logs is always the same"),
+    *(_refused(f"palus.league.{key}", ALL, "not supported yet; remove it") for key in _LEAGUE),
 )  # fmt: skip
 """Keys outside the behaviors; unread where no trainer of the run reads them."""
 

@@ -1,0 +1,61 @@
+"""`palus.league`: what self-play has beside ML-Agents' `self_play`, which stays as it is.
+
+The defaults are a league of ghosts: a sliding window of snapshots that change every `swap_steps`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from palus.config.section import Count, CountOrZero, Float, Fraction, Section
+
+
+class Roles(Section):
+    """Learners of each behavior with self_play, by what they are for (Vinyals et al. 2019)."""
+
+    main: Count = Field(default=1, description="Those that shall win against everybody; the first is exported.")
+    main_exploiter: CountOrZero = Field(default=0, description="Those that look for weaknesses of main learners.")
+    league_exploiter: CountOrZero = Field(default=0, description="Those that look for weaknesses of the whole league.")
+
+
+class LeagueSettings(Section):
+    """Who meets whom in self-play."""
+
+    opponents: Literal["window", "history", "pfsp_hard", "pfsp_even", "psro_nash", "psro_entropy"] = Field(
+        default="window",
+        description="How opponents are chosen: ML-Agents' ghosts, evenly over the history, by win rate, or by a "
+        "meta-solver (docs/self-play.md).",
+    )
+    delta: Fraction = Field(
+        default=0.0, description="Where `history` begins: 0 at the first snapshot, 0.5 in the middle, 1 at the newest."
+    )
+    strong_only: Fraction = Field(
+        default=0.0,
+        description="Past selves that take less than this share of the points are left out, unless all are.",
+    )
+    change_every: Count | None = Field(
+        default=None, description="Interval between changes of a match's opponents; null means swap_steps."
+    )
+    change_unit: Literal["step", "episode"] = Field(
+        default="step", description="What change_every counts: steps of the opponents, or matches."
+    )
+    landmarks: CountOrZero = Field(
+        default_factory=lambda values: 0 if values["opponents"] == "window" else 32,
+        description="Snapshots kept beside the window, spread over the whole run; default: 0 with `window`, else 32.",
+    )
+    members: tuple[str, ...] = Field(
+        default=(), description="Others who are met like snapshots: scripted players of the game, .onnx files."
+    )
+    roles: Roles = Field(default_factory=Roles, description="Several learners per behavior, by what they are for.")
+    learn: Literal["one_team", "all_teams"] = Field(
+        default="one_team", description="One team learns at a time (team_change), or every team in every match."
+    )
+    counting: Literal["matches", "reference"] = Field(
+        default="matches",
+        description="Opponents change between matches, each match for itself; or at ML-Agents' literal steps.",
+    )
+    evaluation_share: Float = Field(
+        default=0.0, ge=0, le=0.5, description="Share of the matches that nobody learns from and that only rate."
+    )
