@@ -237,6 +237,7 @@ def test_a_run_leaves_the_documented_folder(poca):
         "SoccerTwos/SoccerTwos-22528.onnx",
         "SoccerTwos/SoccerTwos-24576.onnx",
         "run_logs/training_status.json",
+        "run_logs/progress.jsonl",
     }
     # the window of three, and at most the older ones that a match was still being played against
     assert snapshots >= {f"SoccerTwos/snapshots/snapshot-0000{k}.npz" for k in (4, 5, 6)}

@@ -1,6 +1,7 @@
 """What a run tells people and TensorBoard, word for word."""
 
 import io
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +9,7 @@ from events import read_values
 from rich.console import Console
 
 from palus.config import load_run
+from palus.progress import PROGRESS
 from palus.rollout.rollout import Episode
 from palus.run.folder import RunFolder
 from palus.run.report import Report
@@ -184,3 +186,32 @@ def test_a_resumed_report_does_not_repeat_a_summary(tmp_path):
     ]
     assert second.record.mean_reward == 0.5
     assert second.report.last_scores == {"random": 0.9}
+
+
+def test_the_progress_file_says_what_tensorboard_gets(tmp_path):
+    told = Told(tmp_path, "ppo")
+    with told.report as report:
+        told.add(4100, 12.3456, [episode(0.25, 1.0)], stats(policy_loss=float("nan")), 3.0, 1203.5)
+        report.scores(4100, {"random": 0.75})
+    first, summary, scores, end = (json.loads(line) for line in (tmp_path / PROGRESS).read_text().splitlines())
+    assert first.pop("started") > 1.7e9
+    assert first == {
+        "kind": "run", "run_id": "debug", "game": "SoccerTwos", "behaviors": ["SoccerTwos"],
+        "learners": [["SoccerTwos", 0, "SoccerTwos"]], "max_steps": {"SoccerTwos": 12000}, "max_minutes": 0.0,
+    }  # fmt: skip
+    values = summary.pop("values")
+    named = {"kind": "summary", "learner": "SoccerTwos", "policy": 0, "behavior": "SoccerTwos", "seconds": 12.346}
+    assert summary == {**named, "step": 4000}
+    assert (values["Self-play/ELO"], values["Losses/Policy Loss"], values["Policy/Entropy"]) == (1203.5, None, 3.0)
+    assert scores == {**named, "step": 4100, "values": {"Baselines/random": 0.75}}
+    assert end == {"kind": "end", "step": 4100, "seconds": 12.3456, "finished": False}
+
+
+def test_a_progress_file_that_cannot_be_written_is_told_once_and_stops_nothing(tmp_path):
+    (tmp_path / "run_logs").write_text("a file in the place of the folder")
+    told = Told(tmp_path)
+    with told.report:
+        for step in (4000, 8000):
+            told.add(step, 1.0, [episode(0.5, 1.0)], stats(baseline_loss=0.3), 3.0, None)
+    assert " ".join(told.lines()).count("the live page lacks what was not written") == 1
+    assert sum("Step: " in line for line in told.lines()) == 2

@@ -9,6 +9,7 @@
   <Behavior>/snapshots/                                           opponents of self-play
   <Behavior>/events.out.tfevents.*                                TensorBoard
   run_logs/training_status.json                                   checkpoints and rating, as ML-Agents writes it
+  run_logs/progress.jsonl                                         every summary, for the live page (`palus.progress`)
   .palus-files                                                    which of all these palus wrote, and may remove
 """
 
@@ -133,7 +134,7 @@ class RunFolder:
         """Files of others under the names that a run gives its own."""
         b = f"({'|'.join(map(re.escape, self.behaviors))})"
         names = re.compile(
-            rf"configuration\.yaml|bundle\.json|{b}\.onnx|run_logs/training_status\.json"
+            rf"configuration\.yaml|bundle\.json|{b}\.onnx|run_logs/(training_status\.json|progress\.jsonl)"
             rf"|{b}/(checkpoint\.pt|{b}-\d+\.onnx|payoffs\.json|snapshots/snapshot-\d+\.npz)"
             rf"|{b}/(policy_\d+/)?(policy\.npz|best\.npz|hyperparameters\.json)"
         )

@@ -1,4 +1,5 @@
-"""What a person sees of a run: a progress bar, one line per summary and learner, TensorBoard with ML-Agents' tags."""
+"""What a person sees of a run: a progress bar, one line per summary and learner, TensorBoard with ML-Agents' tags, and
+the same numbers as lines of JSON for the live page (`palus.progress`)."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn, TimeRe
 from tensorboardX import SummaryWriter, summary
 
 from palus.config import RunFile
+from palus.errors import StorageError
+from palus.progress import PROGRESS, ProgressWriter, finite
 from palus.run.folder import RunFolder
 from palus.run.trainee import Trainee
 
@@ -52,6 +55,8 @@ class Report:
         self.run, self.lines, self.folder = run, [_Line(trainee) for trainee in trainees], folder
         self.console = console or Console(stderr=True)
         self.last_scores: dict[str, float] = {}
+        self._log, self._log_failed = ProgressWriter(folder.root / PROGRESS), False
+        self._seconds = 0.0
         self._progress: Progress | None = None
 
     def __enter__(self) -> Report:
@@ -70,9 +75,23 @@ class Report:
             if self._progress is not None:
                 total, done = line.trainee.behavior.max_steps, line.summary_step
                 line.task = self._progress.add_task(line.trainee.label, total=total, completed=done, state="")
+        trainees = [line.trainee for line in self.lines]
+        self._note(
+            kind="run",
+            run_id=self.run.checkpoint_settings.run_id,
+            game=self.run.env_id,
+            behaviors=list(self.folder.behaviors),
+            learners=[[trainee.label, trainee.policy, trainee.name] for trainee in trainees],
+            max_steps={trainee.name: trainee.behavior.max_steps for trainee in trainees},
+            max_minutes=self.run.palus.max_minutes,
+            started=time.time(),
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
+        trainees = [line.trainee for line in self.lines]
+        finished = all(trainee.step >= trainee.behavior.max_steps for trainee in trainees)
+        self._note(kind="end", step=min(t.step for t in trainees), seconds=self._seconds, finished=finished)
         if self._progress is not None:
             self._progress.stop()
         for line in self.lines:
@@ -85,6 +104,7 @@ class Report:
         performance: tag -> number, of the run as a whole.
         """
         line, step = self.lines[number], self.lines[number].trainee.step
+        self._seconds = seconds
         line.pace.append((time.perf_counter(), step))
         if self._progress is not None and line.task is not None:
             self._progress.update(line.task, completed=step, state=self._state(line, step, elo))
@@ -117,8 +137,23 @@ class Report:
             self._write(line, "Environment/Cumulative Reward_hist", _histogram(record.rewards), step)
         if record.group_rewards:
             self._write(line, "Environment/Group Cumulative Reward_hist", _histogram(record.group_rewards), step)
+        self._note_values(line.trainee, step, values)
         self.tell(_text(line, step, seconds, values))
         record.clear()
+
+    def _note_values(self, trainee: Trainee, step: int, values: Mapping[str, float]) -> None:
+        names = {"learner": trainee.label, "policy": trainee.policy, "behavior": trainee.name}
+        self._note(kind="summary", **names, step=step, seconds=round(self._seconds, 3), values=finite(values))
+
+    def _note(self, **line: Any) -> None:
+        """One line of the progress file; what goes wrong is told once, and never stops the run."""
+        try:
+            self.folder.own(self._log.path)
+            self._log.append(line)
+        except StorageError as error:
+            if not self._log_failed:
+                self.warn(f"{error}. Training goes on; the live page lacks what was not written.")
+            self._log_failed = True
 
     def _write(self, line: _Line, tag: str, content: Any, step: int) -> None:
         """One value under exactly that tag; tensorboardX's own calls would turn ML-Agents' blanks into underscores."""
@@ -134,6 +169,7 @@ class Report:
         line = self.lines[0]
         for name, score in scores.items():
             self._write(line, f"Baselines/{name}", summary.scalar("value", score), step)
+        self._note_values(line.trainee, step, {f"Baselines/{name}": score for name, score in scores.items()})
         text = ", ".join(f"{score:.1%} against {name}" for name, score in scores.items())
         self.tell(f"{line.trainee.label}. Step: {step}. Share of points: {text}.")
 
@@ -151,8 +187,9 @@ class Report:
         return {"lines": lines, "scores": dict(self.last_scores)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
+        """Continue where `state_dict` was taken. The trainees have their steps already."""
         self.last_scores = dict(state["scores"])
+        self._log.cut_back({line.trainee.policy: line.trainee.step for line in self.lines})
         for line, saved in zip(self.lines, state["lines"], strict=True):
             line.summary_step = int(saved["summary_step"])
             line.trainee.record.load_state_dict(saved)
