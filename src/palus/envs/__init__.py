@@ -37,6 +37,8 @@ BUILT_IN = {
     "DuelToy": BuiltIn("palus.envs.toy:DuelToy"),
     "PenaltyToy": BuiltIn("palus.envs.toy:PenaltyToy"),
     "MenuToy": BuiltIn("palus.envs.toy:MenuToy"),
+    "Pursuit": BuiltIn("palus.envs.grid.pursuit:Pursuit"),
+    "Foraging": BuiltIn("palus.envs.grid.foraging:Foraging"),
     **dict.fromkeys(ENVIRONMENTS, BuiltIn("palus.envs.doom.game:make")),
     "doom_duel": BuiltIn("palus.envs.doom.game:make", "palus.envs.doom.arena:GAME"),
 }
