@@ -141,7 +141,7 @@ def plausible(field: Believed, covariance: F64) -> F64:
         if len(unbeaten):
             weights[draw, standing[unbeaten[0]]] = 1.0
         else:  # of random numbers, so there is one equilibrium
-            weights[draw, standing] = _program(advantage)
+            weights[draw, standing] = any_equilibrium(advantage)
     return np.quantile(weights, [0.025, 0.975], axis=0).T
 
 
@@ -167,6 +167,25 @@ def equilibrium(advantage: F64) -> Equilibrium:
         inside = np.flatnonzero(mixture > 0.0)
         weights[inside] = _spread(advantage, inside, mixture[inside])
     return Equilibrium(weights, advantage @ weights)
+
+
+def mixtures(payoff: F64, *, entropy: bool = True) -> tuple[F64, F64]:
+    """Equilibrium of a zero-sum game between two who choose among different things: weights [m] and [n].
+
+    payoff: [m, n] of the row player. entropy: of largest entropy for both, else one that the solver finds.
+    Raises LinAlgError when rounding defeats the solver.
+
+    Source: Gale, Kuhn and Tucker, On symmetric games, 1950: a positive payoff becomes a symmetric game of m + n + 1
+    strategies, in whose equilibria rows and columns have one and the same weight.
+    """
+    m, n = payoff.shape
+    game = np.zeros((m + n + 1, m + n + 1))
+    game[:m, m : m + n] = payoff - payoff.min() + 1.0
+    game[:m, -1], game[m:-1, -1] = -1.0, 1.0
+    game = np.triu(game) - np.triu(game).T
+    weights = equilibrium(game).weights if entropy else any_equilibrium(game)
+    rows, columns = weights[:m], weights[m : m + n]
+    return rows / rows.sum(), columns / columns.sum()
 
 
 def unexplained(matrix: WinMatrix, phi: float = 1.0) -> Unexplained:
@@ -204,7 +223,7 @@ def _largest_support(advantage: F64) -> F64:
     from scipy.optimize import linprog  # slow to import, needed by few
 
     n = len(advantage)
-    mixture = _program(advantage)
+    mixture = any_equilibrium(advantage)
     possible = np.flatnonzero(advantage @ mixture > -_TOLERANCE)
     if np.all(mixture[possible] > 0.0):
         return np.asarray(mixture / mixture.sum())
@@ -224,8 +243,8 @@ def _largest_support(advantage: F64) -> F64:
     return np.asarray(mixture / mixture.sum())
 
 
-def _program(advantage: F64) -> F64:
-    """An equilibrium, found by a linear program. Raises LinAlgError."""
+def any_equilibrium(advantage: F64) -> F64:
+    """Weights [N] of one equilibrium of an antisymmetric [N, N] matrix, by a linear program. Raises LinAlgError."""
     from scipy.optimize import linprog
 
     n = len(advantage)

@@ -1,0 +1,94 @@
+"""What learners of one league are for: to win against everybody, or to find weaknesses that others then learn from.
+
+Source of all rules: Vinyals et al., Grandmaster level in StarCraft II using multi-agent reinforcement learning, 2019,
+Methods. What differs: intervals are counted in `save_steps`, and one limit, `LOST`, says whom a main learner can no
+longer beat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from palus.league.solvers import Mixture, prioritized
+from palus.rollout.rollout import FROZEN
+
+Role = Literal["main", "main_exploiter", "league_exploiter", "member"]
+"""Of a learner and of its snapshots; a member is somebody whom nobody here trains."""
+SELF_PLAY, PFSP = 0.35, 0.5
+"""Shares of a main learner's matches; the rest is for those that it can no longer beat."""
+LOST = 0.3
+"""Whom a main learner takes less than this share from, it meets again."""
+TOO_STRONG = 0.2
+"""A main learner that leaves an exploiter less than this share is met through its past half of the time."""
+BEATEN, MOST_INTERVALS = 0.7, 2
+"""An exploiter is done when it takes more than this share from all that it is after, or after so many save_steps."""
+RESET_CHANCE: Mapping[Role, float] = {"main": 0.0, "main_exploiter": 1.0, "league_exploiter": 0.25}
+"""How often a learner starts anew once it has been frozen."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Somebody who can be met. policy: id as in the rollouts; learner: of whom it is a copy, itself if it is none;
+    version: how many snapshots its learner had made before; role: of its learner."""
+
+    policy: int
+    learner: int
+    version: int = 0
+    role: Role = "main"
+
+    @property
+    def learns(self) -> bool:
+        """Whether it is in training."""
+        return self.policy < FROZEN
+
+
+def by_role(
+    role: Role, shares: Mapping[int, float], mains: Sequence[Candidate], past: Sequence[Candidate], chosen: Mixture
+) -> Mixture:
+    """Whom a learner of that role meets.
+
+    A main learner: `SELF_PLAY` against main learners, `PFSP` against the past, the rest against past main learners and
+    main exploiters that it loses to, or self-play where there are none. A main exploiter: main learners, or the past
+    of one that is too strong. A league exploiter: the whole past.
+
+    shares: policy id -> points that it expects; of mains, those in training, and of the past. chosen: the mixture of
+    the past that a main learner meets, empty where there is no past yet.
+    """
+    itself = {c.policy: 1.0 / len(mains) for c in mains}
+    if role == "main_exploiter":
+        parts = [part for main in mains for part in _exploiting(shares, main, past, 1.0 / len(mains))]
+    elif role == "league_exploiter":
+        parts = [(1.0, prioritized({c.policy: shares[c.policy] for c in past}, hard=True) if past else itself)]
+    else:
+        again = {c.policy: shares[c.policy] for c in past if c.role in ("main", "main_exploiter")}
+        again = {policy: p for policy, p in again.items() if p < LOST}
+        rest = prioritized(again, hard=True) if again else itself
+        parts = [(SELF_PLAY, itself), (PFSP, chosen or itself), (1.0 - SELF_PLAY - PFSP, rest)]
+    mixture: Mixture = {}
+    for share, part in parts:
+        for policy, weight in part.items():
+            mixture[policy] = mixture.get(policy, 0.0) + share * weight
+    return mixture
+
+
+def _exploiting(
+    shares: Mapping[int, float], main: Candidate, past: Sequence[Candidate], share: float
+) -> list[tuple[float, Mixture]]:
+    versions = {c.policy: shares[c.policy] for c in past if c.learner == main.learner}
+    if not versions or shares[main.policy] >= TOO_STRONG:
+        return [(share, {main.policy: 1.0})]
+    return [(share / 2, {main.policy: 1.0}), (share / 2, prioritized(versions, hard=False))]
+
+
+def is_ready(role: Role, shares: Sequence[float], steps: int, save_steps: int) -> bool:
+    """Whether a learner is to be frozen.
+
+    A main learner: after more than `save_steps` steps; an exploiter: not before, when it has beaten all that it is
+    after, and at last after `MOST_INTERVALS` of these. shares: points that it takes from these, the main learners or
+    the whole past. steps: trainer steps since it was frozen last.
+    """
+    if role == "main" or steps <= save_steps:
+        return steps > save_steps
+    return min(shares, default=0.0) > BEATEN or steps > MOST_INTERVALS * save_steps
