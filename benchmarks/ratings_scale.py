@@ -23,11 +23,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from machine import RESULTS, Json, Session, caption, save, table
-from palus.ratings import bradley_terry, cycles, davidson, elo, nash, online, pairing
+from palus.ratings import bradley_terry, cycles, elo, nash, online, pairing
 from palus.ratings.games import Played, arrange
 
 TARGET_S = 3.0
 NEIGHBOURS = 100
+DRAW = 0.4
+"""Its odds between equals beside a win's and a loss's: one game in six."""
 T = TypeVar("T")
 
 
@@ -43,9 +45,9 @@ def simulate(models: int, matches: int, seed: int) -> list[Played]:
     second = np.where(second == first, first - 1, second)
     history = []
     for leg, (blue, purple) in enumerate(((first, second), (second, first))):
-        outcome = davidson.predict(strength[blue] - strength[purple], 0.4)
-        luck = rng.random(pairs)
-        points = np.select([luck < outcome.win, luck < outcome.win + outcome.draw], [1.0, 0.5], 0.0).tolist()
+        odds = 10.0 ** ((strength[blue] - strength[purple]) / 800.0)
+        luck = rng.random(pairs) * (odds + DRAW + 1.0 / odds)
+        points = np.select([luck < odds, luck < odds + DRAW], [1.0, 0.5], 0.0).tolist()
         history += [
             Played(
                 2 * k + leg, f"{k}-{leg}", str(k), f"model-{blue[k]:04d}", f"model-{purple[k]:04d}", float(points[k])
@@ -72,7 +74,6 @@ def measure(models: int, matches: int) -> dict[str, float]:
     timed("the same with the side term", lambda: bradley_terry.fit(field.games, n, side_term=True))
     timed("rank ranges", lambda: bradley_terry.rank_ranges(fit.strength, fit.covariance))
     timed("information gain of every pairing", lambda: pairing.information_gain(fit.strength, fit.covariance))
-    timed("Davidson fit", lambda: davidson.fit(field.games, n))
     matrix = timed("win matrix", lambda: nash.win_matrix(field.games, n))
     timed("share that no order explains", lambda: nash.unexplained(matrix, fit.phi))
     timed("cycles", lambda: cycles.cycles(field.games))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from palus.ratings import bradley_terry, elo
-from palus.ratings.games import Games
-from palus.ratings.interval import dispersion, score_interval
+from palus.ratings.games import Games, add_up
+from palus.ratings.interval import score_interval, wilson
 
 
 def play(strengths: list[float], pairs: int, seed: int, side: float = 0.0) -> Games:
@@ -43,7 +43,7 @@ def test_elo_of_ml_agents_moves_by_result_minus_expectation():
 
 
 def test_ten_to_one_odds_are_four_hundred_points_apart():
-    strength = bradley_terry.mode(two_players(10_000, 1_000), 2, prior_sd=1e6)
+    strength = bradley_terry.mode(add_up(two_players(10_000, 1_000), 2), 2, 2, 1e6)
     assert strength[0] - strength[1] == pytest.approx(400.0, abs=1e-3)
     assert strength.sum() == pytest.approx(0.0, abs=1e-6)
 
@@ -140,13 +140,16 @@ def test_pairs_of_the_strong_widen_their_own_intervals_only():
     assert fit.half_width[:6].mean() > 1.5 * fit.half_width[6:].mean()
 
 
-def test_dispersion_is_one_for_independent_games_and_two_for_twins():
+def test_twins_count_as_one_game_and_independent_games_as_two():
     rng = np.random.default_rng(1)
     independent = rng.integers(0, 2, (4000, 2)).mean(axis=1)
     twins = rng.integers(0, 2, 4000).astype(float)
-    assert dispersion(independent) == pytest.approx(1.0, abs=0.06)
-    assert dispersion(twins) == pytest.approx(2.0, abs=0.06)
-    assert dispersion(np.ones(50)) == 1.0
+    assert width(score_interval(independent)) == pytest.approx(width(wilson(independent.mean(), 8000)), rel=0.03)
+    assert width(score_interval(twins)) == pytest.approx(width(wilson(twins.mean(), 4000)), rel=0.03)
+
+
+def width(interval: tuple[float, float]) -> float:
+    return interval[1] - interval[0]
 
 
 def test_score_interval_is_wilson_for_one_sided_results():

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from draws import chances
 
-from palus.ratings import davidson
 from palus.ratings.sequential import PAIR_SCORES, Hypotheses, SequentialTest, constrained, log_likelihood_ratio
 
 
@@ -80,14 +80,15 @@ def simulated(true_elo: float, hypotheses: Hypotheses, runs: int, seed: int, nu:
     """Share of runs that end in "better", and mean pairs. Davidson draws (nu 0: none) at this *score* Elo."""
     gap = true_elo
     for _ in range(20):
-        gap *= true_elo / float(davidson.score_gap(np.array(gap), nu)) if true_elo else 1.0
-    outcome = davidson.predict(np.array(gap), nu)
+        win, draw, loss = chances(gap, nu)
+        gap *= true_elo / (400.0 * math.log10((win + draw / 2) / (loss + draw / 2))) if true_elo else 1.0
+    outcome = chances(gap, nu)
     rng = np.random.default_rng(seed)
     better, pairs = 0, 0
     for _ in range(runs):
         test = SequentialTest(hypotheses)
         while test.decision is None:
-            points = rng.choice([1.0, 0.5, 0.0], 2, p=[outcome.win, outcome.draw, outcome.loss])
+            points = rng.choice([1.0, 0.5, 0.0], 2, p=outcome)
             test = test.after([float(points.mean())])
         better += test.decision == "better"
         pairs += test.pairs

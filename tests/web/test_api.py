@@ -22,12 +22,11 @@ from palus.arena.referee.replay import encode_replay
 from palus.envs.recording import Recording
 from palus.ratings.bradley_terry import fit, variance_of_gaps
 from palus.ratings.games import arrange
-from palus.ratings.interval import score_interval
+from palus.ratings.interval import score_interval, share_intervals
 from palus.store import Store, open_store
 from palus.store.derived import play_stats
 from palus.store.tables import annulments, entries, jobs, matches, workers
 from palus.web.api.compare import SequentialTest, verdict
-from palus.web.api.summaries import share_intervals
 from palus.web.app import WebLimits, make_app
 
 AT_ONCE = WebLimits(fresh_s=0.0, keep_s=0.0, poll_s=0.05)
@@ -381,7 +380,7 @@ def test_intervals_of_many_are_the_intervals_of_each() -> None:
     units = np.arange(len(of)) // 2
     points = rng.choice([0.0, 0.5, 1.0], len(of))
     points[of == 2] = 1.0
-    low, high = share_intervals(of, points, units, 6)
+    low, high = share_intervals(points, units, of, 6)
     for group in range(6):
         pairs = points[of == group].reshape(-1, 2).mean(axis=1)
         assert (low[group], high[group]) == pytest.approx(score_interval(pairs))

@@ -13,7 +13,6 @@ import numpy as np
 
 from palus.ratings.games import Cells, Games, Units, add_up, units_of
 from palus.ratings.interval import Z_95
-from palus.ratings.newton import maximise
 from palus.ratings.scatter import Scatter, fit_scatter
 from palus.types import F64, I64
 
@@ -34,6 +33,7 @@ _FIRST_ROUNDS, _ROUNDS = 4, 10
 """Times that strengths, their spread and the scatter of results are fitted in turn. A fixed number, so that no rounding
 decides when to stop; what is left after it is far below the half-widths."""
 _LARGEST_LEVERAGE = 0.9
+_NEWTON_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def fit(
     size = num_players + 1 if side_term else num_players
     cells, units = add_up(games, num_players), units_of(games)
     first = prior_sd or PRIOR_SD
-    start = _Belief(_mode(cells, num_players, size, first), np.empty(0), first, Scatter(), 1.0)
+    start = _Belief(mode(cells, num_players, size, first), np.empty(0), first, Scatter(), 1.0)
     if prior_sd is None:
         known = _rounds(start, cells, units, num_players, _FIRST_ROUNDS)
         belief = _rounds(known, cells, units, num_players, _ROUNDS, fit_spread=True)
@@ -112,10 +112,22 @@ def fit(
     )
 
 
-def mode(games: Games, num_players: int, *, prior_sd: float = PRIOR_SD) -> F64:
-    """Maximum a posteriori strengths, mean zero, of independent games and a known spread: [N]. `fit` starts there."""
-    theta = _mode(add_up(games, num_players), num_players, num_players, prior_sd)
-    return theta - theta.mean() if num_players else theta
+def mode(cells: Cells, n: int, size: int, prior_sd: float) -> F64:
+    """Parameters [n, or n + 1 with the side's worth last] of the largest posterior of independent games and a known
+    spread, by Newton's method. `fit` starts there.
+
+    The same numbers give the same bits: nothing depends on the clock, on threads of ours or on chance.
+    """
+    theta, precision, even = np.zeros(size), np.full(size, prior_sd**-2), np.ones(len(cells.played))
+    for _ in range(_NEWTON_STEPS):
+        gradient, information = _derivatives(theta, cells, n, even, even)
+        step = np.linalg.solve(information + np.diag(precision), gradient - precision * theta)
+        longest = float(np.abs(step).max(initial=0.0)) / LONGEST_STEP
+        # Shortened as a whole: from far away a full step overshoots although the objective is concave.
+        theta = theta + step * min(1.0, 1.0 / max(longest, 1e-300))
+        if longest < 1e-8:  # convergence is quadratic: what is left is below the rounding of a double
+            break
+    return theta
 
 
 def rank_ranges(strength: F64, covariance: F64) -> I64:
@@ -141,17 +153,6 @@ def win_probability(gap: F64) -> F64:
     """Share of the points that a player takes from one who is `gap` points weaker."""
     probability: F64 = 0.5 * (1.0 + np.tanh(0.5 * POINTS_TO_LOGIT * gap))
     return probability
-
-
-def _mode(cells: Cells, n: int, size: int, prior_sd: float) -> F64:
-    """Parameters [n, or n + 1 with the side's worth last] of the largest posterior."""
-    even = np.ones(len(cells.played))
-    return maximise(
-        lambda theta: _derivatives(theta, cells, n, even, even),
-        np.zeros(size),
-        np.full(size, prior_sd**-2),
-        np.full(size, LONGEST_STEP),
-    )[0]
 
 
 @dataclass(frozen=True)
@@ -255,15 +256,7 @@ def _derivatives(theta: F64, cells: Cells, n: int, worth: F64, flat: F64) -> tup
     p = win_probability(flat * (theta[cells.first] - theta[cells.second] + side))
     residual = POINTS_TO_LOGIT * worth * (cells.points - cells.played * p)
     weight = POINTS_TO_LOGIT**2 * worth * flat * cells.played * p * (1.0 - p)
-    return pairwise_derivatives(cells, residual, weight, len(theta), n)
-
-
-def pairwise_derivatives(cells: Cells, residual: F64, weight: F64, size: int, n: int) -> tuple[F64, F64]:
-    """Gradient [size] and information [size, size] of a likelihood of strength gaps.
-
-    residual, weight: [C] first and negative second derivative of each cell by its gap. A gap is first - second, plus
-    parameter n where `size` has one: it belongs to every cell alike.
-    """
+    size = len(theta)
     gradient = np.zeros(size)
     gradient[:n] = np.bincount(cells.first, residual, n) - np.bincount(cells.second, residual, n)
     information = np.zeros((size, size))

@@ -58,14 +58,13 @@ class Cells:
     """Games added up per ordered pairing, only those that met; sorted by (first, second).
 
     first, second: [C] player indices, the first one on the first side. played: [C] games. points: [C] of the first
-    player. draws: [C].
+    player.
     """
 
     first: I64
     second: I64
     played: F64
     points: F64
-    draws: F64
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,6 @@ def add_up(games: Games, num_players: int) -> Cells:
         second=keys % max(num_players, 1),
         played=np.bincount(cell, minlength=len(keys)).astype(np.float64),
         points=np.bincount(cell, games.points, len(keys)).astype(np.float64),
-        draws=np.bincount(cell, games.points == 0.5, len(keys)).astype(np.float64),
     )
 
 

@@ -23,53 +23,39 @@ _PRIOR_SCATTER = 1.0
 """Of four imaginary, even, independent pairs."""
 
 
-def dispersion(unit_scores: F64) -> float:
-    """How much more (or less) the scores of mirrored pairs scatter than those of independent win-or-lose games would.
-
-    unit_scores: [U] share of points in each pair, in [0, 1].
-    Returns phi in Var(unit score) = phi p (1 - p) / 2: 1 for independent games, 2 for pairs whose games always end
-    alike, below 1 when draws or mirroring take luck out. Four imaginary pairs of even, independent games hold it near
-    1 while there is little evidence.
-    """
-    units = len(unit_scores)
-    if units < 2:  # one pair has no scatter to show
-        return 1.0
-    mean, variance = float(unit_scores.mean()), float(unit_scores.var(ddof=1))
-    # mean (1 - mean) underestimates p (1 - p) by the variance of the mean.
-    expected = units * mean * (1.0 - mean) + variance
-    return (_PRIOR_SCATTER + GAMES_PER_UNIT * units * variance) / (_PRIOR_SCATTER + expected)
-
-
 def score_interval(unit_scores: F64) -> tuple[float, float]:
-    """95 % interval for the share of points behind the scores [U] of mirrored pairs.
+    """`share_intervals` of one player: of the scores [U] of its mirrored pairs. (0, 1) when there are none."""
+    points = np.repeat(unit_scores, GAMES_PER_UNIT)
+    if not len(points):
+        return 0.0, 1.0
+    games = np.arange(len(points))
+    low, high = share_intervals(points, games // GAMES_PER_UNIT, np.zeros_like(games), 1)
+    return float(low[0]), float(high[0])
 
-    Wilson's score interval with as many games as the observed ones are worth, U * GAMES_PER_UNIT / `dispersion`. It
-    stays inside [0, 1] and has a width even when every pair was won. (0, 1) when there are no units.
+
+def share_intervals(points: F64, unit: I64, group: I64, groups: int) -> tuple[F64, F64]:
+    """95 % intervals of the share of points in each group of games, none of them empty; low and high, [groups].
+
+    points, unit, group: [G] of each game, in [0, 1], its mirrored pair, and the group.
+    Wilson's score interval with as many games as the observed ones are worth, their number / phi, with phi in
+    Var(pair's score) = phi p (1 - p) / 2: 1 for independent games, 2 for pairs whose games always end alike, below 1
+    when draws or mirroring take luck out. It stays inside [0, 1] and has a width even when every pair was won. Four
+    imaginary pairs of even, independent games hold phi near 1 while there is little evidence.
 
     Source: Wilson, Probable inference, the law of succession, and statistical inference, 1927.
     """
-    units = len(unit_scores)
-    if units == 0:
-        return 0.0, 1.0
-    share = float(np.mean(unit_scores))
-    low, high = wilson(share, units * GAMES_PER_UNIT / dispersion(unit_scores))
-    return float(low), float(high)
-
-
-def score_intervals(scores: F64, group: I64, games: I64, groups: int) -> tuple[F64, F64]:
-    """`score_interval` of every group of pairs at once, none of them empty; low and high, [groups].
-
-    scores: [U] share of the points of each pair. group: [U] to which it belongs. games: [U] how many of it were played.
-    """
-    units = np.bincount(group, minlength=groups)
-    played = np.bincount(group, games, groups)
-    mean = np.bincount(group, scores, groups) / units
-    variance = np.bincount(group, (scores - mean[group]) ** 2, groups) / np.maximum(units - 1, 1)
+    pairs, pair, games = np.unique(np.stack([group, unit]), axis=1, return_inverse=True, return_counts=True)
+    scores, of = np.bincount(pair.reshape(-1), points) / games, pairs[0]
+    units = np.bincount(of, minlength=groups)
+    played = np.bincount(of, games, groups)
+    mean = np.bincount(of, scores, groups) / units
+    variance = np.bincount(of, (scores - mean[of]) ** 2, groups) / np.maximum(units - 1, 1)
+    # mean (1 - mean) underestimates p (1 - p) by the variance of the mean. One pair has no scatter to show.
     expected = np.where(units > 1, units * mean * (1.0 - mean) + variance, 0.0)
     return wilson(mean, played * (_PRIOR_SCATTER + expected) / (_PRIOR_SCATTER + played * variance))
 
 
-def wilson(share: float | F64, games: float | F64) -> tuple[Any, Any]:
+def wilson(share: F64 | float, games: F64 | float) -> tuple[Any, Any]:
     """Wilson's 95 % interval of a share of points over independent games (> 0), or of many."""
     square = Z_95 * Z_95
     scale = 1.0 + square / games

@@ -8,10 +8,11 @@ import numpy as np
 from pydantic import Field
 
 from palus.arena.ladder.derive import variance_of_gap
+from palus.ratings.elo import expected_score
 from palus.ratings.interval import Z_95
 from palus.ratings.sequential import SequentialTest as Test
 from palus.web.api.roster import Player
-from palus.web.api.summaries import F64, EntityMatches, HeadToHead, MatchLine, Rows, expected_share, games_of
+from palus.web.api.summaries import F64, EntityMatches, HeadToHead, MatchLine, Rows, games_of
 from palus.web.api.view import View
 from palus.web.shapes import Shape
 
@@ -84,7 +85,7 @@ def compare(view: View, repo_a: str, repo_b: str) -> Comparison | None:
         b=b,
         difference=difference,
         half_width=half_width,
-        expected=None if a.rating is None or b.rating is None else expected_share(b.rating, a.rating),
+        expected=None if a.rating is None or b.rating is None else expected_score(b.rating, a.rating),
         head_to_head=met[0] if met else HeadToHead(opponent=a),
         test=test,
         verdict=verdict(test, difference, half_width, *_short_names(a, b)),

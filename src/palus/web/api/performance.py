@@ -13,23 +13,14 @@ from pydantic import Field
 from sqlalchemy import Connection, select
 
 from palus.arena.referee.games import game_of
-from palus.ratings.bradley_terry import POINTS_TO_LOGIT
+from palus.ratings.bradley_terry import POINTS_TO_LOGIT, win_probability
+from palus.ratings.elo import expected_score
 from palus.ratings.interval import Z_95
 from palus.store.derived import play_stats, rating_points
 from palus.web.api.compare import RevisionComparison, compare_revisions
 from palus.web.api.leaderboard import LeaderboardRow, board_order, board_row
 from palus.web.api.roster import Player
-from palus.web.api.summaries import (
-    F64,
-    EntityMatches,
-    HeadToHead,
-    MatchLine,
-    Rows,
-    Tally,
-    expected_share,
-    games_of,
-    tallies,
-)
+from palus.web.api.summaries import F64, EntityMatches, HeadToHead, MatchLine, Rows, Tally, games_of, tallies
 from palus.web.api.view import View
 from palus.web.shapes import Shape
 
@@ -222,7 +213,7 @@ def _by_strength(games: EntityMatches) -> list[StrengthBin]:
     known = ~np.isnan(ratings)
     ratings, points = ratings[known], points[known]
     bins, of = np.unique(np.floor(ratings / STRENGTH_BIN), return_inverse=True)
-    predicted = 1.0 / (1.0 + np.exp(-POINTS_TO_LOGIT * (own - ratings)))
+    predicted = win_probability(own - ratings)
     count = np.bincount(of, minlength=len(bins))
     lows, expected, actual = bins * STRENGTH_BIN, np.bincount(of, predicted) / count, np.bincount(of, points) / count
     return [
@@ -273,7 +264,7 @@ def _play_next(games: EntityMatches) -> list[NextOpponent]:
     for rated in board_order(view, games.env):
         if view.roster.player(rated.sha256).owner == player.owner:
             continue
-        p = expected_share(player.rating, rated.rating)
+        p = expected_score(player.rating, rated.rating)
         variance = (player.half_width**2 + rated.half_width**2) / Z_95**2
         gain = 0.5 * float(np.log1p(2.0 * POINTS_TO_LOGIT**2 * p * (1.0 - p) * variance))
         candidates.append((gain, rated.sha256, p))

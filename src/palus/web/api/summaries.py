@@ -12,8 +12,8 @@ from pydantic import Field
 
 from palus.arena.referee.games import game_of
 from palus.arena.referee.result import Verdict
-from palus.ratings.bradley_terry import POINTS_TO_LOGIT
-from palus.ratings.interval import score_intervals
+from palus.ratings.elo import expected_score
+from palus.ratings.interval import share_intervals
 from palus.web.api.log_columns import FORFEITS, POINTS, VERDICTS
 from palus.web.api.roster import Player
 from palus.web.api.view import View
@@ -140,11 +140,11 @@ class EntityMatches:
         roster, points = self.view.roster, self.points(rows)
         own = roster.player(self.sha256).rating
         entities, of = np.unique(self.opponents(rows), return_inverse=True)
-        low, high = share_intervals(of, points, self.view.log["unit"][rows], len(entities))
+        low, high = share_intervals(points, self.view.log["unit"][rows], of, len(entities))
         lines = []
         for entity, tally, least, most in zip(entities, tallies(of, points, len(entities)), low, high, strict=True):
             opponent = roster.player(self.view.log.entities.texts[entity])
-            expected = None if own is None or opponent.rating is None else expected_share(own, opponent.rating)
+            expected = None if own is None or opponent.rating is None else expected_score(own, opponent.rating)
             lines.append(HeadToHead.like(tally, opponent=opponent, low=least, high=most, expected=expected))
         return sorted(lines, key=lambda line: -line.games)
 
@@ -203,17 +203,3 @@ def tallies(of: NDArray[Any], points: NDArray[Any], groups: int) -> list[Tally]:
         Tally(games=n, wins=won, draws=drawn, losses=lost, share=part)
         for n, won, drawn, lost, part in zip(*(column.tolist() for column in columns), strict=True)
     ]
-
-
-def expected_share(rating: float, opponent: float) -> float:
-    """Share of the points that the joint rating predicts against an opponent."""
-    return float(1.0 / (1.0 + np.exp(-POINTS_TO_LOGIT * (rating - opponent))))
-
-
-def share_intervals(of: Rows, points: F64, units: Rows, groups: int) -> tuple[F64, F64]:
-    """95 % intervals of the share of points in each group, over mirrored pairs; low and high, [groups].
-
-    of: [G] group of each game. units: [G] mirrored pair of each game.
-    """
-    pairs, pair, games = np.unique(np.stack([of, units]), axis=1, return_inverse=True, return_counts=True)
-    return score_intervals(np.bincount(pair.reshape(-1), points) / games, pairs[0], games, groups)
