@@ -37,6 +37,8 @@ BUILT_IN = {
     "DuelToy": BuiltIn("palus.envs.toy:DuelToy"),
     "PenaltyToy": BuiltIn("palus.envs.toy:PenaltyToy"),
     "MenuToy": BuiltIn("palus.envs.toy:MenuToy"),
+    "RockPaperScissors": BuiltIn("palus.envs.matrix:rock_paper_scissors"),
+    "RandomMatrix": BuiltIn("palus.envs.matrix:random_matrix"),
     "Pursuit": BuiltIn("palus.envs.grid.pursuit:Pursuit"),
     "Foraging": BuiltIn("palus.envs.grid.foraging:Foraging"),
     **dict.fromkeys(ENVIRONMENTS, BuiltIn("palus.envs.doom.game:make")),

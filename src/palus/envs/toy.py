@@ -52,7 +52,7 @@ def _one_hot(indices: I64, size: int) -> F32:
     return hot
 
 
-class _Toy:
+class Toy:
     """What the toys share: matches of `ROUNDS` decisions that all agents end together unless a toy says otherwise.
 
     A toy brings `_view` and `_pay`, and adds to `_arrays` the names of what it has to remember.
@@ -137,7 +137,7 @@ class _Toy:
         """There is nothing to free."""
 
 
-class RescueToy(_Toy):
+class RescueToy(Toy):
     """One group of two. The pilot sees a cue, answers it once and leaves; its partner lives on, then the group is paid.
 
     The group reward 1 comes `ROUNDS` decisions after the start, to the partner alone, if the pilot's answer was the
@@ -148,7 +148,7 @@ class RescueToy(_Toy):
     Actions: one branch of 3.
     """
 
-    _arrays = (*_Toy._arrays, "_right")
+    _arrays = (*Toy._arrays, "_right")
 
     def __init__(self, num_matches: int) -> None:
         """num_matches: N, at least 1."""
@@ -175,14 +175,14 @@ class RescueToy(_Toy):
         return {"obs_0": view}
 
 
-class DuelToy(_Toy):
+class DuelToy(Toy):
     """Two teams of one. Each round both see a cue of their own; who matched more cues after `ROUNDS` rounds wins.
 
     Group reward at the end: +1 winner, -1 loser, 0 each for a tie. Observation, 4 floats: cue (one-hot), share of the
     rounds played. Actions: one branch of 3.
     """
 
-    _arrays = (*_Toy._arrays, "_hits")
+    _arrays = (*Toy._arrays, "_hits")
 
     def __init__(self, num_matches: int, *, cooperative: bool = False) -> None:
         """num_matches: N, at least 1. cooperative: both are one group and are paid their share of cues matched."""
@@ -213,7 +213,7 @@ class DuelToy(_Toy):
         return {"obs_0": np.concatenate([_one_hot(self._cues(), CUES), share], 2).astype(np.float32)}
 
 
-class PenaltyToy(_Toy):
+class PenaltyToy(Toy):
     """A striker against a keeper, two behaviors that see and do different things. Each round both get a cue of their
     own and are paid 1 for answering it; who answered more of them after `ROUNDS` rounds wins.
 
@@ -223,7 +223,7 @@ class PenaltyToy(_Toy):
     """
 
     CHOICES = (CUES, 2)
-    _arrays = (*_Toy._arrays, "_hits")
+    _arrays = (*Toy._arrays, "_hits")
 
     def __init__(self, num_matches: int) -> None:
         """num_matches: N, at least 1."""
@@ -259,7 +259,7 @@ class PenaltyToy(_Toy):
         return {f"obs_{i}": part[:, None] for i, part in enumerate(parts)}
 
 
-class MenuToy(_Toy):
+class MenuToy(Toy):
     """One guest. Each round one of `DISHES` dishes, a random one, is off the menu; dish k pays k / (DISHES - 1).
 
     Only the mask tells which: the observation, 1 float, is the share of the rounds played. Actions: one branch of

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from palus.envs.toy import View, _Toy
+from palus.envs.toy import Toy, View
 from palus.types import F32, I64, AgentSpec, BehaviorSpec, GameSpec, Step
 
 TICKS = 3
 PULLS = 300
 
 
-class Tug(_Toy):
+class Tug(Toy):
     """Agents: puller and puller, shouter and shouter. Pullers choose centimetres per tick; a shouter that chooses
     (1, 2) lets the other team slip by one.
     """
 
     ROUNDS = 6
-    _arrays = (*_Toy._arrays, "rope_cm")
+    _arrays = (*Toy._arrays, "rope_cm")
 
     def __init__(self, num_matches: int, *, record: bool = False) -> None:
         pullers = BehaviorSpec.of_vectors("Puller", (2,), (PULLS,))
