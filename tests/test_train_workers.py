@@ -159,7 +159,7 @@ def test_self_play_learns_from_its_own_side_alone_and_goes_on_with_its_past(tmp_
     elos = [value for _, tag, value in read_scalars(events.read_bytes()) if tag == "Self-play/ELO"]
     assert len(elos) == 8 and max(elos) > 1200.5
     resumed = Run(run_file(tmp_path, *overrides), resume=True)
-    pool, count = resumed.league.pools[""], resumed.league.snapshot_count
+    pool, count = resumed.league.pools[0], resumed.league.snapshot_count
     assert pool.elo == pytest.approx(elos[-1])
     assert json.loads((tmp_path / "recall" / "bundle.json").read_text())["elo"] == pool.elo
     kept = {int(path.stem.partition("-")[2]) for path in (tmp_path / "recall" / "Recall" / "snapshots").iterdir()}

@@ -19,7 +19,8 @@ import torch
 from palus import envs
 from palus.config import RunFile
 from palus.errors import CheckpointError, EnvError, ModelError, StorageError
-from palus.league.league import Contender, League
+from palus.league.league import League
+from palus.league.pools import Contender
 from palus.league.population import PopulationLeague, shaping_of, with_numbers
 from palus.learn import ALGORITHMS
 from palus.nn.matmul import choose, explain, keep_freed_memory, slowness
@@ -73,9 +74,12 @@ class Run:
         self.run = run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
         self.population: PopulationLeague | None = None
         self.trainees = self._trainees()
-        contenders = [Contender(t.policy, t.kind, t.behavior.self_play, t.behavior.mirrors) for t in self.trainees]
+        contenders = [
+            Contender(t.policy, t.kind, t.behavior.self_play, t.behavior.mirrors, t.behavior.max_steps)
+            for t in self.trainees
+        ]
         mix = self.population is None or self.population.settings.mix_in_game
-        self.league = League(self.spec, contenders, seed, mix=mix)
+        self.league = League(self.spec, contenders, seed, mix=mix, settings=run.palus.league)
         self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)
         self.baselines = Baselines(run, self.spec, self.trainees[0].learner.network)
         acting = {t.policy: (t.kind, t.learner.network) for t in self.trainees}
@@ -89,7 +93,7 @@ class Run:
         try:
             if saved is None:
                 self.folder.clear()  # only now, when nothing can be wrong with the run file any more
-                self.league.advance(self.steps, 0, self.saving.save_snapshot)  # the past begins with the untrained
+                self.league.advance(self.steps, {}, self.saving.save_snapshot)  # the past begins with the untrained
             else:
                 self._load(saved)
             self._shape_rewards()
@@ -144,27 +148,35 @@ class Run:
         if parameters != self._parameters:
             self.collector.set_parameters(parameters)
             self._parameters = parameters
-        collected = self.collector.collect()
-        ghost_steps = sum(self._learn(trainee, collected) for trainee in self.trainees)
+        collected, before = self.collector.collect(), self.steps
+        for trainee in self.trainees:
+            trainee.step += trainee.learner.steps_in(collected.rollouts[trainee.policy], self.spec.frameskip)
+        if self.league.literal:  # what is due within a rollout has the weights that played it
+            self._advance(collected)
+        for trainee in self.trainees:
+            self._learn(trainee, collected, before[trainee.policy])
         self.collector.release()
-        self.league.rate(collected.matches)
-        for snapshot in self.league.advance(self.steps, ghost_steps, self.saving.save_snapshot):
-            self.collector.publish(FROZEN + snapshot, self.saving.load_snapshot(FROZEN + snapshot))
+        if not self.league.literal:
+            self._advance(collected)
         for snapshot in self.league.forgotten(self.collector.in_play):
             self.collector.retire(FROZEN + snapshot)
         self._evolve()
         self._tell()
 
-    def _learn(self, trainee: Trainee, collected: Collected) -> int:
-        """Let a learner learn from its rollout. Returns the decisions of its opponents meanwhile."""
+    def _advance(self, collected: Collected) -> None:
+        """Let the league rate, save and change what is due."""
+        self.league.rate(collected.matches)
+        for snapshot in self.league.advance(self.steps, collected.ghost_steps, self.saving.save_snapshot):
+            self.collector.publish(FROZEN + snapshot, self.saving.load_snapshot(FROZEN + snapshot))
+
+    def _learn(self, trainee: Trainee, collected: Collected, step: int) -> None:
+        """Let a learner learn from its rollout; not where it is done, or where it took no decision in it."""
         rollout, begun = collected.rollouts[trainee.policy], time.perf_counter()
-        done = trainee.step >= trainee.behavior.max_steps
-        stats = {} if done else trainee.learner.update(rollout, trainee.step)
+        learns = step < trainee.behavior.max_steps and rollout.agent_steps > 0
+        stats = trainee.learner.update(rollout, step) if learns else {}
         self.learning_seconds += time.perf_counter() - begun
-        trainee.step += trainee.learner.steps_in(rollout, self.spec.frameskip)
         own = [e for e in collected.episodes if e.policy == trainee.policy and e.learned]
         trainee.record.add(own, stats, collected.entropies[trainee.policy])
-        return rollout.agent_steps * (len(self.spec.sides) - 1)
 
     def _evolve(self) -> None:
         """Give every policy of a population that is due its turn."""

@@ -12,12 +12,14 @@ import pytest
 
 from palus.config.trainer import SelfPlay
 from palus.errors import ConfigError
-from palus.league.league import LATEST, Contender, League
+from palus.league.league import League
+from palus.league.pools import Contender
 from palus.rollout.rollout import FROZEN, FinishedMatch, Seat
 from palus.types import ActionSpec, AgentSpec, BehaviorSpec, Discrete, GameSpec, ObservationSpec
 
 BASE = {"save_steps": 100, "team_change": 50, "swap_steps": 10, "window": 3}
 SLOTS = 400
+LATEST = -1
 
 
 def game(teams: tuple[int, ...] = (0, 1)) -> GameSpec:
@@ -33,7 +35,7 @@ def nothing(contender: Contender, snapshot: int) -> None:
 
 
 def at(made: League, step: int, ghost_steps: int = 0) -> list[int]:
-    return made.advance({0: step}, ghost_steps, nothing)
+    return made.advance({0: step}, {"": ghost_steps}, nothing)
 
 
 def filled(snapshots: int = 4, **settings: Any) -> League:
@@ -43,7 +45,11 @@ def filled(snapshots: int = 4, **settings: Any) -> League:
 
 
 def pool(made: League) -> Any:
-    return made.pools[""]
+    return made.pools[0]
+
+
+def ratings(made: League) -> dict[int, float]:
+    return {k: snapshot.elo for k, snapshot in made.snapshots.items()}
 
 
 def match(opponent: int, points: float, teams: int = 2) -> FinishedMatch:
@@ -73,7 +79,7 @@ def test_what_cannot_be_saved_is_not_in_the_league() -> None:
 
     made = league()
     with pytest.raises(OSError, match="disk full"):
-        made.advance({0: 0}, 0, full)
+        made.advance({0: 0}, {}, full)
     assert (made.snapshot_count, pool(made).window) == (0, [])
     assert at(made, 0) == [0]
 
@@ -145,9 +151,9 @@ def test_two_behaviors_have_a_learner_each() -> None:
     settings = SelfPlay(**{**BASE, "play_against_latest_model_ratio": 0})
     both = [Contender(0, "Striker", settings), Contender(1, "Goalie", settings)]
     against = League(GameSpec("two", tuple(kinds), agents), both, 0)
-    assert against.advance({0: 0, 1: 0}, 0, nothing) == [0, 1]
+    assert against.advance({0: 0, 1: 0}, {}, nothing) == [0, 1]
     assert against.cast(0) == (Seat(0, True), Seat(0, True), Seat(FROZEN + 1, False))
-    against.advance({0: 60, 1: 0}, 0, nothing)
+    against.advance({0: 60, 1: 0}, {}, nothing)
     assert against.cast(0) == (Seat(FROZEN, False), Seat(FROZEN, False), Seat(1, True))
 
 
@@ -166,11 +172,11 @@ def test_elo_moves_one_point_at_most_and_what_one_gains_the_other_loses(
     own: float, other: float, points: float, change: float
 ) -> None:
     made = filled()
-    pool(made).elo, pool(made).ratings[2] = own, other
+    pool(made).elo, made.snapshots[2].elo = own, other
     made.rate([match(2, points)])
     assert made.elo == {0: pytest.approx(own + change)}
-    assert pool(made).ratings[2] == pytest.approx(other - change)
-    assert [pool(made).ratings[k] for k in (1, 3)] == [1200.0, 1200.0]
+    assert made.snapshots[2].elo == pytest.approx(other - change)
+    assert [made.snapshots[k].elo for k in (1, 3)] == [1200.0, 1200.0]
 
 
 def test_a_match_counts_once_for_each_learning_agent() -> None:
@@ -185,16 +191,29 @@ def test_a_match_counts_once_for_each_learning_agent() -> None:
 @pytest.mark.parametrize("untold", [FinishedMatch(0, (), match(2, 1).seats), match(LATEST, 1.0), match(LATEST, 0.0)])
 def test_matches_without_a_verdict_and_matches_against_oneself_are_not_rated(untold: FinishedMatch) -> None:
     made = filled()
-    before = dict(pool(made).ratings)
+    before = ratings(made)
     made.rate([untold])
-    assert (made.elo, pool(made).ratings, made.payoffs.cells) == ({0: 1200.0}, before, {})
+    assert (made.elo, ratings(made), made.payoffs.cells) == ({0: 1200.0}, before, {})
 
 
-def test_one_winner_of_many_is_rated_by_its_share_of_the_points() -> None:
+def test_a_match_of_three_teams_is_one_result_of_each_two_policies_from_their_points() -> None:
+    made = league((0, 1, 2))
+    assert [at(made, step) for step in (0, 101)] == [[0], [1]]
+    seats = (Seat(0, True), Seat(FROZEN, False), Seat(FROZEN + 1, False))
+    made.rate([FinishedMatch(0, (0.25, 1.0, 0.25), seats)])  # behind snapshot 0, level with snapshot 1
+    assert made.elo == {0: 1200 + (0 - 0.5) / 2 + (0.5 - 0.5) / 2}
+    assert ratings(made) == {0: 1200.25, 1: 1200.0}
+    rows = [(FROZEN, 1.0), (FROZEN + 1, 0.5)]
+    assert [(other, *made.payoffs.cells[0, other]) for other, _ in rows] == [(FROZEN, 0.0, 1), (FROZEN + 1, 0.5, 1)]
+    assert made.payoffs.cells[FROZEN, FROZEN + 1] == (1.0, 1)
+
+
+def test_a_policy_on_two_sides_of_a_match_has_one_result_with_the_mean_of_both() -> None:
     made = league((0, 1, 2))
     at(made, 0)
-    made.rate([match(0, 0.25, teams=3)])
-    assert made.elo == {0: 1200.0 - 0.25}
+    made.rate([FinishedMatch(0, (0.5, 1.0, 0.0), (Seat(0, True), *[Seat(FROZEN, False)] * 2))])
+    assert made.payoffs.cells == {(0, FROZEN): (0.5, 1), (FROZEN, 0): (0.5, 1)}
+    assert made.elo == {0: 1200.0}
 
 
 def test_a_snapshot_starts_with_the_rating_of_the_policy_it_froze() -> None:
@@ -202,7 +221,7 @@ def test_a_snapshot_starts_with_the_rating_of_the_policy_it_froze() -> None:
     at(made, 0)
     made.rate([match(0, 1.0)])
     at(made, 101)
-    assert pool(made).ratings == {0: 999.5, 1: 1000.5}
+    assert ratings(made) == {0: 999.5, 1: 1000.5}
 
 
 def test_a_restored_league_draws_rates_and_counts_on_as_if_it_had_never_stopped() -> None:
@@ -220,7 +239,7 @@ def test_a_restored_league_draws_rates_and_counts_on_as_if_it_had_never_stopped(
             saved = at(made, step, 2)
             made.rate([match(pool(made).window[-1], 0.0)])
             casts = [made.cast(slot) for slot in range(60)]
-            told.append((casts, made.elo, dict(pool(made).ratings), list(pool(made).window), saved, made.payoffs.cells))
+            told.append((casts, made.elo, ratings(made), list(pool(made).window), saved, made.payoffs.cells))
         return told
 
     assert go_on(other) == go_on(made)
@@ -229,7 +248,7 @@ def test_a_restored_league_draws_rates_and_counts_on_as_if_it_had_never_stopped(
 def test_only_what_the_windows_and_running_matches_need_is_kept_and_ids_are_never_given_twice() -> None:
     made = filled(7)
     assert made.forgotten({FROZEN + 1, FROZEN + 6, 0}) == set()
-    assert set(pool(made).ratings) == {1, 4, 5, 6}
+    assert set(made.snapshots) == {1, 4, 5, 6}
     assert made.forgotten(set()) == {1}
     assert at(made, 1000) == [7]
     assert made.forgotten(set()) == {4}

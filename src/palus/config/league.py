@@ -50,11 +50,14 @@ class LeagueSettings(Section):
     )
     roles: Roles = Field(default_factory=Roles, description="Several learners per behavior, by what they are for.")
     learn: Literal["one_team", "all_teams"] = Field(
-        default="one_team", description="One team learns at a time (team_change), or every team in every match."
+        default="one_team",
+        description="One team learns at a time (team_change); or each match has its own, and whom it meets learns "
+        "too, where that is a policy in training.",
     )
     counting: Literal["matches", "reference"] = Field(
         default="matches",
-        description="Opponents change between matches, each match for itself; or at ML-Agents' literal steps.",
+        description="Every match slot draws its own opponent; or one for all matches at ML-Agents' literal steps, "
+        "where the latest policy is that of the last swap (docs/differences.md).",
     )
     evaluation_share: Float = Field(
         default=0.0, ge=0, le=0.5, description="Share of the matches that nobody learns from and that only rate."

@@ -68,8 +68,8 @@ OF_BEHAVIORS = (
 """Keys below behaviors.NAME."""
 
 _LEAGUE = (
-    "opponents", "delta", "strong_only", "change_every", "change_unit", "landmarks", "members", "roles", "learn",
-    "counting", "evaluation_share",
+    "opponents", "delta", "strong_only", "change_every", "change_unit", "landmarks", "members", "roles",
+    "evaluation_share",
 )  # fmt: skip
 _UNITY = "it is about Unity executables"
 OF_RUNS = (

@@ -1,9 +1,11 @@
 """Self-play: who sits where in every match, the past selves that learners meet, and what came of it.
 
-The words are those of ML-Agents' ghost trainer, counted in its units: `save_steps` and `team_change` in trainer steps,
-`swap_steps` in decisions of opponents. What differs (docs/differences.md): every match slot draws its own opponent and
-keeps it until the match ends, team changes wait for the end of each match, and snapshots, ratings, payoffs and counters
-survive a restart. Results are the game's verdicts (`FinishedMatch.points`), never rewards.
+The words are those of ML-Agents' ghost trainer, counted in its units: `save_steps` and `team_change` in trainer steps
+of the behavior that learns, `swap_steps` in decisions of the behavior that does not. What differs
+(docs/differences.md): every match slot draws its own opponent and keeps it until the match ends, team changes wait for
+the end of each match, and snapshots, ratings, payoffs and counters survive a restart. `palus.league.counting:
+reference` has one opponent per team instead, drawn at ML-Agents' steps. Results are the game's verdicts
+(`FinishedMatch.points`), never rewards.
 """
 
 from __future__ import annotations
@@ -11,179 +13,240 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from palus.config.trainer import SelfPlay
+from palus.config.league import LeagueSettings
 from palus.errors import ConfigError
 from palus.league.opponents import PayoffTable, ghost_odds
-from palus.ratings.elo import update
+from palus.league.pools import Contender, Pool, Snapshot, next_start, swaps
+from palus.league.results import policies_of, results_of, share
+from palus.league.turns import Turns
+from palus.ratings.elo import expected_score
 from palus.rollout.rollout import FROZEN, FinishedMatch, Seat
 from palus.types import GameSpec
 
-LATEST = -1
-"""In place of a snapshot's id: the policy in training."""
-
-
-@dataclass(frozen=True)
-class Contender:
-    """A learner as the league sees it. self_play: None where it has no past. mirrors: learns from both sides of a match
-    against itself; without, from the learning team alone, as ML-Agents does."""
-
-    policy: int
-    behavior: str
-    self_play: SelfPlay | None = None
-    mirrors: bool = False
-
-
-@dataclass
-class Pool:
-    """The past of one behavior. elo: of the learner; ratings: of its snapshots, by id; ids are never given twice."""
-
-    contender: Contender
-    settings: SelfPlay
-    elo: float
-    ratings: dict[int, float] = field(default_factory=dict)
-    window: list[int] = field(default_factory=list)
-    last_save: int = 0
+Save = Callable[[Contender, int], object]
+"""Writes a learner's present weights under the id of a snapshot."""
 
 
 class League:
     """The league of one run. `cast` may be called from another thread than the rest.
 
-    pools: by behavior. Raises ConfigError where a behavior's self-play finds no opponents in the game.
+    pools: by policy id of the learner. snapshots: by id, those that are needed. turns: which team learns. literal:
+    counts as ML-Agents does, to the step.
     """
 
-    def __init__(self, spec: GameSpec, contenders: Sequence[Contender], seed: int, *, mix: bool = True) -> None:
-        """mix: agents of one match may follow different learners of their behavior, else all follow the same."""
+    def __init__(
+        self,
+        spec: GameSpec,
+        contenders: Sequence[Contender],
+        seed: int,
+        *,
+        mix: bool = True,
+        settings: LeagueSettings | None = None,
+    ) -> None:
+        """mix: agents of one match may follow different learners of their behavior, else all follow the same. Where
+        these have a past, the agents of one team and behavior always follow one.
+
+        Raises ConfigError where a behavior's self-play finds no opponents in the game.
+        """
         self.spec, self.mix, self.random = spec, mix, np.random.default_rng(seed)
+        self.settings = settings or LeagueSettings()
         self._learners: dict[str, list[Contender]] = {}
         for contender in contenders:
             self._learners.setdefault(contender.behavior, []).append(contender)
-        self.pools: dict[str, Pool] = {}
-        for contender in contenders:
-            if contender.self_play is not None:
-                self.pools[contender.behavior] = Pool(contender, contender.self_play, contender.self_play.initial_elo)
+        self.pools = {c.policy: Pool(c, c.self_play, c.self_play.initial_elo) for c in contenders if c.self_play}
         if self.pools and len(spec.sides) < 2:
             raise ConfigError(f"self_play: {spec.env_id} has one side only; remove self_play, or train in another game")
-        self.payoffs = PayoffTable()
-        self.learning_side = self.last_team_change = self.ghost_steps = self.snapshot_count = 0
-        self._drawn: dict[tuple[int, str], tuple[int, int]] = {}  # (slot, behavior) -> (opponent, ghost step)
+        self.turns = Turns(spec, [pool.contender for pool in self.pools.values()], self.settings)
+        self.literal = self.turns.literal
+        self.payoffs, self.snapshots, self.snapshot_count = PayoffTable(), dict[int, Snapshot](), 0
+        self._drawn: dict[tuple[int, int, str, int], tuple[int, int]] = {}  # as `_opponent`: policy, ghost step
         self._remembered: set[int] = set()
         self._lock = threading.RLock()
+
+    def pools_of(self, behavior: str) -> list[Pool]:
+        """Of the learners of a behavior."""
+        return [pool for pool in self.pools.values() if pool.contender.behavior == behavior]
 
     def rows_per_match(self, contender: Contender) -> int:
         """The most agents of a match that learn for this learner."""
         agents = self.spec.agents_of(contender.behavior)
-        if contender.self_play is None or contender.mirrors:
+        if contender.self_play is None or contender.mirrors or self.turns.all_learn:
             return len(agents)
         return max(sum(self.spec.agents[i].team == side for i in agents) for side in self.spec.sides)
+
+    # -- who sits where -------------------------------------------------------------------------------------------
 
     def cast(self, slot: int) -> tuple[Seat, ...]:
         """Who decides for each agent of the match that begins in this slot."""
         with self._lock:
-            learning = self.spec.sides[self.learning_side]
-            opponents = {behavior: self._opponent(slot, pool) for behavior, pool in self.pools.items()}
-            shared: dict[str, Contender] = {}
+            turn, sides = self.turns.of(slot), self.spec.sides
+            learning = {b: self._one_of(self._open(b)) for b in self.turns.played_on[sides[turn]]}
+            shared: dict[str, int] = {}
+            teams: dict[tuple[int, str], Seat] = {}
             seats = []
             for agent in self.spec.agents:
-                pool = self.pools.get(agent.behavior)
-                if pool is None:
-                    learners = self._learners[agent.behavior]
-                    if agent.behavior not in shared or (self.mix and len(learners) > 1):
-                        shared[agent.behavior] = (
-                            learners[int(self.random.random() * len(learners))] if len(learners) > 1 else learners[0]
-                        )
-                    seats.append(Seat(shared[agent.behavior].policy, True))
-                elif agent.team == learning:
-                    seats.append(Seat(pool.contender.policy, True))
-                elif opponents[agent.behavior] == LATEST:
-                    seats.append(Seat(pool.contender.policy, pool.contender.mirrors))
-                else:
-                    seats.append(Seat(FROZEN + opponents[agent.behavior], False))
+                behavior, rival = agent.behavior, (sides.index(agent.team) - turn) % len(sides)
+                if behavior not in self.turns.learners:
+                    if behavior not in shared or (self.mix and len(self._learners[behavior]) > 1):
+                        shared[behavior] = self._one_of(self._learners[behavior]).policy
+                    seats.append(Seat(shared[behavior], True))
+                    continue
+                if (rival, behavior) not in teams:
+                    teams[rival, behavior] = self._seat(slot, learning, behavior, agent.team, rival)
+                seats.append(teams[rival, behavior])
             return tuple(seats)
 
-    def _opponent(self, slot: int, pool: Pool) -> int:
-        """The snapshot that a slot meets, LATEST for none. A draw stays for at least `swap_steps` ghost steps."""
-        key = slot, pool.contender.behavior
-        opponent, drawn_at = self._drawn.get(key, (LATEST, -1))
-        if drawn_at < 0 or self.ghost_steps - drawn_at > pool.settings.swap_steps:
-            latest, past = ghost_odds(self.payoffs, pool.settings, pool.window)
-            opponent = LATEST if self.random.random() < latest else int(self.random.choice(past))
-            self._drawn[key] = opponent, self.ghost_steps
-        return opponent
+    def _seat(self, slot: int, learning: Mapping[str, Contender], behavior: str, side: int, rival: int) -> Seat:
+        """Of the agents of one team and behavior. rival: how many teams behind the learning one, 0 for itself."""
+        if rival == 0:
+            return Seat(learning[behavior].policy, True)
+        first = next(iter(learning.values()))
+        asking = learning.get(behavior, first)
+        if self.literal:
+            pool = self.pools[self._met(asking, behavior).policy]
+            return Seat(FROZEN + pool.ghosts[side], False)
+        policy = self._opponent(slot, asking, behavior, rival)
+        mirrored = asking.mirrors and policy == asking.policy
+        return Seat(policy, policy < FROZEN and (self.turns.all_learn or mirrored))
+
+    def _one_of(self, contenders: Sequence[Contender]) -> Contender:
+        return contenders[int(self.random.random() * len(contenders))] if len(contenders) > 1 else contenders[0]
+
+    def _open(self, behavior: str) -> list[Contender]:
+        """Its learners that have steps to do, all where none has."""
+        return self.turns.open(self._learners[behavior]) or self._learners[behavior]
+
+    def _met(self, asking: Contender, behavior: str) -> Contender:
+        """The learner of a behavior that stands for its present: oneself, or one of another behavior's."""
+        return asking if asking.behavior == behavior else self._one_of(self._learners[behavior])
+
+    def _opponent(self, slot: int, asking: Contender, behavior: str, rival: int) -> int:
+        """The policy that a learner meets in a slot. A draw stays for at least `swap_steps` ghost steps."""
+        key, now = (slot, asking.policy, behavior, rival), self.turns.ghost_steps[behavior]
+        policy, drawn_at = self._drawn.get(key, (0, -1))
+        if drawn_at < 0 or now - drawn_at > self.pools_of(behavior)[0].settings.swap_steps:
+            policy = self._draw(asking, self.pools_of(behavior))
+            self._drawn[key] = policy, now
+        return policy
+
+    def _draw(self, asking: Contender, pools: Sequence[Pool]) -> int:
+        """An opponent for a learner among the learners of one behavior and their past selves: a policy id."""
+        latest, past = ghost_odds(self.payoffs, pools[0].settings, [s for pool in pools for s in pool.window])
+        if self.random.random() < latest:
+            return self._met(asking, pools[0].contender.behavior).policy
+        return FROZEN + int(self.random.choice(past))
+
+    # -- results --------------------------------------------------------------------------------------------------
 
     def rate(self, matches: Sequence[FinishedMatch]) -> None:
         """Elo (K = 1, zero-sum, once for each learning agent, as in ML-Agents) and payoffs of matches with a verdict.
 
-        A match against the latest policy changes nothing.
+        A match of three teams and more counts as the mean of the learner's results against each other team. A match
+        against a policy in training changes no Elo.
         """
         with self._lock:
             for match in matches:
+                for pair, points in results_of(match, self.spec).items():
+                    self.payoffs.add(*pair, points)
                 if match.points:
                     self._rate(match)
 
     def _rate(self, match: FinishedMatch) -> None:
-        points = dict(zip(self.spec.sides, match.points, strict=True))
-        players = [
-            (agent.team, agent.behavior, seat) for agent, seat in zip(self.spec.agents, match.seats, strict=True)
-        ]
-        policies = {side: {seat.policy for team, _, seat in players if team == side} for side in points}
-        for a, of_a in policies.items():
-            for b, of_b in policies.items():
-                if a < b and len(of_a) == len(of_b) == 1 and of_a != of_b:
-                    share = 0.5 if points[a] == points[b] else float(points[a] > points[b])
-                    self.payoffs.add(min(of_a), min(of_b), share)
-        for team, behavior, seat in players:
-            past = [(b, s.policy - FROZEN) for t, b, s in players if t != team and s.policy >= FROZEN]
-            if seat.learns and past and behavior in self.pools:
-                pool, (of, snapshot) = self.pools[behavior], past[0]
-                rival = self.pools[of]
-                rating = rival.ratings.get(snapshot, rival.settings.initial_elo)
-                pool.elo, rival.ratings[snapshot] = update(pool.elo, rating, points[team])
+        points, policies = dict(zip(self.spec.sides, match.points, strict=True)), policies_of(match, self.spec)
+        for agent, seat in zip(self.spec.agents, match.seats, strict=True):
+            own = self.pools.get(seat.policy)
+            if own is None or not seat.learns:
+                continue
+            changes = []
+            for side, ids in policies.items():
+                rivals = [self._rated(policy) for policy in sorted(ids)] if side != agent.team else []
+                rival = next((r for r in rivals if r is not None and r is not own), None)
+                if rival is not None:
+                    expected = expected_score(own.elo, rival.elo)
+                    changes.append((rival, share(points[agent.team], points[side]) - expected))
+            for rival, change in changes:
+                own.elo += change / len(changes)
+                rival.elo -= change / len(changes)
 
-    def advance(
-        self, steps: Mapping[int, int], ghost_steps: int, save: Callable[[Contender, int], object]
-    ) -> list[int]:
-        """After an update: count, change the learning team when due, save snapshots when due; returns their ids.
+    def _rated(self, policy: int) -> Pool | Snapshot | None:
+        """Whose rating a policy's matches move."""
+        snapshot = self.snapshots.get(policy - FROZEN)
+        if snapshot is not None and not snapshot.present:
+            return snapshot
+        return self.pools.get(policy if snapshot is None else snapshot.parent)
 
-        steps: trainer steps of each learner so far; ghost_steps: decisions of opponents since the last call. save:
-        writes a learner's present weights under the id of a snapshot. Raises what `save` raises; then nothing is added.
+    # -- counters -------------------------------------------------------------------------------------------------
+
+    def advance(self, steps: Mapping[int, int], ghost_steps: Mapping[str, int], save: Save) -> list[int]:
+        """Count, change the learning team when due, save snapshots when due; returns the ids of those saved.
+
+        After an update; by reference counting before it: what is due at a step of a rollout has the weights that played
+        it. steps: trainer steps of each learner so far; ghost_steps: by behavior, since the last call. Raises what
+        `save` raises; then nothing is saved.
         """
         with self._lock:
-            self.ghost_steps += ghost_steps
-            total = sum(steps[pool.contender.policy] for pool in self.pools.values())
-            changes = [pool.settings.team_change for pool in self.pools.values()]
-            if changes and total - self.last_team_change > min(changes):
-                self.learning_side = (self.learning_side + 1) % len(self.spec.sides)
-                self.last_team_change = total
-            saved = []
-            for pool in self.pools.values():
-                step = steps[pool.contender.policy]
-                if pool.window and step - pool.last_save <= pool.settings.save_steps:
-                    continue
-                save(pool.contender, self.snapshot_count)
-                saved.append(self.snapshot_count)
-                self.snapshot_count, pool.last_save = self.snapshot_count + 1, step
-                pool.window = [*pool.window, saved[-1]][-pool.settings.window :]
-                pool.ratings[saved[-1]] = pool.elo
+            ghost_before = dict(self.turns.ghost_steps)
+            turns = self.turns.advance(steps, ghost_steps)
+            saved = [snapshot for pool in self.pools.values() for snapshot in self._save_due(pool, save)]
+            if self.literal:
+                for pool in self.pools.values():
+                    saved += self._swap(pool, ghost_before[pool.contender.behavior], turns, save)
             return saved
+
+    def _save_due(self, pool: Pool, save: Save) -> list[int]:
+        """The first snapshot at once, the others by `save_steps`."""
+        step, saved = self.turns.steps[pool.contender.policy], list[int]()
+        if not pool.window:
+            saved, pool.last_save = [self._freeze(pool, save)], 0 if self.literal else step
+            pool.ghosts = dict.fromkeys(self.spec.sides, saved[0]) if self.literal else {}
+        while (due := next_start(pool.last_save, step, pool.settings.save_steps, literal=self.literal)) is not None:
+            saved.append(self._freeze(pool, save))
+            pool.last_save = due
+        pool.window = [*pool.window, *saved][-pool.settings.window :]
+        return saved
+
+    def _freeze(self, pool: Pool, save: Save, present: bool = False) -> int:
+        """Keep the learner as it is under a new id."""
+        snapshot, contender = self.snapshot_count, pool.contender
+        save(contender, snapshot)
+        step = self.turns.steps[contender.policy]
+        self.snapshots[snapshot] = Snapshot(contender.policy, contender.behavior, step, pool.elo, present)
+        self.snapshot_count += 1
+        return snapshot
+
+    def _swap(self, pool: Pool, before: int, turns: Sequence[float], save: Save) -> list[int]:
+        """New opponents for the teams that this learner's past plays, where due. Returns the ids of what it froze."""
+        behavior = pool.contender.behavior
+        now = self.turns.ghost_steps[behavior]
+        at = [before + int(share * (now - before)) for share in turns]
+        count, pool.last_swap = swaps(pool.last_swap, now, pool.settings.swap_steps, at)
+        frozen: list[int] = []
+        for k, side in enumerate(self.spec.sides) if count else ():
+            if behavior in self.turns.played_on[side] and (self.turns.all_learn or k != self.turns.learning_side):
+                policy = self._draw(pool.contender, [pool])
+                if policy < FROZEN and not frozen:
+                    frozen.append(self._freeze(pool, save, present=True))
+                pool.ghosts[side] = policy - FROZEN if policy >= FROZEN else frozen[0]
+        return frozen
+
+    # -- what is kept ---------------------------------------------------------------------------------------------
 
     def needed(self, in_play: set[int]) -> set[int]:
         """Ids of snapshots that may be drawn, stay with a slot, or are in a running match. in_play: policy ids.
 
-        Forgets the ratings of all others.
+        Forgets all others.
         """
         with self._lock:
-            windows = [set(pool.window) for pool in self.pools.values()]
-            staying = {opponent for opponent, _ in self._drawn.values()} - {LATEST}
-            needed = {policy - FROZEN for policy in in_play if policy >= FROZEN}.union(staying, *windows)
-            for pool in self.pools.values():
-                pool.ratings = {k: v for k, v in pool.ratings.items() if k in needed}
-            return needed
+            playing = {policy - FROZEN for policy in in_play | {policy for policy, _ in self._drawn.values()}}
+            kept = playing.union(*([*pool.window, *pool.ghosts.values()] for pool in self.pools.values()))
+            self.snapshots = {k: snapshot for k, snapshot in self.snapshots.items() if k in kept}
+            return set(self.snapshots)
 
     def forgotten(self, in_play: set[int]) -> set[int]:
         """Ids of snapshots that have become unneeded since the last call."""
@@ -194,33 +257,38 @@ class League:
     @property
     def elo(self) -> dict[int, float]:
         """Policy id -> rating, of learners with a past."""
-        return {pool.contender.policy: pool.elo for pool in self.pools.values()}
+        return {policy: pool.elo for policy, pool in self.pools.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the snapshot files."""
         with self._lock:
-            keys = ("elo", "last_save", "window", "ratings")
-            pools = {name: {key: getattr(pool, key) for key in keys} for name, pool in self.pools.items()}
-            drawn = [[slot, behavior, *draw] for (slot, behavior), draw in self._drawn.items()]
-            state = {key: getattr(self, key) for key in _PLAIN} | {"pools": pools, "drawn": drawn}
-            random, payoffs = self.random.bit_generator.state, self.payoffs.state_dict()
-            return copy.deepcopy({"random": random, "payoffs": payoffs, **state})
+            return copy.deepcopy({
+                "random": self.random.bit_generator.state,
+                "payoffs": self.payoffs.state_dict(),
+                "pools": [(policy, {k: getattr(pool, k) for k in _OF_POOLS}) for policy, pool in self.pools.items()],
+                "snapshots": [(k, asdict(snapshot)) for k, snapshot in self.snapshots.items()],
+                "drawn": [[*key, *draw] for key, draw in self._drawn.items()],
+                "turns": self.turns.state_dict(),
+                "snapshot_count": self.snapshot_count,
+            })  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where `state_dict` was taken. KeyError when the learners were others."""
         with self._lock:
             self.random.bit_generator.state = state["random"]
-            for name, pool in self.pools.items():
-                saved = state["pools"][name]
-                pool.elo, pool.last_save, pool.window = saved["elo"], saved["last_save"], list(saved["window"])
-                pool.ratings = {int(snapshot): rating for snapshot, rating in saved["ratings"].items()}
-            self._drawn = {(int(slot), behavior): (int(a), int(b)) for slot, behavior, a, b in state["drawn"]}
             self.payoffs.load_state_dict(state["payoffs"])
-            for key in _PLAIN:
-                setattr(self, key, int(state[key]))
+            saved = dict(state["pools"])
+            for policy, pool in self.pools.items():
+                for name in _OF_POOLS:
+                    setattr(pool, name, saved[policy][name])
+                pool.ghosts = {int(side): ghost for side, ghost in pool.ghosts.items()}
+            self.snapshots = {k: Snapshot(**snapshot) for k, snapshot in state["snapshots"]}
+            self._drawn = {(a, b, c, d): (policy, at) for a, b, c, d, policy, at in state["drawn"]}
+            self.turns.load_state_dict(state["turns"])
+            self.snapshot_count = int(state["snapshot_count"])
 
 
-_PLAIN = ("learning_side", "last_team_change", "ghost_steps", "snapshot_count")
+_OF_POOLS = ("elo", "window", "last_save", "last_swap", "ghosts")
 
 
 def snapshot_path(folder: Path, snapshot_id: int) -> Path:

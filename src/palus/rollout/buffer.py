@@ -131,6 +131,10 @@ class Buffer:
         """Whether nobody can learn from it."""
         return not (self.table.active[page, :-1] & ~self._lost[page] & (self._learners[page, :-1] != NOBODY)).any()
 
+    def ghost_steps(self, page: int) -> int:
+        """Decisions that nobody learns from."""
+        return int((self.table.active[page, :-1] & ~self._lost[page] & (self._learners[page, :-1] == NOBODY)).sum())
+
     def rollout(self, page: int, learner: int, with_values: bool) -> tuple[Rollout, float]:
         """A page as a policy may learn from it, and the mean entropy of its decisions in nats, 0 when it took none.
 

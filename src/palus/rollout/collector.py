@@ -130,6 +130,8 @@ class InProcessCollector:
             self._start()
         for rows in self._learning.values():
             rows.begin()
+        for others in self._others:
+            others.begin()
         episodes: list[Episode] = []
         matches: list[FinishedMatch] = []
         for t in range(self.rollout_steps):
@@ -154,7 +156,8 @@ class InProcessCollector:
         self._policies.forget(self.in_play)
         rollouts = {policy: rows.rollout() for policy, rows in self._learning.items()}
         entropies = {policy: rows.entropy for policy, rows in self._learning.items()}
-        return Collected(rollouts, entropies, episodes, matches)
+        ghost_steps = {others.behavior.name: others.decisions for others in self._others}
+        return Collected(rollouts, entropies, episodes, matches, ghost_steps)
 
     def release(self) -> None:
         """Nothing to do: arrays are written again only by `collect`."""

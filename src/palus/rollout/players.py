@@ -221,6 +221,11 @@ class Others:
         self._room = room_for(behavior, self.capacity)
         self._parameters: F32 = np.zeros((self.capacity, behavior.actions.parameters), np.float32)
         self.states: F32 = np.zeros((self.capacity, state_size), np.float32)  # by agent, not by row
+        self.begin()
+
+    def begin(self) -> None:
+        """A rollout begins. decisions: taken since then by agents that were there."""
+        self.decisions = 0
 
     def place(self, decides: I64, learns: Bool) -> None:
         """Order the rows by policy, then match and agent. decides, learns: [N, P_b]."""
@@ -251,6 +256,7 @@ class Others:
 
     def forget(self, step: Step, active: Bool) -> None:
         """Memories end with their episodes. active: [N, P] before the step."""
+        self.decisions += int(np.count_nonzero(active[:, self.agents].ravel()[self._seats]))
         if self.states.size:
             gone = step.terminated | step.truncated | ~active
             self.states[gone[:, self.agents].ravel()] = 0.0

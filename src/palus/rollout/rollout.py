@@ -149,12 +149,14 @@ class Policy(Protocol):
 @dataclass(frozen=True)
 class Collected:
     """What one call of `Collector.collect` brought. rollouts, entropies (mean, nats, of its decisions): by policy id of
-    the learners; episodes of all policies and matches, in the order in which they ended."""
+    the learners; episodes of all policies and matches, in the order in which they ended. ghost_steps: by behavior,
+    decisions of agents that nobody learns from."""
 
     rollouts: Mapping[int, Rollout]
     entropies: Mapping[int, float]
     episodes: Sequence[Episode]
     matches: Sequence[FinishedMatch]
+    ghost_steps: Mapping[str, int]
 
 
 class Collector(Protocol):

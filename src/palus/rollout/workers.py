@@ -105,7 +105,8 @@ class WorkerCollector:
         }
         rollouts = {policy: rollout for policy, (rollout, _) in found.items()}
         entropies = {policy: entropy for policy, (_, entropy) in found.items()}
-        return Collected(rollouts, entropies, *self._rounds.ends(page))
+        ghost_steps = {behavior: buffer.ghost_steps(page) for behavior, buffer in self._buffers.items()}
+        return Collected(rollouts, entropies, *self._rounds.ends(page), ghost_steps)
 
     def release(self) -> None:
         """Let the page that `collect` gave be written again."""

@@ -12,7 +12,8 @@ from palus.export.bundle import Provenance, write_bundle
 from palus.export.policy_file import read_policy, write_policy
 from palus.files import write_bytes, write_text
 from palus.hub.model_card import refresh_card
-from palus.league.league import Contender, League, snapshot_path
+from palus.league.league import League, snapshot_path
+from palus.league.pools import Contender
 from palus.nn.graph import game_facts
 from palus.nn.network import Network
 from palus.rollout.rollout import FROZEN

@@ -1,0 +1,74 @@
+"""Learners as the league sees them, their past selves, and the counters of ML-Agents' ghost trainer.
+
+Source: ML-Agents 1.1.0, ghost trainer. Something is due when *more* than its interval has passed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from palus.config.trainer import SelfPlay
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A learner. self_play: None where it has no past. mirrors: learns from both sides of a match against itself;
+    without, from the learning team alone, as ML-Agents does. max_steps: its trainer steps; None means no end."""
+
+    policy: int
+    behavior: str
+    self_play: SelfPlay | None = None
+    mirrors: bool = False
+    max_steps: int | None = None
+
+
+@dataclass
+class Snapshot:
+    """A frozen policy. parent: the learner whose weights it has; behavior: its; step: the learner's then. present: it
+    stands for the learner itself until the next swap, so that matches against it move the learner's rating."""
+
+    parent: int
+    behavior: str
+    step: int
+    elo: float
+    present: bool = False
+
+
+@dataclass
+class Pool:
+    """The past of one learner. elo: its own. window: ids of its newest snapshots; ids are never given twice.
+
+    last_save, last_swap: where these counters began, in trainer steps and in ghost steps. ghosts: by reference
+    counting, team -> the snapshot that plays it while it does not learn.
+    """
+
+    contender: Contender
+    settings: SelfPlay
+    elo: float
+    window: list[int] = field(default_factory=list)
+    last_save: int = 0
+    last_swap: int = 0
+    ghosts: dict[int, int] = field(default_factory=dict)
+
+
+def next_start(last: int, now: int, interval: int, *, literal: bool) -> int | None:
+    """Where a counter begins anew that stood at `last`; None while no more than `interval` steps have passed.
+
+    literal: at the step at which it was due, as if steps had come one by one, so that it may be due again; else now.
+    """
+    if now - last <= interval:
+        return None
+    return last + interval + 1 if literal else now
+
+
+def swaps(last: int, steps: int, interval: int, turns: list[int]) -> tuple[int, int]:
+    """How often the opponents of a behavior change, and where the counter begins then: after more than `interval` ghost
+    steps since the last change, and whenever another team begins to learn (`turns`: at which ghost steps)."""
+    count = 0
+    for turn in [*turns, None]:
+        end = steps if turn is None else turn - 1  # both at one step are one change
+        while (start := next_start(last, end, interval, literal=True)) is not None:
+            last, count = start, count + 1
+        if turn is not None:
+            last, count = turn, count + 1
+    return count, last
