@@ -28,6 +28,8 @@ from palus.rollout.making import make_collector
 from palus.rollout.rollout import FROZEN, Collected
 from palus.run.baselines import Baselines
 from palus.run.folder import RunFolder
+from palus.run.guests import Guests
+from palus.run.members import find_guests
 from palus.run.report import Report
 from palus.run.saving import Saving
 from palus.run.session import interruptible
@@ -83,9 +85,10 @@ class Run:
         self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)
         self.baselines = Baselines(run, self.spec, self.trainees[0].learner.network)
         acting = {t.policy: (t.kind, t.learner.network) for t in self.trainees}
+        guests = Guests.of(find_guests(run.palus.league.members, self.spec), self.matmul.dtype, trust)
         self.collector = make_collector(
             run, self.source, acting, {c.policy: self.league.rows_per_match(c) for c in contenders}, self.league.cast,
-            seed, self.threads, self.saving.load_snapshot,
+            seed, self.threads, self.saving.load_snapshot, guests.policies, guests.scripts,
         )  # fmt: skip
         self.report = Report(run, self.trainees, self.folder)
         self._parameters: dict[str, float] = {}  # of the game, as it was last told

@@ -460,6 +460,43 @@ def test_policies_are_loaded_once_and_forgotten_when_the_last_match_with_them_is
     assert set(rows._policies.known) == {0, FROZEN, FROZEN + 2}
 
 
+def test_a_script_is_asked_once_a_team_and_decision_for_the_matches_that_it_plays():
+    env, asked = Pitch([9] * 4), []
+
+    def act(game, team, matches):
+        assert game is env
+        asked.append((team, matches.tolist()))
+        return np.full((len(matches), 2, 1), 4 + team) + np.arange(2)[:, None] + 10 * matches[:, None, None]
+
+    script = FROZEN + 9  # in matches 1 and 3, of which 3 has the learner on the other team
+    matchups = [(0, 1), (0, 9), (0, LATEST), (1, 9)]
+    rows = InProcessCollector(
+        env, {0: ("Pitch", Always(0))}, lambda slot: seats(env, *matchups[slot]), 2, 1, {0: 2}, Book(),
+        scripts={script: act},
+    )  # fmt: skip
+    rows.collect()
+    assert asked == [(0, [3]), (1, [1])] * 2
+    assert env.played[1].tolist() == [[0, 2, 0, 2], [0, 15, 0, 16], [0, 0, 0, 0], [34, 0, 35, 0]]
+
+
+def test_a_member_may_remember_more_than_the_learner():
+    env, states = Pitch([9]), []
+
+    class Remembering(Always):
+        state_size = 3
+
+        def act(self, observations, before, masks=None):
+            states.append(before.clone().tolist())
+            return super().act(observations, before + 1, masks)
+
+    rows = InProcessCollector(
+        env, {0: ("Pitch", Always(0))}, lambda slot: seats(env, 0, 5), 2, 1, {0: 2}, Book(),
+        members={FROZEN + 5: ("Pitch", Remembering(6))},
+    )  # fmt: skip
+    rows.collect()
+    assert states == [[[0.0] * 3] * 2, [[1.0] * 3] * 2] and env.played[0].tolist() == [[0, 6, 0, 6]]
+
+
 def test_numbers_of_the_reward_are_paid_from_the_next_match_on():
     games = []
 

@@ -12,6 +12,14 @@ from palus.rollout.rollout import Policy
 from palus.types import F32, I32, MASKS, AnyArray
 
 
+def memories(policies: Mapping[int, tuple[str, Policy]]) -> dict[str, int]:
+    """Behavior -> floats of memory, the most of any of its policies. policies: id -> behavior and policy."""
+    sizes: dict[str, int] = {}
+    for behavior, policy in policies.values():
+        sizes[behavior] = max(sizes.get(behavior, 0), policy.state_size)
+    return sizes
+
+
 class Policies:
     """All policies by id; weights may be exchanged from another thread.
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from palus.envs.arena_game import BotAct
 from palus.envs.protocol import MultiAgentEnv
-from palus.rollout.acting import Policies
+from palus.rollout.acting import Policies, memories
 from palus.rollout.episodes import Episodes
 from palus.rollout.players import Learning, Others
 from palus.rollout.rollout import FROZEN, Cast, Collected, Episode, FinishedMatch, Policy, Seat
@@ -37,18 +38,22 @@ class InProcessCollector:
         rows_per_match: Mapping[int, int],
         load: Callable[[int], Policy],
         threads: int = 1,
+        members: Mapping[int, tuple[str, Policy]] | None = None,
+        scripts: Mapping[int, BotAct] | None = None,
     ) -> None:
         """learners: policy id -> behavior and policy. rows_per_match: the most agents of a match that learn for each.
 
         load: the policy of a frozen id that nobody published. threads: with two or more, everybody else decides while
-        the learners do; the result is the same.
+        the learners do; the result is the same. members: as learners, those that never learn and are there from the
+        start. scripts: by policy id, players that read the game itself.
         """
+        everybody = {**learners, **(members or {})}
         self.env, self.cast, self.rollout_steps, self.seed = env, cast, rollout_steps, seed
         spec, N = env.spec, env.num_matches
-        self._policies = Policies({policy: acting for policy, (_, acting) in learners.items()}, load)
+        self._policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
         self._episodes = Episodes(spec, N)
         self._helper = ThreadPoolExecutor(1, "others", torch.set_num_threads, (1,)) if threads > 1 else None
-        sizes = {spec.behavior(name).name: acting.state_size for name, acting in learners.values()}
+        sizes = memories({k: (spec.behavior(name).name, own) for k, (name, own) in everybody.items()})
         # Actions per behavior [N, P_b, A]; learners and the others write their own rows.
         self._actions: list[F32] = []
         self._others: list[Others] = []
@@ -56,7 +61,9 @@ class InProcessCollector:
             P_b, A = len(spec.agents_of(behavior.name)), behavior.actions.columns
             self._actions.append(np.zeros((N, P_b, A), np.float32))
             before = sum(others.capacity for others in self._others)
-            self._others.append(Others(env, behavior, sizes.get(behavior.name, 0), before, self._actions[-1]))
+            self._others.append(
+                Others(env, behavior, sizes.get(behavior.name, 0), before, self._actions[-1], scripts or {})
+            )
         self._learning: dict[int, Learning] = {}
         for policy, (name, acting) in learners.items():
             behavior = spec.behavior(name)

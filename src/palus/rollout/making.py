@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 
 from palus.config import RunFile
 from palus.envs import GameSource
+from palus.envs.arena_game import BotAct
+from palus.errors import ConfigError
 from palus.rollout.collector import InProcessCollector
-from palus.rollout.plan import worker_rows
+from palus.rollout.plan import OUT_OF_SIGHT, worker_rows
 from palus.rollout.rollout import Cast, Collector, Policy
 from palus.rollout.workers import WorkerCollector
 
@@ -24,11 +26,15 @@ def make_collector(
     seed: int,
     threads: int,
     load: Callable[[int], Policy],
+    members: Mapping[int, tuple[str, Policy]],
+    scripts: Mapping[int, BotAct],
 ) -> Collector:
     """The collector that `palus.sampling.collector` asks for, with rollouts of the first learner's `buffer_size` rows.
 
     learners: policy id -> behavior in the game, policy. rows_per_match: the most agents of a match that learn for each.
-    load: the policy of a frozen id. Raises ConfigError where games cannot be divided over workers, EnvError.
+    load: the policy of a frozen id; members: those that are there from the start. scripts: by policy id, players that
+    read the game. Raises ConfigError where games cannot be divided over workers, or are out of a script's sight there,
+    EnvError.
     """
     first = next(iter(run.behaviors.values()))
     rows, horizon, size = next(iter(rows_per_match.values())), first.time_horizon, first.hyperparameters.buffer_size
@@ -37,9 +43,11 @@ def make_collector(
         matches = run.palus.num_matches or max(1, size // (rows * min(horizon, TARGET_ROLLOUT_STEPS)))
         steps = -(-size // (matches * rows))
         env = source.batch(matches, threads)
-        return InProcessCollector(env, learners, cast, steps, seed, rows_per_match, load, threads)
+        return InProcessCollector(env, learners, cast, steps, seed, rows_per_match, load, threads, members, scripts)
+    if scripts:
+        raise ConfigError(OUT_OF_SIGHT)
     return WorkerCollector(
         source.single, source.spec, sampling,
         rows=worker_rows(size, horizon, source.spec.num_agents, rows), horizon=horizon, seed=seed,
-        learners=learners, cast=cast, load=load,
+        learners=learners, cast=cast, load=load, members=members,
     )  # fmt: skip

@@ -9,6 +9,10 @@ from pathlib import Path
 from palus.config.appo import Sampling
 from palus.errors import ConfigError
 
+OUT_OF_SIGHT = (
+    "palus.league.members: a scripted player reads the game itself, which runs in worker processes here; name model "
+    "files only, or set palus.sampling.collector to in_process"
+)
 _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 

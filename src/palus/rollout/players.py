@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from palus.envs.arena_game import BotAct
 from palus.envs.protocol import MultiAgentEnv, room_for
 from palus.errors import EnvError
 from palus.nn.distributions import sample
@@ -204,13 +205,22 @@ class Learning:
 class Others:
     """The agents of one behavior that nobody learns from: rows in blocks, one for each policy that plays them.
 
-    state_size: floats of memory, the most of any policy of the behavior.
+    state_size: floats of memory, the most of any policy of the behavior. scripts: by policy id, who reads the game
+    itself in place of observations.
     """
 
     def __init__(
-        self, env: MultiAgentEnv, behavior: BehaviorSpec, state_size: int, first_draw: int, actions: F32
+        self,
+        env: MultiAgentEnv,
+        behavior: BehaviorSpec,
+        state_size: int,
+        first_draw: int,
+        actions: F32,
+        scripts: Mapping[int, BotAct],
     ) -> None:
         """first_draw, actions: as in `Learning`."""
+        self._scripts, teams = scripts, env.spec.teams
+        self._team_mates = {team: [i for i, other in enumerate(teams) if other == team] for team in env.spec.sides}
         self.env, self.behavior, self._actions = env, behavior, actions.reshape(-1, actions.shape[2])
         self.agents = np.array(env.spec.agents_of(behavior.name))
         self.capacity = env.num_matches * len(self.agents)
@@ -249,10 +259,26 @@ class Others:
         count = len(self._seats)
         states = self.states[self._seats]
         for number, first, end in self.blocks:
+            if number in self._scripts:
+                continue
             seen = {name: array[first:end] for name, array in self._room.items()}
             self._parameters[first:end], _, states[first:end] = decide(policies[number], seen, states[first:end])
         drawn = sample(self._parameters[:count], self.behavior.actions, seed, tick, self._draws[:count])
         self._actions[self._seats], self.states[self._seats] = drawn[0], states
+        for number, first, end in self.blocks:
+            if number in self._scripts:
+                self._follow(self._scripts[number], self._seats[first:end])
+
+    def _follow(self, act: BotAct, seats: I64) -> None:
+        """Do what a script says in these seats; it speaks for whole teams."""
+        matches, columns = np.divmod(seats, len(self.agents))
+        agents = self.agents[columns]
+        for team, mates in self._team_mates.items():
+            own = np.isin(agents, mates)
+            if own.any():
+                asked, place = np.unique(matches[own], return_inverse=True)
+                choices = act(self.env, team, asked)
+                self._actions[seats[own]] = choices[place, np.searchsorted(mates, agents[own])]
 
     def forget(self, step: Step, active: Bool) -> None:
         """Memories end with their episodes. active: [N, P] before the step."""

@@ -15,6 +15,8 @@ from palus.types import F32, I32, AnyArray, Bool
 
 FROZEN = 1 << 16
 """Policy ids: 0, 1, ... are learning policies; FROZEN + n is the league's snapshot n, which never learns."""
+MEMBERS = 1 << 24
+"""MEMBERS + n, a frozen id too, is the league's member n: a scripted player, or a file that came with the run."""
 
 
 @dataclass(frozen=True)

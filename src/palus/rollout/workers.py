@@ -17,7 +17,7 @@ import torch
 
 from palus.config.appo import Sampling
 from palus.envs.game import Game, set_parameters
-from palus.rollout.acting import Policies
+from palus.rollout.acting import Policies, memories
 from palus.rollout.buffer import Buffer
 from palus.rollout.layout import Layout, Table, open_memory
 from palus.rollout.messages import Assignment
@@ -47,9 +47,11 @@ class WorkerCollector:
         learners: Mapping[int, tuple[str, Policy]],
         cast: Cast,
         load: Callable[[int], Policy],
+        members: Mapping[int, tuple[str, Policy]] | None = None,
     ) -> None:
-        """make: can be pickled. learners: id -> name of its behavior in the game, policy. load: gives a frozen policy
-        that `cast` names and nobody published; both are called in a thread of their own when it is asynchronous.
+        """make: can be pickled. learners: id -> name of its behavior in the game, policy; members: the same of those
+        that never learn. load: gives a frozen policy that `cast` names and nobody published; it and `cast` are called
+        in a thread of their own when it is asynchronous.
 
         Raises ConfigError when the games do not divide evenly, StorageError without memory, and, here or from
         `collect`, EnvError when games cannot be made.
@@ -58,7 +60,8 @@ class WorkerCollector:
         self._spec, self._rows, self._horizon = spec, rows, horizon
         self._make, self._asynchronous = make, settings.asynchronous
         self._pages = settings.pages if self._asynchronous else 1
-        self._policies = Policies({policy: acting for policy, (_, acting) in learners.items()}, load)
+        everybody = {**learners, **(members or {})}
+        self._policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
         layout = Layout(spec, rows // spec.num_agents, horizon, self._pages)
         self._memory = open_memory(layout.size)
         self._behavior = {policy: behavior for policy, (behavior, _) in learners.items()}
@@ -68,7 +71,7 @@ class WorkerCollector:
         except BaseException:
             os.close(self._memory)
             raise
-        sizes = {behavior: acting.state_size for behavior, acting in learners.values()}
+        sizes = memories(everybody)
         self._buffers = {
             roster.behavior.name: Buffer(
                 spec.env_id, roster, table, sizes.get(roster.behavior.name, 0), self._asynchronous

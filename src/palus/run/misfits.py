@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from palus.arena.models.players import load_player
+from palus.arena.models.players import Bot, load_player
 from palus.config import AppoBehavior, PocaBehavior, RunFile, unsupported
 from palus.config.faults import near_name
 from palus.envs import GameSource
 from palus.envs.protocol import MultiAgentEnv
 from palus.errors import ConfigError, EnvError, ModelError, TrustError
-from palus.rollout.plan import plan_workers, worker_rows
+from palus.rollout.plan import OUT_OF_SIGHT, plan_workers, worker_rows
+from palus.run.members import find_guests
 from palus.trust import NOBODY, Trust
 from palus.types import GameSpec
 
@@ -35,7 +36,7 @@ def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
             return faults
         collector = run.palus.sampling.collector
         in_workers = collector == "workers" or (collector == "auto" and not source.prefers_batch)
-        faults += [*_of_game(run, env_id, env.spec), *_of_matches(run, env)]
+        faults += [*_of_game(run, env_id, env.spec), *_of_matches(run, env), *_of_members(run, env.spec, in_workers)]
         return [*faults, *_of_workers(run, env.spec)] if in_workers else faults
     finally:
         env.close()
@@ -84,6 +85,19 @@ def _of_matches(run: RunFile, env: MultiAgentEnv) -> Iterator[str]:
                 load_player(baseline, env.spec)
             except ModelError as error:
                 yield f"palus.baselines: {error}"
+
+
+def _of_members(run: RunFile, spec: GameSpec, in_workers: bool) -> Iterator[str]:
+    if run.palus.league.members and not any(behavior.self_play for behavior in run.behaviors.values()):
+        yield "palus.league.members: nobody plays against them; give a behavior self_play, or remove them"
+    for name in run.palus.league.members:
+        try:
+            guests = find_guests([name], spec)
+        except ModelError as error:
+            yield f"palus.league.members: {error}"
+            continue
+        if in_workers and any(isinstance(guest.player, Bot) for guest in guests):
+            yield OUT_OF_SIGHT
 
 
 def _of_workers(run: RunFile, spec: GameSpec) -> Iterator[str]:
