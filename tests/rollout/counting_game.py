@@ -60,13 +60,14 @@ class CountingGame:
         self.active[:] = True
 
     def observe(self, out):
-        self._write(out["obs"], self.active, self._decisions)
-        out["picture"][:] = np.uint8(self._seed % 256)
+        self._write(out, self.active, self._decisions)
 
     def observe_final(self, out):
-        self._write(out["obs"], np.ones_like(self.active), self._last)
+        self._write(out, np.ones_like(self.active), self._last)
 
-    def _write(self, obs, rows, decisions):
+    def _write(self, out, rows, decisions):
+        obs = out["obs"]
+        out["picture"][:] = np.uint8(self._seed % 256)
         obs[rows, SEED], obs[rows, EPISODE] = self._seed, self._episode
         obs[rows, DECISION], obs[rows, AGENT] = decisions[rows], np.flatnonzero(rows)
 
