@@ -35,16 +35,19 @@ class Matches:
             raise EnvError(f"num_matches is {num_matches}; give at least 1")
         self.spec, self.num_matches = self.games[0].spec, num_matches
         shape = (num_matches, self.spec.num_agents)
+        self._no_points: F32 = np.full((num_matches, len(self.spec.sides)), np.nan, np.float32)
         self.record, self.every_tick = record, False
         self.pictures: list[list[AnyArray]] = [[] for _ in range(num_matches)]
         self._active: Bool = np.zeros(shape, np.bool_)
         self._over: Bool = np.zeros(num_matches, np.bool_)
         self.shaping: list[F64] = [getattr(game, "shaping", np.zeros((shape[1], 0))) for game in self.games]
-        self._seeds, self._episodes = np.zeros((2, num_matches), np.int64)
+        self._keys: Sequence[tuple[int, ...]] = [(0,)] * num_matches
+        self._episodes = np.zeros(num_matches, np.int64)
         rooms = [
             {b.name: room_for(b, len(self.spec.agents_of(b.name))) for b in self.spec.behaviors}
             for _ in range(2 * num_matches)
         ]
+        self._agents = {b.name: np.array(self.spec.agents_of(b.name)) for b in self.spec.behaviors}
         self._seen, self._finals = rooms[:num_matches], rooms[num_matches:]
         self._looked: Bool = np.zeros(num_matches, np.bool_)
         self._ended: Bool = np.zeros(shape, np.bool_)
@@ -52,26 +55,37 @@ class Matches:
     @property
     def active(self) -> Bool:
         """As `MultiAgentEnv` has it."""
-        for n in np.flatnonzero(self._over).tolist():
-            self._begin(n)
+        if self._over.any():
+            for n in np.flatnonzero(self._over).tolist():
+                self.begin(n)
         return self._active
 
     def reset(self, seeds: I64) -> None:
         """Start an episode of every game."""
-        self._seeds[:], self._episodes[:] = seeds, 0
-        for n in range(self.num_matches):
-            self._begin(n)
+        self.restart([(seed,) for seed in seeds.tolist()])
 
-    def _begin(self, n: int) -> None:
-        seed = np.random.SeedSequence((int(self._seeds[n]), int(self._episodes[n]))).generate_state(1)[0]
-        self.games[n].reset(int(seed >> 1))
+    def restart(self, keys: Sequence[tuple[int, ...]]) -> None:
+        """The same; the seed of a game's episode k, from 1 on, follows from the numbers of its key and k."""
+        self._keys, self._episodes[:] = keys, 0
+        for n in range(self.num_matches):
+            self.begin(n)
+
+    def begin(self, n: int) -> None:
+        """Start the next episode of one game."""
         self._episodes[n] += 1
+        seed = np.random.SeedSequence((*self._keys[n], int(self._episodes[n]))).generate_state(1)[0]
+        self.games[n].reset(int(seed >> 1))
         self._active[n], self._over[n], self._looked[n] = self.games[n].active, False, False
 
     def observe(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
         """Write what the active agents see that have a row. A game is asked once a decision, whoever wants to know."""
-        wanted = self.active[:, self.spec.agents_of(behavior)] & (rows >= 0)
-        for n in np.flatnonzero(wanted.any(1)).tolist():
+        wanted = self.active[:, self._agents[behavior]] & (rows >= 0)
+        # All agents at once, in neighbouring rows: nobody else will ask, and pictures need no copy.
+        whole = wanted.all(1) & (rows[:, 1:] == rows[:, :-1] + 1).all(1) & (len(self.spec.behaviors) == 1)
+        for n, first in zip(np.flatnonzero(whole).tolist(), rows[whole, 0].tolist(), strict=True):
+            own = slice(first, first + rows.shape[1])
+            self.games[n].observe({name: array[own] for name, array in out.items()})
+        for n in np.flatnonzero(wanted.any(1) & ~whole).tolist():
             if not self._looked[n]:
                 self.games[n].observe(joined(self.spec, self._seen[n]))
                 self._looked[n] = True
@@ -79,7 +93,7 @@ class Matches:
 
     def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
         """Write what the agents truncated in the latest step saw last."""
-        wanted = self._ended[:, self.spec.agents_of(behavior)] & (rows >= 0)
+        wanted = self._ended[:, self._agents[behavior]] & (rows >= 0)
         for n in np.flatnonzero(wanted.any(1)).tolist():
             _copy(self._finals[n][behavior], wanted[n], rows[n], out)
 
@@ -89,7 +103,7 @@ class Matches:
         shape = active.shape
         rewards = np.zeros((2, *shape), np.float32)
         flags = np.zeros((2, *shape), np.bool_)
-        points = np.full((shape[0], len(spec.sides)), np.nan, np.float32)
+        points = self._no_points.copy()
         stats: dict[int, Mapping[int, Mapping[str, float]]] = {}
         result = Step(rewards[0], rewards[1], flags[0], flags[1], np.zeros(shape[0], np.bool_), points, stats)
         names = [behavior.name for behavior in spec.behaviors]
@@ -107,8 +121,8 @@ class Matches:
             if step.over:
                 if (active[n] & ~(step.terminated | step.truncated)).any():
                     raise EnvError(
-                        f"{spec.env_id} is over, but the episode of an active agent was neither terminated nor "
-                        "truncated; its step has to set one of them for every agent"
+                        f"game {n} of {spec.env_id} is over, but the episode of an active agent was neither "
+                        "terminated nor truncated; its step has to set one of them for every agent"
                     )
                 if step.points:
                     points[n] = step.points

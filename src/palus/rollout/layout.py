@@ -48,10 +48,9 @@ class BehaviorRows:
         return slice(first, end) if self.agents == tuple(range(first, end)) else np.array(self.agents)
 
     @cached_property
-    def order(self) -> I64 | None:
-        """Places of the rows' agents in the game's own arrays of this behavior; None where both orders agree."""
-        order = np.argsort(np.argsort(self.agents))
-        return None if (order == np.arange(len(order))).all() else order
+    def places(self) -> I64:
+        """Where the agents of the game's own arrays of this behavior stand among the rows of a game."""
+        return np.argsort(self.agents)
 
     def rows(self, games: range) -> slice:
         """The rows of neighbouring games."""

@@ -21,8 +21,7 @@ from multiprocessing import Pipe
 
 from palus.errors import EnvError, ScenarioError, WorkerError
 from palus.rollout.layout import Layout, Table
-from palus.rollout.messages import Answer, Assignment, Failure, Restart, SetParameters, StepOrder
-from palus.rollout.stepper import Stepper
+from palus.rollout.stepper import Answer, Assignment, Failure, Restart, SetParameters, StepOrder, Stepper
 
 RESTART_WINDOW_S = 600.0
 GOODBYE_S = 5.0
@@ -218,15 +217,7 @@ class InlineWorker:
     """No workers: orders are carried out here, when somebody listens."""
 
     def __init__(self, assignment: Assignment, layout: Layout, tables: Sequence[Table]) -> None:
-        games = []
-        try:
-            for _ in range(sum(map(len, assignment.splits))):
-                games.append(assignment.make())
-        except BaseException:
-            for game in games:
-                game.close()
-            raise
-        self._stepper = Stepper(assignment, layout, tables, games)
+        self._stepper = Stepper(assignment, layout, tables, assignment.make)
         self._orders: deque[Restart | StepOrder] = deque()
         self._bell = threading.Event()
 

@@ -17,10 +17,10 @@ import numpy as np
 from palus.rollout.acting import Policies
 from palus.rollout.buffer import Buffer, Place
 from palus.rollout.episodes import Episodes
-from palus.rollout.messages import Answer, Restart, StepOrder
 from palus.rollout.plan import WorkerPlan
 from palus.rollout.pool import Lost, Workers
 from palus.rollout.rollout import FROZEN, Cast, Episode, FinishedMatch, Seat
+from palus.rollout.stepper import Answer, Restart, StepOrder
 from palus.types import F64, I64, GameSpec
 
 MIN_ROWS = 16

@@ -13,13 +13,13 @@ import pickle
 import signal
 import sys
 import traceback
-from contextlib import suppress
+from contextlib import closing, suppress
 from multiprocessing.connection import Connection
 
+from palus.envs.game import Game
 from palus.errors import PalusError
 from palus.rollout.layout import Layout
-from palus.rollout.messages import Assignment, Failure, SetParameters
-from palus.rollout.stepper import Stepper
+from palus.rollout.stepper import Assignment, Failure, SetParameters, Stepper
 
 _PR_SET_PDEATHSIG = 1
 
@@ -38,26 +38,25 @@ def main() -> None:
 def _serve(connection: Connection, assignment: Assignment, layout: Layout, memory: mmap.mmap) -> None:
     if assignment.core is not None:
         os.sched_setaffinity(0, {assignment.core})
-    games = []
     playing = False
+
+    def make() -> Game:
+        game = assignment.make()
+        connection.send_bytes(pickle.dumps(None))
+        return game
+
     try:
-        for _ in range(sum(map(len, assignment.splits))):
-            games.append(assignment.make())
-            connection.send_bytes(pickle.dumps(None))
-        stepper = Stepper(assignment, layout, layout.tables(memory), games)
-        while (order := connection.recv()) is not None:
-            if isinstance(order, SetParameters):
-                stepper.set_parameters(order.parameters)
-                continue
-            answer = stepper.carry_out(order)
-            playing = True
-            connection.send_bytes(pickle.dumps(answer))
+        with closing(Stepper(assignment, layout, layout.tables(memory), make)) as stepper:
+            while (order := connection.recv()) is not None:
+                if isinstance(order, SetParameters):
+                    stepper.set_parameters(order.parameters)
+                    continue
+                answer = stepper.carry_out(order)
+                playing = True
+                connection.send_bytes(pickle.dumps(answer))
     except Exception as error:  # whatever a user's game raises is reported, and the worker replaced
         text = str(error) if isinstance(error, PalusError) else traceback.format_exc().strip()
         connection.send_bytes(pickle.dumps(Failure(type(error).__name__, text, not playing)))
-    finally:
-        for game in games:
-            game.close()
 
 
 def _die_with(parent: int) -> None:

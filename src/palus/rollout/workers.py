@@ -20,12 +20,11 @@ from palus.envs.game import Game, set_parameters
 from palus.rollout.acting import Policies, memories
 from palus.rollout.buffer import Buffer
 from palus.rollout.layout import Layout, Table, open_memory
-from palus.rollout.messages import Assignment
 from palus.rollout.plan import WorkerPlan, core_for, plan_workers
 from palus.rollout.pool import InlineWorker, WorkerPool, Workers
 from palus.rollout.rollout import Cast, Collected, Policy
 from palus.rollout.rounds import Rounds
-from palus.rollout.stepper import WARM_UP_GAMES
+from palus.rollout.stepper import WARM_UP_GAMES, Assignment
 from palus.types import GameSpec
 
 
