@@ -135,6 +135,14 @@ class Run:
         return min(trainee.step for trainee in self.trainees)
 
     @property
+    def checkpoints(self) -> dict[str, int]:
+        """By behavior, the multiples of `checkpoint_interval` that its slowest learner has passed."""
+        slowest: dict[str, int] = {}
+        for trainee in self.trainees:
+            slowest[trainee.name] = min(trainee.step, slowest.get(trainee.name, trainee.step))
+        return {name: step // self.run.behaviors[name].checkpoint_interval for name, step in slowest.items()}
+
+    @property
     def finished(self) -> bool:
         """Whether every learner has done its max_steps."""
         return all(trainee.step >= trainee.behavior.max_steps for trainee in self.trainees)
@@ -291,14 +299,14 @@ def train(
 
 
 def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
-    limit, interval = parts.run.palus.max_minutes * 60, parts.trainees[0].behavior.checkpoint_interval
-    begun, next_save = time.perf_counter(), _next_multiple(parts.step, interval)
+    limit = parts.run.palus.max_minutes * 60
+    begun, passed = time.perf_counter(), parts.checkpoints
     while not parts.finished and not interrupted():
         parts.iterate()
         if limit and time.perf_counter() - begun > limit:
             break
-        if parts.step >= next_save and not parts.finished:
-            next_save = _next_multiple(parts.step, interval)
+        if parts.checkpoints != passed and not parts.finished:
+            passed = parts.checkpoints
             try:
                 parts.save()
             except StorageError as error:
@@ -306,11 +314,6 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
     parts.report.scores(parts.step, parts.baselines.evaluate(parts.step))
     model = parts.save()
     return TrainingResult(model, parts.step, parts.wall_seconds, parts.finished)
-
-
-def _next_multiple(step: int, interval: int) -> int:
-    """The smallest multiple of interval that is greater than step."""
-    return step - step % interval + interval
 
 
 def describe(parts: Run) -> list[str]:

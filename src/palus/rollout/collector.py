@@ -18,7 +18,7 @@ from palus.envs.protocol import MultiAgentEnv
 from palus.rollout.acting import Policies, memories
 from palus.rollout.episodes import Episodes
 from palus.rollout.players import Learning, Others
-from palus.rollout.rollout import FROZEN, Cast, Collected, Episode, FinishedMatch, Policy, Seat
+from palus.rollout.rollout import ENDLESS, FROZEN, Cast, Collected, Episode, FinishedMatch, Policy, Seat
 from palus.types import F32, F64, I64, Bool
 
 
@@ -76,6 +76,8 @@ class InProcessCollector:
         self._seats: list[tuple[Seat, ...]] = [()] * N
         self._decides: I64 = np.zeros(shape, np.int64)  # policy ids
         self._learns: Bool = np.zeros(shape, np.bool_)
+        self._age: I64 = np.zeros(N, np.int64)  # decisions since the match was cast
+        self._recast: Bool = np.zeros(N, np.bool_)  # it was cast anew while it ran
         self._numbers: dict[int, Sequence[float]] = {}
         self.tick = 0
         self._started, self._restarts = False, 0
@@ -94,6 +96,7 @@ class InProcessCollector:
     def _assign(self, matches: I64) -> None:
         """Cast the matches that begin in these slots."""
         spec = self.env.spec
+        self._age[matches], self._recast[matches] = 0, False
         for n in matches.tolist():
             seats = self._seats[n] = tuple(self.cast(n))
             for p, (agent, seat) in enumerate(zip(spec.agents, seats, strict=True)):
@@ -106,6 +109,16 @@ class InProcessCollector:
                 if seat.policy in self._numbers:
                     self.env.shaping[n][p] = self._numbers[seat.policy]  # type: ignore[attr-defined]  # it has numbers
         self._place(matches)
+
+    def _cast_anew(self, matches: I64) -> None:
+        """Change who plays in matches that go on and on; where somebody changes, memories begin anew."""
+        before = [self._seats[n] for n in matches.tolist()]
+        self._assign(matches)
+        changed = matches[[self._seats[n] != seats for n, seats in zip(matches.tolist(), before, strict=True)]]
+        self._recast[changed] = True
+        self._episodes.forget(changed, partial=True)
+        for states in (*(r.states for r in self._learning.values()), *(o.states for o in self._others)):
+            states.reshape(self.env.num_matches, -1)[changed] = 0.0
 
     def _place(self, matches: I64) -> None:
         """Give the agents of these matches rows, and all others' rows a new order."""
@@ -135,6 +148,9 @@ class InProcessCollector:
         """Play T decisions with the policies as they are. What it gives holds until the next call."""
         if not self._started:
             self._start()
+        if not self.env.spec.max_decisions and (self._age >= ENDLESS).any():
+            self._cast_anew(np.flatnonzero(self._age >= ENDLESS))
+        self._age += self.rollout_steps
         for rows in self._learning.values():
             rows.begin()
         for others in self._others:
@@ -157,9 +173,10 @@ class InProcessCollector:
             if step.match_over.any():
                 over = np.flatnonzero(step.match_over)
                 for n, points in zip(over.tolist(), step.points[over], strict=True):
-                    verdict = () if np.isnan(points).any() else tuple(points.tolist())
+                    verdict = () if self._recast[n] or np.isnan(points).any() else tuple(points.tolist())
                     matches.append(FinishedMatch(n, verdict, self._seats[n]))
                 self._assign(over)
+                self._age[over] = self.rollout_steps - 1 - t
         self._policies.forget(self.in_play)
         rollouts = {policy: rows.rollout() for policy, rows in self._learning.items()}
         entropies = {policy: rows.entropy for policy, rows in self._learning.items()}
@@ -251,6 +268,8 @@ class InProcessCollector:
         return {
             "decides": self._decides,
             "learns": self._learns,
+            "age": self._age,
+            "recast": self._recast,
             "length": self._episodes.length,
             "reward": self._episodes.reward,
             "group_reward": self._episodes.group_reward,

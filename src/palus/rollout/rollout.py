@@ -18,6 +18,10 @@ FROZEN = 1 << 16
 MEMBERS = 1 << 24
 """MEMBERS + n, a frozen id too, is the league's member n: a scripted player, or a file that came with the run."""
 
+ENDLESS = 10_000
+"""Decisions after which a match is taken for endless where the game does not say when it ends: who plays there may
+change between two rollouts, and such a match has no verdict on anybody."""
+
 
 @dataclass(frozen=True)
 class Rollout:

@@ -19,7 +19,7 @@ from palus.rollout.buffer import Buffer, Place
 from palus.rollout.episodes import Episodes
 from palus.rollout.plan import WorkerPlan
 from palus.rollout.pool import Lost, Workers
-from palus.rollout.rollout import FROZEN, Cast, Episode, FinishedMatch, Seat
+from palus.rollout.rollout import ENDLESS, FROZEN, Cast, Episode, FinishedMatch, Seat
 from palus.rollout.stepper import Answer, Restart, StepOrder
 from palus.types import F64, I64, GameSpec
 
@@ -94,6 +94,9 @@ class Rounds:
         self._hosts = {game: shard for shard in self._shards for game in shard.games}
         self._seats: list[tuple[Seat, ...]] = [()] * len(self._hosts)
         self._episodes = Episodes(spec, len(self._hosts))
+        self._age = np.zeros(len(self._hosts), np.int64)  # decisions since the match was cast, in whole pages
+        self._recast = np.zeros(len(self._hosts), np.bool_)  # it was cast anew while it ran
+        self._endless = not spec.max_decisions
         self._counter = 0
         self._default = np.array([value for _, value in spec.shaping])
         self._shaping: dict[int, F64] = {}
@@ -167,6 +170,7 @@ class Rounds:
         began = time.perf_counter()
         for shard in batch:
             if shard.t == 0:
+                self._cast_anew(shard.games)
                 for buffer in self._buffers:
                     buffer.open(shard.page % self._pages, buffer.roster.rows(shard.games), shard.fresh)
                 shard.fresh = False
@@ -208,7 +212,8 @@ class Rounds:
         for shard, answer in answers:
             for over in answer.over:
                 if over.whole:
-                    match = FinishedMatch(over.game, over.points, self._seats[over.game])
+                    points = () if self._recast[over.game] else over.points
+                    match = FinishedMatch(over.game, points, self._seats[over.game])
                     self._ends[shard.page % self._pages].append((shard.t, over.game, -1, match))
 
     def _locate(self, batch: Sequence[GameGroup], buffer: Buffer) -> tuple[Place, slice | I64]:
@@ -227,6 +232,7 @@ class Rounds:
         """Who plays in games that begin, and what pays them."""
         for game in games:
             seats = self._seats[game] = tuple(self._cast(game))
+            self._age[game], self._recast[game] = 0, False
             paid = {seat.policy: self._shaping.get(seat.policy, self._default) for seat in seats}
             for policy in paid:
                 self._policies[policy]  # have it at hand
@@ -234,6 +240,19 @@ class Rounds:
                 buffer.seat(game, seats, paid)
         if self._policies.retired:
             self._policies.forget(self.in_play)
+
+    def _cast_anew(self, games: range) -> None:
+        """A page begins: change who plays in matches that go on and on; where somebody changes, memories begin anew."""
+        for game in games if self._endless else ():
+            if self._age[game] >= ENDLESS:
+                before = self._seats[game]
+                self._seat([game])
+                if before != self._seats[game]:
+                    self._recast[game] = True
+                    self._episodes.forget(np.array([game]), partial=True)
+                    for buffer in self._buffers:
+                        buffer.states[buffer.roster.rows(range(game, game + 1))] = 0.0
+        self._age[games.start : games.stop] += self._horizon
 
     def _begin(self, shard: GameGroup) -> None:
         """Start a shard's games anew, before the first decision of a page."""
