@@ -38,7 +38,7 @@ class Cycles:
         for k in range(opponents):
             arrays = {name: array * (1 + 0.01 * k) for name, array in network.acting_arrays().items()}
             own = Network.acting(network.spec, network.settings, arrays, network.weights.dtype)
-            self.parts.collector.publish(FROZEN + k, own)
+            self.parts.collector.policies.publish(FROZEN + k, own)
 
         def cast(slot: int) -> list[Seat]:
             other = Seat(FROZEN + slot % opponents if opponents else 0, False)

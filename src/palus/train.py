@@ -170,7 +170,7 @@ class Run:
         if not self.league.literal:
             self._advance(collected)
         for snapshot in self.league.forgotten(self.collector.in_play):
-            self.collector.retire(FROZEN + snapshot)
+            self.collector.policies.retired.add(FROZEN + snapshot)
         self._evolve()
         self._tell()
 
@@ -178,7 +178,7 @@ class Run:
         """Let the league rate, save and change what is due."""
         self.league.rate(collected.matches)
         for snapshot in self.league.advance(self.steps, collected.ghost_steps, self.saving.save_snapshot):
-            self.collector.publish(FROZEN + snapshot, self.saving.load_snapshot(FROZEN + snapshot))
+            self.collector.policies.publish(FROZEN + snapshot, self.saving.load_snapshot(FROZEN + snapshot))
 
     def _learn(self, trainee: Trainee, collected: Collected, step: int) -> None:
         """Let a learner learn from its rollout; not where it is done, or where it took no decision in it."""

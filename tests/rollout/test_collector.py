@@ -217,7 +217,7 @@ def test_a_match_without_a_verdict_has_no_points():
 def test_entropy_is_the_mean_of_the_rollouts_decisions():
     rows = collector(Pitch([9, 9]), 3, learner=uniform())
     assert rows.collect().entropies == {0: pytest.approx(math.log(ACTIONS), rel=1e-6)}
-    rows.publish(0, Always(0))
+    rows.policies.publish(0, Always(0))
     assert rows.collect().entropies[0] < 1e-6
 
 
@@ -452,12 +452,12 @@ def test_policies_are_loaded_once_and_forgotten_when_the_last_match_with_them_is
     )
     rows.collect()
     assert rows.in_play == {FROZEN, FROZEN + 1} and loaded == [FROZEN, FROZEN + 1]
-    rows.retire(FROZEN + 1)
-    rows.publish(FROZEN + 2, Always(6))
+    rows.policies.retired.add(FROZEN + 1)
+    rows.policies.publish(FROZEN + 2, Always(6))
     rows.collect()
     assert [played.tolist()[1] for played in env.played] == [[0, 1, 0, 1]] * 4 + [[0, 6, 0, 6]] * 2
     assert loaded == [FROZEN, FROZEN + 1]
-    assert set(rows._policies.known) == {0, FROZEN, FROZEN + 2}
+    assert set(rows.policies.known) == {0, FROZEN, FROZEN + 2}
 
 
 def test_a_script_is_asked_once_a_team_and_decision_for_the_matches_that_it_plays():

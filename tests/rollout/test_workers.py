@@ -144,7 +144,7 @@ def test_each_decision_names_the_weights_that_took_it(sampling) -> None:
             page = s.collect().rollouts[0]
             np.testing.assert_array_equal(page.actions[:, :, 0], page.versions % CHOICES)
             oldest.append(int(page.versions.min()))
-            s.publish(0, CountingPolicy(version))
+            s.policies.publish(0, CountingPolicy(version))
         # Synchronous pages are played by the newest; others lag by what was under way: this page and one more.
         lag = 2 if "asynchronous" in sampling else 0
         assert oldest == sorted(oldest) and oldest[-1] >= 5 - lag
@@ -187,7 +187,7 @@ def test_a_seat_that_does_not_learn_plays_with_the_newest_weights_and_leaves_no_
     with counting_collector(8, agents=2, cast=lambda game: [Seat(0, True), Seat(0, False)]) as s:
         page = s.collect().rollouts[0]
         np.testing.assert_array_equal(page.active, [[1, 0] * 4] * 4)
-        s.publish(0, CountingPolicy(3))
+        s.policies.publish(0, CountingPolicy(3))
         collected = s.collect()
         np.testing.assert_array_equal(collected.rollouts[0].actions[:, :, 0], 3)
         assert {(e.agent, e.policy, e.learned) for e in collected.episodes} == {(0, 0, True), (1, 0, False)}
@@ -208,7 +208,7 @@ def test_a_retired_policy_plays_its_matches_to_their_end() -> None:
         s.collect()
         assert s.in_play == {FROZEN + 1}
         seats["now"] = FROZEN + 2
-        s.retire(FROZEN + 1)
+        s.policies.retired.add(FROZEN + 1)
         page = s.collect().rollouts[0]
         np.testing.assert_array_equal(page.actions[:, 1, 0], [1, 2, 2, 2])
         assert s.in_play == {FROZEN + 2} and loaded == [FROZEN + 1, FROZEN + 2]

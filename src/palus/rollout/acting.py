@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from palus.rollout.rollout import Policy
 from palus.types import F32, I32, MASKS, AnyArray
+
+
+class Policy(Protocol):
+    """What decides. version: gradient steps behind its weights. state_size: S, 0 without memory."""
+
+    version: int
+    state_size: int
+
+    def act(
+        self, observations: Mapping[str, Tensor], states: Tensor, masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """No gradients. [R, *shape] as games give them, [R, S], [R, M] bool -> parameters [R, L], values [R] or None
+        where they would cost a pass of their own, new states [R, S].
+
+        All float32; values in units of returns. Forbidden choices have logits so low that their probability is 0. The
+        tensors may be views of memory that is written again later.
+        """
 
 
 def memories(policies: Mapping[int, tuple[str, Policy]]) -> dict[str, int]:

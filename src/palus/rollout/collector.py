@@ -15,10 +15,10 @@ import torch
 
 from palus.envs.arena_game import BotAct
 from palus.envs.protocol import MultiAgentEnv
-from palus.rollout.acting import Policies, memories
+from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.episodes import Episodes
 from palus.rollout.players import Learning, Others
-from palus.rollout.rollout import ENDLESS, FROZEN, Cast, Collected, Episode, FinishedMatch, Policy, Seat
+from palus.rollout.rollout import ENDLESS, FROZEN, Cast, Collected, Episode, FinishedMatch, Seat
 from palus.types import F32, F64, I64, Bool
 
 
@@ -50,7 +50,7 @@ class InProcessCollector:
         everybody = {**learners, **(members or {})}
         self.env, self.cast, self.rollout_steps, self.seed = env, cast, rollout_steps, seed
         spec, N = env.spec, env.num_matches
-        self._policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
+        self.policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
         self._episodes = Episodes(spec, N)
         self._helper = ThreadPoolExecutor(1, "others", torch.set_num_threads, (1,)) if threads > 1 else None
         sizes = memories({k: (spec.behavior(name).name, own) for k, (name, own) in everybody.items()})
@@ -134,14 +134,6 @@ class InProcessCollector:
         """Ids of frozen policies that a running match needs."""
         return set(np.unique(self._decides[self._decides >= FROZEN]).tolist())
 
-    def publish(self, policy: int, acting: Policy) -> None:
-        """Play with this policy under that id from now on."""
-        self._policies.publish(policy, acting)
-
-    def retire(self, policy: int) -> None:
-        """Forget a policy, once the matches that it plays in are over."""
-        self._policies.retired.add(policy)
-
     # -- playing --------------------------------------------------------------------------------------------------
 
     def collect(self) -> Collected:
@@ -177,7 +169,7 @@ class InProcessCollector:
                     matches.append(FinishedMatch(n, verdict, self._seats[n]))
                 self._assign(over)
                 self._age[over] = self.rollout_steps - 1 - t
-        self._policies.forget(self.in_play)
+        self.policies.forget(self.in_play)
         rollouts = {policy: rows.rollout() for policy, rows in self._learning.items()}
         entropies = {policy: rows.entropy for policy, rows in self._learning.items()}
         ghost_steps = {others.behavior.name: others.decisions for others in self._others}
@@ -194,12 +186,12 @@ class InProcessCollector:
 
         def decide() -> None:
             for others in waiting:
-                others.act(self._policies, self.seed, 2 * self.tick + 1)
+                others.act(self.policies, self.seed, 2 * self.tick + 1)
 
         result = self._helper.submit(decide).result if self._helper is not None and waiting else decide
         for policy, rows in self._learning.items():
             rows.look(t)
-            rows.act(t, self._policies[policy], self.seed, 2 * self.tick)
+            rows.act(t, self.policies[policy], self.seed, 2 * self.tick)
         result()
 
     # -- the game -------------------------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from palus.config import RunFile
 from palus.envs import GameSource
 from palus.envs.arena_game import BotAct
 from palus.errors import ConfigError
+from palus.rollout.acting import Policy
 from palus.rollout.collector import InProcessCollector
 from palus.rollout.plan import OUT_OF_SIGHT, worker_rows
-from palus.rollout.rollout import Cast, Collector, Policy
+from palus.rollout.rollout import Cast, Collector
 from palus.rollout.workers import WorkerCollector
 
 TARGET_ROLLOUT_STEPS = 80

@@ -14,8 +14,8 @@ from palus.envs.arena_game import BotAct
 from palus.envs.protocol import MultiAgentEnv, room_for
 from palus.errors import EnvError
 from palus.nn.distributions import sample
-from palus.rollout.acting import Policies, decide
-from palus.rollout.rollout import Policy, Rollout
+from palus.rollout.acting import Policies, Policy, decide
+from palus.rollout.rollout import Rollout
 from palus.types import F32, I32, I64, MASKS, AnyArray, BehaviorSpec, Bool, Step
 
 

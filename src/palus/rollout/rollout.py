@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from torch import Tensor
-
+from palus.rollout.acting import Policies
 from palus.types import F32, I32, AnyArray, Bool
 
 FROZEN = 1 << 16
@@ -135,23 +134,6 @@ Cast = Callable[[int], Sequence[Seat]]
 """Match slot -> the seat of every agent, in the order of `GameSpec.agents`; asked before every match."""
 
 
-class Policy(Protocol):
-    """What decides. version: gradient steps behind its weights. state_size: S, 0 without memory."""
-
-    version: int
-    state_size: int
-
-    def act(
-        self, observations: Mapping[str, Tensor], states: Tensor, masks: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """No gradients. [R, *shape] as games give them, [R, S], [R, M] bool -> parameters [R, L], values [R] or None
-        where they would cost a pass of their own, new states [R, S].
-
-        All float32; values in units of returns. Forbidden choices have logits so low that their probability is 0. The
-        tensors may be views of memory that is written again later.
-        """
-
-
 @dataclass(frozen=True)
 class Collected:
     """What one call of `Collector.collect` brought. rollouts, entropies (mean, nats, of its decisions): by policy id of
@@ -169,19 +151,16 @@ class Collector(Protocol):
     """Plays matches with the present policies. The only part of training that knows how a game is stepped.
 
     A collector is made with the learners' policies, which it shares with them: what they learn it plays with at once.
+    policies: all that it plays with, where others are published and retired; matches that go on keep one to their end.
     """
+
+    policies: Policies
 
     def collect(self) -> Collected:
         """Play on for one rollout of every learner. Raises EnvError, WorkerError."""
 
     def release(self) -> None:
         """What `collect` gave has been learned from: its arrays may be written again."""
-
-    def publish(self, policy: int, acting: Policy) -> None:
-        """Play with this policy under that id from now on; a learner's own are there from the start."""
-
-    def retire(self, policy: int) -> None:
-        """Forget a policy that no seat will name again. Matches that go on keep it to their end."""
 
     @property
     def in_play(self) -> set[int]:

@@ -17,12 +17,12 @@ import torch
 
 from palus.config.appo import Sampling
 from palus.envs.game import Game, set_parameters
-from palus.rollout.acting import Policies, memories
+from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.buffer import Buffer
 from palus.rollout.layout import Layout, Table, open_memory
 from palus.rollout.plan import WorkerPlan, core_for, plan_workers
 from palus.rollout.pool import InlineWorker, WorkerPool, Workers
-from palus.rollout.rollout import Cast, Collected, Policy
+from palus.rollout.rollout import Cast, Collected
 from palus.rollout.rounds import Rounds
 from palus.rollout.stepper import WARM_UP_GAMES, Assignment
 from palus.types import GameSpec
@@ -60,7 +60,7 @@ class WorkerCollector:
         self._make, self._asynchronous = make, settings.asynchronous
         self._pages = settings.pages if self._asynchronous else 1
         everybody = {**learners, **(members or {})}
-        self._policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
+        self.policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
         layout = Layout(spec, rows // spec.num_agents, horizon, self._pages)
         self._memory = open_memory(layout.size)
         self._behavior = {policy: behavior for policy, (behavior, _) in learners.items()}
@@ -78,7 +78,7 @@ class WorkerCollector:
             for roster, table in zip(layout.rosters, tables, strict=True)
         }
         buffers = list(self._buffers.values())
-        self._rounds = Rounds(spec, self.plan, self._workers, buffers, self._policies, cast, seed, self._asynchronous)
+        self._rounds = Rounds(spec, self.plan, self._workers, buffers, self.policies, cast, seed, self._asynchronous)
         self._counter, self._parameters = 0, dict[str, float]()
         self._begun = time.perf_counter()
         self._told = 0  # losses that `complaints` has spoken of
@@ -102,7 +102,7 @@ class WorkerCollector:
             self._play_page()
         page = self._released % self._pages
         found = {
-            policy: self._buffers[behavior].rollout(page, policy, policy not in self._policies.without_values)
+            policy: self._buffers[behavior].rollout(page, policy, policy not in self.policies.without_values)
             for policy, behavior in self._behavior.items()
         }
         rollouts = {policy: rollout for policy, (rollout, _) in found.items()}
@@ -160,14 +160,6 @@ class WorkerCollector:
             with self._progress:
                 self._error = error
                 self._progress.notify_all()
-
-    def publish(self, policy: int, acting: Policy) -> None:
-        """Play with this policy from the next batch on. On return, no batch uses the former one any more."""
-        self._policies.publish(policy, acting)
-
-    def retire(self, policy: int) -> None:
-        """Forget a policy that no seat will name again. Matches that go on keep it to their end."""
-        self._policies.retired.add(policy)
 
     @property
     def in_play(self) -> set[int]:

@@ -15,13 +15,14 @@ from palus.export.policy_file import PolicyFile
 from palus.league.members import Member
 from palus.nn.graph import FORBIDDEN
 from palus.nn.network import Network
-from palus.rollout.rollout import MEMBERS, Policy
+from palus.rollout.acting import Policy
+from palus.rollout.rollout import MEMBERS
 from palus.run.members import Guest
 from palus.trust import Trust
 
 
 class AnsweringPolicy:
-    """A player of the arena as a `palus.rollout.rollout.Policy`: its probabilities become logits."""
+    """A player of the arena as a `palus.rollout.acting.Policy`: its probabilities become logits."""
 
     version = 0
 
