@@ -115,5 +115,6 @@ def test_missing_measurements_are_zero_and_health_never_negative():
     [(0, [5, 3], 1, -2, True), (1, [5, 3], 2, 2, False), (0, [4, 4, 1], 1, 0, False), (2, [4, 4, 1], 3, 3, False)],
 )
 def test_only_a_sole_leader_has_won(player, frags, place, gap, won):
-    result = standing(player, frags, deaths=1)
-    assert (result.place, result.gap, result.won) == (place, gap, won)
+    result = standing(player, frags, deaths=1, objective="won")
+    assert (result["final_place"], result["leader_gap"], result["true_objective"]) == (place, gap, won)
+    assert standing(player, frags, deaths=1, objective="frags")["true_objective"] == frags[player]

@@ -57,23 +57,20 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@dataclass(frozen=True)
-class Placing:
-    """How one player stands. place: 1 is the best, shared by ties. gap: to the best of the others, negative = ahead."""
+def standing(player: int, frags: Sequence[float], deaths: float, objective: str) -> dict[str, float]:
+    """How one player stands among all. frags: of every player, bots included, in the engine's order.
 
-    frags: float
-    deaths: float
-    place: int
-    gap: float
-
-    @property
-    def won(self) -> bool:
-        """First, and alone there."""
-        return self.gap < 0
-
-
-def standing(player: int, frags: Sequence[float], deaths: float) -> Placing:
-    """Place one player among all. frags: of every player, bots included, in the engine's order."""
+    true_objective: own frags or 1 for being first alone, as `DoomEnvironment.objective` says.
+    final_place: 1 is the best, shared by ties. leader_gap: to the best of the others, negative for who is first alone.
+    """
     others = [count for number, count in enumerate(frags) if number != player]
     own = frags[player]
-    return Placing(own, deaths, 1 + sum(count > own for count in others), max(others) - own if others else 0.0)
+    gap = max(others) - own if others else 0.0
+    return {
+        "true_objective": own if objective == "frags" else float(gap < 0),
+        "frags": own,
+        "deaths": deaths,
+        "kdr": own / (deaths + 1),
+        "final_place": 1.0 + sum(count > own for count in others),
+        "leader_gap": gap,
+    }

@@ -136,12 +136,4 @@ class DoomPlayer:
         players = max(round(self.variable("PLAYER_COUNT")), 1)
         frags = [self.variable(f"PLAYER{number}_FRAGCOUNT") for number in range(1, players + 1)]
         deaths = self.variable("DEATHCOUNT") - self._deaths_before
-        now = standing(round(self.variable("PLAYER_NUMBER")), frags, deaths)
-        return {
-            "true_objective": now.frags if kind == "frags" else float(now.won),
-            "frags": now.frags,
-            "deaths": now.deaths,
-            "kdr": now.frags / (now.deaths + 1),
-            "final_place": float(now.place),
-            "leader_gap": now.gap,
-        }
+        return standing(round(self.variable("PLAYER_NUMBER")), frags, deaths, kind)
