@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from palus.envs.game import draw_actions
 from palus.envs.protocol import MultiAgentEnv, room_for
 from palus.errors import EnvError
-from palus.types import F32, I32, I64, MASKS, ActionSpec, AnyArray, Bool, Discrete, GameSpec, Step
+from palus.types import F32, I32, I64, MASKS, AnyArray, Bool, GameSpec, Step
 
 Order = np.typing.NDArray[np.intp]
 Seen = dict[str, AnyArray]
@@ -107,30 +108,14 @@ def _random_actions(env: MultiAgentEnv, seeds: I64, t: int, idle: int, seen: lis
     actions = []
     for b, own in zip(env.spec.behaviors, seen, strict=True):
         agents = env.spec.agents_of(b.name)
-        shape = (len(agents), b.actions.columns)
-        drawn = np.stack([np.random.default_rng((int(s), t)).random(shape) for s in seeds])
-        active = env.active[:, agents, None]
-        aside = _choose(b.actions, np.full_like(drawn, idle / 2), None)
-        actions.append(np.where(active, _choose(b.actions, drawn, own.get(MASKS)), aside).astype(np.float32))
+        masks = own.get(MASKS, [None] * len(seeds))
+        drawn = [
+            draw_actions(b.actions, len(agents), masks[n], np.random.default_rng((seed, t)))
+            for n, seed in enumerate(seeds.tolist())
+        ]
+        aside = draw_actions(b.actions, len(agents), None, np.random.default_rng(idle))
+        actions.append(np.where(env.active[:, agents, None], drawn, aside))
     return actions
-
-
-def _choose(actions: ActionSpec, drawn: AnyArray, masks: Bool | None) -> F32:
-    """Actions [N, P, A] that numbers [N, P, A] in [0, 1) stand for, among those that the masks [N, P, M] allow."""
-    columns, first = [], 0
-    for part, own in zip(actions.parts, actions.column_slices, strict=True):
-        u = drawn[..., own]
-        if isinstance(part, Discrete):
-            end = first + part.choices
-            allowed = np.ones((*u.shape[:2], part.choices), np.bool_) if masks is None else masks[..., first:end]
-            rank = np.floor(u * allowed.sum(2, keepdims=True))
-            columns.append((np.cumsum(allowed, 2) > rank).argmax(2)[..., None])
-            first = end
-        elif np.isfinite([part.low, part.high]).all():
-            columns.append(part.low + u * (part.high - part.low))
-        else:
-            columns.append((4 * u - 2).clip(part.low, part.high))
-    return np.concatenate(columns, axis=2).astype(np.float32)
 
 
 def _observe(env: MultiAgentEnv, wanted: Bool, *, final: bool = False) -> list[Seen]:

@@ -134,12 +134,12 @@ def random_actions(game: Game, generator: np.random.Generator) -> Actions:
         game.observe(arrays)
     seen = by_behavior(spec, arrays)
     sizes = {b.name: len(spec.agents_of(b.name)) for b in spec.behaviors}
-    return joined(
-        spec, {b.name: _random(b.actions, sizes[b.name], seen[b.name].get(MASKS), generator) for b in spec.behaviors}
-    )
+    drawn = {b.name: draw_actions(b.actions, sizes[b.name], seen[b.name].get(MASKS), generator) for b in spec.behaviors}
+    return joined(spec, drawn)
 
 
-def _random(spec: ActionSpec, rows: int, masks: Bool | None, generator: np.random.Generator) -> F32:
+def draw_actions(spec: ActionSpec, rows: int, masks: Bool | None, generator: np.random.Generator) -> F32:
+    """[rows, A] as `random_actions` has them. masks: [rows, M]; a row that forbids everything gets first choices."""
     columns: list[AnyArray] = []
     first = 0
     for part in spec.parts:

@@ -9,12 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from palus.envs.recording import RecordedEvent, Recording
 from palus.types import F32
-
-F64 = NDArray[np.float64]
 
 TICK_S = 0.02
 """Of a fixed step, which is a frame of a recording."""
