@@ -1,16 +1,22 @@
-"""PettingZoo's parallel environments through the adapter: agents that leave, and what it refuses."""
+"""PettingZoo's environments through the adapter: agents that leave or take turns, teams and verdicts, real games."""
 
 from __future__ import annotations
 
+import json
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from palus.config import load_run
 from palus.envs import make_game
 from palus.envs.check_game import check_game
+from palus.envs.game import observation_arrays, random_actions
 from palus.errors import EnvError
+from palus.run.misfits import misfits
+from palus.train import Run
 from palus.trust import Trust
 
 pettingzoo = pytest.importorskip("pettingzoo", reason="needs the extra doom")
@@ -19,6 +25,9 @@ from gymnasium import spaces  # noqa: E402
 from palus.envs.pettingzoo import PettingZooGame  # noqa: E402
 
 TRUST = Trust(frozenset({"countdown_v1", "no_such_game"}))
+REAL = Trust(frozenset({"pettingzoo", "mpe2"}))
+pytestmark = pytest.mark.filterwarnings("ignore:The old environment creation API:DeprecationWarning")
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class Countdown(pettingzoo.ParallelEnv):
@@ -78,7 +87,7 @@ def test_a_module_is_named_by_its_path_and_must_be_parallel():
     module = types.ModuleType("countdown_v1")
     sys.modules["countdown_v1"] = module
     try:
-        with pytest.raises(EnvError, match="countdown_v1 has no parallel_env"):
+        with pytest.raises(EnvError, match="countdown_v1 has neither parallel_env nor env"):
             make_game("palus.envs.pettingzoo:make", TRUST, module="countdown_v1")
         module.parallel_env = Countdown
         assert make_game("palus.envs.pettingzoo:make", TRUST, module="countdown_v1").spec.env_id == "countdown_v1"
@@ -140,3 +149,92 @@ def test_agents_with_different_spaces_are_behaviors_and_masks_are_obeyed():
 def test_behaviors_whose_agents_are_named_alike_are_named_after_their_first_agent():
     game = PettingZooGame(Countdown(widths=(2, 2, 3)), "countdown")
     assert [b.name for b in game.spec.behaviors] == ["a", "c"]
+
+
+def played(game, seed=0):
+    """The last step of a match of random actions."""
+    game.reset(seed)
+    random = np.random.default_rng(seed)
+    while True:
+        step = game.step(random_actions(game, random))
+        if step.over:
+            return step
+
+
+def test_teams_are_named_by_patterns_and_decide_by_the_means_of_their_members():
+    game = PettingZooGame(Hunt(), "hunt", teams=["sheep*", ["wolf_0", "wolf_1"]])
+    assert (game.spec.teams, [agent.group for agent in game.spec.agents]) == ((1, 0, 1), [1, 0, 1])
+    assert played(game).points == (0.5, 0.5), "four of pay for everybody, however many a team has"
+    assert played(PettingZooGame(Hunt(), "hunt", ["sheep*", "wolf*"], handicaps=[0, 1])).points == (1.0, 0.0)
+    told = PettingZooGame(Countdown(), "countdown", teams=["a", "[bc]"], wins="true_objective")
+    assert played(told).points == (0.0, 1.0), "1 against the mean of 2 and 3"
+    with pytest.raises(EnvError, match="nothing in the infos of wolf_0 is called 'goals'"):
+        played(PettingZooGame(Hunt(), "hunt", wins="goals"))
+
+
+@pytest.mark.parametrize(
+    ("teams", "fault"),
+    [
+        (["wolf*"], "sheep_0 on no team, or on several; its agents are wolf_0, sheep_0, wolf_1"),
+        (["wolf*", "*_0"], "wolf_0 on no team, or on several"),
+        (["wolf*", "sheep*", "goat*"], "goat\\* is no agent"),
+    ],
+)
+def test_every_agent_is_on_one_team(teams, fault):
+    with pytest.raises(EnvError, match=fault):
+        PettingZooGame(Hunt(), "hunt", teams)
+
+
+def test_handicaps_are_one_for_each_team():
+    with pytest.raises(EnvError, match="1 handicaps; expected one for each of 2 teams"):
+        PettingZooGame(Hunt(), "hunt", ["wolf*", "sheep*"], handicaps=[1])
+
+
+def test_who_waits_for_its_turn_has_one_choice_that_changes_nothing():
+    game = make_game("palus.envs.pettingzoo:make", REAL, module="pettingzoo.classic.tictactoe_v3")
+    assert game.spec.observations[0].shape == (18,) and game.spec.actions.masked
+    game.reset(0)
+    actions, over = np.zeros((2, 1), np.float32), []
+    for turn, square in enumerate((0, 3, 1, 4, 2)):  # the first fills its column, whatever the other "does"
+        seen = observation_arrays(game.spec)
+        game.observe(seen)
+        assert seen["action_masks"].sum(1).tolist() == ([9 - turn, 1] if turn % 2 == 0 else [1, 9 - turn])
+        actions[:] = 0
+        actions[turn % 2] = square
+        step = game.step(actions)
+        over.append(step.over)
+    assert over == [False] * 4 + [True] and step.points == (1.0, 0.0) and step.reward.tolist() == [1, -1]
+
+
+@pytest.mark.parametrize("module", ["pettingzoo.classic.connect_four_v3", "mpe2.simple_tag_v3"])
+def test_real_games_keep_the_contract(module):
+    pytest.importorskip(module, reason="needs the package of the game")
+    check_game(make_game("palus.envs.pettingzoo:make", REAL, module=module), decisions=60)
+
+
+@pytest.mark.parametrize(("example", "behaviors"), [("connect-four", ["ConnectFour"]), ("tag", ["adversary", "agent"])])
+def test_real_games_of_two_and_of_four_are_trained_in_the_league_and_rated(tmp_path, example, behaviors):
+    file = EXAMPLES / f"{example}.yaml"
+    pytest.importorskip("mpe2" if example == "tag" else "pettingzoo.classic.connect_four_v3")
+    assert not misfits(load_run(str(file), []), REAL)
+    sizes = [
+        f"behaviors.{name}.hyperparameters.{k}_size={n}"
+        for name in behaviors
+        for k, n in (("batch", 64), ("buffer", 512))
+    ]
+    small = [
+        f"behaviors.{name}.self_play.{k}={n}"
+        for name in behaviors
+        for k, n in (("save_steps", 500), ("team_change", 500))
+    ]
+    place = f"checkpoint_settings.results_dir={json.dumps(str(tmp_path))}"
+    fixed = ("env_settings.seed=1", "palus.sampling.collector=in_process", "palus.num_matches=4", "palus.threads=1")
+    run = Run(load_run(str(file), [place, *fixed, *sizes, *small]), trust=REAL)
+    with run.report:
+        for _ in range(2):
+            run.iterate()
+    run.save()
+    run.close()
+    assert min(run.steps.values()) > 0, "every behavior had its turn"
+    assert run.league.snapshot_count > len(behaviors) and run.league.payoffs.cells
+    assert len(list(run.folder.root.glob("*/*.onnx"))) == len(behaviors)

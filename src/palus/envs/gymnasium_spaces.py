@@ -1,7 +1,8 @@
 """Gymnasium's spaces in palus' words, for single and vectorised environments alike.
 
 Observations: images become [channels, height, width] and keep uint8, everything else a float32 vector, one-hot where it
-is a choice. Actions: whatever is made of Discrete, MultiDiscrete, MultiBinary and Box, nested or not, becomes parts.
+is a choice. Boards, planes of int8 or bool, are vectors too: they are smaller than the convolutions for images.
+Actions: whatever is made of Discrete, MultiDiscrete, MultiBinary and Box, nested or not, becomes parts.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _observation_spec(name: str, space: spaces.Space[Any]) -> ObservationSpec:
         return ObservationSpec(name, (int(space.n),))
     if isinstance(space, spaces.MultiDiscrete):
         return ObservationSpec(name, (int(space.nvec.sum()),))
-    if isinstance(space, spaces.Box) and len(space.shape) == 3:
+    if isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype not in (np.int8, np.bool_):
         height, width, channels = space.shape if _channels_last(space) else (*space.shape[1:], space.shape[0])
         return ObservationSpec(name, (channels, height, width), "uint8" if space.dtype == np.uint8 else "float32")
     if isinstance(space, spaces.Box) and len(space.shape) == 2 and space.dtype == np.uint8:
