@@ -39,6 +39,7 @@ NEEDS = {
     "behaviors.X.reward_signals.gail.": "behaviors.X.reward_signals.gail.demo_path=y.demo",
     "behaviors.X.behavioral_cloning.": "behaviors.X.behavioral_cloning.demo_path=y.demo",
     "palus.league.": "behaviors.X.self_play={}",
+    "palus.league.delta": "palus.league.opponents=history",
     "behaviors.X.hyperparameters.advantages": "behaviors.X.hyperparameters.normalize_returns=false",
 }
 """What a key needs beside itself: the beginning of its path, and an override."""
@@ -61,6 +62,7 @@ OTHER: dict[str, Any] = {
     "palus.baselines": ["random"],
     "palus.league.change_every": 5,
     "palus.league.members": ["x"],
+    "palus.league.evaluation_share": 0.1,
     "vis_encode_type": "convnet_atari",
     "encoding_size": 8,
 }
@@ -213,6 +215,7 @@ SOCCER = [
     "palus.env=SoccerTwos", "palus.num_matches=4", "palus.baselines=[random]", "palus.baseline_pairs=1",
     "palus.baseline_interval=500", "palus.env_options.max_steps=100",
     "behaviors.X.self_play={save_steps: 200, swap_steps: 100}",
+    "palus.league={opponents: history, delta: 0.5}",
 ]  # fmt: skip
 RECALL = ["palus.env=sampled:RecallGame", "behaviors.X.network_settings.memory={memory_size: 8}"]
 COUNTING = [

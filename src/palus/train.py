@@ -81,11 +81,11 @@ class Run:
             for t in self.trainees
         ]
         mix = self.population is None or self.population.settings.mix_in_game
-        self.league = League(self.spec, contenders, seed, mix=mix, settings=run.palus.league)
+        guests = Guests.of(find_guests(run.palus.league.members, self.spec), self.matmul.dtype, trust)
+        self.league = League(self.spec, contenders, seed, mix=mix, settings=run.palus.league, members=guests.members)
         self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)
         self.baselines = Baselines(run, self.spec, self.trainees[0].learner.network)
         acting = {t.policy: (t.kind, t.learner.network) for t in self.trainees}
-        guests = Guests.of(find_guests(run.palus.league.members, self.spec), self.matmul.dtype, trust)
         self.collector = make_collector(
             run, self.source, acting, {c.policy: self.league.rows_per_match(c) for c in contenders}, self.league.cast,
             seed, self.threads, self.saving.load_snapshot, guests.policies, guests.scripts,

@@ -102,3 +102,39 @@ def test_a_behavior_without_a_game_is_refused(load) -> None:
     run = load("behaviors: {Walker: {}}")
     assert unsupported(run) == ["palus.env: no game; set palus.env to a built-in game, for example SoccerTwos"]
     assert load("{behaviors: {Walker: {}}, palus: {env: SoccerTwos}}").env_id == "SoccerTwos"
+
+
+@pytest.mark.parametrize(
+    ("league", "play", "told"),
+    [
+        ("{opponents: psro_nash}", "{}", []),
+        ("{delta: 0.5}", "{}", ["palus.league.delta has no effect; opponents is window, and delta is about history"]),
+        ("{opponents: history, delta: 0.5}", "{}", []),
+        ("{change_unit: episode}", "{}", []),
+        (
+            "{change_every: 3}",
+            "{swap_steps: 9}",
+            ["behaviors.X.self_play.swap_steps has no effect; palus.league.change_every stands above it"],
+        ),
+        (
+            "{opponents: history}",
+            "{play_against_latest_model_ratio: 0.2}",
+            ["behaviors.X.self_play.play_against_latest_model_ratio has no effect; palus.league.opponents is history, "
+             "in which the latest policy is one version of many"],
+        ),
+        (
+            "{counting: reference, change_every: 3}",
+            "{}",
+            ["palus.league.change_every has no effect; counting is reference, which changes opponents by swap_steps"],
+        ),
+        (
+            "{opponents: psro_nash, evaluation_share: 0}",
+            "{}",
+            ["palus.league.evaluation_share 0: past selves that never meet count as even, so all are met alike"],
+        ),
+        ("{strong_only: 0.2}", "null", ["palus.league.strong_only has no effect; no behavior has self_play"]),
+    ],
+)  # fmt: skip
+def test_a_key_of_the_league_without_effect_is_told(league: str, play: str, told: list[str], load) -> None:
+    run = load(f"{{behaviors: {{X: {{self_play: {play}}}}}, palus: {{env: DuelToy, league: {league}}}}}")
+    assert [line for line in notes(run) if "league" in line] == told

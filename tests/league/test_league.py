@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from palus.config.league import LeagueSettings
 from palus.config.trainer import SelfPlay
 from palus.errors import ConfigError
 from palus.league.league import League
@@ -278,3 +279,43 @@ def test_the_payoff_table_is_on_disk(tmp_path: Path) -> None:
 def test_a_game_with_one_side_is_refused() -> None:
     with pytest.raises(ConfigError, match="one side only"):
         league((0, 0))
+
+
+def of_history(**keys: Any) -> League:
+    contender = Contender(0, "", SelfPlay(**{**BASE, "save_steps": 1, "window": 10}))
+    made = League(game(), [contender], 0, settings=LeagueSettings(**keys))
+    for step in (0, 2, 4, 6):
+        at(made, step)
+    return made
+
+
+def test_opponents_are_met_by_the_odds_of_what_was_scored() -> None:
+    made = of_history(opponents="pfsp_hard")
+    pool(made).settings = SelfPlay(swap_steps=0, play_against_latest_model_ratio=0.0)
+    made.rate([match(k, points) for k, points in ((0, 1.0), (1, 1.0), (2, 0.0), (3, 1.0)) for _ in range(3)])
+    at(made, 6, 1)
+    assert set(opponents(made)) == {2}
+    assert made.odds(pool(made).contender, [pool(made)]).others == tuple(FROZEN + k for k in range(4))
+
+
+def test_with_episodes_every_slot_changes_its_opponent_after_so_many_matches() -> None:
+    made = of_history(change_unit="episode", change_every=3, opponents="history")
+    drawn = np.array([opponents(made) for _ in range(7)])
+    for k in range(1, 7):
+        assert (drawn[k] != drawn[k - 1]).any() == (k in (3, 6))
+
+
+def test_evaluation_matches_are_of_past_selves_and_nobody_learns_from_them() -> None:
+    made = of_history(evaluation_share=0.25)
+    casts = [made.cast(slot) for slot in range(4000)]
+    examined = [seats for seats in casts if not any(seat.learns for seat in seats)]
+    assert len(examined) == pytest.approx(1000, abs=120)
+    pairs = Counter(frozenset(seat.policy - FROZEN for seat in seats) for seats in examined)
+    assert {pair for pair in pairs if len(pair) == 2} == {frozenset((a, b)) for a in range(4) for b in range(a)}
+    at(made, 8)
+    new = [made.cast(slot) for slot in range(400)]
+    assert all(FROZEN + 4 in {s.policy for s in seats} for seats in new if not any(s.learns for s in seats))
+    state = json.loads(json.dumps(made.state_dict()))
+    other = of_history(evaluation_share=0.25)
+    other.load_state_dict(state)
+    assert [other.cast(slot) for slot in range(100)] == [made.cast(slot) for slot in range(100)]

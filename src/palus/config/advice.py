@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from palus.config.environment import ConstantSampler, Curriculum, EnvironmentParameter
+from palus.config.league import LeagueSettings
 from palus.config.run_file import PalusSettings, RunFile
 from palus.config.trainer import AppoBehavior, Behavior, OnPolicyHyperparameters, SacBehavior
 from palus.config.unread import unread
@@ -17,6 +18,7 @@ def notes(run: RunFile) -> list[str]:
         lines.append(f"palus.env {run.env_id}: there is a behavior of that name and no env_settings.env_path")
     lines += [f"{path} has no effect; {why}" for path, _, why in unread(run, refused=False)]
     lines += _baseline_notes(run)
+    lines += _league_notes(run)
     for name, parameter in (run.environment_parameters or {}).items():
         lines += _parameter_notes(f"environment_parameters.{name}", parameter)
     return lines
@@ -28,6 +30,34 @@ def _baseline_notes(run: RunFile) -> Iterator[str]:
         for key in ("baselines", "baseline_interval", "baseline_pairs"):
             if getattr(run.palus, key) != getattr(default, key):
                 yield f"palus.{key} has no effect; baselines play SoccerTwos only"
+
+
+def _league_notes(run: RunFile) -> Iterator[str]:
+    """Keys of `palus.league`, and of `self_play` because of it, that mean nothing beside the others of the file."""
+    league, plain = run.palus.league, LeagueSettings()
+    written = [key for key in LeagueSettings.model_fields if getattr(league, key) != getattr(plain, key)]
+    playing = {name: behavior.self_play for name, behavior in run.behaviors.items() if behavior.self_play is not None}
+    if not playing:
+        yield from (f"palus.league.{key} has no effect; no behavior has self_play" for key in written)
+        return
+    if "delta" in written and league.opponents != "history":
+        yield f"palus.league.delta has no effect; opponents is {league.opponents}, and delta is about history"
+    reference = league.counting == "reference"
+    for key in ("change_every", "change_unit") if reference else ():
+        if key in written:
+            yield f"palus.league.{key} has no effect; counting is reference, which changes opponents by swap_steps"
+    if league.opponents.startswith("psro") and league.evaluation_share == 0.0:
+        yield "palus.league.evaluation_share 0: past selves that never meet count as even, so all are met alike"
+    interval = "change_every" if league.change_every is not None else "change_unit"
+    own_interval = not reference and (league.change_every is not None or league.change_unit == "episode")
+    for name, play in playing.items():
+        if own_interval and "swap_steps" in play.model_fields_set:
+            yield f"behaviors.{name}.self_play.swap_steps has no effect; palus.league.{interval} stands above it"
+        if league.opponents == "history" and "play_against_latest_model_ratio" in play.model_fields_set:
+            yield (
+                f"behaviors.{name}.self_play.play_against_latest_model_ratio has no effect; palus.league.opponents is "
+                "history, in which the latest policy is one version of many"
+            )
 
 
 def _parameter_notes(at: str, parameter: EnvironmentParameter) -> Iterator[str]:

@@ -36,7 +36,8 @@ class LeagueSettings(Section):
         description="Past selves that take less than this share of the points are left out, unless all are.",
     )
     change_every: Count | None = Field(
-        default=None, description="Interval between changes of a match's opponents; null means swap_steps."
+        default=None,
+        description="Interval between changes of a match's opponents; null means swap_steps, or each episode.",
     )
     change_unit: Literal["step", "episode"] = Field(
         default="step", description="What change_every counts: steps of the opponents, or matches."
@@ -60,5 +61,9 @@ class LeagueSettings(Section):
         "where the latest policy is that of the last swap (docs/differences.md).",
     )
     evaluation_share: Float = Field(
-        default=0.0, ge=0, le=0.5, description="Share of the matches that nobody learns from and that only rate."
+        default_factory=lambda values: 0.25 if values["opponents"].startswith("psro") else 0.0,
+        ge=0,
+        le=0.5,
+        description="Share of the matches that past selves play among themselves, which nobody learns from; default: "
+        "0.25 with `psro_nash` and `psro_entropy`, which know past selves from these, else 0.",
     )

@@ -67,10 +67,7 @@ OF_BEHAVIORS = (
 )  # fmt: skip
 """Keys below behaviors.NAME."""
 
-_LEAGUE = (
-    "opponents", "delta", "strong_only", "change_every", "change_unit", "landmarks", "members", "roles",
-    "evaluation_share",
-)  # fmt: skip
+_LEAGUE = ("landmarks", "roles")
 _UNITY = "it is about Unity executables"
 OF_RUNS = (
     _refused(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -21,9 +22,11 @@ import numpy as np
 
 from palus.config.league import LeagueSettings
 from palus.errors import ConfigError
-from palus.league.opponents import PayoffTable, ghost_odds
+from palus.league.members import Member
+from palus.league.opponents import Odds, PayoffTable, is_change_due, opponent_odds
 from palus.league.pools import Contender, Pool, Snapshot, next_start, swaps
 from palus.league.results import policies_of, results_of, share
+from palus.league.roles import Candidate
 from palus.league.turns import Turns
 from palus.ratings.elo import expected_score
 from palus.rollout.rollout import FROZEN, FinishedMatch, Seat
@@ -48,6 +51,7 @@ class League:
         *,
         mix: bool = True,
         settings: LeagueSettings | None = None,
+        members: Sequence[Member] = (),
     ) -> None:
         """mix: agents of one match may follow different learners of their behavior, else all follow the same. Where
         these have a past, the agents of one team and behavior always follow one.
@@ -55,7 +59,7 @@ class League:
         Raises ConfigError where a behavior's self-play finds no opponents in the game.
         """
         self.spec, self.mix, self.random = spec, mix, np.random.default_rng(seed)
-        self.settings = settings or LeagueSettings()
+        self.settings, self.members = settings or LeagueSettings(), members
         self._learners: dict[str, list[Contender]] = {}
         for contender in contenders:
             self._learners.setdefault(contender.behavior, []).append(contender)
@@ -65,7 +69,9 @@ class League:
         self.turns = Turns(spec, [pool.contender for pool in self.pools.values()], self.settings)
         self.literal = self.turns.literal
         self.payoffs, self.snapshots, self.snapshot_count = PayoffTable(), dict[int, Snapshot](), 0
-        self._drawn: dict[tuple[int, int, str, int], tuple[int, int]] = {}  # as `_opponent`: policy, ghost step
+        self._odds: dict[tuple[int, ...], Odds] = {}  # as `odds`
+        self._drawn: dict[tuple[int, int, str, int], tuple[int, int, int]] = {}  # as `_opponent`: policy, since when
+        self._examined: Counter[int] = Counter()  # policy -> evaluation matches
         self._remembered: set[int] = set()
         self._lock = threading.RLock()
 
@@ -85,6 +91,9 @@ class League:
     def cast(self, slot: int) -> tuple[Seat, ...]:
         """Who decides for each agent of the match that begins in this slot."""
         with self._lock:
+            share = self.settings.evaluation_share
+            if share > 0.0 and self.random.random() < share and (examined := self._examination()):
+                return examined
             turn, sides = self.turns.of(slot), self.spec.sides
             learning = {b: self._one_of(self._open(b)) for b in self.turns.played_on[sides[turn]]}
             shared: dict[str, int] = {}
@@ -127,20 +136,57 @@ class League:
         return asking if asking.behavior == behavior else self._one_of(self._learners[behavior])
 
     def _opponent(self, slot: int, asking: Contender, behavior: str, rival: int) -> int:
-        """The policy that a learner meets in a slot. A draw stays for at least `swap_steps` ghost steps."""
+        """The policy that a learner meets in a slot. A draw stays for an interval (`is_change_due`)."""
         key, now = (slot, asking.policy, behavior, rival), self.turns.ghost_steps[behavior]
-        policy, drawn_at = self._drawn.get(key, (0, -1))
-        if drawn_at < 0 or now - drawn_at > self.pools_of(behavior)[0].settings.swap_steps:
-            policy = self._draw(asking, self.pools_of(behavior))
-            self._drawn[key] = policy, now
+        pools = self.pools_of(behavior)
+        policy, drawn_at, matches = self._drawn.get(key, (-1, now, 0))
+        if policy < 0 or is_change_due(self.settings, pools[0].settings, now - drawn_at, matches):
+            policy, drawn_at, matches = self._draw(asking, pools), now, 0
+        self._drawn[key] = policy, drawn_at, matches + 1
         return policy
 
     def _draw(self, asking: Contender, pools: Sequence[Pool]) -> int:
         """An opponent for a learner among the learners of one behavior and their past selves: a policy id."""
-        latest, past = ghost_odds(self.payoffs, pools[0].settings, [s for pool in pools for s in pool.window])
-        if self.random.random() < latest:
+        odds = self.odds(asking, pools)
+        if self.random.random() < odds.latest:
             return self._met(asking, pools[0].contender.behavior).policy
-        return FROZEN + int(self.random.choice(past))
+        return int(self.random.choice(odds.others, p=odds.weights or None))
+
+    def odds(self, asking: Contender, pools: Sequence[Pool]) -> Odds:
+        """Whom a learner meets among the learners of one behavior and their past, as things stood at `advance`."""
+        key = (asking.policy, *(pool.contender.policy for pool in pools))
+        if key not in self._odds:
+            me = self._candidates(self.pools[asking.policy])[-1]
+            theirs = pools[0].contender.behavior
+            members = [Candidate(m.policy, m.policy, role="member") for m in self.members if m.behavior == theirs]
+            field = [*members, *(c for pool in pools for c in self._candidates(pool))]
+            own = None
+            if asking.behavior != theirs:
+                own = [c for pool in self.pools_of(asking.behavior) for c in self._candidates(pool)]
+            self._odds[key] = opponent_odds(self.payoffs, self.settings, pools[0].settings, me, field, own)
+        return self._odds[key]
+
+    def _candidates(self, pool: Pool) -> list[Candidate]:
+        """The past of a learner, older before newer, and the learner itself."""
+        learner = pool.contender.policy
+        past = [Candidate(FROZEN + k, learner, self.snapshots[k].version) for k in pool.window]
+        return [*past, Candidate(learner, learner, pool.versions)]
+
+    def _examination(self) -> tuple[Seat, ...]:
+        """A match of past selves that nobody learns from; () where there are none.
+
+        One of them has played fewest of these, so that a new one soon has met all others.
+        """
+        past = {b: [FROZEN + k for pool in self.pools_of(b) for k in pool.window] for b in self.turns.learners}
+        parts = dict.fromkeys((agent.team, agent.behavior) for agent in self.spec.agents)
+        if any(len(past.get(behavior, ())) < 2 for _, behavior in parts):
+            return ()
+        chosen = {part: int(self.random.choice(past[part[1]])) for part in parts}
+        least = min((policy for ids in past.values() for policy in ids), key=lambda policy: self._examined[policy])
+        places = [part for part in parts if least in past[part[1]]]
+        chosen[places[int(self.random.random() * len(places))]] = least
+        self._examined.update(chosen.values())
+        return tuple(Seat(chosen[agent.team, agent.behavior], False) for agent in self.spec.agents)
 
     # -- results --------------------------------------------------------------------------------------------------
 
@@ -194,6 +240,7 @@ class League:
             ghost_before = dict(self.turns.ghost_steps)
             turns = self.turns.advance(steps, ghost_steps)
             saved = [snapshot for pool in self.pools.values() for snapshot in self._save_due(pool, save)]
+            self._odds = {}
             if self.literal:
                 for pool in self.pools.values():
                     saved += self._swap(pool, ghost_before[pool.contender.behavior], turns, save)
@@ -216,7 +263,10 @@ class League:
         snapshot, contender = self.snapshot_count, pool.contender
         save(contender, snapshot)
         step = self.turns.steps[contender.policy]
-        self.snapshots[snapshot] = Snapshot(contender.policy, contender.behavior, step, pool.elo, present)
+        self.snapshots[snapshot] = Snapshot(
+            contender.policy, contender.behavior, step, pool.elo, present, pool.versions
+        )  # fmt: skip
+        pool.versions += not present
         self.snapshot_count += 1
         return snapshot
 
@@ -243,9 +293,10 @@ class League:
         Forgets all others.
         """
         with self._lock:
-            playing = {policy - FROZEN for policy in in_play | {policy for policy, _ in self._drawn.values()}}
+            playing = {policy - FROZEN for policy in in_play | {policy for policy, *_ in self._drawn.values()}}
             kept = playing.union(*([*pool.window, *pool.ghosts.values()] for pool in self.pools.values()))
             self.snapshots = {k: snapshot for k, snapshot in self.snapshots.items() if k in kept}
+            self._examined = Counter({k: n for k, n in self._examined.items() if k - FROZEN in kept})
             return set(self.snapshots)
 
     def forgotten(self, in_play: set[int]) -> set[int]:
@@ -268,6 +319,7 @@ class League:
                 "pools": [(policy, {k: getattr(pool, k) for k in _OF_POOLS}) for policy, pool in self.pools.items()],
                 "snapshots": [(k, asdict(snapshot)) for k, snapshot in self.snapshots.items()],
                 "drawn": [[*key, *draw] for key, draw in self._drawn.items()],
+                "examined": list(self._examined.items()),
                 "turns": self.turns.state_dict(),
                 "snapshot_count": self.snapshot_count,
             })  # fmt: skip
@@ -283,12 +335,13 @@ class League:
                     setattr(pool, name, saved[policy][name])
                 pool.ghosts = {int(side): ghost for side, ghost in pool.ghosts.items()}
             self.snapshots = {k: Snapshot(**snapshot) for k, snapshot in state["snapshots"]}
-            self._drawn = {(a, b, c, d): (policy, at) for a, b, c, d, policy, at in state["drawn"]}
+            self._drawn = {(a, b, c, d): (policy, at, n) for a, b, c, d, policy, at, n in state["drawn"]}
+            self._examined, self._odds = Counter(dict(state["examined"])), {}
             self.turns.load_state_dict(state["turns"])
             self.snapshot_count = int(state["snapshot_count"])
 
 
-_OF_POOLS = ("elo", "window", "last_save", "last_swap", "ghosts")
+_OF_POOLS = ("elo", "versions", "window", "last_save", "last_swap", "ghosts")
 
 
 def snapshot_path(folder: Path, snapshot_id: int) -> Path:

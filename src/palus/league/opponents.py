@@ -67,11 +67,6 @@ class PayoffTable:
         self.form = {(int(a), int(b)): (float(points), float(weight)) for a, b, points, weight in state["form"]}
 
 
-def ghost_odds(payoffs: PayoffTable, settings: SelfPlay, window: Sequence[int]) -> tuple[float, Sequence[int]]:
-    """ML-Agents' ghosts: the probability of the policy in training itself; else one of these snapshots, all alike."""
-    return settings.play_against_latest_model_ratio if window else 1.0, window
-
-
 @dataclass(frozen=True)
 class Odds:
     """Whom a policy meets next. latest: probability of the policy in training on the other side, which is the policy

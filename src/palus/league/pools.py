@@ -25,18 +25,21 @@ class Contender:
 @dataclass
 class Snapshot:
     """A frozen policy. parent: the learner whose weights it has; behavior: its; step: the learner's then. present: it
-    stands for the learner itself until the next swap, so that matches against it move the learner's rating."""
+    stands for the learner itself until the next swap, so that matches against it move the learner's rating. version:
+    how many snapshots the learner had made before."""
 
     parent: int
     behavior: str
     step: int
     elo: float
     present: bool = False
+    version: int = 0
 
 
 @dataclass
 class Pool:
-    """The past of one learner. elo: its own. window: ids of its newest snapshots; ids are never given twice.
+    """The past of one learner. elo: its own. versions: how many snapshots it has made. window: ids of its newest ones;
+    ids are never given twice.
 
     last_save, last_swap: where these counters began, in trainer steps and in ghost steps. ghosts: by reference
     counting, team -> the snapshot that plays it while it does not learn.
@@ -45,6 +48,7 @@ class Pool:
     contender: Contender
     settings: SelfPlay
     elo: float
+    versions: int = 0
     window: list[int] = field(default_factory=list)
     last_save: int = 0
     last_swap: int = 0
