@@ -30,7 +30,7 @@ from palus.arena.locked.vet import vet
 from palus.arena.models.entity import Entity
 from palus.arena.models.policies import OnnxPlayer
 from palus.arena.models.rules import Limits
-from palus.arena.referee.actions import replay_actions
+from palus.arena.referee.actions import replay_match
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import MatchResult
 from palus.nn.graph import mlp_policy
@@ -113,7 +113,7 @@ def measure_rest(models: Sequence[bytes]) -> machine.Json:
         vet_ms = median_ms(lambda: vet(unit.contenders[0], ENV, limits=LIMITS, sandbox=sandbox))
         outcome = play_unit(unit, LIMITS, sandbox=sandbox)
     result, actions = outcome.results[0], outcome.matches[0].actions
-    replay_ms = median_ms(lambda: replay_actions(ENV, result.seed, actions))
+    replay_ms = median_ms(lambda: replay_match(ENV, result.seed, actions).state)
     return {
         "isolation": isolation,
         "first locked process": first_ms,

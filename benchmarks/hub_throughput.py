@@ -30,9 +30,9 @@ OWNER, CHECKPOINT_BYTES = "bench", 28_000_000
 SERVE = """
 import sys, uvicorn
 from pathlib import Path
-from palus.hub.server.router import make_hub_app
 from palus.store import open_store
-uvicorn.run(make_hub_app(open_store(Path(sys.argv[1]))), fd=int(sys.argv[2]), log_level="error")
+from palus.web.app import make_app
+uvicorn.run(make_app(open_store(Path(sys.argv[1]))), fd=int(sys.argv[2]), log_level="error")
 """
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from av.container import OutputContainer
     from av.video.stream import VideoStream
 
+MIN_SIDE = 240
+"""Smaller pictures are enlarged by a whole factor: players and web pages would blur them."""
 QUALITY = {"crf": "28", "preset": "veryfast"}
 
 
@@ -74,3 +78,35 @@ def _even(picture: AnyArray) -> AnyArray:
     """With even sides: the pixel format stores colours for blocks of two by two."""
     odd = [(0, side % 2) for side in picture.shape[:2]]
     return np.ascontiguousarray(np.pad(picture, [*odd, (0, 0)], mode="edge"))
+
+
+@contextmanager
+def video_file(path: Path, fps: float, max_frames: int | None = None) -> Iterator[Callable[[AnyArray], None]]:
+    """Yields what appends a picture, [height, width, 3] uint8, all of the first one's size.
+
+    The file appears under its name when the block ends without an exception, whole or not at all. fps: pictures per
+    second. max_frames: later pictures are dropped, so that a long evaluation makes no huge file.
+    Raises StorageError when it cannot be written, or av is not installed.
+    """
+    part = path.with_name(f".{path.name}.part")
+    try:
+        file = part.open("w+b")
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written ({error.strerror}); choose another place") from error
+    try:
+        with file, VideoEncoder(file, fps) as encoder:
+
+            def write(picture: AnyArray) -> None:
+                if max_frames is None or encoder.frames < max_frames:
+                    encoder.write(_enlarge(picture))
+
+            yield write
+        if encoder.frames:
+            part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _enlarge(picture: AnyArray) -> AnyArray:
+    factor = -(-MIN_SIDE // min(picture.shape[:2]))
+    return picture.repeat(factor, 0).repeat(factor, 1) if factor > 1 else picture

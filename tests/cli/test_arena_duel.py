@@ -128,7 +128,7 @@ def test_killing_a_worker_in_the_middle_of_a_duel_leaves_nothing_and_the_duel_is
     arenas.append(arena)
     repo = push(arena, run)
     engines = arena.wait_for(lambda: len(found := descendants(arena.process.pid, "vizdoom")) >= 2 and found, "no duel")
-    (worker,) = descendants(arena.process.pid, "palus.arena.ladder.local_worker")
+    (worker,) = descendants(arena.process.pid, "palus.arena.ladder.workers")
     locked = descendants(worker, "palus.arena.locked.zygote")
     os.kill(worker, signal.SIGKILL)
     arena.wait_for(lambda: not any(alive(pid) for pid in (*engines, *locked)), "the worker's children live on")

@@ -87,7 +87,7 @@ def test_match_prints_json_writes_a_log_and_a_replay(models: Path, tmp_path: Pat
     assert json.loads(run(*words)) == report
     records = [MatchResult.from_json(line) for line in log.read_text().splitlines()]
     assert [r.leg for r in records] == [1, 2] * 3
-    recordings = read_replay(replay).recordings
+    recordings = read_replay(replay)[1].recordings
     assert [r.names for r in recordings] == [("mine", "random"), ("random", "mine")]
 
 
@@ -146,7 +146,7 @@ def test_ctrl_c_in_a_match_tells_what_was_played(tmp_path: Path):
     assert 1 <= report["pairs"] < 5000
     assert f"Interrupted: {report['pairs']} of 5000 pairs were over" in shown
     assert len(log.read_text().splitlines()) == 2 * report["pairs"]
-    assert len(read_replay(replay).recordings) >= 2 * report["pairs"]
+    assert len(read_replay(replay)[1].recordings) >= 2 * report["pairs"]
 
 
 def test_ctrl_c_in_a_ranking_leaves_a_leaderboard(models: Path):

@@ -91,7 +91,7 @@ def test_the_demo_trains_pushes_ranks_and_shows(tmp_path, stranger, few_matches,
     assert (found["page"] is None) == ("It scored no goal worth showing yet" in result.stderr)
     if found["page"] is not None:
         assert Path(found["page"]).stat().st_size > 10_000
-        goals = read_replay(folder / "goals.match").recordings
+        goals = read_replay(folder / "goals.match")[1].recordings
         assert goals and all(goal_beauty(goal, "demo") > 0 for goal in goals)
     assert opened == []
     assert (tmp_path / "arena" / "palus.db").read_text().startswith("of an arena")
@@ -115,7 +115,7 @@ def test_the_page_shows_the_best_goals_against_the_house_bots(tmp_path, monkeypa
     monkeypatch.setattr(highlights, "record_goals", fewer)
     page = write_goals(tmp_path, 0, Console())
     assert asked == [["goalie-striker", "random"]]
-    goals = read_replay(tmp_path / "goals.match").recordings
+    goals = read_replay(tmp_path / "goals.match")[1].recordings
     assert 1 <= len(goals) <= 4
     beauty = [goal_beauty(goal, "ball-chaser") for goal in goals]
     assert beauty == sorted(beauty, reverse=True)

@@ -49,7 +49,7 @@ def test_from_a_run_to_a_match_against_the_published_model(tmp_path: Path, resul
     assert "an arena accepts it for SoccerTwos" in said
     assert "palus pull ada/striker --hub folder:pool" in said
     published = pool / "ada" / "striker"
-    assert "ada/striker" in read_replay(published / "replay.match").recordings[0].names
+    assert "ada/striker" in read_replay(published / "replay.match")[1].recordings[0].names
     assert "<html" in (published / "replay.html").read_text()
     assert "Nothing changed" in run("push", results, "ada/striker", "--hub", pool)
     run("pull", "ada/striker", tmp_path / "rival", "--hub", pool)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from palus.hub.accounts import create_account, find_account, issue_token
+from palus.hub.accounts import issue_token
 from palus.store import Store, open_store
 
 SERVE = """
@@ -20,10 +20,10 @@ import json, sys
 from pathlib import Path
 import uvicorn
 from palus.hub.limits import HubLimits
-from palus.hub.server.router import make_hub_app
 from palus.store import open_store
+from palus.web.app import make_app
 
-app = make_hub_app(open_store(Path(sys.argv[1])), HubLimits(**json.loads(sys.argv[3])))
+app = make_app(open_store(Path(sys.argv[1])), hub_limits=HubLimits(**json.loads(sys.argv[3])))
 # The socket listens before this process starts: clients wait in its queue, nobody has to poll.
 uvicorn.run(app, fd=int(sys.argv[2]), log_level="warning")
 """
@@ -60,9 +60,7 @@ class RunningHub:
     def token(self, name: str, *scopes: str) -> str:
         """A token of an account, which is made where there is none."""
         with self.store.write() as connection:
-            if find_account(connection, name) is None:
-                create_account(connection, name)
-            return issue_token(connection, name, "test", scopes or ("read", "write"))
+            return issue_token(connection, name, "test", scopes or ("read", "write"), new=True)
 
 
 @contextlib.contextmanager

@@ -50,12 +50,10 @@ def add(
     database: DatabaseOption = None,
 ) -> None:
     """Make an account, or one more token for one that exists, and print the token."""
-    from palus.hub.accounts import create_account, find_account, issue_token
+    from palus.hub.accounts import issue_token
 
     with opened(data, database, create=True) as store, store.write() as connection:
-        if find_account(connection, name) is None:
-            create_account(connection, name)
-        token = issue_token(connection, name, label, scope or DEFAULT_SCOPES)
+        token = issue_token(connection, name, label, scope or DEFAULT_SCOPES, new=True)
     print(token)
 
 
@@ -68,14 +66,11 @@ def tokens(
     database: DatabaseOption = None,
 ) -> None:
     """Make accounts for a class and print a sheet with everybody's token. All of them, or none when a name is bad."""
-    from palus.hub.accounts import create_account, find_account, issue_token
+    from palus.hub.accounts import issue_token
 
     wanted = _read_names(names)
     with opened(data, database, create=True) as store, store.write() as connection:
-        for name in wanted:
-            if find_account(connection, name) is None:
-                create_account(connection, name)
-        sheet = {name: issue_token(connection, name, label, DEFAULT_SCOPES) for name in wanted}
+        sheet = {name: issue_token(connection, name, label, DEFAULT_SCOPES, new=True) for name in wanted}
     for name, token in sheet.items():
         print(f"{name}\n  export HF_ENDPOINT={address}\n  export HF_TOKEN={token}\n{'-' * 64}")
 

@@ -203,14 +203,13 @@ def _isolation() -> str:
 
 def make_admin(store: Store) -> bool:
     """On the first start: an account for whoever runs the arena, its token in a file that only they can read."""
-    from palus.hub.accounts import create_account, find_account, issue_token
+    from palus.hub.accounts import find_account, issue_token
 
     path = store.folder / ADMIN_TOKEN_FILE
     with store.write() as connection:
         if find_account(connection, ADMIN) is not None:
             return False
-        create_account(connection, ADMIN)
-        token = issue_token(connection, ADMIN, "first start", ("read", "write", "runner", "admin"))
+        token = issue_token(connection, ADMIN, "first start", ("read", "write", "runner", "admin"), new=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(f"{token}\n")
@@ -221,7 +220,7 @@ def sign_in_here(store: Store, url: str) -> str | None:
     """Let `palus push` from this machine work at once: an account named after the user, its token kept where
     `palus login` keeps it. None when that is not possible; `palus login` then is."""
     from palus.hub import client
-    from palus.hub.accounts import create_account, find_account, issue_token
+    from palus.hub.accounts import issue_token
     from palus.hub.ids import check_owner
 
     try:
@@ -233,9 +232,7 @@ def sign_in_here(store: Store, url: str) -> str | None:
     except (HubError, OSError, KeyError):
         name = "me"
     with store.write() as connection:
-        if find_account(connection, name) is None:
-            create_account(connection, name)
-        token = issue_token(connection, name, f"this machine {secrets.token_hex(3)}")
+        token = issue_token(connection, name, f"this machine {secrets.token_hex(3)}", new=True)
     try:
         return client.log_in(url, token)
     except (HubError, OSError) as error:

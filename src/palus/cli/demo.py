@@ -131,7 +131,7 @@ def fitting_steps(minutes: float) -> int:
 
 def _goals(folder: Path, seed: int, console: Console) -> Path | None:
     """Record matches against the house bots, keep the finest goals, write replay and page."""
-    from palus.arena.referee.replay import read_replay_bytes, write_replay
+    from palus.arena.referee.replay import read_replay, write_replay
     from palus.arena.study.highlights import record_goals
     from palus.cli.players import load
     from palus.web.page import write_html
@@ -142,7 +142,7 @@ def _goals(folder: Path, seed: int, console: Console) -> Path | None:
         console.print("It scored no goal worth showing yet; train longer with --minutes.")
         return None
     replay = write_replay(folder / "goals.match", goals, title=f"The best goals of {folder.name}")
-    data, contents = read_replay_bytes(replay)
+    data, contents = read_replay(replay)
     page = write_html(folder / "goals.html", data, contents.title)
     console.print(f"The {len(goals)} finest against {' and '.join(rival.name for rival in rivals)}: {page}")
     return page

@@ -126,7 +126,7 @@ def _play(
     place: Path | None,
     pictures: int,
 ) -> Evaluation:
-    from palus.run.video import video_file
+    from palus.video import video_file
 
     spec = agent.spec
     # Games with a recorder give every engine frame, others one picture per decision.

@@ -69,7 +69,7 @@ def match(
         tick = stack.enter_context(matches_progress(title, 2 * pairs))
         recorder: Film | Recorder | None = None
         if replay is not None and filmed:
-            from palus.run.video import video_file
+            from palus.video import video_file
 
             write = stack.enter_context(video_file(replay, source_of(game).spec.fps))
             recorder = Film(lambda _, picture: write(picture), every_tick=True)

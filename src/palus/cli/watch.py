@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from palus.arena.referee.replay import read_replay_bytes
+from palus.arena.referee.replay import read_replay
 from palus.web.page import ADDRESS, make_server, page_html, write_html
 
 
@@ -24,7 +24,7 @@ def watch(
     port: Annotated[int, typer.Option(help="Port to serve on; 0 takes a free one.", min=0, max=65535)] = 0,
 ) -> None:
     """Watch a recorded match: a page with the pitch, the score, every player's sensors and choices."""
-    data, contents = read_replay_bytes(replay)
+    data, contents = read_replay(replay)
     if html is not None:
         write_html(html, data, contents.title, three_d=three_d)
         typer.echo(f"Wrote {html} ({html.stat().st_size / 1000:.0f} kB); open it in any browser.")

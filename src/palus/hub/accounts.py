@@ -83,14 +83,19 @@ def find_account(connection: Connection, name: str) -> Account | None:
     return Account(*row) if row else None
 
 
-def issue_token(connection: Connection, name: str, label: str, scopes: Iterable[str] = ("read", "write")) -> str:
-    """A new token of an account; the only time it is seen. Raises InvalidInputError."""
+def issue_token(
+    connection: Connection, name: str, label: str, scopes: Iterable[str] = ("read", "write"), *, new: bool = False
+) -> str:
+    """A new token of an account; the only time it is seen. new: makes the account where there is none.
+
+    Raises InvalidInputError.
+    """
     wanted = [scope for scope in SCOPES if scope in set(scopes)]
     if unknown := sorted(set(scopes) - set(SCOPES)):
         raise InvalidInputError(f"scope {', '.join(unknown)} is unknown; there are {', '.join(SCOPES)}")
     if not wanted or not 1 <= len(label) <= _MAX_LABEL:
         raise InvalidInputError(f"a token needs a scope and a label of 1 to {_MAX_LABEL} characters")
-    account = find_account(connection, name)
+    account = find_account(connection, name) or (create_account(connection, name) if new else None)
     if account is None:
         raise InvalidInputError(f"there is no account {name}; add it first")
     token = f"palus_{secrets.token_urlsafe(TOKEN_BYTES)}"

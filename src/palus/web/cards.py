@@ -10,7 +10,6 @@ which no reader would call one, is shown as it was written.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from html import escape
 from posixpath import normpath
@@ -36,8 +35,6 @@ _MARKS = "[]!*_`<&~\\"
 _TAGS = {"a", "blockquote", "br", "code", "em", "h2", "h3", "h4", "h5", "h6", "hr", "img", "li", "ol", "p", "pre"}
 _TAGS |= {"s", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"}
 _ATTRIBUTES = {"a": {"href", "title"}, "img": {"src", "alt", "title"}, "ol": {"start"}}
-
-Resolve = Callable[[str], str | None]
 
 
 @lru_cache(maxsize=256)

@@ -20,7 +20,7 @@ from palus.arena.locked.play import play_unit
 from palus.arena.locked.sandbox import LockedProcess, Sandbox
 from palus.arena.models.policies import OnnxPlayer
 from palus.arena.models.rules import Limits
-from palus.arena.referee.actions import decode_actions, encode_actions, replay_actions
+from palus.arena.referee.actions import decode_actions, encode_actions, replay_match
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.replay import decode_replay
 from palus.errors import ArenaError, ReplayError
@@ -68,7 +68,7 @@ def test_replay_and_action_log_belong_to_their_game(sandbox: Sandbox):
         assert recording.names == tuple(side.entity.repo for side in result.sides)
         assert len(recording.frames) == result.duration_ticks + 1
         np.testing.assert_array_equal(decode_actions(actions, LAYOUT, 1000), recording.actions)
-        assert replay_actions("SoccerTwos", result.seed, actions) == result.final_state
+        assert replay_match("SoccerTwos", result.seed, actions).state == result.final_state
 
 
 def test_a_changed_action_log_or_seed_does_not_reproduce_the_match(sandbox: Sandbox):
@@ -76,11 +76,11 @@ def test_a_changed_action_log_or_seed_does_not_reproduce_the_match(sandbox: Sand
     result, actions = outcome.results[0], decode_actions(outcome.matches[0].actions, LAYOUT, 1000)
     changed = actions.copy()
     changed[0, 0] = (changed[0, 0] + 1) % 3
-    assert replay_actions("SoccerTwos", result.seed, encode_actions(changed, LAYOUT)) != result.final_state
-    assert replay_actions("SoccerTwos", result.seed, encode_actions(actions[:-1], LAYOUT)) != result.final_state
-    assert replay_actions("SoccerTwos", result.seed + 1, encode_actions(actions[:5], LAYOUT)) != result.final_state
+    assert replay_match("SoccerTwos", result.seed, encode_actions(changed, LAYOUT)).state != result.final_state
+    assert replay_match("SoccerTwos", result.seed, encode_actions(actions[:-1], LAYOUT)).state != result.final_state
+    assert replay_match("SoccerTwos", result.seed + 1, encode_actions(actions[:5], LAYOUT)).state != result.final_state
     with pytest.raises(ReplayError, match=r"the match ended after|at most 1000"):
-        replay_actions("SoccerTwos", result.seed, encode_actions(np.concatenate([actions, actions[:1]]), LAYOUT))
+        replay_match("SoccerTwos", result.seed, encode_actions(np.concatenate([actions, actions[:1]]), LAYOUT))
 
 
 def test_damaged_action_logs_are_refused():
@@ -104,7 +104,7 @@ def test_a_model_that_fails_forfeits_both_games_to_a_healthy_one(sandbox: Sandbo
     assert (outcome.failures[0] != "") == (cause != "non_finite")
     assert outcome.failures[1] == ""
     for result, _, actions in (vars(match).values() for match in outcome.matches):
-        assert replay_actions("SoccerTwos", result.seed, actions) == result.final_state
+        assert replay_match("SoccerTwos", result.seed, actions).state == result.final_state
 
 
 def test_a_model_whose_agents_see_each_other_through_the_batch_is_found_while_it_plays(sandbox: Sandbox):
@@ -147,7 +147,7 @@ def test_a_crash_in_the_middle_is_a_forfeit_of_that_side_and_leaves_nothing(
     for result, replay, actions in (vars(match).values() for match in outcome.matches):
         assert len(decode_actions(actions, LAYOUT, 1000)) == 3
         assert len(decode_replay(replay).recordings[0].frames) == result.duration_ticks + 1
-        assert replay_actions("SoccerTwos", result.seed, actions) == result.final_state
+        assert replay_match("SoccerTwos", result.seed, actions).state == result.final_state
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 

@@ -78,7 +78,7 @@ def without_matches(data: bytes) -> bytes:
 def test_a_replay_returns_what_was_recorded_to_a_millimetre_and_a_tenth_of_a_degree(tmp_path: Path) -> None:
     first, second = make_recording(103), make_recording(40, probabilities=False, seed=4)
     path = write_replay(tmp_path / "reel.match", [first, second], title="Best goals")
-    replay = read_replay(path)
+    _, replay = read_replay(path)
 
     assert replay.title == "Best goals"
     assert [len(r.frames) for r in replay.recordings] == [104, 41]

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, select
 
 from palus.arena.models.entity import Entity, house_player
-from palus.arena.models.rules import rules_of
+from palus.arena.models.rules import arena_rules
 from palus.arena.referee.games import game_of
 from palus.errors import ArenaError, HubError
 from palus.files import digest_of
@@ -79,7 +79,7 @@ def sweep_hub(connection: Connection, env: str, *, quiet_since_ms: int) -> Sweep
     files: dict[str, dict[str, str | None]] = {}
     wanted = select(commit_files).join(repos, repos.c.head == commit_files.c.commit_id)
     for row in connection.execute(wanted.where(commit_files.c.path.in_(game.files))):
-        sha256 = row.sha256 if row.size <= rules_of(game).max_bytes else None
+        sha256 = row.sha256 if row.size <= arena_rules(game.pictures).max_bytes else None
         files.setdefault(row.commit_id, {})[game.files[row.path]] = sha256
     public = (repos.c.kind == "model") & repos.c.private.is_(False) & repos.c.head.is_not(None)
     found, present = [], set()
@@ -116,7 +116,7 @@ class FolderPool:
                 if modified_ms > quiet_since_ms:
                     continue
                 files = {
-                    behavior: self._store(path) if sizes[behavior] <= rules_of(game).max_bytes else None
+                    behavior: self._store(path) if sizes[behavior] <= arena_rules(game.pictures).max_bytes else None
                     for behavior, path in paths.items()
                 }
                 # No commits here: a revision is named by its bytes, and a file that is too large by its size.
@@ -172,7 +172,7 @@ class HuggingFace:
         """A listed model with its bytes stored."""
         game, there = game_of(env), {sibling.rfilename for sibling in info.siblings or ()}
         files = {
-            behavior: self._download(info.id, info.sha, file, rules_of(game).max_bytes)
+            behavior: self._download(info.id, info.sha, file, arena_rules(game.pictures).max_bytes)
             for file, behavior in game.files.items()
             if file in there
         }

@@ -19,7 +19,7 @@ from palus.arena.ladder import queue
 from palus.arena.ladder.discovery import MISSING_FILE, Entry, Sweep
 from palus.arena.models.entity import Entity
 from palus.arena.models.refusal import Refusal
-from palus.arena.models.rules import rules_of
+from palus.arena.models.rules import arena_rules
 from palus.arena.referee.games import game_of
 from palus.store.tables import entries, jobs
 
@@ -180,7 +180,7 @@ def _missing(env: str, found: Entry) -> Refusal:
     large = ", ".join(file for file, behavior in game.files.items() if not there[behavior])
     return Refusal(
         "too-large",
-        f"{large} is larger than the {rules_of(game).max_bytes >> 20} MiB that a model may have",
+        f"{large} is larger than the {arena_rules(game.pictures).max_bytes >> 20} MiB that a model may have",
         "export a smaller network",
     )
 

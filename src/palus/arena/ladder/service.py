@@ -22,9 +22,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from palus.arena.jobs.worker import RESTART_S, pause_after
 from palus.arena.ladder.audit import LOCAL, audit, suspend_outliers
 from palus.arena.ladder.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
-from palus.arena.ladder.local_worker import instructions
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler, run_sweep
 from palus.arena.ladder.settings import SETTINGS_FILE, ArenaSettings
+from palus.arena.ladder.workers import instructions
 from palus.arena.referee.games import game_of
 from palus.errors import ArenaError, PalusError
 from palus.files import write_text
@@ -162,7 +162,7 @@ class ArenaService:
     def _start_worker(self) -> _LocalWorker:
         name = f"{LOCAL}{secrets.token_hex(4)}"
         process = subprocess.Popen(
-            [sys.executable, "-m", "palus.arena.ladder.local_worker"],
+            [sys.executable, "-m", "palus.arena.ladder.workers"],
             stdin=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the service, which lets its workers finish
         )

@@ -1,15 +1,25 @@
-"""The workers that the arena knows, and the job source of those that run beside its store."""
+"""The workers that the arena knows, and those that run beside its store.
+
+`python -m palus.arena.ladder.workers` is the process of such a one, started by `ladder.service`. It is told everything
+in one line of JSON on standard input, so that no password of a database shows in a list of processes. When its standard
+input ends, its parent is gone or wants it to stop: it finishes its job and leaves.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
+import os
+import sys
+import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
 from palus.arena.jobs.reports import Report
-from palus.arena.jobs.worker import Lease
+from palus.arena.jobs.worker import Lease, describe_here, wait_for_end, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import suspension
 from palus.arena.ladder.completion import complete
@@ -17,9 +27,12 @@ from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.builds import env_build
 from palus.arena.referee.games import DEFAULT_GAME, GAMES
 from palus.errors import ArenaError, StorageError
-from palus.store import Store
+from palus.store import Store, open_store
 from palus.store.engine import now_ms
 from palus.store.tables import entries, jobs, workers
+
+NICENESS = 5
+"""Playing gives way to the pages; the models' own processes give way to this one."""
 
 GREETING_MS = 10_000
 """An idle worker says so often that it is there."""
@@ -127,3 +140,29 @@ class StoreSource:
         attempts = self.settings.max_attempts
         with self.store.write() as connection:
             queue.give_back(connection, lease.job_id, lease.secret, fault, max_attempts=attempts, now_ms=now_ms())
+
+
+def instructions(folder: Path, url: str | None, name: str, settings: ArenaSettings) -> bytes:
+    """The line that the process reads."""
+    told = {"folder": str(folder), "url": url, "name": name, "settings": settings.to_json()}
+    return json.dumps(told).encode() + b"\n"
+
+
+def main() -> None:
+    """Work until standard input ends."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    told = json.loads(sys.stdin.buffer.readline())
+    settings = ArenaSettings.from_json(told["settings"])
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    stop = threading.Event()
+    threading.Thread(target=wait_for_end, args=(stop,), daemon=True).start()
+    store = open_store(Path(told["folder"]), told["url"])
+    try:
+        work(StoreSource(store, told["name"], settings, describe_here()), stop)
+    finally:
+        store.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,8 @@
 """How the referee's process and a locked process talk: frames of a kind, a length and bytes over one socket.
 
 The first frame is the task, as JSON: which behaviors are played, and whether to examine their models before. The models
-follow, one for each.
+follow, one for each. What the locked process reports may be in a stranger's hands, so it is believed as text and
+numbers of bounded size, no more (`Told`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
+from palus.arena.models.forms import Count, Measure, Sha256, Text
+from palus.arena.models.policy_graph import MAX_STATE
 from palus.arena.models.refusal import Refusal
 from palus.types import F32, MASKS, ActionSpec, AnyArray, BehaviorSpec, Bool, Discrete, ObservationSpec
 
@@ -92,6 +96,38 @@ def _behavior(told: dict[str, Any]) -> BehaviorSpec:
     seen = tuple(ObservationSpec(**{**o, "shape": tuple(o["shape"])}) for o in told["observations"])
     actions = ActionSpec(tuple(Discrete(**part) for part in told["actions"]["parts"]), told["actions"]["masked"])
     return BehaviorSpec(told["name"], seen, actions)
+
+
+class Told(BaseModel):
+    """One report."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Greeting(Told):
+    """The first one, before a model is there."""
+
+    isolation: str
+
+
+class Examined(Told):
+    """Of a model that passed: `PolicyGraph`, `ProbeReport` and `computation_of`."""
+
+    nodes: Count
+    parameters: Count
+    opset: Count
+    producer: Text
+    entropy: Measure
+    p99_ms: Measure
+    computation: Sha256
+
+
+class Findings(Told):
+    """On the models, either a refusal or what was found of each that was examined, and how much each remembers."""
+
+    refusal: Refusal | None = None
+    details: tuple[Examined, ...] = ()
+    state_sizes: tuple[Annotated[int, Field(ge=0, le=MAX_STATE, strict=True)], ...] = ()
 
 
 @dataclass(frozen=True)

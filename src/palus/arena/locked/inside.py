@@ -18,7 +18,7 @@ from palus.arena.locked.probe import probe, probe_rows
 from palus.arena.locked.samples import sample_models
 from palus.arena.models.computation import computation_of
 from palus.arena.models.grammar import check_padding
-from palus.arena.models.policies import PolicySession
+from palus.arena.models.policies import PolicySession, fails_when_run
 from palus.arena.models.policy_graph import PolicyGraph, read_policy
 from palus.arena.models.refusal import RefusedError
 from palus.arena.models.rules import arena_rules
@@ -41,7 +41,7 @@ class OpenedModel:
 
 def open_model(data: bytes, behavior: BehaviorSpec) -> OpenedModel:
     """Check a file by the arena's rules and open it. Raises RefusedError."""
-    graph = read_policy(data, "", behavior, arena_rules(behavior))
+    graph = read_policy(data, "", behavior, arena_rules(any(o.is_image for o in behavior.observations)))
     session, rows = PolicySession(graph, behavior, ""), Rows(behavior, graph.state_size)
 
     def answer(questions: AnyArray) -> F32:
@@ -115,10 +115,7 @@ def _examine(model: OpenedModel, file_bytes: int, up_to_ms: float) -> dict[str, 
     except Exception as error:  # onnxruntime raises its own untyped exceptions
         if "alloc" in str(error).lower():
             raise MemoryError from error
-        reason = str(error).splitlines()[0][:200]
-        raise RefusedError(
-            "cannot-run", f"Fails when it is run ({reason}).", "Try it in onnxruntime with a batch of 4 observations."
-        ) from error
+        raise fails_when_run(error) from error
     graph = model.graph
     facts = {name: getattr(graph, name) for name in ("nodes", "parameters", "opset", "producer")}
     return facts | asdict(report) | {"computation": computation_of(graph.model)}

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from palus.arena.locked.remote import open_contestants, true_cause
 from palus.arena.locked.sandbox import Sandbox, shared_sandbox
 from palus.arena.locked.unit import MatchReport, Unit, UnitReport
-from palus.arena.models.rules import Limits, limits_of
-from palus.arena.referee.actions import encode_actions, replay_actions, state_hash
+from palus.arena.models.rules import Limits
+from palus.arena.referee.actions import encode_actions, replay_match, state_hash
 from palus.arena.referee.builds import env_build
 from palus.arena.referee.games import layout_of, playable_game
 from palus.arena.referee.match import play_pairs
@@ -46,7 +46,7 @@ def play_unit(
     installed here.
     """
     game = playable_game(unit.env)
-    limits, sandbox = limits or limits_of(game), sandbox or shared_sandbox()
+    limits, sandbox = limits or Limits(cpu_s=game.cpu_s), sandbox or shared_sandbox()
     opened = open_contestants(
         unit.env, unit.contenders, limits, sandbox, params=unit.params, check_share=check_share, seed=unit.seed
     )
@@ -97,7 +97,7 @@ def _filmed(files: Sequence[io.BytesIO], spec: GameSpec, length_s: float) -> Ite
 def _recorded(result: MatchResult, recording: Recording | None) -> MatchReport:
     """A match that can be played again. recording: None when nothing was decided."""
     if recording is None:
-        state = replay_actions(result.env, result.seed, b"")
+        state = replay_match(result.env, result.seed, b"").state
         return MatchReport(dataclasses.replace(result, final_state=state), b"", b"")
     result = dataclasses.replace(result, final_state=state_hash(recording.frames))
     return MatchReport(result, encode_replay([recording]), encode_actions(recording.actions, layout_of(result.env)))

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from palus.arena.locked.frames import Rows
+from palus.arena.models.policies import check_answers
 from palus.arena.models.refusal import RefusedError
-from palus.arena.referee.sampling import entropy, is_distribution
+from palus.arena.referee.sampling import entropy
 from palus.types import F32, AnyArray, BehaviorSpec
 
 ROWS = 200
@@ -56,7 +57,7 @@ def probe(
     if fastest_ms > _HOPELESS * max_p99_ms:  # told at once, not after all the questions below
         raise _too_slow(fastest_ms, max_p99_ms)
     answers = np.concatenate([answer(rows) for rows in np.split(questions, ROWS // BATCH)])
-    _check_answers(answers, behavior)
+    check_answers(answers, ROWS, behavior)
     _check_rows(answer, questions, rng)
     p99_ms = _p99_ms(answer, questions, max_p99_ms)
     if p99_ms > max_p99_ms:
@@ -108,32 +109,6 @@ def _pictures(rng: np.random.Generator, shape: tuple[int, ...]) -> AnyArray:
     pictures[:50] = coarse
     pictures[50:60] = np.linspace(0, 255, 10).astype(np.uint8).reshape(-1, *[1] * len(shape))
     return pictures
-
-
-def _check_answers(answers: F32, behavior: BehaviorSpec) -> None:
-    choices = behavior.branches
-    expected = (ROWS, sum(choices))
-    if answers.shape != expected or answers.dtype != np.float32:
-        raise RefusedError(
-            "wrong-outputs",
-            f"Gives probabilities of shape {answers.shape} and type {answers.dtype} for {ROWS} observations; "
-            f"expected {expected} and float32: the branches of {behavior.name} have {choices} choices.",
-            f"Export it with ML-Agents or palus for {behavior.name}.",
-        )
-    if not np.isfinite(answers).all():
-        raise RefusedError(
-            "nan-output",
-            f"Answers NaN or infinity to {int((~np.isfinite(answers)).any(axis=1).sum())} of {ROWS} observations.",
-            "The training run that wrote it broke: export an earlier checkpoint.",
-        )
-    good = is_distribution(answers, choices)
-    if not good.all():
-        raise RefusedError(
-            "not-probabilities",
-            f"Answers {int((~good).sum())} of {ROWS} observations with numbers that are negative or do not sum to 1 in "
-            f"each of the branches of {choices} choices.",
-            "Let every branch end in a Softmax, as ML-Agents' and palus's exports do.",
-        )
 
 
 def _check_rows(answer: Answer, questions: AnyArray, rng: np.random.Generator) -> None:

@@ -24,8 +24,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from palus.arena.locked.frames import MAX_REPORT_BYTES, PREFIX, Kind, Task
-from palus.arena.locked.report import Findings, Greeting, Told
+from palus.arena.locked.frames import MAX_REPORT_BYTES, PREFIX, Findings, Greeting, Kind, Task, Told
 from palus.arena.models.rules import Limits
 from palus.errors import ArenaError
 

@@ -8,16 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from palus.arena.locked.frames import OUT_OF_MEMORY, Task
+from palus.arena.locked.frames import OUT_OF_MEMORY, Examined, Task
 from palus.arena.locked.play import play_unit
-from palus.arena.locked.report import Examined
 from palus.arena.locked.sandbox import LockedProcessError, Sandbox, shared_sandbox
 from palus.arena.locked.unit import Unit
 from palus.arena.models.entity import Entity
 from palus.arena.models.grammar import check_size
 from palus.arena.models.policies import played_behaviors
 from palus.arena.models.refusal import Refusal, RefusedError
-from palus.arena.models.rules import Limits, limits_of, rules_of
+from palus.arena.models.rules import Limits, arena_rules
 from palus.arena.referee.games import playable_game, source_of
 from palus.errors import ArenaError
 from palus.files import digest_of
@@ -50,14 +49,14 @@ def vet(
     the game, or it plays other files; EnvError when it is not installed here.
     """
     game = playable_game(env_id)
-    limits, sandbox = limits or limits_of(game), sandbox or shared_sandbox()
+    limits, sandbox = limits or Limits(cpu_s=game.cpu_s), sandbox or shared_sandbox()
     behaviors = played_behaviors(source_of(game.env).spec)
     models = contender.models_for([behavior.name for behavior in behaviors])
     task = Task(behaviors, patience * game.max_p99_ms)
     details: dict[str, Any] = {"bytes": sum(map(len, models))}
     for number, model in enumerate(models):
         try:
-            check_size(model, rules_of(game))  # told here, so that large files are not even handed over
+            check_size(model, arena_rules(game.pictures))  # told here, so that large files are not even handed over
         except RefusedError as error:
             return Vetting(task.about(number, error.refusal), details)
     refusal = _examine(task, models, limits, sandbox, details)
@@ -133,12 +132,8 @@ def _refusal_of_failure(error: LockedProcessError, limits: Limits) -> Refusal:
             f"Needs more memory than the {limits.memory_bytes // 2**20} MiB allowed.",
             "Train a smaller network: a stock policy takes a few megabytes.",
         )
-    return _crashed(str(error))
-
-
-def _crashed(what: str) -> Refusal:
     return Refusal(
         "crashed",
-        f"Broke the process that examined it: {what}.",
+        f"Broke the process that examined it: {error}.",
         "Export it again with ML-Agents or palus, and try it in onnxruntime first.",
     )

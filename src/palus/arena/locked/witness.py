@@ -16,7 +16,7 @@ from palus.arena.locked.remote import open_contestants
 from palus.arena.locked.sandbox import shared_sandbox
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
-from palus.arena.models.rules import limits_of
+from palus.arena.models.rules import Limits
 from palus.arena.referee import sampling
 from palus.arena.referee.actions import Replayed, replay_match
 from palus.arena.referee.games import playable_game
@@ -47,7 +47,7 @@ def ask_again(
 
     Raises ReplayError and ArenaError as `replay_match` does.
     """
-    limits = limits_of(playable_game(env_id))
+    limits = Limits(cpu_s=playable_game(env_id).cpu_s)
     # Checked all the time: what was found now and then is found again.
     with open_contestants(env_id, contenders, limits, shared_sandbox(), check_share=1.0, seed=seed) as contestants:
         witness = _Asking([contestant.player for contestant in contestants], np.array([seed]), mode)

@@ -118,7 +118,10 @@ class OnnxPlayer:
         graph = read_policy(model, str(path), behavior)
         self.state_size = graph.state_size
         self._session = PolicySession(graph, behavior, str(path))
-        _probe(self, behavior, str(path))
+        try:
+            _probe(self, behavior)
+        except RefusedError as error:
+            raise error.at(str(path)) from error
 
     def answer(self, observations: Observations, states: F32, masks: Bool | None = None) -> tuple[F32, F32]:
         """As `Player.answer`."""
@@ -142,8 +145,46 @@ def open_session(model: bytes, origin: str) -> Any:
         ) from error
 
 
-def _probe(player: OnnxPlayer, behavior: BehaviorSpec, origin: str) -> None:
-    """One pass over random inputs: the output must be a distribution over each branch."""
+def check_answers(answers: F32, rows: int, behavior: BehaviorSpec) -> None:
+    """Whether they are distributions over each branch. rows: of the observations that were answered.
+
+    Raises RefusedError: "wrong-outputs", "nan-output" or "not-probabilities".
+    """
+    choices = behavior.branches
+    expected = (rows, sum(choices))
+    if answers.shape != expected or answers.dtype != np.float32:
+        raise RefusedError(
+            "wrong-outputs",
+            f"Gives probabilities of shape {answers.shape} and type {answers.dtype} for {rows} observations; "
+            f"expected {expected} and float32: the branches of {behavior.name} have {choices} choices.",
+            f"Export it with ML-Agents or palus for {behavior.name}.",
+        )
+    if not np.isfinite(answers).all():
+        raise RefusedError(
+            "nan-output",
+            f"Answers NaN or infinity to {int((~np.isfinite(answers)).any(axis=1).sum())} of {rows} observations.",
+            "The training run that wrote it broke: export an earlier checkpoint.",
+        )
+    sums = np.add.reduceat(answers, behavior.branch_offsets[:-1], axis=1)
+    bad = (np.abs(sums - 1.0) >= 1e-3).any(axis=1) | (answers < 0).any(axis=1)
+    if bad.any():
+        raise RefusedError(
+            "not-probabilities",
+            f"Answers {int(bad.sum())} of {rows} observations with numbers that are negative or do not sum to 1 in "
+            f"each of the branches of {choices} choices.",
+            "Let every branch end in a Softmax, as ML-Agents' and palus's exports do.",
+        )
+
+
+def fails_when_run(error: Exception) -> RefusedError:
+    """What onnxruntime's untyped exceptions mean, once its session stands."""
+    reason = str(error).splitlines()[0][:200]
+    advice = "Try it in onnxruntime with a batch of 4 observations."
+    return RefusedError("cannot-run", f"Fails when it is run ({reason}).", advice)
+
+
+def _probe(player: OnnxPlayer, behavior: BehaviorSpec) -> None:
+    """One pass over random inputs. Raises RefusedError."""
     rng = np.random.default_rng(0)
     seen = {
         o.name: rng.integers(0, 256, (_PROBE_ROWS, *o.shape), np.uint8)
@@ -152,21 +193,9 @@ def _probe(player: OnnxPlayer, behavior: BehaviorSpec, origin: str) -> None:
         for o in behavior.observations
     }
     try:
-        rows, _ = player.answer(seen, np.zeros((_PROBE_ROWS, player.state_size), np.float32))
-    except (ValueError, ModelError):
+        answers, _ = player.answer(seen, np.zeros((_PROBE_ROWS, player.state_size), np.float32))
+    except ValueError:
         raise
-    except Exception as error:  # onnxruntime raises its own untyped exceptions
-        raise ModelError(f"{origin}: fails when it is run ({str(error).splitlines()[0]})") from error
-    if rows.shape != (_PROBE_ROWS, sum(behavior.branches)):
-        raise ModelError(
-            f"{origin}: gives probabilities of shape {rows.shape}, expected {(_PROBE_ROWS, sum(behavior.branches))}: "
-            f"the branches of {behavior.name} have {behavior.branches} choices"
-        )
-    if not np.isfinite(rows).all():
-        raise ModelError(f"{origin}: answers NaN or infinity; the training run that wrote it broke")
-    sums = np.add.reduceat(rows, behavior.branch_offsets[:-1], axis=1)
-    if rows.min() < 0 or np.abs(sums - 1).max() > 1e-3:
-        raise ModelError(
-            f"{origin}: its outputs are not probabilities over branches of {behavior.branches} choices "
-            f"(a branch sums to {sums.flat[np.abs(sums - 1).argmax()]:.3f})"
-        )
+    except Exception as error:
+        raise fails_when_run(error) from error
+    check_answers(answers.astype(np.float32), _PROBE_ROWS, behavior)

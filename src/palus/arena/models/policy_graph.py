@@ -169,7 +169,7 @@ def _probability_nodes(model: ModelProto, behavior: BehaviorSpec) -> list[NodePr
     width = sum(behavior.branches)
     if PROBABILITY_OUTPUT in outputs:
         if not _fit(outputs[PROBABILITY_OUTPUT][1:], (width,)):
-            raise _wrong_outputs(outputs, behavior, f"{PROBABILITY_OUTPUT} [batch, {width}]")
+            raise _wrong_outputs(outputs, behavior, f"; {behavior.name} needs {PROBABILITY_OUTPUT} [batch, {width}]")
         return []
     softmaxes = _softmax_of_each_branch(model, len(behavior.branches))
     if softmaxes:
@@ -179,12 +179,8 @@ def _probability_nodes(model: ModelProto, behavior: BehaviorSpec) -> list[NodePr
     )
     if floats and outputs[_LOG_OUTPUT][-1:] == (width,):
         return [helper.make_node("Exp", [_LOG_OUTPUT], [PROBABILITY_OUTPUT])]
-    raise RefusedError(
-        "wrong-outputs",
-        f"Gives {_describe(outputs)}, from which no probabilities of the {len(behavior.branches)} action "
-        f"branches of {behavior.name} can be read.",
-        f"Export it with ML-Agents or palus for {behavior.name}.",
-    )
+    branches = f"the {len(behavior.branches)} action branches of {behavior.name}"
+    raise _wrong_outputs(outputs, behavior, f", from which no probabilities of {branches} can be read")
 
 
 def _softmax_of_each_branch(model: ModelProto, branches: int) -> list[str]:
@@ -228,7 +224,8 @@ def _check_outputs(model: ModelProto, behavior: BehaviorSpec, state_sizes: tuple
     outputs = {o.name: _shape_of(o) for o in model.graph.output}
     if state_sizes and not _fit(outputs.get(STATE_OUTPUT, ())[1:], state_sizes):
         memory = f"{STATE_OUTPUT} {_sizes(('batch', *state_sizes))}"
-        raise _wrong_outputs(outputs, behavior, f"{PROBABILITY_OUTPUT} [batch, {sum(behavior.branches)}] and {memory}")
+        probabilities = f"{PROBABILITY_OUTPUT} [batch, {sum(behavior.branches)}]"
+        raise _wrong_outputs(outputs, behavior, f"; {behavior.name} needs {probabilities} and {memory}")
 
 
 def _fit(found: Sizes, wanted: tuple[int, ...]) -> bool:
@@ -236,12 +233,9 @@ def _fit(found: Sizes, wanted: tuple[int, ...]) -> bool:
     return len(found) == len(wanted) and all(isinstance(f, str) or f == w for f, w in zip(found, wanted, strict=True))
 
 
-def _wrong_outputs(outputs: dict[str, Sizes], behavior: BehaviorSpec, needs: str) -> RefusedError:
-    return RefusedError(
-        "wrong-outputs",
-        f"Gives {_describe(outputs)}; {behavior.name} needs {needs}.",
-        f"Export it with ML-Agents or palus for {behavior.name}.",
-    )
+def _wrong_outputs(outputs: dict[str, Sizes], behavior: BehaviorSpec, fault: str) -> RefusedError:
+    advice = f"Export it with ML-Agents or palus for {behavior.name}."
+    return RefusedError("wrong-outputs", f"Gives {_describe(outputs)}{fault}.", advice)
 
 
 def _cut_down(model: ModelProto, nodes: Sequence[NodeProto], inputs: Inputs, behavior: BehaviorSpec) -> PolicyGraph:

@@ -5,9 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from palus.envs.arena_game import ArenaGame
-from palus.types import BehaviorSpec
-
 # What ML-Agents' and palus's exports consist of, then what exports of other tools for the same policies need.
 _STOCK_OPERATORS = "Add ArgMax Clip Concat Constant Div Gemm Identity Log Mul Multinomial Sigmoid Slice Softmax Sub"
 _OTHER_OPERATORS = "Cast Exp LeakyRelu MatMul ReduceMean ReduceSum Relu Reshape Sqrt Squeeze Tanh Transpose Unsqueeze"
@@ -69,14 +66,9 @@ PICTURE_RULES = replace(
 """The same where players see pictures: their networks are larger and may remember; ML-Agents writes none of them."""
 
 
-def arena_rules(behavior: BehaviorSpec) -> Rules:
-    """For strangers' files that play by this behavior."""
-    return PICTURE_RULES if any(o.is_image for o in behavior.observations) else ARENA_RULES
-
-
-def rules_of(game: ArenaGame) -> Rules:
-    """The same, known before the game is made."""
-    return PICTURE_RULES if game.pictures else ARENA_RULES
+def arena_rules(pictures: bool) -> Rules:
+    """For strangers' files that play by pictures, or by numbers alone."""
+    return PICTURE_RULES if pictures else ARENA_RULES
 
 
 @dataclass(frozen=True)
@@ -93,8 +85,3 @@ class Limits:
     cpu_s: int = 20
     wall_s: float = 60.0
     niceness: int = 10
-
-
-def limits_of(game: ArenaGame) -> Limits:
-    """For the processes that hold models of a game."""
-    return Limits(cpu_s=game.cpu_s)

@@ -64,7 +64,7 @@ class Replayed:
 
     @property
     def state(self) -> str:
-        """`state_hash` of the match."""
+        """`state_hash` of the match: equal to its `MatchResult.final_state`."""
         return state_hash(self.frames)
 
     @property
@@ -79,11 +79,6 @@ class Witness(Protocol):
     def see(self, env: Any, decision: int, choice: I16 | None) -> None:
         """A decision is about to be played. choice: [P, A] as logged; None after the last one of a match that is not
         over."""
-
-
-def replay_actions(env_id: str, seed: int, actions: bytes) -> str:
-    """The `state_hash` of `replay_match`: equal to `MatchResult.final_state`."""
-    return replay_match(env_id, seed, actions).state
 
 
 def replay_match(env_id: str, seed: int, actions: bytes, witness: Witness | None = None) -> Replayed:

@@ -95,13 +95,11 @@ def write_replay(path: str | Path, recordings: Sequence[Recording], *, title: st
     return path
 
 
-def read_replay(path: str | Path) -> Replay:
-    """Read a replay file. Raises ReplayError when it is missing, foreign, cut short, corrupt or too new."""
-    return read_replay_bytes(path)[1]
+def read_replay(path: str | Path) -> tuple[bytes, Replay]:
+    """A replay file's bytes, for those who pass it on, and what is in it.
 
-
-def read_replay_bytes(path: str | Path) -> tuple[bytes, Replay]:
-    """Like `read_replay`, with the file's bytes for those who pass it on."""
+    Raises ReplayError when it is missing, foreign, cut short, corrupt or too new.
+    """
     try:
         data = Path(path).read_bytes()
     except OSError as error:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from palus.errors import StorageError
-from palus.run.video import video_file
+from palus.video import video_file
 
 av = pytest.importorskip("av", reason="the extra `video` is not installed")
 
