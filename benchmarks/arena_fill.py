@@ -22,7 +22,7 @@ from palus.arena.ladder.log import (
     set_head,
 )
 from palus.arena.models.entity import Entity
-from palus.arena.referee.builds import EnvBuild
+from palus.arena.referee.games import EnvBuild
 from palus.arena.referee.result import Side
 from palus.ratings.games import Played
 from palus.ratings.online import Skill

@@ -38,8 +38,7 @@ from palus.arena.models.entity import Entity
 from palus.arena.models.grammar import parse_model
 from palus.arena.models.rules import ARENA_RULES
 from palus.arena.referee.actions import decode_actions, encode_actions
-from palus.arena.referee.builds import EnvBuild
-from palus.arena.referee.games import layout_of
+from palus.arena.referee.games import EnvBuild, layout_of
 from palus.arena.referee.replay import decode_replay, encode_replay
 from palus.arena.referee.result import MatchResult, Side
 from palus.config.appo import AppoNetworkSettings

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 
 from palus.arena.ladder.log import LogRecord, RunnerInfo
 from palus.arena.models.entity import Entity
-from palus.arena.referee.builds import EnvBuild
+from palus.arena.referee.games import EnvBuild
 from palus.arena.referee.result import Side
 from palus.store.tables import matches
 

@@ -20,8 +20,7 @@ from palus.arena.ladder.log import check_head, noted_head
 from palus.errors import StorageError
 from palus.store import Store, open_store
 from palus.store.derived import DERIVED, play_stats, ratings
-from palus.store.engine import open_engine
-from palus.store.migrate import REVISION, STEPS, is_current, revision_of
+from palus.store.engine import REVISION, STEPS, is_current, open_engine, revision_of
 from palus.store.tables import derived_tables, entries, jobs, metadata
 
 FACTS = metadata.tables.keys() - {table.name for table in DERIVED}

@@ -11,7 +11,7 @@ from sqlalchemy import delete, insert, select
 from palus.arena.ladder.derive import field_row, fit_games, rating_rows
 from palus.arena.ladder.log import LogRecord, RunnerInfo, StoredBytes, append
 from palus.arena.models.entity import Entity
-from palus.arena.referee.builds import EnvBuild
+from palus.arena.referee.games import EnvBuild
 from palus.arena.referee.result import Side
 from palus.hub.accounts import create_account, find_account
 from palus.hub.commits import Message, Put, add_commit

@@ -27,9 +27,8 @@ from palus.arena.jobs.reports import to_json
 from palus.arena.jobs.worker import play_order, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import reinstate
-from palus.arena.ladder.chain import check_chain
 from palus.arena.ladder.discovery import FolderPool, sweep_house
-from palus.arena.ladder.log import LogRecord
+from palus.arena.ladder.log import LogRecord, check_chain
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import untended

@@ -59,8 +59,7 @@ def audit(
 ) -> None:
     """Check the log: its hash chain, a random sample played again, every runner against the rest."""
     from palus.arena.ladder import audit as auditing
-    from palus.arena.ladder.chain import check_chain
-    from palus.arena.ladder.log import check_head
+    from palus.arena.ladder.log import check_chain, check_head
     from palus.store.engine import now_ms
 
     share, known = _share(sample), _head(head)

@@ -24,8 +24,7 @@ from palus import __version__
 from palus.errors import StorageError
 from palus.files import write_text
 from palus.store.blobs import BlobStore
-from palus.store.engine import DATABASE_FILE, now_ms, open_engine, open_store
-from palus.store.migrate import REVISION, is_current, migrate
+from palus.store.engine import DATABASE_FILE, REVISION, is_current, migrate, now_ms, open_engine, open_store
 from palus.store.tables import accounts, derived_tables, matches, metadata
 
 NOTE = "backup.json"

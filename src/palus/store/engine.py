@@ -1,7 +1,11 @@
-"""Opens the database of a data folder, or the one that a URL names.
+"""Opens the database of a data folder, or the one that a URL names, with the tables that this palus expects.
 
 SQLite (write-ahead log) needs no server and is the default; a public arena names PostgreSQL by URL. The blobs lie in
 the data folder in both cases.
+
+Tables of facts follow the numbered steps in `migrations/versions/`. To change one that a release already has: change
+`tables.py`, add the next file there, raise `REVISION`. Derived ones follow their declaration in `derived.py`. A test
+compares both with what is made, on SQLite and on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -13,14 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from palus.errors import StorageError
 from palus.store.blobs import BlobStore
+from palus.store.derived import outdated, renew
 
 DATABASE_FILE = "palus.db"
 BUSY_TIMEOUT_S = 30
+REVISION = "0008"
+"""Newest step."""
+
+STEPS = Path(__file__).with_name("migrations")
+_POSTGRES_LOCK = 0x70616C7573
+"""Any number that no other program takes; this one spells palus."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +72,6 @@ def open_store(folder: Path, url: str | None = None, *, create: bool = True) -> 
     create: for who only looks at what is there, False.
     Raises StorageError when it cannot be opened, is not there and may not be made, or was written by a newer palus.
     """
-    from palus.store.migrate import migrate, revision_of
-
     if not create and not (folder.is_dir() if url else (folder / DATABASE_FILE).is_file()):
         raise StorageError(f"{folder}: no arena has its data there; name the folder that `palus arena` runs with")
     try:
@@ -113,3 +122,50 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     writes = connection.get_execution_options().get("palus_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def migrate(engine: Engine) -> None:
+    """Run the steps that are missing, all or none; processes that open the same database at once wait for each other.
+
+    Raises StorageError when a newer palus has written the database.
+    """
+    # Nearly always there is nothing to do, and Alembic takes a fifth of a second to import.
+    with engine.connect() as connection:
+        if is_current(connection):
+            return
+    with engine.connect().execution_options(palus_write=True) as connection, connection.begin():
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _POSTGRES_LOCK})
+        if revision_of(connection) != REVISION:
+            _upgrade(connection)
+        renew(connection)
+
+
+def is_current(connection: Connection) -> bool:
+    """Whether all tables are those that this palus expects."""
+    return revision_of(connection) == REVISION and not outdated(connection)
+
+
+def revision_of(connection: Connection) -> str | None:
+    """Newest step that this database has seen; None for an empty one."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return found
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(STEPS).replace("%", "%%"))
+    known = {step.revision for step in ScriptDirectory.from_config(config).walk_revisions()}
+    found = revision_of(connection)
+    if found is not None and found not in known:
+        raise StorageError(
+            f"the database has tables of version {found}, this palus knows up to {REVISION}: a newer palus wrote it; "
+            "update palus, or choose another data folder"
+        )
+    command.upgrade(config, "head")

@@ -23,8 +23,7 @@ from palus.arena.locked.unit import MatchReport, Unit, UnitReport
 from palus.arena.locked.vet import vet
 from palus.arena.models.entity import house_player
 from palus.arena.models.rules import Limits
-from palus.arena.referee.builds import EnvBuild
-from palus.arena.referee.games import GAMES, layout_of
+from palus.arena.referee.games import GAMES, EnvBuild, layout_of
 from palus.arena.referee.replay import decode_replay, encode_replay
 from palus.arena.referee.result import SCHEMA, MatchResult, Side
 from palus.envs.recording import RecordedEvent

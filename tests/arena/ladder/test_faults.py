@@ -19,9 +19,9 @@ from sqlalchemy import event, select
 
 from palus.arena.jobs.reports import Report, ValidationReport, to_json
 from palus.arena.jobs.worker import Lease, describe_here, play_order, work
-from palus.arena.ladder.chain import check_chain
 from palus.arena.ladder.completion import complete
 from palus.arena.ladder.discovery import FolderPool, sweep_house
+from palus.arena.ladder.log import check_chain
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource

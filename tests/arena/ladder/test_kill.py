@@ -25,7 +25,7 @@ from sqlalchemy import func, select
 
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder import queue
-from palus.arena.ladder.chain import check_chain
+from palus.arena.ladder.log import check_chain
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.scheduler import Scheduler
 from palus.arena.ladder.workers import StoreSource

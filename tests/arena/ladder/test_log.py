@@ -14,8 +14,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from palus.arena.ladder.audit import annul_unit
-from palus.arena.ladder.chain import check_chain
-from palus.arena.ladder.log import LogRecord, append, check_head, read_match
+from palus.arena.ladder.log import LogRecord, append, check_chain, check_head, read_match
 from palus.arena.ladder.scheduler import Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.result import SCHEMA

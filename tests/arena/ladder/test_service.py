@@ -20,9 +20,8 @@ from sqlalchemy import select
 
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder.audit import suspension
-from palus.arena.ladder.chain import check_chain
 from palus.arena.ladder.discovery import sweep_house
-from palus.arena.ladder.log import append
+from palus.arena.ladder.log import append, check_chain
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.service import ArenaService, Sources

@@ -18,8 +18,7 @@ from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.locked.vet import vet
 from palus.arena.models.entity import Entity
 from palus.arena.models.rules import Limits
-from palus.arena.referee.builds import env_build, platform_name, runtimes
-from palus.arena.referee.games import GAMES
+from palus.arena.referee.games import GAMES, env_build, platform_name, runtimes
 from palus.errors import ArenaError, LeaseError, PalusError
 
 logger = logging.getLogger(__name__)

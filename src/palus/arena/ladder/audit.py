@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, Select, Table, insert, select, update
 
-from palus.arena.ladder.chain import note_annulments
-from palus.arena.ladder.log import lock_log
+from palus.arena.ladder.log import lock_log, note_annulments
 from palus.arena.ladder.runner_tests import RatedMatch, suspicions
 from palus.arena.ladder.verification import Verification, verify
 from palus.errors import ArenaError

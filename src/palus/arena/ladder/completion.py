@@ -19,7 +19,7 @@ from palus.arena.ladder.log import LogRecord, RunnerInfo, StoredBytes, append
 from palus.arena.ladder.report_check import check_unit
 from palus.arena.locked.unit import MatchReport, Unit, UnitReport
 from palus.arena.models.refusal import Refusal
-from palus.arena.referee.builds import env_build
+from palus.arena.referee.games import env_build
 from palus.errors import ArenaError, FalseReportError
 from palus.store import Store
 from palus.store.tables import jobs, workers

@@ -14,8 +14,7 @@ from palus.arena.ladder.log import LogRecord, read_match
 from palus.arena.locked.witness import Testimony, ask_again
 from palus.arena.models.entity import Entity
 from palus.arena.referee.actions import Replayed
-from palus.arena.referee.builds import env_build
-from palus.arena.referee.games import GAMES, layout_of
+from palus.arena.referee.games import GAMES, env_build, layout_of
 from palus.arena.referee.replay import decode_replay
 from palus.arena.referee.result import Mode, verdict_of
 from palus.envs.recording import Recording

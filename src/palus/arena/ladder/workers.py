@@ -24,8 +24,7 @@ from palus.arena.ladder import queue
 from palus.arena.ladder.audit import suspension
 from palus.arena.ladder.completion import complete
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.referee.builds import env_build
-from palus.arena.referee.games import DEFAULT_GAME, GAMES
+from palus.arena.referee.games import DEFAULT_GAME, GAMES, env_build
 from palus.errors import ArenaError, StorageError
 from palus.store import Store, open_store
 from palus.store.engine import now_ms

@@ -7,22 +7,21 @@ numbers of bounded size, no more (`Told`).
 
 from __future__ import annotations
 
-import json
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from palus.arena.models.forms import Count, Measure, Sha256, Text
 from palus.arena.models.policy_graph import MAX_STATE
 from palus.arena.models.refusal import Refusal
-from palus.types import F32, MASKS, ActionSpec, AnyArray, BehaviorSpec, Bool, Discrete, ObservationSpec
+from palus.types import F32, MASKS, AnyArray, BehaviorSpec, Bool
 
 PREFIX = struct.Struct("<BI")
 MAX_REPORT_BYTES = 1 << 16
@@ -83,19 +82,15 @@ class Task:
 
     def to_json(self) -> bytes:
         """For the frame."""
-        return json.dumps(asdict(self)).encode()
+        return _TASKS.dump_json(self)
 
     @staticmethod
     def from_json(data: bytes) -> Task:
         """The inverse of `to_json`."""
-        told = json.loads(data)
-        return Task(tuple(map(_behavior, told["behaviors"])), told["examine_up_to_ms"])
+        return _TASKS.validate_json(data)
 
 
-def _behavior(told: dict[str, Any]) -> BehaviorSpec:
-    seen = tuple(ObservationSpec(**{**o, "shape": tuple(o["shape"])}) for o in told["observations"])
-    actions = ActionSpec(tuple(Discrete(**part) for part in told["actions"]["parts"]), told["actions"]["masked"])
-    return BehaviorSpec(told["name"], seen, actions)
+_TASKS = TypeAdapter(Task)
 
 
 class Told(BaseModel):

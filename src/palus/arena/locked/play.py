@@ -17,8 +17,7 @@ from palus.arena.locked.sandbox import Sandbox, shared_sandbox
 from palus.arena.locked.unit import MatchReport, Unit, UnitReport
 from palus.arena.models.rules import Limits
 from palus.arena.referee.actions import encode_actions, replay_match, state_hash
-from palus.arena.referee.builds import env_build
-from palus.arena.referee.games import layout_of, playable_game
+from palus.arena.referee.games import env_build, layout_of, playable_game
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.recorder import Film, Recorder
 from palus.arena.referee.replay import encode_replay

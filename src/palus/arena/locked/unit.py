@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from palus.arena.models.entity import Entity, house_player
 from palus.arena.models.forms import Blob, Isolation
-from palus.arena.referee.builds import EnvBuild
+from palus.arena.referee.games import EnvBuild
 from palus.arena.referee.result import MatchResult, Mode, Side, checked
 
 

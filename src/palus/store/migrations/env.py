@@ -1,4 +1,4 @@
-"""What Alembic runs around the files of `versions/`: on the connection and in the transaction of `store.migrate`."""
+"""What Alembic runs around the files of `versions/`: on the connection and in the transaction of `engine.migrate`."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pydantic import Field, JsonValue
 from sqlalchemy import select
 
-from palus.arena.ladder.chain import fault
-from palus.arena.ladder.log import GENESIS, LogRecord, StoredBytes
+from palus.arena.ladder.log import GENESIS, LogRecord, StoredBytes, fault
 from palus.arena.referee.games import game_of
 from palus.arena.referee.result import Verdict
 from palus.store import Store

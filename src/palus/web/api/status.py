@@ -10,8 +10,7 @@ import numpy as np
 from pydantic import Field, JsonValue
 from sqlalchemy import Connection, Row, func, select
 
-from palus.arena.ladder.chain import NOTHING_ANNULLED
-from palus.arena.ladder.log import GENESIS, noted_head
+from palus.arena.ladder.log import GENESIS, NOTHING_ANNULLED, noted_head
 from palus.arena.ladder.workers import ALIVE_MS, untended
 from palus.store.engine import now_ms
 from palus.store.tables import jobs, workers
