@@ -135,11 +135,11 @@ def _thinned(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]
     return [*points[::every], points[-1]]
 
 
-def ticks(low: float, high: float, count: int = 4) -> list[float]:
-    """Round numbers that span [low, high] in about `count` steps of 1, 2 or 5 times a power of ten; at least two."""
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers that span [low, high] in about four steps of 1, 2 or 5 times a power of ten; at least two."""
     span = high - low or abs(high) or 1.0
-    power = 10.0 ** math.floor(math.log10(span / count))
-    step = next(m * power for m in (1, 2, 5, 10) if span / (m * power) <= count)
+    power = 10.0 ** math.floor(math.log10(span / 4))
+    step = next(m * power for m in (1, 2, 5, 10) if span / (m * power) <= 4)
     first, last = math.floor(low / step), math.ceil(high / step)
     return [round(n * step, 12) for n in range(first, max(last, first + 1) + 1)]
 

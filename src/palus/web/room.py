@@ -20,7 +20,6 @@ from sqlalchemy import func, select
 from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.entries import entity_of
 from palus.arena.locked.live import LiveMatch, open_live_match
-from palus.arena.locked.sandbox import Sandbox, shared_sandbox
 from palus.arena.models.entity import Entity
 from palus.arena.referee.games import DEFAULT_GAME, GAMES
 from palus.errors import ArenaError, EnvError, PalusError
@@ -125,10 +124,8 @@ class Rooms:
             self._of += Counter()  # forgets who has none
 
 
-def make_room_router(
-    store: Store, limits: RoomLimits | None = None, *, sandbox: Sandbox | None = None, rooms: Rooms | None = None
-) -> APIRouter:
-    """The routes below `/api/arena/room`.   sandbox: opens the models' processes; by default that of this process."""
+def make_room_router(store: Store, limits: RoomLimits | None = None, *, rooms: Rooms | None = None) -> APIRouter:
+    """The routes below `/api/arena/room`."""
     router = APIRouter(prefix="/api/arena/room", tags=["room"])
     places = rooms or Rooms(limits or RoomLimits())
 
@@ -142,7 +139,7 @@ def make_room_router(
         await socket.accept()
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the client left: there is nobody to tell
             try:
-                await _serve(socket, store, places, sandbox or shared_sandbox())
+                await _serve(socket, store, places)
             except _RefusedError as error:
                 await socket.send_text(error.refused.model_dump_json())
             except (ArenaError, EnvError) as error:
@@ -152,14 +149,14 @@ def make_room_router(
     return router
 
 
-async def _serve(socket: WebSocket, store: Store, rooms: Rooms, sandbox: Sandbox) -> None:
+async def _serve(socket: WebSocket, store: Store, rooms: Rooms) -> None:
     try:
         start = Start.model_validate_json(await asyncio.wait_for(socket.receive_text(), FIRST_WORD_S))
     except (ValidationError, TimeoutError, KeyError) as error:
         raise _RefusedError("unknown", "No match was asked for; choose a blue and a purple player.") from error
     with rooms.enter(client_of(socket.scope)), contextlib.ExitStack() as stack:
         try:
-            match, ready = await asyncio.to_thread(_open, stack, store, start, rooms.limits, sandbox)
+            match, ready = await asyncio.to_thread(_open, stack, store, start, rooms.limits)
             await socket.send_text(ready.model_dump_json())
             if not await play_live(socket, match, rooms.limits):
                 raise _RefusedError("idle", "The match was left alone for too long. Start it again.")
@@ -167,9 +164,7 @@ async def _serve(socket: WebSocket, store: Store, rooms: Rooms, sandbox: Sandbox
             await asyncio.to_thread(stack.close)  # ending a process waits for it
 
 
-def _open(
-    stack: contextlib.ExitStack, store: Store, start: Start, limits: RoomLimits, sandbox: Sandbox
-) -> tuple[LiveMatch, Ready]:
+def _open(stack: contextlib.ExitStack, store: Store, start: Start, limits: RoomLimits) -> tuple[LiveMatch, Ready]:
     game = GAMES.get(start.env)
     if game is None:
         raise _RefusedError("unknown", f"There is no such game here; there are {', '.join(GAMES)}.")
@@ -177,10 +172,9 @@ def _open(
         raise _RefusedError("unknown", f"{start.env} is not played in this room; its rated matches are kept as videos.")
     contenders = find_contender(store, start.blue, start.env), find_contender(store, start.purple, start.env)
     seed = secrets.randbelow(MAX_SEED + 1) if start.seed is None else start.seed
-    opened = open_live_match(
-        contenders, seed, sandbox, person=start.person, env_id=start.env, duration_ticks=limits.duration_ticks
+    match = stack.enter_context(
+        open_live_match(contenders, seed, person=start.person, env_id=start.env, duration_ticks=limits.duration_ticks)
     )
-    match = stack.enter_context(opened)
     blue, purple = (c.repo if c.house else f"{c.repo}@{c.revision[:12]}" for c in contenders)
     duration_s, kick_off = match.duration_ticks * game.tick_s, match.kick_off.astype(float).round(3).tolist()
     return match, Ready.like(match, blue=blue, purple=purple, duration_s=duration_s, kick_off=kick_off)

@@ -67,10 +67,9 @@ class Finished(HeldLease):
     report: dict[str, Any]
 
 
-def make_worker_router(store: Store, settings: ArenaSettings, limits: HubLimits | None = None) -> APIRouter:
-    """The routes below `/api/worker`. limits: how often an address may come with a wrong token."""
-    limits = limits or HubLimits()
-
+def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
+    """The routes below `/api/worker`."""
+    limits = HubLimits()  # how often an address may come with a wrong token
     bad_tokens = Buckets(limits.bad_tokens_per_minute / 60, limits.bad_tokens_per_minute)
 
     def runner(request: Request) -> None:

@@ -8,7 +8,6 @@ from helpers import Constant, idle, reader_policy
 from hostile import sensitive, stock
 
 from palus.arena.locked.live import LiveMatch, LiveStep, open_live_match
-from palus.arena.locked.sandbox import Sandbox
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import load_player
 from palus.envs.soccer.env import SoccerTwos
@@ -69,21 +68,16 @@ def test_a_model_that_stops_answering_probabilities_is_named() -> None:
 def test_a_strangers_model_plays_from_its_own_process() -> None:
     model = sensitive(stock()).SerializeToString()
     pair = (contender("ada/first", model), Entity("1" * 64, "palus/random"))
-    with Sandbox() as sandbox:
-        with open_live_match(pair, 5, sandbox) as match, open_live_match(pair, 5, sandbox) as twin:
-            assert "limits" in match.isolation
-            for a, b in zip(play(match, 20), play(twin, 20), strict=True):
-                np.testing.assert_array_equal(a.frames, b.frames)
-                assert abs(a.probabilities.sum() - 12) < 1e-3  # four agents, three branches
-        with pytest.raises(ArenaError, match="no longer plays"):
-            match.step()  # its process ended with the block
+    with open_live_match(pair, 5) as match, open_live_match(pair, 5) as twin:
+        assert "limits" in match.isolation
+        for a, b in zip(play(match, 20), play(twin, 20), strict=True):
+            np.testing.assert_array_equal(a.frames, b.frames)
+            assert abs(a.probabilities.sum() - 12) < 1e-3  # four agents, three branches
+    with pytest.raises(ArenaError, match="no longer plays"):
+        match.step()  # its process ended with the block
 
 
 def test_a_file_that_is_no_model_is_no_player() -> None:
     pair = (contender("eve/junk", b"not a model"), contender("eve/junk", b"not a model"))
-    with (
-        Sandbox() as sandbox,
-        pytest.raises(ArenaError, match="eve/junk cannot be opened"),
-        open_live_match(pair, 5, sandbox),
-    ):
+    with pytest.raises(ArenaError, match="eve/junk cannot be opened"), open_live_match(pair, 5):
         pass

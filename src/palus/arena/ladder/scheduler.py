@@ -83,13 +83,11 @@ class Scheduler:
         *,
         min_workers: int = 1,
         seed: int | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.refresher = Refresher(store, settings)
         self._store, self._settings, self._sweeps = store, settings, sweeps
         self._min_workers = min_workers
         self._rng = np.random.default_rng(seed)
-        self._clock = clock
         self._ledgers = {env: Ledger(env, settings.season) for env in settings.envs}
         self._refresh_due_s = -np.inf
 
@@ -98,9 +96,9 @@ class Scheduler:
         with self._store.read() as connection:
             check_head(connection)
         for periodic in self._sweeps:
-            if self._clock() >= periodic.due_s:
+            if time.monotonic() >= periodic.due_s:
                 run_sweep(self._store, periodic, self._settings)
-                periodic.due_s = self._clock() + periodic.every_s
+                periodic.due_s = time.monotonic() + periodic.every_s
         self.take_back()
         self.refresh()
         for env in self._settings.envs:
@@ -121,11 +119,11 @@ class Scheduler:
 
     def refresh(self, *, force: bool = False) -> None:
         """Refit the ratings when that is due: the longer it takes, the rarer it is done."""
-        if not force and self._clock() < self._refresh_due_s:
+        if not force and time.monotonic() < self._refresh_due_s:
             return
-        started = self._clock()
+        started = time.monotonic()
         self.refresher.refresh()
-        spent = self._clock() - started
+        spent = time.monotonic() - started
         self._refresh_due_s = started + max(1.0, spent / self._settings.refresh_share)
 
     def _fill_queue(self, env: str) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from palus import envs
 from palus.arena.locked.remote import Contestant, open_contestants
-from palus.arena.locked.sandbox import Sandbox
+from palus.arena.locked.sandbox import shared_sandbox
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
 from palus.arena.models.rules import Limits
@@ -154,7 +154,6 @@ class LiveMatch:
 def open_live_match(
     contenders: tuple[Entity, Entity],
     seed: int,
-    sandbox: Sandbox,
     *,
     person: int | None = None,
     env_id: str = DEFAULT_GAME,
@@ -164,7 +163,7 @@ def open_live_match(
 
     Raises ArenaError when a model cannot be opened, or for a game that no arena plays.
     """
-    with open_contestants(env_id, contenders, LIVE_LIMITS, sandbox) as contestants:
+    with open_contestants(env_id, contenders, LIVE_LIMITS, shared_sandbox()) as contestants:
         for contender, contestant in zip(contenders, contestants, strict=True):
             if contestant.failure:
                 raise ArenaError(f"{contender.repo} cannot be opened: {contestant.failure}")
