@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from palus.cli.options import GameOption, LogOption
 from palus.cli.output import end_early, matches_progress, percent, print_json, ranks, standings, stderr, stdout
@@ -83,7 +82,7 @@ def rank(
         report = {"standings": board.standings, "blue_advantage": board.blue_advantage, "skipped": rejected}
         print_json({**report, "pairs": pairs, "seed": seed, "interrupted": interrupted})
     else:
-        stdout.print(leaderboard_table(board), soft_wrap=False)
+        stdout.print(standings(_COLUMNS, _rows(board)), soft_wrap=False)
         for names, tied in board.loose:
             stdout.print(
                 f"[yellow]Careful:[/] only {tied} pairs tie {escape(', '.join(names))} to the others; ratings cannot "
@@ -126,11 +125,6 @@ def _rows(board: Leaderboard) -> list[tuple[str, ...]]:
         )
         for s in board.standings
     ]
-
-
-def leaderboard_table(board: Leaderboard) -> Table:
-    """A leaderboard as people read it."""
-    return standings(_COLUMNS, _rows(board))
 
 
 def _write_markdown(path: Path, board: Leaderboard) -> None:

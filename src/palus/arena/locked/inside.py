@@ -12,17 +12,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
+from onnx import TensorProto
 
 from palus.arena.locked.frames import OUT_OF_MEMORY, Kind, Rows, Task, read_frame, write_frame
 from palus.arena.locked.probe import probe, probe_rows
-from palus.arena.locked.samples import sample_models
 from palus.arena.models.computation import computation_of
 from palus.arena.models.grammar import check_padding
 from palus.arena.models.policies import PolicySession, fails_when_run
 from palus.arena.models.policy_graph import PolicyGraph, read_policy
 from palus.arena.models.refusal import RefusedError
 from palus.arena.models.rules import arena_rules
-from palus.types import F32, AnyArray, BehaviorSpec
+from palus.nn.graph import Graph, PolicyOutputs, close_policy, mlp_policy, open_policy
+from palus.types import F32, ActionSpec, AnyArray, BehaviorSpec, Discrete, ObservationSpec
+
+_POLICY = BehaviorSpec.of_vectors("Sample", (3, 2), (2, 2))
+_RECURRENT = BehaviorSpec(
+    "Remembering",
+    (ObservationSpec("obs", (1, 8, 8), "uint8"), ObservationSpec("numbers", (2,))),
+    ActionSpec((Discrete(2), Discrete(3))),
+)
+"""What harmless small models play, one of each kind that is played: a locked process is warmed up with them."""
+_STATE = 4
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,7 @@ def open_model(data: bytes, behavior: BehaviorSpec) -> OpenedModel:
 
 def warm_up() -> None:
     """Open, examine and refuse harmless models, so that nothing is left to be imported or looked up afterwards."""
-    for data, behavior in sample_models():
+    for data, behavior in ((_policy(), _POLICY), (_recurrent(), _RECURRENT)):
         _examine(open_model(data, behavior), len(data), np.inf)
         for broken in (b"", b"\x08\x04\x3a\xff"):
             with contextlib.suppress(RefusedError):
@@ -119,3 +129,37 @@ def _examine(model: OpenedModel, file_bytes: int, up_to_ms: float) -> dict[str, 
     graph = model.graph
     facts = {name: getattr(graph, name) for name in ("nodes", "parameters", "opset", "producer")}
     return facts | asdict(report) | {"computation": computation_of(graph.model)}
+
+
+def _policy() -> bytes:
+    shapes = {"layer0": (4, 5), "branch0": (2, 4), "branch1": (2, 4)}
+    arrays: dict[str, F32] = {}
+    for name, shape in shapes.items():
+        arrays[f"{name}_weight"], arrays[f"{name}_bias"] = np.ones(shape, np.float32), np.zeros(shape[0], np.float32)
+    data: bytes = mlp_policy(arrays, _POLICY).SerializeToString()
+    return data
+
+
+def _recurrent() -> bytes:
+    """A convolution, a layer, a GRU and two softmaxes."""
+    g, behavior = Graph(), _RECURRENT
+    state = open_policy(g, behavior, _STATE)
+
+    def ones(name: str, *shape: int) -> str:
+        return g.constant(name, np.full(shape, 0.01, np.float32))
+
+    picture = g.add("Cast", ["obs"], "picture", to=TensorProto.FLOAT)
+    x = g.add("Elu", [g.add("Conv", [picture, ones("filters", 2, 1, 4, 4)], "conv", strides=[4, 4])], "seen")
+    x = g.add("Concat", [g.add("Flatten", [x], "flat", axis=1), "numbers"], "all", axis=1)
+    x = g.add("Relu", [g.add("Gemm", [x, ones("layer", 10, 5), ones("bias", 5)], "layer_out")], "features")
+    step, before = g.add("Unsqueeze", [x], "step", axes=[0]), g.add("Unsqueeze", [state], "before", axes=[0])
+    weights = [ones("input_weight", 1, 3 * _STATE, 5), ones("state_weight", 1, 3 * _STATE, _STATE)]
+    g.add_all("GRU", [step, *weights, "", "", before], ["", "after"], hidden_size=_STATE, linear_before_reset=1)
+    x = g.add("Squeeze", ["after"], "state", axes=[0])
+    heads = [
+        g.add("Gemm", [x, ones(f"head{k}", _STATE, n), ones(f"head{k}_bias", n)], f"logits{k}")
+        for k, n in enumerate(behavior.branches)
+    ]
+    model = close_policy(g, behavior, PolicyOutputs(tuple(heads), None, x), _STATE, {})
+    data: bytes = model.SerializeToString()
+    return data
