@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, LiteralString
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from palus.config.section import CountOrZero, Float, Int, Section
+
+
+def _check_order(low: float, high: float, text: LiteralString) -> None:
+    if low > high:
+        raise PydanticCustomError("range", text, {"low": low, "high": high})
 
 
 class _Parameters(Section):
@@ -28,12 +33,7 @@ class UniformParameters(_Parameters):
 
     @model_validator(mode="after")
     def _ordered(self) -> UniformParameters:
-        if self.min_value > self.max_value:
-            raise PydanticCustomError(
-                "range",
-                "min_value {low} is greater than max_value {high}; exchange them",
-                {"low": self.min_value, "high": self.max_value},
-            )
+        _check_order(self.min_value, self.max_value, "min_value {low} is greater than max_value {high}; exchange them")
         return self
 
 
@@ -45,10 +45,7 @@ class GaussianParameters(_Parameters):
 
 
 def _ordered_interval(interval: tuple[float, float]) -> tuple[float, float]:
-    if interval[0] > interval[1]:
-        raise PydanticCustomError(
-            "range", "{low} is greater than {high}; exchange them", {"low": interval[0], "high": interval[1]}
-        )
+    _check_order(*interval, "{low} is greater than {high}; exchange them")
     return interval
 
 

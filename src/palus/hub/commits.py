@@ -16,11 +16,10 @@ from palus.hub.card import Card, dump_card, read_card
 from palus.hub.limits import HubLimits, show_bytes
 from palus.hub.refusals import (
     InvalidInputError,
+    RefusedRequestError,
     RepoNotFoundError,
     RevisionNotFoundError,
-    StaleParentError,
     TooLargeError,
-    TooManyError,
 )
 from palus.store import BlobStore
 from palus.store.engine import now_ms
@@ -134,12 +133,13 @@ def add_commit(
 ) -> str:
     """Apply changes to the head; returns the new head, or the old one when nothing changes.
 
-    Call inside `store.write()`. Raises StaleParentError, InvalidInputError, TooLargeError, TooManyError and, when the
-    repository is gone, RepoNotFoundError.
+    Call inside `store.write()`. Raises InvalidInputError, TooLargeError, RefusedRequestError where the head moved on or
+    the day is over, and, when the repository is gone, RepoNotFoundError.
     """
     head = _lock_head(connection, repo)
     if message.parent and not head.startswith(message.parent):
-        raise StaleParentError(f"{repo.name} is at {head[:12]}, not at {message.parent[:12]}; fetch it and try again")
+        sentence = f"{repo.name} is at {head[:12]}, not at {message.parent[:12]}; fetch it and try again"
+        raise RefusedRequestError(sentence, status=412)
     before = {file.path: file for file in list_files(connection, head)}
     after = _apply(connection, store, before, changes)
     if after == before:
@@ -195,7 +195,8 @@ def _check_tree(files: dict[str, File], limits: HubLimits) -> None:
 def _check_history(connection: Connection, repo: Repo, limits: HubLimits) -> None:
     recent = select(func.count()).where(commits.c.repo_id == repo.id, commits.c.created_ms > now_ms() - DAY_MS)
     if connection.execute(recent).scalar_one() >= limits.commits_per_day:
-        raise TooManyError(f"{repo.name} got {limits.commits_per_day} commits within a day; go on tomorrow")
+        sentence = f"{repo.name} got {limits.commits_per_day} commits within a day; go on tomorrow"
+        raise RefusedRequestError(sentence, status=429)
 
 
 def _check_quotas(connection: Connection, repo: Repo, limits: HubLimits) -> None:

@@ -1,21 +1,24 @@
-"""What a hub answers instead of what was asked for. Each family has the status and the code that clients act on."""
+"""What a hub answers instead of what was asked for, with the status and the code that clients act on."""
 
 from __future__ import annotations
-
-from typing import ClassVar
 
 from palus.errors import HubError
 
 
 class RefusedRequestError(HubError):
-    """A request that is not served.
+    """A request that is not served; what several places refuse has a class of its own.
 
     status: of HTTP. code: the X-Error-Code by which clients tell 404s apart. retry_after_s: when it may be served.
     """
 
-    status: ClassVar[int] = 400
-    code: ClassVar[str | None] = None
-    retry_after_s: int | None = None
+    status: int = 400
+    code: str | None = None
+
+    def __init__(
+        self, sentence: str, *, status: int | None = None, code: str | None = None, retry_after_s: int | None = None
+    ) -> None:
+        super().__init__(sentence)
+        self.status, self.code, self.retry_after_s = status or self.status, code or self.code, retry_after_s
 
 
 class InvalidInputError(RefusedRequestError):
@@ -58,28 +61,10 @@ class AlreadyExistsError(RefusedRequestError):
     status = 409
 
 
-class StaleParentError(RefusedRequestError):
-    """The repository moved on since the sender looked."""
-
-    status = 412
-
-
 class TooLargeError(RefusedRequestError):
     """A file, a commit, a repository or a quota is full."""
 
     status = 413
-
-
-class EncodedBodyError(RefusedRequestError):
-    """A request body that would have to be unpacked first."""
-
-    status = 415
-
-
-class TooManyError(RefusedRequestError):
-    """More requests or bytes in a span of time than the hub takes."""
-
-    status = 429
 
 
 INVALID_TOKEN = "Invalid credentials in Authorization header"

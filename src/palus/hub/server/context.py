@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from palus.hub.accounts import Caller, authenticate
 from palus.hub.limits import Buckets, HubLimits, client_of
-from palus.hub.refusals import INVALID_TOKEN, ForbiddenError, NotSignedInError, RepoNotFoundError, TooManyError
+from palus.hub.refusals import INVALID_TOKEN, ForbiddenError, NotSignedInError, RefusedRequestError, RepoNotFoundError
 from palus.hub.repos import Kind, Repo, find_repo
 from palus.hub.uploads import Incoming
 from palus.store import Store
@@ -28,7 +28,7 @@ class Hub:
         self._bad_tokens = Buckets(limits.bad_tokens_per_minute / 60, limits.bad_tokens_per_minute)
 
     def identify(self, request: Request) -> Caller | None:
-        """Who calls; None without a token. Raises NotSignedInError for a bad token, TooManyError."""
+        """Who calls; None without a token. Raises NotSignedInError for a bad token; refuses too many requests."""
         address = client_of(request.scope)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if not token:
@@ -55,7 +55,8 @@ class Hub:
             return repo
         if caller is None:
             # The same for what is private and what is not there; clients read it as "not found, or log in".
-            raise RepoNotVisibleError(f"there is no public {kind} {name} here; if it is private, log in")
+            sentence = f"there is no public {kind} {name} here; if it is private, log in"
+            raise NotSignedInError(sentence, code=RepoNotFoundError.code)
         raise RepoNotFoundError(f"there is no {kind} {name} here, or it is private and not yours; check the name")
 
     def writable(self, connection: Connection, caller: Caller, kind: Kind, name: str) -> Repo:
@@ -77,12 +78,6 @@ class Hub:
             raise ForbiddenError("this address is no longer valid; ask for a new one")
 
 
-class RepoNotVisibleError(NotSignedInError):
-    """A repository that nobody sees without a token, there or not."""
-
-    code = "RepoNotFound"
-
-
 def check_may_write(caller: Caller, owner: str) -> None:
     """Raises ForbiddenError unless the caller may change the repositories of an owner."""
     if caller.can_write_as(owner):
@@ -96,6 +91,5 @@ def check_may_write(caller: Caller, owner: str) -> None:
 def _meter(buckets: Buckets, key: str) -> None:
     wait_s = buckets.take(key)
     if wait_s > 0:
-        refusal = TooManyError(f"too many requests; wait {wait_s:.0f} s and try again")
-        refusal.retry_after_s = int(wait_s) + 1
-        raise refusal
+        sentence = f"too many requests; wait {wait_s:.0f} s and try again"
+        raise RefusedRequestError(sentence, status=429, retry_after_s=int(wait_s) + 1)

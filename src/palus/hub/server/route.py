@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from palus.errors import StorageError
 from palus.hub.limits import MIB
-from palus.hub.refusals import EncodedBodyError, InvalidInputError, RefusedRequestError
+from palus.hub.refusals import InvalidInputError, RefusedRequestError
 
 _NOT_IN_HEADERS = re.compile(r"[^\x20-\x7e]")  # messages repeat what strangers sent
 _MAX_HEADER = 1000
@@ -87,7 +87,8 @@ def refused(refusal: RefusedRequestError, headers: dict[str, str] | None = None)
 def _check_encoding(request: Request) -> None:
     coding = request.headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
-        raise EncodedBodyError(f"the body is {coding[:20]!a}-encoded; send it as it is, without Content-Encoding")
+        sentence = f"the body is {coding[:20]!a}-encoded; send it as it is, without Content-Encoding"
+        raise RefusedRequestError(sentence, status=415)
 
 
 def _first_fault(error: RequestValidationError) -> str:
