@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import yaml
 
 from palus.config import RunFile, load_run
+from palus.rollout.rollout import FROZEN
 from palus.train import Run, train
 from palus.trust import Trust
 
@@ -32,7 +34,7 @@ def run_file(folder: Path, game: str, behaviors: dict[str, Any], **palus: Any) -
         "palus": {"env": game, "matmul": "highest", "threads": 1, "num_matches": 10, "sampling": SAMPLING, **palus},
     }
     file = folder / "run.yaml"
-    file.write_text(yaml.safe_dump(tree))
+    file.write_text(yaml.safe_dump(tree, sort_keys=False))
     return load_run(file)
 
 
@@ -75,3 +77,75 @@ def test_symmetric_self_play_learns_on_both_sides(tmp_path: Path) -> None:
 def test_symmetric_self_play_fails_on_one_side_where_it_plays_as_it_was_at_first(tmp_path: Path) -> None:
     rewards = final_rewards(tmp_path, ("Line", "Line"), 0.0, team_change=500, swap_steps=100)
     assert max(rewards) > 0.9 and min(rewards) < 0.6
+
+
+TOY = {**LINE, "hyperparameters": {**LINE["hyperparameters"], "learning_rate_schedule": "linear"}, "max_steps": 960}
+PLAY = {"save_steps": 150, "team_change": 300, "swap_steps": 100, "window": 3}
+
+
+def penalties(folder: Path, **palus: Any) -> RunFile:
+    return run_file(folder, "PenaltyToy", {name: {**TOY, "self_play": PLAY} for name in ("Striker", "Keeper")}, **palus)
+
+
+def test_a_behavior_and_its_schedules_stand_still_while_another_learns_and_the_run_ends_when_all_are_done(
+    tmp_path: Path,
+) -> None:
+    parts, told = Run(penalties(tmp_path)), []
+    striker, keeper = parts.trainees
+    while not parts.finished:
+        before = striker.step, keeper.step
+        parts.iterate()
+        learned = striker.step - before[0], keeper.step - before[1]
+        rates = [t.record.updates[-1]["Policy/Learning Rate"] if t.record.updates else None for t in parts.trainees]
+        told.append((*learned, *rates))
+    parts.close()
+    # 300 steps are over in the third rollout of 120; the ten matches that began before it was learned from have 4 more.
+    steps = [(120, 0), (120, 0), (120, 0), (40, 80), (0, 120), (0, 120), (80, 40), (120, 0)]
+    assert [row[:2] for row in told[:8]] == steps
+    strikers, keepers = zip(*[row[2:] for row in told[:8]], strict=True)
+    assert strikers == pytest.approx([0.02 * (1 - step / 960) for step in (0, 120, 240, 360, 360, 360, 400, 480)])
+    assert keepers[:3] == (None, None, None)  # the keeper's schedule begins with its first turn
+    assert keepers[3:] == pytest.approx([0.02 * (1 - step / 960) for step in (0, 80, 200, 320, 320)])
+    assert (striker.step, keeper.step) == (1000, 1040)
+    league = parts.league
+    assert {league.snapshots[k].behavior for k in league.pools[0].window} == {"Striker"}
+    assert {s.parent: s.behavior for s in league.snapshots.values()} == {0: "Striker", 1: "Keeper"}
+
+
+@pytest.mark.parametrize("options", [{}, {"counting": "reference"}, {"learn": "all_teams"}])
+def test_an_asymmetric_run_goes_on_after_a_stop_as_if_there_had_been_none(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    run = penalties(tmp_path, league=options)
+    one = Run(run)
+    for _ in range(4):
+        one.iterate()
+    one.save()
+    two = Run(run, resume=True)
+    for parts in (one, two):
+        for _ in range(5):
+            parts.iterate()
+    assert one.steps == two.steps and one.league.state_dict() == two.league.state_dict()
+    for a, b in zip(one.trainees, two.trainees, strict=True):
+        assert (a.learner.network.weights.master == b.learner.network.weights.master).all()
+    if options.get("learn") == "all_teams":
+        assert all(0 < step < 9 * 120 for step in one.steps.values())
+    one.close()
+    two.close()
+
+
+@pytest.mark.parametrize("collector", ["in_process", "workers"])
+def test_a_free_for_all_of_three_trains_and_is_rated(tmp_path: Path, collector: str) -> None:
+    play = {**PLAY, "team_change": 200, "play_against_latest_model_ratio": 0.0}
+    behavior = {**TOY, "max_steps": 480, "time_horizon": 40, "self_play": play}
+    sampling = {"collector": collector, "workers": 0}
+    parts = Run(run_file(tmp_path, "Foraging", {"Forager": behavior}, sampling=sampling))
+    sides = []
+    while not parts.finished:
+        parts.iterate()
+        sides.append(parts.league.turns.learning_side)
+    assert parts.trainees[0].step == 480 and sides == [0, 1, 1, 2]
+    assert parts.league.turns.ghost_steps == {"Forager": 960}
+    assert parts.league.elo[0] != 1200.0
+    assert {(0, FROZEN), (FROZEN, 0)} <= parts.league.payoffs.cells.keys()
+    parts.close()

@@ -128,8 +128,8 @@ class Buffer:
         self._cuts[page].clear()
 
     def is_empty(self, page: int) -> bool:
-        """Whether nobody can learn from it."""
-        return not (self.table.active[page, :-1] & ~self._lost[page] & (self._learners[page, :-1] != NOBODY)).any()
+        """Whether nobody's decisions are left."""
+        return not (self.table.active[page, :-1] & ~self._lost[page]).any()
 
     def ghost_steps(self, page: int) -> int:
         """Decisions that nobody learns from."""

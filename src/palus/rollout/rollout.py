@@ -157,7 +157,7 @@ class Collector(Protocol):
     policies: Policies
 
     def collect(self) -> Collected:
-        """Play on for one rollout of every learner. Raises EnvError, WorkerError."""
+        """Play on for one rollout of every learner; it may hold none of its decisions. Raises EnvError, WorkerError."""
 
     def release(self) -> None:
         """What `collect` gave has been learned from: its arrays may be written again."""

@@ -1,4 +1,4 @@
-"""Matches that never end: who plays there changes between two rollouts; what is told of them."""
+"""Matches that never end, where who plays changes between two rollouts; and steps that nobody learns from."""
 
 from __future__ import annotations
 
@@ -28,24 +28,39 @@ def taking_turns():
     return cast
 
 
-def in_process(length):
-    game = Matches(lambda: CountingGame(agents=2, length=length, teams=(0, 1)), 1)
+def in_process(cast, agents=2, **options):
+    game = Matches(lambda: CountingGame(agents=agents, teams=tuple(range(agents)), **options), 1)
     policy = {0: ("", CountingPolicy())}
-    return closing(InProcessCollector(game, policy, taking_turns(), 4, 1, {0: 1}, lambda k: CountingPolicy()))
+    return closing(InProcessCollector(game, policy, cast, 4, 1, {0: 1}, lambda k: CountingPolicy()))
 
 
-def in_workers(length):
+def in_workers(cast, agents=2, **options):
     return counting_collector(
-        2, cast=taking_turns(), load=lambda k: CountingPolicy(), sampling={"workers": 0}, agents=2, length=length,
-        teams=(0, 1),
+        agents, cast=cast, load=lambda k: CountingPolicy(), sampling={"workers": 0}, agents=agents,
+        teams=tuple(range(agents)), **options,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("make", [in_process, in_workers])
+COLLECTORS = pytest.mark.parametrize("make", [in_process, in_workers])
+
+
+@COLLECTORS
+def test_steps_of_opponents_are_counted_while_they_are_there_and_those_of_nobody_else(make) -> None:
+    with make(lambda slot: (Seat(0, True), GHOST, GHOST), agents=3, length=6, leaves={0: 1, 1: 3}) as rows:
+        told = []
+        for _ in range(3):
+            collected = rows.collect()
+            told.append((collected.rollouts[0].agent_steps, collected.ghost_steps))
+            rows.release()
+    # Of six decisions the learner takes one, which leaves it out of the second rollout, and the others three and six.
+    assert told == [(1, {"": 3 + 4}), (1, {"": 2 + 4}), (0, {"": 1 + 4})]
+
+
+@COLLECTORS
 def test_who_plays_an_endless_match_changes_between_rollouts(make, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (collector, rounds):
         monkeypatch.setattr(module, "ENDLESS", 8)
-    with make(length=18) as rows:
+    with make(taking_turns(), length=18) as rows:
         learning, states, told, ghost_steps = [], [], [], []
         for _ in range(6):
             collected = rows.collect()
