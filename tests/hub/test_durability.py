@@ -32,7 +32,7 @@ OLD = -1  # ms: what was stored until now is old enough
 
 
 def header(token: str, length: int) -> bytes:
-    lines = ["POST /api/models/ada/one/commit/main HTTP/1.1", "Host: hub", f"Authorization: Bearer {token}"]
+    lines = ["POST /api/models/ada/one/commit/main HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {token}"]
     return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
 
 
