@@ -1,6 +1,6 @@
 """What it costs that the matches of one batch meet different opponents: CPU time beside plain self-play.
 
-    python benchmarks/league_opponents.py            8 opponents and 1, both stock trainers, 10 cycles each in turn
+    python benchmarks/league_opponents.py            8 opponents, both stock trainers, 10 cycles each in turn
 
 Two runs of the stock configuration take turns, cycle by cycle, on one thread. In one every match is played against the
 policy in training; in the other the matches are dealt out evenly among as many distinct snapshots. All else is equal:
@@ -96,7 +96,7 @@ def markdown(report: Json) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trainers", nargs="+", choices=PRESETS, default=list(PRESETS))
-    parser.add_argument("--opponents", nargs="+", type=int, default=[1, 8])
+    parser.add_argument("--opponents", nargs="+", type=int, default=[8])
     parser.add_argument("--cycles", type=int, default=10)
     parser.add_argument("--output", type=Path, default=machine.RESULTS / "league-opponents.json")
     arguments = parser.parse_args()
