@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -10,12 +12,14 @@ from palus.arena.models.policies import OnnxPlayer
 from palus.config import load_run
 from palus.config.network import NetworkSettings
 from palus.envs import make
-from palus.errors import ModelError, TrustError
+from palus.errors import CheckpointError, ModelError, TrustError
 from palus.export.policy_file import PolicyFile, write_policy
 from palus.nn.network import Network
+from palus.rollout.rollout import FROZEN, MEMBERS
 from palus.run.guests import policy_of
 from palus.run.members import find_guests
 from palus.run.misfits import misfits
+from palus.train import Run
 from palus.trust import NOBODY
 from palus.types import ActionSpec, AgentSpec, BehaviorSpec, Discrete, GameSpec, ObservationSpec
 
@@ -86,9 +90,52 @@ def test_a_file_whose_network_needs_foreign_code_is_refused(tmp_path):
     ],
 )
 def test_members_that_cannot_play_are_named_before_the_start(changes, faults):
-    found = [
-        fault
-        for fault in misfits(load_run("soccertwos", changes))
-        if "members" in fault and "not supported" not in fault
-    ]
+    found = [fault for fault in misfits(load_run("soccertwos", changes)) if "members" in fault]
     assert len(found) == len(faults) and all(want in fault for want, fault in zip(faults, found, strict=True)), found
+
+
+def started(folder, members, **how):
+    """A small run of SoccerTwos against members and past selves."""
+    place = f"checkpoint_settings.results_dir={json.dumps(str(folder))}"
+    fixed = ("env_settings.seed=3", "palus.threads=1", "palus.matmul=highest", "palus.num_matches=12")
+    small = [
+        f"behaviors.SoccerTwos.{key}"
+        for key in (
+            "hyperparameters.buffer_size=2400",
+            "self_play.swap_steps=0",
+            "self_play.play_against_latest_model_ratio=0",
+        )
+    ]
+    named = f"palus.league.members={json.dumps(members)}"
+    return Run(load_run("debug", [place, *fixed, *small, "palus.env_options={max_steps: 150}", named]), **how)
+
+
+def played(run, iterations):
+    with run.report:
+        for _ in range(iterations):
+            run.iterate()
+    return run
+
+
+def test_members_are_met_beside_past_selves_rated_and_resumed_bit_for_bit(tmp_path):
+    members = ["ball-chaser", "random", written(tmp_path / "a.onnx", SOCCER)]
+    whole = played(started(tmp_path / "whole", members), 4)
+    whole.close()
+    ids = [MEMBERS + k for k in range(3)]
+    assert [m.policy for m in whole.league.members] == ids
+    met = {opponent for policy, opponent in whole.league.payoffs.cells if policy == 0}
+    assert {*ids, FROZEN} <= met, "the bot, the uniform player, the file, and the first of its past"
+    assert whole.league.payoffs.share(0, ids[0]) < 0.5, "a beginner loses to who runs at the ball"
+    assert whole.league.member_elo[ids[0]] > 1200
+
+    half = played(started(tmp_path / "half", members), 2)
+    half.save()
+    half.close()
+    with pytest.raises(CheckpointError, match=r"palus\.league\.members"):
+        started(tmp_path / "half", members[::-1], resume=True)
+    half = played(started(tmp_path / "half", members, resume=True), 2)
+    half.close()
+    assert half.league.payoffs.cells == whole.league.payoffs.cells
+    assert half.league.member_elo == whole.league.member_elo
+    weights = [run.trainees[0].learner.network.arrays() for run in (whole, half)]
+    assert all(np.array_equal(a, weights[1][name]) for name, a in weights[0].items())

@@ -69,6 +69,11 @@ class League:
         self.turns = Turns(spec, [pool.contender for pool in self.pools.values()], self.settings)
         self.literal = self.turns.literal
         self.payoffs, self.snapshots, self.snapshot_count = PayoffTable(), dict[int, Snapshot](), 0
+        self._guests = {
+            m.policy: Snapshot(m.policy, m.behavior, 0, pools[0].settings.initial_elo)
+            for m in members
+            if (pools := self.pools_of(m.behavior))
+        }  # as they are rated
         self._odds: dict[tuple[int, ...], Odds] = {}  # as `odds`
         self._drawn: dict[tuple[int, int, str, int], tuple[int, int, int]] = {}  # as `_opponent`: policy, since when
         self._examined: Counter[int] = Counter()  # policy -> evaluation matches
@@ -222,6 +227,8 @@ class League:
 
     def _rated(self, policy: int) -> Pool | Snapshot | None:
         """Whose rating a policy's matches move."""
+        if policy in self._guests:
+            return self._guests[policy]
         snapshot = self.snapshots.get(policy - FROZEN)
         if snapshot is not None and not snapshot.present:
             return snapshot
@@ -310,6 +317,11 @@ class League:
         """Policy id -> rating, of learners with a past."""
         return {policy: pool.elo for policy, pool in self.pools.items()}
 
+    @property
+    def member_elo(self) -> dict[int, float]:
+        """Policy id -> rating, of members."""
+        return {policy: guest.elo for policy, guest in self._guests.items()}
+
     def state_dict(self) -> dict[str, Any]:
         """Everything but the snapshot files."""
         with self._lock:
@@ -319,14 +331,20 @@ class League:
                 "pools": [(policy, {k: getattr(pool, k) for k in _OF_POOLS}) for policy, pool in self.pools.items()],
                 "snapshots": [(k, asdict(snapshot)) for k, snapshot in self.snapshots.items()],
                 "drawn": [[*key, *draw] for key, draw in self._drawn.items()],
+                "members": [[m.name, m.behavior] for m in self.members],
+                "member_elo": list(self.member_elo.items()),
                 "examined": list(self._examined.items()),
                 "turns": self.turns.state_dict(),
                 "snapshot_count": self.snapshot_count,
             })  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where `state_dict` was taken. KeyError when the learners were others."""
+        """Continue where `state_dict` was taken. KeyError when the learners were others, ValueError for members."""
         with self._lock:
+            if (members := [[m.name, m.behavior] for m in self.members]) != state["members"]:
+                raise ValueError(f"palus.league.members: {members}; expected {state['members']}, as they were")
+            for policy, elo in state["member_elo"]:
+                self._guests[policy].elo = elo
             self.random.bit_generator.state = state["random"]
             self.payoffs.load_state_dict(state["payoffs"])
             saved = dict(state["pools"])
