@@ -1,6 +1,6 @@
 """What a run says of itself while it trains: `run_logs/progress.jsonl`, one JSON object per line.
 
-    {"kind": "run", "run_id", "game", "behaviors", "learners", "max_steps", "max_minutes", "started"}
+    {"kind": "run", "run_id", "game", "env_options", "behaviors", "learners", "max_steps", "max_minutes", "started"}
     {"kind": "summary", "learner", "policy", "behavior", "step", "seconds", "values": {tag: number}}
     {"kind": "end", "step", "seconds", "finished"}
 
@@ -41,7 +41,7 @@ class ProgressWriter:
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Add one line. Raises StorageError; half a line that a full disk let through is overwritten by the next."""
-        data = json.dumps(line, allow_nan=False).encode() + b"\n"
+        data = json.dumps(line, allow_nan=False, default=str).encode() + b"\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab") as file:

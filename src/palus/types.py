@@ -25,6 +25,11 @@ AnyArray = NDArray[Any]
 MASKS = "action_masks"
 """Beside the observations of a behavior with masks: [rows, M] bool, True where a choice is allowed now."""
 
+FROZEN = 1 << 16
+"""Policy ids: 0, 1, ... are learning policies; FROZEN + n is the league's snapshot n, which never learns."""
+MEMBERS = 1 << 24
+"""MEMBERS + n, a frozen id too, is the league's member n: a scripted player, or a file that came with the run."""
+
 
 @dataclass(frozen=True)
 class ObservationSpec:

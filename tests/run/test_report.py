@@ -198,6 +198,7 @@ def test_the_progress_file_says_what_tensorboard_gets(tmp_path):
     assert first == {
         "kind": "run", "run_id": "debug", "game": "SoccerTwos", "behaviors": ["SoccerTwos"],
         "learners": [["SoccerTwos", 0, "SoccerTwos"]], "max_steps": {"SoccerTwos": 12000}, "max_minutes": 0.0,
+        "env_options": {},
     }  # fmt: skip
     values = summary.pop("values")
     named = {"kind": "summary", "learner": "SoccerTwos", "policy": 0, "behavior": "SoccerTwos", "seconds": 12.346}

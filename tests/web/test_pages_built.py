@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ASSETS = ROOT / "src" / "palus" / "web" / "assets"
-PAGES = {"index", "model", "match", "compare", "matrix", "status", "analytics", "room", "error"}
+PAGES = {"index", "model", "match", "compare", "matrix", "status", "analytics", "room", "error", "watch"}
 
 
 def test_all_assets_together_stay_below_one_and_a_half_megabytes() -> None:

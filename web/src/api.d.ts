@@ -72,6 +72,27 @@ export interface components {
             readonly matches: readonly components["schemas"]["MatchLine"][];
         };
         /**
+         * Curves
+         * @description The figures of a learner. steps, seconds and every list of values are equally long, the oldest summary first.
+         *
+         *     seconds: of training, None in runs of older versions. values: TensorBoard tag -> number, None where a summary lacks
+         *     it. speed: trainer steps per second of late; left_s: seconds to its last step at that speed; None when not known.
+         */
+        readonly Curves: {
+            readonly learner: string;
+            readonly policy: number;
+            readonly behavior: string;
+            readonly step: number;
+            readonly max_steps: number | null;
+            readonly speed: number | null;
+            readonly left_s: number | null;
+            readonly steps: readonly number[];
+            readonly seconds: readonly (number | null)[];
+            readonly values: {
+                readonly [key: string]: readonly (number | null)[];
+            };
+        };
+        /**
          * Cycle
          * @description Each beats the next, the last the first; every edge is significant. shares[i]: of players[i] in that edge.
          */
@@ -271,6 +292,45 @@ export interface components {
             readonly revisions: number;
         };
         /**
+         * LeaguePolicy
+         * @description A policy that plays in training. parent: policy id of the learner that it was. kept: its file is still there.
+         */
+        readonly LeaguePolicy: {
+            readonly id: number;
+            /** @enum {string} */
+            readonly kind: "learner" | "snapshot" | "member";
+            readonly label: string;
+            readonly behavior: string;
+            readonly parent: number | null;
+            readonly step: number | null;
+            readonly elo: number | null;
+            readonly rating: components["schemas"]["Span"] | null;
+            readonly landmark: boolean;
+            readonly kept: boolean;
+        };
+        /**
+         * LeagueView
+         * @description training, evaluation: [policy, opponent, points of the policy, matches], both directions. is_whole: the run keeps
+         *     a league file; without, there are no ratings with intervals, no evaluation and no mix.
+         */
+        readonly LeagueView: {
+            readonly is_whole: boolean;
+            readonly policies: readonly components["schemas"]["LeaguePolicy"][];
+            readonly training: readonly (readonly [
+                number,
+                number,
+                number,
+                number
+            ])[];
+            readonly evaluation: readonly (readonly [
+                number,
+                number,
+                number,
+                number
+            ])[];
+            readonly mix: readonly components["schemas"]["Share"][];
+        };
+        /**
          * LooseGroup
          * @description Models that fewer than ten mirrored pairs tie to all others; ratings cannot be compared across that gap.
          */
@@ -456,6 +516,14 @@ export interface components {
             readonly games: number;
             readonly gain: number;
             readonly sentence: string;
+        };
+        /**
+         * Opponent
+         * @description Somebody whom the newest policy can be watched against. word: what is asked for.
+         */
+        readonly Opponent: {
+            readonly word: string;
+            readonly label: string;
         };
         /**
          * Performance
@@ -673,12 +741,30 @@ export interface components {
             readonly sentence: string;
         };
         /**
+         * Share
+         * @description How much of its matches a behavior plays against somebody.
+         */
+        readonly Share: {
+            readonly behavior: string;
+            readonly opponent: string;
+            readonly share: number;
+        };
+        /**
          * SideTerm
          * @description Worth of the blue side in points; a fair field includes 0.
          */
         readonly SideTerm: {
             readonly points: number;
             readonly half_width: number;
+        };
+        /**
+         * Span
+         * @description A rating with the ends of its interval.
+         */
+        readonly Span: {
+            readonly mean: number;
+            readonly low: number;
+            readonly high: number;
         };
         /**
          * Start
@@ -851,6 +937,31 @@ export interface components {
             readonly ctx?: Record<string, never>;
         };
         /**
+         * WatchedRun
+         * @description One run as its page shows it. heard_ms: when it last wrote a summary. left_s: seconds to its end at its present
+         *     speed. opponents: whom its newest policy can be watched against; no_match: why there are none.
+         */
+        readonly WatchedRun: {
+            readonly number: number;
+            readonly name: string;
+            readonly game: string | null;
+            /** @enum {string} */
+            readonly state: "waiting" | "running" | "finished" | "stopped";
+            readonly heard_ms: number | null;
+            readonly left_s: number | null;
+            readonly learners: readonly components["schemas"]["Curves"][];
+            readonly league: components["schemas"]["LeagueView"] | null;
+            readonly opponents: readonly components["schemas"]["Opponent"][];
+            readonly no_match: string | null;
+        };
+        /**
+         * WatchedRuns
+         * @description All runs of this page, in the order of the command line.
+         */
+        readonly WatchedRuns: {
+            readonly runs: readonly components["schemas"]["WatchedRun"][];
+        };
+        /**
          * WorkerLine
          * @description A process that plays. isolation: how strangers' models are kept in; alive: seen within the last minute;
          *     trusted: also gets what nobody could check later.
@@ -879,6 +990,7 @@ export type Analytics = components['schemas']['Analytics'];
 export type CauseCount = components['schemas']['CauseCount'];
 export type ChainPosition = components['schemas']['ChainPosition'];
 export type Comparison = components['schemas']['Comparison'];
+export type Curves = components['schemas']['Curves'];
 export type Cycle = components['schemas']['Cycle'];
 export type DayMatches = components['schemas']['DayMatches'];
 export type Environment = components['schemas']['Environment'];
@@ -894,6 +1006,8 @@ export type JobCounts = components['schemas']['JobCounts'];
 export type JsonValue = components['schemas']['JsonValue'];
 export type Leaderboard = components['schemas']['Leaderboard'];
 export type LeaderboardRow = components['schemas']['LeaderboardRow'];
+export type LeaguePolicy = components['schemas']['LeaguePolicy'];
+export type LeagueView = components['schemas']['LeagueView'];
 export type LooseGroup = components['schemas']['LooseGroup'];
 export type MatchEvent = components['schemas']['MatchEvent'];
 export type MatchLine = components['schemas']['MatchLine'];
@@ -904,6 +1018,7 @@ export type Matrix = components['schemas']['Matrix'];
 export type MeasureColumn = components['schemas']['MeasureColumn'];
 export type ModelPage = components['schemas']['ModelPage'];
 export type NextOpponent = components['schemas']['NextOpponent'];
+export type Opponent = components['schemas']['Opponent'];
 export type Performance = components['schemas']['Performance'];
 export type PlayStats = components['schemas']['PlayStats'];
 export type Player = components['schemas']['Player'];
@@ -919,7 +1034,9 @@ export type RoomPlayer = components['schemas']['RoomPlayer'];
 export type RoomPlayers = components['schemas']['RoomPlayers'];
 export type RunningJob = components['schemas']['RunningJob'];
 export type SequentialTest = components['schemas']['SequentialTest'];
+export type Share = components['schemas']['Share'];
 export type SideTerm = components['schemas']['SideTerm'];
+export type Span = components['schemas']['Span'];
 export type Start = components['schemas']['Start'];
 export type Status = components['schemas']['Status'];
 export type StoredFile = components['schemas']['StoredFile'];
@@ -933,6 +1050,8 @@ export type TeamResults = components['schemas']['TeamResults'];
 export type Unranked = components['schemas']['Unranked'];
 export type UnrankedModels = components['schemas']['UnrankedModels'];
 export type ValidationError = components['schemas']['ValidationError'];
+export type WatchedRun = components['schemas']['WatchedRun'];
+export type WatchedRuns = components['schemas']['WatchedRuns'];
 export type WorkerLine = components['schemas']['WorkerLine'];
 export type $defs = Record<string, never>;
 export type operations = Record<string, never>;

@@ -19,6 +19,7 @@ from palus.web.api.router import make_api_router
 from palus.web.api.view import Views
 from palus.web.events import Event
 from palus.web.room import Ready, Refused, Start, make_room_router
+from palus.web.watch.app import Runs, make_watch_router
 
 
 def document() -> dict[str, Any]:
@@ -28,6 +29,7 @@ def document() -> dict[str, Any]:
         store = open_store(Path(folder))
         app.include_router(make_api_router(Answers(Views(store))))
         app.include_router(make_room_router(store))
+        app.include_router(make_watch_router(Runs([])))
         store.close()
     made = app.openapi()
     streamed = [(shape, "serialization") for shape in (Event, Ready, Refused, Start)]

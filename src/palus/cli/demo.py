@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from palus.cli.demo_arena import DemoArena
 
 EPILOG = """
-What it does: trains SoccerTwos from random weights with the preset soccertwos-demo, exports SoccerTwos.onnx, starts an
-arena on this machine, pushes the team to its hub, lets it fight the house bots, its own earlier selves and every model
-in --models until the leaderboard knows its place, and writes one HTML page with its best goals. Then the arena goes on
-until Ctrl-C: watch matches, play against your team, push more.
+What it does: trains SoccerTwos from random weights with the preset soccertwos-demo, on a page that shows it, exports
+SoccerTwos.onnx, starts an arena on this machine, pushes the team to its hub, lets it fight the house bots, its own
+earlier selves and every model in --models until the leaderboard knows its place, and writes one HTML page with its best
+goals. Then the arena goes on until Ctrl-C: watch matches, play against your team, push more.
 """
 
 PLAYER = "demo"
@@ -45,7 +45,9 @@ def demo(
     models: Annotated[list[Path] | None, typer.Option(help="Folder with strangers' models; may be repeated.")] = None,
     results_dir: Annotated[Path, typer.Option(help="Where the run and the arena go.")] = Path("results"),
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 1,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the leaderboard at the end.")] = True,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the live page, at the end the leaderboard.")
+    ] = True,
     stay: Annotated[
         bool | None, typer.Option("--stay/--leave", help="Keep the arena until Ctrl-C. Default: in a terminal.")
     ] = None,
@@ -58,13 +60,13 @@ def demo(
     console = stderr if as_json else stdout
     folder = results_dir / PLAYER
     console.print(Rule("1. Training a team from nothing"))
-    train_team(folder, minutes, seed, console)
+    in_terminal = sys.stdout.isatty()
+    stays = in_terminal if stay is None else stay
+    train_team(folder, minutes, seed, console, browser=browser and in_terminal and stays)
     console.print(Rule("2. The best goals"))
     page = _goals(folder, seed, console)
     scores = _measure(folder)
     console.print(Rule("3. The arena"))
-    in_terminal = sys.stdout.isatty()
-    stays = in_terminal if stay is None else stay
     with running_arena(results_dir / "arena") as arena:
         repo = invite(arena, folder, models or [Path(p) for p in MODEL_FOLDERS], console)
         place = await_place(arena, repo, 60.0 * arena_minutes)
@@ -90,9 +92,12 @@ def demo(
             _stay(arena, console)
 
 
-def train_team(folder: Path, minutes: float, seed: int, console: Console) -> None:
-    """Train the run `folder` for at most `minutes`. Its schedules fit: learning rate and entropy weight have to fall to
-    their ends in the time that there is, since that is when a team becomes good."""
+def train_team(folder: Path, minutes: float, seed: int, console: Console, *, browser: bool = False) -> None:
+    """Train the run `folder` for at most `minutes`, with a live page, which a browser shows on request.
+
+    Its schedules fit: learning rate and entropy weight have to fall to their ends in the time that there is, since that
+    is when a team becomes good.
+    """
     from palus.cli.train import train
 
     with console.status("Compiling the game and measuring this machine ..."):
@@ -107,6 +112,8 @@ def train_team(folder: Path, minutes: float, seed: int, console: Console) -> Non
         resume=False,
         force=True,
         check=False,
+        watch=True,
+        browser=browser,
         as_json=False,
     )
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from palus import envs
+from palus.cli.live import live_page
 from palus.cli.options import TrustOption, check_trust, told_where
 from palus.cli.output import print_json, stderr
 from palus.config import RunFile, dump_run, load_run, notes, preset_names
@@ -22,6 +26,8 @@ Examples:
   palus train debug                                  seconds, to see that everything works; replaces its former run
 
   palus train soccertwos --run-id mine               the course's configuration, MA-POCA
+
+  palus train soccertwos --run-id mine --watch       with a live page: curves, win matrix, matches of the newest policy
 
   palus train SoccerTwos.yaml behaviors.SoccerTwos.max_steps=1e6 palus.threads=1
 
@@ -42,6 +48,10 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run of this id.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run of this id.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Only validate the run file and show what it means.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show a live page of the run while it trains.")] = False,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="With --watch: open the page in the browser.")
+    ] = True,
     trust: TrustOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -66,7 +76,9 @@ def train(
     if check:
         _show(run, trusted, as_json)
         return
-    _train(run, resume, force, trusted, as_json)
+    with ExitStack() as beside:
+        show = partial(live_page, browser=browser) if watch else None
+        _train(run, resume, force, trusted, as_json, lambda folder: show and beside.enter_context(show(folder)))
 
 
 def _obstacles(run: RunFile, trust: Trust) -> list[str]:
@@ -91,7 +103,9 @@ def _show(run: RunFile, trust: Trust, as_json: bool) -> None:
     print("# The run file is valid.")
 
 
-def _train(run: RunFile, resume: bool, force: bool, trust: Trust, as_json: bool) -> None:
+def _train(
+    run: RunFile, resume: bool, force: bool, trust: Trust, as_json: bool, show: Callable[[Path], object]
+) -> None:
     resume = resume or run.checkpoint_settings.resume or run.checkpoint_settings.load_model
     force = force or run.checkpoint_settings.force
     with Console(stderr=True).status("Loading PyTorch and starting the games (kernels compile once per version) ..."):
@@ -103,6 +117,7 @@ def _train(run: RunFile, resume: bool, force: bool, trust: Trust, as_json: bool)
             stderr.print(f"[dim]{escape(line)}[/]")
         if parts.step:
             stderr.print(f"Resuming training from step {parts.step}.")
+        show(parts.folder.root)
 
     result = run_training(run, resume=resume, force=force, trust=trust, on_start=announce)
     if as_json:

@@ -11,11 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 from palus.rollout.acting import Policies
 from palus.types import F32, I32, AnyArray, Bool
-
-FROZEN = 1 << 16
-"""Policy ids: 0, 1, ... are learning policies; FROZEN + n is the league's snapshot n, which never learns."""
-MEMBERS = 1 << 24
-"""MEMBERS + n, a frozen id too, is the league's member n: a scripted player, or a file that came with the run."""
+from palus.types import FROZEN as FROZEN  # policy ids are part of this contract; who has no torch reads them there
+from palus.types import MEMBERS as MEMBERS
 
 ENDLESS = 10_000
 """Decisions after which a match is taken for endless where the game does not say when it ends: who plays there may

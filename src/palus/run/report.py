@@ -80,6 +80,7 @@ class Report:
             kind="run",
             run_id=self.run.checkpoint_settings.run_id,
             game=self.run.env_id,
+            env_options=self.run.palus.env_options,
             behaviors=list(self.folder.behaviors),
             learners=[[trainee.label, trainee.policy, trainee.name] for trainee in trainees],
             max_steps={trainee.name: trainee.behavior.max_steps for trainee in trainees},

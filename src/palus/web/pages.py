@@ -5,7 +5,7 @@ HTML is asked for again each time; everything else has its content's hash in its
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -40,9 +40,8 @@ def site_folder() -> Path:
     return Path(str(resources.files("palus.web") / "assets" / "site"))
 
 
-def make_pages_router(folder: Path, find_model: Callable[[str], Awaitable[object]]) -> APIRouter:
-    """Every address that people type. folder: the built site. find_model: raises the fault of an `owner/name` that has
-    no page."""
+def make_static_router(folder: Path, pages: Mapping[str, str]) -> APIRouter:
+    """Built pages and what they load. folder: the built site. pages: address -> name of its page."""
     router = APIRouter(include_in_schema=False)
     static = _static_files(folder / "static")
 
@@ -51,7 +50,7 @@ def make_pages_router(folder: Path, find_model: Callable[[str], Awaitable[object
         async def get_page(request: Request) -> Response:
             return respond(request, _page(folder, name))
 
-    for address, name in PAGES.items():
+    for address, name in pages.items():
         add_page(address, name)
 
     @router.api_route("/static/{path:path}", methods=["GET", "HEAD"])
@@ -60,6 +59,14 @@ def make_pages_router(folder: Path, find_model: Callable[[str], Awaitable[object
         if file is None:
             raise _no_file()
         return respond(request, _read(file), IMMUTABLE)
+
+    return router
+
+
+def make_pages_router(folder: Path, find_model: Callable[[str], Awaitable[object]]) -> APIRouter:
+    """Every address that people type. folder: the built site. find_model: raises the fault of an `owner/name` that has
+    no page."""
+    router = make_static_router(folder, PAGES)
 
     @router.api_route("/{owner}/{name}", methods=["GET", "HEAD"])
     async def get_model(request: Request, owner: Owner, name: Name) -> Response:

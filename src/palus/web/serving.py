@@ -26,7 +26,7 @@ BACKLOG = 128
 
 
 def make_uvicorn(app: FastAPI, proxies: Sequence[str] = (), limits: ConnectionLimits | None = None) -> uvicorn.Server:
-    """A server for an application of `make_app`; run it with sockets that listen already.
+    """A server for an application of `make_app` or `make_watch_app`; run it with sockets that listen already.
 
     proxies: addresses or networks in numbers. What they say of the reader (X-Forwarded-For and -Proto) is believed; by
     default nobody is, not this machine either: requests are counted by the address that they come from.
@@ -69,7 +69,8 @@ class _Server(uvicorn.Server):
         """Close everything, streams first."""
         app = self.config.app
         assert isinstance(app, FastAPI)
-        await app.state.events.close()
+        if (events := getattr(app.state, "events", None)) is not None:
+            await events.close()
         await super().shutdown(sockets)
 
 

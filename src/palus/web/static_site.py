@@ -45,7 +45,7 @@ COMPARED = 20
 """Compare pages are written for each two of the strongest."""
 OFFLINE_REPLAYS = 30
 
-_EXCLUDED = {"room.html", "error.html"}
+_EXCLUDED = {"room.html", "error.html", "watch.html"}
 _CARD_FILE = re.compile(r'(src|href)="/(?P<repo>[^/"]+/[^/"]+)/resolve/(?P<revision>[0-9a-f]{40})/(?P<path>[^"]+)"')
 _IMAGES = {".png", ".jpg", ".jpeg", ".gif", ".webp"}
 

@@ -40,10 +40,15 @@ export function downloadUrl(env: string, file: string): string {
 
 export const eventsUrl = `${base}/events`;
 
-async function request(url: string): Promise<Response> {
+/** The bytes that the server makes when it is asked to do something. */
+export async function ask(where: string): Promise<Uint8Array<ArrayBuffer>> {
+  return new Uint8Array(await (await request(`${base}/${where}`, { method: "POST" })).arrayBuffer());
+}
+
+async function request(url: string, options: RequestInit = {}): Promise<Response> {
   let response: Response;
   try {
-    response = await fetch(url);
+    response = await fetch(url, options);
   } catch {
     throw new LoadError("The arena does not answer. Is it running? Try again in a moment.", 0);
   }

@@ -2,6 +2,9 @@
 
 const DASH = "–";
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
+const precise = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const tiny = new Intl.NumberFormat("en", { notation: "scientific", maximumSignificantDigits: 2 });
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 const date = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short" });
 
@@ -39,6 +42,22 @@ export function percent(share: number | null, digits = 0): string {
 export function seconds(value: number | null): string {
   if (value === null) return DASH;
   return value < 60 ? `${value.toFixed(1)} s` : `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+}
+
+/** A time to wait or that has passed, as long as it is: `40 s`, `12 min`, `3 h 5 min`. */
+export function duration(value: number | null): string {
+  if (value === null) return DASH;
+  const minutes = Math.round(value / 60);
+  if (minutes < 2) return `${Math.round(value)} s`;
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/** A number of any size in few characters: `12.4M`, `0.031`. */
+export function brief(value: number | null): string {
+  if (value === null) return DASH;
+  const size = Math.abs(value);
+  const format = size >= 10_000 ? compact : size >= 100 ? whole : size < 0.0005 && size > 0 ? tiny : precise;
+  return format.format(value).replace("-", "−");
 }
 
 export function bytes(size: number): string {

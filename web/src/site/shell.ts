@@ -22,20 +22,25 @@ export interface Shell {
   connected(on: boolean): void;
 }
 
-/** Builds the frame. current: the entry of the navigation that leads here; null for pages below one. */
+/** Builds the frame of an arena's page. current: the entry of the navigation that leads here; null for pages below one. */
 export function buildShell(current: PageName | null): Shell {
-  const content = element("main", { class: "content", id: "content", tabindex: "-1" });
-  const live = element("span", { class: "live", role: "status", hidden: true });
   const entries = ENTRIES.filter(([page]) => !isExport || page !== "room").map(([page, label]) =>
     element("a", { href: pageLink(page), "aria-current": page === current && "page" }, label),
   );
   const nav = element("nav", { "aria-label": "Pages" }, ...entries);
-  const brand = element("a", { class: "brand", href: pageLink("index") }, brandMark(), "palus arena");
+  return buildFrame("palus arena", nav, footText(), logEnd());
+}
+
+/** The frame of any page: head with the brand and what stands beside it, content, foot. */
+export function buildFrame(brandName: string, beside: Node, ...foot: (Node | string)[]): Shell {
+  const content = element("main", { class: "content", id: "content", tabindex: "-1" });
+  const live = element("span", { class: "live", role: "status", hidden: true });
+  const brand = element("a", { class: "brand", href: pageLink("index") }, brandMark(), brandName);
   document.body.replaceChildren(
     element("a", { class: "skip", href: "#content" }, "Skip to the content"),
-    element("header", { class: "masthead" }, element("div", {}, brand, nav, live)),
+    element("header", { class: "masthead" }, element("div", {}, brand, beside, live)),
     content,
-    element("footer", { class: "foot" }, element("p", {}, footText(), logEnd())),
+    element("footer", { class: "foot" }, element("p", {}, ...foot)),
   );
   return {
     content,

@@ -1,0 +1,111 @@
+"""The live page of runs: served by `palus watch RUN`, and by a process of its own beside `palus train --watch`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import webbrowser
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+from rich.markup import escape
+
+from palus.cli.arena_start import listen
+from palus.cli.output import stderr, stop_signal
+from palus.errors import CheckpointError, StorageError
+from palus.progress import PROGRESS
+
+ADDRESS, ANNOUNCEMENT = "127.0.0.1", "Watch at "
+SIGNS = (str(PROGRESS), "configuration.yaml", ".palus-files", "*/checkpoint.pt", "*/events.out.tfevents.*")
+"""What the folder of a run holds one of."""
+
+
+def serve_runs(folders: Sequence[Path], port: int, *, browser: bool, until_eof: bool) -> None:
+    """The page until Ctrl-C. until_eof: until whoever started us closes our input, too; their run may be too young to
+    show. Raises CheckpointError for a folder that holds no run, ArenaError for a port in use, StorageError."""
+    try:
+        from palus.web.serving import make_uvicorn
+        from palus.web.watch.app import make_watch_app
+    except ModuleNotFoundError as error:
+        raise StorageError(
+            f"the page of a run needs {error.name}, which is not installed; pip install 'palus[arena]'"
+        ) from error
+    for folder in () if until_eof else folders:
+        check_run(folder)
+    stop = stop_signal()
+    with listen(ADDRESS, port) as listener:
+        server = make_uvicorn(make_watch_app(folders))
+        pages = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="live page")
+        pages.start()
+        try:
+            address = f"http://{ADDRESS}:{listener.getsockname()[1]}/"
+            typer.echo(f"{', '.join(folder.name for folder in folders)}\n{ANNOUNCEMENT}{address} (Ctrl-C ends)")
+            if browser:
+                webbrowser.open(address)
+            if until_eof:
+                threading.Thread(target=_wait_for_eof, args=(stop,), daemon=True).start()
+            while not stop.wait(0.5) and pages.is_alive():
+                pass
+        finally:
+            server.should_exit = True
+            pages.join()
+    typer.echo("Ended.")
+
+
+def _wait_for_eof(stop: threading.Event) -> None:
+    sys.stdin.buffer.read()
+    stop.set()
+
+
+def check_run(folder: Path) -> None:
+    """Raises CheckpointError for what is no run's folder."""
+    if any(any(folder.glob(sign)) for sign in SIGNS):
+        return
+    runs = sorted(path.name for path in folder.glob("*/") if any(any(path.glob(sign)) for sign in SIGNS))
+    beside = f"; it holds the runs {', '.join(runs[:5])}: name one of them" if runs else ""
+    raise CheckpointError(f"{folder}: neither a replay nor the folder of a run{beside or '; give results/RUN_ID'}")
+
+
+@contextmanager
+def live_page(folder: Path, *, browser: bool) -> Iterator[None]:
+    """The page of a run in a process of its own while the block runs: training keeps its processor and its bits.
+
+    The address is told as soon as it answers. The process ends when its input closes, so also with a killed parent.
+    """
+    command = [sys.executable, "-m", "palus", "watch", str(folder), "--no-browser", "--until-eof"]
+    page = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,  # Ctrl-C is for the training, which ends in order while the page is still there
+    )
+    threading.Thread(target=_announce, args=(page, folder, browser), daemon=True).start()
+    try:
+        yield
+    finally:
+        assert page.stdin is not None
+        page.stdin.close()
+        try:
+            page.wait(10)
+        except subprocess.TimeoutExpired:
+            page.kill()
+            page.wait()
+        stderr.print(f"The live page ended with the run; again: palus watch {escape(str(folder))}")
+
+
+def _announce(page: subprocess.Popen[str], folder: Path, browser: bool) -> None:
+    assert page.stdout is not None
+    lines = (line for line in page.stdout if line.startswith(ANNOUNCEMENT))
+    said = next(lines, None)
+    if said is None:
+        stderr.print(f"The live page did not start; palus watch {escape(str(folder))} says why.")
+        return
+    address = said.removeprefix(ANNOUNCEMENT).split()[0]
+    stderr.print(f"Watch it learn: {address}")
+    if browser:
+        webbrowser.open(address)

@@ -1,1 +1,0 @@
-import{S as e,i as t,r as n,t as r,u as i}from"./shell-CXrRCWB_.js";var a=r(null),o=e=>document.querySelector(`meta[name="${e}"]`)?.content??``,s=t(o(`palus-sentence`));s.append(e(`a`,{class:`button`,href:i(`index`)},`Leaderboard`)),a.content.append(n(o(`palus-title`)),e(`section`,{class:`box`},s));

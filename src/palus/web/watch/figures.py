@@ -1,0 +1,171 @@
+"""The figures of a run over its training: from its progress file, or from TensorBoard's of older versions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from palus.hub.training_curve import read_scalars
+from palus.progress import PROGRESS, ProgressReader
+from palus.web.shapes import Shape
+
+MAX_POINTS = 400
+"""Of a curve in an answer; a screen shows no more."""
+PACE_SUMMARIES = 10
+"""The last so many give the speed."""
+EVENTS = "events.out.tfevents.*"
+
+State = Literal["waiting", "running", "finished", "stopped"]
+
+
+class Curves(Shape):
+    """The figures of a learner. steps, seconds and every list of values are equally long, the oldest summary first.
+
+    seconds: of training, None in runs of older versions. values: TensorBoard tag -> number, None where a summary lacks
+    it. speed: trainer steps per second of late; left_s: seconds to its last step at that speed; None when not known.
+    """
+
+    learner: str
+    policy: int
+    behavior: str
+    step: int
+    max_steps: int | None
+    speed: float | None
+    left_s: float | None
+    steps: list[int]
+    seconds: list[float | None]
+    values: dict[str, list[float | None]]
+
+
+Row = tuple[int, float | None, Mapping[str, float | None]]
+"""Step, seconds and the values by tag."""
+
+
+@dataclass
+class _Series:
+    """What a learner's summaries said so far, row by row."""
+
+    learner: str
+    policy: int
+    behavior: str
+    rows: list[Row] = field(default_factory=list)
+
+    def curves(self, max_steps: int | None, ends_in_s: float | None) -> Curves:
+        """As it is sent. ends_in_s: when its session ends at the latest."""
+        kept = thinned(self.rows)
+        tags = dict.fromkeys(tag for _, _, values in self.rows for tag in values)
+        step = self.rows[-1][0] if self.rows else 0
+        speed = self._speed()
+        left_s = (max_steps - step) / speed if max_steps is not None and speed else None
+        return Curves(
+            learner=self.learner,
+            policy=self.policy,
+            behavior=self.behavior,
+            step=step,
+            max_steps=max_steps,
+            speed=speed,
+            left_s=None if left_s is None else max(0.0, left_s if ends_in_s is None else min(left_s, ends_in_s)),
+            steps=[step for step, _, _ in kept],
+            seconds=[seconds for _, seconds, _ in kept],
+            values={tag: [values.get(tag) for _, _, values in kept] for tag in tags},
+        )
+
+    def _speed(self) -> float | None:
+        timed = [(step, seconds) for step, seconds, _ in self.rows[-PACE_SUMMARIES:] if seconds is not None]
+        if not timed:
+            return None
+        (s0, t0), (s1, t1) = timed[0] if len(timed) > 1 else (0, 0.0), timed[-1]
+        return (s1 - s0) / (t1 - t0) if t1 > t0 and s1 > s0 else None
+
+
+def thinned(rows: Sequence[Row]) -> list[Row]:
+    """At most MAX_POINTS rows: neighbours become one with the last value of each tag; not all say the same."""
+    every = math.ceil(len(rows) / MAX_POINTS) or 1
+    parts = [rows[max(0, end - every) : end] for end in range(len(rows), 0, -every)]
+    return [
+        (part[-1][0], part[-1][1], {tag: value for _, _, values in part for tag, value in values.items()})
+        for part in reversed(parts)
+    ]
+
+
+class Figures:
+    """Follows one run's folder. opening: the last line that opened a session, {} before there is one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._reader = ProgressReader(folder / PROGRESS)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.opening: dict[str, Any] = {}
+        self.state: State = "waiting"
+        self._series: dict[str, _Series] = {}
+        self._events: tuple[tuple[str, int], ...] = ()
+
+    def update(self) -> None:
+        """Read what is new."""
+        void, lines = self._reader.news()
+        if void:
+            self._forget()
+        for line in lines:
+            self._take(line)
+        if not self.opening:
+            self._read_events()
+
+    @property
+    def heard_ms(self) -> int | None:
+        """When the run last wrote a line, by the clock of its disk."""
+        try:
+            return int((self.folder / PROGRESS).stat().st_mtime * 1000)
+        except OSError:
+            return None
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        match line:
+            case {"kind": "run", "learners": list(learners)}:
+                self.opening, self.state = dict(line), "running"
+                for learner, policy, behavior in learners:
+                    self._series.setdefault(learner, _Series(learner, policy, behavior))
+            case {"kind": "summary", "learner": str(learner), "step": int(step), "values": dict(values)}:
+                series = self._series.get(learner)
+                if series is not None:
+                    series.rows.append((step, line.get("seconds"), values))
+            case {"kind": "end"}:
+                self.state = "finished" if line.get("finished") else "stopped"
+
+    def curves(self, max_steps: Mapping[str, int], now_s: float) -> list[Curves]:
+        """Of every learner. max_steps: by behavior; now_s: Unix time."""
+        minutes, started = self.opening.get("max_minutes"), self.opening.get("started")
+        ends_in_s = started + 60.0 * minutes - now_s if minutes and started else None
+        return [series.curves(max_steps.get(series.behavior), ends_in_s) for series in self._series.values()]
+
+    def _read_events(self) -> None:
+        """What TensorBoard's files hold, read anew when they have grown."""
+        files = sorted([*self.folder.glob(f"*/{EVENTS}"), *self.folder.glob(f"*/policy_*/{EVENTS}")])
+        sizes = tuple((str(path), path.stat().st_size) for path in files)
+        if sizes == self._events:
+            return
+        self._events, self._series, self.state = sizes, {}, "stopped"
+        for path in files:
+            behavior, *policy = path.relative_to(self.folder).parts[:-1]
+            label = " ".join([behavior, *(part.replace("_", " ") for part in policy)])
+            series = self._series.setdefault(label, _Series(label, len(self._series), behavior))
+            rows = {step: values for step, _, values in series.rows} | dict(_rows(path))
+            series.rows = [(step, None, rows[step]) for step in sorted(rows)]
+
+
+def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, float | None]]]:
+    """The numbers of every step in an event file; a step that a resumed run repeats comes from its last file."""
+    rows: dict[int, dict[str, float | None]] = {}
+    for step, tag, value in read_scalars(path.read_bytes()):
+        rows.setdefault(step, {})[tag] = value if math.isfinite(value) else None
+    yield from rows.items()
+
+
+def slowest(curves: Sequence[Curves]) -> float | None:
+    """Seconds until the last learner is done; None while one of them cannot say."""
+    left = [curve.left_s for curve in curves]
+    return None if not left or None in left else max(s for s in left if s is not None)

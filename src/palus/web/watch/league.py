@@ -1,0 +1,215 @@
+"""The league of a run as its folder tells it: `league/league.json`, or what older folders keep instead."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from palus.errors import PalusError
+from palus.export.policy_file import read_policy
+from palus.types import FROZEN, MEMBERS
+from palus.web.shapes import Shape
+from palus.web.watch.figures import Curves
+
+LEAGUE = Path("league") / "league.json"
+_SNAPSHOT = re.compile(r"snapshot-(\d{1,9})\.npz")
+
+
+class Span(Shape):
+    """A rating with the ends of its interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class LeaguePolicy(Shape):
+    """A policy that plays in training. parent: policy id of the learner that it was. kept: its file is still there."""
+
+    id: int
+    kind: Literal["learner", "snapshot", "member"]
+    label: str
+    behavior: str
+    parent: int | None
+    step: int | None
+    elo: float | None
+    rating: Span | None
+    landmark: bool
+    kept: bool
+
+
+class Share(Shape):
+    """How much of its matches a behavior plays against somebody."""
+
+    behavior: str
+    opponent: str
+    share: float
+
+
+class LeagueView(Shape):
+    """training, evaluation: [policy, opponent, points of the policy, matches], both directions. is_whole: the run keeps
+    a league file; without, there are no ratings with intervals, no evaluation and no mix."""
+
+    is_whole: bool
+    policies: list[LeaguePolicy]
+    training: list[tuple[int, int, float, int]]
+    evaluation: list[tuple[int, int, float, int]]
+    mix: list[Share]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+
+class _Rating(_Part):
+    mean: float
+    low: float
+    high: float
+
+
+class _Learner(_Part):
+    policy: int
+    behavior: str
+    role: str | None = None
+    step: int | None = None
+    elo: float | None = None
+    rating: _Rating | None = None
+
+
+class _Snapshot(_Part):
+    id: int
+    behavior: str
+    parent: int | None = None
+    step: int | None = None
+    elo: float | None = None
+    rating: _Rating | None = None
+    landmark: bool = False
+    kept: bool = True
+
+
+class _Member(_Part):
+    id: int
+    name: str
+    behavior: str
+    rating: _Rating | None = None
+
+
+class _File(_Part):
+    """`league/league.json`, as far as the page reads it."""
+
+    format: Literal[1]
+    learners: list[_Learner] = Field(default_factory=list)
+    snapshots: list[_Snapshot] = Field(default_factory=list)
+    members: list[_Member] = Field(default_factory=list)
+    training: list[tuple[int, int, float, int]] = Field(default_factory=list)
+    evaluation: list[tuple[int, int, float, int]] = Field(default_factory=list)
+    mix: dict[str, dict[str, float]] = Field(default_factory=dict)
+
+
+def read_league(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
+    """The league of a run's folder; None where nobody plays a past self. curves: of its learners."""
+    try:
+        file = _File.model_validate_json((folder / LEAGUE).read_bytes())
+    except (OSError, ValidationError):
+        return _from_files(folder, curves)
+    labels = {curve.policy: curve.learner for curve in curves}
+    policies = [
+        *(_policy(p.policy, "learner", p.role or labels.get(p.policy, p.behavior), p) for p in file.learners),
+        *(_policy(p.id, "snapshot", _name(p.id), p) for p in file.snapshots),
+        *(_policy(p.id, "member", p.name, p) for p in file.members),
+    ]
+    names = {str(policy.id): policy.label for policy in policies}
+    mix = [
+        Share(behavior=behavior, opponent=names.get(opponent, opponent), share=share)
+        for behavior, shares in file.mix.items()
+        for opponent, share in shares.items()
+    ]
+    return LeagueView(is_whole=True, policies=policies, training=file.training, evaluation=file.evaluation, mix=mix)
+
+
+def _policy(id: int, kind: Literal["learner", "snapshot", "member"], label: str, said: _Part) -> LeaguePolicy:
+    unsaid = LeaguePolicy(
+        id=id, kind=kind, label=label, behavior="", parent=None,
+        step=None, elo=None, rating=None, landmark=False, kept=True,
+    )  # fmt: skip
+    return LeaguePolicy.like(said, unsaid, id=id, kind=kind, label=label)
+
+
+def _from_files(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
+    """The snapshots that lie there, and the table of payoffs, which knows those that do not any more."""
+    rows = [row for path in sorted(folder.glob("*/payoffs.json")) for row in _payoffs(path)]
+    snapshots = snapshot_files(folder)
+    if not rows and not snapshots:
+        return None
+    parents = {curve.behavior: curve.policy for curve in reversed(curves)}
+    policies = [
+        LeaguePolicy(
+            id=curve.policy, kind="learner", label=curve.learner, behavior=curve.behavior, parent=None, step=curve.step,
+            elo=_last(curve.values.get("Self-play/ELO", ())), rating=None, landmark=False, kept=True,
+        )
+        for curve in curves
+    ]  # fmt: skip
+    policies += [
+        LeaguePolicy(
+            id=FROZEN + number, kind="snapshot", label=_name(FROZEN + number), behavior=behavior,
+            parent=parents.get(behavior), step=trained_steps(path), elo=None, rating=None, landmark=False, kept=True,
+        )
+        for (behavior, number), path in snapshots.items()
+    ]  # fmt: skip
+    known = {policy.id for policy in policies}
+    policies += [
+        LeaguePolicy(
+            id=policy, kind="member" if policy >= MEMBERS else "snapshot", label=_name(policy), behavior="",
+            parent=None, step=None, elo=None, rating=None, landmark=False, kept=policy >= MEMBERS,
+        )
+        for policy in {policy for policy, *_ in rows} - known
+        if policy >= FROZEN
+    ]  # fmt: skip
+    policies.sort(key=lambda policy: policy.id)
+    return LeagueView(is_whole=False, policies=policies, training=rows, evaluation=[], mix=[])
+
+
+def _name(policy: int) -> str:
+    """Of somebody frozen, by the id."""
+    return f"member {policy - MEMBERS}" if policy >= MEMBERS else f"#{policy - FROZEN}"
+
+
+def _payoffs(path: Path) -> list[tuple[int, int, float, int]]:
+    try:
+        rows = json.loads(path.read_bytes())["rows"]
+        return [(int(a), int(b), float(points), int(matches)) for a, b, points, matches in rows]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
+
+
+def snapshot_files(folder: Path) -> dict[tuple[str, int], Path]:
+    """(behavior, number) -> file, of all snapshots of a run, oldest first."""
+    found = [
+        (int(name[1]), path)
+        for path in folder.glob("*/snapshots/*.npz")
+        if (name := _SNAPSHOT.fullmatch(path.name)) is not None
+    ]
+    return {(path.parent.parent.name, number): path for number, path in sorted(found)}
+
+
+def trained_steps(path: Path) -> int | None:
+    """Trainer steps of a policy's file; None where it went while we looked, or is none."""
+    try:
+        return _steps_in(path, path.stat().st_mtime_ns)
+    except (OSError, PalusError):
+        return None
+
+
+@lru_cache(maxsize=2048)
+def _steps_in(path: Path, _stamp: int) -> int:
+    return read_policy(path).steps
+
+
+def _last(values: Sequence[float | None]) -> float | None:
+    return next((value for value in reversed(values) if value is not None), None)
