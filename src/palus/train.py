@@ -154,8 +154,7 @@ class Run:
 
     def iterate(self) -> None:
         """Collect a rollout of every learner, learn from it, advance the league, report."""
-        first = self.trainees[0]
-        parameters = self.run.parameters_at(first.step / first.behavior.max_steps)
+        parameters = self.run.parameters_at({t.name: t.progress for t in reversed(self.trainees)})
         if parameters != self._parameters:
             self.collector.set_parameters(parameters)
             self._parameters = parameters

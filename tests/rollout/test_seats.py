@@ -57,6 +57,13 @@ def test_steps_of_opponents_are_counted_while_they_are_there_and_those_of_nobody
 
 
 @COLLECTORS
+def test_matches_that_nobody_learns_from_count_no_steps(make) -> None:
+    with make(lambda slot: (GHOST, GHOST), length=6) as rows:
+        collected = rows.collect()
+        assert (collected.rollouts[0].agent_steps, collected.ghost_steps) == (0, {"": 0})
+
+
+@COLLECTORS
 def test_who_plays_an_endless_match_changes_between_rollouts(make, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (collector, rounds):
         monkeypatch.setattr(module, "ENDLESS", 8)

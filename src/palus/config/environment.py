@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, LiteralString
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
@@ -138,10 +139,11 @@ class Curriculum(Section):
 
     curriculum: tuple[Lesson, ...] = Field(min_length=1, description="The lessons, in order.")
 
-    def lesson_number_at(self, progress: float) -> int:
-        """From 0: the first lesson whose threshold `progress` does not exceed, for lessons measured by progress."""
+    def lesson_number_at(self, progress: Mapping[str, float]) -> int:
+        """From 0: the first lesson whose threshold its behavior's progress does not exceed; 0 for one not named."""
         for number, lesson in enumerate(self.curriculum[:-1]):
-            if lesson.completion_criteria is None or progress <= lesson.completion_criteria.threshold:
+            criteria = lesson.completion_criteria
+            if criteria is None or progress.get(criteria.behavior, 0.0) <= criteria.threshold:
                 return number
         return len(self.curriculum) - 1
 

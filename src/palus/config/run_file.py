@@ -5,7 +5,7 @@ Everything outside `palus` is ML-Agents' trainer file, key by key; `palus` holds
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -123,8 +123,8 @@ class RunFile(Section):
             return self.palus.env
         return DEFAULT_GAME if DEFAULT_GAME in self.behaviors and self.env_settings.env_path is None else None
 
-    def parameters_at(self, progress: float) -> dict[str, float]:
-        """Environment parameters when `progress`, trainer step / max_steps, of the run is done.
+    def parameters_at(self, progress: Mapping[str, float]) -> dict[str, float]:
+        """Environment parameters when `progress`, by behavior its trainer step / max_steps, is made.
 
         A curriculum is in its first lesson whose threshold has not been exceeded. Parameters that `unsupported` names
         are left out.
@@ -140,7 +140,7 @@ class RunFile(Section):
                 found[name] = value
         return found
 
-    def lesson_numbers_at(self, progress: float) -> dict[str, int]:
+    def lesson_numbers_at(self, progress: Mapping[str, float]) -> dict[str, int]:
         """The lesson, counted from 0, that each curriculum is in."""
         curricula = ((n, p) for n, p in (self.environment_parameters or {}).items() if isinstance(p, Curriculum))
         return {name: curriculum.lesson_number_at(progress) for name, curriculum in curricula}

@@ -18,7 +18,8 @@ from palus.types import F32, F64, I64, MASKS, AnyArray, Bool, Continuous
 Place = tuple[int, int, slice] | tuple[I64, I64, I64]
 """An index into arrays [pages, T, B]: neighbouring rows at one decision, or a list of (page, decision, row)."""
 NOBODY = -1
-"""In the place of a learner's id: nobody learns from the row."""
+UNWATCHED = -2
+"""In the place of a learner's id: nobody learns from the row; nobody from any row of its match."""
 
 
 class _Cut(NamedTuple):
@@ -65,7 +66,8 @@ class Buffer:
         own = [seats[agent] for agent in self.roster.agents]
         rows = self.roster.rows(range(game, game + 1))
         self.policies[rows] = [seat.policy for seat in own]
-        self.learners[rows] = [seat.policy if seat.learns else NOBODY for seat in own]
+        nobody = NOBODY if any(seat.learns for seat in seats) else UNWATCHED
+        self.learners[rows] = [seat.policy if seat.learns else nobody for seat in own]
         self.table.shaping[rows] = [shaping[seat.policy] for seat in own]
 
     def open(self, page: int, rows: slice, fresh: bool) -> None:
@@ -132,7 +134,7 @@ class Buffer:
         return not (self.table.active[page, :-1] & ~self._lost[page]).any()
 
     def ghost_steps(self, page: int) -> int:
-        """Decisions that nobody learns from."""
+        """Decisions that nobody learns from, in matches that somebody learns from."""
         return int((self.table.active[page, :-1] & ~self._lost[page] & (self._learners[page, :-1] == NOBODY)).sum())
 
     def rollout(self, page: int, learner: int, with_values: bool) -> tuple[Rollout, float]:

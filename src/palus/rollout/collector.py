@@ -158,6 +158,7 @@ class InProcessCollector:
                 rows.take(t, step)
             for others in self._others:
                 others.forget(step, active)
+                others.count(active & self._learns.any(1, keepdims=True))
             episodes += self._episodes.add(
                 slice(None), active, step.reward, step.group_reward, step.terminated | step.truncated,
                 self._seats, step.stats,

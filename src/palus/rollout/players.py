@@ -234,7 +234,7 @@ class Others:
         self.begin()
 
     def begin(self) -> None:
-        """A rollout begins. decisions: taken since then by agents that were there."""
+        """A rollout begins. decisions: as counted since then."""
         self.decisions = 0
 
     def place(self, decides: I64, learns: Bool) -> None:
@@ -280,9 +280,12 @@ class Others:
                 choices = act(self.env, team, asked)
                 self._actions[seats[own]] = choices[place, np.searchsorted(mates, agents[own])]
 
+    def count(self, active: Bool) -> None:
+        """Count a decision of the rows' agents among these, [N, P]."""
+        self.decisions += int(np.count_nonzero(active[:, self.agents].ravel()[self._seats]))
+
     def forget(self, step: Step, active: Bool) -> None:
         """Memories end with their episodes. active: [N, P] before the step."""
-        self.decisions += int(np.count_nonzero(active[:, self.agents].ravel()[self._seats]))
         if self.states.size:
             gone = step.terminated | step.truncated | ~active
             self.states[gone[:, self.agents].ravel()] = 0.0

@@ -135,7 +135,7 @@ Cast = Callable[[int], Sequence[Seat]]
 class Collected:
     """What one call of `Collector.collect` brought. rollouts, entropies (mean, nats, of its decisions): by policy id of
     the learners; episodes of all policies and matches, in the order in which they ended. ghost_steps: by behavior,
-    decisions of agents that nobody learns from."""
+    decisions of agents that nobody learns from, in matches that somebody learns from."""
 
     rollouts: Mapping[int, Rollout]
     entropies: Mapping[int, float]

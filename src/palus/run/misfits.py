@@ -76,7 +76,7 @@ def _of_game(run: RunFile, env_id: str, spec: GameSpec) -> Iterator[str]:
 
 def _of_matches(run: RunFile, env: MultiAgentEnv) -> Iterator[str]:
     try:
-        env.set_parameters(run.parameters_at(0.0))
+        env.set_parameters(run.parameters_at({}))
     except EnvError as error:
         yield f"environment_parameters: {error}"
     if run.env_id == "SoccerTwos" and run.palus.baseline_interval:

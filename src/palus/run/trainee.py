@@ -119,6 +119,11 @@ class Trainee:
     best: float = float("-inf")
 
     @property
+    def progress(self) -> float:
+        """Share of its max_steps that it has done."""
+        return self.step / self.behavior.max_steps
+
+    @property
     def metric(self) -> str | None:
         """The figure that picks the best policy; None where the trainer keeps none."""
         return getattr(self.behavior, "best_metric", None)
