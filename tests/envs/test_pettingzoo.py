@@ -238,3 +238,54 @@ def test_real_games_of_two_and_of_four_are_trained_in_the_league_and_rated(tmp_p
     assert min(run.steps.values()) > 0, "every behavior had its turn"
     assert run.league.snapshot_count > len(behaviors) and run.league.payoffs.cells
     assert len(list(run.folder.root.glob("*/*.onnx"))) == len(behaviors)
+
+
+class LastOne(pettingzoo.AECEnv):
+    """Three in turn; who chooses 1 puts the next one out. The last one is paid 1, the others -1 when they are out."""
+
+    metadata = {"name": "last_one"}  # noqa: RUF012
+    render_mode = None
+    possible_agents = ["a", "b", "c"]  # noqa: RUF012
+
+    def observation_space(self, agent):
+        return spaces.Box(0, 9, (1,))
+
+    def action_space(self, agent):
+        return spaces.Discrete(2)
+
+    def observe(self, agent):
+        return np.full(1, len(self.alive), np.float32)
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.alive = list(self.possible_agents), list(self.possible_agents)
+        self.rewards, self._cumulative_rewards = dict.fromkeys(self.agents, 0.0), dict.fromkeys(self.agents, 0.0)
+        self.terminations, self.truncations = dict.fromkeys(self.agents, False), dict.fromkeys(self.agents, False)
+        self.infos = {agent: {} for agent in self.agents}
+        self.agent_selection = "a"
+
+    def step(self, action):
+        if self.terminations[self.agent_selection]:
+            self._was_dead_step(action)
+            return
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        following = self.alive[(self.alive.index(self.agent_selection) + 1) % len(self.alive)]
+        if action:
+            self.alive.remove(following)
+            self.terminations[following], self.rewards[following] = True, -1.0
+        if len(self.alive) == 1:
+            self.terminations[self.alive[0]], self.rewards[self.alive[0]] = True, 1.0
+        self._accumulate_rewards()
+        self.agent_selection = self.alive[(self.alive.index(self.agent_selection) + 1) % len(self.alive)]
+        self._deads_step_first()
+
+
+def test_who_is_out_in_a_game_of_turns_is_gone_while_the_others_play_on():
+    game = PettingZooGame(LastOne(), "last_one")
+    check_game(game, decisions=40)
+    game.reset(0)
+    steps = [game.step(np.array([[a], [a], [a]], np.float32)) for a in (0, 1)]  # b puts c out
+    assert game.active.tolist() == [True, True, False]
+    assert [s.terminated.tolist() for s in steps] == [[False] * 3, [False, False, True]]
+    assert steps[1].reward.tolist() == [0, 0, -1] and not steps[1].over
+    last = game.step(np.ones((3, 1), np.float32))  # a puts b out
+    assert last.over and last.reward.tolist() == [1, -1, 0] and last.points == (1.0, 0.25, 0.25)
