@@ -12,7 +12,7 @@ from palus.envs.matches import OneMatch
 from palus.envs.protocol import room_for
 from palus.errors import EnvError
 
-GAMES = ["SoccerTwos", "RescueToy", "DuelToy", "PenaltyToy", "MenuToy"]
+GAMES = ["SoccerTwos", "StrikersVsGoalie", "RescueToy", "DuelToy", "PenaltyToy", "MenuToy"]
 
 
 @pytest.mark.parametrize("name", GAMES)

@@ -32,7 +32,8 @@ class BuiltIn:
 
 
 BUILT_IN = {
-    "SoccerTwos": BuiltIn("palus.envs.soccer.env:SoccerTwos", "palus.envs.soccer.arena:GAME"),
+    "SoccerTwos": BuiltIn("palus.envs.soccer.env:Soccer", "palus.envs.soccer.arena:GAME"),
+    "StrikersVsGoalie": BuiltIn("palus.envs.soccer.env:Soccer"),
     "RescueToy": BuiltIn("palus.envs.toy:RescueToy"),
     "DuelToy": BuiltIn("palus.envs.toy:DuelToy"),
     "PenaltyToy": BuiltIn("palus.envs.toy:PenaltyToy"),

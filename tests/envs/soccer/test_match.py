@@ -141,7 +141,7 @@ def test_wrong_options_and_shapes_say_what_was_expected():
         SoccerTwos(1, kick_point="foot")
     with pytest.raises(EnvError, match="num_matches is 0; give at least 1"):
         SoccerTwos(0)
-    with pytest.raises(EnvError, match=r"actions have shape \(2, 4, 3\); expected \(1, 4, 3\)"):
+    with pytest.raises(EnvError, match=r"actions of SoccerTwos have shape \(2, 4, 3\); expected \(1, 4, 3\)"):
         SoccerTwos(1).step([np.zeros((2, 4, 3), np.int32)])
     with pytest.raises(EnvError, match="same num_matches"):
         SoccerTwos(1).set_state(SoccerTwos(2).get_state())

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scenes import FAR
 
-from palus.envs.soccer.geometry import BALL
 from palus.envs.soccer.physics import HEADING, face, fixed_step, new_scratch
 
+BALL = 4
 FORWARD = (1, 0, 0)
 INNER_FACE = 7.508072
 BALL_AT_WALL = INNER_FACE - 0.6241719

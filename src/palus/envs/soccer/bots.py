@@ -12,8 +12,8 @@ import math
 import numpy as np
 
 from palus.envs.soccer.compile import inner, kernel
-from palus.envs.soccer.env import SoccerTwos
-from palus.envs.soccer.geometry import TEAM_OF_AGENT
+from palus.envs.soccer.env import Soccer
+from palus.envs.soccer.pitch import SOCCER_TWOS
 from palus.types import I32, I64
 
 F = np.float32
@@ -36,10 +36,12 @@ KEEPER_X = F(-14.7)
 KEEPER_MAX_Z = F(3.4)
 KEEPER_PIVOT_X = F(-17)
 
-AGENTS_OF_TEAM: I64 = np.array([[a for a, t in enumerate(TEAM_OF_AGENT) if t == team] for team in (0, 1)], np.int64)
+AGENTS_OF_TEAM: I64 = np.array(
+    [[a for a, place in enumerate(SOCCER_TWOS.places) if place.team == team] for team in (0, 1)], np.int64
+)
 
 
-def act_ball_chaser(env: SoccerTwos, team: int, matches: I64) -> I32:
+def act_ball_chaser(env: Soccer, team: int, matches: I64) -> I32:
     """Both agents turn to the ball and run at it, wherever that sends the ball.
 
     team: 0 blue, 1 purple.   matches: [M] match indices.   Returns branch indices [M, 2, 3] in agent order.
@@ -49,7 +51,7 @@ def act_ball_chaser(env: SoccerTwos, team: int, matches: I64) -> I32:
     return out
 
 
-def act_goalie_striker(env: SoccerTwos, team: int, matches: I64) -> I32:
+def act_goalie_striker(env: Soccer, team: int, matches: I64) -> I32:
     """The team's first agent strikes: gets behind the ball, then drives it at the goal. The second keeps.
 
     The keeper stands sideways in front of its goal, because an agent is three times as fast along its heading as

@@ -1,13 +1,19 @@
-"""How the kernels are compiled: `kernel` for entry points, `inner` and `inlined` for what they call."""
+"""How the kernels are compiled: `kernel` for entry points, `inner` and `inlined` for what they call.
+
+Sizes and numbers of the game are constants of the machine code, so that loops over them are unrolled. Kernels name
+them as fields of the globals `PITCH` and `SENSOR`; `compiled` makes the same kernel with others under these names.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numba
+from numba.core.dispatcher import Dispatcher
 from numba.core.options import DefaultOptions
 
 HERE = Path(__file__).parent
@@ -32,15 +38,45 @@ def _sources_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def kernel(function: Callable[..., Any]) -> Any:
+def kernel(function: Callable[..., Any], *, folder: str = "") -> Any:
     """`numba.njit(nogil=True, cache=True)` whose cache folder is named after the sources of all kernels.
 
     Numba itself watches only the file of the entry point: after an edit of the physics it would go on with the old
-    one. Where this folder is not writable, Numba falls back to the user's cache folder.
+    one. folder: a part of the cache that kernels of the same name do not share. Where this folder is not writable,
+    Numba falls back to the user's cache folder.
     """
     before = config.CACHE_DIR
-    config.CACHE_DIR = str(HERE / "__pycache__" / f"kernels-{_sources_digest()}")
+    config.CACHE_DIR = str(HERE / "__pycache__" / f"kernels-{_sources_digest()}" / folder)
     try:
         return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
     finally:
         config.CACHE_DIR = before
+
+
+def compiled(entry: Any, folder: str, **constants: Any) -> Any:
+    """An entry point compiled anew, and all that it calls, where these global names mean these named tuples.
+
+    folder: of the cache, one for each choice of constants.
+    """
+    return kernel(
+        _with_globals(entry.py_func, {name: _as_module(c) for name, c in constants.items()}, {}), folder=folder
+    )
+
+
+def _as_module(fields: Any) -> ModuleType:
+    """Of a module Numba compiles the attribute that is named, of a tuple all of them, each time: twice the wait."""
+    module = ModuleType(type(fields).__name__)
+    vars(module).update(fields._asdict())
+    return module
+
+
+def _with_globals(function: Any, constants: dict[str, Any], made: dict[Any, Any]) -> Any:
+    """A copy of a function with other globals. made: the compiled copies so far."""
+    names = {**function.__globals__, **constants}
+    for name in function.__code__.co_names:
+        called = names.get(name)
+        if isinstance(called, Dispatcher):
+            if called not in made:
+                made[called] = numba.jit(**called.targetoptions)(_with_globals(called.py_func, constants, made))
+            names[name] = made[called]
+    return FunctionType(function.__code__, names, function.__name__)

@@ -1,4 +1,4 @@
-"""Contacts of the five discs of a match with each other and with the walls: finding them, and solving their impulses.
+"""Contacts of the discs of a match with each other and with the walls: finding them, and solving their impulses.
 
 The engine's order is kept (PhysX 4.1, sequential impulses): contacts come from the positions at the *start* of a
 step; sweeps with push-out give the velocities that move the bodies, further sweeps without it the velocities kept.
@@ -12,28 +12,20 @@ import numpy as np
 
 from palus.envs.soccer.compile import inlined, inner
 from palus.envs.soccer.geometry import (
-    AGENTS,
-    BALL,
     BALL_RADIUS,
     BALL_RESTITUTION,
-    BODIES,
     BOUNCE_SPEED,
     CONTACT_GAP,
     CORNER_NX,
     CORNER_NZ,
     FREE_CORNER,
-    FREE_X,
     FREE_Z,
     FRICTION,
-    INVERSE_INERTIA,
-    INVERSE_MASS,
-    NUM_RECTANGLES,
     PUSH_OUT_MAX_SPEED,
     PUSH_OUT_SHARE,
-    RADIUS,
-    RECTANGLES,
     STEP_S,
 )
+from palus.envs.soccer.pitch import PITCH
 
 ZERO = np.float32(0)
 ONE = np.float32(1)
@@ -51,10 +43,10 @@ CONTACT_COLUMNS = 10
 @inner
 def disc_rectangle(x, z, k):
     """Distance of a point to rectangle k (negative inside) and the unit normal towards the point, world frame."""
-    cos, sin = RECTANGLES[k, 4], RECTANGLES[k, 5]
-    rx, rz = x - RECTANGLES[k, 0], z - RECTANGLES[k, 1]
+    cos, sin = PITCH.rectangles[k, 4], PITCH.rectangles[k, 5]
+    rx, rz = x - PITCH.rectangles[k, 0], z - PITCH.rectangles[k, 1]
     local_x, local_z = rx * cos - rz * sin, rx * sin + rz * cos
-    out_x, out_z = abs(local_x) - RECTANGLES[k, 2], abs(local_z) - RECTANGLES[k, 3]
+    out_x, out_z = abs(local_x) - PITCH.rectangles[k, 2], abs(local_z) - PITCH.rectangles[k, 3]
     if out_x <= ZERO and out_z <= ZERO:
         # The centre is inside: the nearest face decides.
         distance = out_x if out_x > out_z else out_z
@@ -71,19 +63,19 @@ def disc_rectangle(x, z, k):
 def away_from_walls(x, z):
     """No rectangle is within reach of a disc centred here (see `FREE_X`)."""
     ax, az = abs(x), abs(z)
-    return ax < FREE_X and az < FREE_Z and CORNER_NX * ax + CORNER_NZ * az < FREE_CORNER
+    return ax < PITCH.free_x and az < FREE_Z and CORNER_NX * ax + CORNER_NZ * az < FREE_CORNER
 
 
 @inner
 def _add(rows, bodies, count, velocity, a, b, nx, nz, arm_a, arm_b, gap, restitution):
     """Append one contact; returns the new count."""
     vx, vz = velocity[a, 0], velocity[a, 1]
-    inverse_normal = INVERSE_MASS[a]
-    inverse_tangent = INVERSE_MASS[a] + arm_a * arm_a * INVERSE_INERTIA[a]
+    inverse_normal = PITCH.inverse_mass[a]
+    inverse_tangent = PITCH.inverse_mass[a] + arm_a * arm_a * PITCH.inverse_inertia[a]
     if b != STATIC:
         vx, vz = vx - velocity[b, 0], vz - velocity[b, 1]
-        inverse_normal += INVERSE_MASS[b]
-        inverse_tangent += INVERSE_MASS[b] + arm_b * arm_b * INVERSE_INERTIA[b]
+        inverse_normal += PITCH.inverse_mass[b]
+        inverse_tangent += PITCH.inverse_mass[b] + arm_b * arm_b * PITCH.inverse_inertia[b]
     approach = -(vx * nx + vz * nz)
     if restitution > ZERO and approach > BOUNCE_SPEED and approach * STEP_S > gap:
         move = keep = restitution * approach
@@ -106,34 +98,34 @@ def find_contacts(position, velocity, kick_on_ball, touch, rows, bodies):
     kick_on_ball: pair contact points lie on the ball's surface, else on the agent's.
     """
     count = 0
-    for a in range(AGENTS):
+    for a in range(PITCH.agents):
         touch[a] = False
-    for a in range(1, BODIES):
+    for a in range(1, PITCH.bodies):
         for b in range(a):
             dx, dz = position[a, 0] - position[b, 0], position[a, 1] - position[b, 1]
-            reach = RADIUS[a] + RADIUS[b] + CONTACT_GAP
+            reach = PITCH.radius[a] + PITCH.radius[b] + CONTACT_GAP
             square = dx * dx + dz * dz
             if square >= reach * reach:
                 continue
             distance = math.sqrt(square)
             # Coinciding centres have no normal; the engine picks an axis as well.
             nx, nz = (dx / distance, dz / distance) if distance > ZERO else (ONE, ZERO)
-            restitution, arm_a = ZERO, RADIUS[a]
-            if a == BALL:
+            restitution, arm_a = ZERO, PITCH.radius[a]
+            if a == PITCH.ball:
                 touch[b] = True
                 restitution = BALL_RESTITUTION
-                arm_a = BALL_RADIUS if kick_on_ball else distance - RADIUS[b]
-            gap = distance - RADIUS[a] - RADIUS[b]
+                arm_a = BALL_RADIUS if kick_on_ball else distance - PITCH.radius[b]
+            gap = distance - PITCH.radius[a] - PITCH.radius[b]
             count = _add(rows, bodies, count, velocity, a, b, nx, nz, arm_a, distance - arm_a, gap, restitution)
-    for a in range(BODIES):
+    for a in range(PITCH.bodies):
         x, z = position[a, 0], position[a, 1]
         if away_from_walls(x, z):
             continue
-        for k in range(NUM_RECTANGLES):
+        for k in range(PITCH.num_rectangles):
             distance, nx, nz = disc_rectangle(x, z, k)
-            gap = distance - RADIUS[a]
+            gap = distance - PITCH.radius[a]
             if gap < CONTACT_GAP:
-                restitution = BALL_RESTITUTION if a == BALL else ZERO
+                restitution = BALL_RESTITUTION if a == PITCH.ball else ZERO
                 arm = max(distance, ZERO)
                 count = _add(rows, bodies, count, velocity, a, STATIC, nx, nz, arm, ZERO, gap, restitution)
     return count
@@ -143,7 +135,7 @@ def find_contacts(position, velocity, kick_on_ball, touch, rows, bodies):
 def sweep(rows, bodies, count, velocity, spin, target):
     """One pass of sequential impulses over all contacts; returns the largest change of an impulse, N s.
 
-    target: column of the wanted normal velocity.   velocity: [5, 2] and spin: [5] are changed in place.
+    target: column of the wanted normal velocity.   velocity: [P + 1, 2] and spin: [P + 1] are changed in place.
     Tangent = the normal turned by +90 degrees in (x, z).
     """
     largest = ZERO
@@ -162,13 +154,13 @@ def sweep(rows, bodies, count, velocity, spin, target):
         jn, jt = normal - rows[i, NORMAL_SUM], tangent - rows[i, TANGENT_SUM]
         rows[i, NORMAL_SUM], rows[i, TANGENT_SUM] = normal, tangent
         jx, jz = jn * nx - jt * nz, jn * nz + jt * nx
-        velocity[a, 0] += jx * INVERSE_MASS[a]
-        velocity[a, 1] += jz * INVERSE_MASS[a]
-        spin[a] -= arm_a * jt * INVERSE_INERTIA[a]
+        velocity[a, 0] += jx * PITCH.inverse_mass[a]
+        velocity[a, 1] += jz * PITCH.inverse_mass[a]
+        spin[a] -= arm_a * jt * PITCH.inverse_inertia[a]
         if b != STATIC:
-            velocity[b, 0] -= jx * INVERSE_MASS[b]
-            velocity[b, 1] -= jz * INVERSE_MASS[b]
-            spin[b] -= arm_b * jt * INVERSE_INERTIA[b]
+            velocity[b, 0] -= jx * PITCH.inverse_mass[b]
+            velocity[b, 1] -= jz * PITCH.inverse_mass[b]
+            spin[b] -= arm_b * jt * PITCH.inverse_inertia[b]
         largest = max(largest, abs(jn), abs(jt))
     return largest
 

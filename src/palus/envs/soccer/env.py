@@ -1,31 +1,58 @@
-"""`SoccerTwos`: N matches of the 2v2 game behind the `MultiAgentEnv` protocol. The game itself lives in the kernels."""
+"""`Soccer`: N matches of a game of this pitch behind the `MultiAgentEnv` protocol. The rules live in the kernels."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
+from functools import cache, partial
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from palus.envs.soccer.geometry import AGENTS, BALL, STEPS_PER_DECISION, TEAM_OF_AGENT
-from palus.envs.soccer.match import observe_all, refresh_frames, reset_range, step_range
-from palus.envs.soccer.sensors import OBSERVATION_SIZES
+from palus.envs.soccer import match
+from palus.envs.soccer.compile import compiled
+from palus.envs.soccer.geometry import STEPS_PER_DECISION
+from palus.envs.soccer.pitch import GROUNDS, Ground, Pitch, pitch_of, sensors_of
 from palus.envs.soccer.state import new_outcome, new_state
 from palus.errors import EnvError
-from palus.types import F32, I32, I64, AgentSpec, AnyArray, BehaviorSpec, GameSpec, Step
+from palus.types import F32, I32, I64, AgentSpec, AnyArray, GameSpec, Step
 
-BEHAVIOR = "SoccerTwos"
-AGENT_NAMES = ("blue A", "purple A", "blue B", "purple B")
 TOUCH_REWARD = 0.2
 
 
-class SoccerTwos:
-    """Two teams of two, N matches side by side; decisions every 0.1 s, five physics steps each.
+class _Kernels(NamedTuple):
+    """The kernels of a game. look: takes a first frame anew. observe: by behavior, of each sensor."""
 
-    num_matches: N.   ball_touch: ML-Agents' environment parameter; 0.2 times it rewards every touch of the ball.
+    reset: Any
+    step: Any
+    look: Any
+    observe: dict[str, tuple[Any, ...]]
+
+
+@cache
+def _kernels_of(ground: Ground) -> tuple[Pitch, _Kernels]:
+    """The numbers of a game, and what they are compiled into."""
+    pitch, name = pitch_of(ground), ground.env_id
+    observe = {
+        role.behavior: tuple(
+            compiled(match.observe_sensor, f"{name}-{role.behavior}-{i}", SENSOR=sensor)
+            for i, sensor in enumerate(sensors_of(ground, role))
+        )
+        for role in ground.roles
+    }
+    reset, step, look = (
+        compiled(entry, name, PITCH=pitch) for entry in (match.reset_range, match.step_range, match.refresh_frames)
+    )
+    return pitch, _Kernels(reset, step, look, observe)
+
+
+class Soccer:
+    """N matches side by side; decisions every 0.1 s, five physics steps each.
+
+    env_id: a game of `GROUNDS`, of P agents.   num_matches: N.
+    ball_touch: ML-Agents' environment parameter; 0.2 times it rewards every touch of the ball.
     kick_point: where the contact point lies that a kick pushes along, on the surface of the "ball" or of the "agent"
     (the original depends on the order in which its objects were made; with "agent" the matches of all Unity-trained
     policies at hand last about as long as Unity logged, with "ball" some of them a half longer).
@@ -33,14 +60,15 @@ class SoccerTwos:
     threads: ranges of matches stepped at the same time; the results do not depend on it.
 
     Live arrays for scripted players and recorders, in the order of `spec.agents`, not to be written to:
-    agent_pos [N, 4, 2] (x, z) m, agent_vel [N, 4, 2] m/s, agent_yaw [N, 4] degrees, ball_pos [N, 2], ball_vel [N, 2],
+    agent_pos [N, P, 2] (x, z) m, agent_vel [N, P, 2] m/s, agent_yaw [N, P] degrees, ball_pos [N, 2], ball_vel [N, 2],
     time [N] fixed steps since the start. Of the latest step, before any restart: winner [N] team that scored or -1,
-    trace [N, 5, 14] (x, z, yaw) of four agents and (x, z) of the ball after each fixed step, trace_length [N] fixed
+    trace [N, 5, 3 P + 2] (x, z, yaw) of agents and (x, z) of the ball after each fixed step, trace_length [N] fixed
     steps played, kick [N, 5] agent that kicked or -1.
     """
 
     def __init__(
         self,
+        env_id: str,
         num_matches: int,
         *,
         ball_touch: float = 0.0,
@@ -49,28 +77,32 @@ class SoccerTwos:
         max_steps: int = 5000,
         threads: int = 1,
     ) -> None:
-        """Raises EnvError for sizes below one and an unknown kick_point."""
+        """Raises EnvError for no game, sizes below one and an unknown kick_point."""
+        if env_id not in GROUNDS:
+            raise EnvError(f"{env_id!r} is no game of this pitch; there are {', '.join(GROUNDS)}")
         for name, value in (("num_matches", num_matches), ("max_steps", max_steps), ("threads", threads)):
             if value < 1:
-                raise EnvError(f"SoccerTwos: {name} is {value}; give at least 1")
+                raise EnvError(f"{env_id}: {name} is {value}; give at least 1")
         if kick_point not in ("ball", "agent"):
-            raise EnvError(f'SoccerTwos: kick_point is {kick_point!r}; choose "ball" or "agent"')
+            raise EnvError(f'{env_id}: kick_point is {kick_point!r}; choose "ball" or "agent"')
+        ground = GROUNDS[env_id]
+        self._pitch, self._kernels = _kernels_of(ground)
         self.spec = GameSpec(
-            env_id="SoccerTwos",
-            behaviors=(BehaviorSpec.of_vectors(BEHAVIOR, OBSERVATION_SIZES, (3, 3, 3)),),
-            agents=tuple(
-                AgentSpec(name, team, team, BEHAVIOR) for name, team in zip(AGENT_NAMES, TEAM_OF_AGENT, strict=True)
-            ),
+            env_id=env_id,
+            behaviors=tuple(role.spec for role in ground.roles),
+            agents=tuple(AgentSpec(p.name, p.team, p.team, p.role.behavior) for p in ground.places),
             max_decisions=-(-max_steps // STEPS_PER_DECISION),
         )
         self.num_matches = num_matches
-        self.active = np.ones((num_matches, AGENTS), np.bool_)
+        self.active = np.ones((num_matches, self._pitch.agents), np.bool_)
+        self._agents_of = {role.behavior: ground.agents_of(role) for role in ground.roles}
+        self._actions = np.zeros((num_matches, self._pitch.agents, 3), np.int32)
         self._touch_reward = np.float32(TOUCH_REWARD * ball_touch)
         self._kick_on_ball = kick_point == "ball"
         self._record = record
         self._max_steps = max_steps
-        self._state = state = new_state(num_matches)
-        self._outcome = outcome = new_outcome(num_matches, record)
+        self._state = state = new_state(num_matches, self._pitch)
+        self._outcome = outcome = new_outcome(num_matches, self._pitch, record)
         self._step = Step(
             outcome.reward,
             outcome.group_reward,
@@ -79,11 +111,11 @@ class SoccerTwos:
             outcome.match_over,
             np.full((num_matches, 2), np.nan, np.float32),
         )
-        self.agent_pos: F32 = state.position[:, :AGENTS]
-        self.agent_vel: F32 = state.velocity[:, :AGENTS]
+        self.agent_pos: F32 = state.position[:, :-1]
+        self.agent_vel: F32 = state.velocity[:, :-1]
         self.agent_yaw: F32 = state.yaw
-        self.ball_pos: F32 = state.position[:, BALL]
-        self.ball_vel: F32 = state.velocity[:, BALL]
+        self.ball_pos: F32 = state.position[:, -1]
+        self.ball_vel: F32 = state.velocity[:, -1]
         self.time: I32 = state.time
         self.winner: NDArray[np.int8] = outcome.winner
         self.trace: F32 = outcome.trace
@@ -97,32 +129,41 @@ class SoccerTwos:
         """Start N new matches. seeds: [N] integers; slot n's matches depend on seeds[n] alone."""
         seeds = np.ascontiguousarray(seeds, np.int64)
         if seeds.shape != (self.num_matches,):
-            raise EnvError(f"SoccerTwos.reset: seeds have shape {seeds.shape}; expected ({self.num_matches},)")
-        self._in_ranges(lambda first, last: reset_range(self._state, seeds, first, last))
+            raise EnvError(f"{self.spec.env_id}.reset: seeds have shape {seeds.shape}; expected ({self.num_matches},)")
+        self._in_ranges(lambda first, last: self._kernels.reset(self._state, seeds, first, last))
 
     def observe(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
-        """Write agent (n, p)'s 264 and 72 floats to `out[name][rows[n, p]]`; rows [N, 4], -1 skips."""
-        self._check_behavior(behavior)
-        observe_all(self._state.ray_object, self._state.ray_fraction, rows, out["obs_0"], out["obs_1"])
+        """Write what agents see with each sensor to `out[name][rows[n, p]]`; rows [N, P_b], -1 skips."""
+        self._observe(behavior, self._state.ray_object, self._state.ray_fraction, rows, out)
 
     def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
         """The same for the moment in which matches ended in the latest step; other rows stay as they are."""
-        self._check_behavior(behavior)
         ended = np.where(self._outcome.match_over[:, None], rows, np.int32(-1)).astype(np.int32)
-        observe_all(self._outcome.final_object, self._outcome.final_fraction, ended, out["obs_0"], out["obs_1"])
+        self._observe(behavior, self._outcome.final_object, self._outcome.final_fraction, ended, out)
+
+    def _observe(
+        self, behavior: str, objects: NDArray[np.int8], fractions: F32, rows: I32, out: Mapping[str, AnyArray]
+    ) -> None:
+        kernels = self._kernels.observe.get(behavior)
+        if kernels is None:
+            known = ", ".join(self._kernels.observe)
+            raise EnvError(f"{self.spec.env_id} has no behavior {behavior!r}; there are {known}")
+        for sensor, kernel in enumerate(kernels):
+            kernel(objects, fractions, rows, out[f"obs_{sensor}"])
 
     def step(self, actions: Sequence[F32]) -> Step:
-        """Play one decision; actions: one array [N, 4, 3] of branch indices. The result lives until the next step."""
-        played = np.ascontiguousarray(actions[0], np.int32)
-        if played.shape != (self.num_matches, AGENTS, 3):
-            raise EnvError(
-                f"SoccerTwos.step: actions have shape {played.shape}; expected ({self.num_matches}, {AGENTS}, 3)"
-            )
+        """Play one decision; actions: per behavior [N, P_b, 3] branch indices. The result lives until the next step."""
+        for (behavior, agents), chosen in zip(self._agents_of.items(), actions, strict=True):
+            mine = self._actions[:, agents]
+            if np.shape(chosen) != mine.shape:
+                found = f"actions of {behavior} have shape {np.shape(chosen)}"
+                raise EnvError(f"{self.spec.env_id}.step: {found}; expected {mine.shape}")
+            mine[...] = chosen
         self._in_ranges(
-            lambda first, last: step_range(
+            lambda first, last: self._kernels.step(
                 self._state,
                 self._outcome,
-                played,
+                self._actions,
                 self._touch_reward,
                 self._kick_on_ball,
                 self._max_steps,
@@ -147,7 +188,7 @@ class SoccerTwos:
             if not isinstance(theirs, np.ndarray) or theirs.shape != mine.shape or theirs.dtype != mine.dtype:
                 found = f"{theirs.dtype} {theirs.shape}" if isinstance(theirs, np.ndarray) else type(theirs).__name__
                 raise EnvError(
-                    f"SoccerTwos.set_state: {name} is {found}; expected {mine.dtype} {mine.shape}. "
+                    f"{self.spec.env_id}.set_state: {name} is {found}; expected {mine.dtype} {mine.shape}. "
                     "Restore into an environment of the same num_matches."
                 )
             mine[...] = theirs
@@ -170,27 +211,27 @@ class SoccerTwos:
     ) -> None:
         """Place the bodies of one match by hand; its frames start anew as after a reset.
 
-        agents: four (x, z, yaw).   ball: (x, z).   agent_vel: four (x, z) m/s, default at rest.   ball_spin: rad/s.
-        time: fixed steps since the start of the match.
+        agents: (x, z, yaw) of each.   ball: (x, z).   agent_vel: (x, z) m/s of each, default at rest.
+        ball_spin: rad/s.   time: fixed steps since the start of the match.
         """
         state = self._state
         placed = np.asarray(agents, np.float32)
-        state.position[match, :AGENTS] = placed[:, :2]
+        state.position[match, :-1] = placed[:, :2]
         state.yaw[match] = placed[:, 2]
-        state.position[match, BALL] = ball
-        state.velocity[match, :AGENTS] = 0.0 if agent_vel is None else agent_vel
-        state.velocity[match, BALL] = ball_vel
+        state.position[match, -1] = ball
+        state.velocity[match, :-1] = 0.0 if agent_vel is None else agent_vel
+        state.velocity[match, -1] = ball_vel
         state.spin[match] = ball_spin
         state.push[match] = 0.0
         state.touching[match] = False
         state.time[match] = time
-        refresh_frames(state, match)
+        self._kernels.look(state, match)
 
     def set_parameters(self, parameters: Mapping[str, float]) -> None:
         """Change ML-Agents' environment parameters from the next decision on. EnvError for any but `ball_touch`."""
         unknown = sorted(set(parameters) - {"ball_touch"})
         if unknown:
-            raise EnvError(f"SoccerTwos: no environment parameter {unknown[0]!r}; its only one is 'ball_touch'")
+            raise EnvError(f"{self.spec.env_id}: no environment parameter {unknown[0]!r}; its only one is 'ball_touch'")
         if "ball_touch" in parameters:
             self._touch_reward = np.float32(TOUCH_REWARD * parameters["ball_touch"])
 
@@ -204,6 +245,6 @@ class SoccerTwos:
         for future in futures:
             future.result()
 
-    def _check_behavior(self, behavior: str) -> None:
-        if behavior != BEHAVIOR:
-            raise EnvError(f"SoccerTwos has no behavior {behavior!r}; its only one is {BEHAVIOR!r}")
+
+SoccerTwos = partial(Soccer, "SoccerTwos")
+StrikersVsGoalie = partial(Soccer, "StrikersVsGoalie")

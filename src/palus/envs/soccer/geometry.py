@@ -1,4 +1,4 @@
-"""Numbers of the SoccerTwos pitch, bodies and clock: metres, seconds, kilograms, degrees; no behaviour.
+"""Numbers that all games of the pitch share: walls, bodies and clock, in metres, seconds, kilograms, degrees.
 
 Frame: Unity's, seen from above. x points to the purple goal, z to the left of an agent that looks along +x; yaw is
 clockwise, forward = (sin yaw, cos yaw). Blue (team 0) defends -x. Source: the serialized assets of Unity ML-Agents
@@ -17,24 +17,18 @@ from palus.types import F32
 
 F = np.float32
 
-TEAM_OF_AGENT = (0, 1, 0, 1)
-"""Agent order: blue A, purple A, blue B, purple B."""
-AGENTS = 4
-BALL = 4
-"""Index of the ball among the five bodies of a match."""
-BODIES = 5
-
 # --- clock
 STEP_S = F(0.02)
 STEPS_PER_DECISION = 5
 
-# --- bodies; index 0-3 agents, 4 ball
+# --- bodies
 AGENT_RADIUS = F(0.5)
 BALL_RADIUS = F(0.6241719)
-RADIUS: F32 = np.array([0.5, 0.5, 0.5, 0.5, 0.6241719], np.float32)
-INVERSE_MASS: F32 = np.array([1 / 50, 1 / 50, 1 / 50, 1 / 50, 1 / 3], np.float32)
+AGENT_INVERSE_MASS = F(1 / 50)
+BALL_INVERSE_MASS = F(1 / 3)
 # Agents cannot turn, yet the engine's contact solver lets them: the lock is applied before and after it, not within.
-INVERSE_INERTIA: F32 = np.array([1 / 5, 1 / 5, 1 / 5, 1 / 5, 1 / 0.467508], np.float32)
+AGENT_INVERSE_INERTIA = F(1 / 5)
+BALL_INVERSE_INERTIA = F(1 / 0.467508)
 AGENT_DRAG_FACTOR = F(1 - 3 * 0.02)
 BALL_DRAG_FACTOR = F(1 - 1 * 0.02)
 BALL_MAX_SPIN = F(7.0)
@@ -51,16 +45,16 @@ PUSH_OUT_MAX_SPEED = F(10.0)
 BALL_LOSS_MAX_SPEED = F(0.35 * 0.8 * (0.6241719 - 0.5) / 0.02)
 BALL_LOSS_SHARE = F(1 / (1 + 3 * 0.5**2 / 0.467508))
 
+# Shorter displacements, in radii, are not swept (threshold of the engine).
+SWEPT_SHARE = F(0.75)
+
 # --- actions
 DRIVE_SPEED = F(2.0)
-LATERAL_SHARE = F(0.3)
 TURN_DEG = F(2.0)
 KICK_SPEED = F(2000 / 3 * 0.02)
 
 # --- start of a match
-START_X = F(8.19)
 START_X_SPREAD = F(5.0)
-START_Z = (F(1.2), F(1.2), F(-1.2), F(-1.2))
 START_YAW_MIN_DEG = F(80.0)
 START_YAW_SPREAD_DEG = F(20.0)
 BALL_START_SPREAD = F(2.5)
@@ -95,11 +89,17 @@ RECTANGLES: F32 = np.array(
     ],
     np.float32,
 )
-NUM_RECTANGLES = 12
+# The wall in front of the blue goal, where there is one.
+BLOCKER: F32 = np.array([(-15.51, 0.0, 0.5, 3.95733, 1.0, 0.0)], np.float32)
 
 # A disc centre inside this region is at least 0.65 m (ball radius + contact gap) away from every rectangle.
 FREE_X = F(14.8)
+FREE_X_BLOCKED = F(14.36)
 FREE_Z = F(6.85)
 FREE_CORNER = F(14.84)
 CORNER_NX = F(_S60)
 CORNER_NZ = F(0.5)
+
+# --- sensors
+# Rays are cast side by side, so many at a time.
+LANES = 16

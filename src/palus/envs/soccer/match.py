@@ -13,26 +13,19 @@ import numpy as np
 
 from palus.envs.soccer.compile import inlined, inner, kernel
 from palus.envs.soccer.geometry import (
-    AGENTS,
-    BALL,
     BALL_START_SPREAD,
     GOAL_FLOOR_X,
     GOAL_FLOOR_Z,
     GOAL_REACH,
-    START_X,
     START_X_SPREAD,
     START_YAW_MIN_DEG,
     START_YAW_SPREAD_DEG,
-    START_Z,
     STEPS_PER_DECISION,
-    TEAM_OF_AGENT,
 )
 from palus.envs.soccer.physics import HEADING, face, fixed_step, new_scratch
+from palus.envs.soccer.pitch import FRAMES, PITCH, SENSOR
 from palus.envs.soccer.sensors import SCRATCH, cast_rays, write_observation
-from palus.envs.soccer.state import FRAMES, RAYS
 
-TEAM = np.array(TEAM_OF_AGENT, np.int64)
-START_Z_OF = np.array(START_Z, np.float32)
 ZERO = np.float32(0)
 ONE = np.float32(1)
 TWO = np.float32(2)
@@ -60,14 +53,14 @@ def uniform(random):
 def start_match(state, n):
     """Place agents and ball of match n at random; everything rests."""
     random = state.random[n : n + 1]
-    for a in range(AGENTS):
-        side = -ONE if TEAM[a] == 0 else ONE
-        state.position[n, a, 0] = side * START_X + START_X_SPREAD * (TWO * uniform(random) - ONE)
-        state.position[n, a, 1] = START_Z_OF[a]
+    for a in range(PITCH.agents):
+        side = -ONE if PITCH.team[a] == 0 else ONE
+        state.position[n, a, 0] = PITCH.start_x[a] + START_X_SPREAD * (TWO * uniform(random) - ONE)
+        state.position[n, a, 1] = PITCH.start_z[a]
         state.yaw[n, a] = -side * (START_YAW_MIN_DEG + START_YAW_SPREAD_DEG * uniform(random))
         state.touching[n, a] = False
-    state.position[n, BALL, 0] = BALL_START_SPREAD * (TWO * uniform(random) - ONE)
-    state.position[n, BALL, 1] = BALL_START_SPREAD * (TWO * uniform(random) - ONE)
+    state.position[n, PITCH.ball, 0] = BALL_START_SPREAD * (TWO * uniform(random) - ONE)
+    state.position[n, PITCH.ball, 1] = BALL_START_SPREAD * (TWO * uniform(random) - ONE)
     state.velocity[n] = ZERO
     state.spin[n] = ZERO
     state.push[n] = ZERO
@@ -76,11 +69,11 @@ def start_match(state, n):
 
 @inlined
 def take_frame(state, n, lanes):
-    """Append a frame to the rays of the four agents of match n and forget the oldest."""
-    for a in range(AGENTS):
+    """Append a frame to the rays of the agents of match n and forget the oldest."""
+    for a in range(PITCH.agents):
         objects, fractions = state.ray_object[n, a], state.ray_fraction[n, a]
         for frame in range(FRAMES - 1):
-            for ray in range(RAYS):
+            for ray in range(PITCH.max_rays):
                 objects[frame, ray] = objects[frame + 1, ray]
                 fractions[frame, ray] = fractions[frame + 1, ray]
         cast_rays(state.position[n], state.yaw[n, a], a, lanes, objects[FRAMES - 1], fractions[FRAMES - 1])
@@ -99,17 +92,22 @@ def scored(x, z):
     out_x, out_z = max(GOAL_FLOOR_X - abs(x), ZERO), max(abs(z) - GOAL_FLOOR_Z, ZERO)
     if out_x * out_x + out_z * out_z >= GOAL_REACH * GOAL_REACH:
         return -1
-    return PURPLE_GOAL_SCORER if x > ZERO else BLUE_GOAL_SCORER
+    if x > ZERO:
+        return PURPLE_GOAL_SCORER
+    return BLUE_GOAL_SCORER if PITCH.blue_open else -1
 
 
 @inner
 def record_step(state, outcome, n, i, kicker):
     """Write the trace of fixed step i of this decision."""
     row = outcome.trace[n, i]
-    for a in range(AGENTS):
+    for a in range(PITCH.agents):
         row[3 * a], row[3 * a + 1] = state.position[n, a, 0], state.position[n, a, 1]
         row[3 * a + 2] = state.yaw[n, a]
-    row[3 * AGENTS], row[3 * AGENTS + 1] = state.position[n, BALL, 0], state.position[n, BALL, 1]
+    row[3 * PITCH.agents], row[3 * PITCH.agents + 1] = (
+        state.position[n, PITCH.ball, 0],
+        state.position[n, PITCH.ball, 1],
+    )
     outcome.kick[n, i] = kicker
 
 
@@ -119,17 +117,17 @@ def end_match(state, outcome, n, winner, max_steps, lanes):
     outcome.match_over[n] = True
     outcome.winner[n] = winner
     take_frame(state, n, lanes)
-    for a in range(AGENTS):
+    for a in range(PITCH.agents):
         for frame in range(FRAMES):
-            for ray in range(RAYS):
+            for ray in range(PITCH.max_rays):
                 outcome.final_object[n, a, frame, ray] = state.ray_object[n, a, frame, ray]
                 outcome.final_fraction[n, a, frame, ray] = state.ray_fraction[n, a, frame, ray]
     gain = ONE - np.float32(state.time[n]) / np.float32(max_steps)
-    for a in range(AGENTS):
+    for a in range(PITCH.agents):
         outcome.terminated[n, a] = winner >= 0
         outcome.truncated[n, a] = winner < 0
         if winner >= 0:
-            outcome.group_reward[n, a] = gain if TEAM[a] == winner else -ONE
+            outcome.group_reward[n, a] = gain if PITCH.team[a] == winner else -ONE
     start_match(state, n)
 
 
@@ -139,6 +137,7 @@ def play_decision(state, outcome, n, actions, touch_reward, kick_on_ball, max_st
     position, velocity, spin, yaw = state.position[n], state.velocity[n], state.spin[n : n + 1], state.yaw[n]
     push, touching = state.push[n], state.touching[n]
     face(yaw, scratch[HEADING])
+    began_at = state.time[n]
     length = 0
     result = -1
     for i in range(STEPS_PER_DECISION):
@@ -147,9 +146,9 @@ def play_decision(state, outcome, n, actions, touch_reward, kick_on_ball, max_st
             # The engine checks the clock before the physics of the step.
             result = -2
             break
-        team = scored(position[BALL, 0], position[BALL, 1])
+        team = scored(position[PITCH.ball, 0], position[PITCH.ball, 1])
         began, kicker = fixed_step(position, velocity, spin, yaw, push, touching, actions, kick_on_ball, scratch)
-        for a in range(AGENTS):
+        for a in range(PITCH.agents):
             if began & (1 << a):
                 outcome.reward[n, a] += touch_reward
         if record:
@@ -159,6 +158,10 @@ def play_decision(state, outcome, n, actions, touch_reward, kick_on_ball, max_st
             result = team
             break
     outcome.trace_length[n] = length
+    # Agents act in the step in which the time is up, too.
+    share = np.float32(state.time[n] - began_at) / np.float32(max_steps)
+    for a in range(PITCH.agents):
+        outcome.reward[n, a] += PITCH.existential[a] * share
     return result
 
 
@@ -174,13 +177,13 @@ def reset_range(state, seeds, first, last):
 
 @kernel
 def step_range(state, outcome, actions, touch_reward, kick_on_ball, max_steps, record, first, last):
-    """Play one decision of matches first..last-1 and take the next frames. actions: [N, 4, 3] int32."""
+    """Play one decision of matches first..last-1 and take the next frames. actions: [N, P, 3] int32."""
     lanes = np.empty(SCRATCH, np.float32)
     scratch = new_scratch()
     for n in range(first, last):
         outcome.match_over[n] = False
         outcome.winner[n] = -1
-        for a in range(AGENTS):
+        for a in range(PITCH.agents):
             outcome.reward[n, a] = outcome.group_reward[n, a] = ZERO
             outcome.terminated[n, a] = outcome.truncated[n, a] = False
         if record:
@@ -200,10 +203,10 @@ def refresh_frames(state, n):
 
 
 @kernel
-def observe_all(objects, fractions, rows, forward, reverse):
-    """Write the stacked observations of agent (n, p) to forward[rows[n, p]] and reverse[rows[n, p]]; -1 skips."""
-    for n in range(len(rows)):
-        for a in range(AGENTS):
-            row = rows[n, a]
-            if row >= 0:
-                write_observation(objects[n, a], fractions[n, a], forward[row], reverse[row])
+def observe_sensor(objects, fractions, rows, out):
+    """Write what agent p of the sensor's role sees with it in match n to out[rows[n, p]]; -1 skips."""
+    for n in range(rows.shape[0]):
+        for p in range(rows.shape[1]):
+            if rows[n, p] >= 0:
+                a = SENSOR.first_agent + p
+                write_observation(objects[n, a], fractions[n, a], out[rows[n, p]])

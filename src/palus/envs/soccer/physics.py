@@ -27,36 +27,27 @@ from palus.envs.soccer.contacts import (
 from palus.envs.soccer.geometry import (
     AGENT_DRAG_FACTOR,
     AGENT_RADIUS,
-    AGENTS,
-    BALL,
     BALL_DRAG_FACTOR,
     BALL_LOSS_MAX_SPEED,
     BALL_LOSS_SHARE,
     BALL_MAX_SPIN,
     BALL_RADIUS,
     BALL_RESTITUTION,
-    BODIES,
-    DRIVE_SPEED,
     KICK_SPEED,
-    LATERAL_SHARE,
-    NUM_RECTANGLES,
-    RADIUS,
-    RECTANGLES,
     STEP_S,
+    SWEPT_SHARE,
     TURN_DEG,
 )
+from palus.envs.soccer.pitch import PITCH
 
 MOVE_SWEEPS = 6
 KEEP_SWEEPS = 4
-SWEPT_SHARE = np.float32(0.75)
-# Shorter displacements are not swept (threshold of the engine).
-SWEPT_FROM_SQUARE = (SWEPT_SHARE * RADIUS) ** 2
 DEG = np.float32(math.pi / 180)
 HALF_TURN = np.float32(180)
 FULL_TURN = np.float32(360)
 NEVER = np.float32(2)
 HEADING = 5
-"""Index of the headings [4, 2] in the scratch of `new_scratch`."""
+"""Index of the headings [P, 2] in the scratch of `new_scratch`."""
 SIGN = np.array([0, 1, -1], np.float32)
 TURN_SIN = np.float32(math.sin(math.radians(2)))
 TURN_COS = np.float32(math.cos(math.radians(2)))
@@ -68,31 +59,31 @@ def new_scratch():
     return (
         np.empty((MAX_CONTACTS, CONTACT_COLUMNS), np.float32),
         np.empty((MAX_CONTACTS, 2), np.int64),
-        np.empty((BODIES, 2), np.float32),
-        np.empty(BODIES, np.float32),
-        np.empty(AGENTS, np.bool_),
-        np.empty((AGENTS, 2), np.float32),
-        np.empty((BODIES, 2), np.float32),
+        np.empty((PITCH.bodies, 2), np.float32),
+        np.empty(PITCH.bodies, np.float32),
+        np.empty(PITCH.agents, np.bool_),
+        np.empty((PITCH.agents, 2), np.float32),
+        np.empty((PITCH.bodies, 2), np.float32),
     )
 
 
 @inlined
 def face(yaw, heading):
     """Write the forward direction (x, z) of every agent; fixed steps then turn it along with the yaw."""
-    for a in range(AGENTS):
+    for a in range(PITCH.agents):
         heading[a, 0], heading[a, 1] = math.sin(yaw[a] * DEG), math.cos(yaw[a] * DEG)
 
 
 @inlined
 def drive(velocity, yaw, heading, actions):
-    """Apply one fixed step of actions [4, 3] to velocities (drag included), yaws and headings.
+    """Apply one fixed step of actions [P, 3] to velocities (drag included), yaws and headings.
 
     The heading before this step's turn drives; a lateral action replaces the forward one.
     """
-    for a in range(AGENTS):
+    for a in range(PITCH.agents):
         forward, lateral, turn = actions[a, 0], actions[a, 1], actions[a, 2]
         sin, cos = heading[a, 0], heading[a, 1]
-        ahead, right = SIGN[forward] * DRIVE_SPEED, SIGN[lateral] * DRIVE_SPEED * LATERAL_SHARE
+        ahead, right = SIGN[forward] * PITCH.ahead[a], SIGN[lateral] * PITCH.aside[a]
         if lateral != 0:
             ahead = ZERO
         velocity[a, 0] = (velocity[a, 0] + ahead * sin + right * cos) * AGENT_DRAG_FACTOR
@@ -115,11 +106,11 @@ def sweep_time(x, z, dx, dz, radius, k):
 
     Also the unit normal there.
     """
-    cos, sin = RECTANGLES[k, 4], RECTANGLES[k, 5]
-    rx, rz = x - RECTANGLES[k, 0], z - RECTANGLES[k, 1]
+    cos, sin = PITCH.rectangles[k, 4], PITCH.rectangles[k, 5]
+    rx, rz = x - PITCH.rectangles[k, 0], z - PITCH.rectangles[k, 1]
     ox, oz = rx * cos - rz * sin, rx * sin + rz * cos
     ux, uz = dx * cos - dz * sin, dx * sin + dz * cos
-    half_x, half_z = RECTANGLES[k, 2], RECTANGLES[k, 3]
+    half_x, half_z = PITCH.rectangles[k, 2], PITCH.rectangles[k, 3]
     # Slabs of the rectangle grown by the radius; the corners are rounded below.
     enter, leave = -NEVER, NEVER
     nx, nz = ZERO, ZERO
@@ -164,19 +155,19 @@ def stop_at_wall(body, position, velocity, x, z):
     """
     start_x, start_z = position[body, 0], position[body, 1]
     dx, dz = x - start_x, z - start_z
-    radius = RADIUS[body]
+    radius = PITCH.radius[body]
     first, nx, nz = NEVER, ZERO, ZERO
-    for k in range(NUM_RECTANGLES):
+    for k in range(PITCH.num_rectangles):
         distance, _, _ = disc_rectangle(start_x, start_z, k)
         if distance <= radius:
             continue
         time, tx, tz = sweep_time(start_x, start_z, dx, dz, radius, k)
-        thin = min(RECTANGLES[k, 2], RECTANGLES[k, 3])
+        thin = min(PITCH.rectangles[k, 2], PITCH.rectangles[k, 3])
         if time <= ONE and time < first and -(dx * tx + dz * tz) >= SWEPT_SHARE * (radius + thin):
             first, nx, nz = time, tx, tz
     if first > ONE:
         return x, z
-    restitution = BALL_RESTITUTION if body == BALL else ZERO
+    restitution = BALL_RESTITUTION if body == PITCH.ball else ZERO
     normal = velocity[body, 0] * nx + velocity[body, 1] * nz
     if normal < ZERO:
         velocity[body, 0] -= (ONE + restitution) * normal * nx
@@ -187,11 +178,11 @@ def stop_at_wall(body, position, velocity, x, z):
 @inner
 def kick_push(before, after, agent, kick_on_ball, push):
     """Add the kick of an agent to `push`: from its centre after the step to the contact point found before it."""
-    dx, dz = before[BALL, 0] - before[agent, 0], before[BALL, 1] - before[agent, 1]
+    dx, dz = before[PITCH.ball, 0] - before[agent, 0], before[PITCH.ball, 1] - before[agent, 1]
     distance = math.sqrt(dx * dx + dz * dz)
     nx, nz = (dx / distance, dz / distance) if distance > ZERO else (ONE, ZERO)
     if kick_on_ball:
-        px, pz = before[BALL, 0] - BALL_RADIUS * nx, before[BALL, 1] - BALL_RADIUS * nz
+        px, pz = before[PITCH.ball, 0] - BALL_RADIUS * nx, before[PITCH.ball, 1] - BALL_RADIUS * nz
     else:
         px, pz = before[agent, 0] + AGENT_RADIUS * nx, before[agent, 1] + AGENT_RADIUS * nz
     kx, kz = px - after[agent, 0], pz - after[agent, 1]
@@ -204,15 +195,15 @@ def kick_push(before, after, agent, kick_on_ball, push):
 @inlined
 def integrate(position, velocity, moving, after):
     """Write to `after` where the bodies go: the ball loses way to the floor, walls stop what would jump them."""
-    speed = math.sqrt(moving[BALL, 0] * moving[BALL, 0] + moving[BALL, 1] * moving[BALL, 1])
+    speed = math.sqrt(moving[PITCH.ball, 0] * moving[PITCH.ball, 0] + moving[PITCH.ball, 1] * moving[PITCH.ball, 1])
     if speed > ZERO:
         rest = ONE - min(BALL_LOSS_MAX_SPEED / speed, BALL_LOSS_SHARE)
-        moving[BALL, 0] *= rest
-        moving[BALL, 1] *= rest
-    for b in range(BODIES):
+        moving[PITCH.ball, 0] *= rest
+        moving[PITCH.ball, 1] *= rest
+    for b in range(PITCH.bodies):
         dx, dz = moving[b, 0] * STEP_S, moving[b, 1] * STEP_S
         x, z = position[b, 0] + dx, position[b, 1] + dz
-        if dx * dx + dz * dz >= SWEPT_FROM_SQUARE[b] and not (
+        if dx * dx + dz * dz >= PITCH.swept_from_square[b] and not (
             away_from_walls(x, z) and away_from_walls(position[b, 0], position[b, 1])
         ):
             x, z = stop_at_wall(b, position, velocity, x, z)
@@ -223,10 +214,10 @@ def integrate(position, velocity, moving, after):
 def begin_touches(before, after, touch, touching, actions, kick_on_ball, push):
     """Kicks of the agents whose contact with the ball is new. Returns (bit set of those agents, last kicker or -1)."""
     began, kicker = 0, -1
-    for a in range(AGENTS):
+    for a in range(PITCH.agents):
         if touch[a] and not touching[a]:
             began |= 1 << a
-            if actions[a, 0] == 1:
+            if actions[a, 0] == 1 or PITCH.kicks_always[a]:
                 kicker = a
                 kick_push(before, after, a, kick_on_ball, push)
         touching[a] = touch[a]
@@ -237,29 +228,29 @@ def begin_touches(before, after, touch, touching, actions, kick_on_ball, push):
 def fixed_step(position, velocity, spin, yaw, push, touching, actions, kick_on_ball, scratch):
     """Advance one match by one fixed step, in place. Returns what `begin_touches` returns.
 
-    position, velocity: [5, 2].  spin: [1], the ball's.  yaw: [4].  push: [2].  touching: [4].  actions: [4, 3].
+    position, velocity: [P + 1, 2].  spin: [1], the ball's.  yaw: [P].  push: [2].  touching: [P].  actions: [P, 3].
     scratch: of `new_scratch`, its headings those of `face` before the first step and left alone since.
     """
     rows, bodies, moving, spins, touch, heading, after = scratch
     drive(velocity, yaw, heading, actions)
-    velocity[BALL, 0] = (velocity[BALL, 0] + push[0]) * BALL_DRAG_FACTOR
-    velocity[BALL, 1] = (velocity[BALL, 1] + push[1]) * BALL_DRAG_FACTOR
+    velocity[PITCH.ball, 0] = (velocity[PITCH.ball, 0] + push[0]) * BALL_DRAG_FACTOR
+    velocity[PITCH.ball, 1] = (velocity[PITCH.ball, 1] + push[1]) * BALL_DRAG_FACTOR
     push[0] = push[1] = ZERO
-    for a in range(AGENTS):
+    for a in range(PITCH.agents):
         spins[a] = ZERO
-    spins[BALL] = min(max(spin[0] * BALL_DRAG_FACTOR, -BALL_MAX_SPIN), BALL_MAX_SPIN)
+    spins[PITCH.ball] = min(max(spin[0] * BALL_DRAG_FACTOR, -BALL_MAX_SPIN), BALL_MAX_SPIN)
 
     count = find_contacts(position, velocity, kick_on_ball, touch, rows, bodies)
     if count:
         solve(rows, bodies, count, velocity, spins, TARGET_MOVE, MOVE_SWEEPS)
-    for b in range(BODIES):
+    for b in range(PITCH.bodies):
         moving[b, 0], moving[b, 1] = velocity[b, 0], velocity[b, 1]
     if count:
         solve(rows, bodies, count, velocity, spins, TARGET_KEEP, KEEP_SWEEPS)
-    spin[0] = spins[BALL]
+    spin[0] = spins[PITCH.ball]
 
     integrate(position, velocity, moving, after)
     began, kicker = begin_touches(position, after, touch, touching, actions, kick_on_ball, push)
-    for b in range(BODIES):
+    for b in range(PITCH.bodies):
         position[b, 0], position[b, 1] = after[b, 0], after[b, 1]
     return began, kicker
