@@ -26,7 +26,7 @@ def test_derived_values_come_with_their_reason(load) -> None:
         "SoccerTwos: buffer_size 5000 is not a multiple of batch_size 1024: 4 full minibatches and 904 rows over",
         "SoccerTwos: checkpoint_interval 225 = max_steps 900 / keep_checkpoints 4 (even_checkpoints)",
         "SoccerTwos: team_change 250000 = 5 x save_steps",
-        "palus.env SoccerTwos: there is a behavior of that name and no env_settings.env_path",
+        "palus.env SoccerTwos: the behaviors are that game's, and there is no env_settings.env_path",
         "behaviors.SoccerTwos.threaded has no effect; palus uses all threads anyway",
         "env_settings.num_envs has no effect; it is about Unity executables; use palus.num_matches or palus.sampling",
     ]

@@ -15,7 +15,7 @@ def notes(run: RunFile) -> list[str]:
     """Values that the file did not write but implies, each with its reason, and keys that have no effect."""
     lines = [line for name, behavior in run.behaviors.items() for line in _behavior_notes(name, behavior)]
     if run.palus.env is None and run.env_id is not None:
-        lines.append(f"palus.env {run.env_id}: there is a behavior of that name and no env_settings.env_path")
+        lines.append(f"palus.env {run.env_id}: the behaviors are that game's, and there is no env_settings.env_path")
     lines += [f"{path} has no effect; {why}" for path, _, why in unread(run, refused=False)]
     lines += _baseline_notes(run)
     lines += _league_notes(run)

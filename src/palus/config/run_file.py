@@ -17,7 +17,8 @@ from palus.config.section import Count, CountOrMinusOne, CountOrZero, NotNegativ
 from palus.config.trainer import AnyBehavior
 
 DEFAULT_GAME = "SoccerTwos"
-"""The game of ML-Agents that palus has built in: a run file with a behavior of that name needs to name no other."""
+BEHAVIORS_OF = {DEFAULT_GAME: ("SoccerTwos",), "StrikersVsGoalie": ("Striker", "Goalie")}
+"""ML-Agents' games that palus has built in, by name: a run file with one of their behaviors needs to name none."""
 
 
 class EnvSettings(Section):
@@ -77,7 +78,7 @@ class PalusSettings(Section):
     env: str | None = Field(
         default=None,
         description="Built-in game, or module:attribute of a module that --trust names; null: SoccerTwos "
-        "where a behavior has that name and there is no env_path.",
+        "where there is a behavior of that name and no env_path, StrikersVsGoalie where Striker or Goalie is.",
     )
     env_options: dict[str, Any] = Field(default_factory=dict, description="Keywords for the game's factory.")
     sampling: Sampling = Field(default_factory=Sampling, description="How an `appo` behavior's games are stepped.")
@@ -118,10 +119,12 @@ class RunFile(Section):
 
     @property
     def env_id(self) -> str | None:
-        """The built-in game: `palus.env`, else SoccerTwos where the behaviors say so, else None."""
+        """The built-in game: `palus.env`, else the one of `BEHAVIORS_OF` that the behaviors say, else None."""
         if self.palus.env is not None:
             return self.palus.env
-        return DEFAULT_GAME if DEFAULT_GAME in self.behaviors and self.env_settings.env_path is None else None
+        if self.env_settings.env_path is not None:
+            return None
+        return next((game for game, names in BEHAVIORS_OF.items() if not self.behaviors.keys().isdisjoint(names)), None)
 
     def parameters_at(self, progress: Mapping[str, float]) -> dict[str, float]:
         """Environment parameters when `progress`, by behavior its trainer step / max_steps, is made.

@@ -82,7 +82,7 @@ class Role:
 
 
 @dataclass(frozen=True)
-class Place:
+class Starter:
     """One agent slot: blue is team 0 and starts at -x. x, z: the middle of where it starts, metres."""
 
     name: str
@@ -97,7 +97,7 @@ class Ground:
     """One game. places: its agents, those of a role one after another. blocked: a wall closes the blue goal."""
 
     env_id: str
-    places: tuple[Place, ...]
+    places: tuple[Starter, ...]
     blocked: bool = False
 
     @property
@@ -125,18 +125,18 @@ GOALIE = Role(
 SOCCER_TWOS = Ground(
     "SoccerTwos",
     (
-        Place("blue A", 0, PLAYER, -8.19, 1.2),
-        Place("purple A", 1, PLAYER, 8.19, 1.2),
-        Place("blue B", 0, PLAYER, -8.19, -1.2),
-        Place("purple B", 1, PLAYER, 8.19, -1.2),
+        Starter("blue A", 0, PLAYER, -8.19, 1.2),
+        Starter("purple A", 1, PLAYER, 8.19, 1.2),
+        Starter("blue B", 0, PLAYER, -8.19, -1.2),
+        Starter("purple B", 1, PLAYER, 8.19, -1.2),
     ),
 )
 STRIKERS_VS_GOALIE = Ground(
     "StrikersVsGoalie",
     (
-        Place("striker A", 0, STRIKER, -8.19, 1.2),
-        Place("striker B", 0, STRIKER, -8.19, -1.2),
-        Place("goalie", 1, GOALIE, 9.0, 0.0),
+        Starter("striker A", 0, STRIKER, -8.19, 1.2),
+        Starter("striker B", 0, STRIKER, -8.19, -1.2),
+        Starter("goalie", 1, GOALIE, 9.0, 0.0),
     ),
     blocked=True,
 )
@@ -250,13 +250,13 @@ def _fans(role: Role) -> list[list[int]]:
     return [padded[i : i + LANES] for i in range(0, len(padded), LANES)]
 
 
-def _seen_rectangle(place: Place, tag: int) -> str:
+def _seen_rectangle(place: Starter, tag: int) -> str:
     if tag == WALL:
         return WALL_TAG
     return OWN_GOAL if tag == (BLUE_GOAL, PURPLE_GOAL)[place.team] else OTHER_GOAL
 
 
-def _slot(place: Place, tag: str) -> int:
+def _slot(place: Starter, tag: str) -> int:
     tags = place.role.tags
     return tags.index(tag) if tag in tags else len(tags) + 1
 
