@@ -19,6 +19,7 @@ import torch
 from palus import envs
 from palus.config import RunFile
 from palus.errors import CheckpointError, EnvError, ModelError, StorageError
+from palus.league.book import Book
 from palus.league.league import League
 from palus.league.pools import Contender
 from palus.league.population import PopulationLeague, shaping_of, with_numbers
@@ -83,6 +84,7 @@ class Run:
         mix = self.population is None or self.population.settings.mix_in_game
         guests = Guests.of(find_guests(run.palus.league.members, self.spec), self.matmul.dtype, trust)
         self.league = League(self.spec, contenders, seed, mix=mix, settings=run.palus.league, members=guests.members)
+        self.book = Book(self.league)
         self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)
         self.baselines = Baselines(run, self.spec, self.trainees[0].learner.network)
         acting = {t.policy: (t.kind, t.learner.network) for t in self.trainees}
@@ -97,6 +99,8 @@ class Run:
             if saved is None:
                 self.folder.clear()  # only now, when nothing can be wrong with the run file any more
                 self.league.advance(self.steps, {}, self.saving.save_snapshot)  # the past begins with the untrained
+                self.book.follow()
+                self.book.assess()
             else:
                 self._load(saved)
             self._shape_rewards()
@@ -176,8 +180,10 @@ class Run:
     def _advance(self, collected: Collected) -> None:
         """Let the league rate, save and change what is due."""
         self.league.rate(collected.matches)
+        self.book.rate(collected.matches)
         for snapshot in self.league.advance(self.steps, collected.ghost_steps, self.saving.save_snapshot):
             self.collector.policies.publish(FROZEN + snapshot, self.saving.load_snapshot(FROZEN + snapshot))
+        self.book.follow()
 
     def _learn(self, trainee: Trainee, collected: Collected, step: int) -> None:
         """Let a learner learn from its rollout; not where it is done, or where it took no decision in it."""
@@ -213,17 +219,30 @@ class Run:
             self.report.warn(complaint)
         share = self.learning_seconds / max(time.perf_counter() - self.started, 1e-9)
         performance = {"Performance/Learning Share": share, **self.collector.performance()}
+        is_due = any(self.report.is_due(number) for number in range(len(self.trainees)))
+        if is_due:
+            self.book.assess()
         for number, trainee in enumerate(self.trainees):
-            elo = self.league.elo.get(trainee.policy)
-            self.report.advance(number, self.wall_seconds, elo, performance)
+            elo, values = self.league.elo.get(trainee.policy), self.book.values(trainee.policy) if is_due else {}
+            self.report.advance(number, self.wall_seconds, elo, performance | values)
             self.saving.keep_best(trainee, self.report)
+        if is_due:
+            self._write_book()
         self.report.scores(self.step, self.baselines.evaluate_if_due(self.step))
+
+    def _write_book(self) -> None:
+        """For readers, so that it goes wrong costs no training."""
+        try:
+            self.saving.write_book(self.book, self.steps)
+        except StorageError as error:
+            self.report.warn(f"{error} Training goes on; the next summary tries again.")
 
     def save(self) -> Path:
         """Write checkpoint, policies and bundle; returns the model. Raises StorageError; older files stay."""
         # The export refuses weights that diverged, so it comes before the checkpoint that it would replace.
         models = self.saving.write_onnx(self.report)
         self.folder.save(self._state())
+        self._write_book()
         self.saving.prune(self.league, self.league.needed(self.collector.in_play))
         self.saving.write_policies(self.league, self.population.numbers if self.population is not None else None)
         results, pairs = self.baselines.latest, self.baselines.settings.baseline_pairs
@@ -240,6 +259,7 @@ class Run:
             "population": self.population.state_dict() if self.population is not None else None,
             "collector": self.collector.save(),
             "league": self.league.state_dict(),
+            "book": self.book.state_dict(),
             "report": self.report.state_dict(),
             "baselines": self.baselines.state_dict(),
         }
@@ -254,6 +274,7 @@ class Run:
                 trainee.learner.load_state_dict(learner)
                 trainee.step, trainee.best = int(step), float(best)
             self.league.load_state_dict(state["league"])
+            self.book.load_state_dict(state["book"])
             self.collector.load(state["collector"])
             self.report.load_state_dict(state["report"])
             self.baselines.load_state_dict(state["baselines"])

@@ -67,7 +67,7 @@ OF_BEHAVIORS = (
 )  # fmt: skip
 """Keys below behaviors.NAME."""
 
-_LEAGUE = ("landmarks", "roles")
+_LEAGUE = ("roles",)
 _UNITY = "it is about Unity executables"
 OF_RUNS = (
     _refused(

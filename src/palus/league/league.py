@@ -27,6 +27,7 @@ from palus.league.opponents import Odds, PayoffTable, is_change_due, opponent_od
 from palus.league.pools import Contender, Pool, Snapshot, next_start, swaps
 from palus.league.results import policies_of, results_of, share
 from palus.league.roles import Candidate
+from palus.league.strength import kept
 from palus.league.turns import Turns
 from palus.ratings.elo import expected_score
 from palus.rollout.rollout import FROZEN, FinishedMatch, Seat
@@ -174,7 +175,7 @@ class League:
     def _candidates(self, pool: Pool) -> list[Candidate]:
         """The past of a learner, older before newer, and the learner itself."""
         learner = pool.contender.policy
-        past = [Candidate(FROZEN + k, learner, self.snapshots[k].version) for k in pool.window]
+        past = [Candidate(FROZEN + k, learner, self.snapshots[k].version) for k in pool.past]
         return [*past, Candidate(learner, learner, pool.versions)]
 
     def _examination(self) -> tuple[Seat, ...]:
@@ -182,7 +183,7 @@ class League:
 
         One of them has played fewest of these, so that a new one soon has met all others.
         """
-        past = {b: [FROZEN + k for pool in self.pools_of(b) for k in pool.window] for b in self.turns.learners}
+        past = {b: [FROZEN + k for pool in self.pools_of(b) for k in pool.past] for b in self.turns.learners}
         parts = dict.fromkeys((agent.team, agent.behavior) for agent in self.spec.agents)
         if any(len(past.get(behavior, ())) < 2 for _, behavior in parts):
             return ()
@@ -262,7 +263,10 @@ class League:
         while (due := next_start(pool.last_save, step, pool.settings.save_steps, literal=self.literal)) is not None:
             saved.append(self._freeze(pool, save))
             pool.last_save = due
-        pool.window = [*pool.window, *saved][-pool.settings.window :]
+        past, window = [*pool.past, *saved], pool.settings.window
+        steps = [self.snapshots[snapshot].step for snapshot in past]
+        stay = [past[k] for k in kept(steps, window, self.settings.landmarks)]
+        pool.landmarks, pool.window = stay[:-window], stay[-window:]
         return saved
 
     def _freeze(self, pool: Pool, save: Save, present: bool = False) -> int:
@@ -301,9 +305,9 @@ class League:
         """
         with self._lock:
             playing = {policy - FROZEN for policy in in_play | {policy for policy, *_ in self._drawn.values()}}
-            kept = playing.union(*([*pool.window, *pool.ghosts.values()] for pool in self.pools.values()))
-            self.snapshots = {k: snapshot for k, snapshot in self.snapshots.items() if k in kept}
-            self._examined = Counter({k: n for k, n in self._examined.items() if k - FROZEN in kept})
+            needed = playing.union(*([*pool.past, *pool.ghosts.values()] for pool in self.pools.values()))
+            self.snapshots = {k: snapshot for k, snapshot in self.snapshots.items() if k in needed}
+            self._examined = Counter({k: n for k, n in self._examined.items() if k - FROZEN in needed})
             return set(self.snapshots)
 
     def forgotten(self, in_play: set[int]) -> set[int]:
@@ -359,7 +363,7 @@ class League:
             self.snapshot_count = int(state["snapshot_count"])
 
 
-_OF_POOLS = ("elo", "versions", "window", "last_save", "last_swap", "ghosts")
+_OF_POOLS = ("elo", "versions", "window", "landmarks", "last_save", "last_swap", "ghosts")
 
 
 def snapshot_path(folder: Path, snapshot_id: int) -> Path:

@@ -38,8 +38,8 @@ class Snapshot:
 
 @dataclass
 class Pool:
-    """The past of one learner. elo: its own. versions: how many snapshots it has made. window: ids of its newest ones;
-    ids are never given twice.
+    """The past of one learner. elo: its own. versions: how many snapshots it has made. window: ids of its newest ones,
+    landmarks: of older ones that stay, spread over the run (`strength.kept`); ids are never given twice.
 
     last_save, last_swap: where these counters began, in trainer steps and in ghost steps. ghosts: by reference
     counting, team -> the snapshot that plays it while it does not learn.
@@ -50,9 +50,15 @@ class Pool:
     elo: float
     versions: int = 0
     window: list[int] = field(default_factory=list)
+    landmarks: list[int] = field(default_factory=list)
     last_save: int = 0
     last_swap: int = 0
     ghosts: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def past(self) -> list[int]:
+        """All snapshots that may be met, older before newer."""
+        return [*self.landmarks, *self.window]
 
 
 def next_start(last: int, now: int, interval: int, *, literal: bool) -> int | None:

@@ -86,8 +86,23 @@ def fit(
     Steffey, Approximate Bayesian inference in conditionally independent hierarchical models, 1989. Likelihoods divided
     by a scatter: Wedderburn, Quasi-likelihood functions, 1974.
     """
-    size = num_players + 1 if side_term else num_players
     cells, units = add_up(games, num_players), units_of(games)
+    return _fit(cells, units, num_players, side_term=side_term, prior_sd=prior_sd)
+
+
+def fit_table(points: F64, played: F64) -> Fit:
+    """`fit` of sums, where the single games are not known: results scatter as independent games that are won or lost.
+
+    points, played: [N, N] of row against column; each game stands there once, in one of its two cells.
+    """
+    first, second = np.nonzero(played)
+    cells = Cells(first, second, played[first, second], points[first, second])
+    none = np.empty(0, np.int64)
+    return _fit(cells, Units(none, none, np.empty(0), none), len(points), side_term=False, prior_sd=None)
+
+
+def _fit(cells: Cells, units: Units, num_players: int, *, side_term: bool, prior_sd: float | None) -> Fit:
+    size = num_players + 1 if side_term else num_players
     first = prior_sd or PRIOR_SD
     start = _Belief(mode(cells, num_players, size, first), np.empty(0), first, Scatter(), 1.0)
     if prior_sd is None:

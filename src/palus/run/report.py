@@ -99,10 +99,15 @@ class Report:
             if line.writer is not None:
                 line.writer.close()
 
+    def is_due(self, number: int) -> bool:
+        """Whether the next `advance` of a learner writes a summary."""
+        line, step = self.lines[number], self.lines[number].trainee.step
+        return step - step % line.trainee.behavior.summary_freq > line.summary_step
+
     def advance(self, number: int, seconds: float, elo: float | None, performance: Mapping[str, float]) -> None:
         """After an update of learner `number`: show progress, write a summary when a multiple of summary_freq passed.
 
-        performance: tag -> number, of the run as a whole.
+        performance: tag -> number, beside what its record says.
         """
         line, step = self.lines[number], self.lines[number].trainee.step
         self._seconds = seconds

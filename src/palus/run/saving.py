@@ -12,6 +12,7 @@ from palus.export.bundle import Provenance, write_bundle
 from palus.export.policy_file import read_policy, write_policy
 from palus.files import write_bytes, write_text
 from palus.hub.model_card import refresh_card
+from palus.league.book import FILE, Book
 from palus.league.league import League, snapshot_path
 from palus.league.pools import Contender
 from palus.nn.graph import game_facts
@@ -101,6 +102,11 @@ class Saving:
                 write_text(self.folder.own(trainee.folder / "hyperparameters.json"), text)
         if league.pools:
             league.payoffs.write(self.folder.own(self.folder.of(self.trainees[0].name) / "payoffs.json"))
+
+    def write_book(self, book: Book, steps: Mapping[int, int]) -> None:
+        """`league/league.json`, where there is a league. Raises StorageError."""
+        if book.league.pools:
+            write_text(self.folder.own(self.folder.root / FILE), book.to_json(steps))
 
     def write_bundle(
         self, models: Sequence[bytes | None], league: League, seconds: float, results: Mapping[str, float], pairs: int
