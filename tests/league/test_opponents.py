@@ -19,11 +19,12 @@ ME = Candidate(0, 0, 4)
 PAST = [Candidate(FROZEN + k, 0, k) for k in range(4)]
 
 
-def table(shares: dict[tuple[int, int], float], matches: int = 1) -> PayoffTable:
+def table(shares: dict[tuple[int, int], float]) -> PayoffTable:
+    """Everybody has met so often that the shares are sure."""
     made = PayoffTable()
     for (policy, opponent), share in shares.items():
-        for _ in range(matches):
-            made.add(policy, opponent, share)
+        made.add(policy, opponent, share)
+        made.form = {pair: (points * 1e9, 1e9) for pair, (points, _) in made.cells.items() if min(pair) < FROZEN}
     return made
 
 
@@ -90,16 +91,20 @@ def test_prioritized_self_play_prefers_who_wins_or_who_is_as_strong() -> None:
     assert met(against(1.0), [*PAST[:2], ME], opponents="pfsp_hard") == {101: 1.0}  # never met counts as even
 
 
-def test_what_a_learner_did_long_ago_fades() -> None:
-    payoffs = against(1.0)
-    for _ in range(300):
-        payoffs.add(0, FROZEN, 0.0)
-    assert payoffs.share(0, FROZEN) == pytest.approx(1 / 301)
-    assert payoffs.expected(0, FROZEN) == pytest.approx(0.99**300 * 0.01 / (1 - 0.99**301))
-    assert payoffs.expected(FROZEN, 0) == pytest.approx(1 - payoffs.expected(0, FROZEN))
-    frozen = table({(FROZEN, FROZEN + 1): 1.0}, 3)
-    frozen.add(FROZEN, FROZEN + 1, 0.0)
-    assert frozen.expected(FROZEN, FROZEN + 1) == 0.75
+def test_what_a_learner_did_long_ago_fades_into_what_nobody_knows() -> None:
+    payoffs, ids = PayoffTable(), (0, FROZEN)
+    assert payoffs.expected(*ids) == 0.5
+    for _ in range(3):
+        payoffs.add(*ids, 1.0)
+    assert payoffs.expected(*ids) == 3.5 / 4
+    payoffs.fade(0)
+    assert payoffs.expected(*ids) == 2.0 / 2.5
+    payoffs.add(*ids, 0.0)
+    assert payoffs.expected(*ids) == 2.0 / 3.5
+    assert payoffs.expected(*ids[::-1]) == 1.5 / 3.5
+    assert payoffs.share(*ids) == 0.75
+    payoffs.add(FROZEN, FROZEN + 1, 1.0)
+    assert payoffs.expected(FROZEN, FROZEN + 1) == 1.0  # who never changes is what all its matches say
     again = PayoffTable()
     again.load_state_dict(payoffs.state_dict())
     assert again == payoffs

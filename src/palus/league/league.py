@@ -279,6 +279,7 @@ class League:
         )  # fmt: skip
         pool.versions += not present
         self.snapshot_count += 1
+        self.payoffs.fade(contender.policy)
         return snapshot
 
     def _swap(self, pool: Pool, before: int, turns: Sequence[float], save: Save) -> list[int]:

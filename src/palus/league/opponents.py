@@ -18,16 +18,12 @@ from palus.league.roles import Candidate, by_role
 from palus.league.solvers import Mixture, meta_solved, normalized, prioritized
 from palus.rollout.rollout import FROZEN
 
-FADING = 0.99
-"""Of the weight of a learner's match, with each one that follows."""
-
 
 @dataclass
 class PayoffTable:
     """(policy, opponent) -> points of the policy and matches; both directions are kept. Ids as in the rollouts.
 
-    form: the same where a learner takes part, with each match fading by `FADING` with the next one of the two: a policy
-    in training is another one by and by. Source: Vinyals et al. 2019, whose payoffs fade so.
+    form: the same where a learner takes part, as of late (`fade`): a policy in training is another one by and by.
     """
 
     cells: dict[tuple[int, int], tuple[float, int]] = field(default_factory=dict)
@@ -40,7 +36,13 @@ class PayoffTable:
             self.cells[pair] = total + share, matches + 1
             if min(pair) < FROZEN:
                 points, weight = self.form.get(pair, (0.0, 0.0))
-                self.form[pair] = FADING * points + share, FADING * weight + 1.0
+                self.form[pair] = points + share, weight + 1.0
+
+    def fade(self, learner: int) -> None:
+        """Halve the weight of what the form of a learner stands on, as it is due with each snapshot of it."""
+        for pair, (points, weight) in self.form.items():
+            if learner in pair:
+                self.form[pair] = points / 2, weight / 2
 
     def share(self, policy: int, opponent: int) -> float | None:
         """Mean points of the policy against the opponent; None before they have met."""
@@ -48,9 +50,13 @@ class PayoffTable:
         return total / matches if matches else None
 
     def expected(self, policy: int, opponent: int) -> float:
-        """The points to expect: as of late where one of the two learns; 1/2 before they have met."""
-        points, weight = (self.form if min(policy, opponent) < FROZEN else self.cells).get((policy, opponent), (0.5, 1))
-        return points / weight
+        """The points to expect: of late where one of the two learns, pulled to 1/2 by one imaginary match; else the
+        mean; 1/2 before they have met. So who has not been met for long is worth another look."""
+        if min(policy, opponent) < FROZEN:
+            points, weight = self.form.get((policy, opponent), (0.0, 0.0))
+            return (points + 0.5) / (weight + 1.0)
+        points, matches = self.cells.get((policy, opponent), (0.5, 1))
+        return points / matches
 
     def write(self, path: Path) -> None:
         """For readers: one row [policy, opponent, points, matches] per pair. Raises StorageError."""
