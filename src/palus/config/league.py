@@ -47,7 +47,9 @@ class LeagueSettings(Section):
         description="Snapshots kept beside the window, spread over the whole run; default: 0 with `window`, else 32.",
     )
     members: tuple[str, ...] = Field(
-        default=(), description="Others who are met like snapshots: scripted players of the game, .onnx files."
+        default=(),
+        description="Others who are met like snapshots: `random`, scripted players of the game, .onnx and .npz files "
+        "and folders of bundles.",
     )
     roles: Roles = Field(default_factory=Roles, description="Several learners per behavior, by what they are for.")
     learn: Literal["one_team", "all_teams"] = Field(
