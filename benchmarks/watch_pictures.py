@@ -1,6 +1,6 @@
 """Remakes the pictures of the live page in docs/images: `python benchmarks/watch_pictures.py results/A [results/B]`.
 
-Serves the page of these runs as `palus watch` does and photographs the first one, and all of them compared on a phone.
+Serves the page of these runs as `palus watch` does and photographs the first one, and all of them compared.
 Needs the extras of `palus[dev]` and a chromium on PATH.
 """
 
@@ -21,7 +21,7 @@ from page_pictures import Picture, photograph
 from screenshots import BROWSER_FLAGS
 
 ONE = Picture("watch.png", "", height=1500)
-SEVERAL = Picture("watch-compare.png", "?axis=time", "dark", width=390, height=844)
+SEVERAL = Picture("watch-compare.png", "?axis=time", "dark", width=820, height=1180)
 
 
 @contextmanager

@@ -742,7 +742,7 @@ export interface components {
         };
         /**
          * Share
-         * @description How much of its matches a behavior plays against somebody.
+         * @description How many of its matches of late a behavior played against somebody.
          */
         readonly Share: {
             readonly behavior: string;

@@ -19,6 +19,8 @@ from palus.errors import CheckpointError, StorageError
 from palus.progress import PROGRESS
 
 ADDRESS, ANNOUNCEMENT = "127.0.0.1", "Watch at "
+PATIENCE_S = 10.0
+"""How long the page may take to end with its run."""
 SIGNS = (str(PROGRESS), "configuration.yaml", ".palus-files", "*/checkpoint.pt", "*/events.out.tfevents.*")
 """What the folder of a run holds one of."""
 
@@ -76,34 +78,34 @@ def live_page(folder: Path, *, browser: bool) -> Iterator[None]:
     The address is told as soon as it answers. The process ends when its input closes, so also with a killed parent.
     """
     command = [sys.executable, "-m", "palus", "watch", str(folder), "--no-browser", "--until-eof"]
-    page = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,  # Ctrl-C is for the training, which ends in order while the page is still there
-    )
-    threading.Thread(target=_announce, args=(page, folder, browser), daemon=True).start()
-    try:
-        yield
-    finally:
-        assert page.stdin is not None
-        page.stdin.close()
+    pipe, over = subprocess.PIPE, threading.Event()
+    # In a session of its own: Ctrl-C is for the training, which ends in order while the page is still there.
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    ) as page:
+        reader = threading.Thread(target=_announce, args=(page, folder, browser, over), daemon=True)
+        reader.start()
         try:
-            page.wait(10)
-        except subprocess.TimeoutExpired:
-            page.kill()
-            page.wait()
-        stderr.print(f"The live page ended with the run; again: palus watch {escape(str(folder))}")
+            yield
+        finally:
+            over.set()
+            assert page.stdin is not None
+            page.stdin.close()
+            try:
+                page.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                page.kill()
+            reader.join(PATIENCE_S)
+    stderr.print(f"The live page ended with the run; again: palus watch {escape(str(folder))}")
 
 
-def _announce(page: subprocess.Popen[str], folder: Path, browser: bool) -> None:
+def _announce(page: subprocess.Popen[str], folder: Path, browser: bool, over: threading.Event) -> None:
+    """Tell the address, or that there will be none, unless the run is over already."""
     assert page.stdout is not None
-    lines = (line for line in page.stdout if line.startswith(ANNOUNCEMENT))
-    said = next(lines, None)
+    said = next((line for line in page.stdout if line.startswith(ANNOUNCEMENT)), None)
     if said is None:
-        stderr.print(f"The live page did not start; palus watch {escape(str(folder))} says why.")
+        if not over.is_set():
+            stderr.print(f"The live page did not start; palus watch {escape(str(folder))} says why.")
         return
     address = said.removeprefix(ANNOUNCEMENT).split()[0]
     stderr.print(f"Watch it learn: {address}")

@@ -8,6 +8,8 @@ import type { Curves, LeaguePolicy, WatchedRun } from "../api";
 export type Axis = "steps" | "time";
 
 const PALETTE = 8;
+/** Tags with these endings are the interval of the tag without. */
+const END = / (Low|High)$/;
 
 interface Section {
   readonly title: string;
@@ -20,7 +22,7 @@ const REWARDS = ["Environment/Cumulative Reward", "Environment/Group Cumulative 
 const SECTIONS: readonly Section[] = [
   {
     title: "Rating",
-    text: "Elo as ML-Agents counts it: against the past selves that the run meets, so it compares a run with itself.",
+    text: "From matches against past selves, so it compares a run with itself. Bands are 95 % intervals.",
     holds: (tag) => tag.startsWith("Self-play/"),
   },
   {
@@ -63,7 +65,8 @@ function owners(runs: readonly WatchedRun[]): Owner[] {
 /** The sections of charts of all that the runs report. skill: how good they are; without: how they get there. */
 export function curveSections(runs: readonly WatchedRun[], axis: Axis, skill: boolean): HTMLElement[] {
   const all = owners(runs);
-  const tags = [...new Set(all.flatMap(({ curves }) => Object.keys(curves.values)))];
+  const told = new Set(all.flatMap(({ curves }) => Object.keys(curves.values)));
+  const tags = [...told].filter((tag) => !told.has(tag.replace(END, "")) || !END.test(tag));
   const free = new Set(tags);
   return SECTIONS.flatMap(({ title, text, holds }) => {
     const own = tags.filter((tag) => free.has(tag) && holds(tag));
@@ -90,9 +93,12 @@ function titled(title: string, chart: HTMLElement): HTMLElement {
 
 function chartOf(tag: string, all: readonly Owner[], axis: Axis): HTMLElement[] {
   const lines: Line[] = all.flatMap(({ curves, name, colour }) => {
+    const [lows, highs] = [curves.values[`${tag} Low`], curves.values[`${tag} High`]];
     const points = (curves.values[tag] ?? []).flatMap((y, i): Point[] => {
       const x = axis === "steps" ? curves.steps[i] : curves.seconds[i];
-      return y === null || x === null || x === undefined ? [] : [{ x, y }];
+      const [low, high] = [lows?.[i], highs?.[i]];
+      if (y === null || x === null || x === undefined) return [];
+      return [typeof low === "number" && typeof high === "number" ? { x, y, low, high } : { x, y }];
     });
     return points.length ? [{ name, colour, points }] : [];
   });
@@ -112,10 +118,10 @@ function spans(all: readonly Owner[], axis: Axis): HTMLElement[] {
     const points = own.flatMap((policy) => spanPoint(policy, curves, axis)).sort((a, b) => a.x - b.x);
     return points.length ? [{ name, colour, points }] : [];
   });
-  const title = "Rating with 95 % interval";
+  const title = "Past selves as rated now";
   if (lines.length) return [titled(title, linesChart({ name: title, lines, x: axisLabel(axis) }))];
-  if (!all.some(({ run }) => run.league)) return [];
-  return [titled(title, note("Nothing yet: this run's league keeps no ratings with intervals, or has rated nobody so far."))];
+  const words = "Nothing yet: the leagues of these runs keep no ratings with intervals, or have rated nobody so far.";
+  return all.some(({ run }) => run.league) ? [titled(title, note(words))] : [];
 }
 
 function spanPoint({ rating, step }: LeaguePolicy, curves: Curves, axis: Axis): Point[] {

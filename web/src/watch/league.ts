@@ -105,8 +105,8 @@ function mix(league: LeagueView): HTMLElement {
     return [element("dt", {}, name), element("dd", {}, gauge, element("span", { class: "number" }, percent(share, 1)))];
   });
   const words = league.mix.length
-    ? "Share of the next matches, as the league draws opponents now."
-    : "Share of the matches so far against past selves. How opponents are drawn now is not on record in this run.";
+    ? "Share of the matches of late, those of the last summary; latest is the policy in training itself."
+    : "Share of the matches so far against past selves. Whom it meets of late is not on record in this run.";
   const rest = sorted.length > MOST_IN_MIX ? [note(`${sorted.length - MOST_IN_MIX} more with smaller shares.`)] : [];
   const nobody = placeholder("Nobody met yet", ["Shares appear with the first checkpoint."]);
   return box("Opponents", words, rows.length ? element("dl", { class: "mix" }, ...rows.flat()) : nobody, ...rest);

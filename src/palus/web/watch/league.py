@@ -45,7 +45,7 @@ class LeaguePolicy(Shape):
 
 
 class Share(Shape):
-    """How much of its matches a behavior plays against somebody."""
+    """How many of its matches of late a behavior played against somebody."""
 
     behavior: str
     opponent: str
