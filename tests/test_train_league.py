@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from palus.config import RunFile, load_run
-from palus.rollout.rollout import FROZEN
+from palus.rollout.rollout import FROZEN, Rollout
 from palus.train import Run, train
 from palus.trust import Trust
 
@@ -26,7 +26,7 @@ LINE = {
 SAMPLING = {"collector": "in_process"}
 
 
-def run_file(folder: Path, game: str, behaviors: dict[str, Any], **palus: Any) -> RunFile:
+def run_file(folder: Path, game: str, behaviors: dict[str, Any], *overrides: str, **palus: Any) -> RunFile:
     tree = {
         "behaviors": behaviors,
         "checkpoint_settings": {"run_id": "run", "results_dir": str(folder)},
@@ -35,7 +35,7 @@ def run_file(folder: Path, game: str, behaviors: dict[str, Any], **palus: Any) -
     }
     file = folder / "run.yaml"
     file.write_text(yaml.safe_dump(tree, sort_keys=False))
-    return load_run(file)
+    return load_run(file, overrides)
 
 
 def final_rewards(folder: Path, names: tuple[str, str], ratio: float, **self_play: int) -> list[float]:
@@ -83,15 +83,23 @@ TOY = {**LINE, "hyperparameters": {**LINE["hyperparameters"], "learning_rate_sch
 PLAY = {"save_steps": 150, "team_change": 300, "swap_steps": 100, "window": 3}
 
 
-def penalties(folder: Path, **palus: Any) -> RunFile:
-    return run_file(folder, "PenaltyToy", {name: {**TOY, "self_play": PLAY} for name in ("Striker", "Keeper")}, **palus)
+def penalties(folder: Path, *overrides: str, **palus: Any) -> RunFile:
+    both = {name: {**TOY, "self_play": PLAY} for name in ("Striker", "Keeper")}
+    return run_file(folder, "PenaltyToy", both, *overrides, **palus)
 
 
 def test_a_behavior_and_its_schedules_stand_still_while_another_learns_and_the_run_ends_when_all_are_done(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts, told = Run(penalties(tmp_path)), []
+    parts, told, learned_from = Run(penalties(tmp_path)), [], []
     striker, keeper = parts.trainees
+    update = keeper.learner.update
+
+    def watched(rollout: Rollout, step: int) -> dict[str, float]:
+        learned_from.append(rollout.agent_steps)
+        return update(rollout, step)
+
+    monkeypatch.setattr(keeper.learner, "update", watched)
     while not parts.finished:
         before = striker.step, keeper.step
         parts.iterate()
@@ -107,6 +115,7 @@ def test_a_behavior_and_its_schedules_stand_still_while_another_learns_and_the_r
     assert keepers[:3] == (None, None, None)  # the keeper's schedule begins with its first turn
     assert keepers[3:] == pytest.approx([0.02 * (1 - step / 960) for step in (0, 80, 200, 320, 320)])
     assert (striker.step, keeper.step) == (1000, 1040)
+    assert learned_from[:5] == [80, 120, 120, 40, 80] and min(learned_from) > 0
     league = parts.league
     assert {league.snapshots[k].behavior for k in league.pools[0].window} == {"Striker"}
     assert {s.parent: s.behavior for s in league.snapshots.values()} == {0: "Striker", 1: "Keeper"}
@@ -148,4 +157,15 @@ def test_a_free_for_all_of_three_trains_and_is_rated(tmp_path: Path, collector: 
     assert parts.league.turns.ghost_steps == {"Forager": 960}
     assert parts.league.elo[0] != 1200.0
     assert {(0, FROZEN), (FROZEN, 0)} <= parts.league.payoffs.cells.keys()
+    parts.close()
+
+
+@pytest.mark.parametrize(("counting", "as_at_first"), [("reference", True), ("matches", False)])
+def test_what_is_due_in_a_rollout_has_the_weights_that_played_it_where_steps_are_counted_to_the_letter(
+    tmp_path: Path, counting: str, as_at_first: bool
+) -> None:
+    parts = Run(penalties(tmp_path, "behaviors.Striker.self_play.save_steps=70", league={"counting": counting}))
+    parts.iterate()  # 120 steps, and what is learned from them
+    first, second = (parts.saving.load_snapshot(FROZEN + k).weights.master for k in parts.league.pools[0].window)
+    assert bool((first == second).all()) == as_at_first
     parts.close()

@@ -67,6 +67,7 @@ class League:
         self.pools = {c.policy: Pool(c, c.self_play, c.self_play.initial_elo) for c in contenders if c.self_play}
         if self.pools and len(spec.sides) < 2:
             raise ConfigError(f"self_play: {spec.env_id} has one side only; remove self_play, or train in another game")
+        self._places = [(agent.team, agent.behavior, spec.sides.index(agent.team)) for agent in spec.agents]
         self.turns = Turns(spec, [pool.contender for pool in self.pools.values()], self.settings)
         self.literal = self.turns.literal
         self.payoffs, self.snapshots, self.snapshot_count = PayoffTable(), dict[int, Snapshot](), 0
@@ -100,20 +101,20 @@ class League:
             share = self.settings.evaluation_share
             if share > 0.0 and self.random.random() < share and (examined := self._examination()):
                 return examined
-            turn, sides = self.turns.of(slot), self.spec.sides
+            turn, sides = self.turns.of(slot), list(self.turns.played_on)
             learning = {b: self._one_of(self._open(b)) for b in self.turns.played_on[sides[turn]]}
             shared: dict[str, int] = {}
             teams: dict[tuple[int, str], Seat] = {}
             seats = []
-            for agent in self.spec.agents:
-                behavior, rival = agent.behavior, (sides.index(agent.team) - turn) % len(sides)
+            for team, behavior, side in self._places:
+                rival = (side - turn) % len(sides)
                 if behavior not in self.turns.learners:
                     if behavior not in shared or (self.mix and len(self._learners[behavior]) > 1):
                         shared[behavior] = self._one_of(self._learners[behavior]).policy
                     seats.append(Seat(shared[behavior], True))
                     continue
                 if (rival, behavior) not in teams:
-                    teams[rival, behavior] = self._seat(slot, learning, behavior, agent.team, rival)
+                    teams[rival, behavior] = self._seat(slot, learning, behavior, team, rival)
                 seats.append(teams[rival, behavior])
             return tuple(seats)
 

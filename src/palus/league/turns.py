@@ -59,9 +59,8 @@ class Turns:
         shares: list[float] = []
         while self._sides and not self.all_learn and (due := self._due(before)) is not None:
             shares.append(due)
-            place = self._sides.index(self.learning_side) + 1
-            order = [*self._sides[place:], *self._sides[:place]]
-            self.learning_side = next((side for side in order if self.literal or self._is_open(side)), order[0])
+            following = self._sides.index(self.learning_side) + 1
+            self.learning_side = self._sides[following % len(self._sides)]
             if not self.literal:
                 self._last_change = {behavior: self._sum(behavior, self.steps) for behavior in self.learners}
         return shares
