@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from palus import envs
+from palus.arena.referee.result import PairingSummary
 from palus.config import RunFile
 from palus.errors import CheckpointError, EnvError, ModelError, StorageError
 from palus.league.book import Book
@@ -86,7 +87,7 @@ class Run:
         self.league = League(self.spec, contenders, seed, mix=mix, settings=run.palus.league, members=guests.members)
         self.book = Book(self.league)
         self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)
-        self.baselines = Baselines(run, self.spec, self.trainees[0].learner.network)
+        self.baselines = Baselines(run, self.spec, {t.kind: t.learner.network for t in reversed(self.trainees)})
         acting = {t.policy: (t.kind, t.learner.network) for t in self.trainees}
         self.collector = make_collector(
             run, self.source, acting, {c.policy: self.league.rows_per_match(c) for c in contenders}, self.league.cast,
@@ -228,7 +229,14 @@ class Run:
             self.saving.keep_best(trainee, self.report)
         if is_due:
             self._write_book()
-        self.report.scores(self.step, self.baselines.evaluate_if_due(self.step))
+        self.enter(self.baselines.evaluate_if_due(self.step, self.wall_seconds))
+
+    def enter(self, results: Mapping[str, PairingSummary]) -> None:
+        """Report what came of matches against fixed opponents, and enter it into the book."""
+        self.report.scores(self.step, {name: result.score for name, result in results.items()})
+        for name, result in results.items():
+            points, matches = result.wins + 0.5 * result.draws, result.wins + result.draws + result.losses
+            self.book.evaluated(self.trainees[0].policy, name, points, matches)
 
     def _write_book(self) -> None:
         """For readers, so that it goes wrong costs no training."""
@@ -331,11 +339,11 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
                 parts.save()
             except StorageError as error:
                 parts.report.warn(f"{error} Training goes on; the next checkpoint tries again.")
-    parts.report.scores(parts.step, parts.baselines.evaluate(parts.step))
+    parts.enter(parts.baselines.evaluate(parts.step))
     model = parts.save()
     return TrainingResult(model, parts.step, parts.wall_seconds, parts.finished)
 
 
 def describe(parts: Run) -> list[str]:
     """Derived values of a run with their reasons, for the start of the log."""
-    return [explain(parts.matmul, parts.measured), *parts.collector.describe()]
+    return [explain(parts.matmul, parts.measured), *parts.collector.describe(), *parts.baselines.describe()]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from palus.config.environment import ConstantSampler, Curriculum, EnvironmentParameter
 from palus.config.league import LeagueSettings
-from palus.config.run_file import PalusSettings, RunFile
+from palus.config.run_file import RunFile
 from palus.config.trainer import AppoBehavior, Behavior, OnPolicyHyperparameters, SacBehavior
 from palus.config.unread import unread
 
@@ -17,19 +17,10 @@ def notes(run: RunFile) -> list[str]:
     if run.palus.env is None and run.env_id is not None:
         lines.append(f"palus.env {run.env_id}: the behaviors are that game's, and there is no env_settings.env_path")
     lines += [f"{path} has no effect; {why}" for path, _, why in unread(run, refused=False)]
-    lines += _baseline_notes(run)
     lines += _league_notes(run)
     for name, parameter in (run.environment_parameters or {}).items():
         lines += _parameter_notes(f"environment_parameters.{name}", parameter)
     return lines
-
-
-def _baseline_notes(run: RunFile) -> Iterator[str]:
-    if run.env_id != "SoccerTwos":
-        default = PalusSettings()
-        for key in ("baselines", "baseline_interval", "baseline_pairs"):
-            if getattr(run.palus, key) != getattr(default, key):
-                yield f"palus.{key} has no effect; baselines play SoccerTwos only"
 
 
 def _league_notes(run: RunFile) -> Iterator[str]:

@@ -88,11 +88,13 @@ class PalusSettings(Section):
         default="auto", description="Precision of matrix products; `auto` measures at the start which is fastest."
     )
     threads: CountOrZero = Field(default=0, description="Threads; 0 means the number of physical cores.")
-    baselines: tuple[str, ...] = Field(
-        default=("random", "ball-chaser"), description="Fixed opponents for the win rate."
+    baselines: tuple[str, ...] | None = Field(
+        default=None, description="Fixed opponents for the win rate; null: those that the game declares, if any."
     )
     baseline_interval: CountOrZero = Field(
-        default=500000, description="Trainer steps between win rates against the baselines; 0 means never."
+        default=500000,
+        description="Trainer steps between win rates against the baselines, more where they would take over 5 % of the "
+        "time; 0 means never.",
     )
     baseline_pairs: Count = Field(default=50, description="Mirrored pairs of matches per win rate.")
     max_minutes: NotNegative = Field(default=0.0, description="Stop after this wall time; 0 means no limit.")

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-from palus.arena.models.players import load_player
+from palus.arena.models.players import load_player, team_of
 from palus.arena.models.policies import Observations
 from palus.arena.referee.match import play_pairs
-from palus.arena.referee.result import summarize
+from palus.arena.referee.result import PairingSummary, summarize
 from palus.config import RunFile
+from palus.config.run_file import PalusSettings
 from palus.nn.network import Network
+from palus.run.misfits import baselines_of
 from palus.types import F32, Bool, GameSpec
+
+MOST_TIME = 0.05
+"""Share of a run's time that its matches against fixed opponents may take."""
 
 
 class ActingPolicy:
@@ -37,42 +43,66 @@ class ActingPolicy:
 
 
 class Baselines:
-    """Plays the current policy against the run file's `palus.baselines` every `baseline_interval` trainer steps.
+    """Plays the policies in training against fixed opponents every `palus.baseline_interval` trainer steps.
 
+    networks: who plays each behavior of the game. clock: seconds, from any start.
     Raises ModelError at the start when a baseline does not exist or cannot play this game.
     """
 
-    def __init__(self, run: RunFile, env_spec: GameSpec, network: Network) -> None:
-        self.settings, self.env_id = run.palus, env_spec.env_id
-        self.enabled = run.palus.baseline_interval > 0 and env_spec.env_id == "SoccerTwos"
-        self.player = ActingPolicy(network)
-        self.opponents = [load_player(name, env_spec) for name in run.palus.baselines] if self.enabled else []
+    def __init__(
+        self,
+        run: RunFile,
+        env_spec: GameSpec,
+        networks: Mapping[str, Network],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.settings, self.env_id, self.clock = run.palus, env_spec.env_id, clock
+        self.opponents = [load_player(name, env_spec) for name in baselines_of(run)]
+        self.player = team_of({kind: ActingPolicy(network) for kind, network in networks.items()}, "current", None)
         self.latest: dict[str, float] = {}
         self._next = run.palus.baseline_interval
         self._evaluated_at = -1
+        self._spent = self._last = 0.0  # seconds of all evaluations, and of the last one
 
-    def evaluate_if_due(self, step: int) -> Mapping[str, float]:
-        """Scores when an interval has passed, else nothing."""
-        if not self.enabled or step < self._next:
+    def evaluate_if_due(self, step: int, seconds: float) -> Mapping[str, PairingSummary]:
+        """Results when an interval has passed, else nothing. seconds: of the run so far.
+
+        One that would lift all of them above `MOST_TIME` of the run waits. The first is played whatever it takes.
+        """
+        if not self.opponents or step < self._next or self._spent + self._last > MOST_TIME * seconds:
             return {}
         self._next = step - step % self.settings.baseline_interval + self.settings.baseline_interval
         return self.evaluate(step)
 
-    def evaluate(self, step: int) -> Mapping[str, float]:
-        """Opponent -> share of points over `baseline_pairs` mirrored pairs; once per step."""
-        if not self.enabled or step == self._evaluated_at:
+    def evaluate(self, step: int) -> Mapping[str, PairingSummary]:
+        """Opponent -> result over `baseline_pairs` mirrored pairs; once per step."""
+        if step == self._evaluated_at:
             return {}
-        self._evaluated_at = step
-        for opponent in self.opponents:
-            results = play_pairs(self.player, opponent, self.settings.baseline_pairs, seed=step, env_id=self.env_id)
-            self.latest[opponent.name] = summarize(results).score
-        return dict(self.latest)
+        self._evaluated_at, begun, pairs = step, self.clock(), self.settings.baseline_pairs
+        found = {
+            opponent.name: summarize(play_pairs(self.player, opponent, pairs, seed=step, env_id=self.env_id))
+            for opponent in self.opponents
+        }
+        self.latest |= {name: result.score for name, result in found.items()}
+        self._last = self.clock() - begun if self.opponents else 0.0
+        self._spent += self._last
+        return found
+
+    def describe(self) -> list[str]:
+        """What of the run file has no effect, for the start of the log."""
+        if self.opponents:
+            return []
+        default = PalusSettings()
+        keys = [k for k in ("baselines", "baseline_pairs") if getattr(self.settings, k) != getattr(default, k)]
+        return [f"palus.{key} has no effect; {self.env_id} has no baselines to meet" for key in keys]
 
     def state_dict(self) -> dict[str, Any]:
         """Schedule and last scores."""
-        return {"latest": dict(self.latest), "next": self._next, "evaluated_at": self._evaluated_at}
+        schedule = {"next": self._next, "evaluated_at": self._evaluated_at, "spent": self._spent, "last": self._last}
+        return {"latest": dict(self.latest), **schedule}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
         self.latest, self._next = dict(state["latest"]), int(state["next"])
         self._evaluated_at = int(state["evaluated_at"])
+        self._spent, self._last = float(state["spent"]), float(state["last"])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from palus.arena.models.players import Bot, load_player
 from palus.config import AppoBehavior, PocaBehavior, RunFile, unsupported
 from palus.config.faults import near_name
-from palus.envs import GameSource
+from palus.envs import GameSource, arena_games
 from palus.envs.protocol import MultiAgentEnv
 from palus.errors import ConfigError, EnvError, ModelError, TrustError
 from palus.rollout.plan import OUT_OF_SIGHT, plan_workers, worker_rows
@@ -79,12 +79,11 @@ def _of_matches(run: RunFile, env: MultiAgentEnv) -> Iterator[str]:
         env.set_parameters(run.parameters_at({}))
     except EnvError as error:
         yield f"environment_parameters: {error}"
-    if run.env_id == "SoccerTwos" and run.palus.baseline_interval:
-        for baseline in run.palus.baselines:
-            try:
-                load_player(baseline, env.spec)
-            except ModelError as error:
-                yield f"palus.baselines: {error}"
+    for baseline in baselines_of(run):
+        try:
+            load_player(baseline, env.spec)
+        except ModelError as error:
+            yield f"palus.baselines: {error}"
 
 
 def _of_members(run: RunFile, spec: GameSpec, in_workers: bool) -> Iterator[str]:
@@ -98,6 +97,14 @@ def _of_members(run: RunFile, spec: GameSpec, in_workers: bool) -> Iterator[str]
             continue
         if in_workers and any(isinstance(guest.player, Bot) for guest in guests):
             yield OUT_OF_SIGHT
+
+
+def baselines_of(run: RunFile) -> tuple[str, ...]:
+    """The fixed opponents of a run: those of its file, else those that its game declares; none outside of arenas."""
+    game = arena_games().get(run.env_id or "")
+    if game is None or not run.palus.baseline_interval:
+        return ()
+    return game.yardsticks if run.palus.baselines is None else run.palus.baselines
 
 
 def _of_workers(run: RunFile, spec: GameSpec) -> Iterator[str]:

@@ -57,6 +57,7 @@ GAME = SoccerMatches(
     env="SoccerTwos",
     tags=("reinforcement-learning", "ml-agents", "ML-Agents-SoccerTwos"),
     bots=("ball-chaser", "goalie-striker"),
+    yardsticks=("random", "ball-chaser"),
     tick_s=play_stats.TICK_S,
     layout=MatchLayout(
         pitch="soccer-twos/1",
