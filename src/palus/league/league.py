@@ -201,7 +201,7 @@ class League:
         """Elo (K = 1, zero-sum, once for each learning agent, as in ML-Agents) and payoffs of matches with a verdict.
 
         A match of three teams and more counts as the mean of the learner's results against each other team. A match
-        against a policy in training changes no Elo.
+        against oneself changes no Elo; against another policy in training, both of them.
         """
         with self._lock:
             for match in matches:
