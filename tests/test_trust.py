@@ -159,7 +159,9 @@ def test_a_pushed_models_name_is_looked_up_not_imported(stranger: Stranger, tmp_
     name = f"{MODULE}:make"
     (folder / f"{name}.onnx").write_bytes(b"\x08\x08")
     (folder / "configuration.yaml").write_text(yaml.safe_dump({"behaviors": {name: {"trainer_type": "ppo"}}}))
-    assert f"'{name}' is no game of an arena; there are SoccerTwos, doom_duel" in refused("push", folder, "--check")
+    assert f"'{name}' is no game of an arena; there are SoccerTwos, StrikersVsGoalie, doom_duel" in refused(
+        "push", folder, "--check"
+    )
     assert not stranger.ran
 
 

@@ -137,7 +137,7 @@ def test_the_list_has_everybody_who_was_accepted_best_first(store: Store) -> Non
         ({"blue": "eve/evil"}, "invalid", "eve/evil was refused. It answers NaN. Train it again."),
         ({"blue": "ada/keeper@1234567"}, "unknown", "ada/keeper@1234567 does not play"),
         ({"blue": "no slash"}, "unknown", "No match was asked for"),
-        ({"env": "Chess"}, "unknown", "There is no such game here; there are SoccerTwos, doom_duel."),
+        ({"env": "Chess"}, "unknown", "There is no such game here; there are SoccerTwos, StrikersVsGoalie, doom_duel."),
         ({"env": "RescueToy"}, "unknown", "There is no such game here"),
         ({"env": "palus.envs.toy:DuelToy"}, "unknown", "There is no such game here"),
         ({"blue": "palus/random", "env": "os:_exit"}, "unknown", "There is no such game here"),

@@ -49,7 +49,8 @@ def arena(
         int | None, typer.Option(min=0, help="Processes that play on this machine. Default: cores minus one.")
     ] = None,
     game: Annotated[
-        list[str] | None, typer.Option(help="SoccerTwos or doom_duel; may be repeated. Default: SoccerTwos.")
+        list[str] | None,
+        typer.Option(help="SoccerTwos, StrikersVsGoalie or doom_duel; may be repeated. Default: SoccerTwos."),
     ] = None,
     duel_minutes: Annotated[float, typer.Option(min=0.02, max=10, help="Length of a duel in Doom.")] = 2.0,
     mode: Annotated[

@@ -20,7 +20,8 @@ DatabaseOption: TypeAlias = Annotated[
 ]
 DEFAULT_DATA = Path("arena")
 GameOption: TypeAlias = Annotated[
-    Literal["SoccerTwos", "doom_duel"], typer.Option("--game", help="What they play; Doom takes palus[doom].")
+    Literal["SoccerTwos", "StrikersVsGoalie", "doom_duel"],
+    typer.Option("--game", help="What they play; Doom takes palus[doom]."),
 ]
 ModeOption: TypeAlias = Annotated[
     Literal["stochastic", "greedy"],

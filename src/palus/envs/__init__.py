@@ -33,7 +33,7 @@ class BuiltIn:
 
 BUILT_IN = {
     "SoccerTwos": BuiltIn("palus.envs.soccer.env:Soccer", "palus.envs.soccer.arena:GAME"),
-    "StrikersVsGoalie": BuiltIn("palus.envs.soccer.env:Soccer"),
+    "StrikersVsGoalie": BuiltIn("palus.envs.soccer.env:Soccer", "palus.envs.soccer.arena:STRIKERS"),
     "RescueToy": BuiltIn("palus.envs.toy:RescueToy"),
     "DuelToy": BuiltIn("palus.envs.toy:DuelToy"),
     "PenaltyToy": BuiltIn("palus.envs.toy:PenaltyToy"),

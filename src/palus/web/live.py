@@ -4,9 +4,9 @@ To the client: JSON texts about the match as a whole (see `palus.web.room`), and
 little endian:
 
     u8 1 | u8 fixed steps T | i8 team that scored, -1 none | u8 1 when the match is over | u32 number of the first
-    fixed step | u16 goals of blue | u16 of purple | 4 x u8 action, 9 forward + 3 right + rotate |
-    36 x u8 probability / 255, zeros where unknown | T x i8 agent that kicked, -1 none |
-    T x 14 x i16: (x, z, yaw) of four agents, (x, z) of the ball, millimetres and tenths of degrees in [-1800, 1800)
+    fixed step | u16 goals of blue | u16 of purple | A x u8 action, A agents, 9 forward + 3 right + rotate |
+    9 A x u8 probability / 255, zeros where unknown | T x i8 agent that kicked, -1 none |
+    T x (3 A + 2) x i16: (x, z, yaw) of agents, (x, z) of the ball, millimetres and tenths of degrees in [-1800, 1800)
 
 From the client, JSON: {"type": "act", "choice": [0..2, 0..2, 0..2]}, {"type": "pause"}, {"type": "resume"} and, a few
 times a minute at least, anything: {"type": "alive"} if there is nothing else to say.
@@ -32,7 +32,7 @@ _STEP_MESSAGE = 1
 _PROBABILITY_LEVELS = 255
 _UNITS_PER_M = 1000.0
 _UNITS_PER_DEGREE = 10.0
-_YAW_COLUMNS = np.array([2, 5, 8, 11])
+_YAW_COLUMNS = slice(2, -2, 3)
 MAX_LAG_S = 0.3
 """A server that falls behind by more than this does not race to catch up."""
 

@@ -258,7 +258,10 @@ class Hostile:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"env": f"{MODULE}:make"}, f"'{MODULE}:make' is no game of an arena; there are SoccerTwos, doom_duel"),
+        (
+            {"env": f"{MODULE}:make"},
+            f"'{MODULE}:make' is no game of an arena; there are SoccerTwos, StrikersVsGoalie, doom_duel",
+        ),
         ({"env": "os:_exit"}, "'os:_exit' is no game of an arena"),
         ({"env": "RescueToy"}, "'RescueToy' is no game of an arena"),
         ({"env": ["SoccerTwos"]}, "the job cannot be understood"),

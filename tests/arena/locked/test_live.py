@@ -7,11 +7,13 @@ import pytest
 from helpers import Constant, idle, reader_policy
 from hostile import sensitive, stock
 
+from palus import envs
 from palus.arena.locked.live import LiveMatch, LiveStep, open_live_match
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import load_player
 from palus.envs.soccer.env import SoccerTwos
 from palus.errors import ArenaError
+from palus.web.live import encode_step
 
 CHASER = load_player("ball-chaser", SoccerTwos(1).spec)
 
@@ -81,3 +83,14 @@ def test_a_file_that_is_no_model_is_no_player() -> None:
     pair = (contender("eve/junk", b"not a model"), contender("eve/junk", b"not a model"))
     with pytest.raises(ArenaError, match="eve/junk cannot be opened"), open_live_match(pair, 5):
         pass
+
+
+def test_a_game_of_three_agents_is_played_and_told_the_same_way() -> None:
+    spec = envs.make("StrikersVsGoalie", 1).spec
+    strikers, goalie = load_player("ball-chaser", spec), load_player("random", spec)
+    match = LiveMatch((strikers, goalie), 3, env_id="StrikersVsGoalie", person=2)
+    step = match.step((0, 1, 0))
+    assert match.kick_off.shape == (11,) and step.actions.tolist()[2] == [0, 1, 0]
+    assert len(encode_step(step)) == 12 + 3 + 3 * 9 + 5 + 5 * 11 * 2
+    with pytest.raises(ArenaError, match="has no agent 3; they are numbered from 0 to 2"):
+        LiveMatch((strikers, goalie), 3, env_id="StrikersVsGoalie", person=3)

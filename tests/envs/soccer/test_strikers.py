@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 
 from palus import envs
+from palus.arena.models.players import load_player
+from palus.arena.referee.games import source_of
+from palus.arena.referee.match import play_pairs
+from palus.arena.referee.recorder import Recorder
+from palus.arena.referee.replay import decode_replay, encode_replay
 from palus.envs.check import check_env
 from palus.envs.protocol import observe_slots
+from palus.envs.soccer.bots import act_ball_chaser, act_goalie_striker
 from palus.envs.soccer.env import StrikersVsGoalie
+from palus.envs.soccer.play_stats import play_statistics
 
 MODELS = Path(__file__).parents[4] / "shared/models/soccertwos"  # beside the checkout
 BALL, STRIKER_GOAL, STRIKER_WALL, MATE, GOALIE = range(5)
@@ -143,6 +150,7 @@ def test_nobody_scores_in_the_blocked_goal():
         assert not act(env).match_over[0]
         furthest = min(furthest, *env.trace[0, :, 9].tolist())
     assert -15.01 < furthest < -13.5 and env.ball_vel[0, 0] > 0
+    assert not act(scene(ball=(-15.2, 0))).match_over[0]  # not even where the ball is over the line
 
 
 def test_bodies_stay_inside_whatever_they_do():
@@ -185,9 +193,9 @@ def at_random(seed):
     )
 
 
-def play(strikers, goalie, matches):
+def play(strikers, goalie, matches, **options):
     """Goals, and mean fixed steps, of one match in each slot."""
-    env = StrikersVsGoalie(matches)
+    env = StrikersVsGoalie(matches, **options)
     env.reset(np.arange(matches))
     steps, goals, playing = np.zeros(matches), np.zeros(matches, bool), np.ones(matches, bool)
     while playing.any():
@@ -214,3 +222,31 @@ def test_both_sides_that_unity_trained_play_it_as_in_the_specification():
     assert held <= 28 and 22 <= free <= 55 and held < 0.7 * free
     goals, steps = play(unity("Striker"), unity("Goalie"), 96)
     assert goals >= 90 and 667 * 0.75 < steps < 667 * 1.4
+
+
+def test_house_bots_play_both_sides_each_team_in_its_own_role():
+    def bot(act, team):
+        return lambda env, spec: act(env, team, np.arange(env.num_matches))
+
+    striking, keeping = bot(act_goalie_striker, 0), bot(act_goalie_striker, 1)
+    scored, steps = play(striking, at_random(1), 64, max_steps=1000)
+    assert scored >= 60
+    held, longer = play(striking, keeping, 64, max_steps=1000)
+    assert held < scored and longer > 1.5 * steps
+    assert play(bot(act_ball_chaser, 0), keeping, 64, max_steps=1000)[0] < 0.5 * held
+
+
+def test_an_arena_plays_mirrored_pairs_in_which_each_player_strikes_once_and_keeps_once():
+    spec = source_of("StrikersVsGoalie").spec
+    strong, weak = (load_player(name, spec) for name in ("goalie-striker", "random"))
+    recorder = Recorder([0])
+    results = play_pairs(strong, weak, 12, 5, env_id="StrikersVsGoalie", recorder=recorder)
+    assert [result.leg for result in results[:2]] == [1, 2] and max(r.duration_ticks for r in results) <= 1000
+    striking, keeping = ([r.score for r in results if r.leg == leg] for leg in (1, 2))
+    assert sum(blue for blue, _ in striking) >= 10 > sum(blue for blue, _ in keeping)
+    assert all(purple == 0 for _, purple in striking + keeping)
+    recording = recorder.recordings[0]
+    assert recording.frames.shape == (results[0].duration_ticks + 1, 11) and recording.actions.shape[1:] == (3, 3)
+    shown = decode_replay(encode_replay([recording])).recordings[0]
+    assert np.abs(shown.frames - recording.frames).max() < 0.06
+    assert play_statistics(recording)["distance_m"][0] > play_statistics(recording)["distance_m"][1]

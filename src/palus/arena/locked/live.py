@@ -60,7 +60,7 @@ class LiveMatch:
 
     players: blue, purple.   contestants: whose they are, where they have any.   seed: in [0, 2^53).   person: agent
     that takes its choices from `step`'s argument (0 blue A, 1 purple A, 2 blue B, 3 purple B); None when nobody plays.
-    Raises ArenaError for a game that no arena plays.
+    Raises ArenaError for a game that no arena plays, and for an agent that it does not have.
     """
 
     def __init__(
@@ -84,6 +84,8 @@ class LiveMatch:
         self._env: Any = envs.make(self.game.env, 1, record=True)
         self._env.reset(np.array([seed], np.int64))
         self._team_of = np.array([agent.team for agent in self._env.spec.agents])
+        if person is not None and person >= len(self._team_of):
+            raise ArenaError(f"{env_id} has no agent {person}; they are numbered from 0 to {len(self._team_of) - 1}")
         self._states = memory_of(players, 1, self._env.spec)
 
     @property

@@ -1,4 +1,4 @@
-"""SoccerTwos in the arena."""
+"""The soccer games in the arena."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SoccerMatches(ArenaGame):
         return steps
 
     def still(self, env: Any, n: int) -> F32:
-        """(x, z, yaw) of four agents, (x, z) of the ball."""
+        """(x, z, yaw) of every agent, (x, z) of the ball."""
         agents = np.concatenate([env.agent_pos[n], env.agent_yaw[n][:, None]], axis=1)
         return np.concatenate([agents.ravel(), env.ball_pos[n]]).astype(np.float32)
 
@@ -53,20 +53,39 @@ class SoccerMatches(ArenaGame):
 
 _BODY = ("position_unit_m", "position_unit_m", "yaw_unit_degrees")
 
+
+def _layout(pitch: str, agents: int) -> MatchLayout:
+    return MatchLayout(
+        pitch=pitch,
+        channels=agents * _BODY + _BODY[:2],
+        units={"position_unit_m": 0.001, "yaw_unit_degrees": 0.1},
+        branches=agents * ((3, 3, 3),),
+        frame_hz=round(1 / play_stats.TICK_S),
+        ticks_per_decision=STEPS_PER_DECISION,
+        events=("goal", "kick"),
+    )
+
+
 GAME = SoccerMatches(
     env="SoccerTwos",
     tags=("reinforcement-learning", "ml-agents", "ML-Agents-SoccerTwos"),
     bots=("ball-chaser", "goalie-striker"),
     yardsticks=("random", "ball-chaser"),
     tick_s=play_stats.TICK_S,
-    layout=MatchLayout(
-        pitch="soccer-twos/1",
-        channels=4 * _BODY + _BODY[:2],
-        units={"position_unit_m": 0.001, "yaw_unit_degrees": 0.1},
-        branches=4 * ((3, 3, 3),),
-        frame_hz=round(1 / play_stats.TICK_S),
-        ticks_per_decision=STEPS_PER_DECISION,
-        events=("goal", "kick"),
-    ),
+    layout=_layout("soccer-twos/1", 4),
     baselines=("unity/MLAgents-SoccerTwos",),
+)
+
+_SHORT_TICKS = 1000
+"""Unity's 5000 tell good players apart no more: their strikers score in every match. 20 s without a goal are a draw."""
+
+STRIKERS = SoccerMatches(
+    env="StrikersVsGoalie",
+    tags=("reinforcement-learning", "ml-agents", "ML-Agents-StrikersVsGoalie"),
+    roles=("Striker", "Goalie"),
+    options={"max_steps": _SHORT_TICKS},
+    bots=("ball-chaser", "goalie-striker"),
+    tick_s=play_stats.TICK_S,
+    max_ticks=_SHORT_TICKS,
+    layout=_layout("strikers-vs-goalie/1", 3),
 )

@@ -1,4 +1,4 @@
-"""Two scripted teams that act from the public state: `ball_chaser` and `goalie_striker`.
+"""Two scripted teams of any soccer game that act from the public state: `ball_chaser` and `goalie_striker`.
 
 Every position is first turned so that the own goal lies at -x: one set of rules plays both sides. With the drive off an
 agent coasts 0.31 s of its speed; the rules steer where it will be after half of that. Numbers in capitals were tuned
@@ -13,7 +13,7 @@ import numpy as np
 
 from palus.envs.soccer.compile import inner, kernel
 from palus.envs.soccer.env import Soccer
-from palus.envs.soccer.pitch import SOCCER_TWOS
+from palus.envs.soccer.pitch import GROUNDS
 from palus.types import I32, I64
 
 F = np.float32
@@ -36,34 +36,40 @@ KEEPER_X = F(-14.7)
 KEEPER_MAX_Z = F(3.4)
 KEEPER_PIVOT_X = F(-17)
 
-AGENTS_OF_TEAM: I64 = np.array(
-    [[a for a, place in enumerate(SOCCER_TWOS.places) if place.team == team] for team in (0, 1)], np.int64
-)
+
+def agents_of(env: Soccer, team: int) -> I64:
+    """The team's agents, in order."""
+    return np.array([a for a, agent in enumerate(env.spec.agents) if agent.team == team], np.int64)
 
 
 def act_ball_chaser(env: Soccer, team: int, matches: I64) -> I32:
-    """Both agents turn to the ball and run at it, wherever that sends the ball.
+    """All agents turn to the ball and run at it, wherever that sends the ball.
 
-    team: 0 blue, 1 purple.   matches: [M] match indices.   Returns branch indices [M, 2, 3] in agent order.
+    team: 0 blue, 1 purple.   matches: [M] match indices.   Returns branch indices [M, agents, 3] in agent order.
     """
-    out = np.zeros((len(matches), 2, 3), np.int32)
-    _ball_chaser(env.agent_pos, env.agent_yaw, env.ball_pos, team, np.ascontiguousarray(matches, np.int64), out)
+    agents = agents_of(env, team)
+    out = np.zeros((len(matches), len(agents), 3), np.int32)
+    _ball_chaser(env.agent_pos, env.agent_yaw, env.ball_pos, agents, np.ascontiguousarray(matches, np.int64), out)
     return out
 
 
 def act_goalie_striker(env: Soccer, team: int, matches: I64) -> I32:
-    """The team's first agent strikes: gets behind the ball, then drives it at the goal. The second keeps.
+    """Agents strike: get behind the ball, then drive it at the goal. The team's last keeps, unless its goal is blocked.
 
     The keeper stands sideways in front of its goal, because an agent is three times as fast along its heading as
     across it. Arguments and result as in `act_ball_chaser`.
     """
-    out = np.zeros((len(matches), 2, 3), np.int32)
+    agents = agents_of(env, team)
+    out = np.zeros((len(matches), len(agents), 3), np.int32)
+    blocked = team == 0 and GROUNDS[env.spec.env_id].blocked
     _goalie_striker(
         env.agent_pos,
         env.agent_vel,
         env.agent_yaw,
         env.ball_pos,
         env.ball_vel,
+        agents,
+        -1 if blocked else agents[-1],
         team,
         np.ascontiguousarray(matches, np.int64),
         out,
@@ -108,11 +114,10 @@ def _drive(yaw, ex, ez, out):
 
 
 @kernel
-def _ball_chaser(agent_pos, agent_yaw, ball_pos, team, matches, out):
+def _ball_chaser(agent_pos, agent_yaw, ball_pos, agents, matches, out):
     for m in range(len(matches)):
         n = matches[m]
-        for i in range(2):
-            a = AGENTS_OF_TEAM[team, i]
+        for i, a in enumerate(agents):
             wanted = _heading(ball_pos[n, 0] - agent_pos[n, a, 0], ball_pos[n, 1] - agent_pos[n, a, 1])
             out[m, i, 2] = _turn(agent_yaw[n, a], wanted)
             if abs(_wrapped(wanted - agent_yaw[n, a])) < F(45):
@@ -169,18 +174,17 @@ def _keep(x, z, vx, vz, yaw, bx, bz, bvx, bvz, out):
 
 
 @kernel
-def _goalie_striker(agent_pos, agent_vel, agent_yaw, ball_pos, ball_vel, team, matches, out):
+def _goalie_striker(agent_pos, agent_vel, agent_yaw, ball_pos, ball_vel, agents, keeper, team, matches, out):
     side = F(1) if team == 0 else F(-1)
     for m in range(len(matches)):
         n = matches[m]
         bx, bz = side * ball_pos[n, 0], side * ball_pos[n, 1]
         bvx, bvz = side * ball_vel[n, 0], side * ball_vel[n, 1]
-        for i in range(2):
-            a = AGENTS_OF_TEAM[team, i]
+        for i, a in enumerate(agents):
             x, z = side * agent_pos[n, a, 0], side * agent_pos[n, a, 1]
             vx, vz = side * agent_vel[n, a, 0], side * agent_vel[n, a, 1]
             yaw = agent_yaw[n, a] if team == 0 else agent_yaw[n, a] + F(180)
-            if i == 0:
-                _strike(x, z, vx, vz, yaw, bx, bz, bvx, bvz, out[m, i])
-            else:
+            if a == keeper:
                 _keep(x, z, vx, vz, yaw, bx, bz, bvx, bvz, out[m, i])
+            else:
+                _strike(x, z, vx, vz, yaw, bx, bz, bvx, bvz, out[m, i])

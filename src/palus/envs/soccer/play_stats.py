@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from palus.envs.recording import RecordedEvent, Recording
+from palus.envs.soccer.pitch import GROUNDS
 from palus.types import F32
 
 TICK_S = 0.02
@@ -27,11 +28,9 @@ ROLLING_S = 1.0
 SHOT_PAUSE_S = 0.5
 """Touches of a team within this time are one shot: pushing the ball over the line is not five of them."""
 
-_TEAM_OF_AGENT = (0, 1, 0, 1)
-
 
 def play_statistics(recording: Recording) -> dict[str, Any]:
-    """possession: shares of the time, sum 1. shots: counts. distance_m: both agents of a side together. goal_s: when
+    """possession: shares of the time, sum 1. shots: counts. distance_m: all agents of a side together. goal_s: when
     the side scored, None when it did not. ball_heat: [12][24] shares of the time, rows from the far touchline
     (+z) to the near one, columns from blue's goal to purple's; all cells sum to 1. Rounded, so that equal replays
     give equal text.
@@ -42,9 +41,9 @@ def play_statistics(recording: Recording) -> dict[str, Any]:
     return {
         "possession": _possession(kicks, ticks),
         "shots": _shots(kicks, recording.frames),
-        "distance_m": _distance(recording.frames),
+        "distance_m": _distance(recording.frames, [place.team for place in GROUNDS[recording.env_id].places]),
         "goal_s": [_first_s([goal.tick for goal in goals if goal.team == team]) for team in (0, 1)],
-        "ball_heat": _heat(recording.frames[:, 12:14]),
+        "ball_heat": _heat(recording.frames[:, -2:]),
     }
 
 
@@ -75,8 +74,8 @@ def _shots(kicks: list[RecordedEvent], frames: F32) -> list[int]:
 def _is_on_goal(kick: RecordedEvent, frames: F32) -> bool:
     """Whether the straight way of the ball after this touch ends in the goal that the team attacks."""
     after = min(kick.tick + 1, len(frames) - 1)
-    position = frames[kick.tick, 12:14].astype(np.float64)
-    velocity = (frames[after, 12:14].astype(np.float64) - position) / TICK_S
+    position = frames[kick.tick, -2:].astype(np.float64)
+    velocity = (frames[after, -2:].astype(np.float64) - position) / TICK_S
     forward = 1.0 if kick.team == 0 else -1.0
     missing_x = GOAL_X_M - forward * position[0]
     speed_x = forward * velocity[0]
@@ -86,10 +85,10 @@ def _is_on_goal(kick: RecordedEvent, frames: F32) -> bool:
     return bool(abs(z_at_line) <= GOAL_HALF_WIDTH_M)
 
 
-def _distance(frames: F32) -> list[float]:
-    steps = np.diff(frames[:, :12].reshape(len(frames), 4, 3)[:, :, :2].astype(np.float64), axis=0)
+def _distance(frames: F32, teams: list[int]) -> list[float]:
+    steps = np.diff(frames[:, :-2].reshape(len(frames), len(teams), 3)[:, :, :2].astype(np.float64), axis=0)
     per_agent = np.linalg.norm(steps, axis=2).sum(axis=0)
-    return [round(float(per_agent[[i for i in range(4) if _TEAM_OF_AGENT[i] == team]].sum()), 2) for team in (0, 1)]
+    return [round(float(per_agent[np.array(teams) == team].sum()), 2) for team in (0, 1)]
 
 
 def _heat(ball: F32) -> list[list[float]]:
