@@ -20,7 +20,7 @@ from playwright.sync_api import sync_playwright
 from page_pictures import Picture, photograph
 from screenshots import BROWSER_FLAGS
 
-ONE = Picture("watch.png", "", height=1500)
+ONE = Picture("watch.png", "", height=2250)
 SEVERAL = Picture("watch-compare.png", "?axis=time", "dark", width=820, height=1180)
 
 

@@ -216,3 +216,19 @@ def test_a_progress_file_that_cannot_be_written_is_told_once_and_stops_nothing(t
             told.add(step, 1.0, [episode(0.5, 1.0)], stats(baseline_loss=0.3), 3.0, None)
     assert " ".join(told.lines()).count("the live page lacks what was not written") == 1
     assert sum("Step: " in line for line in told.lines()) == 2
+
+
+def test_a_resumed_report_takes_back_what_came_after_the_checkpoint(tmp_path):
+    first, second = Told(tmp_path), Told(tmp_path)
+    with first.report as report:
+        first.add(4100, 1.0, [], stats(baseline_loss=0.3), 3.0, None)
+        state = report.state_dict()
+        first.add(8200, 2.0, [], stats(baseline_loss=0.3), 3.0, None)
+    second.trainee.step = 4100
+    second.report.load_state_dict(state)
+    with second.report:
+        second.add(8300, 3.0, [], stats(baseline_loss=0.3), 3.0, None)
+    lines = [json.loads(line) for line in (tmp_path / PROGRESS).read_text().splitlines()]
+    assert [(line["kind"], line.get("seconds")) for line in lines] == [
+        ("run", None), ("summary", 1.0), ("run", None), ("summary", 3.0), ("end", 3.0),
+    ]  # fmt: skip
