@@ -125,6 +125,8 @@ def test_sides_with_different_policies_have_an_equilibrium_of_their_own() -> Non
     rows, columns = mixtures(np.array([[2.0, -1.0, 2.0], [-1.0, 1.0, -1.0]]))
     np.testing.assert_allclose(rows, [0.4, 0.6], atol=1e-6)
     np.testing.assert_allclose(columns, [0.2, 0.6, 0.2], atol=1e-6)
+    losing = mixtures(np.array([[-2.0, -1.0], [-1.0, -3.0]]))  # by hand: both sides 2 to 1
+    np.testing.assert_allclose(losing, [[2 / 3, 1 / 3]] * 2, atol=1e-6)
     theirs = [Candidate(FROZEN + 10 + k, 1, k) for k in range(2)]
     payoffs = table({(FROZEN + a, FROZEN + 10 + b): [[1.0, 0.0], [0.0, 0.5]][a][b] for a in (0, 1) for b in (0, 1)})
     field = [*theirs, Candidate(1, 1, 2)]
