@@ -93,7 +93,7 @@ def test_the_league_file_is_read_and_what_is_in_it_has_a_name(tmp_path: Path) ->
     snapshot = {"id": FROZEN + 3, "behavior": "SoccerTwos", "parent": 0, "step": 700, "elo": 1210.0, "rating": rating}
     league = {
         "format": 1,
-        "learners": [{"policy": 0, "behavior": "SoccerTwos", "role": "main", "step": 900, "elo": 1220.0}],
+        "learners": [{"policy": 0, "behavior": "SoccerTwos", "role": "exploiter", "step": 900, "elo": 1220.0}],
         "snapshots": [{**snapshot, "landmark": True, "kept": False, "of_a_later_version": 1}],
         "members": [{"id": 99, "name": "ball-chaser", "behavior": "SoccerTwos"}],
         "training": [[0, FROZEN + 3, 1.5, 2], [FROZEN + 3, 0, 0.5, 2]],
@@ -106,7 +106,7 @@ def test_the_league_file_is_read_and_what_is_in_it_has_a_name(tmp_path: Path) ->
     assert found is not None
     assert found.is_whole
     assert [(policy.kind, policy.label) for policy in found.policies] == [
-        ("learner", "main"),
+        ("learner", "SoccerTwos exploiter"),
         ("snapshot", "#3"),
         ("member", "ball-chaser"),
     ]

@@ -120,7 +120,7 @@ def read_league(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
         return _from_files(folder, curves)
     labels = {curve.policy: curve.learner for curve in curves}
     policies = [
-        *(_policy(p.policy, "learner", p.role or labels.get(p.policy, p.behavior), p) for p in file.learners),
+        *(_policy(p.policy, "learner", _role_of(p, labels.get(p.policy, p.behavior)), p) for p in file.learners),
         *(_policy(p.id, "snapshot", _name(p.id), p) for p in file.snapshots),
         *(_policy(p.id, "member", p.name, p) for p in file.members),
     ]
@@ -131,6 +131,11 @@ def read_league(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
         for opponent, share in shares.items()
     ]
     return LeagueView(is_whole=True, policies=policies, training=file.training, evaluation=file.evaluation, mix=mix)
+
+
+def _role_of(learner: _Learner, name: str) -> str:
+    """Its name, and what it is for where that is not what most are for."""
+    return name if learner.role in (None, "main") else f"{name} {learner.role}"
 
 
 def _policy(id: int, kind: Literal["learner", "snapshot", "member"], label: str, said: _Part) -> LeaguePolicy:
