@@ -127,8 +127,8 @@ def test_a_free_for_all_of_three_teams_is_learned_and_rated(tmp_path):
 @pytest.mark.parametrize(("learning", "sign"), [("Pursuer", 1), ("Evader", -1)])
 def test_each_of_two_unequal_teams_learns_against_the_other(tmp_path, learning, sign):
     run = started(tmp_path, "Pursuit", "Pursuer", "Evader")
-    run.league.learning_side = 0 if learning == "Pursuer" else 1
+    run.league.turns.learning_side = 0 if learning == "Pursuer" else 1
     caught = numbers(run, 16, "caught")
     run.close()
     assert sign * (np.mean(caught[-3:]) - np.mean(caught[:3])) > 0.15
-    assert run.league.elo[run.league.learning_side] > 1210
+    assert run.league.elo[run.league.turns.learning_side] > 1210
