@@ -11,7 +11,7 @@ import pytest
 from palus.config.league import LeagueSettings
 from palus.config.trainer import SelfPlay
 from palus.league.opponents import PayoffTable, is_change_due, opponent_odds
-from palus.league.roles import Candidate, is_ready
+from palus.league.roles import Candidate
 from palus.ratings.nash import mixtures
 from palus.rollout.rollout import FROZEN
 
@@ -158,13 +158,6 @@ def test_roles_meet_whom_they_are_after() -> None:
     assert met(weak, field, me=hunter, **keys) == {0: 0.5, 100: 0.5 * 25 / 41, 101: 0.5 * 16 / 41}
     known = table({(2, FROZEN): 1.0, (2, FROZEN + 1): 0.5, (2, FROZEN + 10): 1.0, (2, FROZEN + 20): 0.0})
     assert met(known, field, me=league, **keys) == {101: 0.2, 120: 0.8}
-
-
-def test_exploiters_are_frozen_when_they_have_beaten_everybody_or_had_their_time() -> None:
-    assert [is_ready("main", (), steps, 100) for steps in (100, 101)] == [False, True]
-    assert [is_ready("main_exploiter", (0.71, 0.8), steps, 100) for steps in (100, 101)] == [False, True]
-    assert [is_ready("league_exploiter", (0.7, 0.8), steps, 100) for steps in (101, 200, 201)] == [False, False, True]
-    assert not is_ready("league_exploiter", (), 101, 100)
 
 
 def test_opponents_change_after_steps_or_after_matches() -> None:

@@ -1,8 +1,7 @@
 """What learners of one league are for: to win against everybody, or to find weaknesses that others then learn from.
 
 Source of all rules: Vinyals et al., Grandmaster level in StarCraft II using multi-agent reinforcement learning, 2019,
-Methods. What differs: intervals are counted in `save_steps`, and one limit, `LOST`, says whom a main learner can no
-longer beat.
+Methods. What differs: one limit, `LOST`, says whom a main learner can no longer beat.
 """
 
 from __future__ import annotations
@@ -22,10 +21,6 @@ LOST = 0.3
 """Whom a main learner takes less than this share from, it meets again."""
 TOO_STRONG = 0.2
 """A main learner that leaves an exploiter less than this share is met through its past half of the time."""
-BEATEN, MOST_INTERVALS = 0.7, 2
-"""An exploiter is done when it takes more than this share from all that it is after, or after so many save_steps."""
-RESET_CHANCE: Mapping[Role, float] = {"main": 0.0, "main_exploiter": 1.0, "league_exploiter": 0.25}
-"""How often a learner starts anew once it has been frozen."""
 
 
 @dataclass(frozen=True)
@@ -80,15 +75,3 @@ def _exploiting(
     if not versions or shares[main.policy] >= TOO_STRONG:
         return [(share, {main.policy: 1.0})]
     return [(share / 2, {main.policy: 1.0}), (share / 2, prioritized(versions, hard=False))]
-
-
-def is_ready(role: Role, shares: Sequence[float], steps: int, save_steps: int) -> bool:
-    """Whether a learner is to be frozen.
-
-    A main learner: after more than `save_steps` steps; an exploiter: not before, when it has beaten all that it is
-    after, and at last after `MOST_INTERVALS` of these. shares: points that it takes from these, the main learners or
-    the whole past. steps: trainer steps since it was frozen last.
-    """
-    if role == "main" or steps <= save_steps:
-        return steps > save_steps
-    return min(shares, default=0.0) > BEATEN or steps > MOST_INTERVALS * save_steps
