@@ -52,7 +52,37 @@ def _one_hot(indices: I64, size: int) -> F32:
     return hot
 
 
-class Toy:
+class ArrayGame:
+    """What small games share that keep all they remember in arrays, whose names stand in `_arrays`."""
+
+    spec: GameSpec
+    _arrays: tuple[str, ...] = ()
+
+    def _known(self, behavior: str) -> str:
+        names = [b.name for b in self.spec.behaviors]
+        if behavior not in names:
+            raise EnvError(f"{self.spec.env_id} has no behavior {behavior!r}; there is {' and '.join(names)}")
+        return behavior
+
+    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+        """There are none. Raises EnvError for any."""
+        if parameters:
+            raise EnvError(f"{self.spec.env_id} has no environment parameters; found {', '.join(parameters)}")
+
+    def get_state(self) -> dict[str, object]:
+        """Copies of all arrays that decide how the matches go on."""
+        return {name: getattr(self, name).copy() for name in self._arrays}
+
+    def set_state(self, state: dict[str, object]) -> None:
+        """Restore what `get_state` returned."""
+        for name in self._arrays:
+            getattr(self, name)[:] = state[name]
+
+    def close(self) -> None:
+        """There is nothing to free."""
+
+
+class Toy(ArrayGame):
     """What the toys share: matches of `ROUNDS` decisions that all agents end together unless a toy says otherwise.
 
     A toy brings `_view` and `_pay`, and adds to `_arrays` the names of what it has to remember.
@@ -100,12 +130,6 @@ class Toy:
         for name, array in out.items():
             array[rows[chosen]] = view[name][chosen]
 
-    def _known(self, behavior: str) -> str:
-        names = [b.name for b in self.spec.behaviors]
-        if behavior not in names:
-            raise EnvError(f"{self.spec.env_id} has no behavior {behavior!r}; there is {' and '.join(names)}")
-        return behavior
-
     def step(self, actions: Sequence[F32]) -> Step:
         """Play one decision; actions: per behavior [N, P_b, A]."""
         shape, over = self.active.shape, self._round == self.ROUNDS - 1
@@ -118,23 +142,6 @@ class Toy:
         self._ended = step.terminated.copy()
         self._drawn += 1
         return step
-
-    def set_parameters(self, parameters: Mapping[str, float]) -> None:
-        """There are none. Raises EnvError for any."""
-        if parameters:
-            raise EnvError(f"{self.spec.env_id} has no environment parameters; found {', '.join(parameters)}")
-
-    def get_state(self) -> dict[str, object]:
-        """Copies of all arrays that decide how the matches go on."""
-        return {name: getattr(self, name).copy() for name in self._arrays}
-
-    def set_state(self, state: dict[str, object]) -> None:
-        """Restore what `get_state` returned."""
-        for name in self._arrays:
-            getattr(self, name)[:] = state[name]
-
-    def close(self) -> None:
-        """There is nothing to free."""
 
 
 class RescueToy(Toy):

@@ -9,15 +9,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from palus.envs.toy import draw
-from palus.errors import EnvError
+from palus.envs.toy import ArrayGame, draw
 from palus.types import F32, I32, I64, AnyArray, Bool, GameSpec, Step
 
 MOVES: I64 = np.array([(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1)], np.int64)
 """What choice k of an agent adds to its square: stay, the four straight ways, the four diagonal ones."""
 
 
-class BoardMatches:
+class BoardMatches(ArrayGame):
     """A `MultiAgentEnv`. A game brings `_start`, `_play` and `_view`, and adds to `_arrays` what it has to remember.
 
     A match ends by `_play` or after `ROUNDS` decisions, by the rules both: nothing is ever truncated.
@@ -75,11 +74,9 @@ class BoardMatches:
 
     def observe(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
         """Write what the active agents see."""
-        names = [b.name for b in self.spec.behaviors]
-        if behavior not in names:
-            raise EnvError(f"{self.spec.env_id} has no behavior {behavior!r}; there is {' and '.join(names)}")
+        view = self._view(self._known(behavior))
         chosen = self.active[:, self.spec.agents_of(behavior)] & (rows >= 0)
-        out["obs_0"][rows[chosen]] = self._view(behavior)[chosen]
+        out["obs_0"][rows[chosen]] = view[chosen]
 
     def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
         """Nobody is ever truncated."""
@@ -103,20 +100,3 @@ class BoardMatches:
         self._round[step.match_over], self.active[step.match_over] = 0, True
         self._start(step.match_over)
         return step
-
-    def set_parameters(self, parameters: Mapping[str, float]) -> None:
-        """There are none. Raises EnvError for any."""
-        if parameters:
-            raise EnvError(f"{self.spec.env_id} has no environment parameters; found {', '.join(parameters)}")
-
-    def get_state(self) -> dict[str, object]:
-        """Copies of all arrays that decide how the matches go on."""
-        return {name: getattr(self, name).copy() for name in self._arrays}
-
-    def set_state(self, state: dict[str, object]) -> None:
-        """Restore what `get_state` returned."""
-        for name in self._arrays:
-            getattr(self, name)[:] = state[name]
-
-    def close(self) -> None:
-        """There is nothing to free."""
