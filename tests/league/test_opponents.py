@@ -142,6 +142,14 @@ def test_only_strong_ghosts_are_met() -> None:
     assert met(against(0.9, 0.9, 0.9, 0.9), field, strong_only=0.3) == {102: 0.5, 103: 0.5}
 
 
+def test_members_alone_are_met_where_there_are_any() -> None:
+    members = [Candidate(FROZEN + 50 + k, FROZEN + 50 + k, role="member") for k in range(2)]
+    lost = table({(0, FROZEN + 50): 1.0, (0, FROZEN + 51): 0.0})
+    for more in ({}, {"strong_only": 0.5}):
+        assert met(lost, [*members, *PAST, ME], ratio=1.0, opponents="members", **more) == {150: 0.5, 151: 0.5}
+    assert met(lost, [*PAST, ME], opponents="members") == {0: 1.0}
+
+
 def test_roles_meet_whom_they_are_after() -> None:
     main, hunter, league = ME, Candidate(1, 1, 1, "main_exploiter"), Candidate(2, 2, 1, "league_exploiter")
     theirs = [Candidate(FROZEN + 10, 1, 0, "main_exploiter"), Candidate(FROZEN + 20, 2, 0, "league_exploiter")]

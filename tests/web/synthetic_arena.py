@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sqlalchemy import delete, insert, select
@@ -104,17 +105,20 @@ class SyntheticArena:
             connection.execute(insert(rating_points), points)
             connection.execute(insert(fields).values(of_env))
 
-    def push_card(self, repo: str, markdown: str, *, private: bool = False) -> None:
-        """A repository on the hub with a README."""
+    def push_card(
+        self, repo: str, markdown: str, *, private: bool = False, more: Mapping[str, bytes] | None = None
+    ) -> None:
+        """A repository on the hub with a README, and more files by path."""
         owner, _, name = repo.partition("/")
-        stored = self._store(markdown.encode())
+        files = {"README.md": markdown.encode(), **(more or {})}
+        stored = {path: self._store(data).sha256 for path, data in files.items()}
         with self.store.write() as connection:
             account = find_account(connection, owner) or create_account(connection, owner)
             if find_repo(connection, "model", repo) is None:
                 create_repo(connection, "model", account, name, private, HubLimits())
             found = find_repo(connection, "model", repo)
             assert found is not None
-            changes, message = [Put("README.md", stored.sha256)], Message("card")
+            changes, message = [Put(path, sha256) for path, sha256 in stored.items()], Message("card")
             add_commit(connection, self.store.blobs, found, changes, message, owner, HubLimits())
 
     def _store(self, data: bytes) -> StoredBytes:

@@ -180,6 +180,29 @@ def test_a_private_repository_has_no_page(client: TestClient, arena: SyntheticAr
     assert get(client, "models/EVE/six")["card_html"] == "<h2>public</h2>\n"
 
 
+def test_a_probe_is_shown_as_a_claim_about_the_model_on_the_board_alone(
+    client: TestClient, arena: SyntheticArena
+) -> None:
+    def shown(**change: Any) -> Any:
+        point = {"steps": 0, "share": 0.7, "low": 0.6, "high": 0.8, "pairs": 40}
+        told = {
+            "schema": 1, "env_id": ENV, "behavior": ENV, "symmetric": True, "model_sha256": sha_of("ada/one"),
+            "trainer_type": "ppo", "steps": 9000, "wall_seconds": 60.0, "seed": 1, "palus_version": "0.1.0",
+            "best": point, "curve": [point],
+        }  # fmt: skip
+        arena.push_card("ada/one", "# one", more={"probe.json": json.dumps(told | change).encode()})
+        return get(client, "models/ada/one")["probe"]
+
+    found = shown()
+    assert (found["bound"], found["best"]["share"], len(found["curve"])) == (pytest.approx(0.2), 0.7, 1)
+    assert get(client, "models/bob/two")["probe"] is None
+    for change in (
+        {"model_sha256": sha_of("bob/two")}, {"env_id": "doom_duel"}, {"trainer_type": "<b>"}, {"curve": []},
+        {"more": 40_000 * "x"},
+    ):  # fmt: skip
+        assert shown(**change) is None
+
+
 def test_the_match_page_places_a_match_in_the_chain(client: TestClient, store: Store) -> None:
     recent = get(client, f"recent/{ENV}")["matches"]
     assert [match["seq"] for match in recent] == list(range(24, 0, -1))

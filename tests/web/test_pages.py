@@ -67,6 +67,13 @@ def recording(ticks: int = 200) -> Recording:
 
 
 MATCH = recording()
+POINTS = [{"steps": steps, "share": share, "low": share - 0.1, "high": share + 0.1, "pairs": 50} for steps, share in
+          ((0, 0.5), (200_000, 0.7), (1_000_000, 0.8))]  # fmt: skip
+PROBE = json.dumps({
+    "schema": 1, "env_id": ENV, "behavior": ENV, "symmetric": True, "model_sha256": sha_of("ada/one"),
+    "trainer_type": "ppo", "steps": 1_000_000, "wall_seconds": 600.0, "seed": 1, "palus_version": "0.1.0",
+    "best": POINTS[2] | {"pairs": 200}, "curve": POINTS,
+}).encode()  # fmt: skip
 
 
 def fill(arena: SyntheticArena) -> None:
@@ -78,7 +85,7 @@ def fill(arena: SyntheticArena) -> None:
     arena.add_entry("eve/refused", state="refused", **why)
     arena.add_entry("fay/new", state="pending")
     arena.add_entry("thief/copy", file="ada/one")
-    arena.push_card("ada/one", CARD)
+    arena.push_card("ada/one", CARD, more={"probe.json": PROBE})
     arena.push_card("gus/words", "# Only words")
     for _ in range(6):
         arena.play(
@@ -394,6 +401,20 @@ def test_analytics_count_the_results_of_a_team(visit: Callable[[str], Tab], site
     with tab.page.expect_download() as download:
         tab.page.get_by_role("link", name="history.csv").click()
     assert Path(download.value.path()).read_text().startswith("model1,model2,timestamp,result\n")
+    assert tab.complaints == []
+
+
+def test_a_probe_is_told_as_the_publishers_own_claim(visit: Callable[[str], Tab], site: str) -> None:
+    tab = visit(f"{site}/ada/one")
+    box = tab.page.locator("section", has=tab.page.get_by_role("heading", name="Exploitability, as its publisher says"))
+    assert "the arena has not played these matches" in box.inner_text()
+    assert [cell.inner_text() for cell in box.locator("dd:not(.small)").all()] == [
+        "≥ 0.40",
+        "80.0 %",
+        "200",
+        "1M steps",
+    ]
+    assert box.locator("path.band").count() == 1
     assert tab.complaints == []
 
 

@@ -48,6 +48,35 @@ export interface components {
             readonly head_seq: number;
         };
         /**
+         * ClaimedPoint
+         * @description A checkpoint of a best response and the share of points that it took, with a 95 % interval.
+         */
+        readonly ClaimedPoint: {
+            readonly steps: number;
+            readonly share: number;
+            readonly low: number;
+            readonly high: number;
+            readonly pairs: number;
+        };
+        /**
+         * ClaimedProbe
+         * @description What the publisher says that a best response took from the model, by the repository's probe.json. Nobody here
+         *     has played these matches.
+         */
+        readonly ClaimedProbe: {
+            readonly env_id: string;
+            readonly behavior: string;
+            /** @description the response played both sides, so the bound is one of exploitability */
+            readonly symmetric: boolean;
+            readonly trainer_type: string;
+            readonly steps: number;
+            readonly wall_seconds: number;
+            readonly best: components["schemas"]["ClaimedPoint"];
+            readonly curve: readonly components["schemas"]["ClaimedPoint"][];
+            /** @description won from it at least, in points between -1 and 1 */
+            readonly bound: number;
+        };
+        /**
          * Comparison
          * @description Two repositories by their current revisions; the same one twice compares its last two revisions.
          *
@@ -502,6 +531,8 @@ export interface components {
             readonly created_ms: number | null;
             readonly modified_ms: number | null;
             readonly card_html: string;
+            /** @description about the model that the board shows; null where there is none */
+            readonly probe: components["schemas"]["ClaimedProbe"] | null;
             /** @description newest first */
             readonly revisions: readonly components["schemas"]["Revision"][];
             /** @description one per env, the most played first */
@@ -989,6 +1020,8 @@ export interface components {
 export type Analytics = components['schemas']['Analytics'];
 export type CauseCount = components['schemas']['CauseCount'];
 export type ChainPosition = components['schemas']['ChainPosition'];
+export type ClaimedPoint = components['schemas']['ClaimedPoint'];
+export type ClaimedProbe = components['schemas']['ClaimedProbe'];
 export type Comparison = components['schemas']['Comparison'];
 export type Curves = components['schemas']['Curves'];
 export type Cycle = components['schemas']['Cycle'];

@@ -22,6 +22,7 @@ from palus.cli.fidelity import fidelity
 from palus.cli.login import login
 from palus.cli.match import match
 from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR, stderr
+from palus.cli.probe import probe
 from palus.cli.pull import pull
 from palus.cli.push import push
 from palus.cli.rank import rank
@@ -110,7 +111,7 @@ def _main(
     pass
 
 
-_TEAMS = (demo, train, enjoy, match, compare, rank, watch, push, pull, login)
+_TEAMS = (demo, train, enjoy, match, compare, rank, probe, watch, push, pull, login)
 _ARENAS = (arena, worker, verify, audit, recompute, backup, restore, fidelity)
 for _command in (*_TEAMS, *_ARENAS):
     app.command(epilog=getattr(sys.modules[_command.__module__], "EPILOG", None))(_command)

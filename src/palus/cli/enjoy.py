@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from palus.cli.options import TrustOption, told_where
 from palus.cli.output import matches_progress, print_json, stdout
-from palus.errors import CheckpointError, HubError
+from palus.errors import HubError
 from palus.trust import Trust
 
 if TYPE_CHECKING:
@@ -64,13 +64,14 @@ def enjoy(
 
     In a game of several behaviors each agent plays by its own behavior's policy.
     """
+    from palus.cli.players import local_folder
     from palus.cli.push import push, sign_in
     from palus.hub.publish import check_id
     from palus.hub.score import VIDEO
     from palus.hub.target import parse_target
 
     trusted = Trust.of(trust or [])
-    folder = _folder(run, hub)
+    folder = local_folder(run, hub)
     with Console(stderr=True).status("Loading PyTorch and the agent"):
         from palus.run.agents import open_agent
         from palus.run.evaluate import evaluate
@@ -97,24 +98,6 @@ def enjoy(
         _print(agent, evaluation, score, place)
     if push_to_hub is not None:
         push(folder, push_to_hub, hub)
-
-
-def _folder(run: str, hub: str | None) -> Path:
-    """The agent's folder; a published agent is fetched into the folder of its name, unless that is there already."""
-    from palus.hub.publish import check_id, fetch
-    from palus.hub.target import parse_target
-
-    path = Path(run)
-    if path.is_dir():
-        return path
-    if run.count("/") != 1 or run.startswith((".", "/", "~")):
-        raise CheckpointError(f"{run}: no such folder; give results/RUN_ID, or OWNER/NAME of a published agent")
-    target = parse_target(hub)
-    folder = Path(check_id(target, run)[1])
-    if not folder.exists():
-        fetch(run, target, folder)
-        stdout.print(f"{escape(run)} is in {escape(str(folder))}.")
-    return folder
 
 
 def _play(

@@ -5,10 +5,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.markup import escape
+
 from palus.arena.models.players import Player, load_player
 from palus.arena.referee.games import DEFAULT_GAME, game_of, source_of
 from palus.arena.referee.result import MatchResult
-from palus.errors import StorageError
+from palus.cli.output import stdout
+from palus.errors import CheckpointError, StorageError
+
+
+def local_folder(run: str, hub: str | None) -> Path:
+    """The folder of a model; a published one is fetched into the folder of its name, unless that is there already.
+
+    Raises CheckpointError for no such folder, HubError.
+    """
+    from palus.hub.publish import check_id, fetch
+    from palus.hub.target import parse_target
+
+    path = Path(run)
+    if path.is_dir():
+        return path
+    if run.count("/") != 1 or run.startswith((".", "/", "~")):
+        raise CheckpointError(f"{run}: no such folder; give results/RUN_ID, or OWNER/NAME of a published model")
+    target = parse_target(hub)
+    folder = Path(check_id(target, run)[1])
+    if not folder.exists():
+        fetch(run, target, folder)
+        stdout.print(f"{escape(run)} is in {escape(str(folder))}.")
+    return folder
+
+
+def is_there(word: str) -> bool:
+    """Whether it can only be meant here: a path that exists, or no OWNER/NAME."""
+    return Path(word).exists() or word.count("/") != 1 or Path(word).suffix in (".onnx", ".npz")
 
 
 def refresh_onnx(folder: Path) -> None:

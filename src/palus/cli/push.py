@@ -172,6 +172,8 @@ def _report(published: Published, repo_id: str, target: Target) -> None:
         stdout.print(
             f"README.md: kept {published.kept_card} own text, with the tags completed; --new-card replaces it."
         )
+    if published.stale_probe:
+        stdout.print("[yellow]probe.json is about another model than this one and stays here; probe it anew.[/]")
     size = f"{published.files} files, {published.bytes / 1e6:.1f} MB, revision {published.revision[:10]}"
     outcome = "Published" if published.changed else "Nothing changed since the last push:"
     stdout.print(f"{outcome} {escape(published.place)} ({size}).")

@@ -23,10 +23,10 @@ class Roles(Section):
 class LeagueSettings(Section):
     """Who meets whom in self-play."""
 
-    opponents: Literal["window", "history", "pfsp_hard", "pfsp_even", "psro_nash", "psro_entropy"] = Field(
+    opponents: Literal["window", "history", "pfsp_hard", "pfsp_even", "psro_nash", "psro_entropy", "members"] = Field(
         default="window",
-        description="How opponents are chosen: ML-Agents' ghosts, evenly over the history, by win rate, or by a "
-        "meta-solver (docs/self-play.md).",
+        description="How opponents are chosen: ML-Agents' ghosts, evenly over the history, by win rate, by a "
+        "meta-solver, or members alone (docs/self-play.md).",
     )
     delta: Fraction = Field(
         default=0.0, description="Where `history` begins: 0 at the first snapshot, 0.5 in the middle, 1 at the newest."

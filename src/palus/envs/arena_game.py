@@ -27,6 +27,7 @@ class ArenaGame:
     bots: names of its scripted players, which read the state of the game.
     baselines: repositories that courses name as the opponents to measure oneself against.
     yardsticks: names of its built-in players that a training run measures itself against unless told otherwise.
+    preset: run file by which a best response to its models is trained (`palus probe`).
     tick_s: seconds of game time that a tick of a match's length lasts.
     pictures: whether players see pictures; their models may be larger then, and remember.
     max_p99_ms: processor milliseconds of the slowest percent of a model's answers to 4 observations.
@@ -47,6 +48,7 @@ class ArenaGame:
     bots: tuple[str, ...] = ()
     baselines: tuple[str, ...] = ()
     yardsticks: tuple[str, ...] = ()
+    preset: str = ""
     tick_s: float = 0.02
     pictures: bool = False
     max_p99_ms: float = 2.0

@@ -4,6 +4,7 @@
     configuration.yaml  config.json  bundle.json       run_logs/   training_status.json, timers.json
     README.md           the card                       replay.match, replay.html, training_curve.svg
     evaluation.json     replay.mp4                     of an agent that `palus enjoy` has measured
+    probe.json          probe.svg                      of a model that `palus probe` has probed
 
 Left out: hidden files, and unless asked for the opponents of self-play (`<Env>/snapshots/`), which take more room than
 all else together. Nothing is written into the user's folder.

@@ -20,6 +20,7 @@ from palus.export.bundle import Provenance
 from palus.files import write_text
 from palus.hub.card import Card, read_card
 from palus.hub.layout import is_ml_agents_game
+from palus.hub.probe_file import PROBE_PICTURE, Probe
 from palus.hub.score import AgentScore, Rating
 from palus.ratings.interval import wilson
 
@@ -48,6 +49,7 @@ class CardFacts:
     env_id: what it plays, which is also the name of its model. agent: of a game of palus, measured by its own score,
     no team of a game of ML-Agents. repo_id: None in a run's folder. hub_option: what a reader adds to `palus pull` to
     reach the same hub, with a leading blank. curve: the training curve in words. replay, video: the repository has one.
+    probe: of this very model.
     """
 
     env_id: str
@@ -60,6 +62,7 @@ class CardFacts:
     agent: bool = False
     score: AgentScore | None = None
     video: bool = False
+    probe: Probe | None = None
 
 
 def labels_of(env_id: str, agent: bool) -> Labels:
@@ -81,6 +84,7 @@ def write_card(facts: CardFacts) -> str:
         _origin(facts),
         _strength(facts),
         _score(facts.score),
+        _exploitability(facts.probe),
         _training(facts),
         *_watch(facts),
         _use(facts),
@@ -189,6 +193,19 @@ def _score(score: AgentScore | None) -> str:
         f"## How good\n\n**{score.text}** over {score.episodes} episodes (mean and standard deviation of the true "
         f"objective; with shaping the mean reward is {score.mean_reward:.2f}). The run's {kind} policy played and "
         f"{how}.\n\nMean minus standard deviation, as course leaderboards rank: **{score.mean - score.std:.2f}**."
+    )
+
+
+def _exploitability(probe: Probe | None) -> str:
+    if probe is None:
+        return ""
+    what = "so its exploitability is" if probe.symmetric else "so what can be won from it is"
+    pairs = f"{probe.best.pairs} {'mirrored pairs' if probe.symmetric else f'matches, as {probe.behavior}'}"
+    return (
+        f"## Exploitability\n\n![Share of points of a best response, step by step]({PROBE_PICTURE})\n\n"
+        f"A best response, trained against this model alone ({probe.budget}), takes **{probe.best.text}** of the "
+        f"points in {pairs} that did not choose its checkpoint; {what} at least **{probe.bound:.2f}** points per match "
+        "(win 1, loss -1), by the lower end of the 95 % interval. A longer `palus probe` may find more."
     )
 
 

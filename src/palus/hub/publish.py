@@ -6,7 +6,7 @@ What needs the arena (a check of the model, a replay) is made by the caller and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from palus.errors import HubError
@@ -14,6 +14,7 @@ from palus.hub import folder_pool
 from palus.hub.ids import check_name, check_repo_id
 from palus.hub.layout import Content, LocalRun, repository_files
 from palus.hub.model_card import CardFacts, is_written_by_us, keep_card, labels_of, write_card
+from palus.hub.probe_file import PROBE, PROBE_PICTURE, draw_probe, read_probe
 from palus.hub.score import VIDEO, Rating, read_score
 from palus.hub.target import HUGGING_FACE, FolderTarget, HubTarget, Target
 from palus.hub.training_curve import describe, draw_curves, read_curves
@@ -25,6 +26,7 @@ REPLAY, REPLAY_PAGE, CURVE = "replay.match", "replay.html", "training_curve.svg"
 class Published:
     """What a push did. place: address or folder. changed: whether there is a new revision. kept_card: whose README.md
     was kept, "the folder's" or "the repository's"; None when palus wrote it. files, bytes: of the whole repository.
+    stale_probe: probe.json was left out, since it is about another model.
     """
 
     place: str
@@ -33,6 +35,7 @@ class Published:
     kept_card: str | None
     files: int
     bytes: int
+    stale_probe: bool = False
 
 
 def check_id(target: Target, repo_id: str) -> tuple[str, str]:
@@ -69,6 +72,13 @@ def publish(
     curves = read_curves(run.event_files)
     if curves:
         more[CURVE] = draw_curves(curves)
+    probe = read_probe(run.files[PROBE], run.sha256) if PROBE in run.files else None
+    stale = PROBE in run.files and probe is None
+    if probe is not None:
+        more[PROBE_PICTURE] = draw_probe(probe)
+    elif stale:
+        kept_files = {path: file for path, file in run.files.items() if path not in (PROBE, PROBE_PICTURE)}
+        run = replace(run, files=kept_files)
     card, kept = (None, None) if new_card else _kept_card(run, repo_id, target)
     if card is None:
         facts = CardFacts(
@@ -82,6 +92,7 @@ def publish(
             agent=run.is_agent,
             score=read_score(run.model.parent) if run.is_agent else None,
             video=VIDEO in run.files,
+            probe=probe,
         )
         card = write_card(facts)
     files = repository_files(run, card, more)
@@ -94,7 +105,7 @@ def publish(
 
         revision, changed = client.push_to_hub(target.url, repo_id, files, run.owns, message=message, private=private)
         place = f"{target.url}/{repo_id}"
-    return Published(place, revision, changed, kept, len(files), sum(map(_size, files.values())))
+    return Published(place, revision, changed, kept, len(files), sum(map(_size, files.values())), stale)
 
 
 def fetch(repo_id: str, target: Target, folder: Path, *, revision: str | None = None, force: bool = False) -> None:

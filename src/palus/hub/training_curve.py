@@ -48,10 +48,11 @@ _Event = message_factory.GetMessageClass(_pool.FindMessageTypeByName("palus.Even
 
 @dataclass(frozen=True)
 class Curve:
-    """One quantity over training. points: (env steps, value), steps rising."""
+    """One quantity over training. points: (env steps, value), steps rising. band: (low, high) of each point, or ()."""
 
     title: str
     points: tuple[tuple[int, float], ...]
+    band: tuple[tuple[float, float], ...] = ()
 
 
 def read_curves(event_files: Iterable[Path]) -> tuple[Curve, ...]:
@@ -102,7 +103,7 @@ def describe(curve: Curve) -> str:
 
 
 def _panel(curve: Curve, y: int) -> str:
-    values = [value for _, value in curve.points]
+    values = [value for _, value in curve.points] + [value for interval in curve.band for value in interval]
     rows = ticks(min(values), max(values))
     columns = ticks(0, curve.points[-1][0])
     low, high, last = min(rows[0], min(values)), max(rows[-1], max(values)), max(columns[-1], curve.points[-1][0])
@@ -123,9 +124,13 @@ def _panel(curve: Curve, y: int) -> str:
         f'<text x="{px(s):.1f}" y="{bottom + 16}" text-anchor="middle" fill="#444">{_number(s)}</text>' for s in columns
     )
     line = " ".join(f"{px(s):.1f},{py(v):.1f}" for s, v in _thinned(curve.points))
+    edges = [(s, *interval) for (s, _), interval in zip(curve.points, curve.band, strict=False)]
+    outline = [(s, high) for s, _, high in edges] + [(s, low) for s, low, _ in reversed(edges)]
+    around = " ".join(f"{px(s):.1f},{py(v):.1f}" for s, v in outline)
+    band = f'<polygon points="{around}" fill="#2458c5" fill-opacity="0.15"/>' if around else ""
     return (
         f'<text x="{_LEFT}" y="{y + 18}" font-weight="bold" fill="#222">{escape(curve.title)} over steps</text>'
-        f'{grid}{steps}<polyline points="{line}" fill="none" stroke="#2458c5" stroke-width="2"/>'
+        f'{grid}{steps}{band}<polyline points="{line}" fill="none" stroke="#2458c5" stroke-width="2"/>'
     )
 
 

@@ -96,8 +96,12 @@ def opponent_odds(
 
     field: all who may sit on the other side, those in training included, older before newer. own: all of the learner's
     own behavior, where that is not the other side's too. In a league with exploiters the roles' rules stand above
-    `settings.opponents`, which chooses what main learners play against the past.
+    `settings.opponents`, which chooses what main learners play against the past. `members` stands above all: these
+    alone are met, whatever they are worth; where there are none, the policy in training.
     """
+    if settings.opponents == "members":
+        members = tuple(c.policy for c in field if c.role == "member")
+        return Odds(0.0 if members else 1.0, members)
     learners, past = [c for c in field if c.learns], [c for c in field if not c.learns]
     mains = [c for c in learners if c.role == "main"]
     shares = {c.policy: payoffs.expected(me.policy, c.policy) for c in field}

@@ -87,6 +87,8 @@ def _of_matches(run: RunFile, env: MultiAgentEnv) -> Iterator[str]:
 
 
 def _of_members(run: RunFile, spec: GameSpec, in_workers: bool) -> Iterator[str]:
+    if run.palus.league.opponents == "members" and not run.palus.league.members:
+        yield "palus.league.opponents members: there are none to meet; name them in palus.league.members"
     if run.palus.league.members and not any(behavior.self_play for behavior in run.behaviors.values()):
         yield "palus.league.members: nobody plays against them; give a behavior self_play, or remove them"
     for name in run.palus.league.members:

@@ -27,6 +27,7 @@ GAME = DoomDuel(
     env="doom_duel",
     tags=("reinforcement-learning", "palus", "doom_duel"),
     options={"wad": "multi_duel.wad", "timelimit": 2.0},
+    preset="doom-duel",
     tick_s=1 / _TICS_PER_SECOND,
     pictures=True,
     max_p99_ms=40.0,

@@ -10,8 +10,9 @@ from sqlalchemy import Connection, Row
 
 from palus.arena.ladder.entries import entity_of
 from palus.arena.models.refusal import Refusal
-from palus.errors import StorageError
+from palus.errors import HubError, StorageError
 from palus.hub.commits import find_file
+from palus.hub.probe_file import MAX_PROBE_BYTES, PROBE, parse_probe
 from palus.hub.repos import Repo, find_repo
 from palus.store import Store
 from palus.web.api.performance import Performance, performance
@@ -39,6 +40,31 @@ class Revision(Shape):
     games: int = 0
 
 
+class ClaimedPoint(Shape):
+    """A checkpoint of a best response and the share of points that it took, with a 95 % interval."""
+
+    steps: int
+    share: float
+    low: float
+    high: float
+    pairs: int
+
+
+class ClaimedProbe(Shape):
+    """What the publisher says that a best response took from the model, by the repository's probe.json. Nobody here
+    has played these matches."""
+
+    env_id: str
+    behavior: str
+    symmetric: bool = Field(description="the response played both sides, so the bound is one of exploitability")
+    trainer_type: str
+    steps: int
+    wall_seconds: float
+    best: ClaimedPoint
+    curve: list[ClaimedPoint]
+    bound: float = Field(description="won from it at least, in points between -1 and 1")
+
+
 class ModelPage(Shape):
     """One repository. card_html: sanitised, may be put into a page as it is."""
 
@@ -53,6 +79,7 @@ class ModelPage(Shape):
     created_ms: int | None = None
     modified_ms: int | None = None
     card_html: str
+    probe: ClaimedProbe | None = Field(description="about the model that the board shows; null where there is none")
     revisions: list[Revision] = Field(description="newest first")
     performance: list[Performance] = Field(description="one per env, the most played first")
 
@@ -77,6 +104,7 @@ def model_page(view: View, repo: str) -> ModelPage | None:
             kind=kind_of(entries[0]) if entries else "model",
             on_hub=hub is not None,
             card_html=_card(view.store, connection, hub) if hub is not None else "",
+            probe=_probe(view, connection, hub, repo) if hub is not None else None,
             revisions=[_revision(view, entry) for entry in entries],
             performance=[
                 performance(view, connection, env, repo)
@@ -97,6 +125,19 @@ def _card(store: Store, connection: Connection, hub: Repo) -> str:
     except StorageError:  # a damaged card must not take the page down; `palus audit` reports damaged blobs
         return ""
     return card_html(markdown, hub.name, hub.head)
+
+
+def _probe(view: View, connection: Connection, hub: Repo, repo: str) -> ClaimedProbe | None:
+    """The probe.json at head, where it is one and names a model that the board shows in the game that it names."""
+    file = find_file(connection, hub.head, PROBE)
+    if file is None or file.size > MAX_PROBE_BYTES:
+        return None
+    try:
+        probe = parse_probe(view.store.blobs.read(file.sha256))
+    except (HubError, StorageError):
+        return None
+    shown = view.roster.current_of(probe.env_id, repo)
+    return ClaimedProbe.like(probe) if shown is not None and shown == probe.model_sha256 else None
 
 
 def _revision(view: View, entry: Row[Any]) -> Revision:

@@ -1,16 +1,17 @@
 // One repository: whether it was accepted, how it does, against whom, and how it plays.
 import { element } from "../../page/dom";
+import { linesChart } from "../charts/lines";
 import { ratingChart } from "../charts/series";
 import { cardFrame } from "../card";
 import { isExport, load, LoadError, path } from "../data";
-import { count, moment, plural, points, rated, short } from "../format";
+import { brief, count, moment, plural, points, rated, short } from "../format";
 import { modelLink, pageLink, parameter, repoOfPage, writeParameters } from "../links";
 import { listen, paced } from "../live";
 import { againstBox, matchesBox, nextBox, opponentsBox } from "../model/opponents";
 import { fragsBox, goalsBox, playBox, sidesBox } from "../model/play";
 import { box, definitions, facts, note, stateTag, switcher, tag, timeAgo, type Content } from "../parts";
 import { buildShell, fill, heading, placeholder } from "../shell";
-import type { LeaderboardRow, ModelPage, Performance, Revision } from "../../api";
+import type { ClaimedProbe, LeaderboardRow, ModelPage, Performance, Revision } from "../../api";
 import { DataTable } from "../table";
 
 const shell = buildShell(null);
@@ -205,9 +206,37 @@ function about(model: ModelPage): HTMLElement[] {
             : "The model came as a file, without a repository.",
       ]);
   return [
+    ...(model.probe ? [probeBox(model.probe)] : []),
     element("div", { class: "columns" }, box("Model card", "", card), repository(model)),
     ...(model.revisions.length ? [revisions(model)] : []),
   ];
+}
+
+/** What the publisher says, in our words and drawn by us: of the file only numbers reach the page. */
+function probeBox({ behavior, symmetric, trainer_type, steps, wall_seconds, best, curve, bound }: ClaimedProbe) {
+  const percent = (share: number) => `${(100 * share).toFixed(1)} %`;
+  const minutes = (wall_seconds / 60).toFixed(1);
+  const shown = facts([
+    {
+      name: symmetric ? "Exploitability" : "Can be won from it",
+      value: `≥ ${bound.toFixed(2)}`,
+      under: "points per match, win 1, loss −1",
+    },
+    { name: "Points taken", value: percent(best.share), under: `${percent(best.low)} to ${percent(best.high)}, 95 %` },
+    { name: symmetric ? "Mirrored pairs" : "Matches", value: count(best.pairs), under: "apart from those of the curve" },
+    { name: "Budget", value: `${brief(steps)} steps`, under: `${trainer_type}, ${minutes} minutes` },
+  ]);
+  const points = curve.map(({ steps: x, share, low, high }) => ({ x, y: share, low, high }));
+  const chart = linesChart({
+    name: "Share of points of the best response",
+    lines: [{ name: behavior, colour: "series-0", points }],
+    x: brief,
+    caption: "Share of points by trainer steps of the response, with 95 % intervals.",
+  });
+  const text =
+    "What a best response, trained by the publisher against this model alone, took from it: a lower bound. " +
+    "These are the publisher's own numbers, from probe.json; the arena has not played these matches.";
+  return box("Exploitability, as its publisher says", text, shown, chart);
 }
 
 function repository(model: ModelPage): HTMLElement {
