@@ -40,7 +40,7 @@ bench: .venv/dev.stamp  ## measure the speed of training; writes benchmarks/resu
 	@.venv/bin/python benchmarks/throughput.py
 
 web: .venv/dev.stamp  ## rebuild the pages' types and assets from the code and web/ (the one target that needs Node)
-	@mkdir -p web/build && .venv/bin/python web/types/document.py > web/build/openapi.json
+	@mkdir -p web/build && .venv/bin/python web/types/document.py > web/build/openapi.json && .venv/bin/python web/types/pitches.py > web/src/replay/pitches.json
 	@cd web && npm ci --no-audit --no-fund --silent && npm run build --silent --workspace types && npm run build --silent
 
 docs: .venv/dev.stamp  ## write docs/run-file.md anew, the page that is made from the code

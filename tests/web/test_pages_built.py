@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 from pathlib import Path
@@ -49,3 +50,8 @@ def test_the_front_end_knows_the_shapes_of_the_server() -> None:
         generated = {(field, bool(mark), text.endswith("| null;")) for field, mark, text in types.pop(name, ())}
         assert generated == declared, f"{name} is not in src/api.d.ts as it is on the server: run `make web`"
     assert types == {}
+
+
+def test_the_viewer_knows_every_pitch_as_its_game_declares_it() -> None:
+    declared = runpy.run_path(str(ROOT / "web" / "types" / "pitches.py"))["pitches"]()
+    assert json.loads((ROOT / "web" / "src" / "replay" / "pitches.json").read_text()) == declared, "run `make web`"

@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from palus.arena.locked.live import LiveStep
+from palus.arena.referee.games import layout_of
 from palus.store import Store, open_store
 from palus.store.derived import Standing, ratings
 from palus.store.tables import entries
@@ -96,17 +97,18 @@ def steps(socket: ClientConnection, count: int) -> list[bytes]:
 
 def test_a_decision_travels_as_the_documented_bytes() -> None:
     frames = np.zeros((2, 14), np.float32)
-    frames[1] = [1.5, -2.25, 90, 0, 0, 270, 0, 0, -180, 0, 0, 359.96, 12.3456, 0]
+    frames[1] = [1.5, -2.25, 90, 0, 0, 4000, 0, 0, -180, 0, 0, 359.96, 12.3456, 0]
     probabilities = np.full((4, 9), np.nan, np.float32)
     probabilities[1] = [0, 1, 0, 0.5, 0, 0.5, 0.2, 0.3, 0.5]
     actions = np.array([[1, 2, 0], [0, 0, 0], [2, 2, 2], [0, 1, 1]], np.int8)
-    data = encode_step(LiveStep(301, frames, actions, probabilities, (-1, 3), 1, (2, 5), False))
+    step = LiveStep(301, frames, actions, probabilities, (-1, 3), 1, (2, 5), False)
+    data = encode_step(step, layout_of("SoccerTwos"))
     assert data[:12] == bytes([1, 2, 1, 0]) + (301).to_bytes(4, "little") + bytes([2, 0, 5, 0])
     assert list(data[12:16]) == [15, 0, 26, 4]
     assert list(data[16:52]) == [0] * 9 + [0, 255, 0, 128, 0, 128, 51, 76, 128] + [0] * 18
     assert list(np.frombuffer(data[52:54], np.int8)) == [-1, 3]
-    shown = np.frombuffer(data[54:], "<i2").reshape(2, 14)
-    assert shown[1].tolist() == [1500, -2250, 900, 0, 0, -900, 0, 0, -1800, 0, 0, 0, 12346, 0]
+    shown = np.frombuffer(data[54:], "<i4").reshape(2, 14)
+    assert shown[1].tolist() == [1500, -2250, 900, 0, 0, 40000, 0, 0, -1800, 0, 0, 3600, 12346, 0]
 
 
 def test_the_list_has_everybody_who_was_accepted_best_first(store: Store) -> None:
@@ -137,6 +139,10 @@ def test_the_list_has_everybody_who_was_accepted_best_first(store: Store) -> Non
         ({"blue": "eve/evil"}, "invalid", "eve/evil was refused. It answers NaN. Train it again."),
         ({"blue": "ada/keeper@1234567"}, "unknown", "ada/keeper@1234567 does not play"),
         ({"blue": "no slash"}, "unknown", "No match was asked for"),
+        ({"env": "doom_duel"}, "unknown", "doom_duel is not played in this room"),
+        ({"person": 4}, "unknown", "SoccerTwos has 4 players; choose one of them, or watch."),
+        ({"env": "StrikersVsGoalie", "person": 3}, "unknown", "StrikersVsGoalie has 3 players; choose one of them"),
+        ({"person": -1}, "unknown", "No match was asked for"),
         ({"env": "Chess"}, "unknown", "There is no such game here; there are SoccerTwos, StrikersVsGoalie, doom_duel."),
         ({"env": "RescueToy"}, "unknown", "There is no such game here"),
         ({"env": "palus.envs.toy:DuelToy"}, "unknown", "There is no such game here"),
@@ -156,6 +162,20 @@ def test_who_cannot_play_is_refused_with_a_reason(
     assert (answer["type"], answer["code"]) == ("refused", code)
     assert reason in answer["reason"]
     room.until_running(0)
+
+
+def test_every_game_that_can_be_drawn_is_offered_and_played_by_its_arenas_rules(open_room: Any) -> None:
+    _, address = open_room(celebration_s=0.0)
+    games = httpx.get(address.replace("ws", "http", 1).replace("live", "games"), timeout=PATIENCE_S).json()
+    assert games["games"] == [
+        {"env": "SoccerTwos", "pitch": "soccer-twos/1"},
+        {"env": "StrikersVsGoalie", "pitch": "strikers-vs-goalie/1"},
+    ]
+    with connect(address, open_timeout=PATIENCE_S) as socket:
+        ready = begin(socket, env="StrikersVsGoalie", person=2)
+        (first,) = steps(socket, 1)
+    assert (ready["person"], len(ready["kick_off"])) == (2, 11)
+    assert len(first) == 12 + 3 * (1 + 9) + 5 * (1 + 11 * 4)
 
 
 def test_the_same_seed_streams_the_same_bytes(open_room: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from browsing import Notes, Tab, browsing, eventually, needs_axe, needs_browser
 from synthetic_arena import SyntheticArena
@@ -207,6 +208,62 @@ def test_who_cannot_play_is_explained(open_tab: Any) -> None:
     alert = tab.page.get_by_role("alert")
     alert.wait_for()
     assert alert.inner_text() == "ada/nobody does not play SoccerTwos here. Choose a player from the list."
+
+
+STRIKERS = "?env=StrikersVsGoalie&blue=palus/random&purple=palus/goalie-striker&seed=3"
+
+
+def pose(tab: RoomTab, agent: int) -> list[float]:
+    """Newest (x, z, yaw) of an agent."""
+    found: list[float] = tab.view(f"[0, 1, 2].map(c => view.match.channels[3 * {agent} + c][view.match.ticks])")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("play", "seat", "own", "names"),
+    [
+        (3, "Player 3, Purple goalie", "goalie", ["palus/random", "You"]),
+        (2, "Player 2, Blue striker B", "striker B", ["You & palus/random", "palus/goalie-striker"]),
+    ],
+)
+def test_a_person_takes_a_seat_on_either_side_of_an_asymmetric_game(
+    open_tab: Any, play: int, seat: str, own: str, names: list[str]
+) -> None:
+    tab = open_tab(f"{STRIKERS}&play={play}")
+    assert tab.page.get_by_label("Game").input_value() == "StrikersVsGoalie"
+    assert tab.page.get_by_label("I play").locator("option:checked").inner_text() == seat
+    tab.page.get_by_role("button", name="Start").click()
+    tab.wait_for("view.match.ticks > 10")
+    assert tab.texts(".scoreboard .name") == names
+    assert tab.texts(".agent-name") == ["Blue striker A", "Blue striker B", "Purple goalie"]
+    assert tab.view("view.swapped") == (own == "goalie")  # who plays purple sees its goal on the left
+    golden = "[...document.querySelector('.stage canvas').getContext('2d').getImageData(0, 0, 2000, 2000).data]"
+    golden += ".filter((v, i, all) => i % 4 === 0 && v === 255 && all[i + 1] === 215 && all[i + 2] === 94).length"
+    assert tab.page.evaluate(golden) > 20  # the ring around the player that is the reader's
+    agent = play - 1
+    before = pose(tab, agent)
+    right = [math.cos(math.radians(before[2])), -math.sin(math.radians(before[2])), 0]
+    tab.page.keyboard.down("d")
+    tab.wait_for(f"view.match.actions[{agent}][view.match.decisions - 1] === 3")
+    eventually(tab.page, lambda: np.subtract(pose(tab, agent), before) @ right > 2, "the player has gone to its right")
+    tab.page.keyboard.up("d")
+    tab.page.keyboard.press("3")
+    tab.wait_for("view.raysOf === 2")
+    assert tab.texts(".legend:not([hidden]) li") == ["ball", "own goal", "wall", "opponent", "nothing"]
+
+
+def test_another_game_is_chosen_in_the_form(open_tab: Any) -> None:
+    tab = open_tab()
+    assert tab.page.get_by_label("I play").locator("option").count() == 5
+    tab.page.get_by_label("Game").select_option("StrikersVsGoalie")
+    eventually(tab.page, lambda: tab.page.get_by_label("I play").locator("option").count() == 4, "three seats")
+    assert tab.page.url.endswith("/room?env=StrikersVsGoalie")
+    tab.page.get_by_role("button", name="Start").click()
+    tab.wait_for("view.match.ticks > 5")
+    assert tab.view("view.match.pitch.pitch") == "strikers-vs-goalie/1"
+    tab.open(tab.page.url.replace("StrikersVsGoalie", "Chess"))
+    chess = "Chess is not played in this room; there are SoccerTwos and StrikersVsGoalie."
+    assert chess in tab.page.get_by_role("alert").inner_text()
 
 
 @needs_axe

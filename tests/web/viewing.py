@@ -23,18 +23,20 @@ def recording(
     names: tuple[str, str] = ("Ada", "Grace"),
     events: tuple[RecordedEvent, ...] = (),
     drift_m: float = 0.0,
+    env_id: str = "SoccerTwos",
 ) -> Recording:
-    """A match in which only the ball moves, by drift_m along x each tick."""
+    """A match in which only the ball moves, by drift_m along x each tick. frame: (x, z, yaw) of agents, then (x, z)."""
+    agents = len(frame) // 3
     frames = np.tile(np.array(frame, np.float32), (ticks + 1, 1))
-    frames[:, 12] += np.arange(ticks + 1) * drift_m
+    frames[:, -2] += np.arange(ticks + 1) * drift_m
     goals = [event.team for event in events if event.kind == "goal"]
     return Recording(
-        env_id="SoccerTwos",
+        env_id=env_id,
         seed=2**60 + 1,
         names=names,
         frames=frames,
-        actions=np.tile(np.array([1, 2, 0], np.int8), (ticks // 5, 4, 1)),
-        probabilities=np.tile(np.array([0, 1, 0, 0.5, 0, 0.5, 0.2, 0.3, 0.5], np.float32), (ticks // 5, 4, 1)),
+        actions=np.tile(np.array([1, 2, 0], np.int8), (ticks // 5, agents, 1)),
+        probabilities=np.tile(np.array([0, 1, 0, 0.5, 0, 0.5, 0.2, 0.3, 0.5], np.float32), (ticks // 5, agents, 1)),
         events=events,
         score=(goals.count(0), goals.count(1)),
         result="blue" if goals.count(0) > goals.count(1) else "draw",

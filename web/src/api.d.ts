@@ -640,7 +640,7 @@ export interface components {
         /**
          * Ready
          * @description The match begins. blue, purple: as in `Start`, always with the revision, so that a link of them keeps its match.
-         *     kick_off: 14 numbers, the first frame, metres and degrees.
+         *     kick_off: the first frame, a number for each channel of the game's layout.
          */
         readonly Ready: {
             /**
@@ -725,6 +725,21 @@ export interface components {
             readonly test: components["schemas"]["SequentialTest"];
         };
         /**
+         * RoomGame
+         * @description A game that is played here. pitch: of its `MatchLayout`, by which the viewer knows how to draw it.
+         */
+        readonly RoomGame: {
+            readonly env: string;
+            readonly pitch: string;
+        };
+        /**
+         * RoomGames
+         * @description The arena's first one first.
+         */
+        readonly RoomGames: {
+            readonly games: readonly components["schemas"]["RoomGame"][];
+        };
+        /**
          * RoomPlayer
          * @description Somebody who can be picked. rating: None while there is none.
          */
@@ -800,7 +815,7 @@ export interface components {
         /**
          * Start
          * @description Which match. blue, purple: owner/name, or owner/name@revision for a certain one. seed: None draws one.
-         *     person: agent that the client plays (0 blue A, 1 purple A, 2 blue B, 3 purple B).
+         *     person: agent that the client plays, counted from 0 in the game's order; it acts in place of its team's player.
          */
         readonly Start: {
             readonly blue: string;
@@ -810,7 +825,7 @@ export interface components {
             /** @default null */
             readonly seed: number | null;
             /** @default null */
-            readonly person: (0 | 1 | 2 | 3) | null;
+            readonly person: number | null;
         };
         /**
          * Status
@@ -1063,6 +1078,8 @@ export type Refusal = components['schemas']['Refusal'];
 export type Refused = components['schemas']['Refused'];
 export type Revision = components['schemas']['Revision'];
 export type RevisionComparison = components['schemas']['RevisionComparison'];
+export type RoomGame = components['schemas']['RoomGame'];
+export type RoomGames = components['schemas']['RoomGames'];
 export type RoomPlayer = components['schemas']['RoomPlayer'];
 export type RoomPlayers = components['schemas']['RoomPlayers'];
 export type RunningJob = components['schemas']['RunningJob'];

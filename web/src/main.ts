@@ -9,7 +9,7 @@ import type { Viewer } from "./page/viewer";
 
 declare global {
   interface Window {
-    /** For scripts that look at the page: what it shows, and what an agent (0 to 3) senses at this moment. */
+    /** For scripts that look at the page: what it shows, and what an agent (counted from 0) senses at this moment. */
     palus?: { viewer: Viewer; rays(agent: number): ReturnType<typeof castRays> };
   }
 }
@@ -22,8 +22,9 @@ async function open(file: Uint8Array<ArrayBuffer>): Promise<void> {
   const loadSolid = solid ? () => Promise.resolve(solid) : null;
   const viewer = await mountReplay(root, file, { link: hashLink(), loadSolid, embedded: false });
   if (viewer === null) return;
-  document.title = viewer.replay.title;
-  const rays = (agent: number) => castRays(sceneAt(viewer.view.match, viewer.view.player.tick), agent);
+  const { replay } = viewer;
+  document.title = replay.title;
+  const rays = (agent: number) => castRays(replay.pitch, sceneAt(viewer.view.match, viewer.view.player.tick), agent);
   window.palus = { viewer, rays };
   if (new URLSearchParams(location.search).has("autoplay")) viewer.togglePlay();
 }

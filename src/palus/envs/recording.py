@@ -25,7 +25,8 @@ class MatchLayout:
     pitch: names what the channels show, so that a viewer can refuse what it cannot draw.
     channels: [C] name of each channel's unit. units: by its name, what one of the whole numbers that are stored means.
     branches: of each of the P agents. frame_hz, ticks_per_decision: the last decision may be cut short.
-    events: kinds of what happens in a match.
+    events: kinds of what happens in a match.   scenery: what else the viewer of this pitch has to know, plain JSON; the
+    viewer is built with it, so that a replay only has to name its pitch. None where nothing draws it.
     """
 
     pitch: str
@@ -35,6 +36,7 @@ class MatchLayout:
     frame_hz: int
     ticks_per_decision: int
     events: tuple[str, ...] = ("goal",)
+    scenery: Mapping[str, Any] | None = None
 
     def unit_of(self, units: Mapping[str, float]) -> F64:
         """[C] the channels' units, of which these are the values."""

@@ -4,9 +4,10 @@ To the client: JSON texts about the match as a whole (see `palus.web.room`), and
 little endian:
 
     u8 1 | u8 fixed steps T | i8 team that scored, -1 none | u8 1 when the match is over | u32 number of the first
-    fixed step | u16 goals of blue | u16 of purple | A x u8 action, A agents, 9 forward + 3 right + rotate |
-    9 A x u8 probability / 255, zeros where unknown | T x i8 agent that kicked, -1 none |
-    T x (3 A + 2) x i16: (x, z, yaw) of agents, (x, z) of the ball, millimetres and tenths of degrees in [-1800, 1800)
+    fixed step | u16 goals of blue | u16 of purple | code of what each agent chose | for each agent u8 probability / 255
+    of its choices, zeros where unknown | T x i8 agent that kicked, -1 none | T x C x i32: the channels of a frame
+
+Codes, choices, channels and their units are those of the game's `MatchLayout`, as in its replays.
 
 From the client, JSON: {"type": "act", "choice": [0..2, 0..2, 0..2]}, {"type": "pause"}, {"type": "resume"} and, a few
 times a minute at least, anything: {"type": "alive"} if there is nothing else to say.
@@ -25,14 +26,13 @@ from fastapi import WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from palus.arena.locked.live import DURATION_TICKS, LiveMatch, LiveStep
+from palus.arena.referee.games import layout_of
+from palus.envs.recording import MatchLayout
 from palus.hub.limits import Buckets
 
 _HEAD = struct.Struct("<BBbBIHH")
 _STEP_MESSAGE = 1
 _PROBABILITY_LEVELS = 255
-_UNITS_PER_M = 1000.0
-_UNITS_PER_DEGREE = 10.0
-_YAW_COLUMNS = slice(2, -2, 3)
 MAX_LAG_S = 0.3
 """A server that falls behind by more than this does not race to catch up."""
 
@@ -115,7 +115,7 @@ async def play_live(socket: WebSocket, match: LiveMatch, limits: RoomLimits) -> 
 
 
 async def _play(socket: WebSocket, match: LiveMatch, seat: _Seat, limits: RoomLimits) -> bool:
-    clock = asyncio.get_running_loop().time
+    clock, layout = asyncio.get_running_loop().time, layout_of(match.game.env)
     due = clock()
     while not seat.gone:
         if seat.paused:
@@ -126,7 +126,7 @@ async def _play(socket: WebSocket, match: LiveMatch, seat: _Seat, limits: RoomLi
         # Policies and physics compute in a thread: other rooms and pages go on meanwhile.
         step = await asyncio.to_thread(match.step, seat.choice)
         # A client that no longer reads would otherwise keep its place for ever.
-        await asyncio.wait_for(socket.send_bytes(encode_step(step)), limits.silence_s)
+        await asyncio.wait_for(socket.send_bytes(encode_step(step, layout)), limits.silence_s)
         if step.finished:
             return True
         due += len(step.frames) * match.game.tick_s + (limits.celebration_s if step.goal >= 0 else 0.0)
@@ -148,13 +148,11 @@ async def _listen(socket: WebSocket, seat: _Seat, limits: RoomLimits) -> None:
     seat.leave()
 
 
-def encode_step(step: LiveStep) -> bytes:
+def encode_step(step: LiveStep, layout: MatchLayout) -> bytes:
     """The binary message of one decision; see above."""
-    frames = step.frames.astype(np.float64) * _UNITS_PER_M
-    yaw = step.frames[:, _YAW_COLUMNS].astype(np.float64) * _UNITS_PER_DEGREE
-    frames[:, _YAW_COLUMNS] = (np.rint(yaw) + 1800) % 3600 - 1800
-    head = _HEAD.pack(_STEP_MESSAGE, len(frames), step.goal, step.finished, step.first_tick, *step.score)
-    codes = (step.actions.astype(np.uint8) @ np.array([9, 3, 1], np.uint8)).tobytes()
-    levels = np.rint(np.nan_to_num(step.probabilities) * _PROBABILITY_LEVELS).astype(np.uint8).tobytes()
-    kicks = np.array(step.kicks, np.int8).tobytes()
-    return head + codes + levels + kicks + np.rint(frames).astype("<i2").tobytes()
+    head = _HEAD.pack(_STEP_MESSAGE, len(step.frames), step.goal, step.finished, step.first_tick, *step.score)
+    codes = layout.encode_actions(step.actions[None].astype(np.int16))
+    levels = np.rint(np.nan_to_num(step.probabilities) * _PROBABILITY_LEVELS).astype(np.uint8)
+    told = b"".join(row[:width].tobytes() for row, width in zip(levels, layout.choices, strict=True))
+    frames = np.rint(step.frames.astype(np.float64) / layout.unit_of(layout.units)).astype("<i4")
+    return head + codes + told + np.array(step.kicks, np.int8).tobytes() + frames.tobytes()

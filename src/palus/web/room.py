@@ -1,7 +1,8 @@
 """The demo room: anybody picks two players and watches them now, or takes an agent and plays. Never rated or logged.
 
-`GET players/{env}` lists who can be picked. `WebSocket live` plays one match: the client opens with a `Start`, and is
-answered with a `Ready` and the stream of `palus.web.live`, or with a `Refused`. Afterwards the socket is closed.
+`GET games` lists what is played, `GET players/{env}` who can be picked. `WebSocket live` plays one match: the client
+opens with a `Start`, and is answered with a `Ready` and the stream of `palus.web.live`, or with a `Refused`. Afterwards
+the socket is closed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from palus.arena.ladder.entries import entity_of
 from palus.arena.locked.live import LiveMatch, open_live_match
 from palus.arena.models.entity import Entity
 from palus.arena.referee.games import DEFAULT_GAME, GAMES
+from palus.envs.recording import MatchLayout
 from palus.errors import ArenaError, EnvError, PalusError
 from palus.hub.limits import Buckets, client_of
 from palus.store import Store
@@ -35,6 +37,19 @@ MAX_SEED = 2**53 - 1
 FIRST_WORD_S = 10.0
 PlayerWord = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,96}/[A-Za-z0-9._-]{1,96}(@[0-9a-f]{7,40})?$")]
 RefusalCode = Literal["full", "unknown", "waiting", "invalid", "broken", "idle"]
+
+
+class RoomGame(Shape):
+    """A game that is played here. pitch: of its `MatchLayout`, by which the viewer knows how to draw it."""
+
+    env: str
+    pitch: str
+
+
+class RoomGames(Shape):
+    """The arena's first one first."""
+
+    games: list[RoomGame]
 
 
 class RoomPlayer(Shape):
@@ -55,18 +70,18 @@ class RoomPlayers(Shape):
 
 class Start(Shape):
     """Which match. blue, purple: owner/name, or owner/name@revision for a certain one. seed: None draws one.
-    person: agent that the client plays (0 blue A, 1 purple A, 2 blue B, 3 purple B)."""
+    person: agent that the client plays, counted from 0 in the game's order; it acts in place of its team's player."""
 
     blue: PlayerWord
     purple: PlayerWord
     env: str = DEFAULT_GAME
     seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = None
-    person: Literal[0, 1, 2, 3] | None = None
+    person: Annotated[int, Field(ge=0, le=100)] | None = None
 
 
 class Ready(Shape):
     """The match begins. blue, purple: as in `Start`, always with the revision, so that a link of them keeps its match.
-    kick_off: 14 numbers, the first frame, metres and degrees."""
+    kick_off: the first frame, a number for each channel of the game's layout."""
 
     type: Literal["ready"] = "ready"
     blue: str
@@ -129,6 +144,12 @@ def make_room_router(store: Store, limits: RoomLimits | None = None, *, rooms: R
     router = APIRouter(prefix="/api/arena/room", tags=["room"])
     places = rooms or Rooms(limits or RoomLimits())
 
+    @router.get("/games")
+    def games() -> RoomGames:
+        """What is played here."""
+        found = [RoomGame(env=env, pitch=layout.pitch) for env, layout in _layouts().items()]
+        return RoomGames(games=found)
+
     @router.get("/players/{env}")
     def players(env: Env) -> RoomPlayers:
         """Who can be picked."""
@@ -165,11 +186,13 @@ async def _serve(socket: WebSocket, store: Store, rooms: Rooms) -> None:
 
 
 def _open(stack: contextlib.ExitStack, store: Store, start: Start, limits: RoomLimits) -> tuple[LiveMatch, Ready]:
-    game = GAMES.get(start.env)
+    game, layout = GAMES.get(start.env), _layouts().get(start.env)
     if game is None:
         raise _RefusedError("unknown", f"There is no such game here; there are {', '.join(GAMES)}.")
-    if game.filmed:
+    if layout is None:
         raise _RefusedError("unknown", f"{start.env} is not played in this room; its rated matches are kept as videos.")
+    if start.person is not None and start.person >= (agents := len(layout.branches)):
+        raise _RefusedError("unknown", f"{start.env} has {agents} players; choose one of them, or watch.")
     contenders = find_contender(store, start.blue, start.env), find_contender(store, start.purple, start.env)
     seed = secrets.randbelow(MAX_SEED + 1) if start.seed is None else start.seed
     match = stack.enter_context(
@@ -178,6 +201,12 @@ def _open(stack: contextlib.ExitStack, store: Store, start: Start, limits: RoomL
     blue, purple = (c.repo if c.house else f"{c.repo}@{c.revision[:12]}" for c in contenders)
     duration_s, kick_off = match.duration_ticks * game.tick_s, match.kick_off.astype(float).round(3).tolist()
     return match, Ready.like(match, blue=blue, purple=purple, duration_s=duration_s, kick_off=kick_off)
+
+
+def _layouts() -> dict[str, MatchLayout]:
+    """Of the games that can be drawn while they are played here, by their names."""
+    drawn = {env: game.layout for env, game in GAMES.items() if game.layout is not None and game.can_be_played_here}
+    return {env: layout for env, layout in drawn.items() if layout.scenery is not None}
 
 
 def list_players(store: Store, env: str) -> list[RoomPlayer]:

@@ -10,10 +10,9 @@ from hostile import sensitive, stock
 from palus import envs
 from palus.arena.locked.live import LiveMatch, LiveStep, open_live_match
 from palus.arena.models.entity import Entity
-from palus.arena.models.players import load_player
+from palus.arena.models.players import Bot, load_player
 from palus.envs.soccer.env import SoccerTwos
 from palus.errors import ArenaError
-from palus.web.live import encode_step
 
 CHASER = load_player("ball-chaser", SoccerTwos(1).spec)
 
@@ -85,12 +84,22 @@ def test_a_file_that_is_no_model_is_no_player() -> None:
         pass
 
 
-def test_a_game_of_three_agents_is_played_and_told_the_same_way() -> None:
+def test_a_game_of_three_agents_is_played_the_same_way() -> None:
     spec = envs.make("StrikersVsGoalie", 1).spec
     strikers, goalie = load_player("ball-chaser", spec), load_player("random", spec)
     match = LiveMatch((strikers, goalie), 3, env_id="StrikersVsGoalie", person=2)
     step = match.step((0, 1, 0))
     assert match.kick_off.shape == (11,) and step.actions.tolist()[2] == [0, 1, 0]
-    assert len(encode_step(step)) == 12 + 3 + 3 * 9 + 5 + 5 * 11 * 2
     with pytest.raises(ArenaError, match="has no agent 3; they are numbered from 0 to 2"):
         LiveMatch((strikers, goalie), 3, env_id="StrikersVsGoalie", person=3)
+
+
+def test_a_match_keeps_the_rules_of_its_games_arena() -> None:
+    spec = envs.make("StrikersVsGoalie", 1).spec
+    nobody = Bot("still", lambda env, team, matches: np.zeros((len(matches), 2 - team, 3), np.int32))
+    match = LiveMatch((nobody, nobody), 3, env_id="StrikersVsGoalie")
+    assert spec.max_decisions == 1000  # the game's own limit; a match of an arena is a draw after a fifth of that
+    ball = np.concatenate([step.frames[:, -2:] for step in play(match, 220)])
+    kicked_off = np.flatnonzero(np.abs(np.diff(ball, axis=0)).max(axis=1) > 0.01)
+    assert [round(tick, -1) for tick in kicked_off.tolist()] == [1000]
+    assert match.score == (0, 0)

@@ -2,7 +2,7 @@
 import { AGENT_RADIUS, BALL_RADIUS } from "../game/field";
 import { rotate, type Quaternion } from "../game/roll";
 import type { Pose } from "../game/scene";
-import type { Team } from "../replay/replay";
+import type { Team } from "../replay/pitch";
 import type { Camera } from "./camera";
 import { withAlpha, type TeamColours } from "./palette";
 

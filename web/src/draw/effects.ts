@@ -2,8 +2,9 @@
 // so a link or a seek reproduces them.
 import { BALL_RADIUS, GOAL_LINE_X } from "../game/field";
 import type { Celebration } from "../game/player";
-import { jumpsAfter } from "../game/scene";
-import { NUM_AGENTS, teamOf, type Match, type Team } from "../replay/replay";
+import { ballChannels, jumpsAfter } from "../game/scene";
+import type { Team } from "../replay/pitch";
+import type { Match } from "../replay/replay";
 import { withAlpha, type Palette } from "./palette";
 import { randomSequence } from "./pitch";
 
@@ -13,21 +14,22 @@ const FLASH_TICKS = 16;
 const CONFETTI_PIECES = 130;
 
 export function drawTrails(context: CanvasRenderingContext2D, match: Match, tick: number, palette: Palette): void {
-  for (let agent = 0; agent < NUM_AGENTS; agent++) {
-    const { base, light } = palette.teams[teamOf(agent)];
+  const { agents } = match.pitch.scenery;
+  for (const [agent, { team }] of agents.entries()) {
+    const { base, light } = palette.teams[team];
     drawTrail(context, match, tick, { body: agent, ticks: AGENT_TRAIL_TICKS, width: 0.42, colour: base, alpha: 0.5 });
     drawTrail(context, match, tick, { body: agent, ticks: AGENT_TRAIL_TICKS, width: 0.12, colour: light, alpha: 0.6 });
   }
   const kicker = lastKicker(match, tick);
   const [outer, core] =
     kicker === null ? ["#ffffff", "#ffffff"] : [palette.teams[kicker].base, palette.teams[kicker].light];
-  const ball = { body: NUM_AGENTS, ticks: BALL_TRAIL_TICKS };
+  const ball = { body: agents.length, ticks: BALL_TRAIL_TICKS };
   drawTrail(context, match, tick, { ...ball, width: 1.6 * BALL_RADIUS, colour: outer, alpha: 0.55 });
   drawTrail(context, match, tick, { ...ball, width: 0.8 * BALL_RADIUS, colour: core, alpha: 0.6 });
 }
 
 interface Trail {
-  /** 0 to 3 an agent, 4 the ball. */
+  /** An agent, or the ball behind the last. */
   readonly body: number;
   readonly ticks: number;
   readonly width: number;
@@ -74,8 +76,7 @@ export function drawKickFlashes(context: CanvasRenderingContext2D, match: Match,
   for (const event of match.events) {
     const age = (tick - event.tick) / FLASH_TICKS;
     if (event.kind !== "kick" || age < 0 || age > 1) continue;
-    const x = match.channels[3 * NUM_AGENTS][event.tick];
-    const z = match.channels[3 * NUM_AGENTS + 1][event.tick];
+    const [x, z] = ballChannels(match).map((channel) => channel[event.tick]);
     const colour = palette.teams[event.team].light;
     context.beginPath();
     context.arc(x, z, BALL_RADIUS + 1.15 * Math.sqrt(age), 0, 2 * Math.PI);

@@ -1,4 +1,6 @@
 // Colours of the teams and of what the sensors report. Shapes tell the teams apart too, so no colour carries a meaning alone.
+import type { Seen } from "../game/rays";
+
 export interface TeamColours {
   readonly name: string;
   /** Body colour, its lit and its shaded side. */
@@ -34,8 +36,16 @@ export const PALETTES: readonly [Palette, Palette] = [
   },
 ];
 
-/** By slot: ball, own goal, attacked goal, wall, teammate, opponent, nothing. */
-export const SLOT_COLOURS = ["#fff3a3", "#7fe3ff", "#ff8fc7", "#c9d6e4", "#6ff0c4", "#ff9d6b", "#dfe7ef"] as const;
+export const SEEN_COLOURS: Readonly<Record<Seen, string>> = {
+  ball: "#fff3a3",
+  "own goal": "#7fe3ff",
+  "attacked goal": "#ff8fc7",
+  wall: "#c9d6e4",
+  teammate: "#6ff0c4",
+  opponent: "#ff9d6b",
+  nothing: "#dfe7ef",
+  "something else": "#8fa0b3",
+};
 
 export function withAlpha(hex: string, alpha: number): string {
   const part = (at: number) => parseInt(hex.slice(at, at + 2), 16);

@@ -11,7 +11,7 @@ import {
   pitchOutline,
   type Point,
 } from "../game/field";
-import type { Team } from "../replay/replay";
+import type { Box, Pitch, Team } from "../replay/pitch";
 import { WORLD_HALF_X, WORLD_HALF_Z, type Camera } from "./camera";
 import { withAlpha, type Palette } from "./palette";
 
@@ -32,7 +32,7 @@ export interface PitchLayers {
 }
 
 /** scale: device pixels per metre. */
-export function drawPitch(camera: Camera, palette: Palette, scale: number): PitchLayers {
+export function drawPitch(camera: Camera, pitch: Pitch, palette: Palette, scale: number): PitchLayers {
   const ground = layer(camera, scale);
   drawGoalFloors(ground, palette);
   drawGrass(ground);
@@ -41,6 +41,7 @@ export function drawPitch(camera: Camera, palette: Palette, scale: number): Pitc
   drawBoards(ground, palette);
   const nets = layer(camera, scale);
   for (const team of [0, 1] as const) drawNet(nets, team, palette);
+  for (const box of pitch.scenery.barriers) drawBarrier(nets, box);
   return { ground: ground.canvas, nets: nets.canvas };
 }
 
@@ -241,6 +242,25 @@ function drawNet(context: CanvasRenderingContext2D, team: Team, palette: Palette
   context.lineTo(front, -GOAL_HALF_WIDTH - 0.05);
   context.stroke();
   drawGoalMouth(context, front, palette.teams[team].light);
+}
+
+/** A wall on the pitch from above: of the boards' wood, with a lit edge all around. */
+function drawBarrier(context: CanvasRenderingContext2D, { x, z, half_x, half_z, yaw }: Box): void {
+  context.save();
+  context.translate(x, z);
+  context.rotate((-yaw * Math.PI) / 180);
+  context.shadowColor = "rgba(0, 10, 5, 0.7)";
+  context.shadowBlur = 12;
+  const wood = context.createLinearGradient(-half_x, 0, half_x, 0);
+  wood.addColorStop(0, "#222d3b");
+  wood.addColorStop(1, "#4b5d74");
+  context.fillStyle = wood;
+  context.fillRect(-half_x, -half_z, 2 * half_x, 2 * half_z);
+  context.shadowBlur = 0;
+  context.lineWidth = 0.1;
+  context.strokeStyle = "rgba(226, 234, 244, 0.85)";
+  context.strokeRect(-half_x, -half_z, 2 * half_x, 2 * half_z);
+  context.restore();
 }
 
 function drawGoalMouth(context: CanvasRenderingContext2D, x: number, colour: string): void {

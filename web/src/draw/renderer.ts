@@ -5,7 +5,8 @@ import type { Celebration } from "../game/player";
 import { castRays } from "../game/rays";
 import type { BallRoll } from "../game/roll";
 import { sceneAt, type Scene } from "../game/scene";
-import { teamOf, type Match } from "../replay/replay";
+import type { Pitch } from "../replay/pitch";
+import type { Match } from "../replay/replay";
 import { drawAgent, drawBall, drawLabel, drawShadow } from "./bodies";
 import { WORLD_HALF_X, WORLD_HALF_Z, type Camera } from "./camera";
 import { choicesAt, drawChoiceLabels, drawChoices } from "./choices";
@@ -50,13 +51,13 @@ export class Renderer {
     const runOn = celebration && !moment.calm ? ballRunOn(match, celebration) : { x: 0, z: 0 };
     const scene = sceneAt(match, tick);
     const ball = { x: scene.ball.x + runOn.x, z: scene.ball.z + runOn.z };
-    const layers = this.pitchLayers(palette);
+    const layers = this.pitchLayers(match.pitch, palette);
     this.drawBackdrop();
     this.drawLayer(layers.ground);
     camera.applyWorld(context);
     if (moment.trails && !moment.calm) drawTrails(context, match, tick, palette);
     if (moment.raysOf !== null) {
-      drawRays(context, camera, scene.agents[moment.raysOf], castRays(scene, moment.raysOf));
+      drawRays(context, camera, scene.agents[moment.raysOf], castRays(match.pitch, scene, moment.raysOf));
     }
     this.drawBodies(moment, scene, ball);
     this.drawLayer(layers.nets);
@@ -79,8 +80,8 @@ export class Renderer {
       drawSelection(context, camera, scene.agents[moment.raysOf]);
       drawChoices(context, scene.agents[moment.raysOf], choicesAt(moment.match, moment.raysOf, moment.tick));
     }
-    scene.agents.forEach((pose, i) => {
-      drawAgent(context, camera, pose, teamOf(i), moment.palette.teams[teamOf(i)]);
+    moment.match.pitch.scenery.agents.forEach(({ team }, i) => {
+      drawAgent(context, camera, scene.agents[i], team, moment.palette.teams[team]);
     });
     const moved = { x: ball.x - scene.ball.x, z: ball.z - scene.ball.z };
     drawBall(context, camera, ball, moment.roll.at(moment.calm ? 0 : moment.tick, moved));
@@ -120,12 +121,12 @@ export class Renderer {
     );
   }
 
-  private pitchLayers(palette: Palette): PitchLayers {
+  private pitchLayers(pitch: Pitch, palette: Palette): PitchLayers {
     const { camera } = this;
     const scale = Math.min(MAX_LAYER_SCALE, camera.targetScale * camera.pixelRatio);
-    const key = [palette.id, camera.portrait, camera.swapped, scale].join();
+    const key = [pitch.pitch, palette.id, camera.portrait, camera.swapped, scale].join();
     if (this.layers === null || key !== this.layersKey) {
-      this.layers = drawPitch(camera, palette, scale);
+      this.layers = drawPitch(camera, pitch, palette, scale);
       this.layersKey = key;
     }
     return this.layers;

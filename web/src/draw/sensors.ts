@@ -1,17 +1,17 @@
 // An agent's rays over the pitch: a line per ray in the colour of what it hit, and the cast sphere where it came to rest.
-import { CAST_RADIUS_M, NOTHING_SLOT, RAY_LENGTH_M, type Ray } from "../game/rays";
+import { CAST_RADIUS_M, RAY_LENGTH_M, type Ray } from "../game/rays";
 import type { Pose } from "../game/scene";
 import type { Camera } from "./camera";
-import { SLOT_COLOURS, withAlpha } from "./palette";
+import { SEEN_COLOURS, withAlpha } from "./palette";
 
 export function drawRays(context: CanvasRenderingContext2D, camera: Camera, pose: Pose, rays: readonly Ray[]): void {
   const thin = 1.6 / camera.scale;
   drawFieldOfView(context, pose, rays);
   for (const ray of rays) {
-    const colour = SLOT_COLOURS[ray.slot];
+    const colour = SEEN_COLOURS[ray.seen];
     const length = ray.fraction * RAY_LENGTH_M;
     const [x, z] = [pose.x + ray.x * length, pose.z + ray.z * length];
-    const missed = ray.slot === NOTHING_SLOT;
+    const missed = ray.seen === "nothing";
     context.lineCap = "round";
     context.beginPath();
     context.moveTo(pose.x, pose.z);
@@ -42,11 +42,9 @@ export function drawRays(context: CanvasRenderingContext2D, camera: Camera, pose
   }
 }
 
-/** The fan that the forward rays sweep, from the rightmost to the leftmost. */
+/** The fan that the rays of the first sensor sweep, from the rightmost to the leftmost. */
 function drawFieldOfView(context: CanvasRenderingContext2D, pose: Pose, rays: readonly Ray[]): void {
-  const forward = rays.filter((ray) => ray.sensor === "forward");
-  // Alternating order, right first: even positions after 0 lie to the left, odd ones to the right.
-  const fromRight = [9, 7, 5, 3, 1, 0, 2, 4, 6, 8, 10].map((i) => forward[i]);
+  const fromRight = rays.filter(({ sensor }) => sensor === 0).sort((a, b) => a.angle - b.angle);
   context.beginPath();
   context.moveTo(pose.x, pose.z);
   for (const ray of fromRight) {

@@ -1,7 +1,7 @@
 // A replay ends, or jumps to the next kick-off, at the very tick of a goal, when the ball has just touched the line.
 // For the eye the ball runs on into the net while play rests. Nothing else is invented, and sensors ignore it.
 import { BALL_RADIUS, GOAL_BACK_X, GOAL_HALF_WIDTH } from "./field";
-import { ballVelocityAt } from "./scene";
+import { ballChannels, ballVelocityAt } from "./scene";
 import type { Match } from "../replay/replay";
 import type { Celebration } from "./player";
 
@@ -11,8 +11,7 @@ const DRAG_PER_S = 3.2;
 export function ballRunOn(match: Match, celebration: Celebration): { x: number; z: number } {
   const { goal, elapsed } = celebration;
   const velocity = ballVelocityAt(match, goal.tick);
-  const x = match.channels[12][goal.tick];
-  const z = match.channels[13][goal.tick];
+  const [x, z] = ballChannels(match).map((channel) => channel[goal.tick]);
   const seconds = (1 - Math.exp(-DRAG_PER_S * elapsed)) / DRAG_PER_S;
   // Blue scores in the goal at +x, which purple defends.
   const side = goal.team === 0 ? 1 : -1;

@@ -1,6 +1,6 @@
-// The SoccerTwos field seen from above, metres: x along the pitch, z across it, blue's goal at -x.
-// Every box is the collider that the agents' rays see; the outlines for drawing follow from the same numbers.
-import type { Team } from "../replay/replay";
+// The field that all pitches share, seen from above, metres: x along the pitch, z across it, blue's goal at -x.
+// What rays meet, and what stands on a pitch besides, its game declares (replay/pitch.ts); these are for drawing.
+import type { Team } from "../replay/pitch";
 
 export const AGENT_RADIUS = 0.5;
 export const BALL_RADIUS = 0.6241719;
@@ -14,38 +14,6 @@ export const GOAL_HALF_WIDTH = 4.15;
 /** |x| of the back net's inner face, per defending team; the 16 mm between them are real. */
 export const GOAL_BACK_X: readonly [number, number] = [17.372623, 17.356];
 export const WALL_THICKNESS = 0.4607078;
-
-/** What the sensors tell apart; a goal is named after the team that defends it. */
-export type Tag = "ball" | "blueGoal" | "purpleGoal" | "wall" | "blueAgent" | "purpleAgent";
-
-export interface Box {
-  readonly tag: Tag;
-  readonly x: number;
-  readonly z: number;
-  readonly halfX: number;
-  readonly halfZ: number;
-  /** Degrees about the vertical; the local x axis is (cos yaw, -sin yaw). */
-  readonly yaw: number;
-}
-
-function box(tag: Tag, x: number, z: number, sizeX: number, sizeZ: number, yaw = 0): Box {
-  return { tag, x, z, halfX: sizeX / 2, halfZ: sizeZ / 2, yaw };
-}
-
-export const BOXES: readonly Box[] = [
-  box("wall", 0, 7.738426, 31, WALL_THICKNESS),
-  box("wall", 0, -7.738426, 31, WALL_THICKNESS),
-  box("wall", 14.46, 6.41, 4.8, WALL_THICKNESS, 60),
-  box("wall", -14.46, 6.41, 4.8, WALL_THICKNESS, -60),
-  box("wall", -14.46, -6.41, 4.8, WALL_THICKNESS, 60),
-  box("wall", 14.46, -6.41, 4.8, WALL_THICKNESS, -60),
-  box("blueGoal", -16.5, 4.2, 2, 0.1),
-  box("blueGoal", -16.5, -4.2, 2, 0.1),
-  box("blueGoal", -17.436311, 0, 0.127375, 8.3),
-  box("purpleGoal", 16.47, 4.2, 2, 0.1),
-  box("purpleGoal", 16.47, -4.2, 2, 0.1),
-  box("purpleGoal", 17.406, 0, 0.1, 8.3),
-];
 
 export type Point = readonly [x: number, z: number];
 

@@ -1,8 +1,7 @@
-// What an agent's two ray sensors see: spheres of radius 0.5 cast over the field, reduced to two dimensions.
-// Rays see the same colliders as the simulation (field.ts); test vectors of the game are checked against this file.
-import { BOXES, type Box, type Tag } from "./field";
+// What an agent's ray sensors see: spheres of radius 0.5 cast over the field, reduced to two dimensions.
+// Rays see the same colliders as the simulation; test vectors of the games are checked against this file.
+import { teamOf, type Box, type Pitch, type Tag } from "../replay/pitch";
 import type { Scene } from "./scene";
-import { teamOf } from "../replay/replay";
 
 export const RAY_LENGTH_M = 20;
 export const CAST_RADIUS_M = 0.5;
@@ -11,61 +10,62 @@ export const CAST_RADIUS_M = 0.5;
 const BALL_DISC_M = 1.0068554;
 const AGENT_DISC_M = 0.8660254;
 
-/** Degrees in the sensor's plane, 90 = straight ahead, right before left. */
-const FORWARD_ANGLES = [90, 78, 102, 66, 114, 54, 126, 42, 138, 30, 150];
-const REVERSE_ANGLES = [90, 45, 135];
-
-/** Position of what was hit in the one-hot part of an observation; the order is relative to the agent's team. */
-export const SLOTS = ["ball", "own goal", "attacked goal", "wall", "teammate", "opponent", "nothing"] as const;
-export const NOTHING_SLOT = 6;
+/** What a ray met: a tag that the agent's sensors tell apart, anything else, or nothing within its length. */
+export type Seen = Tag | "nothing" | "something else";
 
 export interface Ray {
-  readonly sensor: "forward" | "reverse";
+  /** Which of the agent's sensors, and the direction in it; see `Agent.sensors`. */
+  readonly sensor: number;
+  readonly angle: number;
   /** Unit direction on the field. */
   readonly x: number;
   readonly z: number;
-  readonly tag: Tag | null;
+  readonly seen: Seen;
+  /** Its place in the observation: a tag's, the one behind for nothing, and one more for what has no tag. */
   readonly slot: number;
   /** Travel of the sphere's centre over RAY_LENGTH_M; 1 when nothing was hit. */
   readonly fraction: number;
 }
 
-const TAGS_OF_BLUE: readonly Tag[] = ["ball", "blueGoal", "purpleGoal", "wall", "blueAgent", "purpleAgent"];
-const TAGS_OF_PURPLE: readonly Tag[] = ["ball", "purpleGoal", "blueGoal", "wall", "purpleAgent", "blueAgent"];
-
-/** The 11 forward and 3 reverse rays of an agent, in the order of its observation. */
-export function castRays(scene: Scene, agent: number): Ray[] {
-  const { yaw } = scene.agents[agent];
-  return [
-    ...FORWARD_ANGLES.map((angle) => castRay(scene, agent, "forward", yaw, angle)),
-    ...REVERSE_ANGLES.map((angle) => castRay(scene, agent, "reverse", yaw + 180, angle)),
-  ];
+/** The rays of an agent, sensor after sensor, in the order of its observation. */
+export function castRays(pitch: Pitch, scene: Scene, agent: number): Ray[] {
+  return pitch.scenery.agents[agent].sensors.flatMap((angles, sensor) =>
+    angles.map((angle) => castRay(pitch, scene, agent, sensor, angle)),
+  );
 }
 
-function castRay(scene: Scene, agent: number, sensor: Ray["sensor"], sensorYaw: number, angle: number): Ray {
-  const yaw = (sensorYaw * Math.PI) / 180;
+function castRay(pitch: Pitch, scene: Scene, agent: number, sensor: number, angle: number): Ray {
+  const { boxes, barriers, agents } = pitch.scenery;
+  const { tags, team } = agents[agent];
+  const origin = scene.agents[agent];
+  const yaw = (origin.yaw * Math.PI) / 180;
   const alpha = (angle * Math.PI) / 180;
   const x = Math.cos(alpha) * Math.cos(yaw) + Math.sin(alpha) * Math.sin(yaw);
   const z = -Math.cos(alpha) * Math.sin(yaw) + Math.sin(alpha) * Math.cos(yaw);
-  const origin = scene.agents[agent];
   let distance = RAY_LENGTH_M;
-  let tag: Tag | null = null;
-  const consider = (hit: number, hitTag: Tag): void => {
-    if (hit < distance) {
-      distance = hit;
-      tag = hitTag;
+  let hit: Tag | null = null;
+  const consider = (found: number, tag: Tag): void => {
+    if (found < distance) {
+      distance = found;
+      hit = tag;
     }
   };
-  for (const box of BOXES) consider(boxDistance(box, origin.x, origin.z, x, z), box.tag);
+  const meet = (box: Box): void => {
+    const tag = box.goal === null ? "wall" : box.goal === team ? "own goal" : "attacked goal";
+    consider(boxDistance(box, origin.x, origin.z, x, z), tag);
+  };
+  boxes.forEach(meet);
+  barriers.forEach(meet);
   consider(discDistance(scene.ball.x - origin.x, scene.ball.z - origin.z, BALL_DISC_M, x, z), "ball");
   scene.agents.forEach((other, i) => {
     if (i === agent) return;
-    const hit = discDistance(other.x - origin.x, other.z - origin.z, AGENT_DISC_M, x, z);
-    consider(hit, teamOf(i) === 0 ? "blueAgent" : "purpleAgent");
+    const found = discDistance(other.x - origin.x, other.z - origin.z, AGENT_DISC_M, x, z);
+    consider(found, teamOf(pitch, i) === team ? "teammate" : "opponent");
   });
-  const order = teamOf(agent) === 0 ? TAGS_OF_BLUE : TAGS_OF_PURPLE;
-  const slot = tag === null ? NOTHING_SLOT : order.indexOf(tag);
-  return { sensor, x, z, tag, slot, fraction: distance / RAY_LENGTH_M };
+  const place = hit === null ? tags.length : tags.indexOf(hit);
+  const slot = place < 0 ? tags.length + 1 : place;
+  const seen = hit === null ? "nothing" : place < 0 ? "something else" : hit;
+  return { sensor, angle, x, z, seen, slot, fraction: distance / RAY_LENGTH_M };
 }
 
 /** Distance along the unit vector (dx, dz) from the origin to a disc around (cx, cz); Infinity when missed or already inside. */
@@ -87,14 +87,14 @@ function boxDistance(box: Box, ox: number, oz: number, dx: number, dz: number): 
   const [wx, wz] = [ox - box.x, oz - box.z];
   const [px, pz] = [wx * cos - wz * sin, wx * sin + wz * cos];
   const [vx, vz] = [dx * cos - dz * sin, dx * sin + dz * cos];
-  const gap = Math.hypot(Math.max(Math.abs(px) - box.halfX, 0), Math.max(Math.abs(pz) - box.halfZ, 0));
+  const gap = Math.hypot(Math.max(Math.abs(px) - box.half_x, 0), Math.max(Math.abs(pz) - box.half_z, 0));
   if (gap <= CAST_RADIUS_M) return Infinity;
   let nearest = Math.min(
-    rectangleDistance(px, pz, vx, vz, box.halfX + CAST_RADIUS_M, box.halfZ),
-    rectangleDistance(px, pz, vx, vz, box.halfX, box.halfZ + CAST_RADIUS_M),
+    rectangleDistance(px, pz, vx, vz, box.half_x + CAST_RADIUS_M, box.half_z),
+    rectangleDistance(px, pz, vx, vz, box.half_x, box.half_z + CAST_RADIUS_M),
   );
-  for (const cx of [-box.halfX, box.halfX]) {
-    for (const cz of [-box.halfZ, box.halfZ]) {
+  for (const cx of [-box.half_x, box.half_x]) {
+    for (const cz of [-box.half_z, box.half_z]) {
       nearest = Math.min(nearest, discDistance(cx - px, cz - pz, CAST_RADIUS_M, vx, vz));
     }
   }

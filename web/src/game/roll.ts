@@ -1,6 +1,7 @@
 // The ball's orientation. Replays store only its place; rolling it along its path is what the eye expects.
 import { BALL_RADIUS } from "./field";
-import { NUM_AGENTS, type Match } from "../replay/replay";
+import type { Match } from "../replay/replay";
+import { ballChannels } from "./scene";
 
 /** Unit quaternion (w, x, y, z) in the frame x along the pitch, y across it (z of the field), z towards the viewer. */
 export type Quaternion = readonly [number, number, number, number];
@@ -46,8 +47,7 @@ export class BallRoll {
   private readonly z: Float64Array;
 
   constructor(private readonly match: Match) {
-    this.x = match.channels[3 * NUM_AGENTS];
-    this.z = match.channels[3 * NUM_AGENTS + 1];
+    [this.x, this.z] = ballChannels(match);
   }
 
   /** extra: metres that the ball was moved on from its recorded place. */

@@ -1,5 +1,5 @@
 // Where everything is at one moment, between two recorded frames.
-import { NUM_AGENTS, type Match } from "../replay/replay";
+import type { Match } from "../replay/replay";
 
 export interface Pose {
   readonly x: number;
@@ -19,7 +19,7 @@ const JUMP_M = 1.5;
 /** Whether play was set up anew between frame `tick` and the next one. */
 export function jumpsAfter(match: Match, tick: number): boolean {
   if (tick < 0 || tick >= match.ticks) return false;
-  for (let body = 0; body <= NUM_AGENTS; body++) {
+  for (let body = 0; body <= match.pitch.scenery.agents.length; body++) {
     const x = match.channels[3 * body];
     const z = match.channels[3 * body + 1];
     if (Math.hypot(x[tick + 1] - x[tick], z[tick + 1] - z[tick]) > JUMP_M) return true;
@@ -41,19 +41,24 @@ export function sceneAt(match: Match, tick: number): Scene {
     const turn = ((values[after] - values[before] + 540) % 360) - 180;
     return values[before] + (turn < -180 ? turn + 360 : turn) * fraction;
   };
-  const agents: Pose[] = [];
-  for (let agent = 0; agent < NUM_AGENTS; agent++) {
-    agents.push({ x: value(3 * agent), z: value(3 * agent + 1), yaw: yaw(3 * agent + 2) });
-  }
-  return { agents, ball: { x: value(3 * NUM_AGENTS), z: value(3 * NUM_AGENTS + 1) } };
+  const agents = match.pitch.scenery.agents.map(
+    (_, agent): Pose => ({ x: value(3 * agent), z: value(3 * agent + 1), yaw: yaw(3 * agent + 2) }),
+  );
+  const ball = 3 * agents.length;
+  return { agents, ball: { x: value(ball), z: value(ball + 1) } };
+}
+
+/** x and z of the ball at every frame: the last two channels. */
+export function ballChannels(match: Match): readonly [Float64Array, Float64Array] {
+  const first = 3 * match.pitch.scenery.agents.length;
+  return [match.channels[first], match.channels[first + 1]];
 }
 
 /** m/s of the ball in the tick before the moment; zero at kick-off and right after a reset. */
 export function ballVelocityAt(match: Match, tick: number): { x: number; z: number } {
   const last = Math.max(0, Math.min(match.ticks, Math.floor(tick)));
   if (last === 0 || jumpsAfter(match, last - 1)) return { x: 0, z: 0 };
-  const x = match.channels[3 * NUM_AGENTS];
-  const z = match.channels[3 * NUM_AGENTS + 1];
+  const [x, z] = ballChannels(match);
   return { x: (x[last] - x[last - 1]) * match.frameHz, z: (z[last] - z[last - 1]) * match.frameHz };
 }
 

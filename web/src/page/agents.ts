@@ -1,6 +1,7 @@
 // One card per agent: what it does at this decision and, when recorded, how likely each choice was.
 import { chosenChoices, decisionAt } from "../game/scene";
-import { NUM_AGENTS, NUM_CHOICES, teamOf } from "../replay/replay";
+import { teamOf, type Pitch } from "../replay/pitch";
+import { NUM_CHOICES } from "../replay/replay";
 import { element, setText, teamMark } from "./dom";
 import { agentName, type Part, type View } from "./view";
 
@@ -23,16 +24,16 @@ export interface SensorSwitch {
   toggleRays(agent: number): void;
 }
 
-export function agentCards(viewer: SensorSwitch): Part {
-  const cards = Array.from({ length: NUM_AGENTS }, (_, agent) => agentCard(viewer, agent));
+export function agentCards(viewer: SensorSwitch, pitch: Pitch): Part {
+  const cards = pitch.scenery.agents.map((_, agent) => agentCard(viewer, pitch, agent));
   const root = element("section", { class: "agents", "aria-label": "Players" }, ...cards.map((card) => card.root));
   return { root, update: (view) => cards.forEach((card) => card.update(view)) };
 }
 
-function agentCard(viewer: SensorSwitch, agent: number): Part {
+function agentCard(viewer: SensorSwitch, pitch: Pitch, agent: number): Part {
   const name = element("span", { class: "agent-name" });
   const state = element("span", { class: "state" });
-  const root = element("button", { type: "button", class: `card team-${teamOf(agent)}` });
+  const root = element("button", { type: "button", class: `card team-${teamOf(pitch, agent)}` });
   const cells = CHOICES.map(([glyph]) => element("span", { class: "choice" }, element("i"), element("b", {}, glyph)));
   const pad = element("span", { class: "pad", "aria-hidden": "true" });
   BRANCHES.forEach((branch, i) => {
@@ -40,7 +41,7 @@ function agentCard(viewer: SensorSwitch, agent: number): Part {
     pad.append(row);
   });
   const number = element("kbd", { "aria-hidden": "true" }, String(agent + 1));
-  root.append(element("span", { class: "head" }, teamMark(teamOf(agent)), name, state, number), pad);
+  root.append(element("span", { class: "head" }, teamMark(teamOf(pitch, agent)), name, state, number), pad);
   root.addEventListener("click", () => viewer.toggleRays(agent));
   let shown = "";
   return {
@@ -51,7 +52,7 @@ function agentCard(viewer: SensorSwitch, agent: number): Part {
       const key = [view.matchIndex, decision, selected, view.palette.id].join();
       if (key === shown) return;
       shown = key;
-      setText(name, agentName(view.palette, agent));
+      setText(name, agentName(pitch, view.palette, agent));
       setText(state, selected ? "sensors on" : "");
       root.setAttribute("aria-pressed", String(selected));
       showDecision(view, agent, decision, cells);

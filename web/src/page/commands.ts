@@ -1,4 +1,5 @@
 // Everything a reader can do, with its keys: the one list behind keyboard, buttons and help.
+import type { Pitch } from "../replay/pitch";
 import type { Viewer } from "./viewer";
 
 export interface Command {
@@ -18,7 +19,7 @@ function command(keys: readonly string[], shown: string, does: string, run: (vie
   return { keys, shown, does, run };
 }
 
-export const COMMANDS: readonly Command[] = [
+const COMMANDS: readonly Command[] = [
   command([" ", "k"], "Space", "Play or pause", (v) => v.togglePlay()),
   command(["ArrowLeft"], "←", "Back 1 second", (v) => v.skip(-1)),
   command(["ArrowRight"], "→", "Forward 1 second", (v) => v.skip(1)),
@@ -33,11 +34,6 @@ export const COMMANDS: readonly Command[] = [
   command(["g"], "G", "To the next goal", (v) => v.seekNextGoal()),
   command(["n"], "N", "Next match", (v) => v.selectMatch(v.matchIndex + 1)),
   command(["p"], "P", "Previous match", (v) => v.selectMatch(v.matchIndex - 1)),
-  ...[0, 1, 2, 3].map((agent) =>
-    command([String(agent + 1)], String(agent + 1), `Sensors of player ${agent + 1} on or off`, (v) =>
-      v.toggleRays(agent),
-    ),
-  ),
   command(["r"], "R", "Sensors on or off", (v) => v.toggleRays(v.raysOf ?? v.lastRaysOf)),
   command(["s"], "S", "Swap sides", (v) => v.toggleSwap()),
   command(["f"], "F", "Follow the ball", (v) => v.toggleFollow()),
@@ -58,8 +54,19 @@ export const COMMANDS: readonly Command[] = [
   command(["?", "h"], "?", "This help", (v) => v.showHelp()),
 ];
 
+/** Those of every pitch, and the sensors of each of its players. */
+export function commandsOf({ scenery }: Pitch): readonly Command[] {
+  const sensors = scenery.agents.map((_, agent) => {
+    const number = String(agent + 1);
+    return command([number], number, `Sensors of player ${number} on or off`, (v) => v.toggleRays(agent));
+  });
+  const after = COMMANDS.findIndex(({ keys }) => keys.includes("r"));
+  return COMMANDS.toSpliced(after, 0, ...sensors);
+}
+
 /** Keys act on the page as a whole, except where an element needs them itself. */
 export function handleKeys(viewer: Viewer): void {
+  const commands = commandsOf(viewer.replay.pitch);
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     const target = event.target as Element;
@@ -67,7 +74,7 @@ export function handleKeys(viewer: Viewer): void {
     if (pressesButton || target.matches("select, textarea, input:not([type=range])")) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     const name = event.shiftKey && key.startsWith("Arrow") ? `Shift+${key}` : key;
-    const found = COMMANDS.find((candidate) => candidate.keys.includes(name));
+    const found = commands.find((candidate) => candidate.keys.includes(name));
     if (!found || (found.solid && !viewer.canBeSolid)) return;
     event.preventDefault();
     found.run(viewer);

@@ -21,7 +21,7 @@ interface Own {
 export function layOut(viewer: Viewer, root: HTMLElement, embedded: boolean, own: Own): Part[] {
   const over = [goalBanner(), bigPlayButton(viewer)];
   const board = scoreboard();
-  const under = [seekbar((seconds) => viewer.seek(seconds)), controls(viewer), agentCards(viewer)];
+  const under = [seekbar((seconds) => viewer.seek(seconds)), controls(viewer), agentCards(viewer, viewer.replay.pitch)];
   const side = [matchList(viewer), legend(), eventList(viewer)];
   own.stage.append(...over.map((part) => part.root), own.notice);
   const title = element(embedded ? "h2" : "h1", { class: "replay-title" }, viewer.replay.title);

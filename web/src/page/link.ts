@@ -71,7 +71,7 @@ export function parseLink(values: URLSearchParams, key: string): LinkState {
     match: Math.trunc(number(key, 1)),
     seconds: number("t", 0),
     celebrated: values.has("after") ? number("after", 0) : null,
-    rays: rays >= 1 && rays <= 4 ? rays : null,
+    rays: rays >= 1 ? rays : null,
     swapped: values.get("swap") === "1",
     follow: values.get("follow") === "1",
     trails: values.get("trails") !== "0",

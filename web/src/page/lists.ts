@@ -1,6 +1,6 @@
 // The side column: matches of the file, legend of the sensors, and the events as text.
-import { SLOT_COLOURS } from "../draw/palette";
-import { NOTHING_SLOT, SLOTS } from "../game/rays";
+import { SEEN_COLOURS } from "../draw/palette";
+import type { Seen } from "../game/rays";
 import { scoreAt } from "../game/scene";
 import type { Match } from "../replay/replay";
 import { element, formatTime, setText, teamMark } from "./dom";
@@ -36,19 +36,26 @@ export function matchList(viewer: Viewer): Part {
 
 export function legend(): Part {
   const heading = element("h2", {});
-  const items = SLOTS.map((name, slot) => {
-    const swatch = element("i", { class: slot === NOTHING_SLOT ? "swatch hollow" : "swatch" });
-    swatch.style.color = SLOT_COLOURS[slot];
-    return element("li", {}, swatch, name);
-  });
-  const root = element("section", { class: "panel legend" }, heading, element("ul", {}, ...items));
+  const list = element("ul", {});
+  const root = element("section", { class: "panel legend" }, heading, list);
+  let shown: number | null = null;
   return {
     root,
-    update(view: View): void {
-      root.hidden = view.raysOf === null;
-      if (view.raysOf !== null) setText(heading, `What ${agentName(view.palette, view.raysOf)} senses`);
+    update({ match: { pitch }, palette, raysOf }: View): void {
+      root.hidden = raysOf === null;
+      if (raysOf === null) return;
+      setText(heading, `What ${agentName(pitch, palette, raysOf)} senses`);
+      if (raysOf === shown) return;
+      shown = raysOf;
+      list.replaceChildren(...[...pitch.scenery.agents[raysOf].tags, "nothing" as const].map(legendItem));
     },
   };
+}
+
+function legendItem(seen: Seen): HTMLElement {
+  const swatch = element("i", { class: seen === "nothing" ? "swatch hollow" : "swatch" });
+  swatch.style.color = SEEN_COLOURS[seen];
+  return element("li", {}, swatch, seen);
 }
 
 export function eventList(viewer: Viewer): Part {

@@ -1,6 +1,7 @@
 // What lies over the pitch and the page: the goal banner, the large play button, short notices, the help.
 import { BANNER_S } from "../game/celebration";
-import { COMMANDS } from "./commands";
+import type { Pitch, Team } from "../replay/pitch";
+import { commandsOf } from "./commands";
 import { element, icon, setText, teamMark } from "./dom";
 import type { Part, View } from "./view";
 import type { Viewer } from "./viewer";
@@ -54,8 +55,8 @@ export class Notice {
   }
 }
 
-export function helpDialog(withSolid: boolean): HTMLDialogElement {
-  const rows = COMMANDS.filter((command) => withSolid || !command.solid).map((command) =>
+export function helpDialog(pitch: Pitch, withSolid: boolean): HTMLDialogElement {
+  const rows = commandsOf(pitch).filter((command) => withSolid || !command.solid).map((command) =>
     element("li", {}, element("kbd", {}, command.shown), element("span", {}, command.does)),
   );
   const close = element("button", { class: "close" }, "Close");
@@ -63,14 +64,14 @@ export function helpDialog(withSolid: boolean): HTMLDialogElement {
     "p",
     {},
     teamMark(0),
-    " round with a ring: players 1 and 3.  ",
+    ` round with a ring: ${playersOf(pitch, 0)}.  `,
     teamMark(1),
-    " square with a diamond: players 2 and 4.",
+    ` square with a diamond: ${playersOf(pitch, 1)}.`,
   );
   const text = element(
     "p",
     {},
-    "Sensors: each player casts 11 spheres ahead and 3 behind, up to 20 m; the colour says what stopped them. " +
+    "Sensors: each player casts spheres around it, up to 20 m; the colour says what stopped them. " +
       "Around that player arrows show its choices, filled as far as they were probable, the one it took outlined; " +
       "so do the cards. After a goal the ball is shown running on into the net; " +
       "everything else is as it was played.",
@@ -85,4 +86,9 @@ export function helpDialog(withSolid: boolean): HTMLDialogElement {
     close,
   );
   return element("dialog", { class: "help", "aria-label": "Keys and help" }, form);
+}
+
+function playersOf({ scenery }: Pitch, team: Team): string {
+  const numbers = scenery.agents.flatMap((agent, i) => (agent.team === team ? [i + 1] : []));
+  return `${numbers.length === 1 ? "player" : "players"} ${numbers.join(" and ")}`;
 }

@@ -1,5 +1,6 @@
 // The time line: where the ball was at every moment, marks for goals and kicks, and a slider over them.
 import { GOAL_LINE_X } from "../game/field";
+import { ballChannels } from "../game/scene";
 import type { Match } from "../replay/replay";
 import { element, formatTime, svg, teamMark } from "./dom";
 import type { Part, View } from "./view";
@@ -32,7 +33,7 @@ export function seekbar(onSeek: (seconds: number) => void): Part {
 
 /** Above the middle while the ball is in blue's half of attack, below in the other's; kicks are ticks at the edges. */
 function ballGraph(match: Match): SVGElement {
-  const x = match.channels[12];
+  const [x] = ballChannels(match);
   const heights = Array.from({ length: GRAPH_POINTS + 1 }, (_, i) => {
     const tick = Math.round((i / GRAPH_POINTS) * match.ticks);
     return Math.max(-1, Math.min(1, x[tick] / GOAL_LINE_X));

@@ -2,7 +2,7 @@
 import type { Palette } from "../draw/palette";
 import type { Celebration } from "../game/player";
 import type { Match, MatchEvent } from "../replay/replay";
-import { teamOf } from "../replay/replay";
+import type { Pitch } from "../replay/pitch";
 
 /** Which moment is shown: the playback clock of a replay, or the clock of a match that is still being played. */
 export interface Clock {
@@ -37,12 +37,13 @@ export interface Part {
   update(view: View): void;
 }
 
-export function agentName(palette: Palette, agent: number): string {
-  return `${palette.teams[teamOf(agent)].name} ${agent < 2 ? "A" : "B"}`;
+export function agentName(pitch: Pitch, palette: Palette, agent: number): string {
+  const { name, team } = pitch.scenery.agents[agent];
+  return `${palette.teams[team].name} ${name}`;
 }
 
 /** One line of the event list, which stands in for the picture where that cannot be seen. */
 export function describeEvent(view: Pick<View, "match" | "palette">, event: MatchEvent): string {
-  if (event.kind === "kick") return `Kick by ${agentName(view.palette, event.agent)}`;
+  if (event.kind === "kick") return `Kick by ${agentName(view.match.pitch, view.palette, event.agent)}`;
   return `Goal for ${view.palette.teams[event.team].name}, ${view.match.names[event.team]}`;
 }

@@ -59,7 +59,7 @@ export class Viewer {
     this.match = replay.matches[0];
     this.player = this.newPlayer(this.match);
     this.roll = new BallRoll(this.match);
-    this.help = helpDialog(this.canBeSolid);
+    this.help = helpDialog(replay.pitch, this.canBeSolid);
     const { stage, notice, announcer, help } = this;
     this.parts = layOut(this, root, options.embedded, { stage: stage.root, notice: notice.root, announcer, help });
     handleKeys(this);
@@ -226,7 +226,8 @@ export class Viewer {
     const state = parseLink(link.read(), link.key);
     if (String(formatLink(state, link.key)) === this.shownLink) return;
     this.selectMatch(Math.max(0, Math.min(this.replay.matches.length, state.match) - 1));
-    this.raysOf = state.rays === null ? null : state.rays - 1;
+    const { rays } = state;
+    this.raysOf = rays !== null && rays <= this.replay.pitch.scenery.agents.length ? rays - 1 : null;
     this.lastRaysOf = this.raysOf ?? this.lastRaysOf;
     this.stage.camera.swapped = state.swapped;
     this.follow = state.follow;

@@ -1,10 +1,7 @@
 // What a replay contains once decoded. The same words as palus.envs.recording.
+import type { Pitch, Team } from "./pitch";
 
-export type Team = 0 | 1;
-
-export const NUM_AGENTS = 4;
-/** Channels of a frame: (x, z, yaw) of each agent, then (x, z) of the ball. */
-export const NUM_CHANNELS = 3 * NUM_AGENTS + 2;
+/** Of an agent: three branches of three. */
 export const NUM_CHOICES = 9;
 
 export interface MatchEvent {
@@ -13,11 +10,12 @@ export interface MatchEvent {
   readonly kind: "goal" | "kick";
   /** For a goal the team that scored. */
   readonly team: Team;
-  /** Who kicked, 0 to 3; -1 for a goal. */
+  /** Who kicked, counted from 0; -1 for a goal. */
   readonly agent: number;
 }
 
 export interface Match {
+  readonly pitch: Pitch;
   readonly seed: string;
   readonly names: readonly [string, string];
   readonly score: readonly [number, number];
@@ -27,7 +25,7 @@ export interface Match {
   readonly decisions: number;
   /** In the order of their ticks. */
   readonly events: readonly MatchEvent[];
-  /** NUM_CHANNELS arrays of ticks + 1 numbers, metres and degrees. */
+  /** For each channel of the pitch ticks + 1 numbers, metres and degrees. */
   readonly channels: readonly Float64Array[];
   /** Per agent one byte per decision: 9 · forward + 3 · right + rotate. */
   readonly actions: readonly Uint8Array[];
@@ -37,10 +35,7 @@ export interface Match {
 
 export interface Replay {
   readonly title: string;
+  /** Where all of its matches were played. */
+  readonly pitch: Pitch;
   readonly matches: readonly Match[];
-}
-
-/** Agents are stored as blue A, purple A, blue B, purple B. */
-export function teamOf(agent: number): Team {
-  return (agent % 2) as Team;
 }

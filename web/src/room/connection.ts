@@ -1,5 +1,6 @@
 // One match over one socket: asks for it, hands on what arrives, says what the reader does.
 import type { Ready, Refused, Start } from "../api";
+import type { Pitch } from "../replay/pitch";
 import { decodeStep, type Choice, type Step } from "./protocol";
 
 /** The server takes a client that says nothing for gone. */
@@ -19,7 +20,7 @@ export class Connection {
   private refused: Refused | null = null;
   private closed = false;
 
-  constructor(start: Start, listener: Listener) {
+  constructor(start: Start, pitch: Pitch, listener: Listener) {
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
     this.socket = new WebSocket(`${scheme}//${location.host}/api/arena/room/live`);
     this.socket.binaryType = "arraybuffer";
@@ -27,7 +28,7 @@ export class Connection {
     this.socket.addEventListener("message", (event: MessageEvent<string | ArrayBuffer>) => {
       if (this.closed) return;
       if (typeof event.data !== "string") {
-        const step = decodeStep(event.data);
+        const step = decodeStep(event.data, pitch);
         this.finished = step.finished;
         listener.step(step);
         return;

@@ -37,12 +37,14 @@ const CONTROLS: readonly Control[] = [
   { name: "fullscreen", label: "Full screen", code: "KeyX", key: "X", act: (g) => void g.toggleFullscreen() },
 ];
 
-/** Keys of a live match besides those that move the reader's player. */
-export const GAME_KEYS: readonly (readonly [key: string, does: string])[] = [
-  ["Space", "Pause or go on"],
-  ["1 to 4", "Sensors and choices of a player"],
-  ...CONTROLS.map(({ key, label }) => [key, label] as const),
-];
+/** Keys of a live match besides those that move the reader's player. agents: how many there are. */
+export function gameKeys(agents: number): (readonly [key: string, does: string])[] {
+  return [
+    ["Space", "Pause or go on"],
+    [`1 to ${agents}`, "Sensors and choices of a player"],
+    ...CONTROLS.map(({ key, label }) => [key, label] as const),
+  ];
+}
 
 export function gameControls(game: Game): Part {
   const pause = element("button", { type: "button", class: "play" });
@@ -83,7 +85,7 @@ export function gameControls(game: Game): Part {
 /** Returns whether the key was one of these. */
 export function gameKey(game: Game, event: KeyboardEvent): boolean {
   if (event.code === "Space") game.togglePause();
-  else if (/^Digit[1-4]$/.test(event.code)) game.toggleRays(Number(event.code.at(-1)) - 1);
+  else if (/^Digit[1-9]$/.test(event.code)) game.toggleRays(Number(event.code.at(-1)) - 1);
   else {
     const found = CONTROLS.find(({ code }) => code === event.code);
     if (found === undefined) return false;

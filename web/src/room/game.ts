@@ -13,8 +13,8 @@ import { goalBanner, Notice } from "../page/overlays";
 import { scoreboard } from "../page/scoreboard";
 import { FIRST_ORBIT, Stage } from "../page/stage";
 import { describeEvent, type Part, type View } from "../page/view";
+import { teamOf, type Pitch, type Team } from "../replay/pitch";
 import type { MatchEvent } from "../replay/replay";
-import { teamOf } from "../replay/replay";
 import { loadSolid } from "../site/solid";
 import { LiveClock } from "./clock";
 import { Connection } from "./connection";
@@ -58,11 +58,12 @@ export class Game {
 
   constructor(
     private readonly start: Start,
+    private readonly pitch: Pitch,
     private readonly listener: GameListener,
   ) {
     this.message("Waiting for the players …", "status");
-    this.stage.camera.swapped = start.person !== null && teamOf(start.person) === 1;
-    this.connection = new Connection(start, {
+    this.stage.camera.swapped = this.plays(1);
+    this.connection = new Connection(start, pitch, {
       ready: (ready) => this.begin(ready),
       step: (step) => this.match?.add(step),
       ended: (refused) => this.end(refused),
@@ -112,6 +113,7 @@ export class Game {
   }
 
   toggleRays(agent: number): void {
+    if (agent >= this.pitch.scenery.agents.length) return;
     this.raysOf = this.raysOf === agent ? null : agent;
   }
 
@@ -155,12 +157,20 @@ export class Game {
     this.pad.release();
   }
 
-  private begin(ready: Ready): void {
+  /** Whether the reader's player is in this team. */
+  private plays(team: Team): boolean {
     const { person } = this.start;
-    const you = (team: 0 | 1, name: string): string =>
-      person !== null && teamOf(person) === team ? `You & ${name}` : name;
+    return person !== null && teamOf(this.pitch, person) === team;
+  }
+
+  private begin(ready: Ready): void {
+    const { agents } = this.pitch.scenery;
+    const you = (team: Team, name: string): string => {
+      if (!this.plays(team)) return name;
+      return agents.filter((agent) => agent.team === team).length > 1 ? `You & ${name}` : "You";
+    };
     const bare = (word: string): string => word.replace(/@.*/, "");
-    this.match = new LiveRecord(ready, [you(0, bare(ready.blue)), you(1, bare(ready.purple))]);
+    this.match = new LiveRecord(this.pitch, ready, [you(0, bare(ready.blue)), you(1, bare(ready.purple))]);
     this.clock = new LiveClock(this.match, ready.duration_s, (goal) => this.announce(goal));
     this.roll = new BallRoll(this.match);
     this.build();
@@ -173,7 +183,7 @@ export class Game {
     const board = scoreboard();
     const banner = goalBanner();
     const controls = gameControls(this);
-    const cards = agentCards(this);
+    const cards = agentCards(this, this.pitch);
     const senses = legend();
     const events = eventLog();
     this.parts = [board, banner, controls, cards, senses, events];

@@ -1,5 +1,6 @@
 // The bytes that the demo room's socket carries, as in palus.web.live; its words are in ../api.
-import { NUM_AGENTS, NUM_CHANNELS, NUM_CHOICES, type Team } from "../replay/replay";
+import { perUnit, type Pitch, type Team } from "../replay/pitch";
+import { NUM_CHOICES } from "../replay/replay";
 
 /** Forward, right, rotate; as the game's action branches. */
 export type Choice = readonly [number, number, number];
@@ -16,15 +17,14 @@ export interface Step {
   readonly probabilities: Uint8Array;
   /** Agent that kicked in each fixed step, -1 none. */
   readonly kicks: Int8Array;
-  /** Metres or degrees of a channel after a fixed step counted from 0. */
+  /** Metres or degrees of a channel of the pitch after a fixed step counted from 0. */
   value(step: number, channel: number): number;
 }
 
 const HEAD_BYTES = 12;
-const YAW_UNITS = 10;
-const POSITION_UNITS = 1000;
 
-export function decodeStep(message: ArrayBuffer): Step {
+export function decodeStep(message: ArrayBuffer, pitch: Pitch): Step {
+  const agents = pitch.scenery.agents.length;
   const head = new DataView(message);
   const played = head.getUint8(1);
   const goal = head.getInt8(2);
@@ -33,8 +33,8 @@ export function decodeStep(message: ArrayBuffer): Step {
     at += count;
     return at - count;
   };
-  const actions = new Uint8Array(message, take(NUM_AGENTS), NUM_AGENTS);
-  const probabilities = new Uint8Array(message, take(NUM_AGENTS * NUM_CHOICES), NUM_AGENTS * NUM_CHOICES);
+  const actions = new Uint8Array(message, take(agents), agents);
+  const probabilities = new Uint8Array(message, take(agents * NUM_CHOICES), agents * NUM_CHOICES);
   const kicks = new Int8Array(message, take(played), played);
   const frames = at;
   return {
@@ -47,9 +47,8 @@ export function decodeStep(message: ArrayBuffer): Step {
     probabilities,
     kicks,
     value(step, channel) {
-      const isYaw = channel < 3 * NUM_AGENTS && channel % 3 === 2;
-      const units = head.getInt16(frames + 2 * (step * NUM_CHANNELS + channel), true);
-      return units / (isYaw ? YAW_UNITS : POSITION_UNITS);
+      const units = head.getInt32(frames + 4 * (step * pitch.channels.length + channel), true);
+      return units / perUnit(pitch, channel, pitch.units);
     },
   };
 }

@@ -1,14 +1,12 @@
 // A match that grows while it is played, in the form that the viewer draws.
 import type { Ready } from "../api";
-import { NUM_AGENTS, NUM_CHANNELS, NUM_CHOICES, teamOf, type Match, type MatchEvent } from "../replay/replay";
+import { teamOf, type Pitch } from "../replay/pitch";
+import { NUM_CHOICES, type Match, type MatchEvent } from "../replay/replay";
 import type { Step } from "./protocol";
 
-const FRAME_HZ = 50;
-const TICKS_PER_DECISION = 5;
-
 export class LiveRecord implements Match {
-  readonly frameHz = FRAME_HZ;
-  readonly ticksPerDecision = TICKS_PER_DECISION;
+  readonly frameHz: number;
+  readonly ticksPerDecision: number;
   readonly seed: string;
   readonly channels: Float64Array[];
   readonly actions: Uint8Array[];
@@ -19,16 +17,20 @@ export class LiveRecord implements Match {
   decisions = 0;
 
   constructor(
+    readonly pitch: Pitch,
     ready: Ready,
     readonly names: readonly [string, string],
   ) {
     this.seed = String(ready.seed);
-    const ticks = Math.ceil(ready.duration_s * FRAME_HZ);
+    this.frameHz = pitch.frame_hz;
+    this.ticksPerDecision = pitch.ticks_per_decision;
+    const ticks = Math.ceil(ready.duration_s * pitch.frame_hz);
     // A goal cuts a decision short, so there may be more of them than full ones fit.
     const columns = (count: number): Uint8Array[] => Array.from({ length: count }, () => new Uint8Array(ticks));
-    this.channels = Array.from({ length: NUM_CHANNELS }, () => new Float64Array(ticks + 1));
-    this.actions = columns(NUM_AGENTS);
-    this.probabilities = columns(NUM_AGENTS * NUM_CHOICES);
+    const agents = pitch.scenery.agents.length;
+    this.channels = pitch.channels.map(() => new Float64Array(ticks + 1));
+    this.actions = columns(agents);
+    this.probabilities = columns(agents * NUM_CHOICES);
     ready.kick_off.forEach((value, channel) => (this.channels[channel][0] = value));
   }
 
@@ -38,12 +40,13 @@ export class LiveRecord implements Match {
       this.channels.forEach((channel, c) => (channel[this.ticks + i + 1] = step.value(i, c)));
     }
     step.kicks.forEach((agent, i) => {
-      if (agent >= 0) this.events.push({ tick: step.firstTick + i, kind: "kick", team: teamOf(agent), agent });
+      if (agent < 0) return;
+      this.events.push({ tick: step.firstTick + i, kind: "kick", team: teamOf(this.pitch, agent), agent });
     });
     // The viewer looks decisions up by their time.
-    const first = Math.floor(this.ticks / TICKS_PER_DECISION);
+    const first = Math.floor(this.ticks / this.ticksPerDecision);
     this.ticks += step.played;
-    this.decisions = Math.ceil(this.ticks / TICKS_PER_DECISION);
+    this.decisions = Math.ceil(this.ticks / this.ticksPerDecision);
     for (let decision = first; decision < this.decisions; decision++) {
       this.actions.forEach((column, agent) => (column[decision] = step.actions[agent]));
       this.probabilities.forEach((column, i) => (column[decision] = step.probabilities[i]));

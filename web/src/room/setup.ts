@@ -1,20 +1,12 @@
-// The form: who plays blue, who plays purple, and whether the reader takes one of the four players.
+// The form: which game, who plays blue, who plays purple, and whether the reader takes one of the players.
 import type { RoomPlayers, Start } from "../api";
+import { PALETTES } from "../draw/palette";
 import { element } from "../page/dom";
+import { agentName } from "../page/view";
+import type { Pitch } from "../replay/pitch";
 import { rated } from "../site/format";
-import { field, sideMark } from "../site/parts";
-
-const BUILT_IN = ["palus/goalie-striker", "palus/ball-chaser"] as const;
-/** Whom a reader may play. */
-export const AGENTS = [0, 1, 2, 3] as const;
-/** By agent: 0 and 2 are blue, 1 and 3 purple. */
-const SEATS: readonly (readonly [value: string, label: string])[] = [
-  ["", "Nobody, I watch"],
-  ["0", "Player 1, blue"],
-  ["2", "Player 3, blue"],
-  ["1", "Player 2, purple"],
-  ["3", "Player 4, purple"],
-];
+import { pageLink } from "../site/links";
+import { field, select, sideMark } from "../site/parts";
 
 export interface Setup {
   readonly root: HTMLFormElement;
@@ -22,8 +14,17 @@ export interface Setup {
   read(): Start;
 }
 
-/** asked: what the address asks for; its missing parts are chosen here. onStart: the reader wants this match. */
-export function setupForm(players: RoomPlayers, asked: Start, onStart: (start: Start) => void): Setup {
+/**
+ * games: to choose from.   pitch: of the game that the address asks for.   asked: all that it asks for; missing parts
+ * are chosen here.   onStart: the reader wants this match.
+ */
+export function setupForm(
+  games: readonly string[],
+  pitch: Pitch,
+  players: RoomPlayers,
+  asked: Start,
+  onStart: (start: Start) => void,
+): Setup {
   const list = element("datalist", { id: "room-players" });
   for (const { repo, rating } of players.players) {
     list.append(element("option", { value: repo }, rating === null ? "" : `rated ${rated(rating, null)}`));
@@ -38,9 +39,11 @@ export function setupForm(players: RoomPlayers, asked: Start, onStart: (start: S
   });
   seed.value = asked.seed === null ? "" : String(asked.seed);
   const seat = element("select", {});
-  for (const [value, label] of SEATS) {
+  for (const [value, label] of [["", "Nobody, I watch"], ...seats(pitch)]) {
     seat.append(element("option", { value, selected: value === String(asked.person ?? "") }, label));
   }
+  const options = games.map((env) => [env, env] as const);
+  const game = select(options, asked.env, (env) => location.assign(pageLink("room", { env })));
   // Who comes by a link with a seat has nothing left to choose.
   const seated = asked.person !== null;
   const start = element("button", { type: "submit", class: "button primary", autofocus: seated }, "Start");
@@ -50,6 +53,7 @@ export function setupForm(players: RoomPlayers, asked: Start, onStart: (start: S
     "form",
     { class: "room-form" },
     list,
+    field("Game", game),
     labelled("blue", "Blue", blue),
     labelled("purple", "Purple", purple),
     field("I play", seat),
@@ -61,7 +65,7 @@ export function setupForm(players: RoomPlayers, asked: Start, onStart: (start: S
     purple: purple.value.trim(),
     env: asked.env,
     seed: /^\d{1,16}$/.test(seed.value) ? Number(seed.value) : null,
-    person: AGENTS.find((agent) => String(agent) === seat.value) ?? null,
+    person: seat.value === "" ? null : Number(seat.value),
   });
   root.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -70,10 +74,18 @@ export function setupForm(players: RoomPlayers, asked: Start, onStart: (start: S
   return { root, read };
 }
 
+/** Whom a reader may play, team by team. */
+function seats(pitch: Pitch): [value: string, label: string][] {
+  const numbers = [...pitch.scenery.agents.keys()];
+  const sorted = numbers.sort((a, b) => pitch.scenery.agents[a].team - pitch.scenery.agents[b].team);
+  return sorted.map((i) => [String(i), `Player ${i + 1}, ${agentName(pitch, PALETTES[0], i)}`]);
+}
+
 /** The best model but the one that plays already; a built-in player where there is none. */
 function likely({ players }: RoomPlayers, other: string): string {
-  const models = players.filter(({ house }) => !house).map(({ repo }) => repo);
-  return [...models, ...BUILT_IN].find((repo) => repo !== other.replace(/@.*/, "")) ?? "";
+  const models = players.filter(({ house }) => !house);
+  const found = [...models, ...players].find(({ repo }) => repo !== other.replace(/@.*/, ""));
+  return found?.repo ?? "";
 }
 
 function picker(value: string): HTMLInputElement {

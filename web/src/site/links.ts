@@ -11,9 +11,11 @@ export function pageLink(page: PageName, parameters: Record<string, string | nul
   return query.size ? `${file}?${query}` : file;
 }
 
-export function modelLink(repo: string): string {
-  if (isExport) return `model.html?${new URLSearchParams({ repo })}`;
-  return `/${path(...repo.split("/"))}`;
+/** env: the game that its page opens with; by default the one that the present address asks for. */
+export function modelLink(repo: string, env: string | null = parameter("env")): string {
+  const query = new URLSearchParams({ ...(isExport && { repo }), ...(env !== null && { env }) });
+  const page = isExport ? "model.html" : `/${path(...repo.split("/"))}`;
+  return query.size ? `${page}?${query}` : page;
 }
 
 export function matchLink(id: string): string {

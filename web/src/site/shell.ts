@@ -3,7 +3,7 @@ import "./site.css";
 import { element, svg } from "../page/dom";
 import { isExport, load, LoadError } from "./data";
 import { focusedLink, focusLink } from "./focus";
-import { pageLink, type PageName } from "./links";
+import { pageLink, parameter, type PageName } from "./links";
 import type { Head } from "../api";
 
 const ENTRIES: readonly (readonly [PageName, string])[] = [
@@ -25,7 +25,7 @@ export interface Shell {
 /** Builds the frame of an arena's page. current: the entry of the navigation that leads here; null for pages below one. */
 export function buildShell(current: PageName | null): Shell {
   const entries = ENTRIES.filter(([page]) => !isExport || page !== "room").map(([page, label]) =>
-    element("a", { href: pageLink(page), "aria-current": page === current && "page" }, label),
+    element("a", { href: pageLink(page, { env: parameter("env") }), "aria-current": page === current && "page" }, label),
   );
   const nav = element("nav", { "aria-label": "Pages" }, ...entries);
   return buildFrame("palus arena", nav, footText(), logEnd());

@@ -16,14 +16,13 @@ import {
 } from "three";
 import type { Palette } from "../draw/palette";
 import { AGENT_RADIUS, BALL_RADIUS } from "../game/field";
-import { teamOf } from "../replay/replay";
+import type { Team } from "../replay/pitch";
 
 const BODY_HEIGHT_M = 1;
 const SQUARE_M = 0.9;
 
 /** A player that stands on the ground and looks along -z of three.js. */
-export function buildAgent(agent: number, palette: Palette): Group {
-  const team = teamOf(agent);
+export function buildAgent(number: number, team: Team, palette: Palette): Group {
   const { base, light, dark } = palette.teams[team];
   const body = new Group();
   const trunk =
@@ -42,7 +41,7 @@ export function buildAgent(agent: number, palette: Palette): Group {
     body.add(part(new SphereGeometry(0.13, 16, 12), "#ffffff", [side * 0.2, 0.74, -0.43]));
     body.add(part(new SphereGeometry(0.065, 12, 8), dark, [side * 0.2, 0.74, -0.54]));
   }
-  const label = new Sprite(new SpriteMaterial({ map: numberTexture(agent + 1, base), depthTest: false }));
+  const label = new Sprite(new SpriteMaterial({ map: numberTexture(number, base), depthTest: false }));
   label.position.y = BODY_HEIGHT_M + 0.75;
   label.scale.setScalar(0.72);
   body.add(label);

@@ -18,6 +18,7 @@ import { Camera, WORLD_HALF_X, WORLD_HALF_Z } from "../draw/camera";
 import type { Palette } from "../draw/palette";
 import { drawPitch } from "../draw/pitch";
 import { GOAL_BACK_X, GOAL_HALF_WIDTH, GOAL_LINE_X, WALL_THICKNESS, pitchOutline, type Point } from "../game/field";
+import type { Box, Pitch } from "../replay/pitch";
 import { place } from "./space";
 
 const BOARD_HEIGHT_M = 0.85;
@@ -29,10 +30,10 @@ const POST_RADIUS_M = 0.09;
 const LAWN_PIXELS_PER_M = 48;
 const MESH_M = 0.3;
 
-/** The stadium in the colours of a palette. */
-export function buildStadium(palette: Palette): Group {
+/** The stadium of a pitch in the colours of a palette. */
+export function buildStadium(pitch: Pitch, palette: Palette): Group {
   const stadium = new Group();
-  stadium.add(lawn(palette), ground(), ...boards(palette));
+  stadium.add(lawn(pitch, palette), ground(), ...boards(palette), ...pitch.scenery.barriers.flatMap(barrier));
   for (const team of [0, 1] as const) stadium.add(...goal(team, palette.teams[team].base));
   return stadium;
 }
@@ -48,10 +49,10 @@ export function dispose(whole: Group): void {
   });
 }
 
-function lawn(palette: Palette): Mesh {
+function lawn(pitch: Pitch, palette: Palette): Mesh {
   const camera = new Camera();
   camera.resize(2 * WORLD_HALF_X, 2 * WORLD_HALF_Z, 1);
-  const texture = new CanvasTexture(drawPitch(camera, palette, LAWN_PIXELS_PER_M).ground);
+  const texture = new CanvasTexture(drawPitch(camera, pitch, palette, LAWN_PIXELS_PER_M).ground);
   texture.colorSpace = SRGBColorSpace;
   texture.anisotropy = 8;
   const material = new MeshLambertMaterial({ map: texture, transparent: true });
@@ -101,6 +102,20 @@ function board(a: Point, b: Point, thickness: number, height: number, material: 
   place(made, (a[0] + b[0]) / 2 + outX, above + height / 2, (a[1] + b[1]) / 2 + outZ);
   made.rotation.y = Math.atan2(dz, dx);
   return made;
+}
+
+/** A wall that stands on the pitch, as high as a goal, with a lit top. */
+function barrier({ x, z, half_x, half_z, yaw }: Box): Mesh[] {
+  const box = (height: number, above: number, material: Material): Mesh => {
+    const made = new Mesh(new BoxGeometry(2 * half_x, height, 2 * half_z), material);
+    place(made, x, above + height / 2, z, yaw);
+    made.castShadow = made.receiveShadow = true;
+    return made;
+  };
+  return [
+    box(GOAL_HEIGHT_M, 0, new MeshLambertMaterial({ color: "#3a4a5e" })),
+    box(EDGE_M, GOAL_HEIGHT_M, new MeshLambertMaterial({ color: "#8fa0b3" })),
+  ];
 }
 
 function goal(team: 0 | 1, colour: string): Mesh[] {

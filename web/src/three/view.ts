@@ -18,7 +18,7 @@ import { ballRunOn, BANNER_S } from "../game/celebration";
 import { BALL_RADIUS } from "../game/field";
 import { castRays } from "../game/rays";
 import { sceneAt } from "../game/scene";
-import { NUM_AGENTS } from "../replay/replay";
+import type { Pitch } from "../replay/pitch";
 import { buildAgent, buildBall } from "./bodies";
 import type { SolidMoment, SolidView } from "./contract";
 import { place, Sheet } from "./space";
@@ -41,6 +41,7 @@ export class SolidPitch implements SolidView {
   private stadium: Group | null = null;
   private agents: Group[] = [];
   private palette = "";
+  private pitch: Pitch | null = null;
 
   constructor(canvas: HTMLCanvasElement) {
     this.renderer = new WebGLRenderer({ canvas, antialias: true });
@@ -66,16 +67,17 @@ export class SolidPitch implements SolidView {
     this.renderer.render(this.scene, this.eye);
   }
 
-  private dress({ palette }: SolidMoment): void {
-    if (this.palette === palette.id) return;
+  private dress({ match: { pitch }, palette }: SolidMoment): void {
+    if (this.palette === palette.id && this.pitch === pitch) return;
     this.palette = palette.id;
+    this.pitch = pitch;
     for (const old of [this.stadium, ...this.agents]) {
       if (old === null) continue;
       this.scene.remove(old);
       dispose(old);
     }
-    this.stadium = buildStadium(palette);
-    this.agents = Array.from({ length: NUM_AGENTS }, (_, agent) => buildAgent(agent, palette));
+    this.stadium = buildStadium(pitch, palette);
+    this.agents = pitch.scenery.agents.map(({ team }, agent) => buildAgent(agent + 1, team, palette));
     this.scene.add(this.stadium, ...this.agents);
   }
 
@@ -101,7 +103,7 @@ export class SolidPitch implements SolidView {
       const scene = sceneAt(match, tick);
       if (played !== null) drawMark(context, scene.agents[played]);
       if (raysOf !== null) {
-        drawRays(context, pen, scene.agents[raysOf], castRays(scene, raysOf));
+        drawRays(context, pen, scene.agents[raysOf], castRays(match.pitch, scene, raysOf));
         drawSelection(context, pen, scene.agents[raysOf]);
         drawChoices(context, scene.agents[raysOf], choicesAt(match, raysOf, tick));
       }

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from palus import envs
 from palus.arena.locked.remote import Contestant, open_contestants
 from palus.arena.locked.sandbox import shared_sandbox
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
 from palus.arena.models.rules import Limits
-from palus.arena.referee.games import DEFAULT_GAME, playable_game
+from palus.arena.referee.games import DEFAULT_GAME, playable_game, source_of
 from palus.arena.referee.questions import ask, by_behavior, memory_of, questions_for, widths
 from palus.arena.referee.result import verdict_of
 from palus.errors import ArenaError
@@ -40,8 +39,9 @@ NO_CHOICE = (0, 0, 0)
 class LiveStep:
     """What one decision brought.
 
-    first_tick: number of the first of its fixed steps, from 1.   frames: [fixed steps played, 14] as in `Recording`.
-    actions: [4, 3].   probabilities: [4, 9], NaN for bots and people.   kicks: agent that kicked or -1, per fixed step.
+    P agents.   first_tick: number of the first of its fixed steps, from 1.   frames: [fixed steps played, C] as in
+    `Recording`.   actions: [P, branches].   probabilities: [P, choices], NaN for bots and people.   kicks: agent that
+    kicked or -1, per fixed step.
     goal: team that scored in the last of the fixed steps, -1 none.   score: goals of blue and purple by then.
     """
 
@@ -56,10 +56,10 @@ class LiveStep:
 
 
 class LiveMatch:
-    """Steps one match. Not for use by several threads at once.
+    """Steps one match by the rules of the game's arena. Not for use by several threads at once.
 
     players: blue, purple.   contestants: whose they are, where they have any.   seed: in [0, 2^53).   person: agent
-    that takes its choices from `step`'s argument (0 blue A, 1 purple A, 2 blue B, 3 purple B); None when nobody plays.
+    that takes its choices from `step`'s argument, in the game's order; None when nobody plays.
     Raises ArenaError for a game that no arena plays, and for an agent that it does not have.
     """
 
@@ -81,7 +81,7 @@ class LiveMatch:
         self.ticks = 0
         self._decision = 0
         self.game = playable_game(env_id)
-        self._env: Any = envs.make(self.game.env, 1, record=True)
+        self._env: Any = source_of(self.game.env).batch(1, record=True)
         self._env.reset(np.array([seed], np.int64))
         self._team_of = np.array([agent.team for agent in self._env.spec.agents])
         if person is not None and person >= len(self._team_of):
@@ -95,7 +95,7 @@ class LiveMatch:
 
     @property
     def kick_off(self) -> F32:
-        """[14] where everybody stands now; the first frame of the match, before any step."""
+        """[C] where everybody stands now; the first frame of the match, before any step."""
         return self.game.still(self._env, 0)
 
     def step(self, choice: Sequence[int] = NO_CHOICE) -> LiveStep:
@@ -126,7 +126,7 @@ class LiveMatch:
         )
 
     def _decide(self, choice: Sequence[int]) -> tuple[NDArray[np.int32], F32]:
-        """Choices [4, 3] and what they were drawn from [4, 9]."""
+        """Choices [P, branches] and what they were drawn from [P, choices]."""
         spec = self._env.spec
         columns, width = widths(spec)
         actions = np.zeros((len(self._team_of), columns), np.int32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import numpy as np
 from palus.envs.arena_game import ArenaGame, BotAct
 from palus.envs.recording import MatchLayout, RecordedEvent, Recording
 from palus.envs.soccer import play_stats
-from palus.envs.soccer.geometry import STEPS_PER_DECISION
+from palus.envs.soccer.geometry import BLOCKER, RECTANGLE_TAG, RECTANGLES, STEPS_PER_DECISION, WALL
+from palus.envs.soccer.pitch import SOCCER_TWOS, STRIKERS_VS_GOALIE, Ground, Starter
 from palus.types import F32, I64
 
 
@@ -54,7 +56,8 @@ class SoccerMatches(ArenaGame):
 _BODY = ("position_unit_m", "position_unit_m", "yaw_unit_degrees")
 
 
-def _layout(pitch: str, agents: int) -> MatchLayout:
+def _layout(pitch: str, ground: Ground) -> MatchLayout:
+    agents = len(ground.places)
     return MatchLayout(
         pitch=pitch,
         channels=agents * _BODY + _BODY[:2],
@@ -63,7 +66,31 @@ def _layout(pitch: str, agents: int) -> MatchLayout:
         frame_hz=round(1 / play_stats.TICK_S),
         ticks_per_decision=STEPS_PER_DECISION,
         events=("goal", "kick"),
+        scenery={
+            "agents": [_agent(place) for place in ground.places],
+            "boxes": [_box(row, tag) for row, tag in zip(RECTANGLES, RECTANGLE_TAG, strict=True)],
+            "barriers": [_box(row, WALL) for row in BLOCKER] if ground.blocked else [],
+        },
     )
+
+
+def _agent(place: Starter) -> dict[str, Any]:
+    """name: without the team's colour, which readers may change. tags, sensors: as of its `Role`."""
+    role = place.role
+    return {
+        "name": place.name.removeprefix(f"{('blue', 'purple')[place.team]} "),
+        "team": place.team,
+        "tags": role.tags,
+        "sensors": role.sensors,
+        "kicks_always": role.kicks_always,
+    }
+
+
+def _box(row: F32, tag: int) -> dict[str, float | None]:
+    """One of `RECTANGLES`, yaw in degrees. goal: of which team it is the net."""
+    x, z, half_x, half_z, cos, sin = (float(str(number)) for number in row)
+    yaw = round(math.degrees(math.atan2(sin, cos)))
+    return {"goal": None if tag == WALL else tag - 1, "x": x, "z": z, "half_x": half_x, "half_z": half_z, "yaw": yaw}
 
 
 GAME = SoccerMatches(
@@ -73,7 +100,7 @@ GAME = SoccerMatches(
     yardsticks=("random", "ball-chaser"),
     preset="soccertwos-fast",
     tick_s=play_stats.TICK_S,
-    layout=_layout("soccer-twos/1", 4),
+    layout=_layout("soccer-twos/1", SOCCER_TWOS),
     baselines=("unity/MLAgents-SoccerTwos",),
 )
 
@@ -87,7 +114,8 @@ STRIKERS = SoccerMatches(
     options={"max_steps": _SHORT_TICKS},
     bots=("ball-chaser", "goalie-striker"),
     preset="strikers-vs-goalie-fast",
+    yardsticks=("random", "ball-chaser"),
     tick_s=play_stats.TICK_S,
     max_ticks=_SHORT_TICKS,
-    layout=_layout("strikers-vs-goalie/1", 3),
+    layout=_layout("strikers-vs-goalie/1", STRIKERS_VS_GOALIE),
 )

@@ -36,7 +36,7 @@ from palus.types import F32, I64, BehaviorSpec, Bool
 FRAMES = 3
 """Frames of rays that an observation stacks."""
 
-OWN_GOAL, OTHER_GOAL, MATE, OPPONENT, BALL_TAG = "own goal", "other goal", "mate", "opponent", "ball"
+OWN_GOAL, OTHER_GOAL, MATE, OPPONENT, BALL_TAG = "own goal", "attacked goal", "teammate", "opponent", "ball"
 WALL_TAG = "wall"
 
 

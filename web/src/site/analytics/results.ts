@@ -107,7 +107,7 @@ function compare(team: string, game: TeamGame): HTMLElement {
   const other = `${game.opponent_owner}/${game.opponent_model}`;
   return element(
     "a",
-    { href: pageLink("compare", { a: other, b: team }), "aria-label": `Compare with ${other}` },
+    { href: pageLink("compare", { a: other, b: team, env: parameter("env") }), "aria-label": `Compare with ${other}` },
     "Compare",
   );
 }

@@ -99,13 +99,13 @@ function players(match: MatchPage): HTMLElement {
   return box(
     "Players",
     "",
-    side("blue", match.blue),
-    side("purple", match.purple),
+    side("blue", match.blue, match.env),
+    side("purple", match.purple, match.env),
     element("div", { class: "bar" }, link),
   );
 }
 
-function side(name: "blue" | "purple", played: MatchSide): HTMLElement {
+function side(name: "blue" | "purple", played: MatchSide, env: string): HTMLElement {
   const { player } = played;
   const label = name === "blue" ? "Blue" : "Purple";
   const rows: (readonly [string, Content])[] = [
@@ -115,7 +115,7 @@ function side(name: "blue" | "purple", played: MatchSide): HTMLElement {
         "span",
         { class: "side-name" },
         sideMark(name),
-        element("a", { href: modelLink(played.repo) }, played.repo),
+        element("a", { href: modelLink(played.repo, env) }, played.repo),
       ),
     ],
     ["Rating now", rated(player.rating, player.half_width)],

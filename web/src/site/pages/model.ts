@@ -84,7 +84,7 @@ function title(model: ModelPage, chosen: Performance | undefined, body: HTMLElem
 function actions(model: ModelPage, shown: Performance | undefined): HTMLElement[] {
   const accepted = model.revisions.some(({ env, state }) => state === "accepted" && env === shown?.env);
   if (!accepted || !shown) return [];
-  const compare = element("a", { class: "button", href: pageLink("compare", { b: model.repo }) }, "Compare");
+  const compare = element("a", { class: "button", href: pageLink("compare", { b: model.repo, env: shown.env }) }, "Compare");
   if (isExport || shown.filmed) return [compare];
   const seat = { purple: model.repo, play: "1", env: shown.env };
   return [compare, element("a", { class: "button primary", href: pageLink("room", seat) }, "Play against it")];
@@ -116,7 +116,7 @@ function validation(model: ModelPage): HTMLElement[] {
 function noRevision(): HTMLElement {
   const lines = [
     element("strong", {}, "No model of this repository plays here"),
-    element("p", {}, "A repository takes part when it holds a model named after the game, such as SoccerTwos.onnx."),
+    element("p", {}, "A repository takes part when it holds a model for every behavior of a game, named after it."),
     element("p", {}, "What to do: push the folder of a run with palus push, which names and tags what it pushes."),
   ];
   return element("section", { class: "verdict wait", "aria-label": "Validation" }, ...lines);
