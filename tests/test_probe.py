@@ -11,6 +11,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from palus.arena.referee.match import play_pairs
 from palus.cli import app
 from palus.config import load_run
 from palus.config.network import NetworkSettings
@@ -19,7 +20,7 @@ from palus.envs.matrix import ROCK_PAPER_SCISSORS, exploitability
 from palus.errors import CheckpointError, EnvError, ModelError
 from palus.hub.probe_file import Probe, parse_probe
 from palus.nn.network import Network
-from palus.probe import Budget, Response, respond
+from palus.probe import Budget, Response, find_rival, respond, response_run
 
 RPS = "RockPaperScissors"
 OFTEN_ROCK = np.array([0.6, 0.2, 0.2])
@@ -82,9 +83,18 @@ def test_a_best_response_takes_what_can_be_taken(tmp_path: Path) -> None:
     assert len(curve) == 9 and set(np.diff(curve)) == {1024}  # each rollout of so short a run
 
 
-def test_nothing_is_found_where_nothing_is_to_be_found(tmp_path: Path) -> None:
+def test_nothing_is_found_where_nothing_is_to_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+
+    def played(a: Any, b: Any, pairs: int, seed: int, **keys: Any) -> Any:
+        seeds.append(seed)
+        return play_pairs(a, b, pairs, seed, **keys)
+
+    monkeypatch.setattr("palus.probe.play_pairs", played)
     response = probed(tmp_path, "random", 3000)
     found = measured(response, 400)
+    *curve, result = seeds
+    assert len(curve) == len(found.curve) and len({*curve}) == 1 and result not in curve
     assert found.best.low < 0.5 < found.best.high and found.bound == 0 and found.model_sha256 == ""
     assert max(point.share for point in found.curve) > 0.5  # of so many some are lucky; the result is not their maximum
 
@@ -108,10 +118,10 @@ def test_one_side_of_an_asymmetric_game_is_probed_by_the_other(tmp_path: Path) -
     response = respond("random", run, spec, "Keeper", Budget(2000), force=True)
     found = measured(response, 40)
     assert (found.behavior, found.symmetric, len(response.legs)) == ("Keeper", False, 1)
-    assert found.steps >= 2000 and found.best.pairs == 40
+    assert response.result.steps == found.steps >= 2000 and found.best.pairs == 40
     book = json.loads((response.folder.root / "league" / "league.json").read_text())
     idle = next(learner for learner in book["learners"] if learner["behavior"] == "Striker")
-    assert idle["step"] < 1000  # somebody has to be named, but it does not go on learning
+    assert idle["step"] == 0
 
 
 def test_what_is_probed_stays_as_it_was_and_a_probe_is_resumed(tmp_path: Path) -> None:
@@ -129,6 +139,15 @@ def test_what_is_probed_stays_as_it_was_and_a_probe_is_resumed(tmp_path: Path) -
     (tmp_path / "papers" / f"{RPS}.onnx").replace(model / f"{RPS}.onnx")
     with pytest.raises(CheckpointError, match="is another than the one that"):
         probed(tmp_path, str(model), 3000, resume=True)
+
+
+def test_the_response_is_who_learns_and_the_curriculum_follows_it() -> None:
+    run, spec = load_run("strikers-vs-goalie-fast"), GameSource("StrikersVsGoalie").spec
+    planned = response_run(run, spec, "Goalie", find_rival("random", spec), Budget(12000))
+    assert {name: own.max_steps for name, own in planned.behaviors.items()} == {"Goalie": 12000, "Striker": 0}
+    assert planned.behaviors["Goalie"].self_play.save_steps == 1000
+    assert planned.lesson_numbers_at({"Goalie": 0.2, "Striker": 1.0}) == {"ball_touch": 1}
+    assert load_run("strikers-vs-goalie-fast").palus.league.learn == "all_teams" != planned.palus.league.learn
 
 
 def test_games_without_two_sides_are_refused(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from palus.arena.models.policies import OnnxPlayer, RandomPlayer, played_behavio
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import PairingSummary, summarize
 from palus.config import RunFile
+from palus.config.environment import Curriculum, EnvironmentParameter
 from palus.config.league import LeagueSettings
 from palus.config.trainer import SelfPlay
 from palus.errors import CheckpointError, ConfigError, EnvError, ModelError
@@ -201,13 +202,13 @@ def find_rival(word: str, spec: GameSpec) -> Rival:
 def response_run(run: RunFile, spec: GameSpec, behavior: str, rival: Rival, budget: Budget) -> RunFile:
     """The run file of a response: a given one, with the rival as the only opponent.
 
-    Whoever else the game has learns for one step, since somebody has to be named, and is met by nobody.
+    Whatever else plays in the game never learns: the rival has it.
     """
     run = run.completed(own.name for own in spec.behaviors)
     responding = _name_of(run, behavior)
     behaviors = {}
     for name, own in run.behaviors.items():
-        limit = (budget.steps or own.max_steps) if name == responding else 1
+        limit = (budget.steps or own.max_steps) if name == responding else 0
         play = own.self_play or SelfPlay()
         save = min(play.save_steps, max(1, limit // CURVE_POINTS))
         play = play.model_copy(update={"save_steps": save, "team_change": save, "window": NEWEST})
@@ -221,7 +222,27 @@ def response_run(run: RunFile, spec: GameSpec, behavior: str, rival: Rival, budg
         "baselines": (rival.word,) if watched else (),
         "baseline_interval": behaviors[responding].summary_freq if watched else 0,
     }
-    return run.model_copy(update={"behaviors": behaviors, "palus": run.palus.model_copy(update=palus)})
+    parameters = {name: _followed(p, responding) for name, p in (run.environment_parameters or {}).items()}
+    return run.model_copy(
+        update={
+            "behaviors": behaviors,
+            "environment_parameters": parameters or None,
+            "palus": run.palus.model_copy(update=palus),
+        }
+    )
+
+
+def _followed(parameter: EnvironmentParameter, behavior: str) -> EnvironmentParameter:
+    """A curriculum goes by the steps of who learns."""
+    if not isinstance(parameter, Curriculum):
+        return parameter
+    lessons = tuple(
+        lesson.model_copy(update={"completion_criteria": criteria.model_copy(update={"behavior": behavior})})
+        if (criteria := lesson.completion_criteria)
+        else lesson
+        for lesson in parameter.curriculum
+    )
+    return parameter.model_copy(update={"curriculum": lessons})
 
 
 def _behavior_of(rival: Rival, spec: GameSpec, wanted: str | None) -> str:

@@ -136,8 +136,8 @@ class Run:
 
     @property
     def step(self) -> int:
-        """The slowest learner's."""
-        return min(trainee.step for trainee in self.trainees)
+        """The slowest learner's, of those that learn at all."""
+        return min((trainee.step for trainee in self.trainees if trainee.behavior.max_steps), default=0)
 
     @property
     def checkpoints(self) -> dict[str, int]:

@@ -210,3 +210,20 @@ def test_a_restored_league_goes_on_as_if_it_had_never_stopped(options: dict[str,
     two.league.load_state_dict(json.loads(json.dumps(one.league.state_dict())))
     two.steps = dict(one.steps)
     assert go_on(one) == go_on(two)
+
+
+@pytest.mark.parametrize("learn", ["one_team", "all_teams"])
+def test_who_has_no_steps_to_do_never_learns(learn: Any) -> None:
+    settings = SelfPlay(**GHOSTS)
+    made = League(
+        TWO_ON_ONE,
+        [Contender(0, "Striker", settings, max_steps=0), Contender(1, "Goalie", settings, max_steps=10**9)],
+        0,
+        settings=LeagueSettings(learn=learn),
+    )
+    assert made.turns.learning_side == 1
+    drive = Drive(made)
+    assert made.cast(0)[2].learns and not made.cast(1)[0].learns  # from the first match on
+    for _ in range(5):
+        drive.advance({1: 60}, {"Striker": 120})
+        assert {seat.policy for slot in range(20) for seat in made.cast(slot) if seat.learns} == {1}

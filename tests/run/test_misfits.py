@@ -62,3 +62,11 @@ def test_groups_that_worker_processes_would_tear_apart_are_refused(tmp_path: Pat
     assert "groups of 1 and 2 agents, which worker processes cannot keep together" in fault
     assert not any("groups" in line for line in found(tmp_path, "ppo", "countdown:CountdownOfThree", "C"))
     assert found(tmp_path, "poca", "countdown:Countdown", "C") == []
+
+
+def test_members_alone_can_be_met_only_where_there_are_any() -> None:
+    alone = "palus.league.opponents=members"
+    assert misfits(load_run("soccertwos", [alone])) == [
+        "palus.league.opponents members: there are none to meet; name them in palus.league.members"
+    ]
+    assert misfits(load_run("soccertwos", [alone, "palus.league.members=[random]"])) == []

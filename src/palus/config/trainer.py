@@ -148,7 +148,10 @@ class Behavior(Section):
     even_checkpoints: bool = Field(
         default=False, description="Spread keep_checkpoints evenly over max_steps; replaces checkpoint_interval."
     )
-    max_steps: Count = Field(default=500000, description="Trainer steps of the whole run.")
+    max_steps: CountOrZero = Field(
+        default=500000,
+        description="Trainer steps of the whole run; 0: it never learns, and in self-play others always play it.",
+    )
     time_horizon: Count = Field(default=64, description="Decisions after which a trajectory is cut and bootstrapped.")
     summary_freq: Count = Field(default=50000, description="Trainer steps between summaries.")
     threaded: bool = Field(default=False, description="Train in a thread of its own (ML-Agents only).")

@@ -29,7 +29,11 @@ class Turns:
             for side in spec.sides
         }
         self._behaviors = list(self.played_on.values())
-        self._sides = [side for side, behaviors in enumerate(self._behaviors) if behaviors]
+        self._sides = [
+            side
+            for side, behaviors in enumerate(self._behaviors)
+            if any(contender.max_steps != 0 for behavior in behaviors for contender in self.learners[behavior])
+        ]  # those that take turns
         self.learning_side = self._sides[0] if self._sides else 0
         self.steps = {contender.policy: 0 for contender in contenders}
         self.ghost_steps = dict.fromkeys(self.learners, 0)

@@ -121,7 +121,7 @@ class Trainee:
     @property
     def progress(self) -> float:
         """Share of its max_steps that it has done."""
-        return self.step / self.behavior.max_steps
+        return self.step / self.behavior.max_steps if self.behavior.max_steps else 1.0
 
     @property
     def metric(self) -> str | None:

@@ -213,13 +213,14 @@ function about(model: ModelPage): HTMLElement[] {
 }
 
 /** What the publisher says, in our words and drawn by us: of the file only numbers reach the page. */
-function probeBox({ behavior, symmetric, trainer_type, steps, wall_seconds, best, curve, bound }: ClaimedProbe) {
+function probeBox(probe: ClaimedProbe): HTMLElement {
+  const { env_id, behavior, symmetric, trainer_type, steps, wall_seconds, best, curve, bound } = probe;
   const percent = (share: number) => `${(100 * share).toFixed(1)} %`;
   const minutes = (wall_seconds / 60).toFixed(1);
   const shown = facts([
     {
       name: symmetric ? "Exploitability" : "Can be won from it",
-      value: `≥ ${bound.toFixed(2)}`,
+      value: `≥ ${bound.toFixed(2).replace("-", "−")}`,
       under: "points per match, win 1, loss −1",
     },
     { name: "Points taken", value: percent(best.share), under: `${percent(best.low)} to ${percent(best.high)}, 95 %` },
@@ -234,7 +235,8 @@ function probeBox({ behavior, symmetric, trainer_type, steps, wall_seconds, best
     caption: "Share of points by trainer steps of the response, with 95 % intervals.",
   });
   const text =
-    "What a best response, trained by the publisher against this model alone, took from it: a lower bound. " +
+    `What a best response, trained by the publisher against this model alone, took from it in ${env_id}, a lower ` +
+    "bound of what can be taken. " +
     "These are the publisher's own numbers, from probe.json; the arena has not played these matches.";
   return box("Exploitability, as its publisher says", text, shown, chart);
 }
