@@ -215,7 +215,7 @@ SOCCER = [
     "palus.env=SoccerTwos", "palus.num_matches=4", "palus.baselines=[random]", "palus.baseline_pairs=1",
     "palus.baseline_interval=500", "palus.env_options.max_steps=100",
     "behaviors.X.self_play={save_steps: 200, swap_steps: 100}",
-    "palus.league={opponents: history, delta: 0.5}",
+    "palus.league={opponents: history, delta: 0.5, roles: {main_exploiter: 1, league_exploiter: 1}}",
 ]  # fmt: skip
 RECALL = ["palus.env=sampled:RecallGame", "behaviors.X.network_settings.memory={memory_size: 8}"]
 COUNTING = [
@@ -234,6 +234,7 @@ COMMON = [
     [
         *COUNTING,
         "palus.sampling.workers=0",
+        "behaviors.X.population={size: 2, period: 100, start: 100}",
         "behaviors.X.network_settings.memory={memory_size: 8}",
         "behaviors.X.network_settings.adaptive_deviation=false",
     ],
@@ -244,7 +245,6 @@ RUNS = {
         [
             *RECALL,
             "palus.sampling.workers=0",
-            "behaviors.X.population={size: 2, period: 100, start: 100}",
             "behaviors.X.hyperparameters.adaptive_learning_rate=epoch",
             "behaviors.X.save_best_after=100",
         ],

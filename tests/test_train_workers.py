@@ -122,9 +122,8 @@ def test_a_population_trains_replaces_and_goes_on(tmp_path: Path) -> None:
     assert all((root / f"policy_{k}" / "policy.npz").exists() for k in range(3))
     resumed = Run(run_file(tmp_path, *overrides), resume=True)
     assert resumed.step >= 4096
-    assert resumed.population is not None
     rates = [trainee.learner.behavior.hyperparameters.learning_rate for trainee in resumed.trainees]
-    assert rates == [own["learning_rate"] for own in resumed.population.numbers]
+    assert rates == [own["learning_rate"] for own in resumed.populations["Recall"].numbers]
     resumed.close()
 
 

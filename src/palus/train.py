@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,15 @@ import torch
 
 from palus import envs
 from palus.arena.referee.result import PairingSummary
-from palus.config import RunFile
+from palus.config import Behavior, RunFile
+from palus.config.league import Role
 from palus.errors import CheckpointError, EnvError, ModelError, StorageError
 from palus.league.book import Book
 from palus.league.league import League
 from palus.league.pools import Contender
 from palus.league.population import PopulationLeague, shaping_of, with_numbers
 from palus.learn import ALGORITHMS
+from palus.learn.learner import Learner
 from palus.nn.matmul import choose, explain, keep_freed_memory, slowness
 from palus.rollout.making import make_collector
 from palus.rollout.rollout import FROZEN, Collected
@@ -76,15 +78,15 @@ class Run:
         seed = run.env_settings.seed if run.env_settings.seed >= 0 else secrets.randbelow(2**31)
         self.seed = seed = int(saved["seed"]) if saved is not None else seed
         self.run = run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
-        self.population: PopulationLeague | None = None
+        self.populations = {
+            name: PopulationLeague(behavior.population, behavior, seed + number, self.spec.shaping)
+            for number, (name, behavior) in enumerate(run.behaviors.items())
+            if behavior.population is not None
+        }
         self.trainees = self._trainees()
-        contenders = [
-            Contender(t.policy, t.kind, t.behavior.self_play, t.behavior.mirrors, t.behavior.max_steps)
-            for t in self.trainees
-        ]
-        mix = self.population is None or self.population.settings.mix_in_game
+        contenders = [_contender(trainee) for trainee in self.trainees]
         guests = Guests.of(find_guests(run.palus.league.members, self.spec), self.matmul.dtype, trust)
-        self.league = League(self.spec, contenders, seed, mix=mix, settings=run.palus.league, members=guests.members)
+        self.league = League(self.spec, contenders, seed, settings=run.palus.league, members=guests.members)
         self.book = Book(self.league)
         self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)
         self.baselines = Baselines(run, self.spec, {t.kind: t.learner.network for t in reversed(self.trainees)})
@@ -110,24 +112,29 @@ class Run:
             raise
 
     def _trainees(self) -> list[Trainee]:
-        """One learner for each behavior, or for each policy of a population, each with settings of its own."""
+        """The learners of each behavior: one, the policies of its population, or those of the league's roles."""
         found: list[Trainee] = []
         for name, behavior in self.run.behaviors.items():
-            spec, settings = self.spec.behavior(name), getattr(behavior, "population", None)
-            if settings is not None:
-                self.population = PopulationLeague(settings, behavior, self.seed, self.spec.shaping)
-            numbers = self.population.numbers if self.population is not None else [{}]
-            for k, own in enumerate(numbers):
-                tuned = with_numbers(behavior, own) if own else behavior
-                learner = ALGORITHMS[behavior.trainer_type](
-                    tuned, spec, self.matmul.dtype, self.seed + len(found), self.threads, trust=self.trust
-                )
-                unit = self.spec.frameskip if learner.counts_frames else None
-                folder = self.folder.of(name) / f"policy_{k}" if settings is not None else self.folder.of(name)
-                record = PolicyRecord(learner.splits_rewards, unit)
-                label = name if settings is None else f"{name} policy {k}"
-                found.append(Trainee(len(found), name, spec.name, label, behavior, learner, folder, record))
+            kind, roles = self.spec.behavior(name).name, self.run.learners_of(name)
+            several = behavior.population is not None or len(roles) > 1
+            for k, role in enumerate(roles):
+                tuned: Behavior = behavior
+                if behavior.population is not None:
+                    tuned = with_numbers(behavior, self.populations[name].numbers[k])
+                learner = self._untrained(tuned, name, len(found))
+                record = PolicyRecord(learner.splits_rewards, self.spec.frameskip if learner.counts_frames else None)
+                folder = self.folder.of(name) / f"policy_{k}" if several else self.folder.of(name)
+                label = _label(name, behavior, roles, k)
+                trainee = Trainee(len(found), name, kind, label, behavior, learner, folder, record)
+                trainee.number, trainee.role = k, role
+                trainee.in_league = several and behavior.self_play is not None
+                found.append(trainee)
         return found
+
+    def _untrained(self, behavior: Behavior, name: str, policy: int) -> Learner:
+        """A learner as it is before it has learned anything. name: of the behavior."""
+        algorithm, spec = ALGORITHMS[behavior.trainer_type], self.spec.behavior(name)
+        return algorithm(behavior, spec, self.matmul.dtype, self.seed + policy, self.threads, trust=self.trust)
 
     @property
     def steps(self) -> dict[int, int]:
@@ -182,7 +189,16 @@ class Run:
         """Let the league rate, save and change what is due."""
         self.league.rate(collected.matches)
         self.book.rate(collected.matches)
-        for snapshot in self.league.advance(self.steps, collected.ghost_steps, self.saving.save_snapshot):
+        self._publish(self.league.advance(self.steps, collected.ghost_steps, self.saving.save_snapshot))
+        for trainee in (self.trainees[policy] for policy in self.league.resets):
+            trainee.learner.take_over(self._untrained(trainee.behavior, trainee.name, trainee.policy))
+            self.report.tell(f"{trainee.label}: frozen at step {trainee.step}, begins anew.")
+        for trainee in self.trainees:
+            trainee.points = self.league.points(trainee.policy) if trainee.in_league else None
+
+    def _publish(self, snapshots: Sequence[int]) -> None:
+        """Have new snapshots at hand, and enter them into the book."""
+        for snapshot in snapshots:
             self.collector.policies.publish(FROZEN + snapshot, self.saving.load_snapshot(FROZEN + snapshot))
         self.book.follow()
 
@@ -197,21 +213,35 @@ class Run:
 
     def _evolve(self) -> None:
         """Give every policy of a population that is due its turn."""
-        for trainee in self.trainees if self.population is not None else ():
-            assert self.population is not None
-            if not self.population.is_due(trainee.policy, trainee.step):
-                continue
-            turn = self.population.turn(trainee.policy, trainee.step, [t.score for t in self.trainees])
-            if turn is None:
-                continue
-            if turn.donor is not None:
-                trainee.learner.take_over(self.trainees[turn.donor].learner)
-                self.report.tell(f"{trainee.label}: takes over policy {turn.donor}'s weights.")
-            trainee.learner.tune(with_numbers(trainee.behavior, turn.numbers))
-            self._shape_rewards()
+        for name, population in self.populations.items():
+            policies = [trainee for trainee in self.trainees if trainee.name == name]
+            for trainee in policies:
+                if not population.is_due(trainee.number, trainee.step):
+                    continue
+                turn = population.turn(trainee.number, trainee.step, [other.score for other in policies])
+                if turn is None:
+                    continue
+                if turn.donor is not None:
+                    self._take_over(trainee, policies[turn.donor])
+                trainee.learner.tune(with_numbers(trainee.behavior, turn.numbers))
+                self._shape_rewards()
+
+    def _take_over(self, trainee: Trainee, donor: Trainee) -> None:
+        """Let a learner go on from another's weights; where there is a past, what it was joins it."""
+        if trainee.behavior.self_play is not None:
+            self._publish(self.league.take_over(trainee.policy, donor.policy, self.saving.save_snapshot))
+            trainee.points = self.league.points(trainee.policy)
+        trainee.learner.take_over(donor.learner)
+        self.report.tell(f"{trainee.label}: takes over the weights of {donor.label} at step {trainee.step}.")
+
+    @property
+    def _numbers(self) -> dict[int, Mapping[str, float]]:
+        """Policy id -> the numbers that it learns with, of populations."""
+        own = self.populations
+        return {t.policy: own[t.name].numbers[t.number] for t in self.trainees if t.name in own}
 
     def _shape_rewards(self) -> None:
-        for policy, own in enumerate(self.population.numbers if self.population is not None else ()):
+        for policy, own in self._numbers.items() if self.spec.shaping else ():
             self.collector.shape_rewards(policy, shaping_of(own))
 
     def _tell(self) -> None:
@@ -224,12 +254,18 @@ class Run:
         if is_due:
             self.book.assess()
         for number, trainee in enumerate(self.trainees):
-            elo, values = self.league.elo.get(trainee.policy), self.book.values(trainee.policy) if is_due else {}
+            elo, values = self.league.elo.get(trainee.policy), self._values(trainee) if is_due else {}
             self.report.advance(number, self.wall_seconds, elo, performance | values)
             self.saving.keep_best(trainee, self.report)
         if is_due:
             self._write_book()
         self.enter(self.baselines.evaluate_if_due(self.step, self.wall_seconds))
+
+    def _values(self, trainee: Trainee) -> dict[str, float]:
+        """Tag -> number of a learner for its summary, beside what its record says."""
+        numbers = {f"Population/{name}": value for name, value in self._numbers.get(trainee.policy, {}).items()}
+        points = {} if trainee.points is None else {"Self-play/League Points": trainee.points}
+        return self.book.values(trainee.policy) | points | numbers
 
     def enter(self, results: Mapping[str, PairingSummary]) -> None:
         """Report what came of matches against fixed opponents, and enter it into the book."""
@@ -252,7 +288,7 @@ class Run:
         self.folder.save(self._state())
         self._write_book()
         self.saving.prune(self.league, self.league.needed(self.collector.in_play))
-        self.saving.write_policies(self.league, self.population.numbers if self.population is not None else None)
+        self.saving.write_policies(self.league, self._numbers)
         results, pairs = self.baselines.latest, self.baselines.settings.baseline_pairs
         model = self.saving.write_bundle(models, self.league, self.wall_seconds, results, pairs)
         self.report.tell(f"Exported {model} at step {self.step}.")
@@ -264,7 +300,7 @@ class Run:
             "wall_seconds": self.wall_seconds,
             "matmul": self.matmul.name,
             "learners": [(t.step, t.best, t.learner.state_dict()) for t in self.trainees],
-            "population": self.population.state_dict() if self.population is not None else None,
+            "populations": {name: population.state_dict() for name, population in self.populations.items()},
             "collector": self.collector.save(),
             "league": self.league.state_dict(),
             "book": self.book.state_dict(),
@@ -274,15 +310,17 @@ class Run:
 
     def _load(self, state: dict[str, Any]) -> None:
         try:
-            if self.population is not None:
-                self.population.load_state_dict(state["population"])
-                for trainee, numbers in zip(self.trainees, self.population.numbers, strict=True):
-                    trainee.learner.tune(with_numbers(trainee.behavior, numbers))
+            for name, population in self.populations.items():
+                population.load_state_dict(state["populations"][name])
+            for policy, numbers in self._numbers.items():
+                self.trainees[policy].learner.tune(with_numbers(self.trainees[policy].behavior, numbers))
             for trainee, (step, best, learner) in zip(self.trainees, state["learners"], strict=True):
                 trainee.learner.load_state_dict(learner)
                 trainee.step, trainee.best = int(step), float(best)
             self.league.load_state_dict(state["league"])
             self.book.load_state_dict(state["book"])
+            for trainee in self.trainees:
+                trainee.points = self.league.points(trainee.policy) if trainee.in_league else None
             self.collector.load(state["collector"])
             self.report.load_state_dict(state["report"])
             self.baselines.load_state_dict(state["baselines"])
@@ -296,6 +334,25 @@ class Run:
     def close(self) -> None:
         """End all games and their processes."""
         self.collector.close()
+
+
+def _contender(trainee: Trainee) -> Contender:
+    """A learner as the league sees it."""
+    behavior = trainee.behavior
+    mixes = behavior.population is None or behavior.population.mix_in_game
+    return Contender(
+        trainee.policy, trainee.kind, behavior.self_play, behavior.mirrors, behavior.max_steps, trainee.role, mixes
+    )
+
+
+def _label(name: str, behavior: Behavior, roles: Sequence[Role], number: int) -> str:
+    """How lines call a learner: by its behavior, and by its number or its role where there are several."""
+    if behavior.population is not None:
+        return f"{name} policy {number}"
+    if len(roles) == 1:
+        return name
+    role = roles[number]
+    return f"{name} {role} {number - roles.index(role) + 1}" if roles.count(role) > 1 else f"{name} {role}"
 
 
 def train(

@@ -138,3 +138,24 @@ def test_a_behavior_without_a_game_is_refused(load) -> None:
 def test_a_key_of_the_league_without_effect_is_told(league: str, play: str, told: list[str], load) -> None:
     run = load(f"{{behaviors: {{X: {{self_play: {play}}}}}, palus: {{env: DuelToy, league: {league}}}}}")
     assert [line for line in notes(run) if "league" in line] == told
+
+
+def test_several_learners_of_a_behavior_are_named_once_and_counted_by_matches(load) -> None:
+    run = load("""
+        behaviors:
+          A: {trainer_type: ppo, self_play: {}, population: {size: 2, mix_in_game: false}}
+          B: {trainer_type: poca, population: {size: 3, period: 100000, start: 200000}}
+        palus: {env: PenaltyToy, league: {counting: reference, roles: {main_exploiter: 1}}}
+    """)
+    assert unsupported(run) == [
+        "behaviors.A.population: palus.league.roles names the learners already; remove one of the two",
+        "palus.league.counting reference: ML-Agents has one learner of a behavior; remove it or behaviors.A.population",
+    ]
+    assert run.learners_of("A") == ("main", "main") and run.learners_of("B") == ("main",) * 3
+    told = [note for note in notes(run) if "population" in note]
+    assert told == [
+        "A: its population never changes; population.start 20000000 or period 5000000 is not below max_steps 500000",
+        "behaviors.A.population.mix_in_game has no effect; in self-play a team follows one policy",
+    ]
+    roles = load("behaviors: {A: {self_play: {}}}\npalus: {league: {roles: {main: 2, league_exploiter: 1}}}")
+    assert roles.learners_of("A") == ("main", "main", "league_exploiter")

@@ -136,8 +136,9 @@ def test_a_match_against_oneself_teaches_one_side_or_both() -> None:
 
 
 def test_a_population_shares_the_agents_of_a_match() -> None:
-    contenders = [Contender(k, "") for k in range(3)]
-    mixed, alike = (League(game((0, 1)), contenders, 5, mix=mix) for mix in (True, False))
+    mixed, alike = (
+        League(game((0, 1)), [Contender(k, "", mixes=mixes) for k in range(3)], 5) for mixes in (True, False)
+    )
     casts = Counter(tuple(seat.policy for seat in mixed.cast(slot)) for slot in range(900))
     assert len(casts) == 9 and all(count == pytest.approx(100, abs=40) for count in casts.values())
     assert all(len(set(alike.cast(slot))) == 1 for slot in range(50))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sampled import appo_behavior
 
-from palus.config.appo import Population
+from palus.config.population import Population
 from palus.league.population import PopulationLeague, numbers_of, shaping_of, with_numbers
 
 BEHAVIOR = appo_behavior()

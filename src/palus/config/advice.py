@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from palus.config.environment import ConstantSampler, Curriculum, EnvironmentParameter
-from palus.config.league import LeagueSettings
+from palus.config.league import LeagueSettings, Roles
+from palus.config.population import Population
 from palus.config.run_file import RunFile
 from palus.config.trainer import AppoBehavior, Behavior, OnPolicyHyperparameters, SacBehavior
 from palus.config.unread import unread
@@ -89,13 +90,26 @@ def _behavior_notes(name: str, behavior: Behavior) -> Iterator[str]:
         )
     if play is not None and "team_change" not in play.model_fields_set:
         yield f"{name}: team_change {play.team_change} = 5 x save_steps"
+    if behavior.population is not None:
+        yield from _population_notes(name, behavior, behavior.population)
     if behavior.reward_signals.extrinsic is None:
         yield f"{name}: reward_signals has no extrinsic, so the game's own reward is left out"
+
+
+def _population_notes(name: str, behavior: Behavior, population: Population) -> Iterator[str]:
+    if population.start >= behavior.max_steps or population.period >= behavior.max_steps:
+        yield (
+            f"{name}: its population never changes; population.start {population.start} or period {population.period} "
+            f"is not below max_steps {behavior.max_steps}"
+        )
+    if behavior.self_play is not None and "mix_in_game" in population.model_fields_set:
+        yield f"behaviors.{name}.population.mix_in_game has no effect; in self-play a team follows one policy"
 
 
 def unsupported(run: RunFile) -> list[str]:
     """Valid ML-Agents settings that palus does not train yet, one sentence each; empty when the run can start."""
     lines = [line for name, behavior in run.behaviors.items() for line in _unsupported_in(name, behavior)]
+    lines += _unsupported_learners(run)
     if not run.behaviors:
         lines.append(
             "behaviors: default_settings alone names nothing to train; add a behavior of the game, for example "
@@ -108,6 +122,19 @@ def unsupported(run: RunFile) -> list[str]:
     for name, parameter in (run.environment_parameters or {}).items():
         lines += _unsupported_parameter(f"environment_parameters.{name}", parameter)
     return lines
+
+
+def _unsupported_learners(run: RunFile) -> Iterator[str]:
+    """Several learners of a behavior where there can be one way to have them, or one learner."""
+    roles, reference = run.palus.league.roles, run.palus.league.counting == "reference"
+    for name, behavior in run.behaviors.items():
+        if behavior.self_play is None:
+            continue
+        if behavior.population is not None and roles != Roles():
+            yield f"behaviors.{name}.population: palus.league.roles names the learners already; remove one of the two"
+        if reference and (behavior.population is not None or roles != Roles()):
+            section = "palus.league.roles" if behavior.population is None else f"behaviors.{name}.population"
+            yield f"palus.league.counting reference: ML-Agents has one learner of a behavior; remove it or {section}"
 
 
 def _unsupported_parameter(at: str, parameter: EnvironmentParameter) -> Iterator[str]:
@@ -124,7 +151,5 @@ def _unsupported_in(name: str, behavior: Behavior) -> Iterator[str]:
     at = f"behaviors.{name}"
     if isinstance(behavior, SacBehavior):
         yield f"{at}.trainer_type sac: not supported yet; use poca or ppo"
-    if behavior.self_play is not None and getattr(behavior, "population", None) is not None:
-        yield f"{at}: self_play and population do not go together yet; remove one of them"
     if behavior.reward_signals.extrinsic is None:
         yield f"{at}.reward_signals.extrinsic: training without it is not supported yet; add extrinsic: {{}}"

@@ -11,13 +11,26 @@ from pydantic import Field
 
 from palus.config.section import Count, CountOrZero, Float, Fraction, Section
 
+Role = Literal["main", "main_exploiter", "league_exploiter", "member"]
+"""Of a learner and of its snapshots; a member is somebody whom nobody here trains."""
+
 
 class Roles(Section):
-    """Learners of each behavior with self_play, by what they are for (Vinyals et al. 2019)."""
+    """Learners of each behavior with self_play, by what they are for (Vinyals et al. 2019); docs/self-play.md."""
 
-    main: Count = Field(default=1, description="Those that shall win against everybody; the first is exported.")
+    main: Count = Field(default=1, description="Those that shall win against everybody; the best is exported.")
     main_exploiter: CountOrZero = Field(default=0, description="Those that look for weaknesses of main learners.")
     league_exploiter: CountOrZero = Field(default=0, description="Those that look for weaknesses of the whole league.")
+
+    @property
+    def learners(self) -> tuple[Role, ...]:
+        """Of each learner of a behavior."""
+        counts: dict[Role, int] = {
+            "main": self.main,
+            "main_exploiter": self.main_exploiter,
+            "league_exploiter": self.league_exploiter,
+        }
+        return tuple(role for role, count in counts.items() for _ in range(count))
 
 
 class LeagueSettings(Section):
@@ -51,7 +64,7 @@ class LeagueSettings(Section):
         description="Others who are met like snapshots: `random`, scripted players of the game, .onnx and .npz files "
         "and folders of bundles.",
     )
-    roles: Roles = Field(default_factory=Roles, description="Several learners per behavior, by what they are for.")
+    roles: Roles = Field(default_factory=Roles, description="Learners of each behavior, by what they are for.")
     learn: Literal["one_team", "all_teams"] = Field(
         default="one_team",
         description="One team learns at a time (team_change); or each match has its own, and whom it meets learns "

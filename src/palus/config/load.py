@@ -68,12 +68,14 @@ def dump_run(run: RunFile) -> str:
 
 
 def plain(settings: Behavior | RunFile) -> Tree:
-    """Settings as a tree of plain values in ML-Agents' key order; reward signals that are off are left out."""
+    """Settings as a tree of plain values in ML-Agents' key order; signals and populations that are off are left out."""
     tree = settings.model_dump(mode="json")
     for behavior in [tree, tree.get("default_settings"), *tree.get("behaviors", {}).values()]:
         if behavior and "reward_signals" in behavior:
             signals = behavior["reward_signals"].items()
             behavior["reward_signals"] = {name: signal for name, signal in signals if signal is not None}
+        if behavior and behavior.get("population", ()) is None:
+            del behavior["population"]
     return tree
 
 

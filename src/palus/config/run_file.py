@@ -12,7 +12,7 @@ from pydantic import Field
 
 from palus.config.appo import Sampling
 from palus.config.environment import ConstantSampler, Curriculum, EnvironmentParameter
-from palus.config.league import LeagueSettings
+from palus.config.league import LeagueSettings, Role, Roles
 from palus.config.section import Count, CountOrMinusOne, CountOrZero, NotNegative, Port, Positive, Section
 from palus.config.trainer import AnyBehavior
 
@@ -127,6 +127,13 @@ class RunFile(Section):
         if self.env_settings.env_path is not None:
             return None
         return next((game for game, names in BEHAVIORS_OF.items() if not self.behaviors.keys().isdisjoint(names)), None)
+
+    def learners_of(self, name: str) -> tuple[Role, ...]:
+        """The role of each learner of a behavior: those of its population, else by `palus.league.roles`."""
+        behavior, main = self.behaviors[name], Roles().learners
+        if behavior.population is not None:
+            return main * behavior.population.size
+        return main if behavior.self_play is None else self.palus.league.roles.learners
 
     def parameters_at(self, progress: Mapping[str, float]) -> dict[str, float]:
         """Environment parameters when `progress`, by behavior its trainer step / max_steps, is made.

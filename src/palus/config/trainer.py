@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from palus.config.appo import AppoHyperparameters, AppoNetworkSettings, Population
+from palus.config.appo import AppoHyperparameters, AppoNetworkSettings
 from palus.config.network import (
     ClippedHyperparameters,
     Hyperparameters,
@@ -19,6 +19,7 @@ from palus.config.network import (
     SignalNetworkSettings,
     as_learning_rate,
 )
+from palus.config.population import Population
 from palus.config.section import Count, CountOrZero, Float, Fraction, Int, NotNegative, Positive, Section
 
 
@@ -157,6 +158,7 @@ class Behavior(Section):
     threaded: bool = Field(default=False, description="Train in a thread of its own (ML-Agents only).")
     self_play: SelfPlay | None = Field(default=None, description="Self-play; null means off.")
     behavioral_cloning: BehavioralCloning | None = Field(default=None, description="Imitation; null means off.")
+    population: Population | None = Field(default=None, description="Several policies at once; null means one.")
 
     @property
     def extrinsic(self) -> Extrinsic:
@@ -206,7 +208,6 @@ class AppoBehavior(Behavior):
     hyperparameters: AppoHyperparameters = Field(default_factory=AppoHyperparameters, description="Its numbers.")
     network_settings: AppoNetworkSettings = Field(default_factory=AppoNetworkSettings, description="Policy and critic.")
     time_horizon: Count = Field(default=32, description="Decisions per row of a rollout, and of backpropagation.")
-    population: Population | None = Field(default=None, description="Several policies at once; null means one.")
     best_metric: str = Field(
         default="true_objective", description="Statistic whose mean over 100 episodes picks the best checkpoint."
     )

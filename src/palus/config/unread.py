@@ -67,7 +67,6 @@ OF_BEHAVIORS = (
 )  # fmt: skip
 """Keys below behaviors.NAME."""
 
-_LEAGUE = ("roles",)
 _UNITY = "it is about Unity executables"
 OF_RUNS = (
     _refused(
@@ -91,7 +90,6 @@ OF_RUNS = (
     Unread("checkpoint_settings.train_model", ALL, "every run trains"),
     _refused("torch_settings.device", ALL, "palus trains on the CPU; remove it", "cpu"),
     Unread("debug", ALL, "what a run logs is always the same"),
-    *(_refused(f"palus.league.{key}", ALL, "not supported yet; remove it") for key in _LEAGUE),
 )  # fmt: skip
 """Keys outside the behaviors; unread where no trainer of the run reads them."""
 

@@ -1,8 +1,9 @@
 """A trained policy as one file: weights, what it sees and does, its network's settings, and the ONNX model of itself.
 
-<results_dir>/<run_id>/<Behavior>/policy.npz is the newest, best.npz the one with the best score in training (a
-population keeps them in policy_0/, policy_1/, ...), snapshots/snapshot-<id>.npz are the league's past. Training and
-`palus enjoy` build the network from the settings and read the arrays; the arena, which has no torch, plays the model.
+<results_dir>/<run_id>/<Behavior>/policy.npz is the newest, best.npz the one with the best score in training, and
+snapshots/snapshot-<id>.npz are the league's past. Several learners of a behavior keep theirs in policy_0/, policy_1/,
+...; policy.npz above them is the best one's. Training and `palus enjoy` build the network from the settings and read
+the arrays; the arena, which has no torch, plays the model.
 Arrays, text and ONNX only: reading one executes nothing.
 """
 

@@ -13,6 +13,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from palus.config.league import Role
 from palus.league.league import League
 from palus.league.results import policies_of, share
 from palus.league.skills import Skill, rated
@@ -30,10 +31,13 @@ LATEST = "latest"
 
 @dataclass
 class Record:
-    """One snapshot there was. parent: the learner that it was; step: trainer steps of that; elo: as last known."""
+    """One snapshot there was. parent: the learner that it was; role: its; origin: the snapshot before it in its line,
+    None where that began untrained; step: trainer steps; elo: as last known."""
 
     behavior: str
     parent: int
+    role: Role
+    origin: int | None
     step: int
     elo: float
 
@@ -116,13 +120,18 @@ class Book:
                 self.training = credited(self.training, parent, policy)
                 self.evaluation = credited(self.evaluation, parent, policy)
                 self._skills[policy] = self._skills.get(parent, Skill())
-                self.records[policy] = Record(snapshot.behavior, parent, snapshot.step, snapshot.elo)
+                pool = self.league.pools[parent]
+                self.records[policy] = Record(
+                    snapshot.behavior, parent, pool.contender.role, snapshot.origin, snapshot.step, snapshot.elo
+                )
+                if pool.origin != policy and policy == FROZEN + pool.window[-1]:  # its learner has gone on from others
+                    self._skills[parent] = self._skills.get(pool.origin or -1, Skill())
             self.records[policy].elo = snapshot.elo
 
     @property
-    def _newest(self) -> dict[int, int]:
-        """Learner -> its newest snapshot, by policy ids."""
-        return {record.parent: policy for policy, record in self.records.items()}
+    def _same(self) -> dict[int, int]:
+        """Learner -> the snapshot that its weights come from, by policy ids; without those that began untrained."""
+        return {policy: pool.origin for policy, pool in self.league.pools.items() if pool.origin is not None}
 
     def assess(self) -> None:
         """Rate the present field, learners, snapshots that are still there and fixed opponents; say whom they met.
@@ -137,8 +146,10 @@ class Book:
             cells = dict(self.training)
             for (a, b), (points, matches) in self.evaluation.items():
                 add(cells, a, b, points, matches)
-            before = {policy: rating.mean for policy, rating in self.ratings.items() if policy in field}
-            self.ratings.update(strengths(cells, field, self._newest, before, start))
+            same = self._same
+            known = {*field} - (self.league.pools.keys() - same.keys())  # who has begun anew is another player
+            before = {policy: rating.mean for policy, rating in self.ratings.items() if policy in known}
+            self.ratings.update(strengths(cells, field, same, before, start))
         self._skills = {policy: self._skills[policy] for policy in field if policy in self._skills}
         self.mix = {
             behavior: {name: count / met.total() for name, count in sorted(met.items())}
@@ -162,9 +173,8 @@ class Book:
 
     def _share(self, policy: int, opponents: Sequence[int]) -> tuple[float, int]:
         """Points and matches against some snapshots, since the learner's last snapshot but one: so there are some."""
-        last = self._newest[policy]
-        older = [other for other in opponents if other < last]
-        pairs = [(policy, other) for other in opponents] + [(last, other) for other in older]
+        last, pairs = self._same.get(policy), [(policy, other) for other in opponents]
+        pairs += [(last, other) for other in opponents if last is not None and other < last]
         told = [scored(self.training, *pair) for pair in pairs]
         return sum(points for points, _ in told), sum(matches for _, matches in told)
 
@@ -178,8 +188,8 @@ class Book:
         league, there = self.league, self.league.snapshots
         learners = [
             {
-                "policy": policy, "behavior": pool.contender.behavior, "role": "main", "step": steps[policy],
-                "elo": pool.elo,
+                "policy": policy, "behavior": pool.contender.behavior, "role": pool.contender.role,
+                "origin": pool.origin, "step": steps[policy], "elo": pool.elo,
                 "rating": self._told(policy), "skill": self._skill(policy)._asdict(),
             }
             for policy, pool in league.pools.items()

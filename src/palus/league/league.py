@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from palus.league.members import Member
 from palus.league.opponents import Odds, PayoffTable, is_change_due, opponent_odds
 from palus.league.pools import Contender, Pool, Snapshot, next_start, swaps
 from palus.league.results import policies_of, results_of, share
-from palus.league.roles import Candidate
+from palus.league.roles import RESET, Candidate, is_frozen
 from palus.league.strength import kept
 from palus.league.turns import Turns
 from palus.ratings.elo import expected_score
@@ -41,7 +41,7 @@ class League:
     """The league of one run. `cast` may be called from another thread than the rest.
 
     pools: by policy id of the learner. snapshots: by id, those that are needed. turns: which team learns. literal:
-    counts as ML-Agents does, to the step.
+    counts as ML-Agents does, to the step. resets: learners that have to begin anew since the last `advance`.
     """
 
     def __init__(
@@ -50,16 +50,14 @@ class League:
         contenders: Sequence[Contender],
         seed: int,
         *,
-        mix: bool = True,
         settings: LeagueSettings | None = None,
         members: Sequence[Member] = (),
     ) -> None:
-        """mix: agents of one match may follow different learners of their behavior, else all follow the same. Where
-        these have a past, the agents of one team and behavior always follow one.
+        """contenders: learners. Where they have a past, the agents of one team and behavior always follow one.
 
         Raises ConfigError where a behavior's self-play finds no opponents in the game.
         """
-        self.spec, self.mix, self.random = spec, mix, np.random.default_rng(seed)
+        self.spec, self.random = spec, np.random.default_rng(seed)
         self.settings, self.members = settings or LeagueSettings(), members
         self._learners: dict[str, list[Contender]] = {}
         for contender in contenders:
@@ -71,6 +69,7 @@ class League:
         self.turns = Turns(spec, [pool.contender for pool in self.pools.values()], self.settings)
         self.literal = self.turns.literal
         self.payoffs, self.snapshots, self.snapshot_count = PayoffTable(), dict[int, Snapshot](), 0
+        self.resets: list[int] = []
         self._guests = {
             m.policy: Snapshot(m.policy, m.behavior, 0, pools[0].settings.initial_elo)
             for m in members
@@ -109,7 +108,9 @@ class League:
             for team, behavior, side in self._places:
                 rival = (side - turn) % len(sides)
                 if behavior not in self.turns.learners:
-                    if behavior not in shared or (self.mix and len(self._learners[behavior]) > 1):
+                    if behavior not in shared or (
+                        self._learners[behavior][0].mixes and len(self._learners[behavior]) > 1
+                    ):
                         shared[behavior] = self._one_of(self._learners[behavior]).policy
                     seats.append(Seat(shared[behavior], True))
                     continue
@@ -125,10 +126,14 @@ class League:
         first = next(iter(learning.values()))
         asking = learning.get(behavior, first)
         if self.literal:
-            pool = self.pools[self._met(asking, behavior).policy]
+            (pool,) = self.pools_of(behavior)
             return Seat(FROZEN + pool.ghosts[side], False)
         policy = self._opponent(slot, asking, behavior, rival)
-        mirrored = asking.mirrors and policy == asking.policy
+        mirrored = (
+            asking.mirrors
+            and asking.role == "main"
+            and any(policy == c.policy for c in self._learners[asking.behavior])
+        )
         return Seat(policy, policy < FROZEN and (self.turns.all_learn or mirrored))
 
     def _one_of(self, contenders: Sequence[Contender]) -> Contender:
@@ -137,10 +142,6 @@ class League:
     def _open(self, behavior: str) -> list[Contender]:
         """Its learners that have steps to do, all where none has."""
         return self.turns.open(self._learners[behavior]) or self._learners[behavior]
-
-    def _met(self, asking: Contender, behavior: str) -> Contender:
-        """The learner of a behavior that stands for its present: oneself, or one of another behavior's."""
-        return asking if asking.behavior == behavior else self._one_of(self._learners[behavior])
 
     def _opponent(self, slot: int, asking: Contender, behavior: str, rival: int) -> int:
         """The policy that a learner meets in a slot. A draw stays for an interval (`is_change_due`)."""
@@ -156,7 +157,7 @@ class League:
         """An opponent for a learner among the learners of one behavior and their past selves: a policy id."""
         odds = self.odds(asking, pools)
         if self.random.random() < odds.latest:
-            return self._met(asking, pools[0].contender.behavior).policy
+            return odds.present
         return int(self.random.choice(odds.others, p=odds.weights or None))
 
     def odds(self, asking: Contender, pools: Sequence[Pool]) -> Odds:
@@ -165,8 +166,7 @@ class League:
         if key not in self._odds:
             me = self._candidates(self.pools[asking.policy])[-1]
             theirs = pools[0].contender.behavior
-            members = [Candidate(m.policy, m.policy, role="member") for m in self.members if m.behavior == theirs]
-            field = [*members, *(c for pool in pools for c in self._candidates(pool))]
+            field = self._field([theirs])
             own = None
             if asking.behavior != theirs:
                 own = [c for pool in self.pools_of(asking.behavior) for c in self._candidates(pool)]
@@ -175,9 +175,29 @@ class League:
 
     def _candidates(self, pool: Pool) -> list[Candidate]:
         """The past of a learner, older before newer, and the learner itself."""
-        learner = pool.contender.policy
-        past = [Candidate(FROZEN + k, learner, self.snapshots[k].version) for k in pool.past]
-        return [*past, Candidate(learner, learner, pool.versions)]
+        learner, role = pool.contender.policy, pool.contender.role
+        past = [Candidate(FROZEN + k, learner, self.snapshots[k].version, role) for k in pool.past]
+        return [*past, Candidate(learner, learner, pool.versions, role)]
+
+    def _field(self, behaviors: Collection[str]) -> list[Candidate]:
+        """The members, the past and the learners of some behaviors."""
+        members = [Candidate(m.policy, m.policy, role="member") for m in self.members if m.behavior in behaviors]
+        pools = [pool for pool in self.pools.values() if pool.contender.behavior in behaviors]
+        return [*members, *(c for pool in pools for c in self._candidates(pool))]
+
+    def _rivals(self, learner: Contender) -> list[Candidate]:
+        """All whom a learner may meet, but for itself."""
+        teams = {team for team, behavior, _ in self._places if behavior == learner.behavior}
+        others = {behavior for team, behavior, _ in self._places if teams - {team}}
+        return [c for c in self._field(others) if c.policy != learner.policy]
+
+    def points(self, policy: int) -> float | None:
+        """The share of the points that a learner takes of late from all whom it may meet, each alike; None before it
+        has met anybody. Learners of one behavior are compared by it: a game's rewards are a rival's losses."""
+        rivals = [c.policy for c in self._rivals(self.pools[policy].contender)]
+        if not any((policy, rival) in self.payoffs.form for rival in rivals):
+            return None
+        return float(np.mean([self.payoffs.expected(policy, rival) for rival in rivals]))
 
     def _examination(self) -> tuple[Seat, ...]:
         """A match of past selves that nobody learns from; () where there are none.
@@ -246,7 +266,7 @@ class League:
         `save` raises; then nothing is saved.
         """
         with self._lock:
-            ghost_before = dict(self.turns.ghost_steps)
+            ghost_before, self.resets = dict(self.turns.ghost_steps), []
             turns = self.turns.advance(steps, ghost_steps)
             saved = [snapshot for pool in self.pools.values() for snapshot in self._save_due(pool, save)]
             self._odds = {}
@@ -261,14 +281,48 @@ class League:
         if not pool.window:
             saved, pool.last_save = [self._freeze(pool, save)], 0 if self.literal else step
             pool.ghosts = dict.fromkeys(self.spec.sides, saved[0]) if self.literal else {}
-        while (due := next_start(pool.last_save, step, pool.settings.save_steps, literal=self.literal)) is not None:
+        while (due := self._due(pool, step)) is not None:
             saved.append(self._freeze(pool, save))
             pool.last_save = due
+            role = pool.contender.role
+            if role in RESET and self.random.random() < RESET[role]:
+                self._begin_anew(pool, None)
+                self.resets.append(pool.contender.policy)
+        self._keep(pool, saved)
+        return saved
+
+    def _due(self, pool: Pool, step: int) -> int | None:
+        """Where the counter of snapshots begins anew; None while none is due."""
+        role, interval = pool.contender.role, pool.settings.save_steps
+        if role == "main":
+            return next_start(pool.last_save, step, interval, literal=self.literal)
+        field = self._rivals(pool.contender)
+        shares = {c.policy: self.payoffs.expected(pool.contender.policy, c.policy) for c in field}
+        return step if is_frozen(role, step - pool.last_save, interval, shares, field) else None
+
+    def _keep(self, pool: Pool, saved: Sequence[int]) -> None:
+        """Enter new snapshots into a learner's past; too old ones leave it."""
         past, window = [*pool.past, *saved], pool.settings.window
         steps = [self.snapshots[snapshot].step for snapshot in past]
         stay = [past[k] for k in kept(steps, window, self.settings.landmarks)]
         pool.landmarks, pool.window = stay[:-window], stay[-window:]
-        return saved
+
+    def take_over(self, policy: int, donor: int, save: Save) -> list[int]:
+        """A learner is about to go on from another's weights: what it was joins its past, its form and its rating are
+        the other's. Returns the ids of snapshots saved. Raises what `save` raises."""
+        with self._lock:
+            pool = self.pools[policy]
+            saved = [self._freeze(pool, save)]
+            self._keep(pool, saved)
+            self._begin_anew(pool, self.pools[donor])
+            self._odds = {}
+            return saved
+
+    def _begin_anew(self, pool: Pool, donor: Pool | None) -> None:
+        learner = pool.contender.policy
+        pool.last_save = self.turns.steps[learner]
+        pool.origin, pool.elo = (donor.origin, donor.elo) if donor else (None, pool.settings.initial_elo)
+        self.payoffs.begin_anew(learner, None if donor is None else donor.contender.policy)
 
     def _freeze(self, pool: Pool, save: Save, present: bool = False) -> int:
         """Keep the learner as it is under a new id."""
@@ -276,9 +330,10 @@ class League:
         save(contender, snapshot)
         step = self.turns.steps[contender.policy]
         self.snapshots[snapshot] = Snapshot(
-            contender.policy, contender.behavior, step, pool.elo, present, pool.versions
+            contender.policy, contender.behavior, step, pool.elo, present, pool.versions, pool.origin
         )  # fmt: skip
-        pool.versions += not present
+        if not present:
+            pool.versions, pool.origin = pool.versions + 1, FROZEN + snapshot
         self.snapshot_count += 1
         self.payoffs.fade(contender.policy)
         return snapshot
@@ -365,7 +420,7 @@ class League:
             self.snapshot_count = int(state["snapshot_count"])
 
 
-_OF_POOLS = ("elo", "versions", "window", "landmarks", "last_save", "last_swap", "ghosts")
+_OF_POOLS = ("elo", "versions", "window", "landmarks", "last_save", "last_swap", "ghosts", "origin")
 
 
 def snapshot_path(folder: Path, snapshot_id: int) -> Path:

@@ -15,7 +15,7 @@ from palus.config.league import LeagueSettings
 from palus.config.trainer import SelfPlay
 from palus.files import write_text
 from palus.league.roles import Candidate, by_role
-from palus.league.solvers import Mixture, meta_solved, normalized, prioritized
+from palus.league.solvers import Mixture, blended, meta_solved, normalized, prioritized
 from palus.rollout.rollout import FROZEN
 
 
@@ -43,6 +43,13 @@ class PayoffTable:
         for pair, (points, weight) in self.form.items():
             if learner in pair:
                 self.form[pair] = points / 2, weight / 2
+
+    def begin_anew(self, learner: int, donor: int | None) -> None:
+        """A learner goes on from another's weights, and with its form, or untrained and without one."""
+        self.form = {pair: told for pair, told in self.form.items() if learner not in pair}
+        for (a, b), told in [*self.form.items()] if donor is not None else ():
+            if donor in (a, b):
+                self.form[learner if a == donor else a, learner if b == donor else b] = told
 
     def share(self, policy: int, opponent: int) -> float | None:
         """Mean points of the policy against the opponent; None before they have met."""
@@ -75,10 +82,11 @@ class PayoffTable:
 
 @dataclass(frozen=True)
 class Odds:
-    """Whom a policy meets next. latest: probability of the policy in training on the other side, which is the policy
-    itself in a symmetric game. others: who is met else, by policy id. weights: theirs, they add up to 1; () for all
-    alike."""
+    """Whom a policy meets next. present: a policy in training on the other side, which is the policy itself in a
+    symmetric game. latest: its probability. others: who is met else, by policy id. weights: theirs, they add up to 1;
+    () for all alike."""
 
+    present: int
     latest: float
     others: tuple[int, ...] = ()
     weights: tuple[float, ...] = ()
@@ -96,28 +104,32 @@ def opponent_odds(
 
     field: all who may sit on the other side, those in training included, older before newer. own: all of the learner's
     own behavior, where that is not the other side's too. In a league with exploiters the roles' rules stand above
-    `settings.opponents`, which chooses what main learners play against the past. `members` stands above all: these
-    alone are met, whatever they are worth; where there are none, the policy in training.
+    `settings.opponents`, which chooses what main learners play against the past. Of a population all that are in
+    training are met alike. `members` stands above all: these alone are met, whatever they are worth; where there are
+    none, the policy in training.
     """
-    if settings.opponents == "members":
-        members = tuple(c.policy for c in field if c.role == "member")
-        return Odds(0.0 if members else 1.0, members)
     learners, past = [c for c in field if c.learns], [c for c in field if not c.learns]
     mains = [c for c in learners if c.role == "main"]
+    latest = me if me in learners else mains[0]
+    if settings.opponents == "members":
+        members = tuple(c.policy for c in field if c.role == "member")
+        return Odds(latest.policy, 0.0 if members else 1.0, members)
     shares = {c.policy: payoffs.expected(me.policy, c.policy) for c in field}
     if settings.strong_only > 0.0:
         past = [c for c in past if 1.0 - shares[c.policy] >= settings.strong_only] or past
-    latest = me if me in learners else mains[0]
     share, weights = 1.0, Mixture()
     if past and settings.opponents == "history":
         share, weights = _history(settings.delta, latest, past)
     elif past:
         share, weights = ghosts.play_against_latest_model_ratio, _of_past(payoffs, settings, ghosts, shares, past, own)
-    if me.role != "main" or len(mains) < len(learners):
-        weights = by_role(me.role, shares, mains, past, weights)
+    if me.role != "main" or len(learners) > 1:
+        if me.role != "main" or len(mains) < len(learners):
+            weights = by_role(me.role, shares, mains, past, weights)
+        else:
+            weights = blended([(share, {c.policy: 1.0 / len(mains) for c in mains}), (1.0 - share, weights)])
         share = weights.pop(latest.policy, 0.0)
         weights = normalized(weights)
-    return Odds(share, tuple(weights), () if len(set(weights.values())) < 2 else tuple(weights.values()))
+    return Odds(latest.policy, share, tuple(weights), () if len(set(weights.values())) < 2 else tuple(weights.values()))
 
 
 def _of_past(

@@ -7,26 +7,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from palus.config.league import Role
 from palus.config.trainer import SelfPlay
 
 
 @dataclass(frozen=True)
 class Contender:
     """A learner. self_play: None where it has no past. mirrors: learns from both sides of a match against itself;
-    without, from the learning team alone, as ML-Agents does. max_steps: its trainer steps; None means no end."""
+    without, from the learning team alone, as ML-Agents does. max_steps: its trainer steps; None means no end. mixes:
+    without a past, agents of one match may follow it and other learners of its behavior, else all follow the same."""
 
     policy: int
     behavior: str
     self_play: SelfPlay | None = None
     mirrors: bool = False
     max_steps: int | None = None
+    role: Role = "main"
+    mixes: bool = True
 
 
 @dataclass
 class Snapshot:
     """A frozen policy. parent: the learner whose weights it has; behavior: its; step: the learner's then. present: it
     stands for the learner itself until the next swap, so that matches against it move the learner's rating. version:
-    how many snapshots the learner had made before."""
+    how many snapshots the learner had made before. origin: policy id of the snapshot before it in its line, None for
+    the first; not one of its learner's own where that had just gone on from another's weights."""
 
     parent: int
     behavior: str
@@ -34,12 +39,14 @@ class Snapshot:
     elo: float
     present: bool = False
     version: int = 0
+    origin: int | None = None
 
 
 @dataclass
 class Pool:
     """The past of one learner. elo: its own. versions: how many snapshots it has made. window: ids of its newest ones,
-    landmarks: of older ones that stay, spread over the run (`strength.kept`); ids are never given twice.
+    landmarks: of older ones that stay, spread over the run (`strength.kept`); ids are never given twice. origin: policy
+    id of the snapshot that the learner's weights come from, None where they began untrained.
 
     last_save, last_swap: where these counters began, in trainer steps and in ghost steps. ghosts: by reference
     counting, team -> the snapshot that plays it while it does not learn.
@@ -54,6 +61,7 @@ class Pool:
     last_save: int = 0
     last_swap: int = 0
     ghosts: dict[int, int] = field(default_factory=dict)
+    origin: int | None = None
 
     @property
     def past(self) -> list[int]:

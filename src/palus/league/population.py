@@ -1,7 +1,10 @@
 """Population-based training: the worst policies take over the best ones' weights, and their numbers mutate.
 
 Source: Jaderberg et al. 2017 (arXiv 1711.09846) with Sample Factory 2.1.1's rules. What differs: the relative lead is
-measured against the objective's size, so that negative objectives work too.
+measured against the objective's size, so that negative objectives work too. In self-play the objective is the share of
+the points against the whole league (`League.points`), as Jaderberg et al. 2019 (Human-level performance in 3D
+multiplayer games) compare by the probability to win: what one of two equals is paid, the other pays. They replace who
+would win less than 0.3 against the other; here the lead that it takes is the run file's.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from palus.config.appo import Population
+from palus.config.population import Population
 from palus.config.trainer import Behavior
 
 MUTABLE = ("learning_rate", "beta", "value_coefficient", "max_grad_norm", "epsilon", "value_epsilon")
@@ -57,7 +60,9 @@ class Turn:
 
 
 class PopulationLeague:
-    """Keeps each policy's numbers and decides, one policy's turn after the other. shaping: of the game."""
+    """Keeps the numbers of each policy of one behavior, counted from 0, and decides, one policy's turn after the other.
+
+    shaping: of the game."""
 
     def __init__(
         self,
@@ -73,16 +78,16 @@ class PopulationLeague:
         self.numbers += [self._mutated(self.defaults) for _ in range(settings.size - 1)]
         self.last = [0] * settings.size
 
-    def is_due(self, policy: int, frames: int) -> bool:
-        """Whether a policy that has played so many frames has its turn."""
-        return frames >= self.settings.start and frames - self.last[policy] >= self.settings.period
+    def is_due(self, policy: int, steps: int) -> bool:
+        """Whether a policy that has made so many trainer steps has its turn."""
+        return steps >= self.settings.start and steps - self.last[policy] >= self.settings.period
 
-    def turn(self, policy: int, frames: int, objectives: Sequence[float | None]) -> Turn | None:
-        """A policy's turn. objectives: every policy's recent mean; None, without episodes, postpones the turn."""
+    def turn(self, policy: int, steps: int, objectives: Sequence[float | None]) -> Turn | None:
+        """A policy's turn. objectives: of every policy, of late; a None, before there is one, postpones the turn."""
         known = [value for value in objectives if value is not None]
         if len(known) < len(objectives):
             return None
-        self.last[policy] = frames
+        self.last[policy] = steps
         order = sorted(range(len(known)), key=lambda k: known[k], reverse=True)
         count = math.ceil(self.settings.replace_fraction * len(known))
         best, worst = order[:count], order[-count:]
@@ -125,4 +130,4 @@ class PopulationLeague:
             raise ValueError(f"population of {len(state['numbers'])} policies; the run file says {self.settings.size}")
         self.random.bit_generator.state = state["random"]
         self.numbers = [dict(n) for n in state["numbers"]]
-        self.last = [int(frames) for frames in state["last"]]
+        self.last = [int(steps) for steps in state["last"]]

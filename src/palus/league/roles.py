@@ -1,26 +1,34 @@
 """What learners of one league are for: to win against everybody, or to find weaknesses that others then learn from.
 
 Source of all rules: Vinyals et al., Grandmaster level in StarCraft II using multi-agent reinforcement learning, 2019,
-Methods. What differs: one limit, `LOST`, says whom a main learner can no longer beat.
+Methods, and the pseudocode with it. What differs: one limit, `LOST`, says whom a main learner can no longer beat;
+`save_steps` stands for 2e9 of its steps; exploiters begin anew untrained, where its own began from imitation of people;
+all of them are frozen after one `save_steps` at the earliest and two at the latest, as in the pseudocode, where the
+text has league exploiters give up after 2e9 steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from palus.league.solvers import Mixture, prioritized
+from palus.config.league import Role
+from palus.league.solvers import Mixture, blended, prioritized
 from palus.rollout.rollout import FROZEN
 
-Role = Literal["main", "main_exploiter", "league_exploiter", "member"]
-"""Of a learner and of its snapshots; a member is somebody whom nobody here trains."""
 SELF_PLAY, PFSP = 0.35, 0.5
 """Shares of a main learner's matches; the rest is for those that it can no longer beat."""
 LOST = 0.3
 """Whom a main learner takes less than this share from, it meets again."""
 TOO_STRONG = 0.2
 """A main learner that leaves an exploiter less than this share is met through its past half of the time."""
+
+BEATEN = 0.7
+"""An exploiter that takes more than this share from each of those that it is after has found what there is."""
+PATIENCE = 2
+"""Times `save_steps` after which it gives up and is frozen too."""
+RESET = {"main_exploiter": 1.0, "league_exploiter": 0.25}
+"""How often an exploiter that was frozen begins anew."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +69,18 @@ def by_role(
         again = {policy: p for policy, p in again.items() if p < LOST}
         rest = prioritized(again, hard=True) if again else itself
         parts = [(SELF_PLAY, itself), (PFSP, chosen or itself), (1.0 - SELF_PLAY - PFSP, rest)]
-    mixture: Mixture = {}
-    for share, part in parts:
-        for policy, weight in part.items():
-            mixture[policy] = mixture.get(policy, 0.0) + share * weight
-    return mixture
+    return blended(parts)
+
+
+def is_frozen(role: Role, steps: int, save_steps: int, shares: Mapping[int, float], field: Sequence[Candidate]) -> bool:
+    """Whether an exploiter is due to be frozen. steps: since it was last; shares: as in `by_role`; field: all whom it
+    may meet. A main exploiter is after main learners, a league exploiter after the whole past."""
+    if role == "main_exploiter":
+        targets = [c.policy for c in field if c.learns and c.role == "main"]
+    else:
+        targets = [c.policy for c in field if not c.learns]
+    beaten = bool(targets) and min(shares[policy] for policy in targets) > BEATEN
+    return steps > save_steps * (1 if beaten else PATIENCE)
 
 
 def _exploiting(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -19,6 +19,15 @@ def normalized(weights: Mapping[int, float]) -> Mixture:
     """Weights of at least 0 as a mixture; where all are 0, everybody alike."""
     total = sum(weights.values())
     return {k: w / total if total > 0.0 else 1.0 / len(weights) for k, w in weights.items()}
+
+
+def blended(parts: Iterable[tuple[float, Mixture]]) -> Mixture:
+    """Mixtures, each by its share, as one."""
+    mixture: Mixture = {}
+    for share, part in parts:
+        for policy, weight in part.items():
+            mixture[policy] = mixture.get(policy, 0.0) + share * weight
+    return mixture
 
 
 def prioritized(shares: Mapping[int, float], *, hard: bool) -> Mixture:

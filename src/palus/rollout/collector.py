@@ -212,8 +212,14 @@ class InProcessCollector:
     def describe(self) -> list[str]:
         """Matches, learning agents and decisions."""
         N, T = self.env.num_matches, self.rollout_steps
-        sizes = [rows.count // N for rows in self._learning.values()]
-        return [f"{N} matches x {L} learning agents x {T} decisions = {N * L * T} steps per update" for L in sizes]
+        sizes: dict[str, list[int]] = {}
+        for rows in self._learning.values():
+            sizes.setdefault(rows.behavior.name, []).append(rows.count // N)
+        return [
+            f"{N} matches x {L} learning agents x {T} decisions = {N * L * T} steps per update"
+            + (f", shared by {len(others) + 1} learners" if others else "")
+            for L, *others in sizes.values()
+        ]
 
     def complaints(self) -> Sequence[str]:
         """Nothing is repaired here: what a game raises ends the run."""

@@ -5,7 +5,7 @@
   <Behavior>/checkpoint.pt                                        everything needed to continue, in the first behavior's
   <Behavior>/<Behavior>-<step>.onnx                               the last `keep_checkpoints` policies
   <Behavior>/policy.npz, best.npz                                 the newest policy, the best by `best_metric`
-  <Behavior>/policy_<k>/                                          the same of each policy of a population
+  <Behavior>/policy_<k>/                                          the same of each learner where there are several
   <Behavior>/snapshots/                                           opponents of self-play
   <Behavior>/events.out.tfevents.*                                TensorBoard
   run_logs/training_status.json                                   checkpoints and rating, as ML-Agents writes it

@@ -61,10 +61,19 @@ class Saving:
                     self._path(trainee, snapshot).unlink(missing_ok=True)
 
     def keep_best(self, trainee: Trainee, report: Report) -> None:
-        """Write best.npz when the mean score of a policy's recent episodes is a new record."""
+        """Write best.npz when the mean score of a policy's recent episodes is a new record.
+
+        Points are none: the league that they are taken from grows.
+        """
         recent, score = trainee.record.recent, trainee.score
         after: int = getattr(trainee.behavior, "save_best_after", 0)
-        if score is None or len(recent) != recent.maxlen or trainee.step < after or score < trainee.best + BETTER:
+        if (
+            trainee.in_league
+            or score is None
+            or len(recent) != recent.maxlen
+            or trainee.step < after
+            or score < trainee.best + BETTER
+        ):
             return
         try:
             write_policy(self.folder.own(trainee.folder / "best.npz"), trainee.policy_file(self.spec))
@@ -73,12 +82,21 @@ class Saving:
             return
         trainee.best = score
 
-    def write_onnx(self, report: Report) -> list[bytes | None]:
-        """`<Behavior>-<step>.onnx` of every learner, as bytes too; None for encoders that do not write themselves.
+    @property
+    def exported(self) -> list[Trainee]:
+        """Of every behavior its best main learner: the first among equals, and where nobody has a score."""
+        best: dict[str, Trainee] = {}
+        for trainee in self.trainees:
+            if trainee.name not in best or _score(trainee) > _score(best[trainee.name]):
+                best[trainee.name] = trainee
+        return list(best.values())
+
+    def write_onnx(self, report: Report) -> dict[str, bytes | None]:
+        """`<Behavior>-<step>.onnx` of every behavior, as bytes too; None for encoders that do not write themselves.
 
         Raises ModelError for weights that diverged, StorageError.
         """
-        return [self._write_onnx(trainee, report) for trainee in self.trainees]
+        return {trainee.name: self._write_onnx(trainee, report) for trainee in self.exported}
 
     def _write_onnx(self, trainee: Trainee, report: Report) -> bytes | None:
         network = trainee.learner.network
@@ -89,15 +107,18 @@ class Saving:
                 raise
             report.warn(f"no ONNX file: {error}")
             return None
-        path = trainee.folder / f"{trainee.name}-{trainee.step}.onnx"
+        path = self.folder.of(trainee.name) / f"{trainee.name}-{trainee.step}.onnx"
         write_bytes(self.folder.own(path), data)
         return data
 
-    def write_policies(self, league: League, numbers: Sequence[Mapping[str, float]] | None) -> None:
-        """`policy.npz` of every learner, the payoff table, and what a population's policies learn with."""
+    def write_policies(self, league: League, numbers: Mapping[int, Mapping[str, float]]) -> None:
+        """`policy.npz` of every behavior and of every learner of several, the payoff table, and what a population's
+        policies learn with. numbers: by policy id."""
+        exported = {self.folder.of(trainee.name): trainee for trainee in self.exported}
+        for folder, trainee in ({t.folder: t for t in self.trainees} | exported).items():
+            write_policy(self.folder.own(folder / "policy.npz"), trainee.policy_file(self.spec))
         for trainee in self.trainees:
-            write_policy(self.folder.own(trainee.folder / "policy.npz"), trainee.policy_file(self.spec))
-            if numbers is not None:
+            if trainee.policy in numbers:
                 text = json.dumps(dict(numbers[trainee.policy]), indent=2) + "\n"
                 write_text(self.folder.own(trainee.folder / "hyperparameters.json"), text)
         if league.pools:
@@ -109,33 +130,34 @@ class Saving:
             write_text(self.folder.own(self.folder.root / FILE), book.to_json(steps))
 
     def write_bundle(
-        self, models: Sequence[bytes | None], league: League, seconds: float, results: Mapping[str, float], pairs: int
+        self,
+        models: Mapping[str, bytes | None],
+        league: League,
+        seconds: float,
+        results: Mapping[str, float],
+        pairs: int,
     ) -> Path:
-        """The best policy of every behavior as a bundle. Returns the first one's model, or policy.npz without ONNX.
+        """The best policy of each behavior as a bundle. Returns the first one's model, or policy.npz without ONNX.
 
         models: as `write_onnx` gave them. results: opponent -> share of points over so many mirrored pairs each.
         """
-        best: dict[str, Trainee] = {}
-        for trainee in self.trainees:  # the first among equals, and where nobody has a score
-            if trainee.name not in best or _score(trainee) > _score(best[trainee.name]):
-                best[trainee.name] = trainee
-        files: dict[str, bytes] = {}
-        for name, trainee in best.items():
-            model, elo = models[trainee.policy], league.elo.get(trainee.policy)
+        exported, files = self.exported, dict[str, bytes]()
+        for trainee in exported:
+            name, model, elo = trainee.name, models[trainee.name], league.elo.get(trainee.policy)
             if model is not None:
                 files[name] = model
                 keep = trainee.behavior.keep_checkpoints
                 self.folder.record_checkpoint(name, trainee.step, trainee.record.mean_reward, keep, elo)
-        first = next(iter(best.values()))
+        first = exported[0]
         provenance = Provenance(
             self.run.env_id or "", first.behavior.trainer_type, first.step, seconds,
             league.elo.get(first.policy), results, pairs,
         )  # fmt: skip
-        specs = {name: self.spec.behavior(name) for name in best}
+        specs = {name: self.spec.behavior(name) for name in models}
         folder = self.folder.own_bundle()
         model_path = write_bundle(folder, files, specs, dump_run(self.run), provenance)
         refresh_card(folder)
-        return model_path or first.folder / "policy.npz"
+        return model_path or self.folder.of(first.name) / "policy.npz"
 
 
 def _score(trainee: Trainee) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from palus.config import Behavior
+from palus.config.league import Role
 from palus.export.policy_file import PolicyFile
 from palus.learn.learner import Learner
 from palus.rollout.rollout import Episode
@@ -104,7 +105,9 @@ class PolicyRecord:
 class Trainee:
     """A learner in a run. name: of its behavior; kind: the same in the game, "" where the game has one without a name.
 
-    label: how lines call it. step: trainer steps so far; best: the best score of its recent episodes.
+    number: among the learners of its behavior, from 0; role: its. label: how lines call it. step: trainer steps so far;
+    best: the best score of its recent episodes. in_league: learners of its behavior are compared by points, its share
+    of those in the league, None before there are any.
     """
 
     policy: int
@@ -117,6 +120,10 @@ class Trainee:
     record: PolicyRecord
     step: int = 0
     best: float = float("-inf")
+    number: int = 0
+    role: Role = "main"
+    in_league: bool = False
+    points: float | None = None
 
     @property
     def progress(self) -> float:
@@ -125,12 +132,15 @@ class Trainee:
 
     @property
     def metric(self) -> str | None:
-        """The figure that picks the best policy; None where the trainer keeps none."""
-        return getattr(self.behavior, "best_metric", None)
+        """The figure of episodes that picks the best policy; None where none does."""
+        own: str | None = getattr(self.behavior, "best_metric", None)
+        return own or ("true_objective" if self.behavior.population is not None else None)
 
     @property
     def score(self) -> float | None:
-        """Mean of the metric over the last episodes; None without one, or before there are any."""
+        """What the best learner of a behavior is picked by; None before there is anything, and for exploiters."""
+        if self.in_league:
+            return self.points if self.role == "main" else None
         return self.record.mean(self.metric) if self.metric else None
 
     @property

@@ -86,6 +86,7 @@ class _Snapshot(_Part):
     id: int
     behavior: str
     parent: int | None = None
+    role: str | None = None
     step: int | None = None
     elo: float | None = None
     rating: _Rating | None = None
@@ -121,7 +122,7 @@ def read_league(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
     labels = {curve.policy: curve.learner for curve in curves}
     policies = [
         *(_policy(p.policy, "learner", _role_of(p, labels.get(p.policy, p.behavior)), p) for p in file.learners),
-        *(_policy(p.id, "snapshot", _name(p.id), p) for p in file.snapshots),
+        *(_policy(p.id, "snapshot", _role_of(p, _name(p.id)), p) for p in file.snapshots),
         *(_policy(p.id, "member", p.name, p) for p in file.members),
     ]
     names = {str(policy.id): policy.label for policy in policies}
@@ -133,9 +134,9 @@ def read_league(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
     return LeagueView(is_whole=True, policies=policies, training=file.training, evaluation=file.evaluation, mix=mix)
 
 
-def _role_of(learner: _Learner, name: str) -> str:
+def _role_of(policy: _Learner | _Snapshot, name: str) -> str:
     """Its name, and what it is for where that is not what most are for."""
-    return name if learner.role in (None, "main") else f"{name} {learner.role}"
+    return name if policy.role in (None, "main") or policy.role in name else f"{name} {policy.role}"
 
 
 def _policy(id: int, kind: Literal["learner", "snapshot", "member"], label: str, said: _Part) -> LeaguePolicy:

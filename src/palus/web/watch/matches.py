@@ -90,10 +90,12 @@ class Stage:
         return encode_replay(recordings, title=f"{self.folder.name}: {newest.name} - {rival.name}")
 
     def _files(self) -> dict[str, list[Path]]:
-        """Behavior -> its policies on disk, the most trained last."""
+        """Behavior -> its policies on disk, the most trained last; of several learners the best one alone."""
         found: dict[str, list[tuple[int, Path]]] = {}
-        policies = [*self.folder.glob("*/policy.npz"), *self.folder.glob("*/policy_*/policy.npz")]
-        for path in [*snapshot_files(self.folder).values(), *policies]:
+        best = [*self.folder.glob("*/policy.npz")]
+        one = {path.parent.name for path in best if any(path.parent.glob("policy_*"))}
+        others = [*snapshot_files(self.folder).values(), *self.folder.glob("*/policy_*/policy.npz")]
+        for path in [*(path for path in others if path.relative_to(self.folder).parts[0] not in one), *best]:
             if (steps := trained_steps(path)) is not None:
                 found.setdefault(path.relative_to(self.folder).parts[0], []).append((steps, path))
         return {name: [path for _, path in sorted(own, key=lambda one: one[0])] for name, own in found.items()}
