@@ -47,6 +47,7 @@ from palus.envs.recording import RecordedEvent, Recording
 from palus.errors import PalusError
 from palus.export.policy_file import PolicyFile, read_policy, write_policy
 from palus.hub.card import dump_card, read_card
+from palus.hub.probe_file import draw_probe, parse_probe
 from palus.hub.server.ndjson import CommitReader
 from palus.hub.server.shapes import LfsBatch
 from palus.run.sf_checkpoint import read_sf_agent
@@ -284,6 +285,11 @@ def readers() -> dict[str, Incoming]:
     header = {"key": "header", "value": {"summary": "t", "parentCommit": "a" * 40}}
     run = b"behaviors:\n  SoccerTwos:\n    trainer_type: poca\n    time_horizon: 64\n    max_steps: 1e6\n"
     card = b"---\ntags: [a, b]\nmodel-index:\n- name: x\n  results: []\n---\n# Card\n![i](a.png) [l](http://a)"
+    point = b'{"steps":9,"share":0.5,"low":0.4,"high":0.6,"pairs":50}'
+    probe = (
+        b'{"schema":1,"env_id":"SoccerTwos","behavior":"SoccerTwos","symmetric":true,"model_sha256":"","trainer_type":'
+        b'"ppo","steps":9,"wall_seconds":1.5,"seed":1,"palus_version":"0.1.0","best":%b,"curve":[%b]}' % (point, point)
+    )
     return {
         "commit": whole(json.dumps(header).encode() + b"\n" + json.dumps(line).encode(), commit),
         "lfs batch": whole(
@@ -292,6 +298,7 @@ def readers() -> dict[str, Incoming]:
         ),
         "front matter": whole(card, lambda data, _: dump_card(read_card(data).data)),
         "card": whole(card, lambda data, _: card_html(data.decode("utf-8", "replace"), "a/b", "f" * 40)),
+        "probe": whole(probe, lambda data, _: draw_probe(parse_probe(data))),
         "run file": whole(run, from_file(load_run, "configuration.yaml")),
         "onnx": whole(stock().SerializeToString(), lambda data, _: parse_model(data, ARENA_RULES)),
         "policy": zipped(policy(), from_file(read_policy, "a.npz")),
