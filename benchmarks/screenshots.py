@@ -1,4 +1,4 @@
-"""Remakes the pictures of the viewer in docs/images: `python benchmarks/screenshots.py [--players A B]`.
+"""Remakes the pictures of the viewer in docs/images: `python benchmarks/screenshots.py [--game GAME] [--players A B]`.
 
 Plays mirrored pairs between two players, puts the matches with the most kicks before their goal into a reel, and
 photographs the viewer. Needs the extras of `palus[dev]` and a chromium on PATH.
@@ -15,8 +15,8 @@ from pathlib import Path
 
 from playwright.sync_api import BrowserContext, sync_playwright
 
-from palus import envs
 from palus.arena.models.players import load_player
+from palus.arena.referee.games import source_of
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.recorder import Recorder
 from palus.arena.referee.replay import encode_replay
@@ -57,23 +57,30 @@ class Picture:
     fine: bool = False
 
 
-PICTURES = (
-    Picture("viewer.png", 1, 0.5, "&rays=1", fine=True),
-    Picture("viewer-goal.png", 1, 0.0),
-    Picture("viewer-follow.png", 2, 0.4, "&follow=1"),
-    Picture("viewer-colours.png", 3, 0.6, "&colours=contrast&rays=2"),
-    Picture("viewer-phone.png", 1, 0.5, "&rays=1", 390, 844, fine=True),
-)
+PICTURES = {
+    "SoccerTwos": (
+        Picture("viewer.png", 1, 0.5, "&rays=1", fine=True),
+        Picture("viewer-goal.png", 1, 0.0),
+        Picture("viewer-follow.png", 2, 0.4, "&follow=1"),
+        Picture("viewer-colours.png", 3, 0.6, "&colours=contrast&rays=2"),
+        Picture("viewer-phone.png", 1, 0.5, "&rays=1", 390, 844, fine=True),
+    ),
+    "StrikersVsGoalie": (
+        Picture("strikers.png", 1, 0.6, "&rays=3", 1280, 860),
+        Picture("strikers-3d.png", 1, 0.6, "&orbit=-18_36_29", 1280, 860),
+    ),
+}
 
 
-def play(spec_a: str, spec_b: str) -> list[Recording]:
+def play(game: str, spec_a: str, spec_b: str) -> list[Recording]:
     """The liveliest of some matches between two players: those with the most kicks, not too short and not too long."""
-    env_spec = envs.make("SoccerTwos", 1).spec
+    players = [load_player(word, source_of(game).spec) for word in (spec_a, spec_b)]
     recorder = Recorder()
-    play_pairs(load_player(spec_a, env_spec), load_player(spec_b, env_spec), PAIRS, SEED, recorder=recorder)
-    goals = [r for r in recorder.recordings.values() if SHORTEST_S <= (len(r.frames) - 1) / 50 <= LONGEST_S]
+    play_pairs(players[0], players[1], PAIRS, SEED, env_id=game, recorder=recorder)
+    scored = [r for r in recorder.recordings.values() if any(event.kind == "goal" for event in r.events)]
+    goals = [r for r in scored if SHORTEST_S <= (len(r.frames) - 1) / 50 <= LONGEST_S]
     if not goals:
-        sys.exit(f"no match of {2 * PAIRS} ended within {SHORTEST_S} to {LONGEST_S} s; name stronger --players")
+        sys.exit(f"no match of {2 * PAIRS} had a goal after {SHORTEST_S} to {LONGEST_S} s; name stronger --players")
     return sorted(goals, key=lambda r: len(r.events), reverse=True)[:REEL_LENGTH]
 
 
@@ -96,17 +103,19 @@ def main() -> None:
     parser.add_argument(
         "--players", nargs=2, metavar=("A", "B"), default=("goalie-striker", "ball-chaser"), help="as for `palus match`"
     )
-    parser.add_argument("--title", default="SoccerTwos")
+    parser.add_argument("--game", default="SoccerTwos", choices=list(PICTURES))
+    parser.add_argument("--title", help="by default the game")
     arguments = parser.parse_args()
     chromium = shutil.which("chromium") or sys.exit("no chromium on PATH; install the system's package chromium")
-    reel = play(*arguments.players)
+    game, title = arguments.game, arguments.title or arguments.game
+    reel = play(game, *arguments.players)
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        html = write_html(Path(folder) / "page.html", encode_replay(reel, title=arguments.title), arguments.title)
+        html = write_html(Path(folder) / "page.html", encode_replay(reel, title=title), title, three_d=True)
         context = playwright.chromium.launch_persistent_context(
             Path(folder) / "profile", executable_path=chromium, args=BROWSER_FLAGS, device_scale_factor=PIXEL_RATIO
         )
-        for picture in PICTURES:
+        for picture in PICTURES[game]:
             photograph(context, html.as_uri(), reel, picture)
         context.close()
 

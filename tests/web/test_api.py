@@ -229,19 +229,31 @@ def test_a_struck_out_match_stays_in_the_log_and_leaves_the_statistics(client: T
 
 
 def test_comparing_says_whether_the_second_is_better(client: TestClient, arena: SyntheticArena) -> None:
-    page = get(client, "compare/bob/two/ada/one")
+    page = get(client, f"compare/{ENV}/bob/two/ada/one")
     assert (page["head_to_head"]["wins"], page["head_to_head"]["draws"], page["head_to_head"]["losses"]) == (9, 3, 0)
     assert (page["test"]["state"], page["test"]["pairs"]) == ("undecided", 6)
     assert page["difference"] > 100 and len(page["matches"]) == 12
     for _ in range(30):
         arena.play("ada/one", "bob/two", "win1", "win2")
-    assert get(client, "compare/bob/two/ada/one")["test"]["state"] == "better"
-    assert get(client, "compare/ada/one/bob/two")["test"]["state"] == "not better"
+    assert get(client, f"compare/{ENV}/bob/two/ada/one")["test"]["state"] == "better"
+    assert get(client, f"compare/{ENV}/ada/one/bob/two")["test"]["state"] == "not better"
+
+
+def test_players_of_two_games_are_compared_in_the_one_that_is_asked_for(client: TestClient, store: Store) -> None:
+    other = SyntheticArena(store, "StrikersVsGoalie", seq=1000)
+    for repo in ("ada/one", "bob/two"):
+        other.add_entry(repo)
+    other.play("ada/one", "bob/two", "win2", "win1")
+    assert get(client, f"compare/{ENV}/bob/two/ada/one")["head_to_head"]["games"] == 12
+    page = get(client, "compare/StrikersVsGoalie/bob/two/ada/one")
+    assert (page["env"], page["head_to_head"]["games"], page["head_to_head"]["losses"]) == ("StrikersVsGoalie", 2, 2)
+    answer = client.get("/api/arena/compare/StrikersVsGoalie/bob/two/cy/three")
+    assert answer.json()["error"].startswith("bob/two and cy/three have no accepted revisions in StrikersVsGoalie")
 
 
 def test_the_interval_of_a_difference_is_that_of_the_joint_fit(client: TestClient, arena: SyntheticArena) -> None:
     # Between two models alone each rating is half of the difference: as independent ones they would be too sure of it.
-    page = get(client, "compare/bob/two/ada/one")
+    page = get(client, f"compare/{ENV}/bob/two/ada/one")
     table = arrange(arena.history)
     joint = fit(table.games, len(table), side_term=True)
     i, j = (table.names.index(sha_of(repo)) for repo in ("ada/one", "bob/two"))
@@ -252,12 +264,12 @@ def test_the_interval_of_a_difference_is_that_of_the_joint_fit(client: TestClien
 def test_models_that_few_matches_tie_together_are_compared_with_a_warning(
     client: TestClient, arena: SyntheticArena
 ) -> None:
-    assert get(client, "compare/bob/two/ada/one")["caution"] is None
+    assert get(client, f"compare/{ENV}/bob/two/ada/one")["caution"] is None
     group = {"players": [sha_of("bob/two"), sha_of("cy/three")], "pairs": 3}
     arena.play("ada/one", "bob/two", "win1", "win2")
     arena.rate({"loose": [group]})
-    assert "Only 3 mirrored pairs tie a group of 2 models" in get(client, "compare/bob/two/ada/one")["caution"]
-    assert get(client, "compare/bob/two/cy/three")["caution"] is None
+    assert "Only 3 mirrored pairs tie a group of 2 models" in get(client, f"compare/{ENV}/bob/two/ada/one")["caution"]
+    assert get(client, f"compare/{ENV}/bob/two/cy/three")["caution"] is None
     assert get(client, f"leaderboard/{ENV}")["loose"] == [{"repos": ["bob/two", "cy/three"], "pairs": 3}]
 
 
@@ -284,7 +296,7 @@ def test_the_two_verdicts_of_a_comparison_are_told_as_one(state: Any, difference
 def test_revisions_are_compared_although_their_games_are_not_rated(client: TestClient, arena: SyntheticArena) -> None:
     arena.add_entry("ada/one", file="ada/new")
     arena.play("ada/new", "ada/one", "win1", "win2", "win1", "draw", rated=False)
-    page = get(client, "compare/ada/one/ada/one")
+    page = get(client, f"compare/{ENV}/ada/one/ada/one")
     assert page["b"]["sha256"] == sha_of("ada/new") and page["test"]["pairs"] == 2
     assert page["head_to_head"]["share"] == 0.875
     comparison = get(client, "models/ada/one")["performance"][0]["revision_comparisons"][0]
@@ -386,7 +398,7 @@ def test_answers_are_not_sent_again_to_who_has_them(client: TestClient, arena: S
         ("matches/ffff", 404, "not_found"),
         ("matches/xyz", 422, "invalid_input"),
         ("matches/ffff/replay", 404, "no_file"),
-        ("compare/ada/one/no/body", 404, "not_found"),
+        (f"compare/{ENV}/ada/one/no/body", 404, "not_found"),
         ("downloads/SoccerTwos/passwords.csv", 404, "unknown_file"),
         ("nothing/here", 404, "not_found"),
     ],
@@ -457,7 +469,13 @@ def test_pages_are_the_same_from_both_databases(
     small_arena(other)
     match = get(client, f"recent/{ENV}")["matches"][0]["id"]
     pages = [f"{name}/{ENV}" for name in ("leaderboard", "recent", "matrix", "analytics")]
-    pages += ["envs", "models/ada/one", "compare/ada/one/bob/two", f"analytics/{ENV}/ada/one", f"matches/{match}"]
+    pages += [
+        "envs",
+        "models/ada/one",
+        f"compare/{ENV}/ada/one/bob/two",
+        f"analytics/{ENV}/ada/one",
+        f"matches/{match}",
+    ]
     with TestClient(make_app(other, limits=AT_ONCE)) as second:
         for page in pages:
             assert get(second, page) == get(client, page), page

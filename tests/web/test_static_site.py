@@ -77,7 +77,7 @@ def test_every_file_of_data_is_what_the_server_answers(store: Store, folder: Pat
         f"matrix/{ENV}",
         f"analytics/{ENV}/ada/one",
         "models/eve/refused",
-        "compare/ada/one/bob/two",
+        f"compare/{ENV}/ada/one/bob/two",
         "status",
     ):
         assert expected in names

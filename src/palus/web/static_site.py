@@ -143,7 +143,7 @@ class _Export:
             self._write(f"analytics/{env}/{team}", team_results(view, env, team))
         strongest = [view.roster.player(rated.sha256).repo for rated in board_order(view, env)[:COMPARED]]
         for a, b in product(strongest, repeat=2):
-            self._write(f"compare/{a}/{b}", compare(view, a, b))
+            self._write(f"compare/{env}/{a}/{b}", compare(view, env, a, b))
         for name in TABLES:
             write_table(view, env, name, self._path(f"data/downloads/{env}/{name}"))
 

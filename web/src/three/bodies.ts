@@ -42,6 +42,7 @@ export function buildAgent(number: number, team: Team, palette: Palette): Group 
     body.add(part(new SphereGeometry(0.065, 12, 8), dark, [side * 0.2, 0.74, -0.54]));
   }
   const label = new Sprite(new SpriteMaterial({ map: numberTexture(number, base), depthTest: false }));
+  label.renderOrder = 1; // over the lawn, which is transparent too and would be drawn after those farther away
   label.position.y = BODY_HEIGHT_M + 0.75;
   label.scale.setScalar(0.72);
   body.add(label);

@@ -64,16 +64,16 @@ class Comparison(Shape):
     matches: list[MatchLine] = Field(description="of b, newest first")
 
 
-def compare(view: View, repo_a: str, repo_b: str) -> Comparison | None:
-    """Everything about b against a, in the game that both play most. None where no game has both.
+def compare(view: View, env: str, repo_a: str, repo_b: str) -> Comparison | None:
+    """Everything about b against a in a game. None where it does not have both.
 
     The same repository twice: its last two accepted revisions, the older one first. Same-owner games count here,
     although they are not rated.
     """
-    found = _players(view, repo_a, repo_b)
+    found = _players(view, env, repo_a, repo_b)
     if found is None:
         return None
-    env, a, b = found
+    a, b = found
     games = games_of(view, env, b.sha256)
     rows = _meetings(games, a.sha256)
     difference, half_width = _rating_difference(view, env, a, b)
@@ -94,18 +94,13 @@ def compare(view: View, repo_a: str, repo_b: str) -> Comparison | None:
     )
 
 
-def _players(view: View, a: str, b: str) -> tuple[str, Player, Player] | None:
+def _players(view: View, env: str, a: str, b: str) -> tuple[Player, Player] | None:
     roster = view.roster
-    for env in view.envs():
-        if a == b:
-            revisions = roster.accepted(env, a)
-            if len(revisions) >= 2:
-                return env, revisions[1], revisions[0]
-            continue
-        first, second = roster.current_of(env, a), roster.current_of(env, b)
-        if first is not None and second is not None:
-            return env, roster.player(first), roster.player(second)
-    return None
+    if a == b:
+        revisions = roster.accepted(env, a)
+        return (revisions[1], revisions[0]) if len(revisions) >= 2 else None
+    first, second = roster.current_of(env, a), roster.current_of(env, b)
+    return None if first is None or second is None else (roster.player(first), roster.player(second))
 
 
 def _rating_difference(view: View, env: str, a: Player, b: Player) -> tuple[float | None, float | None]:

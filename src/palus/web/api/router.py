@@ -86,13 +86,15 @@ def _add_pages(router: APIRouter, answers: Answers) -> None:
     async def get_model(request: Request, owner: Owner, name: Name) -> Response:
         return respond(request, await find_model(answers, f"{owner}/{name}"))
 
-    @router.get("/compare/{owner_a}/{name_a}/{owner_b}/{name_b}", response_model=Comparison)
-    async def get_comparison(request: Request, owner_a: Owner, name_a: Name, owner_b: Owner, name_b: Name) -> Response:
+    @router.get("/compare/{env}/{owner_a}/{name_a}/{owner_b}/{name_b}", response_model=Comparison)
+    async def get_comparison(
+        request: Request, env: Env, owner_a: Owner, name_a: Name, owner_b: Owner, name_b: Name
+    ) -> Response:
         a, b = f"{owner_a}/{name_a}", f"{owner_b}/{name_b}"
-        missing = f"{a} and {b} have no accepted revisions in one game; see their pages for why."
+        missing = f"{a} and {b} have no accepted revisions in {env}; see their pages for why."
         if a == b:
-            missing = f"{a} has no two accepted revisions to compare."
-        return await answers.send(request, lambda view: compare(view, a, b), missing, a, b)
+            missing = f"{a} has no two accepted revisions in {env} to compare."
+        return await answers.send(request, lambda view: compare(view, env, a, b), missing, a, b)
 
     @router.get("/matches/{match_id}", response_model=MatchPage)
     async def get_match(request: Request, match_id: MatchId) -> Response:

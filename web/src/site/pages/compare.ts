@@ -30,7 +30,7 @@ void fill(shell.content, async () => {
   const repos = board.rows.map((row) => row.repo);
   const [a, b] = [parameter("a") ?? repos[1] ?? repos[0] ?? "", parameter("b") ?? repos[0] ?? ""];
   const result = element("div", { class: "content-part" });
-  void fill(result, async () => build(await load<Comparison>(path("compare", ...a.split("/"), ...b.split("/")))));
+  void fill(result, async () => build(await load<Comparison>(path("compare", env, ...a.split("/"), ...b.split("/")))));
   return [title(), picker(repos, a, b, env, environmentField(all, env)), result];
 });
 
