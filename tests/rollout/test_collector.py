@@ -349,11 +349,13 @@ def apart(ours, theirs):
 def test_two_policies_of_a_population_learn_from_one_match():
     env = Pitch([2, 9])
     cast = {0: [Seat(0, True), Seat(1, True), Seat(1, True), Seat(1, True)], 1: [Seat(1, True)] * 4}
+    one, two = Always(3), Always(5)
     rows = InProcessCollector(
-        env, {0: ("Pitch", Always(3)), 1: ("Pitch", Always(5))}, lambda slot: cast[slot], 3, 1, {0: 4, 1: 4}, Book()
+        env, {0: ("Pitch", one), 1: ("Pitch", two)}, lambda slot: cast[slot], 3, 1, {0: 4, 1: 4}, Book()
     )
     collected = rows.collect()
     assert env.played[0].tolist() == [[3, 5, 5, 5], [5, 5, 5, 5]]
+    assert (len(one.seen[0]), len(two.seen[0])) == (1, 7)  # nobody computes what another one decides
     agents = {}
     for policy, rollout in collected.rollouts.items():
         assert rollout.group_size == 2 and rollout.rewards.shape == (3, 8)

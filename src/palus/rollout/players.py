@@ -113,25 +113,25 @@ class Learning:
 
     def act(self, t: int, policy: Policy, seed: int, tick: int) -> None:
         """Decide what was looked at, and hand the actions to the game."""
-        active = self._active[t]
-        seen = {name: array[t] for name, array in self._room.items()}
-        parameters, values, states = decide(policy, seen, self.states)
-        actions, log_probs, entropies = sample(parameters, self.behavior.actions, seed, tick, self._draws)
-        self._parameters[t], self._chosen[t], self._log_probs[t] = parameters, actions, log_probs
+        active, states = self._active[t], self.states
+        rows: slice | I64 = slice(None) if self._full else np.flatnonzero(~self._empty)
+        seen = {name: array[t][rows] for name, array in self._room.items()}
+        if not len(states[rows]):
+            return
+        parameters, values, after = decide(policy, seen, states[rows])
+        actions, log_probs, entropies = sample(parameters, self.behavior.actions, seed, tick, self._draws[rows])
+        self._parameters[t, rows], self._chosen[t, rows], self._log_probs[t, rows] = parameters, actions, log_probs
         self._versions[t] = policy.version
-        if self.states.size:
-            self.states[:] = states
-            self.states[~active] = 0.0
+        if states.size:
+            states[rows] = after
+            states[~active] = 0.0
         if values is not None:
             if self._values is None:
                 self._values = np.zeros(self._rewards.shape, np.float32)
-            self._values[t] = values
-        self._entropy_sum += float(entropies[active].sum())
+            self._values[t, rows] = values
+        self._entropy_sum += float(entropies[active[rows]].sum())
         self._entropy_count += int(active.sum())
-        if self._full:
-            self._actions[self._seat] = actions
-        else:
-            self._actions[self._seat[~self._empty]] = actions[~self._empty]
+        self._actions[self._seat[rows]] = actions
 
     def take(self, t: int, step: Step) -> None:
         """Write what decision t brought; memories end with their episodes."""
