@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from test_league import at, filled, league, match, pool
 
@@ -109,6 +110,25 @@ def test_landmarks_stay_beside_the_window_and_the_rest_may_go() -> None:
     assert (pool(made).landmarks, pool(made).window) == ([0, 8], [9, 10, 11])
     assert made.needed({FROZEN + 11}) == {0, 8, 9, 10, 11}
     assert [s["id"] - FROZEN for s in told(book)["snapshots"] if s["landmark"]] == [0, 8]
+
+
+def test_of_snapshots_that_are_gone_so_many_stay_in_the_book_and_none_in_the_payoffs() -> None:
+    made = league(save_steps=1)
+    book = Book(made)
+    for number in range(700):
+        at(made, 2 * number)
+        book.follow()
+        told_now = [match(pool(made).window[-1], 1.0)]
+        made.rate(told_now)
+        book.rate(told_now)
+        made.forgotten(set())
+    book.assess()
+    page = told(book)
+    gone = [s["step"] for s in page["snapshots"] if not s["kept"]]
+    assert 128 <= len(gone) <= 256 and (gone[0], gone[-1]) == (0, 1392) and {*np.diff(gone)} == {8}
+    known = {s["id"] for s in page["snapshots"]} | {0}
+    assert {policy for row in page["training"] for policy in row[:2]} <= known and book.ratings.keys() <= known
+    assert {policy for pair in made.payoffs.cells for policy in pair} == {0, *(FROZEN + k for k in (697, 698, 699))}
 
 
 def test_a_book_that_was_put_away_goes_on_as_if_it_had_not_been() -> None:

@@ -17,7 +17,7 @@ from palus.config.league import Role
 from palus.league.league import League
 from palus.league.results import policies_of, share
 from palus.league.skills import Skill, rated
-from palus.league.strength import Cells, Strength, add, credited, scored, strengths
+from palus.league.strength import Cells, Strength, add, credited, kept, scored, strengths
 from palus.ratings.interval import Z_95
 from palus.rollout.rollout import FROZEN, MEMBERS, FinishedMatch
 
@@ -27,6 +27,8 @@ FORMAT = 1
 BASELINE = 2 * MEMBERS
 """Policy ids: BASELINE + n is the n-th fixed opponent of evaluation matches."""
 LATEST = "latest"
+REMEMBERED = 256
+"""Snapshots of a learner that the book still tells of when they are gone, spread over the run (`strength.kept`)."""
 
 
 @dataclass
@@ -138,6 +140,7 @@ class Book:
 
         At every summary: the curve depends on what was seen at each (`strengths`), and on nothing else.
         """
+        self._forget()
         there = [policy for policy in self.records if policy - FROZEN in self.league.snapshots]
         members = [member.policy for member in self.league.members]
         field = [*self.league.pools, *there, *members, *self.names]
@@ -156,6 +159,23 @@ class Book:
             for behavior, met in self._met.items()
         }
         self._met = {}
+
+    def _forget(self) -> None:
+        """Drop what there is of all but so many of the snapshots that are gone."""
+        gone: dict[int, list[int]] = {}
+        for policy, record in self.records.items():
+            if policy - FROZEN not in self.league.snapshots:
+                gone.setdefault(record.parent, []).append(policy)
+        dropped: set[int] = set()
+        for own in gone.values():
+            stay = kept([self.records[policy].step for policy in own], 0, REMEMBERED)
+            dropped |= {*own} - {own[k] for k in stay}
+        for table in (self.records, self.ratings) if dropped else ():
+            for policy in dropped & table.keys():
+                del table[policy]
+        for cells in (self.training, self.evaluation) if dropped else ():
+            for pair in [pair for pair in cells if not dropped.isdisjoint(pair)]:
+                del cells[pair]
 
     def values(self, policy: int) -> dict[str, float]:
         """TensorBoard tag -> number of a learner, after `assess`; nothing where it has no past."""

@@ -363,6 +363,8 @@ class League:
         with self._lock:
             playing = {policy - FROZEN for policy in in_play | {policy for policy, *_ in self._drawn.values()}}
             needed = playing.union(*([*pool.past, *pool.ghosts.values()] for pool in self.pools.values()))
+            if gone := {FROZEN + k for k in self.snapshots.keys() - needed}:
+                self.payoffs.forget(gone)
             self.snapshots = {k: snapshot for k, snapshot in self.snapshots.items() if k in needed}
             self._examined = Counter({k: n for k, n in self._examined.items() if k - FROZEN in needed})
             return set(self.snapshots)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,12 @@ class PayoffTable:
         for pair, (points, weight) in self.form.items():
             if learner in pair:
                 self.form[pair] = points / 2, weight / 2
+
+    def forget(self, policies: Collection[int]) -> None:
+        """Drop what some have scored: nobody meets them any more."""
+        for table in (self.cells, self.form):
+            for pair in [(a, b) for a, b in table if a in policies or b in policies]:
+                del table[pair]
 
     def begin_anew(self, learner: int, donor: int | None) -> None:
         """A learner goes on from another's weights, and with its form, or untrained and without one."""
