@@ -187,12 +187,34 @@ def _slices(sizes: list[int]) -> tuple[slice, ...]:
 
 
 @dataclass(frozen=True)
+class Reflection:
+    """The mirror image of what one kind of agent sees and does, where a game plays on in it by the same rules.
+
+    observations: number k of all vectors, joined in their order, is number observations[k] of their mirror image;
+    logits: likewise, of all choices. Mirrored twice, everything is as it was. Raises ValueError where it is not.
+    """
+
+    observations: tuple[int, ...]
+    logits: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("observations", "logits"):
+            places = getattr(self, name)
+            if any(not 0 <= k < len(places) or places[k] != i for i, k in enumerate(places)):
+                raise ValueError(f"reflection of {name} {places}: expected places in pairs, each the other's image")
+
+
+@dataclass(frozen=True)
 class BehaviorSpec:
-    """What one kind of agent sees and does. name: "" where the game has one kind only, and any name fits it."""
+    """What one kind of agent sees and does. name: "" where the game has one kind only, and any name fits it.
+
+    reflection: its mirror image, where there is one; not a part of what policies have to fit.
+    """
 
     name: str
     observations: tuple[ObservationSpec, ...]
     actions: ActionSpec
+    reflection: Reflection | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of_vectors(cls, name: str, sizes: tuple[int, ...], branches: tuple[int, ...]) -> BehaviorSpec:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from palus.nn import matmul
-from palus.nn.matmul import PATHS, MatmulPath, choose, explain, measure, slowness
+from palus.nn.matmul import PATHS, MatmulPath, choose, exact_setting, explain, measure, slowness
 
 FP32, ROUNDED = 3e-7, 3e-3
 
@@ -86,11 +86,20 @@ def test_another_program_that_runs_for_a_moment_does_not_change_the_choice(monke
     assert [p.gflops for p in seen] == [100, 200, 110]
 
 
-@pytest.mark.parametrize(("name", "setting"), [("highest", "highest"), ("medium", "medium"), ("bf16", "highest")])
-def test_activating_a_path_sets_how_torch_multiplies_fp32(name, setting):
-    torch.set_float32_matmul_precision("high")
-    MatmulPath(name, 1.0, 0.0).activate()
-    assert torch.get_float32_matmul_precision() == setting
+@pytest.mark.parametrize("rounds", [False, True])
+def test_activating_a_path_takes_what_keeps_fp32_except_where_rounding_is_asked_for(monkeypatch, rounds):
+    monkeypatch.setattr(matmul, "_error", lambda *_: ROUNDED if rounds else FP32)
+    exact_setting.cache_clear()
+    try:
+        settings = {}
+        for name in PATHS:
+            torch.set_float32_matmul_precision("high")
+            MatmulPath(name, 1.0, 0.0).activate()
+            settings[name] = torch.get_float32_matmul_precision()
+    finally:
+        exact_setting.cache_clear()
+    exact = "highest" if rounds else "medium"
+    assert settings == {"highest": exact, "medium": "medium", "bf16": exact}
 
 
 def test_a_path_that_is_slower_here_is_warned_of_with_both_rates(monkeypatch):

@@ -101,6 +101,11 @@ class NetworkSettings(SignalNetworkSettings):
         "The memory keeps torch's.",
     )
     initialization_gain: Positive = Field(default=1.0, description="Gain of that initialisation.")
+    symmetric: bool = Field(
+        default=False,
+        description="The policy answers the mirror image of what it sees with that of what it does; what it "
+        "learns, it learns for both. Of games that say what their mirror image is, such as SoccerTwos.",
+    )
     adaptive_deviation: bool = Field(
         default=False, description="Continuous actions: the network gives the deviation; otherwise it is a vector."
     )

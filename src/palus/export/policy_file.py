@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -71,7 +71,7 @@ def write_policy(path: Path, policy: PolicyFile) -> None:
     meta = {
         "behavior": policy.behavior,
         "env_id": policy.env_id,
-        "spec": asdict(policy.spec),
+        "spec": asdict(replace(policy.spec, reflection=None)),
         "network_settings": policy.settings.model_dump(mode="json"),
         "steps": policy.steps,
         "metric": policy.metric,

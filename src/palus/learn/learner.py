@@ -65,6 +65,8 @@ class Learner:
         self.generator = torch.Generator().manual_seed(seed)
         settings, critic = behavior.network_settings, self.critic()
         self.network = Network(spec, settings, self.generator, dtype, critic=critic, trust=trust)
+        if settings.symmetric:
+            self.network.weights.tie(self.network.images())
         self.optimizer = Adam(self.network.weights, **self.adam())
         self.parallel = DataParallel(self.network.weights, self.optimizer, threads)
         self.updates = 0
@@ -245,6 +247,7 @@ class DataParallel:
     def gather(self, gradients: Sequence[tuple[Tensor, ...]]) -> float:
         """Add up what `FlatParameters.backward` gave for the parts of a minibatch; returns the sum's norm."""
         self.map(lambda shard: self.weights.set_gradient(gradients, shard), self.shards)
+        self.weights.fold_gradient()
         with np.errstate(over="ignore"):  # infinite: for the caller to judge
             return float(np.linalg.norm(self.weights.gradient.numpy()))
 

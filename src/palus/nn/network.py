@@ -17,7 +17,7 @@ from onnx import ModelProto
 from torch import Tensor, nn
 
 from palus.config.network import NetworkSettings
-from palus.errors import ModelError
+from palus.errors import ConfigError, ModelError
 from palus.nn.bfloat16 import kernel_view
 from palus.nn.cores import Core
 from palus.nn.encoders import VECTORS, Apart, Joint
@@ -194,6 +194,37 @@ class Network(nn.Module):
         for name in dict.fromkeys(names):
             if name in self._modules:
                 yield from getattr(self, name).modules()
+
+    def images(self) -> dict[str, Tensor]:
+        """For `FlatParameters.tie`: pairs of weights that make the policy commute with its game's reflection.
+
+        Hidden units come in pairs, half a layer apart, each of which answers the mirror image as the other answers what
+        is seen; a value is its own image. Raises ConfigError where there is no image, or a part that has none.
+        Source: van der Pol et al. 2020 (MDP Homomorphic Networks, arXiv 2006.16908), section 4, for a group of two.
+        """
+        spec, settings, reflection = self.spec, self.settings, self.spec.reflection
+        plain = all(o.is_vector for o in spec.observations) and settings.encoding == "joint" and not self.state_size
+        odd = [width for width in (settings.hidden_units, *settings.decoder_layers) if width % 2]
+        if reflection is None or not plain or not spec.actions.is_discrete or odd:
+            found = "layers of odd width" if odd else "no mirror image that its network could keep to"
+            raise ConfigError(
+                f"network_settings.symmetric: {spec.name} has {found}; it needs a game that declares one, nothing but "
+                "vectors to see (encoding: joint) and choices to do, no memory, and layers of even width"
+            )
+        heads = {self.action_parameterization.distribution_linear: torch.tensor(reflection.logits)}
+        if self.has_values:
+            heads[self.critic_linear] = torch.arange(1)
+        modules = [(name, module) for name, module in self.named_modules() if isinstance(module, Linear)]
+        first = {next(m for m in self._parts[side][0].modules() if isinstance(m, Linear)) for side in self.sides}
+        images: dict[str, Tensor] = {}
+        for name, layer in modules:
+            if name.startswith("critic."):  # the learner's own, of more than one agent
+                continue
+            columns = torch.tensor(reflection.observations) if layer in first else _swapped(layer.in_features)
+            rows = heads[layer] if layer in heads else _swapped(layer.out_features)
+            images[f"{name}.weight"] = (rows[:, None] * layer.in_features + columns).flatten()
+            images[f"{name}.bias"] = rows
+        return images
 
     def inputs(self, observations: Mapping[str, AnyArray], index: I64 | None = None) -> dict[str, Tensor]:
         """Rows of observations as the network reads them, in its number format.
@@ -416,3 +447,8 @@ def _scaler(observation: ObservationSpec, settings: NetworkSettings) -> Observat
 def _float(layer: nn.Linear, x: Tensor) -> Tensor:
     """A linear layer in float32, whatever its weights are kept in."""
     return F.linear(x, layer.weight.float(), layer.bias.float())
+
+
+def _swapped(units: int) -> Tensor:
+    """The two halves of a layer in each other's place."""
+    return torch.arange(units).roll(units // 2)

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from palus.errors import ModelError
+
 Init = Callable[[Tensor, torch.Generator], None]
 
 
@@ -70,6 +72,7 @@ class FlatParameters:
         self.work = self.master.to(dtype)
         for leaf, view in zip(leaves.values(), self._views(self.work).values(), strict=True):
             leaf.data = view
+        self._image: Tensor | None = None
         self.tensors, self._leaves = leaves, list(leaves.values())
         self._master_views, self._grad_views = self._views(self.master), list(self._views(self.gradient).values())
 
@@ -89,6 +92,23 @@ class FlatParameters:
     def backward(self, outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The gradient of sum_i <gradients[i], outputs[i]> with respect to every tensor; several threads may ask."""
         return torch.autograd.grad(outputs, self._leaves, gradients)
+
+    def tie(self, images: Mapping[str, Tensor]) -> None:
+        """Keep weights equal in pairs from now on. images: name -> for every number of the tensor, flat, the number of
+        its image in it; applied twice it is itself. Of a pair the first one's value stays; `master` moves alike if its
+        gradient does, which `fold_gradient` sees to."""
+        places = torch.arange(len(self.master))
+        image = places.clone()
+        for name, view in self._views(places).items():
+            if name in images:
+                image[view.flatten()] = view.flatten()[images[name]]
+        self._image = image
+        self.load(self.master[torch.minimum(image, places)])
+
+    def fold_gradient(self) -> None:
+        """Make the gradient that of the data and its mirror image together, where weights are tied."""
+        if self._image is not None:
+            self.gradient.add_(self.gradient[self._image]).mul_(0.5)
 
     def shards(self, count: int) -> list[Shard]:
         """Cut the vector into at most `count` stretches of whole tensors and about equal length."""
@@ -115,7 +135,11 @@ class FlatParameters:
                 self.work[part].copy_(self.master[part])
 
     def load(self, flat: Tensor) -> None:
-        """Replace all weights. flat: same length as `master`."""
+        """Replace all weights. flat: same length as `master`. Raises ModelError where tied ones differ."""
+        if self._image is not None and not torch.equal(flat, flat[self._image]):
+            raise ModelError(
+                "the weights are not their own mirror image; they were trained without network_settings.symmetric"
+            )
         with torch.no_grad():
             self.master.copy_(flat)
         self.refresh()

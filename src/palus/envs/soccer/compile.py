@@ -38,6 +38,10 @@ def _sources_digest() -> str:
     return digest.hexdigest()[:16]
 
 
+SOURCES = _sources_digest()
+"""As they were when this process read them: an edit while it runs must not name what it compiled later."""
+
+
 def kernel(function: Callable[..., Any], *, folder: str = "") -> Any:
     """`numba.njit(nogil=True, cache=True)` whose cache folder is named after the sources of all kernels.
 
@@ -46,7 +50,7 @@ def kernel(function: Callable[..., Any], *, folder: str = "") -> Any:
     Numba falls back to the user's cache folder.
     """
     before = config.CACHE_DIR
-    config.CACHE_DIR = str(HERE / "__pycache__" / f"kernels-{_sources_digest()}" / folder)
+    config.CACHE_DIR = str(HERE / "__pycache__" / f"kernels-{SOURCES}" / folder)
     try:
         return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
     finally:

@@ -6,7 +6,7 @@ serialized assets of Unity ML-Agents releases 18 to 22, example "Soccer".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ from palus.envs.soccer.geometry import (
     SWEPT_SHARE,
     WALL,
 )
-from palus.types import F32, I64, BehaviorSpec, Bool
+from palus.types import F32, I64, BehaviorSpec, Bool, Reflection
 
 FRAMES = 3
 """Frames of rays that an observation stacks."""
@@ -78,7 +78,22 @@ class Role:
     @property
     def spec(self) -> BehaviorSpec:
         """What learners see of it."""
-        return BehaviorSpec.of_vectors(self.behavior, tuple(FRAMES * size for size in self.frame_sizes), (3, 3, 3))
+        sizes = tuple(FRAMES * size for size in self.frame_sizes)
+        return replace(BehaviorSpec.of_vectors(self.behavior, sizes, (3, 3, 3)), reflection=self.reflection)
+
+    @property
+    def reflection(self) -> Reflection:
+        """Left and right change places: rays, and the actions that go or turn to one side.
+
+        A pitch, its goals and its starts are their own mirror image.
+        """
+        seen: list[int] = []
+        for sensor, size in zip(self.sensors, self.frame_sizes, strict=True):
+            slots = size // len(sensor)
+            facing = [0, *(1 + (ray ^ 1) for ray in range(len(sensor) - 1))]  # as `fan` lays out right and left
+            for first in range(len(seen), len(seen) + FRAMES * size, size):
+                seen += [first + ray * slots + slot for ray in facing for slot in range(slots)]
+        return Reflection(tuple(seen), (0, 1, 2, 3, 5, 4, 6, 8, 7))
 
 
 @dataclass(frozen=True)
