@@ -34,6 +34,7 @@ def test_the_game_says_whom_a_run_measures_itself_against_and_the_run_file_may_s
         "goalie-striker",
     )
     assert baselines_of(load_run("debug", ["palus.baseline_interval=0"])) == ()
+    assert baselines_of(load_run("strikers-vs-goalie-fast")) == ("random", "ball-chaser")
     assert (
         baselines_of(load_run("debug", ["palus.env=DuelToy", "palus.baseline_interval=1", "palus.baselines=[random]"]))
         == ()

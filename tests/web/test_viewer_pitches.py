@@ -102,8 +102,24 @@ def test_they_stand_in_the_3_d_view_too(open_page: Any) -> None:
     found = pixels(shown, beside, at_the_top)
     assert [is_blue(colour) for colour in found] == [True, True, False], found
     assert [is_purple(colour) for colour in found] == [False, False, True], found
-    (wall,) = pixels(shown, [(-15.5, 2.0)], 2 * (27 - 2.5) * np.tan(np.radians(20)))
-    assert max(wall) - min(wall) < 60 and min(wall) > 70, wall  # grey; an open goal is dark
+    (wall,) = pixels(shown, [(-15.25, 2.0)], 2 * (27 - 2.5) * np.tan(np.radians(20)))
+    assert max(wall) - min(wall) < 60 and min(wall) > 70, wall  # grey; grass would be green
+
+
+def test_numbers_stand_above_all_players_in_3_d(open_page: Any) -> None:
+    far = (-5, 2.5)  # beyond the middle, and its number over the grass
+    frame = [0, 0, 90, *far, 90, 8, -3, -90, 5, 0]
+    shown = open_page(strikers(frame), link="#t=0&orbit=0_30_27", three_d=True)
+    shown.wait_for("view.solid")
+    shown.settle()
+    elevation, half_view = np.radians(30), np.tan(np.radians(20))
+    eye = 27 * np.array([0, np.sin(elevation), np.cos(elevation)])
+    ahead = (np.array([0, 0.4, 0]) - eye) / np.linalg.norm([0, 0.4, 0] - eye)
+    up = np.cross([1, 0, 0], ahead)
+    numbers = np.array([(x, 1.75, -z) for x, z in (far, *PLACES[::2])]) - eye
+    seen_at = np.stack([numbers[:, 0], numbers @ up], axis=1) / (numbers @ ahead)[:, None]
+    # a dark disc with a white digit, wherever on the pitch: no grass shines through
+    assert all(max(c) - min(c) < 40 for c in pixels(shown, seen_at.tolist(), 2 * half_view))
 
 
 def test_names_numbers_and_senses_are_those_of_the_game(open_page: Any) -> None:
