@@ -247,6 +247,8 @@ def test_players_of_two_games_are_compared_in_the_one_that_is_asked_for(client: 
     assert get(client, f"compare/{ENV}/bob/two/ada/one")["head_to_head"]["games"] == 12
     page = get(client, "compare/StrikersVsGoalie/bob/two/ada/one")
     assert (page["env"], page["head_to_head"]["games"], page["head_to_head"]["losses"]) == ("StrikersVsGoalie", 2, 2)
+    names = {shown["env"]: shown["sides"] for shown in get(client, "models/ada/one")["performance"]}
+    assert names == {ENV: ["", ""], "StrikersVsGoalie": ["strikers", "goalie"]}
     answer = client.get("/api/arena/compare/StrikersVsGoalie/bob/two/cy/three")
     assert answer.json()["error"].startswith("bob/two and cy/three have no accepted revisions in StrikersVsGoalie")
 

@@ -411,6 +411,11 @@ export interface components {
             readonly env_version: string;
             /** @description the replay is an mp4, and the match does not repeat */
             readonly filmed: boolean;
+            /** @description what blue and purple are, empty where both are the same */
+            readonly sides: readonly [
+                string,
+                string
+            ];
             readonly seed: string;
             readonly unit_id: string;
             readonly leg: number;
@@ -564,6 +569,11 @@ export interface components {
             readonly env: string;
             /** @description replays are videos: no statistics of them, no matches in the demo room */
             readonly filmed: boolean;
+            /** @description what blue and purple are, empty where both are the same */
+            readonly sides: readonly [
+                string,
+                string
+            ];
             readonly standing: components["schemas"]["LeaderboardRow"] | null;
             /** @description a sentence where standing is null */
             readonly why_unranked: string | null;

@@ -23,6 +23,7 @@ class ArenaGame:
 
     env: its name.   tags: by which a repository without a model file of the game asks for matches.
     roles: behaviors that a player brings a model for; by default one, called like the game.
+    sides: what blue and what purple is, empty where both are the same.
     options: of the game's factory, the rules of an arena's match; a rule that an arena may set is one of them.
     bots: names of its scripted players, which read the state of the game.
     baselines: repositories that courses name as the opponents to measure oneself against.
@@ -44,6 +45,7 @@ class ArenaGame:
     env: str
     tags: tuple[str, ...]
     roles: tuple[str, ...] = ()
+    sides: tuple[str, str] = ("", "")
     options: Mapping[str, Any] = field(default_factory=dict)
     bots: tuple[str, ...] = ()
     baselines: tuple[str, ...] = ()

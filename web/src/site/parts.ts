@@ -3,7 +3,7 @@ import { element, svg } from "../page/dom";
 import { ago, moment, percent, plural, rated } from "./format";
 import { matchLink, modelLink, parameter, writeParameters } from "./links";
 import { load } from "./data";
-import type { Environment, Environments, MatchLine, Player } from "../api";
+import type { Environment, Environments, MatchLine, MatchPage, Player } from "../api";
 
 export type Content = Node | string;
 
@@ -43,8 +43,14 @@ export function outcome(result: MatchLine["outcome"]): HTMLElement {
 }
 
 /** Blue is a circle and purple a diamond, as on the pitch. */
-export function sideName(side: MatchLine["side"]): HTMLElement {
-  return element("span", { class: "side-name" }, sideMark(side), side === "blue" ? "Blue" : "Purple");
+export function sideName(side: MatchLine["side"], sides: MatchPage["sides"] = ["", ""]): HTMLElement {
+  return element("span", { class: "side-name" }, sideMark(side), sideWords(side, sides));
+}
+
+/** sides: what blue and purple are, empty where both are the same. */
+export function sideWords(side: MatchLine["side"], sides: MatchPage["sides"]): string {
+  const [colour, what] = side === "blue" ? ["Blue", sides[0]] : ["Purple", sides[1]];
+  return what === "" ? colour : `${colour}, ${what}`;
 }
 
 export function sideMark(side: MatchLine["side"]): SVGElement {

@@ -111,6 +111,7 @@ STRIKERS = SoccerMatches(
     env="StrikersVsGoalie",
     tags=("reinforcement-learning", "ml-agents", "ML-Agents-StrikersVsGoalie"),
     roles=("Striker", "Goalie"),
+    sides=("strikers", "goalie"),
     options={"max_steps": _SHORT_TICKS},
     bots=("ball-chaser", "goalie-striker"),
     preset="strikers-vs-goalie-fast",

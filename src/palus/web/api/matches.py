@@ -63,6 +63,7 @@ class MatchPage(Shape):
     env: str
     env_version: str
     filmed: bool = Field(description="the replay is an mp4, and the match does not repeat")
+    sides: tuple[str, str] = Field(description="what blue and purple are, empty where both are the same")
     seed: str
     unit_id: str
     leg: int
@@ -110,6 +111,7 @@ def match_page(view: View, match_id: str) -> MatchPage | None:
         record,
         env_version=record.build.version,
         filmed=game.filmed,
+        sides=game.sides,
         seed=str(record.seed),
         blue=blue,
         purple=purple,

@@ -103,6 +103,7 @@ class Performance(Shape):
 
     env: str
     filmed: bool = Field(description="replays are videos: no statistics of them, no matches in the demo room")
+    sides: tuple[str, str] = Field(description="what blue and purple are, empty where both are the same")
     standing: LeaderboardRow | None
     why_unranked: str | None = Field(description="a sentence where standing is null")
     same_as: str | None = Field(description="repository whose player the newest revision is, if another one")
@@ -132,6 +133,7 @@ def performance(view: View, connection: Connection, env: str, repo: str) -> Perf
     return Performance(
         env=env,
         filmed=game_of(env).filmed,
+        sides=game_of(env).sides,
         standing=standing,
         why_unranked=None if standing is not None else view.roster.why_unranked(newest),
         same_as=view.roster.same_player_as(newest),

@@ -5,9 +5,9 @@ import { heatMap } from "../charts/marks";
 import { percent, plural, seconds } from "../format";
 import { box, facts, note, shareBar, sideName, tallyText } from "../parts";
 import { placeholder } from "../shell";
-import type { Goals, PlayStats, Tally } from "../../api";
+import type { Goals, Performance, PlayStats, Tally } from "../../api";
 
-export function sidesBox(blue: Tally, purple: Tally): HTMLElement {
+export function sidesBox({ blue, purple, sides }: Performance): HTMLElement {
   const line = (side: "blue" | "purple", tally: Tally) =>
     element(
       "div",
@@ -15,7 +15,7 @@ export function sidesBox(blue: Tally, purple: Tally): HTMLElement {
       element(
         "p",
         { class: "side-line" },
-        sideName(side),
+        sideName(side, sides),
         element("span", { class: "dim" }, tallyText(tally.games, tally.share)),
       ),
       shareBar(tally.wins, tally.draws, tally.losses),

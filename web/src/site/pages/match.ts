@@ -5,11 +5,11 @@ import { mountReplay, showMessage } from "../../page/mount";
 import { isExport, load, loadBytes, LoadError, path, replayUrl } from "../data";
 import { bytes, count, moment, plural, rated, seconds, short } from "../format";
 import { matchLink, modelLink, pageLink, parameter } from "../links";
-import { box, definitions, describe, note, sideMark, tag, type Content } from "../parts";
+import { box, definitions, describe, note, sideMark, sideWords, tag, type Content } from "../parts";
 import { verdictText } from "../recent";
 import { buildShell, fill, heading, placeholder } from "../shell";
 import { loadSolid } from "../solid";
-import type { MatchPage, MatchSide, StoredFile } from "../../api";
+import type { MatchPage, StoredFile } from "../../api";
 
 const shell = buildShell(null);
 const id = parameter("match") ?? parameter("id");
@@ -99,23 +99,23 @@ function players(match: MatchPage): HTMLElement {
   return box(
     "Players",
     "",
-    side("blue", match.blue, match.env),
-    side("purple", match.purple, match.env),
+    side("blue", match),
+    side("purple", match),
     element("div", { class: "bar" }, link),
   );
 }
 
-function side(name: "blue" | "purple", played: MatchSide, env: string): HTMLElement {
+function side(name: "blue" | "purple", match: MatchPage): HTMLElement {
+  const played = match[name];
   const { player } = played;
-  const label = name === "blue" ? "Blue" : "Purple";
   const rows: (readonly [string, Content])[] = [
     [
-      label,
+      sideWords(name, match.sides),
       element(
         "span",
         { class: "side-name" },
         sideMark(name),
-        element("a", { href: modelLink(played.repo, env) }, played.repo),
+        element("a", { href: modelLink(played.repo, match.env) }, played.repo),
       ),
     ],
     ["Rating now", rated(player.rating, player.half_width)],

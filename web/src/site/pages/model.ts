@@ -127,7 +127,7 @@ function performance(model: ModelPage, shown: Performance): HTMLElement[] {
   const explained = Boolean(model.revisions[0]?.refusal);
   if (!shown.recent.length && !shown.history.length) return explained ? [] : standing;
   const wide = element("div", { class: "columns" }, ratingBox(shown), againstBox(shown.by_strength));
-  const sides = sidesBox(shown.blue, shown.purple);
+  const sides = sidesBox(shown);
   const play = shown.filmed
     ? element("div", { class: "columns" }, sides, fragsBox(shown.goals))
     : element(
