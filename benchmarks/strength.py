@@ -47,12 +47,13 @@ def minutes_left(folder: Path, minutes: float) -> float:
     if not card.exists():
         return minutes
     done = json.loads(card.read_text())
-    max_steps = load_run(folder / "configuration.yaml").behaviors[BEHAVIOR].max_steps
-    return 0.0 if done["steps"] >= max_steps else max(0.0, minutes - done["wall_seconds"] / 60)
+    first = next(iter(load_run(folder / "configuration.yaml").behaviors.values()))
+    return 0.0 if done["steps"] >= first.max_steps else max(0.0, minutes - done["wall_seconds"] / 60)
 
 
 def train(arguments: argparse.Namespace) -> None:
     """Train every seed for its minutes of wall time. Exits when a training fails."""
+    behaviors = list(load_run(arguments.preset).behaviors)
     for seed in arguments.seeds:
         name = run_name(arguments.preset, seed)
         folder: Path = arguments.results / name
@@ -60,12 +61,13 @@ def train(arguments: argparse.Namespace) -> None:
         if left == 0.0:
             say(f"{name} is finished")
             continue
-        resume = ["--resume"] if (folder / BEHAVIOR / "checkpoint.pt").exists() else []
+        resume = ["--resume"] if (folder / behaviors[0] / "checkpoint.pt").exists() else []
         say(f"{name}: {left:.1f} minutes{' more' if resume else ''}")
         command = [sys.executable, "-m", "palus", "train", arguments.preset, *resume]
         command += ["--seed", str(seed), "--run-id", name, "--results-dir", str(arguments.results)]
         machine.note_origin(folder)
-        command += [f"palus.max_minutes={left:.3f}", f"behaviors.{BEHAVIOR}.keep_checkpoints={KEEP_CHECKPOINTS}"]
+        command.append(f"palus.max_minutes={left:.3f}")
+        command += [f"behaviors.{name}.keep_checkpoints={KEEP_CHECKPOINTS}" for name in behaviors]
         if subprocess.run([*command, *arguments.set]).returncode != 0:
             sys.exit(f"{name}: training failed; see above.")
 

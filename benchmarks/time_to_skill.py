@@ -89,8 +89,9 @@ def markdown(report: Json) -> str:
         last = run["points"][-1]
         took = last["wall_s"] / 60 if crossed(last) else float("inf")
         minutes.append(took)
-        scores = [f"{score:.1%}" for score in last["scores"][1:]] if crossed(last) else ["not reached", ""]
-        rows.append([f"{run['seed']}", f"{took:.1f}", f"{last['steps'] / 1e6:.1f}M", *scores])
+        scores = ([f"{score:.1%}" for score in last["scores"][1:]] + ["", ""])[:2]
+        when = f"{took:.1f}" if crossed(last) else "not reached"
+        rows.append([f"{run['seed']}", when, f"{last['steps'] / 1e6:.1f}M", *scores])
         curve += [
             [
                 f"{run['seed']}",
