@@ -63,6 +63,7 @@ def test_in_self_play_the_policy_that_loses_to_the_others_takes_over_who_wins(tm
     while worse.origin != better.origin and bad.step < 9000:
         points, before, past = (good.points or 0.0, bad.points or 1.0), weights(parts, 1), worse.window[-1:]
         parts.iterate()
+    assert (good.score, bad.score) == (good.points, bad.points)
     assert bad.step >= 2400 and points[0] > 0.6 > 0.45 > points[1]
     assert (weights(parts, 0) == weights(parts, 1)).all() and not (weights(parts, 1) == before).all()
     assert worse.window[-1:] > past and parts.book.records[FROZEN + worse.window[-1]].parent == 1

@@ -29,8 +29,12 @@ def league(*roles: Any, seed: int = 0) -> League:
 
 def at(made: League, *steps: int) -> list[tuple[int, int]]:
     """Learner and step of the snapshots that are taken when the learners have made so many steps."""
-    saved = made.advance(dict(enumerate(steps)), {"": 1}, lambda contender, snapshot: None)
+    saved = made.advance(dict(enumerate(steps)), {"": 1}, nothing)
     return [(made.snapshots[k].parent, made.snapshots[k].step) for k in saved]
+
+
+def nothing(contender: Contender, snapshot: int) -> None:
+    """A snapshot that nobody keeps."""
 
 
 def play(made: League, learner: int, opponent: int, points: float, matches: int = 99) -> list[FinishedMatch]:
@@ -120,7 +124,7 @@ def test_who_takes_over_another_has_its_form_and_rating_and_what_it_was_joins_it
     at(made, 0, 0, 0)
     play(made, 0, FROZEN + 2, 1.0)
     play(made, 0, 1, 1.0)
-    assert at(made, 101, 0, 0) == [(0, 101)]
+    assert at(made, 101, 40, 0) == [(0, 101)]
     told: list[int] = []
     assert made.take_over(1, 0, lambda contender, snapshot: told.append(contender.policy)) == [4]
     assert told == [1] and made.pools[1].past == [1, 4] and made.snapshots[4].origin == FROZEN + 1
@@ -128,7 +132,8 @@ def test_who_takes_over_another_has_its_form_and_rating_and_what_it_was_joins_it
     assert made.payoffs.expected(1, FROZEN + 2) == made.payoffs.expected(0, FROZEN + 2) > 0.9
     assert made.payoffs.expected(1, 0) == 0.5
     assert made.pools[1].origin == FROZEN + 3  # the donor's newest
-    assert at(made, 101, 100, 0) == [] and at(made, 101, 101, 0) == [(1, 101)]
+    assert at(made, 101, 140, 0) == [] and at(made, 101, 141, 0) == [(1, 141)]
+    assert made.take_over(1, 0, nothing) == []  # what it was is there already
 
 
 def test_a_restored_league_with_roles_goes_on_as_if_it_had_never_stopped() -> None:

@@ -311,8 +311,9 @@ class League:
         """A learner is about to go on from another's weights: what it was joins its past, its form and its rating are
         the other's. Returns the ids of snapshots saved. Raises what `save` raises."""
         with self._lock:
-            pool = self.pools[policy]
-            saved = [self._freeze(pool, save)]
+            pool, step = self.pools[policy], self.turns.steps[policy]
+            newest = self.snapshots[pool.window[-1]]
+            saved = [] if newest.step == step else [self._freeze(pool, save)]
             self._keep(pool, saved)
             self._begin_anew(pool, self.pools[donor])
             self._odds = {}

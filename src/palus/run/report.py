@@ -218,6 +218,8 @@ def _text(line: _Line, step: int, seconds: float, values: Mapping[str, float]) -
     parts.append("Training")
     if "Self-play/ELO" in values:
         parts.append(f"ELO: {values['Self-play/ELO']:.3f}")
+    if "Self-play/League Points" in values:
+        parts.append(f"League points: {values['Self-play/League Points']:.3f}")
     best = record.mean(line.trainee.metric) if line.trainee.metric else None
     if best is not None:
         parts.append(f"{line.trainee.metric} of the last {len(record.recent)}: {best:.3f}")

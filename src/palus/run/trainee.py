@@ -134,7 +134,7 @@ class Trainee:
     def metric(self) -> str | None:
         """The figure of episodes that picks the best policy; None where none does."""
         own: str | None = getattr(self.behavior, "best_metric", None)
-        return own or ("true_objective" if self.behavior.population is not None else None)
+        return own or (None if self.in_league or self.behavior.population is None else "true_objective")
 
     @property
     def score(self) -> float | None:
