@@ -100,6 +100,7 @@ def test_each_behavior_has_a_population_of_its_own(tmp_path: Path) -> None:
     assert [rates[0], rates[2]] == [0.02, 0.005]
     assert all(1 / 1.51 < rate / 0.02 < 1.51 for rate in rates[:2])
     assert all(1 / 1.51 < rate / 0.005 < 1.51 for rate in rates[2:])
+    assert rates[1] / rates[0] != pytest.approx(rates[3] / rates[2])  # nor are their draws the same
     for _ in range(18):
         parts.iterate()
     rates = [trainee.learner.behavior.hyperparameters.learning_rate for trainee in parts.trainees]
@@ -117,6 +118,7 @@ def test_a_run_of_several_learners_goes_on_after_a_stop_as_if_there_had_been_non
         one.iterate()
     one.save()
     two = Run(run, resume=True)
+    assert [trainee.score for trainee in two.trainees] == [trainee.score for trainee in one.trainees] != [None] * 5
     for parts in (one, two):
         for _ in range(10):
             parts.iterate()
@@ -161,6 +163,7 @@ def test_exploiters_of_a_matrix_game_are_frozen_begin_anew_and_are_met(tmp_path:
     parts.save()
     parts.close()
     files = [tmp_path / "run" / "RockPaperScissors" / name / "policy.npz" for name in ("policy_0", "policy_1")]
+    assert main.score == main.points is not None and hunter.points is not None and hunter.score is None
     mains, hunters = (read_policy(file) for file in files)
     exported = find_policies(tmp_path / "run")["RockPaperScissors"]
     assert (exported.steps, mains.steps) == (main.step, main.step) != (hunters.steps, hunters.steps)

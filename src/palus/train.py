@@ -193,6 +193,10 @@ class Run:
         for trainee in (self.trainees[policy] for policy in self.league.resets):
             trainee.learner.take_over(self._untrained(trainee.behavior, trainee.name, trainee.policy))
             self.report.tell(f"{trainee.label}: frozen at step {trainee.step}, begins anew.")
+        self._compare()
+
+    def _compare(self) -> None:
+        """Learners that share a behavior, by what they take from the league."""
         for trainee in self.trainees:
             trainee.points = self.league.points(trainee.policy) if trainee.in_league else None
 
@@ -230,7 +234,7 @@ class Run:
         """Let a learner go on from another's weights; where there is a past, what it was joins it."""
         if trainee.behavior.self_play is not None:
             self._publish(self.league.take_over(trainee.policy, donor.policy, self.saving.save_snapshot))
-            trainee.points = self.league.points(trainee.policy)
+            self._compare()
         trainee.learner.take_over(donor.learner)
         self.report.tell(f"{trainee.label}: takes over the weights of {donor.label} at step {trainee.step}.")
 
@@ -319,8 +323,7 @@ class Run:
                 trainee.step, trainee.best = int(step), float(best)
             self.league.load_state_dict(state["league"])
             self.book.load_state_dict(state["book"])
-            for trainee in self.trainees:
-                trainee.points = self.league.points(trainee.policy) if trainee.in_league else None
+            self._compare()
             self.collector.load(state["collector"])
             self.report.load_state_dict(state["report"])
             self.baselines.load_state_dict(state["baselines"])

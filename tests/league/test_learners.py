@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from palus.config.league import LeagueSettings
@@ -78,6 +79,8 @@ def test_who_begins_anew_has_neither_rating_nor_form_and_no_line_and_its_past_is
     book.follow()
     book.rate(play(made, HUNTER, MAIN, 1.0))
     book.rate(play(made, MAIN, FROZEN + 1, 0.0))
+    book.assess()
+    before = [book.ratings[FROZEN + k].mean for k in (MAIN, HUNTER, SEEKER)]
     assert made.elo[HUNTER] > 1200
     assert at(made, 0, 101, 0) == [(HUNTER, 101)]
     book.follow()
@@ -86,6 +89,7 @@ def test_who_begins_anew_has_neither_rating_nor_form_and_no_line_and_its_past_is
     assert made.payoffs.expected(HUNTER, MAIN) == 0.5
     assert made.odds(main.contender, [*made.pools.values()]).others.count(frozen) == 1
     book.assess()
+    assert np.mean([book.ratings[FROZEN + k].mean for k in (MAIN, HUNTER, SEEKER)]) == pytest.approx(np.mean(before))
     page = json.loads(book.to_json({0: 0, 1: 101, 2: 0}))
     assert [(row["role"], row["origin"]) for row in page["learners"]] == [
         ("main", FROZEN), ("main_exploiter", None), ("league_exploiter", FROZEN + 2)
