@@ -7,6 +7,7 @@ them as fields of the globals `PITCH` and `SENSOR`; `compiled` makes the same ke
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -18,6 +19,9 @@ from numba.core.options import DefaultOptions
 
 HERE = Path(__file__).parent
 config: Any = numba.config  # its attributes are made at run time, from the environment
+
+# Numba's setting is one for all threads: kernels of two games that two threads make would change places.
+_naming_the_cache = threading.Lock()
 
 # Without it Numba counts references to every array at every call, atomically: four fifths of the time of a fixed step.
 # Inner functions only borrow arrays that their entry point holds, and allocate none. Slower, not wrong, where a later
@@ -49,12 +53,13 @@ def kernel(function: Callable[..., Any], *, folder: str = "") -> Any:
     one. folder: a part of the cache that kernels of the same name do not share. Where this folder is not writable,
     Numba falls back to the user's cache folder.
     """
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(HERE / "__pycache__" / f"kernels-{SOURCES}" / folder)
-    try:
-        return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
-    finally:
-        config.CACHE_DIR = before
+    with _naming_the_cache:
+        before = config.CACHE_DIR
+        config.CACHE_DIR = str(HERE / "__pycache__" / f"kernels-{SOURCES}" / folder)
+        try:
+            return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+        finally:
+            config.CACHE_DIR = before
 
 
 def compiled(entry: Any, folder: str, **constants: Any) -> Any:
