@@ -1,7 +1,8 @@
 """Games whose right answer is known: the league finds it, self-play against the latest policy does not.
 
 Measured is what each way of self-play has to offer, by what the best answer wins from it (`exploitability`): self-play
-the policy that it has now, PFSP the average of its history, PSRO the mixture of past selves that its meta-solver plays.
+the policy that it has now, PFSP the average of its history, a league with exploiters that of its main learner's, PSRO
+the mixture of past selves that its meta-solver plays.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def played(folder: Path, game: str, steps: int, league: dict[str, Any], *, lates
     file.write_text(json.dumps({"behaviors": {game: behavior}, "palus": palus, "env_settings": {"seed": SEED}}))
     overrides = [
         f"checkpoint_settings.results_dir={folder}",
-        f"checkpoint_settings.run_id={league.get('opponents', 'latest')}",
+        f"checkpoint_settings.run_id={league.get('opponents', 'latest')}-{len(league)}",
     ]
     if game == "RandomMatrix":
         overrides.append(f"palus.env_options.seed={SEED}")
@@ -73,6 +74,7 @@ def meta_mixture(run: Run) -> F64:
     return np.sum([weight * past[k] for k, weight in zip(odds.others, weights, strict=True)], axis=0)
 
 
+HUNTED = {"main_exploiter": 1, "league_exploiter": 1}
 RPS = {"buffer_size": 256, "learning_rate": 8e-3, "beta": 0.3, "steps": 32000}
 
 
@@ -85,6 +87,11 @@ def test_rock_paper_scissors_is_solved_by_the_league_and_not_by_self_play(tmp_pa
     assert min(late) > SOLVED and np.mean(late) > 4 * SOLVED
     prioritized = run(league={"opponents": "pfsp_hard"}, save_steps=250)
     assert exploitability(ROCK_PAPER_SCISSORS, average(prioritized)) < SOLVED
+    hunted = run(
+        league={"opponents": "pfsp_hard", "roles": HUNTED}, latest=0.35, save_steps=250, steps=6000, buffer_size=768
+    )
+    assert exploitability(ROCK_PAPER_SCISSORS, average(hunted)) < SOLVED
+    assert {hunted.book.records[FROZEN + k].role for k in hunted.league.pools[0].window} == {"main"}
     oracles = run(league={"opponents": "psro_entropy", "evaluation_share": 0.5}, save_steps=2000)
     assert exploitability(ROCK_PAPER_SCISSORS, meta_mixture(oracles)) < SOLVED
 

@@ -19,9 +19,9 @@ RUN = ["palus.env=DuelToy", "palus.num_matches=8", "palus.matmul=highest", "palu
        "palus.baseline_interval=0", "palus.league.landmarks=3"]  # fmt: skip
 
 
-def go_on(folder: str) -> None:
+def go_on(folder: str, *overrides: str) -> None:
     """Train on from where the run was killed, in a process of its own."""
-    run = load_run("debug", [*RUN, f"behaviors={json.dumps({'DuelToy': SETTINGS})}"])
+    run = load_run("debug", [*RUN, *overrides, f"behaviors={json.dumps({'DuelToy': SETTINGS})}"])
     settings = run.checkpoint_settings.model_copy(update={"results_dir": folder})
     run = run.model_copy(update={"checkpoint_settings": settings})
     try:

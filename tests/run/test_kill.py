@@ -15,11 +15,13 @@ from test_resume import assert_same
 
 from palus.run.folder import RunFolder
 
+ROLES = "palus.league.roles={main_exploiter: 1, league_exploiter: 1}"
 
-def start(folder: Path) -> Any:
+
+def start(folder: Path, *overrides: str) -> Any:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["palus.train", "palus.league.book"])
-    process = context.Process(target=go_on, args=(str(folder),))
+    process = context.Process(target=go_on, args=(str(folder), *overrides))
     process.start()
     return process
 
@@ -31,22 +33,29 @@ def ended(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     return state, json.loads((folder / "debug" / "league" / "league.json").read_text()), snapshots
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
-def test_killed_at_random_instants_a_run_ends_with_the_league_of_the_one_left_alone(tmp_path: Path, kills: int) -> None:
+@pytest.mark.parametrize(
+    ("kills", "overrides"),
+    [(3, ()), pytest.param(20, (), marks=pytest.mark.slow), pytest.param(5, (ROLES,), marks=pytest.mark.slow)],
+)
+def test_killed_at_random_instants_a_run_ends_with_the_league_of_the_one_left_alone(
+    tmp_path: Path, kills: int, overrides: tuple[str, ...]
+) -> None:
     instants, began = random.Random(13), time.monotonic()
-    alone = start(tmp_path / "alone")
+    alone = start(tmp_path / "alone", *overrides)
     alone.join()
     whole = time.monotonic() - began
     assert alone.exitcode == 0
     for _ in range(kills):
-        process = start(tmp_path / "killed")
+        process = start(tmp_path / "killed", *overrides)
         process.join(instants.uniform(0.0, 0.6) * whole)
         process.kill()
         process.join()
-    last = start(tmp_path / "killed")
+    last = start(tmp_path / "killed", *overrides)
     last.join()
     assert last.exitcode == 0
     (state, league, snapshots), expected = ended(tmp_path / "killed"), ended(tmp_path / "alone")
     assert_same(state, expected[0])
     assert (league, snapshots) == expected[1:]
-    assert len(league["snapshots"]) == 17 and len(snapshots) <= 3 + 3 + 8  # window, landmarks, in running matches
+    roles = {record["role"] for record in league["snapshots"]}
+    assert len(roles) == (3 if overrides else 1) and (overrides or len(league["snapshots"]) == 17)
+    assert len(snapshots) <= len(roles) * (3 + 3) + 8  # window, landmarks, in running matches
