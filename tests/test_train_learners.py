@@ -13,6 +13,7 @@ from test_resume import assert_same
 from palus.errors import CheckpointError
 from palus.export.policy_file import find_policies, read_policy
 from palus.rollout.rollout import FROZEN
+from palus.run.baselines import ActingPolicy
 from palus.train import Run, train
 from test_train_league import PLAY, TOY, run_file
 
@@ -46,6 +47,8 @@ def test_a_population_finds_a_learning_rate_where_the_run_files_is_far_too_small
     assert best.score is not None and best.score > 3.3
     assert best.learner.behavior.hyperparameters.learning_rate > 5 * 2e-4
     assert find_policies(tmp_path / "run")["MenuToy"].metric == best.score
+    player = many.baselines.player
+    assert isinstance(player, ActingPolicy) and player.network is best.learner.network  # who is exported is measured
     assert {path.name for path in (tmp_path / "run").glob("MenuToy/*/policy.npz")} == {"policy.npz"}
     assert not [*(tmp_path / "run").glob("MenuToy/policy_*/*.onnx")]
 

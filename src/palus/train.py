@@ -89,7 +89,7 @@ class Run:
         self.league = League(self.spec, contenders, seed, settings=run.palus.league, members=guests.members)
         self.book = Book(self.league)
         self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)
-        self.baselines = Baselines(run, self.spec, {t.kind: t.learner.network for t in reversed(self.trainees)})
+        self.baselines = Baselines(run, self.spec, {t.kind: t.learner.network for t in self.saving.exported})
         acting = {t.policy: (t.kind, t.learner.network) for t in self.trainees}
         self.collector = make_collector(
             run, self.source, acting, {c.policy: self.league.rows_per_match(c) for c in contenders}, self.league.cast,
@@ -196,9 +196,10 @@ class Run:
         self._compare()
 
     def _compare(self) -> None:
-        """Learners that share a behavior, by what they take from the league."""
+        """Learners that share a behavior, by what they take from the league; the best one plays the baselines."""
         for trainee in self.trainees:
             trainee.points = self.league.points(trainee.policy) if trainee.in_league else None
+        self.baselines.send({trainee.kind: trainee.learner.network for trainee in self.saving.exported})
 
     def _publish(self, snapshots: Sequence[int]) -> None:
         """Have new snapshots at hand, and enter them into the book."""
@@ -273,10 +274,11 @@ class Run:
 
     def enter(self, results: Mapping[str, PairingSummary]) -> None:
         """Report what came of matches against fixed opponents, and enter it into the book."""
-        self.report.scores(self.step, {name: result.score for name, result in results.items()})
+        player = self.saving.exported[0].policy
+        self.report.scores(self.step, {name: result.score for name, result in results.items()}, player)
         for name, result in results.items():
             points, matches = result.wins + 0.5 * result.draws, result.wins + result.draws + result.losses
-            self.book.evaluated(self.trainees[0].policy, name, points, matches)
+            self.book.evaluated(player, name, points, matches)
 
     def _write_book(self) -> None:
         """For readers, so that it goes wrong costs no training."""

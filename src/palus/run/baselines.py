@@ -58,11 +58,15 @@ class Baselines:
     ) -> None:
         self.settings, self.env_id, self.clock = run.palus, env_spec.env_id, clock
         self.opponents = [load_player(name, env_spec) for name in baselines_of(run)]
-        self.player = team_of({kind: ActingPolicy(network) for kind, network in networks.items()}, "current", None)
+        self.send(networks)
         self.latest: dict[str, float] = {}
         self._next = run.palus.baseline_interval
         self._evaluated_at = -1
         self._spent = self._last = 0.0  # seconds of all evaluations, and of the last one
+
+    def send(self, networks: Mapping[str, Network]) -> None:
+        """Who plays from now on; as in the constructor."""
+        self.player = team_of({kind: ActingPolicy(network) for kind, network in networks.items()}, "current", None)
 
     def evaluate_if_due(self, step: int, seconds: float) -> Mapping[str, PairingSummary]:
         """Results when an interval has passed, else nothing. seconds: of the run so far.

@@ -169,12 +169,12 @@ class Report:
             content.value[0].tag = tag
             line.writer.file_writer.add_summary(content, step)
 
-    def scores(self, step: int, scores: Mapping[str, float]) -> None:
-        """Shares of points against the baselines, when they were just played."""
+    def scores(self, step: int, scores: Mapping[str, float], number: int = 0) -> None:
+        """Shares of points of learner `number` against the baselines, when they were just played."""
         if not scores:
             return
         self.last_scores = dict(scores)
-        line = self.lines[0]
+        line = self.lines[number]
         for name, score in scores.items():
             self._write(line, f"Baselines/{name}", summary.scalar("value", score), step)
         self._note_values(line.trainee, step, {f"Baselines/{name}": score for name, score in scores.items()})
