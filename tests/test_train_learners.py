@@ -47,30 +47,30 @@ def test_a_population_finds_a_learning_rate_where_the_run_files_is_far_too_small
     assert best.score is not None and best.score > 3.3
     assert best.learner.behavior.hyperparameters.learning_rate > 5 * 2e-4
     assert find_policies(tmp_path / "run")["MenuToy"].metric == best.score
-    player = many.baselines.player
-    assert isinstance(player, ActingPolicy) and player.network is best.learner.network  # who is exported is measured
     assert {path.name for path in (tmp_path / "run").glob("MenuToy/*/policy.npz")} == {"policy.npz"}
     assert not [*(tmp_path / "run").glob("MenuToy/policy_*/*.onnx")]
 
 
 def test_in_self_play_the_policy_that_loses_to_the_others_takes_over_who_wins(tmp_path: Path) -> None:
-    numbers = PPO["hyperparameters"] | {"learning_rate": 0.02}
+    numbers = PPO["hyperparameters"] | {"learning_rate": 0.02 / 300}
     settings = {"size": 2, "period": 2000, "start": 2400, "replace_fraction": 0.5, "mutation_rate": 1.0}
     behavior = PPO | {
         "hyperparameters": numbers, "max_steps": 10**6, "self_play": PLAY | {"team_change": 10**9},
         "population": settings | {"perturb_min": 300, "perturb_max": 300},
     }  # fmt: skip
-    parts = Run(run_file(tmp_path, "DuelToy", {"DuelToy": behavior}, "env_settings.seed=1"))
-    (good, bad), (better, worse) = parts.trainees, parts.league.pools.values()
-    assert bad.learner.behavior.hyperparameters.learning_rate == pytest.approx(0.02 / 300)
+    parts = Run(run_file(tmp_path, "DuelToy", {"DuelToy": behavior}))
+    (bad, good), (worse, better) = parts.trainees, parts.league.pools.values()
+    assert good.learner.behavior.hyperparameters.learning_rate == pytest.approx(0.02)
     while worse.origin != better.origin and bad.step < 9000:
-        points, before, past = (good.points or 0.0, bad.points or 1.0), weights(parts, 1), worse.window[-1:]
+        points, before, past = (good.points or 0.0, bad.points or 1.0), weights(parts, 0), worse.window[-1:]
+        player = parts.baselines.player
         parts.iterate()
     assert (good.score, bad.score) == (good.points, bad.points)
     assert bad.step >= 2400 and points[0] > 0.6 > 0.45 > points[1]
-    assert (weights(parts, 0) == weights(parts, 1)).all() and not (weights(parts, 1) == before).all()
-    assert worse.window[-1:] > past and parts.book.records[FROZEN + worse.window[-1]].parent == 1
+    assert (weights(parts, 0) == weights(parts, 1)).all() and not (weights(parts, 0) == before).all()
+    assert worse.window[-1:] > past and parts.book.records[FROZEN + worse.window[-1]].parent == 0
     assert bad.points == pytest.approx(good.points, abs=0.1)  # the other's form is its own now
+    assert isinstance(player, ActingPolicy) and player.network is good.learner.network  # as who would be exported
     parts.save()
     parts.close()
     page = json.loads((tmp_path / "run" / "league" / "league.json").read_text())
