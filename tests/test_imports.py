@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "palus"
-EXTRAS = ("train", "hub", "arena", "doom", "video", "postgres")
+EXTRAS = ("train", "hub", "arena", "doom", "unity", "video", "postgres")
 
 
 @dataclass(frozen=True)
@@ -172,6 +172,7 @@ def test_every_package_that_is_imported_is_declared() -> None:
     extras = project["optional-dependencies"]
     requirements = [*project["dependencies"], *(r for name in EXTRAS for r in extras[name])]
     declared = {normal(requirement) for requirement in requirements}
+    declared.add("grpc")  # what grpcio brings, where it is not installed
     declared.add("pydantic-core")  # pydantic's documentation imports its error types from there, at a version it pins
     distributions = packages_distributions()
     undeclared = []
@@ -215,13 +216,14 @@ def light_modules(heavy: list[str]) -> list[str]:
 
 
 def test_the_base_install_needs_no_training_framework() -> None:
-    heavy = read_picture().heavy["torch"]
-    import_without(["torch", "tensorboardX"], heavy, light_modules(heavy))
+    heavy = read_picture().heavy["torch"] + read_picture().heavy["grpc"]
+    import_without(["torch", "tensorboardX", "grpc"], heavy, light_modules(heavy))
 
 
 def test_only_who_keeps_something_loads_the_database() -> None:
     heavy = read_picture().heavy["sqlalchemy"]
     assert "arena/ladder" in heavy
+    heavy = heavy + read_picture().heavy["grpc"]
     import_without(["sqlalchemy", "alembic"], heavy, light_modules(heavy))
 
 

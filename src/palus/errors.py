@@ -34,6 +34,10 @@ class WorkerError(PalusError):
     """Worker processes crash or hang faster than they may be restarted."""
 
 
+class ProtocolError(PalusError):
+    """The other end of a game's connection says what the protocol does not have, is silent, or is gone."""
+
+
 class DivergenceError(PalusError):
     """Training produced numbers that are not finite; the last checkpoint is from before."""
 
