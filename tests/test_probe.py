@@ -21,6 +21,7 @@ from palus.errors import CheckpointError, EnvError, ModelError
 from palus.hub.probe_file import Probe, parse_probe
 from palus.nn.network import Network
 from palus.probe import Budget, Response, find_rival, respond, response_run
+from palus.run.lessons import Lessons
 
 RPS = "RockPaperScissors"
 OFTEN_ROCK = np.array([0.6, 0.2, 0.2])
@@ -146,7 +147,9 @@ def test_the_response_is_who_learns_and_the_curriculum_follows_it() -> None:
     planned = response_run(run, spec, "Goalie", find_rival("random", spec), Budget(12000))
     assert {name: own.max_steps for name, own in planned.behaviors.items()} == {"Goalie": 12000, "Striker": 0}
     assert planned.behaviors["Goalie"].self_play.save_steps == 1000
-    assert planned.lesson_numbers_at({"Goalie": 0.2, "Striker": 1.0}) == {"ball_touch": 1}
+    lessons = Lessons(planned)
+    lessons.advance({"Goalie": 0.2, "Striker": 1.0}, [])
+    assert lessons.numbers == {"ball_touch": 1}
     assert load_run("strikers-vs-goalie-fast").palus.league.learn == "all_teams" != planned.palus.league.learn
 
 

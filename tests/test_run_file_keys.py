@@ -165,18 +165,18 @@ def lessons(value: str = "1", measure: str = "progress", more: str = "", last: s
 PARAMETERS: dict[tuple[type[BaseModel], str], tuple[str, str]] = {
     (ConstantParameters, "value"): ("read", "{sampler_type: constant, sampler_parameters: {value: 2}}"),
     (ConstantParameters, "seed"): ("noted", "{sampler_type: constant, sampler_parameters: {seed: 2}}"),
-    (UniformParameters, "min_value"): ("refused", "{sampler_type: uniform, sampler_parameters: {min_value: 0.5}}"),
-    (UniformParameters, "max_value"): ("refused", "{sampler_type: uniform, sampler_parameters: {max_value: 2}}"),
-    (UniformParameters, "seed"): ("refused", "{sampler_type: uniform, sampler_parameters: {seed: 2}}"),
-    (GaussianParameters, "mean"): ("refused", "{sampler_type: gaussian, sampler_parameters: {mean: 2}}"),
-    (GaussianParameters, "st_dev"): ("refused", "{sampler_type: gaussian, sampler_parameters: {st_dev: 2}}"),
-    (GaussianParameters, "seed"): ("refused", "{sampler_type: gaussian, sampler_parameters: {seed: 2}}"),
+    (UniformParameters, "min_value"): ("read", "{sampler_type: uniform, sampler_parameters: {min_value: 0.5}}"),
+    (UniformParameters, "max_value"): ("read", "{sampler_type: uniform, sampler_parameters: {max_value: 2}}"),
+    (UniformParameters, "seed"): ("read", "{sampler_type: uniform, sampler_parameters: {seed: 2}}"),
+    (GaussianParameters, "mean"): ("read", "{sampler_type: gaussian, sampler_parameters: {mean: 2}}"),
+    (GaussianParameters, "st_dev"): ("read", "{sampler_type: gaussian, sampler_parameters: {st_dev: 2}}"),
+    (GaussianParameters, "seed"): ("read", "{sampler_type: gaussian, sampler_parameters: {seed: 2}}"),
     (MultiRangeUniformParameters, "intervals"): (
-        "refused",
+        "read",
         "{sampler_type: multirangeuniform, sampler_parameters: {intervals: [[0, 2]]}}",
     ),
     (MultiRangeUniformParameters, "seed"): (
-        "refused",
+        "read",
         "{sampler_type: multirangeuniform, sampler_parameters: {seed: 2}}",
     ),
     (Curriculum, "curriculum"): ("read", lessons()),
@@ -184,11 +184,11 @@ PARAMETERS: dict[tuple[type[BaseModel], str], tuple[str, str]] = {
     (Lesson, "value"): ("read", lessons(value="2")),
     (Lesson, "completion_criteria"): ("noted", lessons(last=", completion_criteria: {behavior: X}")),
     (CompletionCriteria, "behavior"): ("read", lessons()),  # the only one that the file has, which is checked
-    (CompletionCriteria, "measure"): ("refused", lessons(measure="reward")),
+    (CompletionCriteria, "measure"): ("read", lessons(measure="reward")),
     (CompletionCriteria, "threshold"): ("read", lessons()),
-    (CompletionCriteria, "min_lesson_length"): ("noted", lessons(more=", min_lesson_length: 5")),
+    (CompletionCriteria, "min_lesson_length"): ("read", lessons(more=", min_lesson_length: 5")),
     (CompletionCriteria, "signal_smoothing"): ("noted", lessons(more=", signal_smoothing: false")),
-    (CompletionCriteria, "require_reset"): ("noted", lessons(more=", require_reset: true")),
+    (CompletionCriteria, "require_reset"): ("read", lessons(more=", require_reset: true")),
 }
 """Key of an environment parameter -> what becomes of it, and a parameter where it says something else than usual."""
 

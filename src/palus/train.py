@@ -33,6 +33,7 @@ from palus.rollout.rollout import FROZEN, Collected
 from palus.run.baselines import Baselines
 from palus.run.folder import RunFolder
 from palus.run.guests import Guests
+from palus.run.lessons import Lessons
 from palus.run.members import find_guests
 from palus.run.report import Report
 from palus.run.saving import Saving
@@ -96,7 +97,7 @@ class Run:
             seed, self.threads, self.saving.load_snapshot, guests.policies, guests.scripts,
         )  # fmt: skip
         self.report = Report(run, self.trainees, self.folder)
-        self._parameters: dict[str, float] = {}  # of the game, as it was last told
+        self.lessons = Lessons(run)
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
         try:
             if saved is None:
@@ -107,6 +108,7 @@ class Run:
             else:
                 self._load(saved)
             self._shape_rewards()
+            self.collector.set_parameters(self.lessons.values)
         except BaseException:
             self.close()
             raise
@@ -166,10 +168,6 @@ class Run:
 
     def iterate(self) -> None:
         """Collect a rollout of every learner, learn from it, advance the league, report."""
-        parameters = self.run.parameters_at({t.name: t.progress for t in reversed(self.trainees)})
-        if parameters != self._parameters:
-            self.collector.set_parameters(parameters)
-            self._parameters = parameters
         collected, before = self.collector.collect(), self.steps
         for trainee in self.trainees:
             trainee.step += trainee.learner.steps_in(collected.rollouts[trainee.policy], self.spec.frameskip)
@@ -183,6 +181,7 @@ class Run:
         for snapshot in self.league.forgotten(self.collector.in_play):
             self.collector.policies.retired.add(FROZEN + snapshot)
         self._evolve()
+        self._teach(collected)
         self._tell()
 
     def _advance(self, collected: Collected) -> None:
@@ -215,6 +214,19 @@ class Run:
         self.learning_seconds += time.perf_counter() - begun
         own = [e for e in collected.episodes if e.policy == trainee.policy and e.learned]
         trainee.record.add(own, stats, collected.entropies[trainee.policy])
+
+    def _teach(self, collected: Collected) -> None:
+        """Go on to the next lesson of every parameter whose lesson is over."""
+        learners = {trainee.policy: trainee for trainee in reversed(self.trainees)}
+        ended = [(learners[e.policy], e) for e in collected.episodes if e.learned]
+        progress = {trainee.name: trainee.progress for trainee in learners.values()}
+        changed = self.lessons.advance(progress, [(own.name, own.record.reward_of(e)) for own, e in ended])
+        if changed:
+            self.collector.set_parameters(self.lessons.values)
+            if self.lessons.resets:
+                self.collector.restart()
+            for line in self.lessons.lines(changed):
+                self.report.tell(line)
 
     def _evolve(self) -> None:
         """Give every policy of a population that is due its turn."""
@@ -255,6 +267,7 @@ class Run:
             self.report.warn(complaint)
         share = self.learning_seconds / max(time.perf_counter() - self.started, 1e-9)
         performance = {"Performance/Learning Share": share, **self.collector.performance()}
+        performance |= {f"Environment/Lesson Number/{name}": float(n) for name, n in self.lessons.numbers.items()}
         is_due = any(self.report.is_due(number) for number in range(len(self.trainees)))
         if is_due:
             self.book.assess()
@@ -295,6 +308,7 @@ class Run:
         self._write_book()
         self.saving.prune(self.league, self.league.needed(self.collector.in_play))
         self.saving.write_policies(self.league, self._numbers)
+        self.folder.record_lessons(self.lessons.numbers)
         results, pairs = self.baselines.latest, self.baselines.settings.baseline_pairs
         model = self.saving.write_bundle(models, self.league, self.wall_seconds, results, pairs)
         self.report.tell(f"Exported {model} at step {self.step}.")
@@ -311,6 +325,7 @@ class Run:
             "league": self.league.state_dict(),
             "book": self.book.state_dict(),
             "report": self.report.state_dict(),
+            "lessons": self.lessons.state_dict(),
             "baselines": self.baselines.state_dict(),
         }
 
@@ -326,6 +341,8 @@ class Run:
             self.league.load_state_dict(state["league"])
             self.book.load_state_dict(state["book"])
             self._compare()
+            if "lessons" in state:  # a run of an older version went by progress alone, and finds its way
+                self.lessons.load_state_dict(state["lessons"])
             self.collector.load(state["collector"])
             self.report.load_state_dict(state["report"])
             self.baselines.load_state_dict(state["baselines"])
@@ -408,4 +425,5 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
 
 def describe(parts: Run) -> list[str]:
     """Derived values of a run with their reasons, for the start of the log."""
-    return [explain(parts.matmul, parts.measured), *parts.collector.describe(), *parts.baselines.describe()]
+    sizes = [explain(parts.matmul, parts.measured), *parts.collector.describe(), *parts.baselines.describe()]
+    return [*sizes, *parts.lessons.lines(parts.lessons.numbers)]

@@ -79,15 +79,6 @@ def test_a_plain_constant_and_signal_strength_are_supported() -> None:
         ("behaviors.SoccerTwos.behavioral_cloning.demo_path=x", "behaviors.SoccerTwos.behavioral_cloning: "),
         ("behaviors.SoccerTwos.init_path=x.pt", "behaviors.SoccerTwos.init_path x.pt: "),
         ("env_settings.env_path=Soccer.x86_64", "env_settings.env_path Soccer.x86_64: Unity executables cannot"),
-        (
-            "environment_parameters.a={sampler_type: uniform, sampler_parameters: {}}",
-            "environment_parameters.a: random",
-        ),
-        (
-            "environment_parameters.a={curriculum: [{name: x, value: 1, completion_criteria: {behavior: SoccerTwos}}, "
-            "{name: y, value: 2}]}",
-            "environment_parameters.a: lessons by reward",
-        ),
         ("checkpoint_settings.initialize_from=other", "checkpoint_settings.initialize_from other: "),
         ("checkpoint_settings.inference=true", "checkpoint_settings.inference: "),
         ("torch_settings.device=cuda", "torch_settings.device cuda: palus trains on the CPU"),

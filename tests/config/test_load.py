@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from palus.config import PocaBehavior, RunFile, load_run, preset_names, unsupported
-from palus.config.advice import notes
+from palus.config import PocaBehavior, RunFile, load_run, preset_names
 from palus.config.environment import UniformSampler
 from palus.config.trainer import OnPolicyBehavior, PpoBehavior, SacBehavior
 
@@ -111,7 +110,7 @@ def test_numbers_written_as_text_are_numbers(load) -> None:
     assert behavior.hyperparameters.learning_rate == 1e-4
     assert (behavior.hyperparameters.buffer_size, behavior.hyperparameters.batch_size) == (20480, 2048)
     assert behavior.self_play is not None and behavior.self_play.save_steps == 50000
-    assert run.parameters_at({}) == {"ball_touch": 0.1}
+    assert run.environment_parameters == {"ball_touch": 0.1}
     assert (run.engine_settings.no_graphics, run.debug) == (True, True)
     assert run.checkpoint_settings.run_id == "2024"
 
@@ -141,7 +140,7 @@ def test_environment_parameters_keep_their_three_forms(load) -> None:
     lessons = run.environment_parameters["height"].curriculum
     assert lessons[0].value == 1.0 and lessons[0].completion_criteria.signal_smoothing is True
     assert lessons[1].value.sampler_parameters.intervals == ((1.0, 2.0), (4.0, 5.0))
-    assert run.parameters_at({}) == {"gravity": 9.81, "fixed": 3.0, "height": 1.0}
+    assert (run.environment_parameters["gravity"], lessons[0].value) == (9.81, 1.0)
 
 
 def test_default_settings_lie_under_every_behavior(load) -> None:
@@ -254,22 +253,3 @@ def test_run_files_are_immutable() -> None:
 
 def test_preset_names_are_the_shipped_files() -> None:
     assert {"debug", "soccertwos", "soccertwos-ppo"} <= set(preset_names())
-
-
-def test_a_curriculum_by_progress_moves_on_past_its_thresholds():
-    lessons = (
-        "environment_parameters.ball_touch={curriculum: ["
-        "{name: a, value: 0.5, completion_criteria: {behavior: SoccerTwos, measure: progress, threshold: 0.25}}, "
-        "{name: b, value: 0.1}]}"
-    )
-    run = load_run("debug", [lessons])
-    made = [{"SoccerTwos": p, "Another": 1.0} for p in (0.0, 0.25, 0.26, 1.0)]
-    assert [run.parameters_at(progress)["ball_touch"] for progress in made] == [0.5, 0.5, 0.1, 0.1]
-    assert [run.lesson_numbers_at(progress) for progress in made[1:3]] == [{"ball_touch": 0}, {"ball_touch": 1}]
-    assert unsupported(run) == []
-    patient = load_run("debug", [lessons.replace("threshold: 0.25", "threshold: 0.25, min_lesson_length: 100")])
-    assert "environment_parameters.ball_touch: min_lesson_length of lesson a has no effect" in notes(patient)
-    by_reward = load_run("debug", [lessons.replace("measure: progress, ", "")])
-    assert unsupported(by_reward) == [
-        "environment_parameters.ball_touch: lessons by reward are not supported yet; use measure: progress"
-    ]

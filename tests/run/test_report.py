@@ -163,15 +163,6 @@ def test_shares_of_points_have_a_line_and_a_tag_each(tmp_path):
     assert written == {"Baselines/random": 0.875, "Baselines/ball-chaser": 0.5}
 
 
-def test_the_lesson_of_a_curriculum_has_its_tag(tmp_path):
-    first = "{name: a, value: 0.5, completion_criteria: {behavior: SoccerTwos, measure: progress, threshold: 0.1}}"
-    lessons = f"environment_parameters={{ball_touch: {{curriculum: [{first}, {{name: b, value: 0.1}}]}}}}"
-    told = Told(tmp_path, "ppo", "behaviors.SoccerTwos.max_steps=20000", lessons)
-    with told.report:
-        told.add(4000, 1.0, [episode(0.5, 1.0)], stats(), 3.0, None)
-    assert told.values(4000)["Environment/Lesson Number/ball_touch"] == 1.0
-
-
 def test_a_resumed_report_does_not_repeat_a_summary(tmp_path):
     first, second = Told(tmp_path / "a"), Told(tmp_path / "b")
     with first.report as report:

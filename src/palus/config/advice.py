@@ -20,7 +20,7 @@ def notes(run: RunFile) -> list[str]:
     lines += [f"{path} has no effect; {why}" for path, _, why in unread(run, refused=False)]
     lines += _league_notes(run)
     for name, parameter in (run.environment_parameters or {}).items():
-        lines += _parameter_notes(f"environment_parameters.{name}", parameter)
+        lines += _parameter_notes(f"environment_parameters.{name}", parameter, run)
     return lines
 
 
@@ -52,20 +52,22 @@ def _league_notes(run: RunFile) -> Iterator[str]:
             )
 
 
-def _parameter_notes(at: str, parameter: EnvironmentParameter) -> Iterator[str]:
-    """Keys that mean nothing where lessons follow the run's progress and values are constant."""
+def _parameter_notes(at: str, parameter: EnvironmentParameter, run: RunFile) -> Iterator[str]:
+    """Keys of a parameter that mean nothing."""
     lessons = parameter.curriculum if isinstance(parameter, Curriculum) else ()
     for value in (parameter, *(lesson.value for lesson in lessons)):
         if isinstance(value, ConstantSampler) and value.sampler_parameters.seed != -1:
             yield f"{at}: seed of a constant has no effect"
     for lesson in lessons:
         criteria = lesson.completion_criteria
-        if criteria is not None and lesson is lessons[-1]:
+        if criteria is None:
+            continue
+        if lesson is lessons[-1]:
             yield f"{at}: completion_criteria of the last lesson {lesson.name} have no effect"
-        elif criteria is not None:
-            for key in ("min_lesson_length", "signal_smoothing", "require_reset"):
-                if getattr(criteria, key) != type(criteria).model_fields[key].default:
-                    yield f"{at}: {key} of lesson {lesson.name} has no effect"
+        elif criteria.require_reset and run.palus.sampling.asynchronous:
+            yield f"{at}: require_reset of lesson {lesson.name} has no effect; asynchronous matches end by themselves"
+        elif criteria.measure == "progress" and not criteria.signal_smoothing:
+            yield f"{at}: signal_smoothing of lesson {lesson.name} has no effect; it is about measure: reward"
 
 
 def _behavior_notes(name: str, behavior: Behavior) -> Iterator[str]:
@@ -119,8 +121,6 @@ def unsupported(run: RunFile) -> list[str]:
         lines.append(f"{path} {value}: {why}" if isinstance(value, str) else f"{path}: {why}")
     if run.env_id is None and run.behaviors and run.env_settings.env_path is None:
         lines.append("palus.env: no game; set palus.env to a built-in game, for example SoccerTwos")
-    for name, parameter in (run.environment_parameters or {}).items():
-        lines += _unsupported_parameter(f"environment_parameters.{name}", parameter)
     return lines
 
 
@@ -135,16 +135,6 @@ def _unsupported_learners(run: RunFile) -> Iterator[str]:
         if reference and (behavior.population is not None or roles != Roles()):
             section = "palus.league.roles" if behavior.population is None else f"behaviors.{name}.population"
             yield f"palus.league.counting reference: ML-Agents has one learner of a behavior; remove it or {section}"
-
-
-def _unsupported_parameter(at: str, parameter: EnvironmentParameter) -> Iterator[str]:
-    lessons = parameter.curriculum if isinstance(parameter, Curriculum) else ()
-    values = [lesson.value for lesson in lessons] if lessons else [parameter]
-    if not all(isinstance(value, float | ConstantSampler) for value in values):
-        yield f"{at}: random values are not supported yet; use plain numbers"
-    criteria = [lesson.completion_criteria for lesson in lessons[:-1]]
-    if any(c is not None and c.measure == "reward" for c in criteria):
-        yield f"{at}: lessons by reward are not supported yet; use measure: progress"
 
 
 def _unsupported_in(name: str, behavior: Behavior) -> Iterator[str]:

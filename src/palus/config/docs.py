@@ -54,8 +54,7 @@ should not need a default trainer |
 """
 
 _UNREAD = """\
-Set to another value than their default. `sac` is refused as a whole. Baselines play games that an arena can rank. Of
-environment parameters, values drawn at random and lessons by reward are refused.
+Set to another value than their default. `sac` is refused as a whole. Baselines play games that an arena can rank.
 """
 
 # Models and their headings, in the order of the page. Trainers share tables, see COLUMNS.

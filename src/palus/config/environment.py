@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, LiteralString
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
@@ -67,12 +66,19 @@ class ConstantSampler(Section):
     sampler_type: Literal["constant"]
     sampler_parameters: ConstantParameters
 
+    def __str__(self) -> str:
+        return text_of(self.sampler_parameters.value)
+
 
 class UniformSampler(Section):
     """Uniform in an interval."""
 
     sampler_type: Literal["uniform"]
     sampler_parameters: UniformParameters
+
+    def __str__(self) -> str:
+        own = self.sampler_parameters
+        return f"Uniform sampler: min={own.min_value}, max={own.max_value}"
 
 
 class GaussianSampler(Section):
@@ -81,12 +87,24 @@ class GaussianSampler(Section):
     sampler_type: Literal["gaussian"]
     sampler_parameters: GaussianParameters
 
+    def __str__(self) -> str:
+        own = self.sampler_parameters
+        return f"Gaussian sampler: mean={own.mean}, stddev={own.st_dev}"
+
 
 class MultiRangeUniformSampler(Section):
     """Uniform in a union of intervals."""
 
     sampler_type: Literal["multirangeuniform"]
     sampler_parameters: MultiRangeUniformParameters
+
+    def __str__(self) -> str:
+        return f"MultiRangeUniform sampler: intervals={[list(i) for i in self.sampler_parameters.intervals]}"
+
+
+def text_of(value: object) -> str:
+    """A parameter's value in ML-Agents' words."""
+    return f"Float: value={value}" if isinstance(value, float) else str(value)
 
 
 def _form(value: Any) -> str | None:
@@ -114,11 +132,11 @@ NumberOrSampler = Annotated[
 class CompletionCriteria(Section):
     """When a lesson is learned."""
 
-    behavior: str = Field(description="Behavior whose progress counts.")
+    behavior: str = Field(description="Behavior whose reward or progress counts.")
     measure: Literal["reward", "progress"] = Field(
         default="reward", description="Mean episode reward, or share of max_steps done."
     )
-    min_lesson_length: CountOrZero = Field(default=0, description="Episodes before the first test.")
+    min_lesson_length: CountOrZero = Field(default=0, description="Episodes in this lesson before the first test.")
     signal_smoothing: bool = Field(default=True, description="Average the measure with its last value (0.75 new).")
     threshold: Float = Field(default=0.0, description="The lesson is learned when the measure exceeds this.")
     require_reset: bool = Field(default=False, description="Restart all matches when the lesson changes.")
@@ -139,15 +157,9 @@ class Curriculum(Section):
 
     curriculum: tuple[Lesson, ...] = Field(min_length=1, description="The lessons, in order.")
 
-    def lesson_number_at(self, progress: Mapping[str, float]) -> int:
-        """From 0: the first lesson whose threshold its behavior's progress does not exceed; 0 for one not named."""
-        for number, lesson in enumerate(self.curriculum[:-1]):
-            criteria = lesson.completion_criteria
-            if criteria is None or progress.get(criteria.behavior, 0.0) <= criteria.threshold:
-                return number
-        return len(self.curriculum) - 1
 
-
+Value = float | ConstantSampler | UniformSampler | GaussianSampler | MultiRangeUniformSampler
+"""What a parameter is in a lesson."""
 EnvironmentParameter = Annotated[
     Annotated[Float, Tag("number")] | Annotated[Sampler, Tag("sampler")] | Annotated[Curriculum, Tag("curriculum")],
     Discriminator(

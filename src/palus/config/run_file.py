@@ -5,13 +5,14 @@ Everything outside `palus` is ML-Agents' trainer file, key by key; `palus` holds
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import Any, Literal
 
 from pydantic import Field
 
 from palus.config.appo import Sampling
-from palus.config.environment import ConstantSampler, Curriculum, EnvironmentParameter
+from palus.config.environment import Curriculum, EnvironmentParameter, Lesson
 from palus.config.league import LeagueSettings, Role, Roles
 from palus.config.section import Count, CountOrMinusOne, CountOrZero, NotNegative, Port, Positive, Section
 from palus.config.trainer import AnyBehavior
@@ -135,27 +136,19 @@ class RunFile(Section):
             return main * behavior.population.size
         return main if behavior.self_play is None else self.palus.league.roles.learners
 
-    def parameters_at(self, progress: Mapping[str, float]) -> dict[str, float]:
-        """Environment parameters when `progress`, by behavior its trainer step / max_steps, is made.
+    def lessons(self) -> dict[str, tuple[Lesson, ...]]:
+        """The lessons of every environment parameter; a plain value is one lesson, called like the parameter.
 
-        A curriculum is in its first lesson whose threshold has not been exceeded. Parameters that `unsupported` names
-        are left out.
+        Seeds of -1 are the run's seed + k, where k counts the values without a seed in the order of the file.
         """
-        found = {}
+        numbers, found = count(max(self.env_settings.seed, 0)), dict[str, tuple[Lesson, ...]]()
         for name, parameter in (self.environment_parameters or {}).items():
-            value: object = parameter
             if isinstance(parameter, Curriculum):
-                value = parameter.curriculum[parameter.lesson_number_at(progress)].value
-            if isinstance(value, ConstantSampler):
-                value = value.sampler_parameters.value
-            if isinstance(value, float):
-                found[name] = value
+                lessons = parameter.curriculum
+            else:
+                lessons = (Lesson(name=name, value=parameter),)
+            found[name] = tuple(_with_seed(lesson, numbers) for lesson in lessons)
         return found
-
-    def lesson_numbers_at(self, progress: Mapping[str, float]) -> dict[str, int]:
-        """The lesson, counted from 0, that each curriculum is in."""
-        curricula = ((n, p) for n, p in (self.environment_parameters or {}).items() if isinstance(p, Curriculum))
-        return {name: curriculum.lesson_number_at(progress) for name, curriculum in curricula}
 
     def completed(self, behaviors: Iterable[str]) -> RunFile:
         """The run with `default_settings` for those of its game's behaviors that it leaves out."""
@@ -163,6 +156,18 @@ class RunFile(Section):
             return self
         missing = {name: self.default_settings for name in behaviors if name and name not in self.behaviors}
         return self.model_copy(update={"behaviors": self.behaviors | missing})
+
+
+def _with_seed(lesson: Lesson, numbers: Iterator[int]) -> Lesson:
+    """The lesson, its value with a seed; plain numbers need none, but count."""
+    if isinstance(lesson.value, float):
+        next(numbers)
+        return lesson
+    own = lesson.value.sampler_parameters
+    if own.seed != -1:
+        return lesson
+    seeded = lesson.value.model_copy(update={"sampler_parameters": own.model_copy(update={"seed": next(numbers)})})
+    return lesson.model_copy(update={"value": seeded})
 
 
 def json_schema() -> dict[str, Any]:

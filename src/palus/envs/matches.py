@@ -147,10 +147,11 @@ class Matches:
         self.pictures[n] = seen or [game.render()]
         return step
 
-    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+    def set_parameters(self, parameters: Mapping[str, float | F64]) -> None:
         """Change numbers of all games. Raises EnvError for names that they do not have."""
-        for game in self.games:
-            set_parameters(game, parameters)
+        each = {name: np.broadcast_to(value, self.num_matches).tolist() for name, value in parameters.items()}
+        for n, game in enumerate(self.games):
+            set_parameters(game, {name: values[n] for name, values in each.items()})
 
     def get_state(self) -> None:
         """A game that steps alone need not be able to save itself."""

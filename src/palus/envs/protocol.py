@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from palus.types import F32, I32, I64, MASKS, AnyArray, BehaviorSpec, Bool, GameSpec, Step
+from palus.types import F32, F64, I32, I64, MASKS, AnyArray, BehaviorSpec, Bool, GameSpec, Step
 
 
 class MultiAgentEnv(Protocol):
@@ -47,8 +47,11 @@ class MultiAgentEnv(Protocol):
         """Play one decision. actions: per behavior, in the order of `spec.behaviors`, [N, P_b, A], columns as
         `ActionSpec` lays them out: a discrete part's holds its index."""
 
-    def set_parameters(self, parameters: Mapping[str, float]) -> None:
-        """Change numbers of the game from the next decision on. Raises EnvError for names that it does not have."""
+    def set_parameters(self, parameters: Mapping[str, float | F64]) -> None:
+        """Change numbers of the game from the next decision on: one for all matches, or [N], one for each.
+
+        Raises EnvError for names that it does not have.
+        """
 
     def get_state(self) -> dict[str, object] | None:
         """Everything that `set_state` needs to continue bit for bit, arrays and plain numbers; None from a game that

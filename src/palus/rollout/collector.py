@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from palus.config.environment import Value
 from palus.envs.arena_game import BotAct
+from palus.envs.drawing import MatchParameters
 from palus.envs.protocol import MultiAgentEnv
 from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.episodes import Episodes
@@ -79,6 +81,7 @@ class InProcessCollector:
         self._age: I64 = np.zeros(N, np.int64)  # decisions since the match was cast
         self._recast: Bool = np.zeros(N, np.bool_)  # it was cast anew while it ran
         self._numbers: dict[int, Sequence[float]] = {}
+        self._parameters = MatchParameters(env)
         self.tick = 0
         self._started, self._restarts = False, 0
 
@@ -87,6 +90,7 @@ class InProcessCollector:
     def _start(self) -> None:
         """Begin all matches, with seeds that follow from the run's and the number of restarts."""
         self._started, N = True, self.env.num_matches
+        self._parameters.begin(range(N))
         self.env.reset(np.arange(N, dtype=np.int64) + (np.int64(self.seed) << 20) + self._restarts * N)
         self._episodes.forget(slice(None))
         for states in (*(r.states for r in self._learning.values()), *(o.states for o in self._others)):
@@ -168,6 +172,7 @@ class InProcessCollector:
                 for n, points in zip(over.tolist(), step.points[over], strict=True):
                     verdict = () if self._recast[n] or np.isnan(points).any() else tuple(points.tolist())
                     matches.append(FinishedMatch(n, verdict, self._seats[n]))
+                self._parameters.begin(over.tolist())
                 self._assign(over)
                 self._age[over] = self.rollout_steps - 1 - t
         self.policies.forget(self.in_play)
@@ -197,9 +202,14 @@ class InProcessCollector:
 
     # -- the game -------------------------------------------------------------------------------------------------
 
-    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+    def set_parameters(self, parameters: Mapping[str, Value]) -> None:
         """Change numbers of the game. Raises EnvError for names that it does not have."""
-        self.env.set_parameters(parameters)
+        self._parameters.change(parameters)
+
+    def restart(self) -> None:
+        """Give up all matches that run."""
+        self._restarts += self._started
+        self._started = False
 
     def shape_rewards(self, policy: int, numbers: Sequence[float]) -> None:
         """Pay a policy by these numbers, those of the game's `GameSpec.shaping`, in matches that begin from now on."""
@@ -238,19 +248,21 @@ class InProcessCollector:
         here and where this is loaded."""
         env = self.env.get_state() if self._started else None
         if env is None:
-            self._restarts += self._started
-            self._started = False
-            return {"env": None, "tick": self.tick, "restarts": self._restarts}
+            self.restart()
+        known = {"tick": self.tick, "restarts": self._restarts, "parameters": self._parameters.state_dict()}
+        if env is None:
+            return {"env": None, **known}
         return {
             "env": env,
-            "tick": self.tick,
-            "restarts": self._restarts,
+            **known,
             **{name: array.copy() for name, array in self._running().items()},
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue where `save` was called."""
         self.tick, self._restarts = int(state["tick"]), int(state["restarts"])
+        if "parameters" in state:  # not in those of older versions, whose runs had none to draw
+            self._parameters.load_state_dict(state["parameters"])
         self._started = state["env"] is not None
         if not self._started:
             return

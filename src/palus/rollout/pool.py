@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
 
+from palus.config.environment import Value
 from palus.errors import EnvError, ScenarioError, WorkerError
 from palus.rollout.layout import Layout, Table
 from palus.rollout.stepper import Answer, Assignment, Failure, Restart, SetParameters, StepOrder, Stepper
@@ -73,7 +74,7 @@ class WorkerPool:
         """Hand out an order."""
         self._workers[worker].send(order)
 
-    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+    def set_parameters(self, parameters: Mapping[str, Value]) -> None:
         """Change numbers of all games; workers that come later have them too."""
         for worker in self._workers:
             worker.assignment = replace(worker.assignment, parameters={**worker.assignment.parameters, **parameters})
@@ -225,7 +226,7 @@ class InlineWorker:
         """Hand out an order."""
         self._orders.append(order)
 
-    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+    def set_parameters(self, parameters: Mapping[str, Value]) -> None:
         """Change numbers of all games."""
         self._stepper.set_parameters(parameters)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from palus.config.environment import Value
 from palus.rollout.acting import Policies
 from palus.types import F32, I32, AnyArray, Bool
 from palus.types import FROZEN as FROZEN  # policy ids are part of this contract; who has no torch reads them there
@@ -163,8 +164,15 @@ class Collector(Protocol):
     def in_play(self) -> set[int]:
         """Ids of frozen policies that a running match needs."""
 
-    def set_parameters(self, parameters: Mapping[str, float]) -> None:
-        """Change numbers of the game. Raises EnvError for names that it does not have."""
+    def set_parameters(self, parameters: Mapping[str, Value]) -> None:
+        """Change numbers of the game: constants at once, what is drawn when a match begins, for each match its own.
+
+        Raises EnvError for names that it does not have.
+        """
+
+    def restart(self) -> None:
+        """Give up all matches that run: the next rollout begins others. Where games are stepped while the learner
+        learns, they are played to the end instead."""
 
     def shape_rewards(self, policy: int, numbers: Sequence[float]) -> None:
         """Pay a policy by these numbers, those of the game's `GameSpec.shaping`, in matches that begin from now on."""

@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from palus.config.environment import Value
 from palus.rollout.acting import Policies
 from palus.rollout.buffer import Buffer, Place
 from palus.rollout.episodes import Episodes
@@ -100,7 +101,7 @@ class Rounds:
         self._counter = 0
         self._default = np.array([value for _, value in spec.shaping])
         self._shaping: dict[int, F64] = {}
-        self._parameters: deque[Mapping[str, float]] = deque()  # to be set
+        self._parameters: deque[Mapping[str, Value]] = deque()  # to be set
 
     @property
     def complete(self) -> int:
@@ -139,7 +140,7 @@ class Rounds:
         """What a policy is paid by in games that begin from now on."""
         self._shaping[policy] = np.array(numbers, np.float64)
 
-    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+    def set_parameters(self, parameters: Mapping[str, Value]) -> None:
         """Change numbers of all games before the next round."""
         self._parameters.append(parameters)
 

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from palus.config.environment import Value
+from palus.envs.drawing import MatchParameters
 from palus.envs.game import Game, random_actions
 from palus.envs.matches import Matches
 from palus.rollout.layout import Layout, Table
@@ -36,7 +38,7 @@ class Assignment:
     warm_up: int
     core: int | None
     life: int = 0
-    parameters: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, Value] = field(default_factory=dict)
 
 
 class Restart(NamedTuple):
@@ -57,7 +59,7 @@ class StepOrder(NamedTuple):
 class SetParameters(NamedTuple):
     """Change numbers of all games; it is not answered."""
 
-    parameters: Mapping[str, float]
+    parameters: Mapping[str, Value]
 
 
 class Over(NamedTuple):
@@ -99,6 +101,7 @@ class Stepper:
         try:
             for games in assignment.splits:
                 self._splits.append(Matches(make, len(games)))
+            self._parameters = [MatchParameters(env) for env in self._splits]
             self.set_parameters(assignment.parameters)
         except BaseException:
             self.close()
@@ -113,10 +116,10 @@ class Stepper:
             for games in assignment.splits
         ]
 
-    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+    def set_parameters(self, parameters: Mapping[str, Value]) -> None:
         """Change numbers of all games. Raises EnvError for names that they do not have."""
-        for env in self._splits:
-            env.set_parameters(parameters)
+        for own in self._parameters:
+            own.change(parameters)
 
     def carry_out(self, order: Restart | StepOrder) -> Answer:
         """Obey one order. Raises what the games raise, and EnvError when one breaks its contract."""
@@ -126,6 +129,7 @@ class Stepper:
         env, games, told = self._splits[split], self._assignment.splits[split], self._assignment
         # A replaced worker must not play its first life's episodes again.
         keys = [(told.seed, game, counter, told.life) for game in games]
+        self._parameters[split].restart(keys)
         env.restart(keys)
         partial = [game for n, game in enumerate(games) if self._warm_up(env, n, np.random.default_rng([*keys[n], 0]))]
         self._partial = self._partial - set(games) | set(partial)
@@ -157,8 +161,9 @@ class Stepper:
         step = env.step(actions)
         if step.truncated.any():
             self._look(split, env.observe_final, [table.aside for _, table in self._rows])
-        over = []
-        for n in np.flatnonzero(step.match_over).tolist():
+        over, ended = [], np.flatnonzero(step.match_over).tolist()
+        self._parameters[split].begin(ended)
+        for n in ended:
             points = () if np.isnan(step.points[n]).any() else tuple(step.points[n].tolist())
             over.append(Over(games[n], points, games[n] not in self._partial))
             self._partial.discard(games[n])

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 
 from palus.config.appo import Sampling
+from palus.config.environment import Value
+from palus.envs.drawing import draw
 from palus.envs.game import Game, set_parameters
 from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.buffer import Buffer
@@ -79,7 +81,7 @@ class WorkerCollector:
         }
         buffers = list(self._buffers.values())
         self._rounds = Rounds(spec, self.plan, self._workers, buffers, self.policies, cast, seed, self._asynchronous)
-        self._counter, self._parameters = 0, dict[str, float]()
+        self._counter, self._parameters = 0, dict[str, Value]()
         self._begun = time.perf_counter()
         self._told = 0  # losses that `complaints` has spoken of
         self._started = self._closed = False
@@ -166,17 +168,24 @@ class WorkerCollector:
         """Ids of frozen policies that a running match needs; none where all are to start anew."""
         return self._rounds.in_play if self._started else set()
 
-    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+    def set_parameters(self, parameters: Mapping[str, Value]) -> None:
         """Change numbers of all games. Raises EnvError for names that they do not have."""
         if dict(parameters) == self._parameters:
             return
         game = self._make()  # whose refusal is heard here
         try:
-            set_parameters(game, parameters)
+            set_parameters(game, {name: draw(value) for name, value in parameters.items()})
         finally:
             game.close()
         self._parameters = dict(parameters)
         self._rounds.set_parameters(self._parameters)
+
+    def restart(self) -> None:
+        """Give up all games that run; asynchronous ones go on."""
+        self._counter += 1
+        if not self._asynchronous:
+            self._started = False
+            self._rounds.give_up()
 
     def shape_rewards(self, policy: int, numbers: Sequence[float]) -> None:
         """Pay a policy by these numbers, those of the game's `GameSpec.shaping`, in games that begin from now on."""
@@ -223,10 +232,7 @@ class WorkerCollector:
 
         Asynchronous runs do not repeat anyway, and their games go on.
         """
-        self._counter += 1
-        if not self._asynchronous:
-            self._started = False
-            self._rounds.give_up()
+        self.restart()
         return {"tick": self._rounds.tick, "counter": self._counter}
 
     def load(self, state: Mapping[str, Any]) -> None:

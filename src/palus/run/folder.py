@@ -211,6 +211,14 @@ class RunFolder:
         }
         write_text(self.own(self.status), json.dumps(status, indent=4) + "\n")
 
+    def record_lessons(self, numbers: Mapping[str, int]) -> None:
+        """Enter the lesson of every environment parameter into training_status.json."""
+        if numbers:
+            status = self._read_status()
+            for name, number in numbers.items():
+                status.setdefault(name, {})["lesson_num"] = number
+            write_text(self.own(self.status), json.dumps(status, indent=4) + "\n")
+
     def _read_status(self) -> dict[str, Any]:
         """A table of contents on which nothing depends: one that cannot be read is begun anew."""
         try:

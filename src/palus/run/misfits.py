@@ -8,6 +8,7 @@ from palus.arena.models.players import Bot, load_player
 from palus.config import AppoBehavior, PocaBehavior, RunFile, unsupported
 from palus.config.faults import near_name
 from palus.envs import GameSource, arena_games
+from palus.envs.drawing import draw
 from palus.envs.protocol import MultiAgentEnv
 from palus.errors import ConfigError, EnvError, ModelError, TrustError
 from palus.rollout.plan import OUT_OF_SIGHT, plan_workers, worker_rows
@@ -76,7 +77,7 @@ def _of_game(run: RunFile, env_id: str, spec: GameSpec) -> Iterator[str]:
 
 def _of_matches(run: RunFile, env: MultiAgentEnv) -> Iterator[str]:
     try:
-        env.set_parameters(run.parameters_at({}))
+        env.set_parameters({name: draw(lessons[0].value) for name, lessons in run.lessons().items()})
     except EnvError as error:
         yield f"environment_parameters: {error}"
     for baseline in baselines_of(run):

@@ -135,10 +135,6 @@ class Report:
         values = {**record.summarize(), **performance, f"Performance/{line.trainee.unit.title()} per Second": line.rate}
         if elo is not None:
             values["Self-play/ELO"] = elo
-        progress = {other.trainee.name: other.trainee.progress for other in self.lines}
-        progress[line.trainee.name] = step / line.trainee.behavior.max_steps
-        for parameter, lesson in self.run.lesson_numbers_at(progress).items():
-            values[f"Environment/Lesson Number/{parameter}"] = float(lesson)
         for tag, value in values.items():
             self._write(line, tag, summary.scalar("value", value), step)
         if record.episodes:

@@ -51,7 +51,11 @@ class PolicyRecord:
     @property
     def rewards(self) -> list[float]:
         """Of the episodes since the last summary."""
-        return [e.reward if self.splits_rewards else e.reward + e.group_reward for e in self.episodes]
+        return [self.reward_of(e) for e in self.episodes]
+
+    def reward_of(self, episode: Episode) -> float:
+        """What a summary counts as the reward of an episode: of groups, what the agent itself was paid."""
+        return episode.reward if self.splits_rewards else episode.reward + episode.group_reward
 
     @property
     def group_rewards(self) -> list[float]:

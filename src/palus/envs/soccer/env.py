@@ -17,7 +17,7 @@ from palus.envs.soccer.geometry import STEPS_PER_DECISION
 from palus.envs.soccer.pitch import GROUNDS, Ground, Pitch, pitch_of, sensors_of
 from palus.envs.soccer.state import new_outcome, new_state
 from palus.errors import EnvError
-from palus.types import F32, I32, I64, AgentSpec, AnyArray, GameSpec, Step
+from palus.types import F32, F64, I32, I64, AgentSpec, AnyArray, GameSpec, Step
 
 TOUCH_REWARD = 0.2
 
@@ -97,7 +97,7 @@ class Soccer:
         self.active = np.ones((num_matches, self._pitch.agents), np.bool_)
         self._agents_of = {role.behavior: ground.agents_of(role) for role in ground.roles}
         self._actions = np.zeros((num_matches, self._pitch.agents, 3), np.int32)
-        self._touch_reward = np.float32(TOUCH_REWARD * ball_touch)
+        self._touch_reward: F32 = np.full(num_matches, TOUCH_REWARD * ball_touch, np.float32)
         self._kick_on_ball = kick_point == "ball"
         self._record = record
         self._max_steps = max_steps
@@ -227,13 +227,13 @@ class Soccer:
         state.time[match] = time
         self._kernels.look(state, match)
 
-    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+    def set_parameters(self, parameters: Mapping[str, float | F64]) -> None:
         """Change ML-Agents' environment parameters from the next decision on. EnvError for any but `ball_touch`."""
         unknown = sorted(set(parameters) - {"ball_touch"})
         if unknown:
             raise EnvError(f"{self.spec.env_id}: no environment parameter {unknown[0]!r}; its only one is 'ball_touch'")
         if "ball_touch" in parameters:
-            self._touch_reward = np.float32(TOUCH_REWARD * parameters["ball_touch"])
+            self._touch_reward[:] = TOUCH_REWARD * parameters["ball_touch"]
 
     def _in_ranges(self, work: Callable[[int, int], None]) -> None:
         """Run `work(first, last)` over all matches, one thread per range; the caller's thread takes the last one."""

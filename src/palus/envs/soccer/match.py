@@ -150,7 +150,7 @@ def play_decision(state, outcome, n, actions, touch_reward, kick_on_ball, max_st
         began, kicker = fixed_step(position, velocity, spin, yaw, push, touching, actions, kick_on_ball, scratch)
         for a in range(PITCH.agents):
             if began & (1 << a):
-                outcome.reward[n, a] += touch_reward
+                outcome.reward[n, a] += touch_reward[n]
         if record:
             record_step(state, outcome, n, i, kicker)
         length += 1
@@ -177,7 +177,9 @@ def reset_range(state, seeds, first, last):
 
 @kernel
 def step_range(state, outcome, actions, touch_reward, kick_on_ball, max_steps, record, first, last):
-    """Play one decision of matches first..last-1 and take the next frames. actions: [N, P, 3] int32."""
+    """Play one decision of matches first..last-1 and take the next frames. actions: [N, P, 3] int32.
+
+    touch_reward: [N] float32."""
     lanes = np.empty(SCRATCH, np.float32)
     scratch = new_scratch()
     for n in range(first, last):

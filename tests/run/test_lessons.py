@@ -1,0 +1,163 @@
+"""Lessons of environment parameters: when they end, what a change does, what is saved of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from events import read_values
+from typer.testing import CliRunner
+
+from palus.cli import app
+from palus.config import RunFile, load_run
+from palus.run.lessons import Lessons
+
+
+def lessons(*criteria: str, more: str = "") -> Lessons:
+    """Lessons of `p`, with these criteria and a last one that has none, worth 0, 1, ..."""
+    return Lessons(run_with("".join(f"{c}|" for c in criteria).split("|"), more))
+
+
+def run_with(criteria: list[str], more: str = "") -> RunFile:
+    own = [
+        f"{{name: l{n}, value: {n}" + (f", completion_criteria: {{behavior: SoccerTwos, {c}}}" if c else "") + "}"
+        for n, c in enumerate(criteria)
+    ]
+    return load_run("debug", [f"environment_parameters={{p: {{curriculum: [{', '.join(own)}]}}{more}}}"])
+
+
+def ended(*rewards: float) -> list[tuple[str, float]]:
+    return [("SoccerTwos", reward) for reward in rewards]
+
+
+def number(found: Lessons, share: float, *rewards: float) -> int:
+    found.advance({"SoccerTwos": share}, ended(*rewards))
+    return found.numbers["p"]
+
+
+def test_a_lesson_by_reward_ends_when_the_mean_of_its_last_episodes_exceeds_the_threshold() -> None:
+    found = lessons("threshold: 1.0, min_lesson_length: 3, signal_smoothing: false")
+    assert number(found, 0.0, 9.0, 9.0) == 0  # too few
+    assert number(found, 0.0, -20.0) == 0
+    assert number(found, 0.0, 1.0, 1.0, 1.0) == 0  # exactly the threshold does not exceed it
+    assert number(found, 0.0, 1.5) == 1
+
+
+def test_a_smoothed_measure_is_three_quarters_new() -> None:
+    found = lessons("threshold: 0.94")
+    # 0.75, 0.9375, 0.984375: a test after each episode and one more at the end
+    assert number(found, 0.0, 1.0) == 0
+    assert number(found, 0.0, 1.0) == 1
+
+
+def test_a_lesson_by_progress_asks_for_episodes_too_and_several_may_end_at_once() -> None:
+    by = "measure: progress, threshold:"
+    found = lessons(f"{by} 0.25", f"{by} 0.5", f"{by} 0.75, min_lesson_length: 2")
+    assert number(found, 0.25) == 0
+    assert number(found, 0.6) == 2
+    assert number(found, 0.9, 0.0) == 2
+    assert number(found, 0.9, 0.0) == 3
+
+
+def test_a_change_empties_all_buffers() -> None:
+    own = "threshold: 0.5, min_lesson_length: 2, signal_smoothing: false"
+    other = "{name: a, value: 0, completion_criteria: {behavior: SoccerTwos, min_lesson_length: 3, threshold: 0.5}}"
+    found = lessons(own, own, more=f", q: {{curriculum: [{other}, {{name: b, value: 1}}]}}")
+    assert found.advance({"SoccerTwos": 0.0}, ended(1.0, 1.0, 9.0, 9.0, 9.0)) == ["p"]
+    assert found.numbers == {"p": 1, "q": 0}  # the three after the change were played in the old lesson
+    assert found.advance({"SoccerTwos": 0.0}, ended(1.0)) == []
+
+
+def test_only_a_lesson_that_asks_for_it_resets() -> None:
+    found = lessons("require_reset: true, threshold: 0.1", "threshold: 0.1")
+    assert number(found, 0.0, 1.0) == 1 and found.resets
+    assert number(found, 0.0, 1.0) == 2 and not found.resets
+
+
+def test_what_is_saved_goes_on() -> None:
+    first, second = (lessons("threshold: 0.94", "threshold: 1.5, min_lesson_length: 2") for _ in range(2))
+    number(first, 0.0, 1.0)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert [number(own, 0.0, 1.0) for own in (first, second)] == [1, 1]
+    assert [number(own, 0.0, 2.0) for own in (first, second)] == [1, 1]
+    second.load_state_dict(first.state_dict())
+    assert [number(own, 0.0, 2.0) for own in (first, second)] == [2, 2]
+
+
+def test_the_lines_are_ml_agents() -> None:
+    parameters = """
+        a: 1.5
+        b: {sampler_type: uniform, sampler_parameters: {min_value: 0.5, max_value: 2}}
+        c: {sampler_type: gaussian, sampler_parameters: {mean: 0, st_dev: 3}}
+        d: {sampler_type: multirangeuniform, sampler_parameters: {intervals: [[0, 1], [2.5, 3]]}}
+        e: {sampler_type: constant, sampler_parameters: {value: 2}}
+    """
+    run = load_run("debug", [f"environment_parameters={json.dumps(yaml.safe_load(parameters))}"])
+    found = Lessons(run)
+    assert found.lines(found.numbers) == [
+        "Parameter 'a' is in lesson 'a' and has value 'Float: value=1.5'.",
+        "Parameter 'b' is in lesson 'b' and has value 'Uniform sampler: min=0.5, max=2.0'.",
+        "Parameter 'c' is in lesson 'c' and has value 'Gaussian sampler: mean=0.0, stddev=3.0'.",
+        "Parameter 'd' is in lesson 'd' and has value 'MultiRangeUniform sampler: intervals=[[0.0, 1.0], [2.5, 3.0]]'.",
+        "Parameter 'e' is in lesson 'e' and has value 'Float: value=2.0'.",
+    ]
+
+
+def test_seeds_are_counted_from_the_runs_in_the_order_of_the_file() -> None:
+    uniform = "{sampler_type: uniform, sampler_parameters: {%s}}"
+    criteria = "completion_criteria: {behavior: SoccerTwos}"
+    first = f"{{name: x, value: {uniform % ''}, {criteria}}}"
+    text = f"{{a: 1, b: {uniform % ''}, c: {uniform % 'seed: 5'}, d: {{curriculum: [{first}, {{name: y, value: 3}}]}}}}"
+    values = load_run("debug", [f"environment_parameters={text}", "env_settings.seed=100"]).lessons()
+    seeds = {name: own[0].value.sampler_parameters.seed for name, own in values.items() if name != "a"}
+    assert seeds == {"b": 101, "c": 5, "d": 102}
+
+
+PRACTICE = """
+behaviors:
+  SoccerTwos:
+    trainer_type: ppo
+    hyperparameters: {batch_size: 128, buffer_size: 512, learning_rate_schedule: constant}
+    network_settings: {hidden_units: 8, num_layers: 1}
+    max_steps: 6000
+    summary_freq: 1000
+    checkpoint_interval: 2000
+environment_parameters:
+  ball_touch:
+    curriculum:
+      - name: near
+        value: {sampler_type: uniform, sampler_parameters: {min_value: 0.5, max_value: 1}}
+        completion_criteria: {behavior: SoccerTwos, threshold: -1, min_lesson_length: 6, require_reset: true}
+      - name: far
+        value: {sampler_type: gaussian, sampler_parameters: {mean: 0.2, st_dev: 0.1}}
+env_settings: {seed: 3}
+palus: {num_matches: 2, baselines: [], env_options: {max_steps: 100}, matmul: highest, threads: 1}
+"""
+
+
+def trained(folder: Path, *more: str) -> str:
+    (folder / "run.yaml").write_text(PRACTICE)
+    result = CliRunner().invoke(app, ["train", str(folder / "run.yaml"), "--results-dir", str(folder), *more])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("collector", ["in_process", "workers"])
+def test_a_run_practises_its_lessons_and_a_resumed_one_goes_on_as_if_nothing_had_been(
+    collector: str, tmp_path: Path
+) -> None:
+    where = [f"palus.sampling.collector={collector}", "palus.sampling.workers=1"]
+    whole = trained(tmp_path, "--run-id", "whole", *where)
+    assert "'ball_touch' is in lesson 'near' and has value 'Uniform sampler: min=0.5, max=1.0'." in whole
+    assert "'ball_touch' is in lesson 'far' and has value 'Gaussian sampler: mean=0.2, stddev=0.1'." in whole
+    trained(tmp_path, "--run-id", "parts", *where, "behaviors.SoccerTwos.max_steps=2048")
+    resumed = trained(tmp_path, "--run-id", "parts", *where, "--resume")
+    assert "is in lesson 'far'" in resumed and "is in lesson 'near'" not in resumed
+    status = json.loads((tmp_path / "parts" / "run_logs" / "training_status.json").read_text())
+    assert status["ball_touch"] == {"lesson_num": 1}
+    runs = [read_values(tmp_path / name / "SoccerTwos") for name in ("whole", "parts")]
+    seen = [[v for v in run if "Reward" in v[1] or "Lesson" in v[1] or "Losses" in v[1]] for run in runs]
+    whole_values, parts_values = ({v[:2]: v[2] for v in values} for values in seen)
+    last = {key: value for key, value in whole_values.items() if key[0] == 6000}
+    assert len(last) > 3 and last.items() <= parts_values.items() <= whole_values.items()
+    assert last[6000, "Environment/Lesson Number/ball_touch"] == 1.0
