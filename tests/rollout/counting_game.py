@@ -127,3 +127,15 @@ def counting_spec(agents: int, bonus: bool = False, teams: tuple[int, ...] = (),
         frameskip=4,
         shaping=(("bonus", 0.0),) if bonus else (),
     )
+
+
+class PayingGame(CountingGame):
+    """Every decision is paid by the environment parameter `wage`, whatever it is."""
+
+    def set_parameters(self, parameters):
+        self._wage = parameters["wage"]
+
+    def step(self, actions):
+        step = super().step(actions)
+        step.reward[:] = self._wage
+        return step
