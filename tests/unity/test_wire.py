@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import struct
-import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import grpc
 import numpy as np
 import pytest
+from wire_ends import in_thread
 
 from palus.config.environment import MultiRangeUniformSampler
 from palus.config.run_file import EngineSettings
@@ -25,29 +24,6 @@ def listener() -> Iterator[Listener]:
     made = Listener(0)
     yield made
     made.close()
-
-
-def in_thread(call: Callable[[], Any]) -> Callable[[], Any]:
-    """Starts it; the result waits for its end, and raises what it raised."""
-    told: list[Any] = []
-
-    def run() -> None:
-        try:
-            told.append((call(), None))
-        except BaseException as error:
-            told.append((None, error))
-
-    thread = threading.Thread(target=run)
-    thread.start()
-
-    def result() -> Any:
-        thread.join(30)
-        found, error = told[0]
-        if error is not None:
-            raise error
-        return found
-
-    return result
 
 
 def test_an_agent_s_info_has_the_protocol_s_bytes() -> None:

@@ -27,6 +27,7 @@ from palus.cli.pull import pull
 from palus.cli.push import push
 from palus.cli.rank import rank
 from palus.cli.train import train
+from palus.cli.unity_serve import unity_serve
 from palus.cli.verify import audit, recompute, verify
 from palus.cli.watch import watch
 from palus.cli.worker import worker
@@ -111,7 +112,7 @@ def _main(
     pass
 
 
-_TEAMS = (demo, train, enjoy, match, compare, rank, probe, watch, push, pull, login)
+_TEAMS = (demo, train, enjoy, match, compare, rank, probe, watch, push, pull, login, unity_serve)
 _ARENAS = (arena, worker, verify, audit, recompute, backup, restore, fidelity)
 for _command in (*_TEAMS, *_ARENAS):
     app.command(epilog=getattr(sys.modules[_command.__module__], "EPILOG", None))(_command)

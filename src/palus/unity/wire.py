@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -24,6 +25,8 @@ MAX_MESSAGE_BYTES = 64 << 20
 MAX_REASON = 500
 POLL_S = 0.25
 """How often a trainer that waits looks whether the game is alive."""
+FAREWELL_S = 5.0
+"""How long a game that goes waits until a trainer has heard so."""
 _OPTIONS = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.so_reuseport", 0),  # a port that is taken is an error, not shared
@@ -78,7 +81,8 @@ class Listener:
         while True:
             try:
                 data, context, reply = self._requests.get(timeout=POLL_S)
-                break
+                if context.is_active():  # else its game is gone
+                    break
             except queue.Empty:
                 check()
                 if time.monotonic() > deadline:
@@ -152,6 +156,11 @@ class Dialer:
         if answer.header.message:
             raise ProtocolError(f"the trainer ended the connection{_reason(answer)}")
         return None if answer.header.status == CLOSING else answer
+
+    def farewell(self, reason: str) -> None:
+        """Tell a trainer, if there is one, that the game ends, and why."""
+        with suppress(grpc.RpcError, ValueError):  # gone, or closed on this side
+            self._call(refusal(reason), timeout=FAREWELL_S)
 
     def close(self) -> None:
         """Break off."""
