@@ -213,7 +213,7 @@ def response_run(run: RunFile, spec: GameSpec, behavior: str, rival: Rival, budg
         save = min(play.save_steps, max(1, limit // CURVE_POINTS))
         play = play.model_copy(update={"save_steps": save, "team_change": save, "window": NEWEST})
         lone = {"population": None} if hasattr(own, "population") else {}
-        behaviors[name] = own.model_copy(update={"max_steps": limit, "self_play": play, **lone})
+        behaviors[name] = own.model_copy(update={"max_steps": limit, "self_play": play, "init_path": None, **lone})
     league = LeagueSettings(opponents="members", members=(rival.word,), landmarks=SNAPSHOTS)
     watched = len(spec.behaviors) == 1
     palus = {
@@ -223,9 +223,11 @@ def response_run(run: RunFile, spec: GameSpec, behavior: str, rival: Rival, budg
         "baseline_interval": behaviors[responding].summary_freq if watched else 0,
     }
     parameters = {name: _followed(p, responding) for name, p in (run.environment_parameters or {}).items()}
+    fresh = {"initialize_from": None, "inference": False}
     return run.model_copy(
         update={
             "behaviors": behaviors,
+            "checkpoint_settings": run.checkpoint_settings.model_copy(update=fresh),
             "environment_parameters": parameters or None,
             "palus": run.palus.model_copy(update=palus),
         }

@@ -33,6 +33,7 @@ from palus.rollout.rollout import FROZEN, Collected
 from palus.run.baselines import Baselines
 from palus.run.folder import RunFolder
 from palus.run.guests import Guests
+from palus.run.initial import initial_state, with_initial_paths
 from palus.run.lessons import Lessons
 from palus.run.members import find_guests
 from palus.run.report import Report
@@ -68,6 +69,7 @@ class Run:
         self.folder = RunFolder(Path(settings.results_dir) / settings.run_id, list(run.behaviors))
         saved = self.folder.load() if resume else None
         if saved is None:
+            run = with_initial_paths(run)
             self.folder.refuse_existing(force=force)
         self.threads = run.palus.threads or PHYSICAL_CORES
         torch.set_num_threads(1)  # the learner splits minibatches over its own threads, the game its matches
@@ -101,6 +103,7 @@ class Run:
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
         try:
             if saved is None:
+                self._initialize()
                 self.folder.clear()  # only now, when nothing can be wrong with the run file any more
                 self.league.advance(self.steps, {}, self.saving.save_snapshot)  # the past begins with the untrained
                 self.book.follow()
@@ -129,6 +132,7 @@ class Run:
                 label = _label(name, behavior, roles, k)
                 trainee = Trainee(len(found), name, kind, label, behavior, learner, folder, record)
                 trainee.number, trainee.role = k, role
+                trainee.plays_only = self.run.checkpoint_settings.inference
                 trainee.in_league = several and behavior.self_play is not None
                 found.append(trainee)
         return found
@@ -170,7 +174,7 @@ class Run:
         """Collect a rollout of every learner, learn from it, advance the league, report."""
         collected, before = self.collector.collect(), self.steps
         for trainee in self.trainees:
-            trainee.step += trainee.learner.steps_in(collected.rollouts[trainee.policy], self.spec.frameskip)
+            trainee.count(trainee.learner.steps_in(collected.rollouts[trainee.policy], self.spec.frameskip))
         if self.league.literal:  # what is due within a rollout has the weights that played it
             self._advance(collected)
         for trainee in self.trainees:
@@ -209,7 +213,7 @@ class Run:
     def _learn(self, trainee: Trainee, collected: Collected, step: int) -> None:
         """Let a learner learn from its rollout; not where it is done, or where it took no decision in it."""
         rollout, begun = collected.rollouts[trainee.policy], time.perf_counter()
-        learns = step < trainee.behavior.max_steps and rollout.agent_steps > 0
+        learns = step < trainee.behavior.max_steps and rollout.agent_steps > 0 and not trainee.plays_only
         stats = trainee.learner.update(rollout, step) if learns else {}
         self.learning_seconds += time.perf_counter() - begun
         own = [e for e in collected.episodes if e.policy == trainee.policy and e.learned]
@@ -277,7 +281,8 @@ class Run:
             self.saving.keep_best(trainee, self.report)
         if is_due:
             self._write_book()
-        self.enter(self.baselines.evaluate_if_due(self.step, self.wall_seconds))
+        if not self.run.checkpoint_settings.inference:
+            self.enter(self.baselines.evaluate_if_due(self.step, self.wall_seconds))
 
     def _values(self, trainee: Trainee) -> dict[str, float]:
         """Tag -> number of a learner for its summary, beside what its record says."""
@@ -319,6 +324,7 @@ class Run:
             "seed": self.seed,
             "wall_seconds": self.wall_seconds,
             "matmul": self.matmul.name,
+            "names": [t.name for t in self.trainees],
             "learners": [(t.step, t.best, t.learner.state_dict()) for t in self.trainees],
             "populations": {name: population.state_dict() for name, population in self.populations.items()},
             "collector": self.collector.save(),
@@ -328,6 +334,21 @@ class Run:
             "lessons": self.lessons.state_dict(),
             "baselines": self.baselines.state_dict(),
         }
+
+    def _initialize(self) -> None:
+        """Give learners the weights of `init_path`; their steps begin at 0."""
+        for trainee in self.trainees:
+            path = trainee.behavior.init_path
+            if path is None:
+                continue
+            try:
+                trainee.learner.begin_from(initial_state(Path(path), trainee.name))
+            except (KeyError, RuntimeError, ValueError, TypeError, ModelError) as error:
+                raise CheckpointError(
+                    f"{path}: does not fit behavior {trainee.name} ({error}); its trainer and network_settings have to "
+                    "be those of the run that it comes from."
+                ) from error
+            self.report.tell(f"Initializing from {path}.")
 
     def _load(self, state: dict[str, Any]) -> None:
         try:
@@ -385,7 +406,7 @@ def train(
     trust: Trust = NOBODY,
     on_start: Callable[[Run], None] | None = None,
 ) -> TrainingResult:
-    """Run to max_steps (or `palus.max_minutes`, or Ctrl-C), save, export.
+    """Run to max_steps (or `palus.max_minutes`, or Ctrl-C), save, export; with `inference` play on, and save nothing.
 
     Ctrl-C once ends after the current iteration with everything saved; twice aborts at once, the last checkpoint stays.
     trust: modules of one's own that the run file may name.
@@ -408,7 +429,8 @@ def train(
 def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
     limit = parts.run.palus.max_minutes * 60
     begun, passed = time.perf_counter(), parts.checkpoints
-    while not parts.finished and not interrupted():
+    inference = parts.run.checkpoint_settings.inference
+    while (inference or not parts.finished) and not interrupted():
         parts.iterate()
         if limit and time.perf_counter() - begun > limit:
             break
@@ -418,6 +440,9 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
                 parts.save()
             except StorageError as error:
                 parts.report.warn(f"{error} Training goes on; the next checkpoint tries again.")
+    if inference:  # nothing was learned, and what is there stays
+        name = parts.folder.behaviors[0]
+        return TrainingResult(parts.folder.root / f"{name}.onnx", parts.step, parts.wall_seconds, False)
     parts.enter(parts.baselines.evaluate(parts.step))
     model = parts.save()
     return TrainingResult(model, parts.step, parts.wall_seconds, parts.finished)

@@ -74,13 +74,9 @@ def test_a_plain_constant_and_signal_strength_are_supported() -> None:
     ("override", "message"),
     [
         ("behaviors.SoccerTwos={trainer_type: sac}", "behaviors.SoccerTwos.trainer_type sac: not supported yet; "),
-        ("behaviors.SoccerTwos.network_settings.deterministic=true", "behaviors.SoccerTwos.network_settings.determ"),
         ("behaviors.SoccerTwos.reward_signals={extrinsic: {}, rnd: {}}", "behaviors.SoccerTwos.reward_signals.rnd: "),
         ("behaviors.SoccerTwos.behavioral_cloning.demo_path=x", "behaviors.SoccerTwos.behavioral_cloning: "),
-        ("behaviors.SoccerTwos.init_path=x.pt", "behaviors.SoccerTwos.init_path x.pt: "),
         ("env_settings.env_path=Soccer.x86_64", "env_settings.env_path Soccer.x86_64: Unity executables cannot"),
-        ("checkpoint_settings.initialize_from=other", "checkpoint_settings.initialize_from other: "),
-        ("checkpoint_settings.inference=true", "checkpoint_settings.inference: "),
         ("torch_settings.device=cuda", "torch_settings.device cuda: palus trains on the CPU"),
     ],
 )

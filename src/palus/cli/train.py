@@ -117,6 +117,8 @@ def _train(
             stderr.print(f"[dim]{escape(line)}[/]")
         if parts.step:
             stderr.print(f"Resuming training from step {parts.step}.")
+        if run.checkpoint_settings.inference:
+            stderr.print("Playing without learning; nothing is saved. End with Ctrl-C.")
         show(parts.folder.root)
 
     result = run_training(run, resume=resume, force=force, trust=trust, on_start=announce)

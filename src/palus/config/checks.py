@@ -25,10 +25,12 @@ def check(run: RunFile) -> Iterator[Fault]:
 
 def _paths(run: RunFile) -> Iterator[Fault]:
     """Names that become files stay below the folder of all runs: a run file may be somebody else's."""
-    run_id = run.checkpoint_settings.run_id
-    if PurePath(run_id).is_absolute() or ".." in PurePath(run_id).parts or not PurePath(run_id).parts:
-        text = f"run_id {run_id} leads out of results_dir; give a name, and the folder as results_dir"
-        yield _finding(("checkpoint_settings",), ("run_id",), text)
+    for key in ("run_id", "initialize_from"):
+        run_id: str | None = getattr(run.checkpoint_settings, key)
+        parts = PurePath(run_id or "").parts
+        if run_id is not None and (PurePath(run_id).is_absolute() or ".." in parts or not parts):
+            text = f"{key} {run_id} leads out of results_dir; give a name, and the folder as results_dir"
+            yield _finding(("checkpoint_settings",), (key,), text)
     for name in run.behaviors:
         if PurePath(name).name != name or name.startswith("."):
             text = "a behavior's name is a file's name; use one without / and without a dot in front"

@@ -54,15 +54,11 @@ def _refused(key: str, trainers: frozenset[str], why: str, *harmless: object) ->
 OF_BEHAVIORS = (
     _refused("network_settings.memory.sequence_length", APPO, "sequences are time_horizon long; remove it"),
     Unread("network_settings.goal_conditioning_type", ALL, "no game of palus shows a goal"),
-    _refused(
-        "network_settings.deterministic", ALL, "data is always collected with sampled actions; remove it"
-    ),
     _refused("reward_signals.curiosity", ALL, "not supported yet; keep extrinsic alone"),
     _refused("reward_signals.gail", ALL, "not supported yet; keep extrinsic alone"),
     _refused("reward_signals.rnd", ALL, "not supported yet; keep extrinsic alone"),
     Unread("reward_signals.extrinsic.network_settings", ALL, "the game's own reward needs no network"),
     _refused("behavioral_cloning", ALL, "imitation is not supported yet; remove it"),
-    _refused("init_path", ALL, "starting from another checkpoint is not supported yet; remove it"),
     Unread("threaded", ALL, "palus uses all threads anyway"),
 )  # fmt: skip
 """Keys below behaviors.NAME."""
@@ -81,12 +77,6 @@ OF_RUNS = (
     Unread("env_settings.restarts_rate_limit_n", ALL, _UNITY),
     Unread("env_settings.restarts_rate_limit_period_s", ALL, _UNITY),
     Unread("engine_settings", ALL, _UNITY),
-    _refused(
-        "checkpoint_settings.initialize_from", ALL, "starting from another run is not supported yet; remove it"
-    ),
-    _refused(
-        "checkpoint_settings.inference", ALL, "training only; use `palus match` to play a trained policy"
-    ),
     Unread("checkpoint_settings.train_model", ALL, "every run trains"),
     _refused("torch_settings.device", ALL, "palus trains on the CPU; remove it", "cpu"),
     Unread("debug", ALL, "what a run logs is always the same"),

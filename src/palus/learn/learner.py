@@ -196,8 +196,12 @@ class Learner:
 
     def take_over(self, donor: Learner) -> None:
         """Go on from another learner's weights and optimiser, as a version of its own."""
+        self.begin_from(donor.state_dict())
+
+    def begin_from(self, state: Mapping[str, Any]) -> None:
+        """The same, from another learner's `state_dict`. Raises what `load_state_dict` raises."""
         own = {"generator": self.generator.get_state(), "version": self.network.version + 1, "updates": self.updates}
-        self.load_state_dict({**donor.state_dict(), **own})
+        self.load_state_dict({**state, **own})
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next update depends on."""

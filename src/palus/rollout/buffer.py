@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from palus.errors import EnvError
-from palus.nn.distributions import sample
+from palus.nn.distributions import Draw, sample
 from palus.rollout.acting import Policies
 from palus.rollout.layout import BehaviorRows, Table
 from palus.rollout.rollout import Rollout, Seat
@@ -37,8 +37,11 @@ class Buffer:
     states, policies, learners: [B], of the decision that comes next.
     """
 
-    def __init__(self, env_id: str, roster: BehaviorRows, table: Table, state_size: int, gather: bool) -> None:
-        """gather: batches come from several places."""
+    def __init__(
+        self, env_id: str, roster: BehaviorRows, table: Table, state_size: int, gather: bool, draw: Draw = sample
+    ) -> None:
+        """gather: batches come from several places. draw: how actions follow from distributions."""
+        self._draw = draw
         n, T, B = table.rewards.shape
         actions = roster.behavior.actions
         self.roster, self.table = roster, table
@@ -86,7 +89,7 @@ class Buffer:
         spec = self.roster.behavior.actions
         acted = policies.act(self._seen(at, rows), self.states[rows], self.policies[rows], spec.parameters)
         self._parameters[at], self._values[at], self.states[rows], self._versions[at] = acted
-        actions, log_probs, entropies = sample(acted[0], spec, seed, tick, self.numbers[rows])
+        actions, log_probs, entropies = self._draw(acted[0], spec, seed, tick, self.numbers[rows])
         self._actions[at], self._log_probs[at], self._entropies[at] = actions, log_probs, entropies
         self._learners[at] = self.learners[rows]
         self.table.actions[rows] = np.clip(actions, self._low, self._high)

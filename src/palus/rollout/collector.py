@@ -17,6 +17,7 @@ from palus.config.environment import Value
 from palus.envs.arena_game import BotAct
 from palus.envs.drawing import MatchParameters
 from palus.envs.protocol import MultiAgentEnv
+from palus.nn.distributions import Draw, sample
 from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.episodes import Episodes
 from palus.rollout.players import Learning, Others
@@ -42,16 +43,18 @@ class InProcessCollector:
         threads: int = 1,
         members: Mapping[int, tuple[str, Policy]] | None = None,
         scripts: Mapping[int, BotAct] | None = None,
+        draws: Mapping[str, Draw] | None = None,
     ) -> None:
         """learners: policy id -> behavior and policy. rows_per_match: the most agents of a match that learn for each.
 
         load: the policy of a frozen id that nobody published. threads: with two or more, everybody else decides while
         the learners do; the result is the same. members: as learners, those that never learn and are there from the
-        start. scripts: by policy id, players that read the game itself.
+        start. scripts: by policy id, players that read the game itself. draws: by behavior, where actions are not
+        sampled.
         """
         everybody = {**learners, **(members or {})}
         self.env, self.cast, self.rollout_steps, self.seed = env, cast, rollout_steps, seed
-        spec, N = env.spec, env.num_matches
+        spec, N, draws = env.spec, env.num_matches, draws or {}
         self.policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
         self._episodes = Episodes(spec, N)
         self._helper = ThreadPoolExecutor(1, "others", torch.set_num_threads, (1,)) if threads > 1 else None
@@ -63,16 +66,16 @@ class InProcessCollector:
             P_b, A = len(spec.agents_of(behavior.name)), behavior.actions.columns
             self._actions.append(np.zeros((N, P_b, A), np.float32))
             before = sum(others.capacity for others in self._others)
-            self._others.append(
-                Others(env, behavior, sizes.get(behavior.name, 0), before, self._actions[-1], scripts or {})
-            )
+            draw, size = draws.get(behavior.name, sample), sizes.get(behavior.name, 0)
+            self._others.append(Others(env, behavior, size, before, self._actions[-1], scripts or {}, draw))
         self._learning: dict[int, Learning] = {}
         for policy, (name, acting) in learners.items():
             behavior = spec.behavior(name)
             actions = self._actions[spec.behaviors.index(behavior)]
             before = sum(rows.count for rows in self._learning.values())
+            draw = draws.get(behavior.name, sample)
             self._learning[policy] = Learning(
-                env, behavior, acting.state_size, rows_per_match[policy], rollout_steps, before, actions
+                env, behavior, acting.state_size, rows_per_match[policy], rollout_steps, before, actions, draw
             )
         shape = (N, spec.num_agents)
         self._seats: list[tuple[Seat, ...]] = [()] * N

@@ -8,6 +8,7 @@ from palus.config import RunFile
 from palus.envs import GameSource
 from palus.envs.arena_game import BotAct
 from palus.errors import ConfigError
+from palus.nn.distributions import likeliest
 from palus.rollout.acting import Policy
 from palus.rollout.collector import InProcessCollector
 from palus.rollout.plan import OUT_OF_SIGHT, worker_rows
@@ -40,15 +41,19 @@ def make_collector(
     first = next(iter(run.behaviors.values()))
     rows, horizon, size = next(iter(rows_per_match.values())), first.time_horizon, first.hyperparameters.buffer_size
     sampling = run.palus.sampling
+    certain = (name for name, behavior in run.behaviors.items() if behavior.network_settings.deterministic)
+    draws = {source.spec.behavior(name).name: likeliest for name in certain}
     if sampling.collector == "in_process" or (sampling.collector == "auto" and source.prefers_batch):
         matches = run.palus.num_matches or max(1, size // (rows * min(horizon, TARGET_ROLLOUT_STEPS)))
         steps = -(-size // (matches * rows))
         env = source.batch(matches, threads)
-        return InProcessCollector(env, learners, cast, steps, seed, rows_per_match, load, threads, members, scripts)
+        return InProcessCollector(
+            env, learners, cast, steps, seed, rows_per_match, load, threads, members, scripts, draws
+        )
     if scripts:
         raise ConfigError(OUT_OF_SIGHT)
     return WorkerCollector(
         source.single, source.spec, sampling,
         rows=worker_rows(size, horizon, source.spec.num_agents, rows), horizon=horizon, seed=seed,
-        learners=learners, cast=cast, load=load, members=members,
+        learners=learners, cast=cast, load=load, members=members, draws=draws,
     )  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 from palus.envs.arena_game import BotAct
 from palus.envs.protocol import MultiAgentEnv, room_for
 from palus.errors import EnvError
-from palus.nn.distributions import sample
+from palus.nn.distributions import Draw, sample
 from palus.rollout.acting import Policies, Policy, decide
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I32, I64, MASKS, AnyArray, BehaviorSpec, Bool, Step
@@ -35,13 +35,16 @@ class Learning:
         steps: int,
         first_draw: int,
         actions: F32,
+        draw: Draw = sample,
     ) -> None:
         """per_match: the most agents of a match that learn. first_draw: the third part of the key of row 0's draws.
+        draw: how actions follow from distributions.
 
         actions: [N, P_b, A], where the game reads them.
         """
         spec, N = env.spec, env.num_matches
         self.env, self.behavior, self._actions = env, behavior, actions.reshape(-1, actions.shape[2])
+        self._draw = draw
         self.agents = np.array(spec.agents_of(behavior.name))  # of the game, by column of the behavior's arrays
         groups = np.array([spec.agents[agent].group for agent in self.agents])
         self._order = np.argsort(groups, kind="stable")
@@ -119,7 +122,7 @@ class Learning:
         if not len(states[rows]):
             return
         parameters, values, after = decide(policy, seen, states[rows])
-        actions, log_probs, entropies = sample(parameters, self.behavior.actions, seed, tick, self._draws[rows])
+        actions, log_probs, entropies = self._draw(parameters, self.behavior.actions, seed, tick, self._draws[rows])
         self._parameters[t, rows], self._chosen[t, rows], self._log_probs[t, rows] = parameters, actions, log_probs
         self._versions[t] = policy.version
         if states.size:
@@ -217,8 +220,10 @@ class Others:
         first_draw: int,
         actions: F32,
         scripts: Mapping[int, BotAct],
+        draw: Draw = sample,
     ) -> None:
-        """first_draw, actions: as in `Learning`."""
+        """first_draw, actions, draw: as in `Learning`."""
+        self._draw = draw
         self._scripts, teams = scripts, env.spec.teams
         self._team_mates = {team: [i for i, other in enumerate(teams) if other == team] for team in env.spec.sides}
         self.env, self.behavior, self._actions = env, behavior, actions.reshape(-1, actions.shape[2])
@@ -263,7 +268,7 @@ class Others:
                 continue
             seen = {name: array[first:end] for name, array in self._room.items()}
             self._parameters[first:end], _, states[first:end] = decide(policies[number], seen, states[first:end])
-        drawn = sample(self._parameters[:count], self.behavior.actions, seed, tick, self._draws[:count])
+        drawn = self._draw(self._parameters[:count], self.behavior.actions, seed, tick, self._draws[:count])
         self._actions[self._seats], self.states[self._seats] = drawn[0], states
         for number, first, end in self.blocks:
             if number in self._scripts:

@@ -19,6 +19,7 @@ from palus.config.appo import Sampling
 from palus.config.environment import Value
 from palus.envs.drawing import draw
 from palus.envs.game import Game, set_parameters
+from palus.nn.distributions import Draw, sample
 from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.buffer import Buffer
 from palus.rollout.layout import Layout, Table, open_memory
@@ -49,10 +50,11 @@ class WorkerCollector:
         cast: Cast,
         load: Callable[[int], Policy],
         members: Mapping[int, tuple[str, Policy]] | None = None,
+        draws: Mapping[str, Draw] | None = None,
     ) -> None:
         """make: can be pickled. learners: id -> name of its behavior in the game, policy; members: the same of those
         that never learn. load: gives a frozen policy that `cast` names and nobody published; it and `cast` are called
-        in a thread of their own when it is asynchronous.
+        in a thread of their own when it is asynchronous. draws: by behavior, where actions are not sampled.
 
         Raises ConfigError when the games do not divide evenly, StorageError without memory, and, here or from
         `collect`, EnvError when games cannot be made.
@@ -75,7 +77,12 @@ class WorkerCollector:
         sizes = memories(everybody)
         self._buffers = {
             roster.behavior.name: Buffer(
-                spec.env_id, roster, table, sizes.get(roster.behavior.name, 0), self._asynchronous
+                spec.env_id,
+                roster,
+                table,
+                sizes.get(roster.behavior.name, 0),
+                self._asynchronous,
+                (draws or {}).get(roster.behavior.name, sample),
             )
             for roster, table in zip(layout.rosters, tables, strict=True)
         }

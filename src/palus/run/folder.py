@@ -168,20 +168,7 @@ class RunFolder:
                 f"{self.root}: nothing to resume, {self.checkpoint.relative_to(self.root)} is not there; start without "
                 "--resume, with --force where an unfinished run of this id lies there."
             )
-        try:
-            state = torch.load(self.checkpoint, weights_only=True, map_location="cpu")
-        except Exception as error:  # zip, pickle and value errors, all of them corruption here
-            raise CheckpointError(
-                f"{self.checkpoint}: not a readable checkpoint ({type(error).__name__}); the policies are still in "
-                f"{self.checkpoint.parent}/*.onnx. Start anew with --force, or restore the file from a backup."
-            ) from error
-        if not isinstance(state, dict) or state.get("format") != FORMAT:
-            found = state.get("format") if isinstance(state, dict) else type(state).__name__
-            raise CheckpointError(
-                f"{self.checkpoint}: checkpoint format {found}; this palus ({__version__}) reads format {FORMAT}. "
-                "Resume it with the palus that wrote it."
-            )
-        return _unpack(state)  # type: ignore[no-any-return]
+        return read_checkpoint(self.checkpoint)
 
     def record_checkpoint(self, behavior: str, steps: int, reward: float | None, keep: int, elo: float | None) -> None:
         """Enter `<Behavior>-<steps>.onnx` into training_status.json and drop the oldest beyond `keep` (<= 0: all)."""
@@ -231,6 +218,24 @@ class RunFolder:
         except (OSError, ValueError, AttributeError, TypeError, KeyError):
             return {}
         return status if known else {}
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """A checkpoint of any run, without executing anything in it. Raises CheckpointError with what to do."""
+    try:
+        state = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as error:  # zip, pickle and value errors, all of them corruption here
+        raise CheckpointError(
+            f"{path}: not a readable checkpoint ({type(error).__name__}); the policies are still in "
+            f"{path.parent}/*.onnx. Start anew with --force, or restore the file from a backup."
+        ) from error
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        found = state.get("format") if isinstance(state, dict) else type(state).__name__
+        raise CheckpointError(
+            f"{path}: checkpoint format {found}; this palus ({__version__}) reads format {FORMAT}. "
+            "Resume it with the palus that wrote it."
+        )
+    return _unpack(state)  # type: ignore[no-any-return]
 
 
 def _pack(tree: Any) -> Any:

@@ -101,7 +101,7 @@ class Report:
 
     def is_due(self, number: int) -> bool:
         """Whether the next `advance` of a learner writes a summary."""
-        line, step = self.lines[number], self.lines[number].trainee.step
+        line, step = self.lines[number], self.lines[number].trainee.shown_step
         return step - step % line.trainee.behavior.summary_freq > line.summary_step
 
     def advance(self, number: int, seconds: float, elo: float | None, performance: Mapping[str, float]) -> None:
@@ -109,7 +109,7 @@ class Report:
 
         performance: tag -> number, beside what its record says.
         """
-        line, step = self.lines[number], self.lines[number].trainee.step
+        line, step = self.lines[number], self.lines[number].trainee.shown_step
         self._seconds = seconds
         line.pace.append((time.perf_counter(), step))
         if self._progress is not None and line.task is not None:
@@ -211,7 +211,8 @@ def _text(line: _Line, step: int, seconds: float, values: Mapping[str, float]) -
             parts.append(f"Std of Reward: {np.std(record.rewards):.3f}")
     else:
         parts.append("No episode was completed since last summary")
-    parts.append("Training")
+    done = step - line.trainee.behavior.summary_freq >= line.trainee.behavior.max_steps
+    parts.append("Not Training" if done or line.trainee.plays_only else "Training")
     if "Self-play/ELO" in values:
         parts.append(f"ELO: {values['Self-play/ELO']:.3f}")
     if "Self-play/League Points" in values:

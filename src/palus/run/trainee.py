@@ -111,7 +111,7 @@ class Trainee:
 
     number: among the learners of its behavior, from 0; role: its. label: how lines call it. step: trainer steps so far;
     best: the best score of its recent episodes. in_league: learners of its behavior are compared by points, its share
-    of those in the league, None before there are any.
+    of those in the league, None before there are any. plays_only: it learns nothing, and played so many steps.
     """
 
     policy: int
@@ -127,7 +127,21 @@ class Trainee:
     number: int = 0
     role: Role = "main"
     in_league: bool = False
+    plays_only: bool = False
+    played: int = 0
     points: float | None = None
+
+    def count(self, steps: int) -> None:
+        """So many steps were played; only those that may be learned from move it on."""
+        if self.plays_only:
+            self.played += steps
+        else:
+            self.step += steps
+
+    @property
+    def shown_step(self) -> int:
+        """What summaries count: its steps, and those that it only played."""
+        return self.step + self.played
 
     @property
     def progress(self) -> float:

@@ -1,0 +1,57 @@
+"""First weights from another run: `initialize_from` and `init_path`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from palus.config import RunFile
+from palus.errors import CheckpointError
+from palus.run.folder import read_checkpoint
+
+
+def with_initial_paths(run: RunFile) -> RunFile:
+    """The run whose every `init_path` is a file, as `initialize_from` and ML-Agents' rules for bare names say.
+
+    Raises CheckpointError where there is none.
+    """
+    settings = run.checkpoint_settings
+    source = None if settings.initialize_from is None else Path(settings.results_dir) / settings.initialize_from
+    if source is not None and not source.is_dir():
+        raise CheckpointError(
+            f"{source}: no such run to initialize from; give the run id of one in {settings.results_dir}."
+        )
+    behaviors = dict(run.behaviors)
+    for name, behavior in run.behaviors.items():
+        path = None if behavior.init_path is None else Path(behavior.init_path)
+        if source is not None and (path is None or path.name == str(path)):
+            path = _checkpoint(source, name) if path is None else source / name / path
+        if path is None:
+            continue
+        if path.suffix != ".pt" or not path.is_file():
+            raise CheckpointError(
+                f"behaviors.{name}.init_path {path}: no such file, or not a .pt; give a checkpoint.pt."
+            )
+        behaviors[name] = behavior.model_copy(update={"init_path": str(path)})
+    return run.model_copy(update={"behaviors": behaviors})
+
+
+def _checkpoint(source: Path, behavior: str) -> Path:
+    """The behavior's checkpoint in a run's folder: one file holds all behaviors, in the folder of the first."""
+    own = source / behavior / "checkpoint.pt"
+    found = [own] if own.is_file() else sorted(source.glob("*/checkpoint.pt"))
+    if not found:
+        raise CheckpointError(f"{source}: no checkpoint to initialize from; the run saved none.")
+    return found[0]
+
+
+def initial_state(path: Path, behavior: str) -> dict[str, Any]:
+    """What a learner of that behavior knew when the checkpoint was written. Raises CheckpointError."""
+    state = read_checkpoint(path)
+    names, learners = state.get("names"), [learner for *_, learner in state["learners"]]
+    if len(learners) == 1:
+        return dict(learners[0])
+    if names is None or behavior not in names:
+        known = "nobody says of whom" if names is None else f"of {' and '.join(dict.fromkeys(names))}"
+        raise CheckpointError(f"{path}: {len(learners)} learners, {known}, none of {behavior}; give another.")
+    return dict(learners[names.index(behavior)])

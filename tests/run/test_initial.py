@@ -1,0 +1,115 @@
+"""Runs that begin from another one's weights, that only play, and that act without chance."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from palus.cli import app
+from palus.nn.distributions import likeliest, sample
+from palus.run.folder import read_checkpoint
+from palus.types import ActionSpec, Continuous, Discrete
+
+TINY = """
+behaviors:
+  SoccerTwos:
+    trainer_type: ppo
+    hyperparameters: {batch_size: 128, buffer_size: 256}
+    network_settings: {hidden_units: 8, num_layers: 1}
+    max_steps: 600
+    summary_freq: 256
+env_settings: {seed: 3}
+palus: {num_matches: 2, baselines: [], env_options: {max_steps: 50}, matmul: highest, threads: 1}
+"""
+
+
+def train(folder: Path, *more: str, code: int = 0) -> str:
+    (folder / "run.yaml").write_text(TINY)
+    result = CliRunner().invoke(app, ["train", str(folder / "run.yaml"), "--results-dir", str(folder), *more])
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+def weights(folder: Path) -> dict[str, np.ndarray]:
+    ((_, _, learner),) = read_checkpoint(folder / "SoccerTwos" / "checkpoint.pt")["learners"]
+    return {name: np.asarray(array) for name, array in learner["network"].items()}
+
+
+def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("first")
+    train(folder, "--run-id", "first")
+    return folder
+
+
+def test_a_run_begins_with_the_weights_of_another_and_with_step_0(first: Path) -> None:
+    idle = "behaviors.SoccerTwos.max_steps=0"  # learns nothing, so that it shows what it began with
+    by_run = train(first, "--run-id", "second", "checkpoint_settings.initialize_from=first", idle)
+    assert f"Initializing from {first}/first/SoccerTwos/checkpoint.pt." in by_run
+    by_path = f"behaviors.SoccerTwos.init_path={first}/first/SoccerTwos/checkpoint.pt"
+    train(first, "--run-id", "third", by_path, idle, "env_settings.seed=8")
+    train(first, "--run-id", "other", idle, "env_settings.seed=8")
+    known = weights(first / "first")
+    assert same(known, weights(first / "second")) and same(known, weights(first / "third"))
+    assert not same(known, weights(first / "other"))
+    resumed = train(first, "--run-id", "second", "checkpoint_settings.initialize_from=other", "--resume")
+    assert "Initializing" not in resumed
+    begun = train(first, "--run-id", "fourth", "checkpoint_settings.initialize_from=first")
+    assert "Step: 256." in begun and not same(known, weights(first / "fourth"))
+
+
+@pytest.mark.parametrize(
+    ("override", "fault"),
+    [
+        ("checkpoint_settings.initialize_from=nobody", "nobody: no such run to initialize from"),
+        ("checkpoint_settings.initialize_from=../x", "initialize_from ../x leads out of results_dir"),
+        ("behaviors.SoccerTwos.init_path=x.pt", "init_path x.pt: no such file, or not a .pt"),
+        ("behaviors.SoccerTwos.init_path=README.md", "init_path README.md: no such file, or not a .pt"),
+        ("behaviors.SoccerTwos.init_path=broken.pt", "not a readable checkpoint"),
+        ("behaviors.SoccerTwos.network_settings.hidden_units=16", "does not fit behavior SoccerTwos"),
+    ],
+)
+def test_what_cannot_be_begun_from_is_refused_before_anything_is_written(
+    override: str, fault: str, first: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(first)
+    Path("broken.pt").write_bytes(b"nothing")
+    where = [] if "init" in override else ["checkpoint_settings.initialize_from=first"]
+    assert fault in train(first, "--run-id", "refused", override, *where, code=2)
+    assert not (first / "refused").exists()
+
+
+def test_inference_plays_and_changes_nothing_on_disk(first: Path) -> None:
+    before = {path: path.read_bytes() for path in (first / "first").rglob("*") if path.suffix in (".pt", ".onnx")}
+    status = (first / "first" / "run_logs" / "training_status.json").read_text()
+    told = train(first, "--run-id", "first", "--resume", "checkpoint_settings.inference=true", "palus.max_minutes=0.02")
+    assert "Step: 1024." in told and "Not Training." in told and " Training." not in told.replace("Not Training.", "")
+    assert {path: path.read_bytes() for path in before} == before
+    assert (first / "first" / "run_logs" / "training_status.json").read_text() == status
+    assert json.loads(status)["SoccerTwos"]["final_checkpoint"]["steps"] == 768
+
+
+def test_a_deterministic_behavior_takes_the_likeliest_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = ActionSpec((Discrete(3), Continuous(2, -1.0, 1.0)))
+    parameters = np.array([[0, 2, 1, 0.25, -0.5, 0, 0.5], [3, 2, 1, 0, 0, 0, 0]], np.float32)
+    actions, log_probs, entropies = likeliest(parameters, spec, 1, 2, np.arange(2))
+    np.testing.assert_array_equal(actions, [[1, 0.25, -0.5], [0, 0, 0]])
+    np.testing.assert_allclose(entropies, sample(parameters, spec, 1, 2, np.arange(2))[2], rtol=1e-5)
+    np.testing.assert_allclose(log_probs[0, 0], torch.tensor([0.0, 2, 1]).log_softmax(0)[1].item(), rtol=1e-5)
+    np.testing.assert_allclose(log_probs[0, 1:], [-0.918939, -0.918939 - 0.5], rtol=1e-5)
+    asked = []
+    monkeypatch.setattr("palus.rollout.making.likeliest", lambda *a: (asked.append(len(a[0])), likeliest(*a))[1])
+    for collector in ("in_process", "workers"):
+        asked.clear()
+        train(
+            tmp_path, "--run-id", collector, "behaviors.SoccerTwos.network_settings.deterministic=true",
+            f"palus.sampling.collector={collector}", "palus.sampling.workers=0",
+        )  # fmt: skip
+        assert asked
