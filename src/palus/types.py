@@ -129,6 +129,13 @@ class Continuous:
         """Numbers that describe its distribution."""
         return 2 * self.size
 
+    @property
+    def squashed(self) -> tuple[float, float]:
+        """Middle and half width of the range that numbers in +-1 are stretched to; 0 and 1 where it is not finite."""
+        if math.isinf(self.low) or math.isinf(self.high):
+            return 0.0, 1.0
+        return (self.low + self.high) / 2, (self.high - self.low) / 2
+
 
 ActionPart = Discrete | Continuous
 

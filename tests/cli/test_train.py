@@ -143,11 +143,12 @@ chekpoint_settings: {}
 
 def test_settings_that_palus_cannot_train_with_are_refused_together(tmp_path):
     path = tmp_path / "later.yaml"
-    path.write_text("behaviors: {SoccerTwos: {trainer_type: sac, init_path: x.pt, reward_signals: {curiosity: {}}}}")
+    path.write_text(
+        "behaviors: {SoccerTwos: {trainer_type: sac, network_settings: {memory: {}}, reward_signals: {curiosity: {}}}}"
+    )
     message = palus(path, "--check", code=2).stderr
     for sentence in (
-        "behaviors.SoccerTwos.trainer_type sac: not supported yet; use poca or ppo",
-        "behaviors.SoccerTwos.init_path x.pt: starting from another checkpoint is not supported yet",
+        "behaviors.SoccerTwos.network_settings.memory: sac has no memory yet; remove it, or use ppo",
         "behaviors.SoccerTwos.reward_signals.curiosity: not supported yet",
         "behaviors.SoccerTwos.reward_signals.extrinsic: training without it is not supported yet",
     ):

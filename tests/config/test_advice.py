@@ -73,7 +73,10 @@ def test_a_plain_constant_and_signal_strength_are_supported() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("behaviors.SoccerTwos={trainer_type: sac}", "behaviors.SoccerTwos.trainer_type sac: not supported yet; "),
+        (
+            "behaviors.SoccerTwos={trainer_type: sac, network_settings: {memory: {}}}",
+            "behaviors.SoccerTwos.network_settings.memory: sac has no memory yet; remove it, or use ppo",
+        ),
         ("behaviors.SoccerTwos.reward_signals={extrinsic: {}, rnd: {}}", "behaviors.SoccerTwos.reward_signals.rnd: "),
         ("behaviors.SoccerTwos.behavioral_cloning.demo_path=x", "behaviors.SoccerTwos.behavioral_cloning: "),
         ("env_settings.env_path=Soccer.x86_64", "env_settings.env_path Soccer.x86_64: Unity executables cannot"),

@@ -9,7 +9,7 @@ import torch
 
 from palus.config import load_run
 from palus.learn.learner import Learner
-from palus.nn.distributions import sample
+from palus.nn.distributions import sample, told
 from palus.rollout.rollout import Rollout
 from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, ObservationSpec
 
@@ -53,13 +53,13 @@ class Play:
         steps: list[Arrays] = []
         for _ in range(self.T):
             seen, masks, active = toy.observe(), toy.masks, toy.active.copy()
-            told = torch.from_numpy(masks) if masks is not None else None
+            allowed = torch.from_numpy(masks) if masks is not None else None
             tensors = {name: torch.from_numpy(x) for name, x in seen.items()}
-            found = self.network.act(tensors, torch.from_numpy(self.states), told)
+            found = self.network.act(tensors, torch.from_numpy(self.states), allowed)
             parameters, values, after = (x.numpy().copy() if x is not None else None for x in found)
             actions, log_probs, _ = sample(parameters, toy.spec.actions, self.seed, self.tick, rows)
             self.tick += 1
-            reward, ended = toy.step(actions)
+            reward, ended = toy.step(told(actions, toy.spec.actions, self.network.squash))
             self.states = np.where(ended[:, None], np.float32(0), after)
             step = {"parameters": parameters, "actions": actions, "log_probs": log_probs, "active": active}
             step |= {"rewards": reward.astype(np.float32), "terminated": ended}
@@ -93,12 +93,12 @@ class Play:
         )
 
 
-def curve(learner: Learner, play: Play, updates: int) -> list[float]:
-    """The score of every rollout that was learned from."""
+def curve(learner: Learner, play: Play, updates: int, steps: int = 1) -> list[float]:
+    """The score of every rollout that was learned from. steps: trainer steps of one, where the learner counts them."""
     scores = []
     for update in range(updates):
         rollout = play.collect()
-        learner.update(rollout, update)
+        learner.update(rollout, update * steps)
         scores.append(play.score)
     return scores
 

@@ -3,6 +3,7 @@ for what is forbidden."""
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -16,8 +17,10 @@ from palus.config.appo import AppoNetworkSettings
 from palus.config.network import NetworkSettings
 from palus.errors import ModelError
 from palus.nn.attention import AttentionCritic
+from palus.nn.distributions import mode, told
 from palus.nn.network import Network
 from palus.nn.running import RunningMoments
+from palus.nn.twin_critic import TwinCritic
 from palus.trust import Trust
 from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, ObservationSpec
 
@@ -30,9 +33,12 @@ NUMBERS = BehaviorSpec.of_vectors("Team", (5, 3), (3, 2)).observations
 CHOICES = ActionSpec((Discrete(3), Discrete(2)))
 MIXED = ActionSpec((Discrete(3), Continuous(2), Discrete(2)))
 MASKED = ActionSpec((Continuous(2, -1.0, 1.0), Discrete(3), Discrete(2)), masked=True)
+RANGES = ActionSpec((Continuous(2, -3.0, 1.0), Continuous(1), Continuous(1, 0.0)))
 LSTM = {"kind": "lstm", "memory_size": 24, "num_layers": 2}
 GRU = {"kind": "gru", "memory_size": 12, "num_layers": 2}
 APART, JOINT = {"encoding": "apart"}, {"encoding": "joint"}
+SAC = JOINT | {"memory": None, "squash": True, "adaptive_deviation": True}
+TWINS = partial(TwinCritic, coefficient=1.0)
 CASES: dict[str, tuple[tuple[ObservationSpec, ...], ActionSpec, dict[str, Any], Any]] = {
     "doom": ((IMAGE,), ActionSpec((Discrete(5),)), APART, "shared"),
     "measurements": ((IMAGE, VECTOR), CHOICES, APART, "shared"),
@@ -47,6 +53,9 @@ CASES: dict[str, tuple[tuple[ObservationSpec, ...], ActionSpec, dict[str, Any], 
     "unity": (NUMBERS, CHOICES, JOINT | {"memory": None, "activation": "swish"}, AttentionCritic),
     "unity, memory": (NUMBERS, MIXED, JOINT | {"memory": LSTM}, "separate"),
     "unity, masks": (NUMBERS, MASKED, JOINT | {"memory": GRU, "normalize": False}, "shared"),
+    "unity, sac": (NUMBERS, MASKED, SAC, TWINS),
+    "unity, sac, choices": (NUMBERS, CHOICES, SAC, TWINS),
+    "sac, ranges": ((SMALL_IMAGE, VECTOR), RANGES, SAC, TWINS),
 }
 CASES |= {
     name: ((SMALL_IMAGE,), ActionSpec((Discrete(4),)), JOINT | {"vis_encode_type": name, "memory": None}, "shared")
@@ -153,9 +162,16 @@ def test_a_file_answers_as_torch_does(case: str) -> None:
         if "continuous_actions" in drawn:
             parts = [p for p in spec.actions.parts if isinstance(p, Continuous)]
             low, high = (np.repeat([getattr(p, k) for p in parts], [p.size for p in parts]) for k in ("low", "high"))
-            np.testing.assert_allclose(
-                found["deterministic_continuous_actions"], expected["action_means"].clip(low, high), atol=1e-4
-            )
+            best = expected["action_means"]
+            if policy.squash:
+                finite = np.isfinite(low) & np.isfinite(high)
+                best = np.tanh(best)
+                best[:, finite] = low[finite] + (best[:, finite] + 1) / 2 * (high - low)[finite]
+            np.testing.assert_allclose(found["deterministic_continuous_actions"], best.clip(low, high), atol=1e-4)
+            playing = told(mode(parameters.numpy(), spec.actions), spec.actions, policy.squash)
+            numbers = [playing[:, c] for p, c in zip(spec.actions.parts, spec.actions.column_slices, strict=True)
+                   if isinstance(p, Continuous)]  # fmt: skip
+            np.testing.assert_allclose(np.concatenate(numbers, 1), best.clip(low, high), atol=1e-4)
             assert ((found["continuous_actions"] >= low) & (found["continuous_actions"] <= high)).all()
 
 

@@ -18,7 +18,7 @@ class CountingPolicy:
     """Its state counts the decisions of an episode and is the mean of the continuous action; its value is the decision
     that the observation names. It chooses `version` modulo the choices, or evenly when `even`."""
 
-    state_size = 1
+    state_size, squash = 1, False
 
     def __init__(self, version=0, even=False):
         self.version = version

@@ -91,7 +91,7 @@ class Pitch:
 class Always:
     """A policy that plays one action with near certainty and remembers what it was shown; without `certain` any."""
 
-    version = state_size = 0
+    version, state_size, squash = 0, 0, False
 
     def __init__(self, action: int, certain: bool = True) -> None:
         self.action, self.certain = action, certain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import numpy as np
@@ -242,7 +243,7 @@ def test_without_self_play_all_agents_learn():
 class Linear:
     """Logits by a matrix, a memory that counts decisions, values that are its first number."""
 
-    version, state_size = 3, 2
+    version, state_size, squash = 3, 2, False
 
     def __init__(self, weights):
         self.weights = weights
@@ -367,7 +368,7 @@ def test_two_policies_of_a_population_learn_from_one_match():
 
 def test_two_behaviors_that_see_and_do_different_things_share_a_match():
     class Telling:
-        version = state_size = 0
+        version, state_size, squash = 0, 0, False
 
         def __init__(self, sizes, choices):
             self.sizes, self.choices = sizes, choices
@@ -397,7 +398,7 @@ def test_two_behaviors_that_see_and_do_different_things_share_a_match():
 
 def test_masks_are_seen_obeyed_and_kept():
     class Menu:
-        version = state_size = 0
+        version, state_size, squash = 0, 0, False
 
         def act(self, observations, states, masks=None):
             assert masks is not None and masks.dtype == torch.bool and list(observations) == ["obs_0"]
@@ -436,9 +437,27 @@ def test_memories_follow_their_agent_and_end_with_its_episode():
     assert rollout.final_states.tolist() == [[3.0]] and rollout.final_observations["obs"][0, DECISION] == 3
     # values are recorded where acting gives them, for the agent's own decisions: here the decision's number
     assert rollout.values[:, 1].tolist() == [1, 2, 0, 1]
-    # the frozen policy's memory counts alike: what arrived in its game is what the learner's would be
+    # the frozen policy's memory counts alike: what arrived in its game is what the learner's would be, a 2 clipped to 1
     told = [e.stats["true_objective"] for e in rows.collect().episodes]
-    assert told == [pytest.approx(2, abs=0.01)] * 4
+    assert told == [pytest.approx(1, abs=0.01)] * 4
+
+
+def test_numbers_reach_the_game_as_each_policy_draws_them_clipped_or_squashed():
+    class Squashing(CountingPolicy):
+        squash = True
+
+    policies = {0: Squashing(2), FROZEN: CountingPolicy(5)}
+    with contextlib.closing(
+        InProcessCollector(
+            Matches(lambda: CountingGame(length=3), 2), {0: ("", policies[0])},
+            lambda slot: [Seat(0 if slot else FROZEN, slot == 1)], 6, 1, {0: 1}, policies.__getitem__,
+        )
+    ) as collector:  # fmt: skip
+        collected = collector.collect()
+    # the last of three decisions draws 2, the memory then
+    objectives = {e.slot: e.stats["true_objective"] for e in collected.episodes}
+    assert objectives == {0: pytest.approx(1.0, abs=1e-3), 1: pytest.approx(np.tanh(2.0), abs=1e-3)}
+    assert collected.rollouts[0].actions[2, 1, 1] == pytest.approx(2.0, abs=0.01)  # stored as drawn
 
 
 def test_policies_are_loaded_once_and_forgotten_when_the_last_match_with_them_is_over():
@@ -485,7 +504,7 @@ def test_a_member_may_remember_more_than_the_learner():
     env, states = Pitch([9]), []
 
     class Remembering(Always):
-        state_size = 3
+        state_size, squash = 3, False
 
         def act(self, observations, before, masks=None):
             states.append(before.clone().tolist())

@@ -193,6 +193,21 @@ def test_a_seat_that_does_not_learn_plays_with_the_newest_weights_and_leaves_no_
         assert {(e.agent, e.policy, e.learned) for e in collected.episodes} == {(0, 0, True), (1, 0, False)}
 
 
+class Squashing(CountingPolicy):
+    squash = True
+
+
+def test_numbers_reach_the_game_as_each_policy_draws_them_clipped_or_squashed() -> None:
+    policies, cast = {0: Squashing(), FROZEN: CountingPolicy()}, lambda game: [LEARNS[0] if game % 2 else PAST]
+    sampling = {"workers": 0}
+    with counting_collector(
+        2, 8, policies={0: policies[0]}, cast=cast, load=policies.__getitem__, sampling=sampling, length=3
+    ) as s:
+        episodes = s.collect().episodes
+    told = {e.policy: e.stats["true_objective"] for e in episodes}  # the last of three decisions draws 2
+    assert told == {FROZEN: pytest.approx(1.0, abs=1e-3), 0: pytest.approx(np.tanh(2.0), abs=1e-3)}
+
+
 def test_a_retired_policy_plays_its_matches_to_their_end() -> None:
     seats = {"now": FROZEN + 1}
     loaded = []

@@ -30,7 +30,7 @@ pytestmark = [
 class EvenPolicy:
     """Any action of `parameters` logits, with equal chances."""
 
-    version, state_size = 0, 0
+    version, state_size, squash = 0, 0, False
 
     def __init__(self, parameters):
         self._parameters = parameters

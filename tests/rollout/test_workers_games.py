@@ -28,7 +28,7 @@ MODES = [
 class Even:
     """Any action, with equal chances; without values, as policies whose critic is apart."""
 
-    version, state_size = 0, 0
+    version, state_size, squash = 0, 0, False
 
     def __init__(self, logits):
         self._logits = logits

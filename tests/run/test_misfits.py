@@ -38,7 +38,10 @@ def test_default_settings_stand_in_for_behaviors_that_a_file_leaves_out_and_are_
     path = tmp_path / "run.yaml"
     for trainer, faults in (
         ("ppo", []),
-        ("sac", ["behaviors.Right.trainer_type sac: not supported yet; use poca or ppo"]),
+        (
+            "sac, network_settings: {memory: {}}",
+            ["behaviors.Right.network_settings.memory: sac has no memory yet; remove it, or use ppo"],
+        ),
     ):
         path.write_text(
             f"{{default_settings: {{trainer_type: {trainer}}}, behaviors: {{Left: {{trainer_type: ppo}}}}, "

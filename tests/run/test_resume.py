@@ -43,14 +43,16 @@ def assert_same(a, b, path="state"):
         assert a == b, path
 
 
-@pytest.mark.parametrize("trainer", ["ppo", "poca"])
+@pytest.mark.parametrize("trainer", ["ppo", "poca", "sac"])
 def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path, trainer):
-    kind = f"behaviors.SoccerTwos.trainer_type={trainer}"
-    normalize = "behaviors.SoccerTwos.network_settings.normalize=true"
-    whole = debug_run(tmp_path / "whole", kind, normalize)
+    settings = [f"trainer_type={trainer}", "network_settings.normalize=true"]
+    if trainer == "sac":  # 2048 rows: the buffer has come around when the run is cut
+        settings += ["hyperparameters.save_replay_buffer=true", "hyperparameters.steps_per_update=30"]
+    overrides = [f"behaviors.SoccerTwos.{setting}" for setting in settings]
+    whole = debug_run(tmp_path / "whole", *overrides)
     train(whole)
     # The same run, cut in the middle: a process of its own would read the same file.
-    first = debug_run(tmp_path / "cut", kind, normalize)
+    first = debug_run(tmp_path / "cut", *overrides)
     parts = Run(first)
     with parts.report:
         while parts.step < first.behaviors["SoccerTwos"].max_steps // 2:
@@ -58,6 +60,27 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path, traine
         parts.save()
     train(first, resume=True)
     assert_same(state_of(tmp_path / "whole" / "debug"), state_of(tmp_path / "cut" / "debug"))
+
+
+def test_a_damaged_replay_buffer_is_refused_and_one_that_was_not_kept_begins_empty(tmp_path):
+    keep = "behaviors.SoccerTwos.hyperparameters.save_replay_buffer="
+    sac = ["behaviors.SoccerTwos.trainer_type=sac", "behaviors.SoccerTwos.hyperparameters.steps_per_update=200"]
+    run = debug_run(tmp_path, *sac, f"{keep}true")
+    parts = Run(run)
+    parts.iterate()
+    parts.save()
+    rows = parts.trainees[0].learner.buffer.size
+    assert rows > 0 and Run(run, resume=True).trainees[0].learner.buffer.size == rows
+    parts.trainees[0].learner.buffer.rewards[0] = np.nan
+    parts.save()
+    with pytest.raises(CheckpointError, match="replay buffer, rewards: holds numbers that are not finite"):
+        Run(run, resume=True)
+    without = debug_run(tmp_path, *sac, f"{keep}false", "checkpoint_settings.run_id=without")
+    parts = Run(without)
+    parts.iterate()
+    parts.save()
+    again = Run(without, resume=True).trainees[0].learner
+    assert (again.buffer.size, again.network.version) == (0, parts.trainees[0].learner.network.version)
 
 
 def test_an_existing_run_is_neither_overwritten_nor_invented(tmp_path):

@@ -8,7 +8,7 @@ from palus.config.environment import ConstantSampler, Curriculum, EnvironmentPar
 from palus.config.league import LeagueSettings, Roles
 from palus.config.population import Population
 from palus.config.run_file import RunFile
-from palus.config.trainer import AppoBehavior, Behavior, OnPolicyHyperparameters, SacBehavior
+from palus.config.trainer import AppoBehavior, Behavior, OnPolicyHyperparameters
 from palus.config.unread import unread
 
 
@@ -139,7 +139,5 @@ def _unsupported_learners(run: RunFile) -> Iterator[str]:
 
 def _unsupported_in(name: str, behavior: Behavior) -> Iterator[str]:
     at = f"behaviors.{name}"
-    if isinstance(behavior, SacBehavior):
-        yield f"{at}.trainer_type sac: not supported yet; use poca or ppo"
     if behavior.reward_signals.extrinsic is None:
         yield f"{at}.reward_signals.extrinsic: training without it is not supported yet; add extrinsic: {{}}"

@@ -54,7 +54,7 @@ should not need a default trainer |
 """
 
 _UNREAD = """\
-Set to another value than their default. `sac` is refused as a whole. Baselines play games that an arena can rank.
+Set to another value than their default. Baselines play games that an arena can rank.
 """
 
 # Models and their headings, in the order of the page. Trainers share tables, see COLUMNS.

@@ -111,6 +111,11 @@ class NetworkSettings(SignalNetworkSettings):
     )
     initial_deviation: Positive = Field(default=1.0, description="The deviation's start, where it is a vector.")
     tanh_scale: NotNegative = Field(default=0.0, description="Squash means to s tanh(m / s); 0 means no squashing.")
+    squash: bool = Field(
+        default=False,
+        description="Continuous actions: the game is told tanh of what is drawn, stretched to its range; otherwise "
+        "what is drawn, clipped to it.",
+    )
 
 
 class Hyperparameters(Section):

@@ -44,17 +44,24 @@ class PocaHyperparameters(OnPolicyHyperparameters):
 class SacHyperparameters(Hyperparameters, batch_size=128, buffer_size=50000, learning_rate_schedule="constant"):
     """SAC."""
 
-    buffer_init_steps: CountOrZero = Field(default=0, description="Steps collected before the first update.")
+    buffer_init_steps: CountOrZero = Field(default=0, description="Trainer steps before the first gradient step.")
     tau: Fraction = Field(
         default=0.005, description="Share of the online network entering the target network per update."
     )
     steps_per_update: Positive = Field(default=1.0, description="Agent steps per gradient step.")
-    save_replay_buffer: bool = Field(default=False, description="Save the replay buffer with the checkpoint.")
+    save_replay_buffer: bool = Field(
+        default=False,
+        description="Keep the replay buffer in the checkpoint; without it, a resumed run begins with an empty one.",
+    )
     init_entcoef: Positive = Field(default=1.0, description="Entropy coefficient at the start.")
     reward_signal_steps_per_update: Positive = Field(
         default_factory=lambda values: values["steps_per_update"],
         description="Agent steps per update of the reward signals; default: as steps_per_update.",
     )
+
+
+class SacNetworkSettings(NetworkSettings, adaptive_deviation=True, squash=True):
+    """The network, with the defaults of `sac`."""
 
 
 class RewardSignal(Section):
@@ -153,12 +160,19 @@ class Behavior(Section):
         default=500000,
         description="Trainer steps of the whole run; 0: it never learns, and in self-play others always play it.",
     )
-    time_horizon: Count = Field(default=64, description="Decisions after which a trajectory is cut and bootstrapped.")
+    time_horizon: Count = Field(
+        default=64,
+        description="Decisions after which a trajectory is cut and bootstrapped; of sac, those between its updates.",
+    )
     summary_freq: Count = Field(default=50000, description="Trainer steps between summaries.")
     threaded: bool = Field(default=False, description="Train in a thread of its own (ML-Agents only).")
     self_play: SelfPlay | None = Field(default=None, description="Self-play; null means off.")
     behavioral_cloning: BehavioralCloning | None = Field(default=None, description="Imitation; null means off.")
     population: Population | None = Field(default=None, description="Several policies at once; null means one.")
+
+    def rollout_rows(self, per_match: int, matches: int) -> int:
+        """Rows that a learner collects before it learns. per_match: its rows in a match; matches: side by side."""
+        return self.hyperparameters.buffer_size
 
     @property
     def extrinsic(self) -> Extrinsic:
@@ -198,6 +212,11 @@ class SacBehavior(Behavior):
 
     trainer_type: Literal["sac"] = Field(default="sac", description="The algorithm.")
     hyperparameters: SacHyperparameters = Field(default_factory=SacHyperparameters, description="Its numbers.")
+    network_settings: SacNetworkSettings = Field(default_factory=SacNetworkSettings, description="Policy and critics.")
+
+    def rollout_rows(self, per_match: int, matches: int) -> int:
+        """`time_horizon` decisions of every match: the buffer holds many rollouts."""
+        return self.time_horizon * per_match * matches
 
 
 class AppoBehavior(Behavior):

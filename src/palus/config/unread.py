@@ -13,7 +13,7 @@ from palus.config.run_file import RunFile
 from palus.config.section import Section
 from palus.config.trainer import TRAINERS
 
-APPO = frozenset({"appo"})
+APPO, SAC = frozenset({"appo"}), frozenset({"sac"})
 ALL = frozenset(TRAINERS)
 
 
@@ -52,6 +52,8 @@ def _refused(key: str, trainers: frozenset[str], why: str, *harmless: object) ->
 
 
 OF_BEHAVIORS = (
+    Unread("hyperparameters.reward_signal_steps_per_update", SAC, "the game's own reward learns nothing"),
+    _refused("network_settings.memory", SAC, "sac has no memory yet; remove it, or use ppo"),
     _refused("network_settings.memory.sequence_length", APPO, "sequences are time_horizon long; remove it"),
     Unread("network_settings.goal_conditioning_type", ALL, "no game of palus shows a goal"),
     _refused("reward_signals.curiosity", ALL, "not supported yet; keep extrinsic alone"),

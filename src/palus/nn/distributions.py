@@ -122,8 +122,27 @@ def mode(parameters: F32, spec: ActionSpec) -> F32:
     return actions
 
 
+def told(actions: F32, spec: ActionSpec, squash: bool) -> F32:
+    """What games are told where `actions` [R, A] were drawn; the same array where all is discrete.
+
+    A number is clipped to the game's range; squash: it is tanh of what was drawn, stretched from +-1 to a range that
+    is finite. Source: Haarnoja et al. 2018 (SAC, arXiv 1812.05905), appendix C.
+    """
+    if spec.is_discrete:
+        return actions
+    out = actions.copy()
+    for part, columns in zip(spec.parts, spec.column_slices, strict=True):
+        if isinstance(part, Continuous):
+            own = actions[:, columns]
+            if squash:
+                middle, half = part.squashed
+                own = np.float32(middle) + np.float32(half) * np.tanh(own)
+            out[:, columns] = np.clip(own, part.low, part.high)
+    return out
+
+
 @dataclass(frozen=True)
-class _Categorical:
+class Categorical:
     log_p: Tensor
 
     def log_probs(self, actions: Tensor) -> Tensor:
@@ -132,7 +151,7 @@ class _Categorical:
     def entropy(self) -> Tensor:
         return -(self.log_p.exp() * self.log_p).sum(1)
 
-    def kl(self, other: _Categorical) -> Tensor:
+    def kl(self, other: Categorical) -> Tensor:
         return (self.log_p.exp() * (self.log_p - other.log_p)).sum(1)
 
     def symmetric_kl(self) -> Tensor:
@@ -143,7 +162,7 @@ class _Categorical:
 
 
 @dataclass(frozen=True)
-class _Gaussian:
+class Gaussian:
     mean: Tensor
     log_std: Tensor
 
@@ -154,7 +173,7 @@ class _Gaussian:
     def entropy(self) -> Tensor:
         return (0.5 + HALF_LOG_TAU + self.log_std).sum(1)
 
-    def kl(self, other: _Gaussian) -> Tensor:
+    def kl(self, other: Gaussian) -> Tensor:
         apart = (self.mean - other.mean) * (-other.log_std).exp()
         wider = (2.0 * (self.log_std - other.log_std)).exp()
         return (other.log_std - self.log_std + 0.5 * (wider + apart * apart - 1.0)).sum(1)
@@ -165,14 +184,14 @@ class Distribution:
 
     def __init__(self, parameters: Tensor, spec: ActionSpec) -> None:
         self.spec = spec
-        self._parts: list[_Categorical | _Gaussian] = []
+        self.parts: list[Categorical | Gaussian] = []
         for part, numbers in zip(spec.parts, spec.parameter_slices, strict=True):
             own = parameters[:, numbers]
             if isinstance(part, Discrete):
-                self._parts.append(_Categorical(own.log_softmax(1)))
+                self.parts.append(Categorical(own.log_softmax(1)))
             else:
                 log_std = own[:, part.size :].clamp(-LOG_STD_LIMIT, LOG_STD_LIMIT)
-                self._parts.append(_Gaussian(own[:, : part.size], log_std))
+                self.parts.append(Gaussian(own[:, : part.size], log_std))
 
     def log_prob(self, actions: Tensor) -> Tensor:
         """log p(actions), the sum over the parts. actions: [R, A]."""
@@ -181,7 +200,7 @@ class Distribution:
     def log_probs(self, actions: Tensor) -> Tensor:
         """log p of every column, [R, A]; densities where continuous."""
         columns = self.spec.column_slices
-        return torch.cat([p.log_probs(actions[:, own]) for p, own in zip(self._parts, columns, strict=True)], 1)
+        return torch.cat([p.log_probs(actions[:, own]) for p, own in zip(self.parts, columns, strict=True)], 1)
 
     def entropy(self) -> Tensor:
         """Entropy in nats, the sum over the parts."""
@@ -189,15 +208,15 @@ class Distribution:
 
     def entropies(self) -> Tensor:
         """Entropy in nats of every part, [parts, R]."""
-        return torch.stack([p.entropy() for p in self._parts])
+        return torch.stack([p.entropy() for p in self.parts])
 
     def kl(self, other: Distribution) -> Tensor:
         """KL(self, other): E_self [log self - log other]."""
-        pairs = zip(self._parts, other._parts, strict=True)
+        pairs = zip(self.parts, other.parts, strict=True)
         return torch.stack([p.kl(q) for p, q in pairs]).sum(0)  # type: ignore[arg-type]  # both follow one spec
 
     def symmetric_kl(self) -> Tensor:
         """Mean of the KLs to and from the uniform distribution. ValueError where a part is continuous."""
         if not self.spec.is_discrete:
             raise ValueError("symmetric_kl: the uniform distribution needs discrete actions; use the entropy instead")
-        return torch.stack([p.symmetric_kl() for p in self._parts if isinstance(p, _Categorical)]).sum(0)
+        return torch.stack([p.symmetric_kl() for p in self.parts if isinstance(p, Categorical)]).sum(0)

@@ -4,7 +4,8 @@ Inputs, in this order: every observation under its name [batch, *shape], uint8 o
 `action_masks` [batch, M], 1 where a choice is allowed; `recurrent_in` [batch, S], zeros at an episode's start.
 Outputs: ML-Agents' `version_number`, `memory_size`, drawn and likeliest actions with their shapes, `recurrent_out`;
 then `action_probabilities` [batch, M], `action_means` and `action_deviations` [batch, numbers], from which an arena
-draws with its own seeded generator, and `values` [batch]. What a game or a network does not have is left out.
+draws with its own seeded generator, and `values` [batch]. What a game or a network does not have is left out. Where the
+file's fact `squash` is true, means and deviations are those of numbers before tanh; the actions are after it.
 
 Where the observations have ML-Agents' names obs_0, obs_1, ... the file is one for Unity too: the mask is an input even
 if the game forbids nothing, and the memory is [batch, 1, S]. Opset 9 and IR version 4 are the ones that it writes.
@@ -122,11 +123,13 @@ class Graph:
 class PolicyOutputs:
     """Names of what a network computes. parts: for every part of the action its numbers [batch, n], logits or means and
     logarithms of deviations; values: [batch], None without; state: [batch, S] after the decision, None without memory.
+    squash: continuous actions pass through tanh.
     """
 
     parts: tuple[str, ...]
     values: str | None = None
     state: str | None = None
+    squash: bool = False
 
 
 def is_unity_file(spec: BehaviorSpec) -> bool:
@@ -154,7 +157,7 @@ def close_policy(
     _fixed(g, "version_number", [MODEL_VERSION])
     _fixed(g, "memory_size", [float(state_size)])
     parts = list(zip(spec.actions.parts, outputs.parts, strict=True))
-    gaussians = [_gaussian(g, part, name) for part, name in parts if isinstance(part, Continuous)]
+    gaussians = [_gaussian(g, part, name, outputs.squash) for part, name in parts if isinstance(part, Continuous)]
     numbers = sum(part.size for part, _ in parts if isinstance(part, Continuous))
     if gaussians:
         for name, k in (("continuous_actions", 2), ("deterministic_continuous_actions", 3)):
@@ -182,7 +185,8 @@ def close_policy(
         g.add("Identity", [outputs.values], "values")
         g.output("values", ["batch"])
     actions = [{"kind": type(part).__name__.lower(), **asdict(part)} for part in spec.actions.parts]
-    return g.model(spec.name or props.get("game") or "policy", {"actions": json.dumps(actions), **props})
+    facts = {"actions": json.dumps(actions)} | ({"squash": "true"} if gaussians and outputs.squash else {})
+    return g.model(spec.name or props.get("game") or "policy", {**facts, **props})
 
 
 def game_facts(game: GameSpec) -> dict[str, str]:
@@ -249,8 +253,9 @@ def _draws(g: Graph, spec: BehaviorSpec, probabilities: Sequence[str]) -> None:
     g.output("deterministic_discrete_actions", ["batch", A], "int64")
 
 
-def _gaussian(g: Graph, part: Continuous, numbers: str) -> tuple[str, str, str, str]:
-    """Means and deviations, then a draw and the means within what the game accepts."""
+def _gaussian(g: Graph, part: Continuous, numbers: str, squash: bool) -> tuple[str, str, str, str]:
+    """Means and deviations, then a draw and the means within what the game accepts
+    (`palus.nn.distributions.told`)."""
     means = g.columns(numbers, 0, part.size)
     log_std = g.columns(numbers, part.size, 2 * part.size)
     limited = g.add("Clip", [log_std], min=-LOG_STD_LIMIT, max=LOG_STD_LIMIT)
@@ -259,5 +264,14 @@ def _gaussian(g: Graph, part: Continuous, numbers: str) -> tuple[str, str, str, 
     limits: dict[str, Any] = {
         name: value for name, value in (("min", part.low), ("max", part.high)) if np.isfinite(value)
     }
-    drawn, best = (g.add("Clip", [x], **limits) for x in (g.add("Add", [means, noise]), means))
+    drawn, best = g.add("Add", [means, noise]), means
+    if squash:
+        drawn, best = (_stretched(g, part, g.add("Tanh", [x])) for x in (drawn, best))
+    drawn, best = (g.add("Clip", [x], **limits) for x in (drawn, best))
     return means, deviations, drawn, best
+
+
+def _stretched(g: Graph, part: Continuous, x: str) -> str:
+    middle, half = part.squashed
+    x = g.add("Mul", [x, g.number(half)]) if half != 1.0 else x
+    return g.add("Add", [x, g.number(middle)]) if middle != 0.0 else x

@@ -31,6 +31,8 @@ from palus.types import F32, I64, ActionSpec, AnyArray, BehaviorSpec, Continuous
 
 OBSERVATION_PREFIX = "obs_normalizer.running_mean_std.running_mean_std."
 RETURN_PREFIX = "returns_normalizer."
+LOG_STD_SQUASHED = 2.0
+"""The largest logarithm of a deviation before tanh, as in ML-Agents' SAC: beyond, all draws are at the range's ends."""
 EVALUATION_ROWS = 2048
 """Rows per pass outside of the update: enough for full speed, few enough to stay in the cache."""
 
@@ -45,6 +47,7 @@ class ActionHead(nn.Module):
     def __init__(self, in_features: int, actions: ActionSpec, settings: NetworkSettings) -> None:
         super().__init__()
         self.actions, self.adaptive, self.tanh_scale = actions, settings.adaptive_deviation, settings.tanh_scale
+        self.squash = settings.squash
         free = 0 if self.adaptive else sum(p.size for p in actions.parts if isinstance(p, Continuous))
         self.distribution_linear = Linear(in_features, actions.parameters - free, self._first_weights())
         if free:
@@ -80,6 +83,8 @@ class ActionHead(nn.Module):
                 if not self.adaptive:
                     deviations = self.learned_stddev[free : free + part.size].float().expand(len(out), -1)
                     free += part.size
+                if self.squash:
+                    deviations = deviations.clamp(max=LOG_STD_SQUASHED)
                 piece = torch.cat([means, deviations], 1)
             pieces.append(piece)
         return torch.cat(pieces, 1)
@@ -102,6 +107,8 @@ class ActionHead(nn.Module):
                     learned = g.weight_array(self.learned_stddev)[free : free + part.size]
                     deviations = g.add("Add", [zeros, g.number(learned.tolist())])
                     free += part.size
+                if self.squash:
+                    deviations = g.add("Clip", [deviations], max=LOG_STD_SQUASHED)
                 own = g.add("Concat", [means, deviations], axis=1)
             parts.append(own)
         return tuple(parts)
@@ -128,7 +135,7 @@ class Network(nn.Module):
         trust: Trust = NOBODY,
     ) -> None:
         super().__init__()
-        self.spec, self.settings, self.version = spec, settings, 0
+        self.spec, self.settings, self.version, self.squash = spec, settings, 0, settings.squash
         self.sides = ("actor_", "critic_") if critic == "separate" else ("",)
         self.has_values = critic in ("shared", "separate")
         self.lock = SharedLock()
@@ -409,7 +416,8 @@ class Network(nn.Module):
         x = decoder.onnx(g, x)
         parts = self.action_parameterization.onnx(g, x)
         values = self._values_onnx(g, x) if self.has_values and len(self.sides) == 1 else None
-        return close_policy(g, self.spec, PolicyOutputs(parts, values, state or None), state_size, props or {})
+        outputs = PolicyOutputs(parts, values, state or None, self.squash)
+        return close_policy(g, self.spec, outputs, state_size, props or {})
 
     def _values_onnx(self, g: Graph, x: str) -> str:
         """The critic's output in units of rewards."""

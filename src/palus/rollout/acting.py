@@ -10,14 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from palus.types import F32, I32, MASKS, AnyArray
+from palus.nn.distributions import told
+from palus.types import F32, I32, MASKS, ActionSpec, AnyArray
 
 
 class Policy(Protocol):
-    """What decides. version: gradient steps behind its weights. state_size: S, 0 without memory."""
+    """What decides. version: gradient steps behind its weights. state_size: S, 0 without memory. squash: what it draws
+    reaches games through tanh (`palus.nn.distributions.told`)."""
 
     version: int
     state_size: int
+    squash: bool
 
     def act(
         self, observations: Mapping[str, Tensor], states: Tensor, masks: Tensor | None = None
@@ -92,6 +95,14 @@ class Policies:
                 parameters[own], values[own], after[own] = self._act(policy_id, seen, states[own])
                 versions[own] = self.known[policy_id].version
         return parameters, values, after, versions
+
+    def told(self, actions: F32, ids: I32, spec: ActionSpec) -> F32:
+        """What games are told where these policies drew `actions` [R, A]. ids: [R], all at hand."""
+        if spec.is_discrete:
+            return actions
+        with self._lock:
+            squashing = np.isin(ids, [k for k in np.unique(ids).tolist() if self.known[k].squash])
+        return np.where(squashing[:, None], told(actions, spec, True), told(actions, spec, False))
 
     def _act(self, policy_id: int, observations: Mapping[str, AnyArray], states: F32) -> tuple[F32, F32, F32]:
         parameters, values, after = decide(self.known[policy_id], observations, states)

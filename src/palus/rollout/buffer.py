@@ -13,7 +13,7 @@ from palus.nn.distributions import Draw, sample
 from palus.rollout.acting import Policies
 from palus.rollout.layout import BehaviorRows, Table
 from palus.rollout.rollout import Rollout, Seat
-from palus.types import F32, F64, I64, MASKS, AnyArray, Bool, Continuous
+from palus.types import F32, F64, I64, MASKS, AnyArray, Bool
 
 Place = tuple[int, int, slice] | tuple[I64, I64, I64]
 """An index into arrays [pages, T, B]: neighbouring rows at one decision, or a list of (page, decision, row)."""
@@ -49,9 +49,6 @@ class Buffer:
         self.policies, self.learners = np.zeros(B, np.int32), np.full(B, NOBODY, np.int32)
         self.states = np.zeros((B, state_size), np.float32)
         self._env_id = env_id
-        self._low, self._high = np.array(
-            [_limits(part) for part in actions.parts for _ in range(part.columns)], np.float32
-        ).T
         floats, ids = ((n, T, B), np.float32), ((n, T, B), np.int32)
         self._actions = np.zeros((n, T, B, actions.columns), np.float32)
         self._log_probs = np.zeros((n, T, B, actions.columns), np.float32)
@@ -92,7 +89,7 @@ class Buffer:
         actions, log_probs, entropies = self._draw(acted[0], spec, seed, tick, self.numbers[rows])
         self._actions[at], self._log_probs[at], self._entropies[at] = actions, log_probs, entropies
         self._learners[at] = self.learners[rows]
-        self.table.actions[rows] = np.clip(actions, self._low, self._high)
+        self.table.actions[rows] = policies.told(actions, self.policies[rows], spec)
 
     def settle(self, at: Place, rows: slice | I64) -> tuple[Bool, F32, F32, Bool]:
         """Draw the consequences of a decision that was played. Raises EnvError on a reward that is not finite.
@@ -211,8 +208,3 @@ class Buffer:
                 f"{self._env_id}: {what} of agent {self.roster.agents[place]} in game {game} is NaN or infinite; "
                 "a game must give finite numbers"
             )
-
-
-def _limits(part: object) -> tuple[float, float]:
-    """What an action is clipped to on its way into the game."""
-    return (part.low, part.high) if isinstance(part, Continuous) else (0.0, np.inf)

@@ -31,19 +31,19 @@ def make_collector(
     members: Mapping[int, tuple[str, Policy]],
     scripts: Mapping[int, BotAct],
 ) -> Collector:
-    """The collector that `palus.sampling.collector` asks for, with rollouts of the first learner's `buffer_size` rows.
+    """The collector that `palus.sampling.collector` asks for, with rollouts as long as the first learner wants.
 
     learners: policy id -> behavior in the game, policy. rows_per_match: the most agents of a match that learn for each.
     load: the policy of a frozen id; members: those that are there from the start. scripts: by policy id, players that
     read the game. Raises ConfigError where games cannot be divided over workers, or are out of a script's sight there,
     EnvError.
     """
-    first = next(iter(run.behaviors.values()))
-    rows, horizon, size = next(iter(rows_per_match.values())), first.time_horizon, first.hyperparameters.buffer_size
-    sampling = run.palus.sampling
+    first, sampling = next(iter(run.behaviors.values())), run.palus.sampling
+    rows, horizon = next(iter(rows_per_match.values())), first.time_horizon
     certain = (name for name, behavior in run.behaviors.items() if behavior.network_settings.deterministic)
     draws = {source.spec.behavior(name).name: likeliest for name in certain}
     if sampling.collector == "in_process" or (sampling.collector == "auto" and source.prefers_batch):
+        size = first.rollout_rows(rows, run.palus.num_matches or 1)
         matches = run.palus.num_matches or max(1, size // (rows * min(horizon, TARGET_ROLLOUT_STEPS)))
         steps = -(-size // (matches * rows))
         env = source.batch(matches, threads)
@@ -54,6 +54,6 @@ def make_collector(
         raise ConfigError(OUT_OF_SIGHT)
     return WorkerCollector(
         source.single, source.spec, sampling,
-        rows=worker_rows(size, horizon, source.spec.num_agents, rows), horizon=horizon, seed=seed,
+        rows=worker_rows(run, source.spec.num_agents, rows), horizon=horizon, seed=seed,
         learners=learners, cast=cast, load=load, members=members, draws=draws,
     )  # fmt: skip

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from palus.config import RunFile
 from palus.config.appo import Sampling
 from palus.errors import ConfigError
 
@@ -39,9 +40,11 @@ class WorkerPlan:
         return range(first, first + self.games)
 
 
-def worker_rows(buffer_size: int, horizon: int, agents: int, learning: int) -> int:
-    """Rows of all agents, so that those that learn fill `buffer_size` in `horizon` decisions. learning: of a match."""
-    return buffer_size // horizon * agents // learning
+def worker_rows(run: RunFile, agents: int, learning: int) -> int:
+    """Rows of all agents, so that those that learn fill a rollout in `time_horizon` decisions. learning: of a match."""
+    first, s = next(iter(run.behaviors.values())), run.palus.sampling
+    matches = run.palus.num_matches or max(s.workers, 1) * max(s.games_per_worker, 1) * (s.splits if s.workers else 1)
+    return first.rollout_rows(learning, matches) // first.time_horizon * agents // learning
 
 
 def plan_workers(settings: Sampling, rows: int, agents: int) -> WorkerPlan:

@@ -13,7 +13,7 @@ import numpy as np
 from palus.envs.arena_game import BotAct
 from palus.envs.protocol import MultiAgentEnv, room_for
 from palus.errors import EnvError
-from palus.nn.distributions import Draw, sample
+from palus.nn.distributions import Draw, sample, told
 from palus.rollout.acting import Policies, Policy, decide
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I32, I64, MASKS, AnyArray, BehaviorSpec, Bool, Step
@@ -134,7 +134,7 @@ class Learning:
             self._values[t, rows] = values
         self._entropy_sum += float(entropies[active[rows]].sum())
         self._entropy_count += int(active.sum())
-        self._actions[self._seat[rows]] = actions
+        self._actions[self._seat[rows]] = told(actions, self.behavior.actions, policy.squash)
 
     def take(self, t: int, step: Step) -> None:
         """Write what decision t brought; memories end with their episodes."""
@@ -268,8 +268,13 @@ class Others:
                 continue
             seen = {name: array[first:end] for name, array in self._room.items()}
             self._parameters[first:end], _, states[first:end] = decide(policies[number], seen, states[first:end])
-        drawn = self._draw(self._parameters[:count], self.behavior.actions, seed, tick, self._draws[:count])
-        self._actions[self._seats], self.states[self._seats] = drawn[0], states
+        spec = self.behavior.actions
+        actions, _, _ = self._draw(self._parameters[:count], spec, seed, tick, self._draws[:count])
+        if not spec.is_discrete:
+            for number, first, end in self.blocks:
+                if number not in self._scripts:
+                    actions[first:end] = told(actions[first:end], spec, policies[number].squash)
+        self._actions[self._seats], self.states[self._seats] = actions, states
         for number, first, end in self.blocks:
             if number in self._scripts:
                 self._follow(self._scripts[number], self._seats[first:end])

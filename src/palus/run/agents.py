@@ -15,7 +15,7 @@ from palus.envs import make_game
 from palus.envs.game import Game
 from palus.errors import CheckpointError
 from palus.export.policy_file import PolicyFile, find_policies
-from palus.nn.distributions import mode, sample
+from palus.nn.distributions import mode, sample, told
 from palus.nn.network import Network
 from palus.run.sf_checkpoint import is_sf_experiment, read_sf_agent
 from palus.trust import NOBODY, Trust
@@ -86,9 +86,10 @@ class AgentPlayer:
         parameters, _, after = self.policy.act(seen, torch.from_numpy(states), masks)
         actions = self.policy.spec.actions
         if self.deterministic:
-            return mode(parameters.numpy(), actions), after.numpy()
-        chosen, _, _ = sample(parameters.numpy(), actions, self.seed, 0, (episodes << 32) | decisions)
-        return chosen, after.numpy()
+            chosen = mode(parameters.numpy(), actions)
+        else:
+            chosen, _, _ = sample(parameters.numpy(), actions, self.seed, 0, (episodes << 32) | decisions)
+        return told(chosen, actions, self.policy.squash), after.numpy()
 
 
 def open_agent(folder: Path, kind: Kind = "latest", trust: Trust = NOBODY) -> Playable:

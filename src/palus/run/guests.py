@@ -24,7 +24,7 @@ from palus.trust import Trust
 class AnsweringPolicy:
     """A player of the arena as a `palus.rollout.acting.Policy`: its probabilities become logits."""
 
-    version = 0
+    version, squash = 0, False
 
     def __init__(self, player: ModelPlayer) -> None:
         self.player, self.state_size = player, player.state_size

@@ -122,7 +122,7 @@ def _of_workers(run: RunFile, spec: GameSpec) -> Iterator[str]:
     name, behavior = next(iter(run.behaviors.items()))
     agents, one_side = spec.num_agents, behavior.self_play is not None and not behavior.mirrors
     learning = max(spec.teams.count(side) for side in spec.sides) if one_side else agents
-    rows = worker_rows(behavior.hyperparameters.buffer_size, behavior.time_horizon, agents, learning)
+    rows = worker_rows(run, agents, learning)
     try:
         plan_workers(run.palus.sampling, rows, agents)
     except ConfigError as error:

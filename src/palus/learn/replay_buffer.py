@@ -1,0 +1,86 @@
+"""The newest decisions of a learner whose data may be old: a ring of rows, struct of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from palus.rollout.rollout import Rollout
+from palus.types import F32, I64, AnyArray, BehaviorSpec, Bool
+
+
+class ReplayBuffer:
+    """At most `capacity` decisions; where it is full, a new one takes the oldest one's place.
+
+    observations, following: name -> [capacity, *shape], before and after the decision, as the game gave them;
+    masks: [capacity, M] bool, None where the game masks nothing; actions: [capacity, A] as drawn; rewards: [capacity];
+    terminated: [capacity] bool, nothing follows. size: rows that are filled, the first ones.
+    """
+
+    def __init__(self, spec: BehaviorSpec, capacity: int) -> None:
+        self.capacity, self.size, self._next = capacity, 0, 0
+        # Zeros that nobody wrote take no memory.
+        self.observations, self.following = (
+            {o.name: np.zeros((capacity, *o.shape), o.dtype) for o in spec.observations} for _ in range(2)
+        )
+        self.actions = np.zeros((capacity, spec.actions.columns), np.float32)
+        self.rewards, self.terminated = np.zeros(capacity, np.float32), np.zeros(capacity, np.bool_)
+        self.masks: Bool | None = np.zeros((capacity, sum(spec.branches)), np.bool_) if spec.actions.masked else None
+
+    def _arrays(self) -> dict[str, AnyArray]:
+        named = {f"observations {name}": array for name, array in self.observations.items()}
+        named |= {f"following {name}": array for name, array in self.following.items()}
+        named |= {"actions": self.actions, "rewards": self.rewards, "terminated": self.terminated}
+        return named if self.masks is None else named | {"masks": self.masks}
+
+    def add(self, rollout: Rollout, usable: Bool, rewards: F32) -> None:
+        """Take in the usable decisions of a rollout, oldest first. usable, rewards: [T, B].
+
+        After a decision that was cut off follows the episode's last observation.
+        """
+        t, b = (index[-self.capacity :] for index in np.nonzero(usable))
+        places = (self._next + np.arange(len(t))) % self.capacity
+        cut = rollout.truncated[t, b]
+        number = np.cumsum(rollout.truncated).reshape(usable.shape)[t, b] - 1  # among the final observations
+        for name, seen in rollout.observations.items():
+            self.observations[name][places] = seen[t, b]
+            self.following[name][places] = seen[t + 1, b]
+            self.following[name][places[cut]] = rollout.final_observations[name][number[cut]]
+        self.actions[places] = rollout.actions[t, b]
+        self.rewards[places], self.terminated[places] = rewards[t, b], rollout.terminated[t, b]
+        if self.masks is not None:
+            self.masks[places] = True if rollout.masks is None else rollout.masks[t, b]
+        self._next = (self._next + len(t)) % self.capacity
+        self.size = min(self.size + len(t), self.capacity)
+
+    def draw(self, count: int, generator: torch.Generator) -> I64:
+        """Numbers of `count` rows, each of all that are filled; one may come twice."""
+        rows: I64 = torch.randint(self.size, (count,), generator=generator).numpy()
+        return rows
+
+    def state_dict(self) -> dict[str, Any]:
+        """The filled rows: views, which hold until `add`."""
+        rows = {name: array[: self.size] for name, array in self._arrays().items()}
+        return {"next": self._next, "size": self.size, "capacity": self.capacity, "rows": rows}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where `state_dict` was taken. ValueError or KeyError, and nothing is changed, where it is no buffer
+        of this game and size, or holds numbers that are not finite."""
+        size, after, rows, arrays = int(state["size"]), int(state["next"]), state["rows"], self._arrays()
+        if state["capacity"] != self.capacity:
+            raise ValueError(f"replay buffer: saved with buffer_size {state['capacity']}, now {self.capacity}")
+        if not 0 <= size <= self.capacity or after != (size if size < self.capacity else after) % self.capacity:
+            raise ValueError(f"replay buffer: {size} rows of {self.capacity}, the next at {after}")
+        for name, array in arrays.items():
+            found = rows[name]
+            if found.shape != (size, *array.shape[1:]) or found.dtype != array.dtype:
+                wanted = f"{(size, *array.shape[1:])} {array.dtype}"
+                raise ValueError(f"replay buffer, {name}: {found.shape} {found.dtype}; expected {wanted}")
+            if array.dtype == np.float32 and not np.isfinite(found).all():
+                raise ValueError(f"replay buffer, {name}: holds numbers that are not finite")
+        for name, array in arrays.items():
+            array[:size] = rows[name]
+        self.size, self._next = size, after

@@ -1,0 +1,285 @@
+"""Soft actor-critic for discrete, continuous and hybrid actions.
+
+Source: Haarnoja et al. 2018 (arXiv 1801.01290, a value network beside two Q networks; 1812.05905, learned entropy
+coefficients), with ML-Agents' discrete form: a branch's expectation is taken over its choices, a joint action is worth
+the mean over its branches, every branch has an entropy coefficient of its own and all numbers together have one.
+
+Losses of a minibatch, s' what follows s, p a branch's probabilities, u the numbers drawn now, a = tanh(u):
+y = r + gamma V_target(s') (r where it ended);   L_Qi = 1/2 mean (Qi(s, a_then) - y)^2;
+v = min_i mean_b sum p Qi(s, a) - mean_b alpha_b sum p log p - alpha_c log pi(a|s);   L_V = 1/2 mean (V(s) - v)^2;
+L_pi = mean [sum_b sum (alpha_b p log p - p Q1) + alpha_c log pi(a|s) - sum_b sum p Q1]; without branches Q1 itself;
+L_alpha = -mean [mean_b alpha_b (sum p log p + target_b) + alpha_c (log pi(a|s) + target_c)],
+target_b = 0.2 log(choices allowed), target_c = -numbers. All gradients are taken at the same weights, then one Adam
+moves them all: element by element it is the same as one for each.
+
+Deviations from ML-Agents 1.1.0, with reasons in docs/differences.md: the entropy of continuous actions is added to the
+value in hybrid games too, what follows a cut-off decision is the episode's last observation, forbidden choices do not
+count in entropy targets, the buffer forgets row by row, and entropy coefficients are saved.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
+from torch import Tensor
+
+from palus.config.trainer import Behavior, SacBehavior
+from palus.learn.learner import Learner, Part, means
+from palus.learn.replay_buffer import ReplayBuffer
+from palus.learn.returns import usable_decisions
+from palus.nn.distributions import Categorical, Distribution
+from palus.nn.graph import FORBIDDEN
+from palus.nn.network import Critic
+from palus.nn.parameters import FlatParameters
+from palus.nn.twin_critic import TwinCritic
+from palus.rollout.rollout import Rollout
+from palus.trust import NOBODY, Trust
+from palus.types import F32, I64, ActionSpec, BehaviorSpec, Continuous, Discrete
+
+TARGET_SHARE = 0.2
+"""Of the largest entropy of a branch, that of its target."""
+
+
+@dataclass(frozen=True)
+class Acts:
+    """What a policy does in R states, differentiable. log_p: of each branch, [R, choices]; numbers: [R, C] as the
+    critics see them, None without continuous actions; log_density: [R], of all numbers together."""
+
+    log_p: tuple[Tensor, ...]
+    numbers: Tensor | None
+    log_density: Tensor
+
+    def expected(self, q: Tensor) -> Tensor:
+        """sum p Q of each branch, [branches, R]; [1, R], Q itself, without any. q: [R, choices]."""
+        if not self.log_p:
+            return q.T
+        own = torch.split(q, [log_p.shape[1] for log_p in self.log_p], 1)
+        return torch.stack([(p.exp() * values).sum(1) for p, values in zip(self.log_p, own, strict=True)])
+
+    def negentropies(self) -> Tensor:
+        """sum p log p of each branch, then log pi of the numbers: [coefficients, R]."""
+        rows = [(log_p.exp() * log_p).sum(1) for log_p in self.log_p]
+        return torch.stack([*rows, self.log_density] if self.numbers is not None else rows)
+
+
+def drawn(parameters: Tensor, noise: Tensor, spec: ActionSpec, squash: bool) -> Acts:
+    """The policy's acts. parameters: [R, L]; noise: [R, C] standard normal, of the numbers.
+
+    log pi(tanh u) = log N(u) - sum log(1 - tanh(u)^2); the last is 2 (log 2 - u - softplus(-2 u)), which never
+    overflows. Source: Haarnoja et al. 2018 (arXiv 1801.01290), appendix C.
+    """
+    distribution, branches, numbers = Distribution(parameters, spec), [], []
+    density, first = parameters.new_zeros(len(parameters)), 0
+    for part in distribution.parts:
+        if isinstance(part, Categorical):
+            branches.append(part.log_p)
+            continue
+        u = part.mean + part.log_std.exp() * noise[:, first : first + part.mean.shape[1]]
+        first += u.shape[1]
+        density = density + part.log_probs(u).sum(1)
+        if squash:
+            density = density - 2.0 * (math.log(2.0) - u - F.softplus(-2.0 * u)).sum(1)
+        numbers.append(torch.tanh(u) if squash else u)
+    return Acts(tuple(branches), torch.cat(numbers, 1) if numbers else None, density)
+
+
+def taken(q: Tensor, actions: Tensor, spec: ActionSpec) -> Tensor:
+    """Q of joint actions that were taken, [R]: the mean over branches of the choices' values.
+
+    q: [R, choices], or [R, 1] without branches; actions: [R, A] as stored.
+    """
+    if not spec.branches:
+        return q[:, 0]
+    columns = [c.start for part, c in zip(spec.parts, spec.column_slices, strict=True) if isinstance(part, Discrete)]
+    firsts = torch.tensor(np.cumsum([0, *spec.branches[:-1]]))
+    return q.gather(1, actions[:, columns].long() + firsts).mean(1)
+
+
+def soft_values(acts: Acts, q1: Tensor, q2: Tensor, alpha: Tensor) -> Tensor:
+    """v of the module's formulas, [R]. alpha: [coefficients], of branches first."""
+    least = torch.minimum(acts.expected(q1).mean(0), acts.expected(q2).mean(0))
+    costs, branches = alpha[:, None] * acts.negentropies(), len(acts.log_p)
+    return least - (costs[:branches].mean(0) if branches else 0.0) - costs[branches:].sum(0)
+
+
+def policy_losses(acts: Acts, q1: Tensor, alpha: Tensor) -> Tensor:
+    """What is averaged to L_pi, [R]."""
+    expected, hybrid = acts.expected(q1).sum(0), bool(acts.log_p) and acts.numbers is not None
+    return (alpha[:, None] * acts.negentropies()).sum(0) - expected * (2.0 if hybrid else 1.0)
+
+
+def entropy_slopes(acts: Acts, alpha: Tensor) -> Tensor:
+    """The gradient of L_alpha with respect to log alpha, row by row: [coefficients, R], to be averaged over rows.
+
+    d L / d log alpha = alpha d L / d alpha, as alpha = exp(log alpha).
+    """
+    targets = [TARGET_SHARE * (log_p > 0.5 * FORBIDDEN).sum(1).float().log() for log_p in acts.log_p]
+    weights = [1.0 / len(targets) for _ in targets]
+    if acts.numbers is not None:
+        targets.append(torch.full_like(acts.log_density, -float(acts.numbers.shape[1])))
+        weights.append(1.0)
+    return -(alpha * torch.tensor(weights))[:, None] * (acts.negentropies() + torch.stack(targets))
+
+
+class SAC(Learner):
+    """Learner of one behavior from all that its buffer holds; every agent learns from its own reward plus its group's.
+
+    buffer: the newest decisions; target: V's weights as they trail behind; learned_until: the trainer step up to which
+    gradient steps have been made, one for `steps_per_update` of them; twins: the network's critics.
+    """
+
+    behavior: SacBehavior
+
+    def __init__(
+        self,
+        behavior: Behavior,
+        spec: BehaviorSpec,
+        dtype: torch.dtype,
+        seed: int,
+        threads: int = 1,
+        *,
+        trust: Trust = NOBODY,
+    ) -> None:
+        super().__init__(behavior, spec, dtype, seed, threads, trust=trust)
+        self.buffer = ReplayBuffer(spec, behavior.hyperparameters.buffer_size)
+        assert isinstance(self.network.critic, TwinCritic)
+        self.twins = self.network.critic
+        self.target_value = copy.deepcopy(self.twins.value).float()
+        self.target = FlatParameters(self.target_value, dtype)
+        self._trail(1.0)
+        self.learned_until = float(self.behavior.hyperparameters.buffer_init_steps)
+        self.numbers = sum(part.size for part in spec.actions.parts if isinstance(part, Continuous))
+
+    def critic(self) -> Critic:
+        """See `Learner.critic`."""
+        return partial(TwinCritic, coefficient=self.behavior.hyperparameters.init_entcoef)
+
+    @property
+    def coefficients(self) -> Tensor:
+        """The entropies' weights alpha, [branches, then one for all numbers], in float32 on every path."""
+        return self.network.weights.masters["critic.log_coefficients"].exp()
+
+    def _trail(self, tau: float) -> None:
+        """target = tau V + (1 - tau) target."""
+        masters = self.network.weights.masters
+        newest = torch.cat([masters[f"critic.value.{name}"].flatten() for name in self.target.shapes])
+        self.target.load(torch.lerp(self.target.master, newest, tau))
+
+    def update(self, rollout: Rollout, step: int) -> dict[str, float]:
+        """Take the rollout into the buffer, then as many gradient steps as trainer steps have made due."""
+        h, usable = self.behavior.hyperparameters, usable_decisions(rollout)
+        self.observe(rollout, usable)
+        self.buffer.add(rollout, usable, self.rewards(rollout))
+        now, found = step + rollout.agent_steps, list[dict[str, float]]()
+        rate = self.scheduled("learning_rate", now, 1e-10)
+        if self.buffer.size >= h.batch_size and now >= h.buffer_init_steps:
+            while now - self.learned_until > h.steps_per_update:
+                found.append(self._step(rate))
+                self.learned_until += h.steps_per_update
+        if not found:
+            return {}
+        self.finish()
+        return means(found) | {"Policy/Learning Rate": rate}
+
+    def _step(self, rate: float) -> dict[str, float]:
+        """One gradient step of everything on a minibatch; tag -> number."""
+        h = self.behavior.hyperparameters
+        rows = self.buffer.draw(h.batch_size, self.generator)
+        noise = torch.randn((len(rows), self.numbers), generator=self.generator)
+        alpha = self.coefficients
+        pieces = self.parallel.split(np.arange(len(rows)))
+        parts = self.parallel.map(lambda piece: self._part(rows[piece], noise[piece], alpha, len(rows)), pieces)
+        self.descend([part.gradient for part in parts], rate)
+        self._trail(h.tau)
+        found = {tag: sum(part.means[tag] for part in parts) for tag in parts[0].means}
+        branches = len(self.spec.branches)
+        if branches:
+            found["Policy/Discrete Entropy Coeff"] = float(alpha[:branches].mean())
+        if self.numbers:
+            found["Policy/Continuous Entropy Coeff"] = float(alpha[-1])
+        return found
+
+    def _part(self, rows: I64, noise: Tensor, alpha: Tensor, count: int) -> Part:
+        """What some rows add to the gradients of all losses over a minibatch of `count`."""
+        network, critic, buffer, actions = self.network, self.twins, self.buffer, self.spec.actions
+        inputs = network.inputs(buffer.observations, rows)
+        masks = None if buffer.masks is None else torch.from_numpy(buffer.masks[rows])
+        parameters, _, _ = network(inputs, torch.empty(len(rows), 0), torch.ones(1, len(rows)), masks)
+        leaf = parameters.detach().requires_grad_()
+        acts = drawn(leaf, noise, actions, network.squash)
+        then = torch.from_numpy(buffer.actions[rows])
+        with torch.no_grad():
+            y = self._targets(rows)
+        q1, q2 = (q.forward(inputs, self._numbers(then)) for q in (critic.q1, critic.q2))
+        v = critic.value.forward(inputs)[:, 0]
+        # Of the numbers drawn now; without any, Q sees nothing but the state, and its gradient is Q's own.
+        now1 = critic.q1.forward(inputs, acts.numbers) if acts.numbers is not None else q1.detach()
+        with torch.no_grad():
+            now2 = critic.q2.forward(inputs, acts.numbers) if acts.numbers is not None else q2
+            wanted = soft_values(acts, now1, now2, alpha)
+            slopes = entropy_slopes(acts, alpha).sum(1) / count
+        policy_loss = policy_losses(acts, now1, alpha).sum() / count
+        (slope,) = torch.autograd.grad(policy_loss, leaf)
+        errors = [taken(q1, then, actions) - y, taken(q2, then, actions) - y, v - wanted]
+        losses = [0.5 * error.square().sum() / count for error in errors]
+        gradient = network.weights.backward(
+            [parameters, *losses, critic.log_coefficients],
+            [slope, *(torch.ones(()) for _ in losses), slopes.to(critic.log_coefficients.dtype)],
+        )
+        tags = ("Losses/Q1 Loss", "Losses/Q2 Loss", "Losses/Value Loss")
+        found = {"Losses/Policy Loss": policy_loss, "Policy/Extrinsic Value": v.sum() / count}
+        found |= dict(zip(tags, losses, strict=True))
+        return Part(gradient, {tag: float(number.detach()) for tag, number in found.items()})
+
+    def _targets(self, rows: I64) -> Tensor:
+        """y of the module's formulas, [R]."""
+        buffer = self.buffer
+        following = self.target_value.forward(self.network.inputs(buffer.following, rows))[:, 0]
+        goes_on = torch.from_numpy(~buffer.terminated[rows])
+        y: Tensor = torch.from_numpy(buffer.rewards[rows]) + self.behavior.extrinsic.gamma * following * goes_on
+        return y
+
+    def _numbers(self, actions: Tensor) -> Tensor | None:
+        """The continuous part of stored actions as the critics see it, [R, C]; None without."""
+        if not self.numbers:
+            return None
+        parts = zip(self.spec.actions.parts, self.spec.actions.column_slices, strict=True)
+        own = torch.cat([actions[:, columns] for part, columns in parts if isinstance(part, Continuous)], 1)
+        return torch.tanh(own) if self.network.squash else own
+
+    def begin_from(self, state: Mapping[str, Any]) -> None:
+        """See `Learner.begin_from`; the pace is that of its own steps, and decisions of another run stay there."""
+        own = {"learned_until": self.learned_until, "buffer": self.buffer.state_dict()}
+        super().begin_from({**state, **own})
+
+    def take_over(self, donor: Learner) -> None:
+        """See `Learner.take_over`; what the donor learned from comes along."""
+        assert isinstance(donor, SAC)
+        super().take_over(donor)
+        self.buffer.load_state_dict(donor.buffer.state_dict())
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Learner.state_dict`; with the buffer where `save_replay_buffer`."""
+        own = {"target": self.target.master.numpy().copy(), "learned_until": self.learned_until}
+        if self.behavior.hyperparameters.save_replay_buffer:
+            own["buffer"] = self.buffer.state_dict()
+        return super().state_dict() | own
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See `Learner.load_state_dict`."""
+        super().load_state_dict(state)
+        target: F32 = state["target"]
+        if target.shape != tuple(self.target.master.shape) or not np.isfinite(target).all():
+            raise ValueError(f"target network: {target.shape} numbers; expected {tuple(self.target.master.shape)}")
+        self.target.load(torch.from_numpy(target))
+        self.learned_until = float(state["learned_until"])
+        if "buffer" in state:
+            self.buffer.load_state_dict(state["buffer"])

@@ -1,0 +1,68 @@
+"""SAC's critics: a value of states, and two of states and actions, each a network of its own.
+
+Source: Haarnoja et al. 2018 (arXiv 1801.01290), section 4.2, with ML-Agents' shapes: continuous actions enter beside
+what is seen, discrete ones are outputs, a number for every choice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
+from torch import Tensor, nn
+
+from palus.config.network import NetworkSettings
+from palus.nn.encoders import VECTORS, Apart, Joint
+from palus.nn.layers import Linear, fully_connected
+from palus.nn.parameters import xavier_uniform
+from palus.trust import NOBODY, Trust
+from palus.types import BehaviorSpec, Continuous, ObservationSpec
+
+ACTED = "continuous actions"
+"""The name under which actions enter among observations."""
+
+
+class Estimate(nn.Module):
+    """Numbers about a state: encoder, layers, one linear layer. acted: numbers of the continuous actions it sees."""
+
+    def __init__(
+        self, observations: Sequence[ObservationSpec], acted: int, outputs: int, settings: NetworkSettings, trust: Trust
+    ) -> None:
+        super().__init__()
+        seen = [*observations, ObservationSpec(ACTED, (acted,))] if acted else list(observations)
+        self.encoder = (Apart if settings.encoding == "apart" else Joint)(seen, settings, trust)
+        self.layers = fully_connected(self.encoder.out_features, settings.decoder_layers, settings.activation)
+        self.head = Linear(self.layers.out_features, outputs, xavier_uniform)
+
+    def forward(self, inputs: Mapping[str, Tensor], acted: Tensor | None = None) -> Tensor:
+        """[R, outputs] float32. inputs: as `Network.inputs` makes them; acted: [R, numbers], where there are any."""
+        if acted is not None:
+            acted = acted.to(next(iter(inputs.values())).dtype)
+            if self.encoder.joined:
+                acted = torch.cat([inputs[VECTORS], acted], 1) if VECTORS in inputs else acted
+                inputs = {**inputs, VECTORS: acted}
+            else:
+                inputs = {**inputs, ACTED: acted}
+        features = self.layers.forward(self.encoder.forward(inputs)).float()
+        return F.linear(features, self.head.weight.float(), self.head.bias.float())
+
+
+class TwinCritic(nn.Module):
+    """V, Q1 and Q2, and the logarithms of the entropy coefficients: one for each branch, then one for all numbers.
+
+    Q gives [R, all choices], [R, 1] where nothing is discrete. coefficient: of all entropies, at the start.
+    """
+
+    def __init__(
+        self, spec: BehaviorSpec, settings: NetworkSettings, trust: Trust = NOBODY, *, coefficient: float
+    ) -> None:
+        super().__init__()
+        numbers = sum(part.size for part in spec.actions.parts if isinstance(part, Continuous))
+        choices = max(sum(spec.branches), 1)
+        self.value = Estimate(spec.observations, 0, 1, settings, trust)
+        self.q1 = Estimate(spec.observations, numbers, choices, settings, trust)
+        self.q2 = Estimate(spec.observations, numbers, choices, settings, trust)
+        coefficients = len(spec.branches) + (numbers > 0)
+        self.log_coefficients = nn.Parameter(torch.full((coefficients,), math.log(coefficient)))

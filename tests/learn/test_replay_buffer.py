@@ -1,0 +1,70 @@
+"""The replay buffer: which rows it holds, what follows them, and which saved buffers it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from readable import SPEC, numbers, two_matches
+
+from palus.learn.replay_buffer import ReplayBuffer
+from palus.learn.returns import usable_decisions
+
+
+def filled(capacity: int, times: int = 1) -> ReplayBuffer:
+    """After rollouts of eleven usable decisions, rewards 0 to 11 in the first, 12 to 23 in the second, ..."""
+    buffer, data = ReplayBuffer(SPEC, capacity), two_matches()
+    for k in range(times):
+        rewards = np.arange(12, dtype=np.float32).reshape(3, 4) + 12 * k
+        buffer.add(data, usable_decisions(data), rewards)
+    return buffer
+
+
+def test_what_follows_a_decision_is_the_next_observation_or_the_episodes_last() -> None:
+    buffer = filled(20)
+    assert buffer.size == 11
+    assert buffer.rewards[:11].tolist() == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11]  # row 1 is absent at decision 1
+    assert (buffer.observations["obs_0"][:11] == numbers([1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3])).all()
+    assert buffer.terminated[:11].tolist() == [False, True, False, False, True, *[False] * 6]
+    goes_on = ~buffer.terminated[:11]
+    # rows 2 and 3 are cut off at decision 1 before an 8 and a 2, row 3 at decision 2 before a 7
+    assert (buffer.following["obs_0"][:11][goes_on] == numbers([5, 6, 7, 8, 2, 4, 6, 5, 7])).all()
+    assert buffer.actions[:11, 0].tolist() == [0, 1, 1, 0, 1, 0, 1, 1, 1, 0, 0]
+
+
+def test_the_newest_rows_stay() -> None:
+    assert sorted(filled(20, 2).rewards) == [2, 3, 4, 6, 7, 8, 9, 10, 11, *(12 + k for k in range(12) if k != 5)]
+    assert sorted(filled(4).rewards) == [8, 9, 10, 11]
+    drawn = filled(20).draw(2000, torch.Generator().manual_seed(0))
+    assert sorted(set(drawn.tolist())) == list(range(11))
+
+
+def test_a_saved_buffer_goes_on_as_it_would_have() -> None:
+    whole, again = filled(20, 3), ReplayBuffer(SPEC, 20)
+    again.load_state_dict(filled(20, 2).state_dict())
+    data = two_matches()
+    again.add(data, usable_decisions(data), np.arange(24, 36, dtype=np.float32).reshape(3, 4))
+    for name, array in whole._arrays().items():
+        assert (again._arrays()[name] == array).all(), name
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: s | {"capacity": 21}, "saved with buffer_size 21, now 20"),
+        (lambda s: s | {"size": 21}, "21 rows of 20"),
+        (lambda s: s | {"size": 10}, "10 rows of 20, the next at 11"),
+        (lambda s: s | {"next": 3}, "11 rows of 20, the next at 3"),
+        (lambda s: s | {"rows": s["rows"] | {"rewards": s["rows"]["rewards"][1:]}}, r"rewards: \(10,\) float32"),
+        (lambda s: s | {"rows": s["rows"] | {"actions": s["rows"]["actions"] * np.nan}}, "actions: holds numbers that"),
+        (lambda s: s | {"rows": s["rows"] | {"terminated": s["rows"]["rewards"]}}, "expected .* bool"),
+        (lambda s: s | {"rows": {}}, "rewards|observations"),
+    ],
+)
+def test_a_saved_buffer_that_does_not_fit_is_refused_and_changes_nothing(change: Any, message: str) -> None:
+    buffer, before = filled(20, 1), filled(20, 1)
+    with pytest.raises((ValueError, KeyError), match=message):
+        buffer.load_state_dict(change(filled(20).state_dict()))
+    assert all((array == before._arrays()[name]).all() for name, array in buffer._arrays().items())
