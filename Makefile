@@ -26,7 +26,7 @@ demo: .venv/train,arena.stamp  ## train a team from nothing, rank it, write a pa
 	@.venv/bin/palus demo
 
 test: .venv/dev.stamp  ## the tests, without the slow ones
-	@.venv/bin/pytest
+	@.venv/bin/pytest -n auto --maxprocesses 4 --dist loadfile
 
 test-slow: .venv/dev.stamp  ## only the tests that take minutes: training to a score, kills by the dozen, intervals
 	@.venv/bin/pytest -m slow
