@@ -3,8 +3,8 @@
     python benchmarks/time_to_skill.py train                        one run per seed, on 2 threads in fp32
     python benchmarks/time_to_skill.py table --models FOLDER        find each run's crossing
 
-`train` runs the preset to its end without bf16 units (`palus.matmul: highest`) and keeps a checkpoint about every
-minute; it may be stopped and started again. `table` plays the checkpoints, oldest first, against
+`train` runs the preset to its end without bf16 units (`palus.matmul: highest`) and keeps a checkpoint every 2M
+steps, well within a minute; it may be stopped and started again. `table` plays the checkpoints, oldest first, against
 unity-official-soccertwos from FOLDER (trained in Unity, not part of this repository). A checkpoint crosses where it
 takes TARGET of the points over 200 mirrored pairs and again over 200 pairs of other seeds, so that luck in one of many
 evaluations does not count; the minutes are wall time of training since the start of the process, its compilation and
@@ -90,7 +90,7 @@ def markdown(report: Json) -> str:
         took = last["wall_s"] / 60 if crossed(last) else float("inf")
         minutes.append(took)
         scores = ([f"{score:.1%}" for score in last["scores"][1:]] + ["", ""])[:2]
-        when = f"{took:.1f}" if crossed(last) else "not reached"
+        when = _minutes(took)
         rows.append([f"{run['seed']}", when, f"{last['steps'] / 1e6:.1f}M", *scores])
         curve += [
             [
@@ -112,12 +112,16 @@ def markdown(report: Json) -> str:
             machine.caption(report),
             f"Preset {arguments['preset']} with {' '.join(CONDITIONS)}; until {TARGET:.0%} of the points against "
             f"{learning_curves.OFFICIAL} over {pairs} mirrored pairs and over {pairs} others. "
-            f"**Median {median(minutes):.1f} minutes**; "
+            f"**Median {_minutes(median(minutes))}**; "
             + "; ".join(f"seed {r['seed']} {machine.trained_at(r['trained'])}" for r in report["runs"]) + ".",
-            machine.table(["seed", "minutes", "steps", "points", "confirmed"], rows),
+            machine.table(["seed", "crossing", "steps", "points", "confirmed"], rows),
             machine.table(["seed", "minutes", "steps", *(f"{n} pairs" for n in (pairs // 4, pairs, pairs))], curve),
         )
     ) + "\n"  # fmt: skip
+
+
+def _minutes(took: float) -> str:
+    return f"{took:.1f} minutes" if took < float("inf") else "not reached"
 
 
 def main() -> None:
@@ -129,7 +133,7 @@ def main() -> None:
     training = commands.add_parser("train", parents=[common], help="train the seeds that are not finished")
     training.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     training.add_argument("--minutes", type=float, default=60.0, help="at most so much wall time per seed")
-    training.add_argument("--every", type=int, default=4_000_000, help="steps between checkpoints: about a minute's")
+    training.add_argument("--every", type=int, default=2_000_000, help="steps between checkpoints")
     training.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="further changes to the preset")
     training.set_defaults(command=train)
     playing = commands.add_parser("table", parents=[common], help="find the crossings")
