@@ -59,7 +59,16 @@ class TrainingResult:
 class Run:
     """All parts of one run, wired together; `train` drives them. Close it, or its games stay."""
 
-    def __init__(self, run: RunFile, *, resume: bool = False, force: bool = False, trust: Trust = NOBODY) -> None:
+    def __init__(
+        self,
+        run: RunFile,
+        *,
+        resume: bool = False,
+        force: bool = False,
+        trust: Trust = NOBODY,
+        log: Callable[[str, str], None] | None = None,
+    ) -> None:
+        """log: takes level and text of every line that is told, in place of the terminal."""
         assert run.env_id is not None, "checked by palus.config.unsupported"
         self.trust = trust
         self.source = envs.GameSource(run.env_id, run.palus.env_options, trust)
@@ -98,8 +107,9 @@ class Run:
             run, self.source, acting, {c.policy: self.league.rows_per_match(c) for c in contenders}, self.league.cast,
             seed, self.threads, self.saving.load_snapshot, guests.policies, guests.scripts,
         )  # fmt: skip
-        self.report = Report(run, self.trainees, self.folder)
+        self.report = Report(run, self.trainees, self.folder, log=log)
         self.lessons = Lessons(run)
+        self.opening: list[str] = []  # where the weights come from, in ML-Agents' words
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
         try:
             if saved is None:
@@ -110,6 +120,9 @@ class Run:
                 self.book.assess()
             else:
                 self._load(saved)
+                for trainee in self.trainees:
+                    self.opening.append(f"Resuming from {trainee.folder}.")
+                    self.opening.append(f"Resuming training from step {trainee.step}.")
             self._shape_rewards()
             self.collector.set_parameters(self.lessons.values)
         except BaseException:
@@ -305,7 +318,7 @@ class Run:
         except StorageError as error:
             self.report.warn(f"{error} Training goes on; the next summary tries again.")
 
-    def save(self) -> Path:
+    def save(self, *, final: bool = False) -> Path:
         """Write checkpoint, policies and bundle; returns the model. Raises StorageError; older files stay."""
         # The export refuses weights that diverged, so it comes before the checkpoint that it would replace.
         models = self.saving.write_onnx(self.report)
@@ -316,7 +329,8 @@ class Run:
         self.folder.record_lessons(self.lessons.numbers)
         results, pairs = self.baselines.latest, self.baselines.settings.baseline_pairs
         model = self.saving.write_bundle(models, self.league, self.wall_seconds, results, pairs)
-        self.report.tell(f"Exported {model} at step {self.step}.")
+        if final:
+            self.saving.tell_copies(models, self.report)
         return model
 
     def _state(self) -> dict[str, Any]:
@@ -348,7 +362,10 @@ class Run:
                     f"{path}: does not fit behavior {trainee.name} ({error}); its trainer and network_settings have to "
                     "be those of the run that it comes from."
                 ) from error
-            self.report.tell(f"Initializing from {path}.")
+            self.opening += [
+                f"Initializing from {path}.",
+                f"Starting training from step 0 and saving to {trainee.folder}.",
+            ]
 
     def _load(self, state: dict[str, Any]) -> None:
         try:
@@ -405,18 +422,23 @@ def train(
     force: bool = False,
     trust: Trust = NOBODY,
     on_start: Callable[[Run], None] | None = None,
+    log: Callable[[str, str], None] | None = None,
 ) -> TrainingResult:
     """Run to max_steps (or `palus.max_minutes`, or Ctrl-C), save, export; with `inference` play on, and save nothing.
 
     Ctrl-C once ends after the current iteration with everything saved; twice aborts at once, the last checkpoint stays.
-    trust: modules of one's own that the run file may name.
+    trust: modules of one's own that the run file may name. log: as `Run` takes it.
     Raises CheckpointError, ConfigError, DivergenceError, EnvError, StorageError, TrustError, WorkerError.
     """
     with interruptible() as interrupted:
-        parts = Run(run, resume=resume, force=force, trust=trust)
+        parts = Run(run, resume=resume, force=force, trust=trust, log=log)
         try:
+            for line in parts.lessons.lines(parts.lessons.numbers):
+                parts.report.tell(line)
             if on_start is not None:
                 on_start(parts)
+            for line in parts.opening:
+                parts.report.tell(line)
             slow = slowness(parts.matmul, parts.measured)
             if slow is not None:
                 parts.report.warn(slow)
@@ -443,12 +465,13 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
     if inference:  # nothing was learned, and what is there stays
         name = parts.folder.behaviors[0]
         return TrainingResult(parts.folder.root / f"{name}.onnx", parts.step, parts.wall_seconds, False)
+    if interrupted():
+        parts.report.tell("Learning was interrupted. Please wait while the graph is generated.")
     parts.enter(parts.baselines.evaluate(parts.step))
-    model = parts.save()
+    model = parts.save(final=True)
     return TrainingResult(model, parts.step, parts.wall_seconds, parts.finished)
 
 
 def describe(parts: Run) -> list[str]:
     """Derived values of a run with their reasons, for the start of the log."""
-    sizes = [explain(parts.matmul, parts.measured), *parts.collector.describe(), *parts.baselines.describe()]
-    return [*sizes, *parts.lessons.lines(parts.lessons.numbers)]
+    return [explain(parts.matmul, parts.measured), *parts.collector.describe(), *parts.baselines.describe()]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from typer.core import TyperArgument, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from palus import __version__
 from palus.cli import account, site
@@ -21,6 +21,7 @@ from palus.cli.enjoy import enjoy
 from palus.cli.fidelity import fidelity
 from palus.cli.login import login
 from palus.cli.match import match
+from palus.cli.mlagents_learn import near_command
 from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR, stderr
 from palus.cli.probe import probe
 from palus.cli.pull import pull
@@ -31,7 +32,7 @@ from palus.cli.unity_serve import unity_serve
 from palus.cli.verify import audit, recompute, verify
 from palus.cli.watch import watch
 from palus.cli.worker import worker
-from palus.errors import PalusError
+from palus.errors import ConfigError, PalusError
 
 EPILOG = """
 From nothing to a watched match:
@@ -87,6 +88,19 @@ class _Group(TyperGroup):
             sys.exit(EXIT_INTERRUPTED)
 
 
+class _Train(TyperCommand):
+    """Tells who gives a flag of `mlagents-learn` which command has it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Raises ConfigError."""
+        own = {option for parameter in self.params for option in parameter.opts}
+        for flag in (word.partition("=")[0] for word in args):
+            hint = None if flag in own else near_command(flag)
+            if hint is not None:
+                raise ConfigError([hint])
+        return super().parse_args(ctx, args)
+
+
 app = typer.Typer(
     cls=_Group,
     help="Train game agents by self-play on a laptop, export them, rank them, watch them.",
@@ -115,7 +129,10 @@ def _main(
 _TEAMS = (demo, train, enjoy, match, compare, rank, probe, watch, push, pull, login, unity_serve)
 _ARENAS = (arena, worker, verify, audit, recompute, backup, restore, fidelity)
 for _command in (*_TEAMS, *_ARENAS):
-    app.command(epilog=getattr(sys.modules[_command.__module__], "EPILOG", None))(_command)
+    app.command(
+        cls=_Train if _command is train else TyperCommand,
+        epilog=getattr(sys.modules[_command.__module__], "EPILOG", None),
+    )(_command)
 
 app.add_typer(account.app, name="account")
 app.add_typer(site.app, name="site")

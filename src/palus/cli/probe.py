@@ -94,8 +94,6 @@ def probe(
 
     def announce(parts: Run) -> None:
         stderr.print(f"Training a best response to {escape(model)} in {escape(str(parts.folder.root))}.")
-        if parts.step:
-            stderr.print(f"Resuming training from step {parts.step}.")
 
     response = respond(model, run, spec, behavior, budget, resume=resume, force=force, on_start=announce)
     with interruptible() as stopped, matches_progress("Measuring", response.matches(pairs)) as tick:

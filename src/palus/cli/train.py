@@ -72,7 +72,7 @@ def train(
         given.append(f"checkpoint_settings.run_id={json.dumps(file)}")  # a preset's run is called like the preset
     trusted = Trust.of(trust or [], overrides or [])
     with told_where(file):
-        run = load_run(file, [*given, *(overrides or [])], judge=lambda run: _obstacles(run, trusted))
+        run = load_run(file, [*given, *(overrides or [])], judge=lambda run: obstacles(run, trusted))
     if check:
         _show(run, trusted, as_json)
         return
@@ -81,7 +81,7 @@ def train(
         _train(run, resume, force, trusted, as_json, lambda folder: show and beside.enter_context(show(folder)))
 
 
-def _obstacles(run: RunFile, trust: Trust) -> list[str]:
+def obstacles(run: RunFile, trust: Trust) -> list[str]:
     """Why a run that is written correctly cannot start. Raises TrustError before anything of the game runs."""
     from palus.run.misfits import misfits
 
@@ -115,8 +115,6 @@ def _train(
     def announce(parts: Run) -> None:
         for line in [*notes(parts.run), *describe(parts)]:
             stderr.print(f"[dim]{escape(line)}[/]")
-        if parts.step:
-            stderr.print(f"Resuming training from step {parts.step}.")
         if run.checkpoint_settings.inference:
             stderr.print("Playing without learning; nothing is saved. End with Ctrl-C.")
         show(parts.folder.root)

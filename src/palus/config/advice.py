@@ -112,7 +112,7 @@ def unsupported(run: RunFile) -> list[str]:
     """Valid ML-Agents settings that palus does not train yet, one sentence each; empty when the run can start."""
     lines = [line for name, behavior in run.behaviors.items() for line in _unsupported_in(name, behavior)]
     lines += _unsupported_learners(run)
-    if not run.behaviors:
+    if not run.behaviors and run.env_settings.env_path is None:
         lines.append(
             "behaviors: default_settings alone names nothing to train; add a behavior of the game, for example "
             "behaviors: {SoccerTwos: {}}"

@@ -19,7 +19,7 @@ from palus.config.checks import check
 from palus.config.faults import Fault, KeyPath, faults_of, found, near_name
 from palus.config.retired import retire_old_keys
 from palus.config.run_file import RunFile
-from palus.config.source import Tree, apply_overrides, parse_tree, read_source
+from palus.config.source import Source, Tree, apply_overrides, parse_tree, read_source
 from palus.config.trainer import HYPERPARAMETERS, AnyBehavior, Behavior
 from palus.errors import ConfigError
 
@@ -28,17 +28,19 @@ TRAINERS = tuple(HYPERPARAMETERS)  # whatever a file holds may be looked for in 
 
 
 def load_run(
-    source: str | Path, overrides: Sequence[str] = (), judge: Callable[[RunFile], Sequence[str]] = lambda run: ()
+    source: str | Path | Source,
+    overrides: Sequence[str] = (),
+    judge: Callable[[RunFile], Sequence[str]] = lambda run: (),
 ) -> RunFile:
     """Read a run file.
 
-    source: path of a YAML file, or a name out of `preset_names()`; a file of that name goes first.
+    source: path of a YAML file, or a name out of `preset_names()`; a file of that name goes first. Or a text.
     overrides: `dotted.path=value`, the value in YAML, for example `behaviors.SoccerTwos.max_steps=1e6`.
     judge: more faults of a run, sentences that begin with their key (`unsupported`); told together with the file's own.
     Old keys that are translated or ignored are logged as warnings.
     Raises ConfigError with one sentence per fault, all faults together.
     """
-    text = read_source(source)
+    text = source if isinstance(source, Source) else read_source(source)
     tree, faults = parse_tree(text.text)
     if faults:
         raise ConfigError([fault.sentence(text.label) for fault in faults])

@@ -93,7 +93,8 @@ def unread(run: RunFile, *, refused: bool) -> Iterator[tuple[str, object, str]]:
             if entry.refused == refused and behavior.trainer_type in entry.trainers:
                 for path, value in entry.written(behavior, f"behaviors.{name}."):
                     yield path, value, entry.why
-    trainers = {behavior.trainer_type for behavior in run.behaviors.values()}
+    settings = list(run.behaviors.values()) or [own for own in [run.default_settings] if own is not None]
+    trainers = {behavior.trainer_type for behavior in settings}
     for entry in OF_RUNS:
         if entry.refused == refused and trainers and trainers <= entry.trainers:
             for path, value in entry.written(run, ""):

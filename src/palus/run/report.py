@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,17 +50,23 @@ class Report:
     """Collects what happened since the last summary; a summary is due at every multiple of `summary_freq`."""
 
     def __init__(
-        self, run: RunFile, trainees: Sequence[Trainee], folder: RunFolder, console: Console | None = None
+        self,
+        run: RunFile,
+        trainees: Sequence[Trainee],
+        folder: RunFolder,
+        console: Console | None = None,
+        log: Callable[[str, str], None] | None = None,
     ) -> None:
+        """log: takes level and text of every line in place of the console, which then shows no progress either."""
         self.run, self.lines, self.folder = run, [_Line(trainee) for trainee in trainees], folder
-        self.console = console or Console(stderr=True)
+        self.console, self._tell = console or Console(stderr=True), log
         self.last_scores: dict[str, float] = {}
         self._log, self._log_failed = ProgressWriter(folder.root / PROGRESS), False
         self._seconds = 0.0
         self._progress: Progress | None = None
 
     def __enter__(self) -> Report:
-        if self.console.is_terminal:
+        if self.console.is_terminal and self._tell is None:
             columns = ("[bold]{task.description}", BarColumn(None), "{task.percentage:>3.0f}%", "{task.fields[state]}")
             self._progress = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console)
             self._progress.start()
@@ -179,10 +185,16 @@ class Report:
 
     def tell(self, message: str) -> None:
         """One line of text."""
+        if self._tell is not None:
+            self._tell("INFO", message)
+            return
         self.console.print(message, highlight=False, soft_wrap=True, markup=False)
 
     def warn(self, message: str) -> None:
         """Something went wrong that does not stop the run."""
+        if self._tell is not None:
+            self._tell("WARNING", message)
+            return
         self.console.print(f"[yellow]warning:[/] {escape(message)}", highlight=False, soft_wrap=True)
 
     def state_dict(self) -> dict[str, Any]:

@@ -109,7 +109,15 @@ class Saving:
             return None
         path = self.folder.of(trainee.name) / f"{trainee.name}-{trainee.step}.onnx"
         write_bytes(self.folder.own(path), data)
+        report.tell(f"Exported {path}")
         return data
+
+    def tell_copies(self, models: Mapping[str, bytes | None], report: Report) -> None:
+        """The console lines of a run's last models."""
+        for trainee in self.exported:
+            if models[trainee.name] is not None:
+                source = self.folder.of(trainee.name) / f"{trainee.name}-{trainee.step}.onnx"
+                report.tell(f"Copied {source} to {self.folder.root / trainee.name}.onnx.")
 
     def write_policies(self, league: League, numbers: Mapping[int, Mapping[str, float]]) -> None:
         """`policy.npz` of every behavior and of every learner of several, the payoff table, and what a population's
