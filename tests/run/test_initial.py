@@ -61,8 +61,15 @@ def test_a_run_begins_with_the_weights_of_another_and_with_step_0(first: Path) -
     assert not same(known, weights(first / "other"))
     resumed = train(first, "--run-id", "second", "checkpoint_settings.initialize_from=other", "--resume")
     assert "Initializing" not in resumed
-    begun = train(first, "--run-id", "fourth", "checkpoint_settings.initialize_from=first")
-    assert "Step: 256." in begun and not same(known, weights(first / "fourth"))
+
+
+@pytest.mark.parametrize("trainer", ["ppo", "sac"])
+def test_a_run_learns_on_from_the_weights_of_another(trainer: str, first: Path) -> None:
+    words = [f"behaviors.SoccerTwos={{trainer_type: {trainer}, max_steps: 600, summary_freq: 256, hyperparameters: "
+             "{batch_size: 64, buffer_size: 256}}"]  # fmt: skip
+    train(first, "--run-id", f"{trainer} a", *words)
+    begun = train(first, "--run-id", f"{trainer} b", f"checkpoint_settings.initialize_from={trainer} a", *words)
+    assert " Step: " in begun and not same(weights(first / f"{trainer} a"), weights(first / f"{trainer} b"))
 
 
 @pytest.mark.parametrize(
