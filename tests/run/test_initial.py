@@ -66,7 +66,7 @@ def test_a_run_begins_with_the_weights_of_another_and_with_step_0(first: Path) -
 @pytest.mark.parametrize("trainer", ["ppo", "sac"])
 def test_a_run_learns_on_from_the_weights_of_another(trainer: str, first: Path) -> None:
     words = [f"behaviors.SoccerTwos={{trainer_type: {trainer}, max_steps: 600, summary_freq: 256, hyperparameters: "
-             "{batch_size: 64, buffer_size: 256}}"]  # fmt: skip
+             "{batch_size: 64, buffer_size: 256}, network_settings: {hidden_units: 8}}"]  # fmt: skip
     train(first, "--run-id", f"{trainer} a", *words)
     begun = train(first, "--run-id", f"{trainer} b", f"checkpoint_settings.initialize_from={trainer} a", *words)
     assert " Step: " in begun and not same(weights(first / f"{trainer} a"), weights(first / f"{trainer} b"))

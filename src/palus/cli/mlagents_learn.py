@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from palus import __version__
 from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR
 from palus.cli.train import obstacles
-from palus.config import RunFile, load_run, notes
+from palus.config import Behavior, RunFile, load_run, notes
 from palus.config.load import plain
+from palus.config.network import SignalNetworkSettings
 from palus.config.source import Source
 from palus.errors import PalusError
 from palus.trust import NOBODY
@@ -169,12 +170,22 @@ def _train(run: RunFile, given: dict[str, Any]) -> int:
         for line in [*notes(parts.run), *describe(parts)]:
             print(line, file=sys.stderr)
         for name, behavior in parts.run.behaviors.items():
-            _log("INFO", f"Hyperparameters for behavior name {name}: \n" + "\n".join(_tree(plain(behavior))))
+            _log("INFO", f"Hyperparameters for behavior name {name}: \n" + "\n".join(_tree(_settings(behavior))))
 
     settings = run.checkpoint_settings
     resume, force = settings.resume or "resume" in given, settings.force or "force" in given
     train(run, resume=resume, force=force, on_start=announce, log=_log)
     return 0
+
+
+def _settings(behavior: Behavior) -> dict[str, Any]:
+    """A behavior's settings; of the network's keys that only palus has, those that were written."""
+    network = behavior.network_settings
+    shown = SignalNetworkSettings.model_fields.keys() | network.model_fields_set
+    settings = plain(behavior)
+    return settings | {
+        "network_settings": {key: value for key, value in settings["network_settings"].items() if key in shown}
+    }
 
 
 def _tree(settings: dict[str, Any], depth: int = 0) -> Iterator[str]:
