@@ -29,6 +29,18 @@ SMALL: dict[str, Any] = {
 }
 
 
+SAC: dict[str, Any] = SMALL | {
+    "trainer_type": "sac",
+    "hyperparameters": {
+        "batch_size": 128,
+        "learning_rate": 0.005,
+        "steps_per_update": 8,
+        "init_entcoef": 0.1,
+        "tau": 0.02,
+    },
+}
+
+
 @pytest.fixture(autouse=True)
 def games_for_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
@@ -44,7 +56,10 @@ def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 def learned(folder: Path, game: str, steps: int, behaviors: dict[str, dict[str, Any]], **palus: Any) -> list[float]:
     """Train from nothing; each learner's mean reward over its last hundred episodes."""
     tree = {
-        "behaviors": {name: merged(SMALL, {"max_steps": steps, **more}) for name, more in behaviors.items()},
+        "behaviors": {
+            name: merged(SAC if more["trainer_type"] == "sac" else SMALL, {"max_steps": steps, **more})
+            for name, more in behaviors.items()
+        },
         "checkpoint_settings": {"run_id": "run", "results_dir": str(folder)},
         "env_settings": {"seed": 3},
         "palus": {"env": game, "matmul": "highest", "threads": 1, **palus},
@@ -88,10 +103,11 @@ def test_ppo_learns_from_pictures(tmp_path: Path) -> None:
     assert found > 0.95
 
 
-@pytest.mark.parametrize("trainer", ["ppo", "poca", "appo"])
+@pytest.mark.parametrize("trainer", ["ppo", "poca", "appo", "sac"])
 def test_a_forbidden_choice_is_never_made_and_the_best_of_the_rest_is_learned(trainer: str, tmp_path: Path) -> None:
     feed_forward = {"trainer_type": trainer, "network_settings": {"memory": None}}
-    (found,) = learned(tmp_path, "MenuToy", 12_000, {"MenuToy": feed_forward})
+    steps = 6_000 if trainer == "sac" else 12_000
+    (found,) = learned(tmp_path, "MenuToy", steps, {"MenuToy": feed_forward})
     assert found > 0.85 * 4 * 11 / 12  # four rounds; the game raises at a forbidden dish
     session = ort.InferenceSession(tmp_path / "run" / "MenuToy.onnx")
     masks = np.tile(np.float32([1, 0, 1, 0]), (64, 1))
@@ -105,6 +121,19 @@ def test_ppo_aims_in_a_gymnasium_game_with_continuous_actions(tmp_path: Path) ->
     behavior = {"trainer_type": "ppo", "hyperparameters": {"num_epoch": 6}}
     (found,) = learned(tmp_path, "palus.envs.gymnasium:make", 16_000, {"Aim": behavior}, **IN_PROCESS, **options)
     assert found > 0.5
+
+
+def test_sac_aims_there_too_and_its_file_stays_within_the_range(tmp_path: Path) -> None:
+    """The game's range is +-2, so half of tanh is aimed with."""
+    options = {"env_options": {"id": "small_games:Aim-v0"}, "num_matches": 8}
+    behavior = {"trainer_type": "sac", "time_horizon": 8}
+    (found,) = learned(tmp_path, "palus.envs.gymnasium:make", 6_000, {"Aim": behavior}, **IN_PROCESS, **options)
+    assert found > 0.7
+    session = ort.InferenceSession(tmp_path / "run" / "Aim.onnx")
+    (seen,) = session.get_inputs()
+    shown = np.linspace(-1, 1, 21, dtype=np.float32)[:, None]
+    (best,) = session.run(["deterministic_continuous_actions"], {seen.name: shown})
+    assert np.abs(best - shown).mean() < 0.2 and np.abs(best).max() <= 2
 
 
 def test_ppo_learns_a_pettingzoo_game_in_worker_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
