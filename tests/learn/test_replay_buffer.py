@@ -9,6 +9,7 @@ import pytest
 import torch
 from readable import SPEC, numbers, two_matches
 
+from palus.errors import ConfigError
 from palus.learn.replay_buffer import ReplayBuffer
 from palus.learn.returns import usable_decisions
 
@@ -68,3 +69,8 @@ def test_a_saved_buffer_that_does_not_fit_is_refused_and_changes_nothing(change:
     with pytest.raises((ValueError, KeyError), match=message):
         buffer.load_state_dict(change(filled(20).state_dict()))
     assert all((array == before._arrays()[name]).all() for name, array in buffer._arrays().items())
+
+
+def test_a_buffer_that_memory_has_no_room_for_is_told_with_its_size() -> None:
+    with pytest.raises(ConfigError, match=r"buffer_size 1125899906842624: so many rows of 64 bytes are 67108864.0 GiB"):
+        ReplayBuffer(SPEC, 2**50)

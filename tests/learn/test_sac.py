@@ -193,7 +193,10 @@ class Plain:
 
 @pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_gradient_steps_equal_a_plain_reference_with_three_optimisers(kind: str, threads: int) -> None:
+def test_gradient_steps_equal_a_plain_reference_with_three_optimisers(
+    kind: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palus.learn.sac.PART_ROWS", 2)
     settings = ("hyperparameters.batch_size=6", "hyperparameters.init_entcoef=0.3", "hyperparameters.tau=0.1")
     made = [filled(learner_of(SPECS[kind], *settings, "network_settings.normalize=true")) for _ in range(2)]
     learner, plain = made[0], Plain(made[1])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from palus.errors import ConfigError
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I64, AnyArray, BehaviorSpec, Bool
 
@@ -17,15 +18,22 @@ class ReplayBuffer:
 
     observations, following: name -> [capacity, *shape], before and after the decision, as the game gave them;
     masks: [capacity, M] bool, None where the game masks nothing; actions: [capacity, A] as drawn; rewards: [capacity];
-    terminated: [capacity] bool, nothing follows. size: rows that are filled, the first ones.
+    terminated: [capacity] bool, nothing follows. size: rows that are filled, the first ones. Raises ConfigError where
+    memory has no room for it.
     """
 
     def __init__(self, spec: BehaviorSpec, capacity: int) -> None:
         self.capacity, self.size, self._next = capacity, 0, 0
-        # Zeros that nobody wrote take no memory.
-        self.observations, self.following = (
-            {o.name: np.zeros((capacity, *o.shape), o.dtype) for o in spec.observations} for _ in range(2)
-        )
+        try:  # zeros that nobody wrote take no memory
+            self.observations, self.following = (
+                {o.name: np.zeros((capacity, *o.shape), o.dtype) for o in spec.observations} for _ in range(2)
+            )
+        except MemoryError as error:
+            row = 2 * sum(np.dtype(o.dtype).itemsize * o.size for o in spec.observations)
+            raise ConfigError(
+                f"hyperparameters.buffer_size {capacity}: so many rows of {row} bytes are {capacity * row / 2**30:.1f} "
+                "GiB, more than this machine gives; lower it"
+            ) from error
         self.actions = np.zeros((capacity, spec.actions.columns), np.float32)
         self.rewards, self.terminated = np.zeros(capacity, np.float32), np.zeros(capacity, np.bool_)
         self.masks: Bool | None = np.zeros((capacity, sum(spec.branches)), np.bool_) if spec.actions.masked else None

@@ -47,6 +47,10 @@ from palus.types import F32, I64, ActionSpec, BehaviorSpec, Continuous, Discrete
 TARGET_SHARE = 0.2
 """Of the largest entropy of a branch, that of its target."""
 
+PART_ROWS = 256
+"""Of a minibatch, the fewest for a thread: below, another thread costs more than it takes over (measured at 128: twice
+the CPU time)."""
+
 
 @dataclass(frozen=True)
 class Acts:
@@ -195,7 +199,7 @@ class SAC(Learner):
         rows = self.buffer.draw(h.batch_size, self.generator)
         noise = torch.randn((len(rows), self.numbers), generator=self.generator)
         alpha = self.coefficients
-        pieces = self.parallel.split(np.arange(len(rows)))
+        pieces = np.array_split(np.arange(len(rows)), max(1, min(self.parallel.threads, len(rows) // PART_ROWS)))
         parts = self.parallel.map(lambda piece: self._part(rows[piece], noise[piece], alpha, len(rows)), pieces)
         self.descend([part.gradient for part in parts], rate)
         self._trail(h.tau)
