@@ -21,6 +21,7 @@ from palus.cli.enjoy import enjoy
 from palus.cli.fidelity import fidelity
 from palus.cli.login import login
 from palus.cli.match import match
+from palus.cli.migrate import migrate
 from palus.cli.mlagents_learn import near_command
 from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR, stderr
 from palus.cli.probe import probe
@@ -126,7 +127,7 @@ def _main(
     pass
 
 
-_TEAMS = (demo, train, enjoy, match, compare, rank, probe, watch, push, pull, login, unity_serve)
+_TEAMS = (demo, train, enjoy, match, compare, rank, probe, watch, push, pull, login, migrate, unity_serve)
 _ARENAS = (arena, worker, verify, audit, recompute, backup, restore, fidelity)
 for _command in (*_TEAMS, *_ARENAS):
     app.command(

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from palus.config.checks import check
 from palus.config.faults import Fault, KeyPath, faults_of, found, near_name
+from palus.config.migrate import old_format
 from palus.config.retired import retire_old_keys
 from palus.config.run_file import RunFile
 from palus.config.source import Source, Tree, apply_overrides, parse_tree, read_source
@@ -44,6 +45,10 @@ def load_run(
     tree, faults = parse_tree(text.text)
     if faults:
         raise ConfigError([fault.sentence(text.label) for fault in faults])
+    versions = old_format(tree)
+    if versions is not None:
+        command = f"palus migrate {text.label if isinstance(source, Source) else source} --output NEW.yaml"
+        raise ConfigError([f"{text.label}: in the format of ML-Agents {versions}; translate it first: {command}"])
     tree, overridden, faults = apply_overrides(tree, overrides)
     tree, misspelt = spell_sections(tree)
     tree, warnings = retire_old_keys(tree)

@@ -1,0 +1,225 @@
+"""Run files from before ML-Agents' present format, translated: what `palus migrate` does.
+
+Three formats: up to 0.16 a flat map of behaviors with a `default`, with samplers and curricula in files of their own;
+up to 0.18 `behaviors`, with `parameter_randomization` and `curriculum` beside them; after that, for a while, lessons
+that are maps of one key. Functions take and return plain trees and leave their input as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from palus.config.run_file import RunFile
+from palus.config.schema import keys
+from palus.config.source import Tree
+from palus.config.trainer import HYPERPARAMETERS, TRAINERS, Behavior
+
+NETWORK = ("normalize", "hidden_units", "num_layers", "vis_encode_type")
+MEMORY = ("sequence_length", "memory_size")
+HYPER = {key for kind in HYPERPARAMETERS.values() for key in keys(kind)}
+FLAT = {"trainer", "use_recurrent", *MEMORY, *NETWORK, *HYPER}
+"""Keys that stand in a behavior of the flat format, and in none of today's."""
+OLD_PARAMETERS = ("parameter_randomization", "curriculum")
+GONE = {"offline_bc", "online_bc"}
+"""Trainers that ML-Agents dropped, in favor of behavioral_cloning."""
+
+
+class Migration:
+    """One translation. lines: what was done, `old -> new`, in the order of the file."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._taken: set[str] = set()  # keys of the flat format that some behavior used
+
+    def run(self, tree: Tree, samplers: Tree, curriculum: Tree) -> Tree:
+        """The file in today's words. samplers, curriculum: contents of the files beside it; {} for none."""
+        flat = is_flat(tree)
+        found = self._sections(tree) if flat else dict(tree)
+        randomized = {**_map(found.pop("parameter_randomization", {})), **samplers}
+        lessons = {**_map(found.pop("curriculum", {})), **curriculum}
+        parameters = self._named(_map(found.get("environment_parameters", {})))
+        parameters |= self._lessons(lessons)
+        parameters |= self._samplers(randomized)
+        if parameters:
+            found["environment_parameters"] = parameters
+        if not flat and isinstance(found.get("behaviors"), dict):
+            found["behaviors"] = {
+                name: self._self_play(f"behaviors.{name}", own) if isinstance(own, dict) else own
+                for name, own in found["behaviors"].items()
+            }
+        return found
+
+    def tell(self, old: str, new: str) -> None:
+        """One line of the translation."""
+        self.lines.append(f"{old} -> {new}")
+
+    # -- behaviors ----------------------------------------------------------------------------------------------------
+
+    def _sections(self, tree: Tree) -> Tree:
+        """`behaviors`, or `default_settings` where nothing but a default is there."""
+        default = _map(tree.get("default", {}))
+        behaviors = self._behaviors(tree)
+        return {"behaviors": behaviors} if behaviors else {"default_settings": self._behavior("default", default, {})}
+
+    def _behaviors(self, tree: Tree) -> Tree:
+        default = _map(tree.get("default", {}))
+        names = [name for name in tree if name != "default"]
+        if default and names:
+            self.tell("default", "written into every behavior; a behavior that is not listed has today's defaults")
+        found = {name: self._behavior(name, default | self._section(tree, name), default) for name in names}
+        unused = [key for key in default if key not in self._taken]
+        if unused and found:
+            self.tell(f"default.({', '.join(unused)})", "left out; no behavior has a use for them")
+        return found
+
+    def _section(self, tree: Tree, name: str) -> Tree:
+        """A behavior's own keys; a text names the section that it has in common."""
+        seen = [name]
+        while isinstance(tree.get(seen[-1]), str) and tree[seen[-1]] not in seen:
+            seen.append(tree[seen[-1]])
+        if len(seen) > 1:
+            self.tell(name, f"the keys of {seen[-1]}")
+        return _map(tree.get(seen[-1], {}))
+
+    def _behavior(self, name: str, old: Tree, default: Tree) -> Tree:
+        old = dict(old)
+        at, trainer = f"behaviors.{name}", old.pop("trainer", "ppo")
+        if trainer in GONE:
+            self.tell(f"{name}.trainer {trainer}", "ppo; the trainer is gone, use behavioral_cloning")
+        trainer = trainer if trainer in TRAINERS else "ppo"
+        if "pretraining" in old:
+            self.tell(f"{name}.pretraining", f"{at}.behavioral_cloning")
+            old["behavioral_cloning"] = old.pop("pretraining")
+        if trainer == "sac":
+            self._sac_rates(name, old)
+        new: Tree = {"trainer_type": trainer, "hyperparameters": {}, "network_settings": {}}
+        self.tell(f"{name}.trainer", f"{at}.trainer_type {trainer}")
+        recurrent = old.pop("use_recurrent", False) is True
+        self._taken |= {"trainer", "use_recurrent", "train_interval", "num_update", "reward_signal_num_update"}
+        hyper, left = keys(HYPERPARAMETERS[trainer]), list[str]()
+        for key, value in old.items():
+            if key in NETWORK:
+                place = new["network_settings"]
+            elif key in MEMORY:
+                if not recurrent:
+                    left.append(key)
+                    continue
+                place = new["network_settings"].setdefault("memory", {})
+            elif key in hyper:
+                place = new["hyperparameters"]
+            elif key in Behavior.model_fields:
+                place = new
+            else:
+                left.append(key)
+                continue
+            place[key] = value
+            self._taken.add(key)
+        for section in ("hyperparameters", "network_settings", "network_settings.memory"):
+            inner = new
+            for part in section.split("."):
+                inner = inner.get(part, {})
+            written = [key for key in inner if key != "memory"]
+            if written:
+                self.tell(f"{name}.({', '.join(written)})", f"{at}.{section}")
+        own = [key for key in left if key not in default]
+        if own:
+            memory = set(own) <= set(MEMORY)
+            why = "without use_recurrent there is no memory" if memory else f"{trainer} does not have them"
+            self.tell(f"{name}.({', '.join(own)})", f"left out; {why}")
+        return self._self_play(at, {key: value for key, value in new.items() if value != {}}, flat=True)
+
+    def _sac_rates(self, name: str, old: Tree) -> None:
+        """`train_interval` steps per `num_update` updates are today's `steps_per_update`."""
+        interval = old.pop("train_interval", None)
+        for count, new in (
+            ("num_update", "steps_per_update"),
+            ("reward_signal_num_update", "reward_signal_steps_per_update"),
+        ):
+            updates = old.pop(count, None)
+            if new in old or (updates is None and (interval is None or count != "num_update")):
+                continue
+            old[new] = float(interval or 1) / float(updates or 1)
+            self.tell(f"{name}.train_interval / {count}", f"behaviors.{name}.hyperparameters.{new} {old[new]:g}")
+
+    def _self_play(self, at: str, behavior: Tree, flat: bool = False) -> Tree:
+        play, old = behavior.get("self_play"), "play_against_current_self_ratio"
+        if not isinstance(play, dict):
+            return behavior
+        if old in play:
+            self.tell(f"{at}.self_play.{old}", "play_against_latest_model_ratio")
+            play = {"play_against_latest_model_ratio" if key == old else key: value for key, value in play.items()}
+        if flat and "swap_steps" in play:
+            self.lines.append(f"{at}.self_play.swap_steps {play['swap_steps']} stays; it counts the ghost's steps now")
+        return behavior | {"self_play": play}
+
+    # -- environment parameters ---------------------------------------------------------------------------------------
+
+    def _samplers(self, old: Tree) -> Iterator[tuple[str, object]]:
+        for name, value in old.items():
+            kind = value.get("sampler-type", value.get("sampler_type")) if isinstance(value, dict) else None
+            if kind is None:
+                self.tell(name, "left out; it is no sampler")
+                continue
+            kind = "multirangeuniform" if kind == "multirange_uniform" else kind
+            inner = {key: own for key, own in value.items() if key not in ("sampler-type", "sampler_type")}
+            self.tell(f"{name}: {kind}", f"environment_parameters.{name}")
+            yield name, {"sampler_type": kind, "sampler_parameters": inner.get("sampler_parameters", inner)}
+
+    def _lessons(self, old: Tree) -> Iterator[tuple[str, object]]:
+        """Thresholds and lists of values, by behavior, as lessons of each parameter."""
+        for behavior, own in old.items():
+            own = _map(own)
+            thresholds = own.get("thresholds", [])
+            for name, values in _map(own.get("parameters", {})).items():
+                self.tell(f"{behavior}: thresholds of {name}", f"environment_parameters.{name}.curriculum")
+                lessons: list[Tree] = [{"name": f"Lesson{n}", "value": value} for n, value in enumerate(values)]
+                for lesson, threshold in zip(lessons, thresholds, strict=False):
+                    lesson["completion_criteria"] = {
+                        "behavior": behavior,
+                        "measure": own.get("measure", "reward"),
+                        "min_lesson_length": own.get("min_lesson_length", 1),
+                        "signal_smoothing": own.get("signal_smoothing", False),
+                        "threshold": threshold,
+                    }
+                yield name, {"curriculum": lessons}
+
+    def _named(self, parameters: Tree) -> Tree:
+        """Lessons that are maps of one key, with the key as their name."""
+        found = dict(parameters)
+        for name, parameter in parameters.items():
+            if _has_unnamed(parameter):
+                self.tell(f"environment_parameters.{name}: lessons as maps of one key", "lessons with a name")
+                bodies = [item for lesson in parameter["curriculum"] for item in lesson.items()]
+                found[name] = parameter | {"curriculum": [{"name": key, **body} for key, body in bodies]}
+        return found
+
+
+def is_flat(tree: Tree) -> bool:
+    """Whether behaviors stand at the top, with their keys flat in them."""
+    known = RunFile.model_fields.keys()
+    sections = [value for key, value in tree.items() if key not in known and isinstance(value, dict)]
+    return "behaviors" not in tree and any("trainer" in own or len(FLAT & own.keys()) > 1 for own in sections)
+
+
+def old_format(tree: Tree) -> str | None:
+    """Which versions of ML-Agents wrote files like this one; None for today's."""
+    if is_flat(tree):
+        return "up to 0.16"
+    if any(key in tree for key in OLD_PARAMETERS):
+        return "0.16 to 0.18"
+    parameters = tree.get("environment_parameters")
+    if isinstance(parameters, dict) and any(_has_unnamed(parameter) for parameter in parameters.values()):
+        return "0.18 to 0.20"
+    return None
+
+
+def _has_unnamed(parameter: object) -> bool:
+    """Whether a curriculum's lessons are maps of one key that is their name."""
+    lessons = parameter.get("curriculum") if isinstance(parameter, dict) else None
+    if not isinstance(lessons, list) or not lessons:
+        return False
+    return all(isinstance(own, dict) and [isinstance(body, dict) for body in own.values()] == [True] for own in lessons)
+
+
+def _map(value: object) -> Tree:
+    return dict(value) if isinstance(value, dict) else {}

@@ -1,0 +1,206 @@
+"""Run files of older ML-Agents: each format is recognised, refused with one sentence, and translated as a whole.
+
+The texts have the structure and numbers of that time's files, in as few keys as show every rule.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from palus.cli import app
+from palus.config import RunFile, load_run
+from palus.config.migrate import old_format
+from palus.errors import ConfigError
+
+FLAT = """
+default:
+    trainer: ppo
+    batch_size: 1024
+    beta: 5.0e-3
+    buffer_size: 10240
+    epsilon: 0.2
+    hidden_units: 128
+    lambd: 0.95
+    learning_rate: 3.0e-4
+    learning_rate_schedule: linear
+    max_steps: 5.0e5
+    memory_size: 128
+    normalize: false
+    num_epoch: 3
+    num_layers: 2
+    time_horizon: 64
+    sequence_length: 64
+    summary_freq: 10000
+    use_recurrent: false
+    vis_encode_type: simple
+    reward_signals:
+        extrinsic: {strength: 1.0, gamma: 0.99}
+Wall:
+    max_steps: 5e6
+    batch_size: 128
+    buffer_size: 2048
+Hall:
+    use_recurrent: true
+    sequence_length: 32
+    num_layers: 1
+    batch_size: 64
+    reward_signals:
+        curiosity: {strength: 0.02, gamma: 0.99, encoding_size: 256}
+Tennis:
+    learning_rate_schedule: constant
+    self_play: {window: 10, play_against_current_self_ratio: 0.3, save_steps: 50000, swap_steps: 50000}
+Twin: Tennis
+Crawler:
+    trainer: sac
+    train_interval: 2
+    num_update: 4
+    init_entcoef: 0.5
+    gamma: 0.9
+"""
+SAMPLERS = """
+resampling-interval: 5000
+mass: {sampler-type: uniform, min_value: 0.5, max_value: 10}
+scale: {sampler-type: multirange_uniform, intervals: [[1, 2], [4, 5]]}
+"""
+CURRICULUM = """
+Wall:
+    measure: progress
+    thresholds: [0.1, 0.3]
+    min_lesson_length: 100
+    signal_smoothing: true
+    parameters:
+        low: [0.0, 4.0, 6.0]
+        mass: [1, 2, 3]
+Hall:
+    thresholds: [0.5]
+    parameters: {high: [1, 2]}
+"""
+MIDDLE = """
+behaviors:
+    Wall: {trainer_type: ppo, max_steps: 1000, self_play: {play_against_current_self_ratio: 0.2, swap_steps: 9}}
+parameter_randomization:
+    mass: {sampler-type: gaussian, mean: 2, st_dev: 0.5}
+curriculum:
+    Wall: {measure: reward, thresholds: [0.5], parameters: {low: [0, 1]}}
+"""
+ONE_KEY = """
+behaviors: {Wall: {trainer_type: ppo}}
+environment_parameters:
+    low:
+        curriculum:
+            - Lesson0: {completion_criteria: {behavior: Wall, measure: progress, threshold: 0.1}, value: 1}
+            - Lesson1: {value: {sampler_type: uniform, sampler_parameters: {min_value: 2, max_value: 3}}}
+    fixed: 3
+"""
+TODAY = "{behaviors: {Wall: {trainer_type: ppo}}, environment_parameters: {low: {curriculum: [{name: a, value: 1}]}}}"
+
+
+def migrated(folder: Path, text: str, **beside: str) -> tuple[RunFile, str]:
+    (folder / "old.yaml").write_text(text)
+    words = ["migrate", str(folder / "old.yaml"), "--output", str(folder / "new.yaml")]
+    for name, content in beside.items():
+        (folder / f"{name}.yaml").write_text(content)
+        words += [f"--{name}", str(folder / f"{name}.yaml")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    return load_run(folder / "new.yaml"), result.stderr
+
+
+def test_a_flat_file_is_written_out_behavior_by_behavior(tmp_path: Path) -> None:
+    run, told = migrated(tmp_path, FLAT)
+    wall, hall, tennis, twin, crawler = (run.behaviors[name] for name in ("Wall", "Hall", "Tennis", "Twin", "Crawler"))
+    assert (wall.max_steps, wall.hyperparameters.batch_size, wall.hyperparameters.buffer_size) == (5_000_000, 128, 2048)
+    assert (wall.summary_freq, wall.hyperparameters.beta, wall.network_settings.memory) == (10000, 0.005, None)
+    assert hall.network_settings.memory is not None
+    assert (hall.network_settings.memory.sequence_length, hall.network_settings.memory.memory_size) == (32, 128)
+    assert hall.network_settings.num_layers == 1
+    assert hall.reward_signals.extrinsic is None  # a section took the place of the default's as a whole
+    assert hall.reward_signals.curiosity.network_settings.hidden_units == 256
+    assert "&id" not in (tmp_path / "new.yaml").read_text()  # no aliases
+    assert tennis == twin and tennis.self_play.play_against_latest_model_ratio == 0.3
+    assert crawler.trainer_type == "sac" and crawler.hyperparameters.steps_per_update == 0.5
+    assert crawler.hyperparameters.init_entcoef == 0.5
+    for line in (
+        "default -> written into every behavior",
+        "Twin -> the keys of Tennis",
+        "Wall.trainer -> behaviors.Wall.trainer_type ppo",
+        "Hall.(memory_size, sequence_length) -> behaviors.Hall.network_settings.memory",
+        "Crawler.train_interval / num_update -> behaviors.Crawler.hyperparameters.steps_per_update 0.5",
+        "Crawler.(gamma) -> left out; sac does not have them",
+        "behaviors.Tennis.self_play.play_against_current_self_ratio -> play_against_latest_model_ratio",
+        "behaviors.Tennis.self_play.swap_steps 50000 stays; it counts the ghost's steps now",
+    ):
+        assert line in told
+
+
+def test_a_default_alone_stays_one(tmp_path: Path) -> None:
+    run, _ = migrated(tmp_path, "default: {trainer: sac, batch_size: 64, hidden_units: 16}")
+    assert run.behaviors == {} and run.default_settings is not None
+    assert (run.default_settings.trainer_type, run.default_settings.network_settings.hidden_units) == ("sac", 16)
+
+
+def test_samplers_and_curricula_of_files_beside_become_environment_parameters(tmp_path: Path) -> None:
+    run, told = migrated(tmp_path, FLAT, sampler=SAMPLERS, curriculum=CURRICULUM)
+    parameters = run.environment_parameters or {}
+    assert str(parameters["mass"]) == "Uniform sampler: min=0.5, max=10.0"  # the sampler wins over the curriculum
+    assert str(parameters["scale"]) == "MultiRangeUniform sampler: intervals=[[1.0, 2.0], [4.0, 5.0]]"
+    low, high = (parameters[name].curriculum for name in ("low", "high"))
+    assert [(lesson.name, lesson.value) for lesson in low] == [("Lesson0", 0.0), ("Lesson1", 4.0), ("Lesson2", 6.0)]
+    first = low[0].completion_criteria
+    assert (first.behavior, first.measure, first.threshold) == ("Wall", "progress", 0.1)
+    assert (first.min_lesson_length, first.signal_smoothing) == (100, True)
+    plain = high[0].completion_criteria
+    assert (plain.measure, plain.min_lesson_length, plain.signal_smoothing) == ("reward", 1, False)
+    assert low[2].completion_criteria is None
+    assert "resampling-interval -> left out; it is no sampler" in told
+
+
+def test_the_format_between_keeps_its_behaviors(tmp_path: Path) -> None:
+    run, _ = migrated(tmp_path, MIDDLE)
+    assert str(run.environment_parameters["mass"]) == "Gaussian sampler: mean=2.0, stddev=0.5"
+    assert len(run.environment_parameters["low"].curriculum) == 2
+    assert run.behaviors["Wall"].max_steps == 1000
+    assert run.behaviors["Wall"].self_play.play_against_latest_model_ratio == 0.2
+
+
+def test_lessons_of_one_key_get_names(tmp_path: Path) -> None:
+    run, _ = migrated(tmp_path, ONE_KEY)
+    assert [lesson.name for lesson in run.environment_parameters["low"].curriculum] == ["Lesson0", "Lesson1"]
+    assert run.environment_parameters["fixed"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("text", "versions"), [(FLAT, "up to 0.16"), (MIDDLE, "0.16 to 0.18"), (ONE_KEY, "0.18 to 0.20")]
+)
+def test_an_old_file_gets_one_sentence(text: str, versions: str, tmp_path: Path) -> None:
+    (tmp_path / "old.yaml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_run(tmp_path / "old.yaml")
+    command = f"palus migrate {tmp_path / 'old.yaml'} --output NEW.yaml"
+    assert str(caught.value) == f"old.yaml: in the format of ML-Agents {versions}; translate it first: {command}"
+
+
+def test_todays_files_are_not_old(tmp_path: Path) -> None:
+    assert old_format(yaml.safe_load(TODAY)) is None
+    assert old_format({"behavior": {"SoccerTwos": {"trainer_type": "ppo"}}}) is None  # a slip, told as such
+    (tmp_path / "new.yaml").write_text(TODAY)
+    result = CliRunner().invoke(app, ["migrate", str(tmp_path / "new.yaml")])
+    assert result.exit_code == 2 and "nothing to translate" in result.output
+
+
+def test_without_output_the_file_is_printed_and_an_output_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "old.yaml").write_text(ONE_KEY)
+    printed = CliRunner().invoke(app, ["migrate", str(tmp_path / "old.yaml")])
+    assert list(yaml.safe_load(printed.stdout)) == ["behaviors", "environment_parameters"]
+    again = CliRunner().invoke(app, ["migrate", str(tmp_path / "old.yaml"), "--output", str(tmp_path / "old.yaml")])
+    assert again.exit_code == 2 and (tmp_path / "old.yaml").read_text() == ONE_KEY
+
+
+def test_what_is_still_wrong_is_said(tmp_path: Path) -> None:
+    (tmp_path / "old.yaml").write_text(FLAT.replace("batch_size: 128", "batch_size: many"))
+    result = CliRunner().invoke(app, ["migrate", str(tmp_path / "old.yaml")])
+    assert result.exit_code == 2 and "Wall.hyperparameters.batch_size: expected a whole number" in result.output
