@@ -129,6 +129,7 @@ def is_read(trainer: str, path: str) -> bool:
     entries = [(f"behaviors.X.{entry.key}", entry) for entry in OF_BEHAVIORS] + [
         (entry.key, entry) for entry in OF_RUNS
     ]
+    entries = [(key, entry) for key, entry in entries if False in entry.games]
     return not any(trainer in entry.trainers and (path == key or path.startswith(f"{key}.")) for key, entry in entries)
 
 

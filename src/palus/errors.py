@@ -38,6 +38,10 @@ class ProtocolError(PalusError):
     """The other end of a game's connection says what the protocol does not have, is silent, or is gone."""
 
 
+class LostGameError(ProtocolError):
+    """The game at the other end ended, broke off or is silent: another one may be started in its place."""
+
+
 class DivergenceError(PalusError):
     """Training produced numbers that are not finite; the last checkpoint is from before."""
 

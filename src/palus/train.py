@@ -16,11 +16,10 @@ from typing import Any
 
 import torch
 
-from palus import envs
 from palus.arena.referee.result import PairingSummary
 from palus.config import Behavior, RunFile
 from palus.config.league import Role
-from palus.errors import CheckpointError, EnvError, ModelError, StorageError
+from palus.errors import CheckpointError, EnvError, ModelError, ProtocolError, StorageError, WorkerError
 from palus.league.book import Book
 from palus.league.league import League
 from palus.league.pools import Contender
@@ -28,7 +27,7 @@ from palus.league.population import PopulationLeague, shaping_of, with_numbers
 from palus.learn import ALGORITHMS
 from palus.learn.learner import Learner
 from palus.nn.matmul import choose, explain, keep_freed_memory, slowness
-from palus.rollout.making import make_collector
+from palus.rollout.making import make_collector, make_source
 from palus.rollout.rollout import FROZEN, Collected
 from palus.run.baselines import Baselines
 from palus.run.folder import RunFolder
@@ -69,17 +68,29 @@ class Run:
         log: Callable[[str, str], None] | None = None,
     ) -> None:
         """log: takes level and text of every line that is told, in place of the terminal."""
-        assert run.env_id is not None, "checked by palus.config.unsupported"
         self.trust = trust
-        self.source = envs.GameSource(run.env_id, run.palus.env_options, trust)
+        self.source = make_source(run, trust)
+        try:
+            self._wire(run, resume, force, trust, log)
+        except BaseException:
+            self.source.close()
+            raise
+
+    def _wire(
+        self, run: RunFile, resume: bool, force: bool, trust: Trust, log: Callable[[str, str], None] | None
+    ) -> None:
+        """Make all parts."""
+        settings = run.checkpoint_settings
+        root = Path(settings.results_dir) / settings.run_id
+        if run.env_settings.env_path is not None and not resume:  # before the game writes its log there
+            RunFolder(root, list(run.behaviors)).refuse_existing(force=force)
         self.spec = self.source.spec
         run = run.completed(behavior.name for behavior in self.spec.behaviors)
-        settings = run.checkpoint_settings
-        self.folder = RunFolder(Path(settings.results_dir) / settings.run_id, list(run.behaviors))
+        self.folder = RunFolder(root, list(run.behaviors))
         saved = self.folder.load() if resume else None
         if saved is None:
             run = with_initial_paths(run)
-            self.folder.refuse_existing(force=force)
+            self.folder.refuse_existing(force=force or run.env_settings.env_path is not None)
         self.threads = run.palus.threads or PHYSICAL_CORES
         torch.set_num_threads(1)  # the learner splits minibatches over its own threads, the game its matches
         keep_freed_memory()
@@ -453,7 +464,12 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
     begun, passed = time.perf_counter(), parts.checkpoints
     inference = parts.run.checkpoint_settings.inference
     while (inference or not parts.finished) and not interrupted():
-        parts.iterate()
+        try:
+            parts.iterate()
+        except (ProtocolError, WorkerError):  # before anything was learned from it: what there is is whole
+            if not inference:
+                parts.save()
+            raise
         if limit and time.perf_counter() - begun > limit:
             break
         if parts.checkpoints != passed and not parts.finished:

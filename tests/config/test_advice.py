@@ -79,13 +79,24 @@ def test_a_plain_constant_and_signal_strength_are_supported() -> None:
         ),
         ("behaviors.SoccerTwos.reward_signals={extrinsic: {}, rnd: {}}", "behaviors.SoccerTwos.reward_signals.rnd: "),
         ("behaviors.SoccerTwos.behavioral_cloning.demo_path=x", "behaviors.SoccerTwos.behavioral_cloning: "),
-        ("env_settings.env_path=Soccer.x86_64", "env_settings.env_path Soccer.x86_64: Unity executables cannot"),
         ("torch_settings.device=cuda", "torch_settings.device cuda: palus trains on the CPU"),
     ],
 )
 def test_what_cannot_be_trained_yet_is_refused_by_name(override: str, message: str) -> None:
     sentences = unsupported(load_run("debug", [override]))
     assert len(sentences) == 1 and sentences[0].startswith(message)
+
+
+def test_an_executable_is_the_game_and_its_keys_are_read() -> None:
+    unity = ["env_settings.env_path=Soccer.x86_64", "env_settings.num_envs=2", "palus.num_matches=3"]
+    run = load_run("debug", unity)
+    assert unsupported(run) == [] and run.env_id is None
+    told = [note for note in notes(run) if "has no effect" in note]
+    assert told == ["palus.num_matches has no effect; it is about games of palus; use env_settings.num_envs"]
+    (both,) = unsupported(load_run("debug", [*unity, "palus.env=SoccerTwos"]))
+    assert both == "palus.env SoccerTwos: env_settings.env_path names a game too; remove one of the two"
+    (appo,) = unsupported(load_run("debug", [*unity, "behaviors.SoccerTwos={trainer_type: appo}"]))
+    assert appo == "behaviors.SoccerTwos.trainer_type appo: it plays games of palus only; use ppo or poca"
 
 
 def test_a_behavior_without_a_game_is_refused(load) -> None:

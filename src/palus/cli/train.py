@@ -44,6 +44,7 @@ def train(
     ] = None,
     run_id: Annotated[str | None, typer.Option(help="Name of the run and of its folder.")] = None,
     results_dir: Annotated[str | None, typer.Option(help="Folder of all runs (default: results).")] = None,
+    env: Annotated[str | None, typer.Option(help="Unity executable to train in; `UnityEditor` for the Editor.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random in the run.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run of this id.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run of this id.")] = False,
@@ -63,6 +64,7 @@ def train(
     flags = {
         "checkpoint_settings.run_id": run_id,
         "checkpoint_settings.results_dir": results_dir,
+        "env_settings.env_path": env,
         "env_settings.seed": seed,
     }
     given = [f"{key}={json.dumps(value)}" for key, value in flags.items() if value is not None]

@@ -17,6 +17,8 @@ from palus.config.league import LeagueSettings, Role, Roles
 from palus.config.section import Count, CountOrMinusOne, CountOrZero, NotNegative, Port, Positive, Section
 from palus.config.trainer import AnyBehavior
 
+EDITOR = "UnityEditor"
+"""`env_settings.env_path` of a game in Unity's Editor."""
 DEFAULT_GAME = "SoccerTwos"
 BEHAVIORS_OF = {DEFAULT_GAME: ("SoccerTwos",), "StrikersVsGoalie": ("Striker", "Goalie")}
 """ML-Agents' games that palus has built in, by name: a run file with one of their behaviors needs to name none."""
@@ -25,7 +27,10 @@ BEHAVIORS_OF = {DEFAULT_GAME: ("SoccerTwos",), "StrikersVsGoalie": ("Striker", "
 class EnvSettings(Section):
     """Where the game runs. Built-in games use `seed` alone."""
 
-    env_path: str | None = Field(default=None, description="Unity executable; null means a built-in game.")
+    env_path: str | None = Field(
+        default=None,
+        description="Unity executable, or `UnityEditor` for the Editor on port 5004; null means a built-in game.",
+    )
     env_args: tuple[str, ...] | None = Field(default=None, description="Arguments for the executable.")
     base_port: Port = Field(default=5005, description="Port of worker 0; worker i adds i.")
     num_envs: Count = Field(default=1, description="Executables side by side.")

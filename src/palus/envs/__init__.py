@@ -101,6 +101,9 @@ class GameSource:
             return cast(Game, OneMatch(self.batch(1)))
         return cast(Game, self._make((), self.options))
 
+    def close(self) -> None:
+        """Nothing is held."""
+
     def _factory(self) -> Any:
         listed = BUILT_IN.get(self.env_id)
         path = listed.factory if listed else self.env_id

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from palus.config import RunFile
+from palus.config import PocaBehavior, RunFile
 from palus.envs import GameSource
 from palus.envs.arena_game import BotAct
 from palus.errors import ConfigError
@@ -14,14 +15,30 @@ from palus.rollout.collector import InProcessCollector
 from palus.rollout.plan import OUT_OF_SIGHT, worker_rows
 from palus.rollout.rollout import Cast, Collector
 from palus.rollout.workers import WorkerCollector
+from palus.trust import Trust
+
+if TYPE_CHECKING:
+    from palus.unity.discovery import UnitySource
 
 TARGET_ROLLOUT_STEPS = 80
 """Decisions per rollout when the number of matches is automatic: several times GAE's reach, 1 / (1 - gamma lambda)."""
 
 
+def make_source(run: RunFile, trust: Trust) -> GameSource | UnitySource:
+    """Where a run's games come from. Raises EnvError, and ConfigError where what speaks to Unity is not installed."""
+    if run.env_settings.env_path is None:
+        assert run.env_id is not None, "checked by palus.config.unsupported"
+        return GameSource(run.env_id, run.palus.env_options, trust)
+    try:
+        from palus.unity.discovery import UnitySource
+    except ImportError as error:
+        raise ConfigError(f"env_settings.env_path: {error}; pip install 'palus[unity]'") from error
+    return UnitySource(run)
+
+
 def make_collector(
     run: RunFile,
-    source: GameSource,
+    source: GameSource | UnitySource,
     learners: Mapping[int, tuple[str, Policy]],
     rows_per_match: Mapping[int, int],
     cast: Cast,
@@ -42,6 +59,19 @@ def make_collector(
     rows, horizon = next(iter(rows_per_match.values())), first.time_horizon
     certain = (name for name, behavior in run.behaviors.items() if behavior.network_settings.deterministic)
     draws = {source.spec.behavior(name).name: likeliest for name in certain}
+    if not isinstance(source, GameSource):
+        if scripts:
+            raise ConfigError(OUT_OF_SIGHT)
+        from palus.rollout.exchanging import ExchangeCollector
+
+        settings = {policy: run.behaviors[name] for policy, (name, _) in learners.items()}
+        return ExchangeCollector(
+            source.games, source.start, source.spec, run.env_settings,
+            rows={policy: behavior.hyperparameters.buffer_size for policy, behavior in settings.items()},
+            horizons={policy: behavior.time_horizon for policy, behavior in settings.items()},
+            grouped=frozenset(policy for policy, own in settings.items() if isinstance(own, PocaBehavior)),
+            seed=seed, learners=learners, cast=cast, load=load, members=members, draws=draws,
+        )  # fmt: skip
     if sampling.collector == "in_process" or (sampling.collector == "auto" and source.prefers_batch):
         size = first.rollout_rows(rows, run.palus.num_matches or 1)
         matches = run.palus.num_matches or max(1, size // (rows * min(horizon, TARGET_ROLLOUT_STEPS)))

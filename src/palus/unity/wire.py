@@ -17,7 +17,7 @@ from typing import Any
 
 import grpc
 
-from palus.errors import ProtocolError
+from palus.errors import LostGameError, ProtocolError
 from palus.unity.messages import CLOSING, METHOD, message, parse
 
 MAX_MESSAGE_BYTES = 64 << 20
@@ -86,7 +86,7 @@ class Listener:
             except queue.Empty:
                 check()
                 if time.monotonic() > deadline:
-                    raise ProtocolError(
+                    raise LostGameError(
                         f"no word from the game for {timeout_s:g} s. Does it wait for a person, is each agent's "
                         'Behavior Type "Default", does it need --no-graphics here? --timeout-wait waits longer'
                     ) from None
@@ -99,7 +99,7 @@ class Listener:
             raise
         if found.header.status == CLOSING:
             self.answer(message(CLOSING))
-            raise ProtocolError(f"the game ended the connection{_reason(found)}")
+            raise LostGameError(f"the game ended the connection{_reason(found)}")
         return found
 
     def answer(self, made: Any) -> None:
@@ -108,7 +108,7 @@ class Listener:
         context, reply = self._pending
         self._pending = None
         if not context.is_active():
-            raise ProtocolError("the game broke off the connection; its log says why")
+            raise LostGameError("the game broke off the connection; its log says why")
         reply.put(made.SerializeToString())
 
     def refuse(self, reason: str = "") -> None:

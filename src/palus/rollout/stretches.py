@@ -1,0 +1,167 @@
+"""Decisions of agents that come and go, and the rollouts made of them.
+
+Every row of a `Decisions` is what one agent saw at one time: a decision, or the last observation of an episode that was
+cut off. A stretch is one row of a rollout in the making, or of a group as many as it has members: the decisions of one
+agent or of one group, one after another, over as many episodes as there were. Letters as in `palus.rollout.rollout`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from palus.rollout.rollout import Rollout
+from palus.types import I64, MASKS, AnyArray, BehaviorSpec, Bool
+
+
+class Decisions:
+    """What a learner's agents saw, did and got, one array for each field; `add` gives the numbers of new rows."""
+
+    def __init__(self, behavior: BehaviorSpec, state_size: int) -> None:
+        actions = behavior.actions
+        self.count = 0
+        self._arrays: dict[str, AnyArray] = {
+            **{f"seen {o.name}": np.zeros((1, *o.shape), np.float32) for o in behavior.observations},
+            "states": np.zeros((1, state_size), np.float32),
+            "actions": np.zeros((1, actions.columns), np.float32),
+            "log_probs": np.zeros((1, actions.columns), np.float32),
+            "parameters": np.zeros((1, actions.parameters), np.float32),
+            **{name: np.zeros(1, np.float32) for name in ("values", "entropies", "rewards", "group_rewards")},
+            "versions": np.zeros(1, np.int32),
+            "followed": np.full(1, -1, np.int64),  # the row that was seen after a decision that was cut off there
+            **{name: np.zeros(1, np.bool_) for name in ("known", "terminated")},
+        }
+        if actions.masked:
+            self._arrays[f"seen {MASKS}"] = np.ones((1, sum(behavior.branches)), np.bool_)
+
+    @property
+    def known(self) -> int:
+        """Decisions whose outcome is known."""
+        return int(self["known"][: self.count].sum())
+
+    def __getitem__(self, name: str) -> AnyArray:
+        return self._arrays[name]
+
+    def add(self, count: int, fields: Mapping[str, Any]) -> I64:
+        """New rows. fields: name -> [count, ...]; the others are as for a decision whose outcome is not known."""
+        first, self.count = self.count, self.count + count
+        rows = np.arange(first, self.count)
+        if self.count > len(self["known"]):
+            for name, array in self._arrays.items():
+                fresh = np.zeros((max(2 * len(array), self.count, 256), *array.shape[1:]), array.dtype)
+                fresh[:first] = array[:first]
+                self._arrays[name] = fresh
+        for name, array in self._arrays.items():
+            array[rows] = fields.get(name, -1 if name == "followed" else name == f"seen {MASKS}")
+        return rows
+
+    def seen(self, observations: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+        """Fields for `add`."""
+        return {f"seen {name}": array for name, array in observations.items()}
+
+    def pay(self, row: int, reward: float, group_reward: float) -> None:
+        """What came of a decision; it is known now."""
+        self["rewards"][row], self["group_rewards"][row], self["known"][row] = reward, group_reward, True
+
+    def keep(self, rows: Sequence[int]) -> dict[int, int]:
+        """Forget all others. Returns old -> new numbers."""
+        wanted = np.array(rows, np.int64)
+        for array in self._arrays.values():
+            array[: len(wanted)] = array[wanted]
+        self.count = len(wanted)
+        return {old: new for new, old in enumerate(rows)}
+
+
+@dataclass
+class Stretch:
+    """steps: for each, member -> row of the record. members: the places of those who are there, by agent id."""
+
+    members: dict[int, int] = field(default_factory=dict)
+    steps: list[dict[int, int]] = field(default_factory=list)
+
+    def place(self, agent: int) -> int:
+        """The member's place; the first free one for a member that comes."""
+        if agent not in self.members:
+            taken = set(self.members.values())
+            self.members[agent] = next(place for place in range(len(taken) + 1) if place not in taken)
+        return self.members[agent]
+
+    def cut(self, record: Decisions) -> Stretch:
+        """What is known so far, as a stretch of its own; this one goes on with the step that was decided last.
+
+        Members that go on are cut off there. A decision whose outcome is still out, since its agent decides more seldom
+        than others of its group, is given up.
+        """
+        open_step = any(not record["known"][row] for row in self.steps[-1].values())
+        done = Stretch({}, self.steps[:-1] if open_step else self.steps)
+        last = self.steps[-1] if open_step else {}
+        latest: dict[int, int] = {}
+        for step in done.steps:
+            for member in [m for m, row in step.items() if not record["known"][row]]:
+                del step[member]
+            latest.update(step)
+        for member, row in latest.items():
+            if not record["terminated"][row] and record["followed"][row] < 0 and member in last:
+                record["followed"][row] = last[member]
+        places = {member: agent for agent, member in self.members.items()}
+        rest = Stretch()
+        rest.steps = [{rest.place(places[member]): row for member, row in last.items()}] if last else []
+        self.members, self.steps = rest.members, rest.steps
+        return done
+
+
+def build(
+    record: Decisions, stretches: Sequence[Stretch], behavior: BehaviorSpec, with_values: bool
+) -> tuple[Rollout, float]:
+    """The rollout of these stretches, all cut, and the mean entropy of its decisions in nats, 0 without any."""
+    G = max((member + 1 for s in stretches for step in s.steps for member in step), default=1)
+    # One more than the longest: what follows a decision that was neither ended nor cut off is not known.
+    T, B = max((len(s.steps) for s in stretches), default=0) + 1, max(len(stretches), 1) * G
+    rows: I64 = np.full((T, B), -1, np.int64)
+    for number, stretch in enumerate(stretches):
+        for t, step in enumerate(stretch.steps):
+            for member, row in step.items():
+                rows[t, number * G + member] = row
+    active: Bool = rows >= 0
+
+    def spread(name: str) -> AnyArray:
+        found = record[name][rows]
+        found[~active] = 0
+        return found
+
+    seen: dict[str, AnyArray] = {}
+    for name in (*(o.name for o in behavior.observations), *((MASKS,) if behavior.actions.masked else ())):
+        array = record[f"seen {name}"]
+        seen[name] = np.zeros((T + 1, B, *array.shape[1:]), array.dtype)
+        seen[name][:-1] = spread(f"seen {name}")
+        if name == MASKS:
+            seen[name][:-1][~active], seen[name][-1] = True, True
+    followed, terminated = np.where(active, record["followed"][rows], -1), spread("terminated")
+    truncated: Bool = followed >= 0
+    ends = followed[truncated]  # in the order of argwhere
+    states = np.where(active[0][:, None], record["states"][rows[0]], np.float32(0))
+    rollout = Rollout(
+        masks=seen.pop(MASKS, None),
+        observations=seen,
+        states=states,
+        last_states=np.zeros_like(states),
+        actions=spread("actions"),
+        log_probs=spread("log_probs"),
+        parameters=spread("parameters"),
+        values=spread("values") if with_values else None,
+        rewards=spread("rewards"),
+        group_rewards=spread("group_rewards"),
+        terminated=terminated,
+        truncated=truncated,
+        active=active,
+        last_active=np.zeros(B, np.bool_),
+        final_observations={o.name: record[f"seen {o.name}"][ends] for o in behavior.observations},
+        final_states=record["states"][ends],
+        group_size=G,
+        versions=spread("versions"),
+    )
+    entropy = float(record["entropies"][rows[active]].mean()) if active.any() else 0.0
+    return rollout, entropy

@@ -1,0 +1,327 @@
+"""The trainer's side of one Unity game: starts or awaits it, discovers its behaviors, exchanges news for actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from palus import __version__
+from palus.config.run_file import EDITOR, EngineSettings, EnvSettings
+from palus.errors import LostGameError, ProtocolError
+from palus.types import F32, I64, MASKS, ActionSpec, AnyArray, BehaviorSpec, Bool, Continuous, Discrete, ObservationSpec
+from palus.unity import side_channels
+from palus.unity.executable import Executable, find_executable
+from palus.unity.messages import (
+    API_VERSION,
+    CAPABILITIES,
+    PNG,
+    RESET,
+    STEP,
+    bools,
+    check_version,
+    floats,
+    message,
+    packed,
+)
+from palus.unity.pictures import decode
+from palus.unity.serving import EDITOR_PORT
+from palus.unity.wire import Listener
+
+ENDING_S = 1.0
+"""How long an executable that broke off may take to end."""
+MAX_AGENTS = 1 << 16
+"""The most agents of one behavior that a message may tell of."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a message says of n agents of a behavior id: all decide now, or all ended.
+
+    observations: name -> [n, *shape] float32; with masks among them, True where allowed, for decisions. reward,
+    group_reward: [n] since the agent's last word. agent, group: [n] ids, group 0 for none. truncated: [n], of ends.
+    """
+
+    observations: Mapping[str, AnyArray]
+    reward: F32
+    group_reward: F32
+    agent: I64
+    group: I64
+    truncated: Bool
+
+    def __len__(self) -> int:
+        return len(self.agent)
+
+
+@dataclass(frozen=True)
+class News:
+    """One message of a game. Ends come before decisions: an id in both has begun its next episode.
+
+    ends, decisions: by behavior id, those that have any. statistics: what the game tells of itself.
+    """
+
+    ends: Mapping[str, Steps]
+    decisions: Mapping[str, Steps]
+    statistics: tuple[side_channels.Statistic, ...] = ()
+
+
+@dataclass
+class Discovery:
+    """Behavior id -> what its agents see and do; behavior ids of one behavior agree."""
+
+    behaviors: dict[str, BehaviorSpec] = field(default_factory=dict)
+
+    def learn(self, name: str, brain: Any, example: Any) -> None:
+        """A behavior id speaks for the first time. Raises ProtocolError for one that no policy can play."""
+        kind = behavior_of(name)[0]
+        try:
+            spec = BehaviorSpec(kind, _observations(example), _actions(brain))
+        except ValueError as error:
+            raise ProtocolError(f"behavior {name}: {error}") from error
+        for other, known in self.behaviors.items():
+            if behavior_of(other)[0] == kind and known != spec:
+                raise ProtocolError(f"behavior ids {other} and {name} see or do different things; expected the same")
+        self.behaviors[name] = spec
+
+
+def behavior_of(behavior_id: str) -> tuple[str, int]:
+    """Behavior and team: `Name?team=1` is team 1 of Name, a plain name team 0."""
+    name, _, query = behavior_id.partition("?")
+    team = dict(part.partition("=")[::2] for part in query.split("&")).get("team", "0")
+    if not name or not team.isdecimal():
+        raise ProtocolError(f"behavior id {behavior_id!r}; expected NAME?team=NUMBER")
+    return name, int(team)
+
+
+class UnityEnv:
+    """One game, in an executable of its own or in the Editor. `send` and `receive` take turns."""
+
+    def __init__(
+        self,
+        settings: EnvSettings,
+        engine: EngineSettings,
+        worker: int = 0,
+        *,
+        seed: int = 0,
+        log_folder: Path | None = None,
+        show: bool = False,
+    ) -> None:
+        """Start the game and shake hands. Raises EnvError when it cannot be started, ProtocolError for what it says."""
+        self._settings, self._engine = settings, engine
+        self.discovery = Discovery()
+        self._executable: Executable | None = None
+        self._asked: dict[str, int] = {}  # behavior id -> decisions that wait
+        self.waits = False  # whether the game waits for an answer
+        given = settings.env_path
+        path = None if given is None or given == EDITOR else find_executable(given)
+        self._listener = Listener(EDITOR_PORT if path is None else settings.base_port + worker)
+        try:
+            if path is not None:
+                if log_folder is not None:
+                    log_folder.mkdir(parents=True, exist_ok=True)
+                self._executable = Executable(
+                    path,
+                    self._listener.port,
+                    None if log_folder is None else log_folder / f"Player-{worker}.log",
+                    no_graphics=engine.no_graphics or (engine.no_graphics_monitor and worker > 0),
+                    arguments=settings.env_args or (),
+                    show=show,
+                )
+            self._shake_hands(seed + worker)
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def pid(self) -> int | None:
+        """Of the executable."""
+        return self._executable.pid if self._executable else None
+
+    def _hear(self) -> Any:
+        check = self._executable.check if self._executable else lambda: None
+        with self._better_reason():
+            return self._listener.receive(self._settings.timeout_wait, check)
+
+    @contextmanager
+    def _better_reason(self) -> Iterator[None]:
+        """An executable that has ended says why the game was lost."""
+        try:
+            yield
+        except LostGameError:
+            if self._executable:
+                self._executable.check(ENDING_S)
+            raise
+
+    def _shake_hands(self, seed: int) -> None:
+        said = self._hear().unity_output
+        if not said.HasField("rl_initialization_output"):
+            self._refuse("the first message is no initialization; expected rl_initialization_output")
+        told = said.rl_initialization_output
+        try:
+            check_version(told.communication_version, "the game")
+        except ProtocolError as error:
+            self._refuse(str(error))
+        made = message()
+        answer = made.unity_input.rl_initialization_input
+        answer.seed, answer.num_areas = seed, self._settings.num_areas
+        answer.communication_version, answer.package_version = API_VERSION, __version__
+        for capability in CAPABILITIES:
+            setattr(answer.capabilities, capability, True)
+        self._listener.answer(made)
+        if self._hear().HasField("unity_output"):
+            self._refuse("observations before the first reset; expected an empty message")
+        self.waits = True
+
+    def _refuse(self, reason: str) -> None:
+        self._listener.refuse(reason)
+        raise ProtocolError(reason)
+
+    def reset(self, parameters: Mapping[str, Any], seed: int) -> None:
+        """Let all episodes begin anew. parameters: name -> number or sampler; seed: of samplers without one."""
+        if not self.waits:
+            self.receive()  # what came of the last actions, which nobody wants to know
+        messages = [*side_channels.engine_messages(self._engine), *self._parameters(parameters, seed)]
+        self._send(RESET, {}, messages)
+
+    def send(self, actions: Mapping[str, F32], parameters: Mapping[str, Any] | None = None, seed: int = 0) -> None:
+        """Answer the latest news. actions: behavior id -> [n, A] in the order of its decisions."""
+        known = self.discovery.behaviors
+        expected = {name: (count, known[name].actions.columns) for name, count in self._asked.items()}
+        assert {name: own.shape for name, own in actions.items()} == expected, f"expected {expected}"
+        self._send(STEP, actions, self._parameters(parameters or {}, seed))
+
+    def _parameters(self, parameters: Mapping[str, Any], seed: int) -> Iterable[tuple[Any, bytes]]:
+        return [side_channels.parameter_message(name, value, seed) for name, value in parameters.items()]
+
+    def _send(self, command: int, actions: Mapping[str, F32], messages: Iterable[tuple[Any, bytes]]) -> None:
+        made = message()
+        told = made.unity_input.rl_input
+        told.command, told.side_channel = command, side_channels.join(messages)
+        for name, own in actions.items():
+            spec = self.discovery.behaviors[name].actions
+            size = spec.columns - len(spec.branches)
+            listed = told.agent_actions[name].value
+            continuous = np.clip(own[:, :size], -1, 1)
+            for numbers, chosen, both in zip(
+                continuous, own[:, size:].astype(np.int64).tolist(), np.concatenate([continuous, own[:, size:]], 1),
+                strict=True,
+            ):  # fmt: skip
+                listed.add(
+                    continuous_actions=packed(numbers), discrete_actions=chosen, vector_actions_deprecated=packed(both)
+                )
+        self.waits = False
+        with self._better_reason():
+            self._listener.answer(made)
+
+    def receive(self) -> News:
+        """What the game says after `send` or `reset`. Raises ProtocolError when it breaks the protocol, is silent or
+        gone."""
+        said = self._hear().unity_output
+        try:
+            if not said.HasField("rl_output"):
+                raise ProtocolError("a message without rl_output; expected what the agents see")
+            found = self._read(said)
+        except ProtocolError as error:
+            self._listener.refuse(str(error))
+            raise
+        self.waits = True
+        return found
+
+    def _read(self, said: Any) -> News:
+        brains = {brain.brain_name: brain for brain in said.rl_initialization_output.brain_parameters}
+        ends: dict[str, Steps] = {}
+        decisions: dict[str, Steps] = {}
+        for name, listed in said.rl_output.agentInfos.items():
+            infos = list(listed.value)
+            if not infos:
+                continue
+            if name not in self.discovery.behaviors:
+                if name not in brains:
+                    raise ProtocolError(f"agents of {name} before its brain_parameters")
+                self.discovery.learn(name, brains[name], infos[0])
+            if len(infos) > MAX_AGENTS:
+                raise ProtocolError(f"{len(infos)} agents of {name} in one message; expected {MAX_AGENTS} at most")
+            spec = self.discovery.behaviors[name]
+            for done, found in ((True, ends), (False, decisions)):
+                own = [info for info in infos if info.done == done]
+                if own:
+                    found[name] = _steps(name, spec, own, masks=not done)
+        self._asked = {name: len(own) for name, own in decisions.items()}
+        told = side_channels.split(said.rl_output.side_channel)
+        statistics = [side_channels.read_statistic(data) for c, data in told if c == side_channels.STATISTICS]
+        return News(ends, decisions, tuple(statistics))
+
+    def close(self) -> bool:
+        """End the game; whether it ended by itself in time. Calling it twice does no harm."""
+        self._listener.close()
+        executable, self._executable = self._executable, None
+        return executable is None or executable.wait(self._settings.timeout_wait)
+
+    def kill(self) -> None:
+        """End the game at once."""
+        self._listener.close()
+        if self._executable:
+            self._executable.wait(0.0)
+
+
+def _actions(brain: Any) -> ActionSpec:
+    told = brain.action_spec
+    continuous, branches = told.num_continuous_actions, tuple(told.discrete_branch_sizes)
+    if len(branches) != told.num_discrete_actions:
+        raise ValueError(f"{told.num_discrete_actions} discrete actions with sizes {branches}; expected one size each")
+    if not continuous and not branches:  # packages from before hybrid actions
+        sizes = tuple(brain.vector_action_size_deprecated)
+        is_continuous = brain.vector_action_space_type_deprecated == 1
+        continuous, branches = (sizes[0] if sizes else 0, ()) if is_continuous else (0, sizes)
+    parts = ([Continuous(continuous, -1.0, 1.0)] if continuous else []) + [Discrete(size) for size in branches]
+    return ActionSpec(tuple(parts), masked=bool(branches))
+
+
+def _observations(example: Any) -> tuple[ObservationSpec, ...]:
+    """Named as ML-Agents' models name them: obs_0, obs_1, ..."""
+    return tuple(ObservationSpec(f"obs_{i}", tuple(o.shape)) for i, o in enumerate(example.observations))
+
+
+def _steps(name: str, spec: BehaviorSpec, infos: list[Any], *, masks: bool) -> Steps:
+    n = len(infos)
+    seen: dict[str, AnyArray] = {}
+    for info in infos:
+        if len(info.observations) != len(spec.observations):
+            raise ProtocolError(f"{len(info.observations)} observations of {name}; expected {len(spec.observations)}")
+    for i, observation in enumerate(spec.observations):
+        what = f"{observation.name} of {name}"
+        rows = [_observation(info.observations[i], observation, what) for info in infos]
+        seen[observation.name] = np.stack(rows).reshape(n, *observation.shape).astype(np.float32)
+    if masks and spec.actions.masked:
+        seen[MASKS] = np.stack([_allowed(info.action_mask, sum(spec.branches), name) for info in infos])
+    numbers = np.array([(info.reward, info.group_reward) for info in infos], np.float32)
+    for what, values in (*seen.items(), ("the reward", numbers)):
+        if not np.isfinite(values).all():
+            raise ProtocolError(f"{what} of {name} is NaN or infinite; a game must give finite numbers")
+    agents = np.array([info.id for info in infos], np.int64)
+    if len(np.unique(agents)) < n:
+        raise ProtocolError(f"agents {sorted(agents.tolist())} of {name}: one is told of twice")
+    groups = np.array([info.group_id for info in infos], np.int64)
+    truncated = np.array([info.max_step_reached for info in infos], np.bool_)
+    return Steps(seen, numbers[:, 0], numbers[:, 1], agents, groups, truncated)
+
+
+def _observation(told: Any, spec: ObservationSpec, what: str) -> F32:
+    if tuple(told.shape) != spec.shape:
+        raise ProtocolError(f"{what}: shape {tuple(told.shape)}; expected {spec.shape}, as at the start")
+    if told.compression_type == PNG:
+        if len(spec.shape) != 3:
+            raise ProtocolError(f"{what}: a compressed observation of shape {spec.shape}; expected a picture")
+        return decode(told.compressed_data, spec.shape, list(told.compressed_channel_mapping), what)
+    return floats(told.float_data.data, spec.size, what)
+
+
+def _allowed(mask: bytes, size: int, name: str) -> Bool:
+    """A mask of another length forbids nothing, as in ML-Agents."""
+    allowed = ~bools(mask, f"action mask of {name}") if len(mask) == size else np.ones(size, np.bool_)
+    result: Bool = allowed
+    return result

@@ -1,0 +1,58 @@
+"""PNG observations: one or several files joined, as Unity's camera and grid sensors send them."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from palus.errors import ProtocolError
+from palus.types import F32
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+def decode(data: bytes, shape: Sequence[int], mapping: Sequence[int], what: str) -> F32:
+    """[channels, height, width] float32, 0 to 1. mapping: where each decoded channel goes, several are averaged, -1
+    drops one; without it, one expected channel is the mean of the first picture's, else the first ones are kept.
+
+    Raises ProtocolError for what is no PNG, and for another size than `shape` says.
+    """
+    starts = [found.start() for found in re.finditer(re.escape(_SIGNATURE), data)]
+    if not starts or starts[0] != 0:
+        raise ProtocolError(f"{what}: {len(data)} bytes that are no PNG picture")
+    channels, height, width = shape
+    decoded = np.concatenate(
+        [_picture(data[a:b], height, width, what) for a, b in zip(starts, [*starts[1:], len(data)], strict=True)]
+    )
+    if not mapping:
+        found = decoded[:3].mean(0, keepdims=True) if channels == 1 else decoded[:channels]
+    else:
+        targets = sorted({target for target in mapping if target >= 0})
+        if len(mapping) != len(decoded) or targets != list(range(channels)) or min(mapping) < -1:
+            raise ProtocolError(
+                f"{what}: channel mapping {list(mapping)} for {len(decoded)} decoded channels; expected one entry for "
+                f"each, that fill 0 to {channels - 1}"
+            )
+        places = np.array(mapping)
+        found = np.stack([decoded[places == target].mean(0) for target in targets])
+    if len(found) != channels:
+        raise ProtocolError(f"{what}: pictures of {len(decoded)} channels; expected {channels}")
+    result: F32 = found.astype(np.float32)
+    return result
+
+
+def _picture(data: bytes, height: int, width: int, what: str) -> F32:
+    """One file, [3, height, width], 0 to 1."""
+    try:
+        with Image.open(io.BytesIO(data), formats=["PNG"]) as picture:
+            if picture.size != (width, height):  # before anything is unpacked
+                raise ProtocolError(f"{what}: a picture of {picture.size}; expected {(width, height)} (width, height)")
+            pixels = np.asarray(picture.convert("RGB"), np.float32)
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+        raise ProtocolError(f"{what}: a PNG picture that cannot be read ({error})") from error
+    found: F32 = pixels.transpose(2, 0, 1) / np.float32(255)
+    return found

@@ -1,0 +1,256 @@
+"""The collector over agents that come, end and decide when they please, told by hand-written messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from palus.config.run_file import EnvSettings
+from palus.errors import EnvError, LostGameError, WorkerError
+from palus.learn.returns import usable_decisions
+from palus.rollout.exchanging import ExchangeCollector
+from palus.rollout.rollout import Collected, Rollout, Seat
+from palus.types import ActionSpec, AgentSpec, BehaviorSpec, Discrete, GameSpec, ObservationSpec
+from palus.unity.environment import Discovery, News, Steps
+from palus.unity.side_channels import AVERAGE, Statistic
+
+KIND = BehaviorSpec("B", (ObservationSpec("obs_0", (1,)),), ActionSpec((Discrete(2),)))
+SPEC = GameSpec("Story", (KIND,), (AgentSpec("B?team=0", 0, 0, "B"),))
+TWO_TEAMS = GameSpec("Story", (KIND,), (AgentSpec("B?team=0", 0, 0, "B"), AgentSpec("B?team=1", 1, 1, "B")))
+Told = tuple[int, float, float]  # agent, what it sees, reward
+
+
+class Counting:
+    """Remembers how many decisions an agent took since its memory began."""
+
+    version, state_size = 0, 1
+
+    def act(
+        self, observations: Mapping[str, Tensor], states: Tensor, masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        return torch.zeros(len(states), 2), torch.zeros(len(states)), states + 1
+
+
+def steps(*told: Told, group: int = 0, truncated: bool = False, group_reward: float = 0.0) -> Steps:
+    agents, seen, rewards = (np.array(column) for column in zip(*told, strict=True))
+    n = len(agents)
+    return Steps(
+        {"obs_0": seen.astype(np.float32)[:, None]}, rewards.astype(np.float32), np.full(n, group_reward, np.float32),
+        agents.astype(np.int64), np.full(n, group), np.full(n, truncated),
+    )  # fmt: skip
+
+
+def news(decisions: Steps | None = None, ends: Steps | None = None, name: str = "B?team=0") -> News:
+    return News({name: ends} if ends else {}, {name: decisions} if decisions else {})
+
+
+class Story:
+    """In the place of a `UnityEnv`: says these messages, then the last one again and again."""
+
+    def __init__(self, told: Sequence[News | Exception]) -> None:
+        self.told, self.at, self.waits = list(told), 0, True
+        self.discovery = Discovery({"B?team=0": KIND, "B?team=1": KIND, "Late?team=0": KIND})
+        self.answers: list[dict[str, int]] = []
+        self.resets = 0
+
+    def reset(self, parameters: Mapping[str, Any], seed: int) -> None:
+        self.resets, self.waits = self.resets + 1, False
+
+    def receive(self) -> News:
+        said = self.told[min(self.at, len(self.told) - 1)]
+        self.at, self.waits = self.at + 1, True
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    def send(self, actions: Mapping[str, Any], parameters: Mapping[str, Any], seed: int) -> None:
+        self.waits = False
+        self.answers.append({name: len(own) for name, own in actions.items()})
+
+    def kill(self) -> None:
+        self.told = []
+
+    close = kill
+
+
+def collector(
+    *games: Story, rows: int, horizon: int = 100, grouped: bool = False, spec: GameSpec = SPEC, **options: Any
+) -> ExchangeCollector:
+    learner = {0: ("B", Counting())}
+    made: dict[str, Any] = {
+        "cast": lambda k: [Seat(0, True)] * spec.num_agents,
+        "start": lambda k: pytest.fail("no game is lost here"),
+        "settings": EnvSettings(env_path="x"),
+    }
+    made |= options
+    settings = {"rows": {0: rows}, "horizons": {0: horizon}, "grouped": frozenset({0} if grouped else ())}
+    return ExchangeCollector(
+        games, made["start"], spec, made["settings"], **settings, seed=1, learners=learner, cast=made["cast"],  # type: ignore[arg-type]
+        load=lambda k: pytest.fail("there is no frozen policy"), members={}, draws={},
+    )  # fmt: skip
+
+
+def one(collected: Collected) -> Rollout:
+    return collected.rollouts[0]
+
+
+def rows_of(rollout: Rollout) -> list[list[tuple[float, float, str]]]:
+    """Each row's decisions: what was seen, the reward, and how it ended: terminated, truncated or not."""
+    found = []
+    for b in range(rollout.rewards.shape[1]):
+        taken = np.flatnonzero(rollout.active[:, b])
+        found.append([
+            (float(rollout.observations["obs_0"][t, b, 0]), float(rollout.rewards[t, b]),
+             "x" if rollout.terminated[t, b] else "cut" if rollout.truncated[t, b] else "")
+            for t in taken
+        ])  # fmt: skip
+    return found
+
+
+def test_an_agent_that_decides_every_third_message_has_a_row_without_gaps() -> None:
+    told = []
+    for t in range(13):
+        own = [(1, float(t), 0.5)] + ([(2, 100.0 + t, 3.0)] if t % 3 == 0 else [])
+        told.append(news(steps(*own)))
+    rollout = one(collector(Story(told), rows=16).collect())
+    often, seldom = rows_of(rollout)
+    assert often == [(float(t), 0.5, "" if t < 11 else "cut") for t in range(12)]
+    assert seldom == [(100.0, 3.0, ""), (103.0, 3.0, ""), (106.0, 3.0, ""), (109.0, 3.0, "cut")]
+    assert rollout.final_observations["obs_0"].ravel().tolist() == [112.0, 12.0]
+    assert usable_decisions(rollout).sum() == rollout.agent_steps == 16
+    # Both remember every decision of theirs, and no other: the one of 2 was cut at t = 3.
+    assert rollout.final_states.ravel().tolist() == [4.0, 12.0]
+
+
+def test_an_early_end_and_the_return_under_the_same_id_in_one_message() -> None:
+    told = [
+        news(steps((1, 0, 0), (2, 50, 0))),
+        news(steps((1, 2, 0), (2, 51, 1)), steps((1, 1, 7.0))),  # 1 ends, and begins again
+        news(steps((2, 52, 1)), steps((1, 9, -1.0), truncated=True)),  # 1 is cut off, and stays away
+        news(steps((2, 53, 1))),
+        news(steps((1, 4, 99.0), (2, 54, 1))),  # 1 is back; what it says of rewards is of nobody's decision
+        news(steps((1, 5, 2.0), (2, 55, 1))),
+    ]
+    found = collector(Story(told), rows=8).collect()
+    rollout = one(found)
+    assert rows_of(rollout)[0] == [(0.0, 7.0, "x"), (2.0, -1.0, "cut"), (4.0, 2.0, "cut")]
+    first = np.argwhere(rollout.truncated)[:, 1] == 0
+    assert rollout.final_observations["obs_0"][first, 0].tolist() == [9.0, 5.0]
+    assert rollout.final_states[first, 0].tolist() == [1.0, 1.0]  # memory begins anew with every episode
+    assert [(e.length, e.reward) for e in found.episodes] == [(1, 7.0), (1, -1.0)]
+
+
+def test_stretches_are_cut_at_the_horizon_and_go_on_in_the_next_rollout() -> None:
+    games = collector(Story([news(steps((1, float(t), 1.0))) for t in range(40)]), rows=10, horizon=4)
+    rollout = one(games.collect())
+    assert [[seen for seen, *_ in row] for row in rows_of(rollout)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert rollout.final_observations["obs_0"].ravel().tolist() == [10.0, 4.0, 8.0]
+    assert rollout.states[:, 0].tolist() == [0.0, 4.0, 8.0]
+    rollout = one(games.collect())
+    assert [[seen for seen, *_ in row] for row in rows_of(rollout)] == [[10, 11, 12, 13], [14, 15, 16, 17], [18, 19]]
+    assert rollout.states[0, 0] == 10.0
+
+
+def test_a_group_keeps_its_members_in_step_with_one_that_comes_late_and_one_that_leaves() -> None:
+    told = [
+        news(steps((1, 0, 0), (2, 10, 0), group=5)),
+        news(steps((1, 1, 1), (2, 11, 1), (3, 21, 0), group=5)),  # 3 comes late
+        news(steps((1, 2, 1), (3, 22, 1), group=5), steps((2, 12, 4), group=5)),  # 2 leaves early
+        news(None, steps((1, 3, 1), (3, 23, 1), group=5, group_reward=2.0)),  # the whole group is gone
+        news(steps((1, 4, 0), (2, 14, 0), (3, 24, 0), group=5)),
+        news(steps((1, 5, 1), (2, 15, 1), (3, 25, 1), group=5)),
+    ]
+    rollout = one(collector(Story(told), rows=10, grouped=True).collect())
+    assert rollout.group_size == 3
+    assert rollout.active[:4].tolist() == [[1, 1, 0], [1, 1, 1], [1, 0, 1], [1, 1, 1]]
+    assert rollout.terminated[:3].tolist() == [[0, 0, 0], [0, 1, 0], [1, 0, 1]]
+    assert rollout.truncated[3].tolist() == [True] * 3
+    assert rollout.group_rewards[2].tolist() == [2.0, 0.0, 2.0]
+    assert rollout.observations["obs_0"][3, :, 0].tolist() == [4.0, 14.0, 24.0]
+
+
+def test_members_that_are_born_anew_take_the_places_of_those_that_ended() -> None:
+    told = [news(steps((2 * t, t, 1), (2 * t + 1, t, 1), group=3), None if not t else
+                 steps((2 * t - 2, 0, 1), (2 * t - 1, 0, 1), group=3)) for t in range(6)]  # fmt: skip
+    rollout = one(collector(Story(told), rows=10, grouped=True).collect())
+    assert rollout.group_size == 2 and rollout.terminated[:5].all() and rollout.agent_steps == 10
+
+
+def test_empty_lists_and_messages_of_ends_alone_are_answered_with_nothing() -> None:
+    told = [news(), news(steps((1, 0, 0))), news(), news(None, steps((1, 1, 5.0))), news(), news(steps((1, 2, 0)))]
+    story = Story([*told, *[news(steps((1, 3.0, 0.0)))] * 3])
+    rollout = one(collector(story, rows=2).collect())
+    assert story.answers[:6] == [{}, {"B?team=0": 1}, {}, {}, {}, {"B?team=0": 1}]
+    assert rows_of(rollout) == [[(0.0, 5.0, "x"), (2.0, 0.0, "cut")]]
+
+
+def test_a_behavior_that_appears_in_mid_run_plays_at_random_and_is_told_of_once() -> None:
+    late = News({}, {"Late?team=0": steps((9, 0, 0)), "B?team=0": steps((1, 0, 0))})
+    games = collector(story := Story([late]), rows=3)
+    games.collect()
+    assert story.answers[0] == {"Late?team=0": 1, "B?team=0": 1}
+    (complaint,) = games.complaints()
+    assert complaint.startswith("Late?team=0 appeared after the run had begun") and not games.complaints()
+
+
+def test_no_learner_in_a_whole_game_is_an_error_not_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palus.rollout.exchanging.IDLE", 20)
+    with pytest.raises(EnvError, match="20 messages, and no agent of B asked for a decision"):
+        collector(Story([news()]), rows=3).collect()
+
+
+def test_games_side_by_side_are_decided_for_in_one_pass() -> None:
+    calls = []
+    games = collector(*(Story([news(steps((1, k, k)))]) for k in range(3)), rows=9)
+    act = games.policies.act
+    games.policies.act = lambda *a: (calls.append(len(a[2])), act(*a))[1]  # type: ignore[method-assign]
+    rollout = one(games.collect())
+    assert calls == [3, 3, 3, 3]
+    assert [[paid for _, paid, _ in row] for row in rows_of(rollout)] == [[0.0] * 3, [1.0] * 3, [2.0] * 3]
+
+
+def test_a_lost_game_is_replaced_and_costs_only_the_decision_that_waited() -> None:
+    lost = Story([news(steps((1, t, 1.0))) for t in range(3)] + [LostGameError("Environment shut down")])  # type: ignore[list-item]
+    fresh = Story([news(steps((1, 100.0 + t, 1.0))) for t in range(9)])
+    games = collector(lost, rows=5, start=lambda k: fresh)
+    rollout = one(games.collect())
+    assert fresh.resets == 1 and "Environment shut down. Another one is started" in games.complaints()[0]
+    rows = rows_of(rollout)
+    assert rows[0] == [(0.0, 1.0, ""), (1.0, 1.0, "cut")]
+    assert rows[1] == [(100.0, 1.0, ""), (101.0, 1.0, ""), (102.0, 1.0, "cut")]
+    assert rollout.final_observations["obs_0"].ravel().tolist() == [2.0, 103.0]  # what waited is still what followed
+    dying = Story([news(steps((1, 0.0, 1.0))), LostGameError("gone")])
+    again = Story([news(steps((1, 0.0, 1.0))), LostGameError("gone")])
+    with pytest.raises(WorkerError, match=r"gone\. It is not started again: env_settings\.restarts_rate_limit_n is 1"):
+        collector(dying, rows=50, start=lambda k: again).collect()
+
+
+def test_when_all_agents_end_at_once_the_match_has_a_verdict_and_who_plays_is_asked_again() -> None:
+    cast: list[int] = []
+    end = News({"B?team=0": steps((1, 0, 1.0)), "B?team=1": steps((2, 0, -1.0))}, {})
+    begin = News({}, {"B?team=0": steps((1, 0, 0)), "B?team=1": steps((2, 0, 0))})
+    games = collector(
+        Story([begin, end] * 4), rows=6, spec=TWO_TEAMS, cast=lambda k: cast.append(k) or [Seat(0, True)] * 2
+    )
+    found = games.collect()
+    assert [match.points for match in found.matches] == [(1.0, 0.0)] * 3 and cast == [0] * 4
+    assert [episode.agent for episode in found.episodes] == [0, 1] * 3
+
+
+def test_decisions_that_nobody_learns_from_are_no_rows_but_ghost_steps() -> None:
+    both = News({}, {"B?team=0": steps((1, 0, 0)), "B?team=1": steps((2, 0, 0))})
+    games = collector(Story([both]), rows=4, spec=TWO_TEAMS, cast=lambda k: [Seat(0, True), Seat(0, False)])
+    found = games.collect()
+    assert one(found).agent_steps == 4 and found.ghost_steps == {"B": 5}
+
+
+def test_the_game_s_statistics_are_averaged_over_a_rollout() -> None:
+    told = [News({}, {"B?team=0": steps((1, 0, 0))}, (Statistic("goals", float(t), AVERAGE),)) for t in range(3)]
+    games = collector(Story(told), rows=2)
+    games.collect()
+    assert games.performance()["goals"] == 1.0

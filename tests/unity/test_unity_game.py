@@ -1,0 +1,316 @@
+"""A game in an executable, from the trainer's side: real sockets, against `palus unity-serve` and against faults."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+from wire_ends import in_thread
+
+from palus import envs
+from palus.cli import app
+from palus.config import load_run
+from palus.config.run_file import EngineSettings, EnvSettings
+from palus.errors import CheckpointError, EnvError, LostGameError, ProtocolError, WorkerError
+from palus.rollout.exchanging import ExchangeCollector
+from palus.train import Run, train
+from palus.types import MASKS
+from palus.unity.environment import UnityEnv, behavior_of
+from palus.unity.executable import find_executable
+from palus.unity.messages import API_VERSION, message, packed
+from palus.unity.pictures import decode
+from palus.unity.wire import Dialer
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def executable(folder: Path, body: str, name: str = "Game") -> Path:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Callable[[str, int], Path]:
+    def write(game: str, matches: int) -> Path:
+        words = ["unity-serve", game, "--num-matches", str(matches), "--write-executable", str(tmp_path / game)]
+        assert CliRunner().invoke(app, words).exit_code == 0
+        return tmp_path / game
+
+    return write
+
+
+def settings(path: Path, **options: Any) -> EnvSettings:
+    return EnvSettings(env_path=str(path), base_port=free_port(), **options)
+
+
+class Scripted:
+    """A game whose executable only sleeps, and which this thread plays."""
+
+    def __init__(self, folder: Path, *told: Any, version: str = API_VERSION, **options: Any) -> None:
+        own = settings(executable(folder, "exec sleep 60"), timeout_wait=20, **options)
+
+        def play() -> None:
+            game = Dialer(own.base_port, 20)
+            first = message()
+            first.unity_output.rl_initialization_output.communication_version = version
+            for said in (first, message(), *told):
+                if isinstance(said, bytes):
+                    game._call(said)
+                elif game.exchange(said) is None:
+                    return
+
+        self.end = in_thread(play)
+        self.env = UnityEnv(own, EngineSettings())
+
+
+@pytest.fixture
+def scripted(tmp_path: Path) -> Iterator[Callable[..., Scripted]]:
+    made: list[Scripted] = []
+
+    def start(*told: Any, **options: Any) -> Scripted:
+        made.append(Scripted(tmp_path, *told, **options))
+        return made[-1]
+
+    yield start
+    for game in made:
+        game.env.kill()
+
+
+def said(
+    shape: tuple[int, ...] = (2,), numbers: tuple[float, ...] = (0.0, 1.0), name: str = "B?team=0", brain: bool = True
+) -> Any:
+    """A message with one agent that asks for a decision."""
+    made = message()
+    if brain:
+        told = made.unity_output.rl_initialization_output.brain_parameters.add(brain_name=name)
+        told.action_spec.num_discrete_actions = 1
+        told.action_spec.discrete_branch_sizes.append(3)
+    info = made.unity_output.rl_output.agentInfos[name].value.add(id=4, group_id=2, reward=0.5)
+    info.observations.add(shape=shape).float_data.data = packed(numbers)
+    return made
+
+
+def test_a_served_game_says_the_same_over_the_wire_as_here(served: Any) -> None:
+    game = UnityEnv(settings(served("MenuToy", 3)), EngineSettings(), seed=5)
+    try:
+        game.reset({}, 0)
+        env = envs.make("MenuToy", 3)
+        env.reset(np.arange(3, dtype=np.int64) + (5 << 20))
+        behavior, generator, ends = env.spec.behaviors[0], np.random.default_rng(0), 0
+        rows = np.arange(3 * env.spec.num_agents, dtype=np.int32).reshape(3, -1)
+        news = game.receive()
+        for _ in range(20):
+            ((name, told),) = news.decisions.items()
+            room = envs.protocol.room_for(behavior, rows.size)
+            env.observe(behavior.name, rows, room)
+            assert (told.observations[MASKS] == room[MASKS]).all()
+            for o, seen in zip(behavior.observations, game.discovery.behaviors[name].observations, strict=True):
+                assert (told.observations[seen.name] == room[o.name]).all()
+            actions = envs.game.draw_actions(behavior.actions, rows.size, room[MASKS], generator)
+            step = env.step([actions.reshape(3, -1, behavior.actions.columns)])
+            game.send({name: actions})
+            news = game.receive()
+            (steps,) = news.decisions.values()
+            ended = (step.terminated | step.truncated).ravel()
+            paid = np.zeros(rows.size, np.float32)
+            for told in (*news.ends.values(), steps):
+                paid[told.agent] += told.reward + told.group_reward
+            assert np.allclose(paid, (step.reward + step.group_reward).ravel())
+            ends += int(ended.sum())
+            assert sum(map(len, news.ends.values())) == ended.sum()
+        assert ends
+        game.reset({}, 1)
+        assert not game.receive().ends  # a reset tells of no ends
+    finally:
+        assert game.close()  # by itself
+
+
+def test_what_breaks_the_protocol_is_one_sentence_on_both_ends(scripted: Any) -> None:
+    for told, found in (
+        (message(), "a message without rl_output"),
+        (said(brain=False), "agents of B.team=0 before its brain_parameters"),
+        (said(numbers=(0.0,)), "obs_0 of B.team=0: 4 bytes; expected 2 numbers"),
+        (said(numbers=(0.0, np.nan)), "obs_0 of B.team=0 is NaN"),
+        (said(name="B?team=x"), "behavior id 'B.team=x'; expected NAME"),
+        (said(shape=(1, 1, 1, 2)), "behavior B.team=0: observation obs_0"),
+        (b"\xff\xff", "no message of ML-Agents' protocol"),
+    ):
+        game = scripted(told)
+        game.env.reset({}, 0)
+        with pytest.raises(ProtocolError, match=found):
+            game.env.receive()
+        if not isinstance(told, bytes):
+            with pytest.raises(ProtocolError, match=f"the trainer ended the connection: .*{found}"):
+                game.end()
+
+
+def test_other_versions_and_words_before_their_turn_are_refused_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ProtocolError, match=r"the game speaks communicator version '2\.1\.0'"):
+        Scripted(tmp_path, version="2.1.0")
+    own = settings(executable(tmp_path, "exec sleep 60"))
+    end = in_thread(lambda: Dialer(own.base_port, 20).exchange(said(brain=False)))
+    with pytest.raises(ProtocolError, match="the first message is no initialization"):
+        UnityEnv(own, EngineSettings())
+    with pytest.raises(ProtocolError, match="the trainer ended the connection: the first message"):
+        end()
+
+
+def test_a_game_that_dies_is_silent_or_cannot_run_is_told_of_in_words(tmp_path: Path) -> None:
+    with pytest.raises(LostGameError, match="Environment shut down with return code 3"):
+        UnityEnv(settings(executable(tmp_path, "exit 3")), EngineSettings())
+    with pytest.raises(LostGameError, match=r"return code -9 \(SIGKILL\)"):
+        UnityEnv(settings(executable(tmp_path, "kill -9 $$")), EngineSettings())
+    with pytest.raises(LostGameError, match="no word from the game for 1 s"):
+        UnityEnv(settings(executable(tmp_path, "exec sleep 60"), timeout_wait=1), EngineSettings())
+    with pytest.raises(EnvError, match=r"no executable there; looked for .*Nothing\.x86_64"):
+        UnityEnv(settings(tmp_path / "Nothing"), EngineSettings())
+    (tmp_path / "Game").chmod(0o600)
+    with pytest.raises(EnvError, match="chmod"):
+        UnityEnv(settings(tmp_path / "Game"), EngineSettings())
+
+
+def test_an_executable_is_started_as_ml_agents_starts_it(tmp_path: Path) -> None:
+    path = executable(tmp_path, f'echo "$@" > {tmp_path}/given; exit 1', "Game.x86_64")
+    assert find_executable(str(tmp_path / "Game.exe")) == path
+    own = settings(tmp_path / "Game", env_args=("--level", "2"))
+    with pytest.raises(LostGameError, match=r"its log is .*run_logs/Player-1\.log"):
+        UnityEnv(own, EngineSettings(no_graphics_monitor=True), 1, log_folder=tmp_path / "run_logs")
+    given = (tmp_path / "given").read_text()
+    log = tmp_path / "run_logs" / "Player-1.log"
+    assert given == f"-nographics -batchmode --mlagents-port {own.base_port + 1} -logFile {log} --level 2\n"
+
+
+def png(pixels: Any) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(np.array(pixels, np.uint8)).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_png_pictures_are_joined_averaged_and_mapped() -> None:
+    first, second = png([[[255, 0, 0], [0, 51, 102]]]), png([[[0, 255, 255], [255, 255, 255]]])
+    assert decode(first, (3, 1, 2), [], "o").tolist() == [
+        [[1.0, 0.0]],
+        [[0.0, np.float32(0.2)]],
+        [[0.0, np.float32(0.4)]],
+    ]
+    assert decode(first, (1, 1, 2), [], "o").ravel() == pytest.approx([1 / 3, 0.2])
+    assert decode(first + second, (4, 1, 2), [], "o")[:, 0, 0].tolist() == [1.0, 0.0, 0.0, 0.0]
+    mapped = decode(first + second, (2, 1, 2), [0, 0, -1, 1, 1, 1], "o")
+    assert mapped[:, 0, 0] == pytest.approx([0.5, 2 / 3])
+    for data, shape, mapping, found in (
+        (b"abc", (3, 1, 2), [], "no PNG"),
+        (first[:40], (3, 1, 2), [], "cannot be read"),
+        (first, (3, 2, 2), [], r"picture of \(2, 1\); expected \(2, 2\)"),
+        (first, (4, 1, 2), [], "pictures of 3 channels; expected 4"),
+        (first, (2, 1, 2), [0, 0], "channel mapping"),
+        (first, (2, 1, 2), [0, 2, 1], "channel mapping"),
+    ):
+        with pytest.raises(ProtocolError, match=found):
+            decode(data, shape, mapping, "o")
+
+
+def test_parameters_and_the_engine_s_settings_go_out_with_the_reset(scripted: Any) -> None:
+    heard: list[bytes] = []
+    game = scripted(said())
+    listened = game.env._listener.answer
+    game.env._listener.answer = lambda made: (heard.append(made.unity_input.rl_input.side_channel), listened(made))
+    game.env.reset({"speed": 2.0}, 0)
+    assert len(game.env.receive().decisions["B?team=0"]) == 1
+    assert heard[0].count(b"\x2c\x34\x51\xe9") == 5 and heard[0].endswith(b"speed" + struct.pack("<if", 0, 2.0))
+
+
+def test_behavior_ids_name_a_behavior_and_a_team() -> None:
+    assert behavior_of("Striker?team=1") == ("Striker", 1) and behavior_of("Goalie") == ("Goalie", 0)
+
+
+def run_file(folder: Path, path: Path, name: str, *overrides: str, **behavior: Any) -> Any:
+    own = {
+        "trainer_type": "ppo",
+        "hyperparameters": {"batch_size": 64, "buffer_size": 512, "learning_rate": 0.003, "num_epoch": 3},
+        "network_settings": {"hidden_units": 32, "num_layers": 1},
+        "time_horizon": 32,
+        "summary_freq": 1000,
+    } | behavior
+    file = folder / "run.yaml"
+    file.write_text(json.dumps({
+        "behaviors": {name: own},
+        "env_settings": {"env_path": str(path), "base_port": free_port(), "seed": 1},
+        "checkpoint_settings": {"results_dir": str(folder / "results"), "run_id": "x"},
+        "palus": {"matmul": "highest", "threads": 1},
+    }))  # fmt: skip
+    return load_run(file, list(overrides))
+
+
+def rewards(capsys: Any, kind: str) -> list[float]:
+    """Those of all summaries."""
+    return [float(number) for number in re.findall(rf"{kind}: (\d\.\d+)", capsys.readouterr().err)]
+
+
+def test_a_run_learns_over_the_wire(served: Any, tmp_path: Path, capsys: Any) -> None:
+    """MenuToy pays 2 for guessing and 11/3 for the best order."""
+    run = run_file(tmp_path, served("MenuToy", 8), "MenuToy", max_steps=5000)
+    assert train(run).finished
+    first, *_, last = rewards(capsys, "Mean Reward")
+    assert first < 2.8 and last > 3.2
+    assert (tmp_path / "results" / "x" / "MenuToy.onnx").exists()
+    with pytest.raises(CheckpointError, match="a run of this id exists"):
+        train(run)
+
+
+def test_groups_learn_over_the_wire(served: Any, tmp_path: Path, capsys: Any) -> None:
+    """RescueToy pays the group 0.5 a match for what a member did before it left."""
+    run = run_file(tmp_path, served("RescueToy", 8), "RescueToy", max_steps=4000, trainer_type="poca")
+    assert train(run).finished
+    first, *_, last = rewards(capsys, "Mean Group Reward")
+    assert first < 0.35 and last > 0.42
+
+
+def test_a_game_killed_in_mid_step_leaves_a_clear_message_and_a_saved_run(served: Any, tmp_path: Path) -> None:
+    path = served("MenuToy", 2)
+    run = run_file(tmp_path, path, "MenuToy", "env_settings.max_lifetime_restarts=0", max_steps=100000)
+
+    def kill_after_an_update(parts: Run) -> None:
+        assert isinstance(parts.collector, ExchangeCollector)
+        (pid,) = [game.env.pid for game in parts.collector._games]
+        learn = parts.trainees[0].learner.update
+
+        def update(*arguments: Any) -> Any:
+            found = learn(*arguments)
+            os.killpg(pid, signal.SIGKILL)  # type: ignore[arg-type]
+            return found
+
+        parts.trainees[0].learner.update = update  # type: ignore[method-assign]
+
+    with pytest.raises(WorkerError, match=r"return code -9 \(SIGKILL\).*max_lifetime_restarts is 0"):
+        train(run, on_start=kill_after_an_update)
+    folder = tmp_path / "results" / "x"
+    assert (folder / "MenuToy" / "checkpoint.pt").exists() and (folder / "MenuToy.onnx").exists()
+    found = Run(run, resume=True)
+    assert found.step >= 512
+    found.close()
+
+
+def test_a_behavior_that_the_game_does_not_have_is_named(served: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("palus.unity.discovery.SEARCH", 5)
+    run = run_file(tmp_path, served("MenuToy", 1), "Nobody")
+    with pytest.raises(EnvError, match="Nobody did not appear within 5 messages; found MenuToy"):
+        train(run)
