@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from palus.config import load_run
 from palus.config.appo import Sampling
 from palus.errors import ConfigError
 from palus.rollout import plan
-from palus.rollout.plan import WorkerPlan, core_for, plan_workers
+from palus.rollout.plan import WorkerPlan, core_for, plan_workers, worker_rows
 
 
 def test_games_of_a_split_lie_together() -> None:
@@ -48,3 +49,21 @@ def test_workers_are_pinned_only_where_every_core_gets_as_many(monkeypatch) -> N
     monkeypatch.setattr(plan, "usable_cpus", lambda: [2, 5])
     assert [core_for(worker, 4) for worker in range(4)] == [2, 5, 2, 5]
     assert core_for(0, 3) is None
+
+
+@pytest.mark.parametrize(
+    ("more", "games"),
+    [
+        ([], 2),  # one for each split
+        (["palus.sampling.workers=0"], 1),
+        (["palus.sampling={workers: 3, games_per_worker: 4}"], 12),
+        (["palus.num_matches=8", "palus.sampling.workers=2"], 8),
+    ],
+)
+def test_games_of_a_trainer_with_a_replay_buffer_do_not_follow_from_its_size(more: list[str], games: int) -> None:
+    sac = ["behaviors.SoccerTwos.trainer_type=sac", "palus.num_matches=0"]
+    run = load_run("debug", [*sac, *more])
+    rows = worker_rows(run, agents=4, learning=2)
+    assert rows == 4 * games
+    plan = plan_workers(run.palus.sampling, rows, agents=4)
+    assert plan.processes * plan.splits * plan.games == games

@@ -89,7 +89,9 @@ class Sampling(Section):
         default=-1, description="Processes; 0 steps games in the main process, -1 means one per physical core."
     )
     games_per_worker: CountOrZero = Field(
-        default=0, description="Games of each process; 0 means as many as buffer_size / time_horizon needs."
+        default=0,
+        description="Games of each process; 0 means as many as buffer_size / time_horizon needs, of sac one for each "
+        "split.",
     )
     splits: Count = Field(default=2, description="Groups of a worker's games: one steps while another is decided for.")
     asynchronous: bool = Field(

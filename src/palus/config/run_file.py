@@ -89,7 +89,9 @@ class PalusSettings(Section):
     env_options: dict[str, Any] = Field(default_factory=dict, description="Keywords for the game's factory.")
     sampling: Sampling = Field(default_factory=Sampling, description="How an `appo` behavior's games are stepped.")
     league: LeagueSettings = Field(default_factory=LeagueSettings, description="Who meets whom in self-play.")
-    num_matches: CountOrZero = Field(default=0, description="Matches simulated side by side; 0 means automatic.")
+    num_matches: CountOrZero = Field(
+        default=0, description="Matches simulated side by side; 0 means automatic. In worker processes, of sac alone."
+    )
     matmul: Literal["auto", "highest", "medium", "bf16"] = Field(
         default="auto", description="Precision of matrix products; `auto` measures at the start which is fastest."
     )

@@ -43,7 +43,8 @@ class WorkerPlan:
 def worker_rows(run: RunFile, agents: int, learning: int) -> int:
     """Rows of all agents, so that those that learn fill a rollout in `time_horizon` decisions. learning: of a match."""
     first, s = next(iter(run.behaviors.values())), run.palus.sampling
-    matches = run.palus.num_matches or max(s.workers, 1) * max(s.games_per_worker, 1) * (s.splits if s.workers else 1)
+    share = s.games_per_worker or (s.splits if s.workers else 1)
+    matches = run.palus.num_matches or max(s.workers, 1) * share
     return first.rollout_rows(learning, matches) // first.time_horizon * agents // learning
 
 
@@ -72,7 +73,7 @@ def plan_workers(settings: Sampling, rows: int, agents: int) -> WorkerPlan:
             f"buffer_size / time_horizon = {rows} rows = {games} games of {agents} agents, which palus.sampling cannot "
             f"divide into {asked}; make buffer_size / time_horizon "
             + (f"{agents * processes * share}" if share else f"a multiple of {step}")
-            + ", or change workers, games_per_worker or splits"
+            + ", or change workers, games_per_worker, splits or, of sac, palus.num_matches"
         )
     return WorkerPlan(workers, splits, games // (processes * splits))
 
