@@ -15,7 +15,7 @@ from palus.errors import EnvError, LostGameError, WorkerError
 from palus.learn.returns import usable_decisions
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.rollout import Collected, Rollout, Seat
-from palus.types import ActionSpec, AgentSpec, BehaviorSpec, Discrete, GameSpec, ObservationSpec
+from palus.types import ActionSpec, AgentSpec, BehaviorSpec, Continuous, Discrete, GameSpec, ObservationSpec
 from palus.unity.environment import Discovery, News, Steps
 from palus.unity.side_channels import AVERAGE, Statistic
 
@@ -28,7 +28,7 @@ Told = tuple[int, float, float]  # agent, what it sees, reward
 class Counting:
     """Remembers how many decisions an agent took since its memory began."""
 
-    version, state_size = 0, 1
+    version, state_size, squash = 0, 1, False
 
     def act(
         self, observations: Mapping[str, Tensor], states: Tensor, masks: Tensor | None = None
@@ -56,6 +56,7 @@ class Story:
         self.told, self.at, self.waits = list(told), 0, True
         self.discovery = Discovery({"B?team=0": KIND, "B?team=1": KIND, "Late?team=0": KIND})
         self.answers: list[dict[str, int]] = []
+        self.sent: list[Mapping[str, Any]] = []
         self.resets = 0
 
     def reset(self, parameters: Mapping[str, Any], seed: int) -> None:
@@ -70,6 +71,7 @@ class Story:
 
     def send(self, actions: Mapping[str, Any], parameters: Mapping[str, Any], seed: int) -> None:
         self.waits = False
+        self.sent.append(actions)
         self.answers.append({name: len(own) for name, own in actions.items()})
 
     def kill(self) -> None:
@@ -81,7 +83,7 @@ class Story:
 def collector(
     *games: Story, rows: int, horizon: int = 100, grouped: bool = False, spec: GameSpec = SPEC, **options: Any
 ) -> ExchangeCollector:
-    learner = {0: ("B", Counting())}
+    learner = {0: ("B", options.pop("policy", Counting()))}
     made: dict[str, Any] = {
         "cast": lambda k: [Seat(0, True)] * spec.num_agents,
         "start": lambda k: pytest.fail("no game is lost here"),
@@ -254,3 +256,20 @@ def test_the_game_s_statistics_are_averaged_over_a_rollout() -> None:
     games = collector(Story(told), rows=2)
     games.collect()
     assert games.performance()["goals"] == 1.0
+
+
+@pytest.mark.parametrize(("squash", "sent"), [(False, 1.0), (True, np.tanh(2.0))])
+def test_numbers_reach_the_game_as_the_policy_means_them(squash: bool, sent: float) -> None:
+    class Reaching(Counting):
+        def act(
+            self, observations: Mapping[str, Tensor], states: Tensor, masks: Tensor | None = None
+        ) -> tuple[Tensor, Tensor | None, Tensor]:
+            return torch.tensor([[2.0, -20.0]]), torch.zeros(1), states
+
+    policy = Reaching()
+    policy.squash = squash
+    kind = BehaviorSpec("B", KIND.observations, ActionSpec((Continuous(1, -1.0, 1.0),)))
+    spec = GameSpec("Story", (kind,), SPEC.agents)
+    rollout = one(collector(story := Story([news(steps((1, 0, 0)))]), rows=1, spec=spec, policy=policy).collect())
+    assert story.sent[0]["B?team=0"] == pytest.approx(sent, abs=1e-3)
+    assert rollout.actions[0, 0] == pytest.approx(2.0, abs=1e-3)  # what was drawn is what is learned from

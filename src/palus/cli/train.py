@@ -136,8 +136,10 @@ def _train(
     if run.env_id == "SoccerTwos":
         _hint("Next:", f"palus match {folder} goalie-striker --pairs 20 --replay match.match")
         _hint("", "palus watch match.match")
-    else:
+    elif run.env_id is not None:
         _hint("Next:", f"palus enjoy {folder}{trust.option}")
+    else:
+        _hint("Next:", "give the model to the agents' Behavior Parameters in Unity")
 
 
 def _hint(why: str, command: str) -> None:

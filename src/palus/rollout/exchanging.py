@@ -370,7 +370,7 @@ class ExchangeCollector:
             for agent, row, state in zip(deciding[own], rows.tolist(), after[own], strict=True):
                 agent.row, agent.state = row, state.copy()
                 agent.length += 1
-        return actions
+        return self.policies.told(actions, ids, spec)
 
     def _follows(self, policy: int, k: int, name: str, group: int, row: int) -> bool:
         """Whether a decision of a group's member is of the step before the one that begins."""

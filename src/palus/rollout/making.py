@@ -67,7 +67,10 @@ def make_collector(
         settings = {policy: run.behaviors[name] for policy, (name, _) in learners.items()}
         return ExchangeCollector(
             source.games, source.start, source.spec, run.env_settings,
-            rows={policy: behavior.hyperparameters.buffer_size for policy, behavior in settings.items()},
+            rows={
+                policy: behavior.rollout_rows(rows_per_match[policy], run.env_settings.num_envs)
+                for policy, behavior in settings.items()
+            },
             horizons={policy: behavior.time_horizon for policy, behavior in settings.items()},
             grouped=frozenset(policy for policy, own in settings.items() if isinstance(own, PocaBehavior)),
             seed=seed, learners=learners, cast=cast, load=load, members=members, draws=draws,
