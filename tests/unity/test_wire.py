@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator
 
 import grpc
-import numpy as np
 import pytest
+from pydantic import TypeAdapter
 from wire_ends import in_thread
 
-from palus.config.environment import MultiRangeUniformSampler
+from palus.config.environment import MultiRangeUniformSampler, Sampler
 from palus.config.run_file import EngineSettings
 from palus.errors import ProtocolError
 from palus.unity import side_channels
@@ -174,18 +174,20 @@ def test_side_channels_come_apart_as_they_were_put_together() -> None:
 def test_parameters_arrive_as_numbers_and_as_samplers() -> None:
     _, payload = side_channels.parameter_message("speed", 2.5, 0)
     assert payload == b"\5\0\0\0speed" + struct.pack("<if", 0, 2.5)
-    name, value = side_channels.read_parameter(payload)
-    assert (name, value(), value.is_constant) == ("speed", 2.5, True)
+    assert side_channels.read_parameter(payload) == ("speed", 2.5)
     sampler = MultiRangeUniformSampler.model_validate(
         {"sampler_type": "multirangeuniform", "sampler_parameters": {"intervals": [[0, 1], [5, 8]], "seed": 3}}
     )
     _, payload = side_channels.parameter_message("size", sampler, 0)
     assert payload == b"\4\0\0\0size" + struct.pack("<iiii4f", 1, 3, 2, 4, 0, 1, 5, 8)
-    _, draw = side_channels.read_parameter(payload)
-    drawn = np.array([draw() for _ in range(400)])
-    assert (((drawn >= 0) & (drawn <= 1)) | ((drawn >= 5) & (drawn <= 8))).all()
-    assert 0.65 < (drawn >= 5).mean() < 0.85  # 3 of 4 units of length
-    for wrong in (struct.pack("<i", 9), struct.pack("<iii", 1, 0, 7), struct.pack("<iiiff", 1, 0, 0, 2, 1)):
+    assert side_channels.read_parameter(payload) == ("size", sampler)
+    for form, numbers in (("uniform", {"min_value": 1, "max_value": 2}), ("gaussian", {"mean": 1, "st_dev": 2})):
+        value = TypeAdapter(Sampler).validate_python({"sampler_type": form, "sampler_parameters": numbers})
+        name, found = side_channels.read_parameter(side_channels.parameter_message("x", value, 7)[1])
+        assert (name, found.sampler_parameters.seed) == ("x", 7)
+        assert {key: getattr(found.sampler_parameters, key) for key in numbers} == numbers
+    odd = struct.pack("<iiiifff", 1, 0, 2, 3, 0, 1, 2)
+    for wrong in (struct.pack("<i", 9), odd, *(struct.pack("<iiiff", 1, 0, k, 2, -1) for k in (0, 1, 7))):
         with pytest.raises(ProtocolError, match="environment parameter 'x'"):
             side_channels.read_parameter(b"\1\0\0\0x" + wrong)
 

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from palus import __version__
+from palus.config.environment import Value
+from palus.envs.drawing import MatchParameters
 from palus.envs.protocol import MultiAgentEnv, room_for
 from palus.errors import EnvError, ProtocolError
 from palus.types import F32, MASKS, ActionSpec, AnyArray, BehaviorSpec, Bool, Continuous, Step
@@ -241,35 +243,30 @@ def _columns(behavior: BehaviorSpec, given: Any) -> F32:
 
 
 class _Parameters:
-    """Environment parameters as the trainer set them; those with samplers are drawn anew when a match begins."""
+    """Environment parameters as the trainer set them; those with samplers are drawn for each match as it begins."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell, self._draws, self._refused = tell, dict[str, side_channels.Draw](), set[str]()
+    def __init__(self, env: MultiAgentEnv, tell: Tell) -> None:
+        self.matches = MatchParameters(env)
+        self._tell, self._known, self._refused = tell, dict[str, Value](), set[str]()
 
-    def take(self, env: MultiAgentEnv, data: bytes) -> None:
+    def take(self, data: bytes) -> None:
         """Obey what came beside an answer. The engine's configuration has nothing to act upon here."""
         for channel, payload in side_channels.split(data):
             if channel == side_channels.PARAMETERS:
-                name, draw = side_channels.read_parameter(payload)
-                self._draws[name] = draw
-                self._set(env, name)
+                self._set(*side_channels.read_parameter(payload))
             elif channel not in (side_channels.ENGINE, side_channels.ANALYTICS):
                 self._tell(f"side channel {channel} is not known here; its message is ignored")
 
-    def draw(self, env: MultiAgentEnv) -> None:
-        """A match begins."""
-        for name, draw in self._draws.items():
-            if not draw.is_constant:
-                self._set(env, name)
-
-    def _set(self, env: MultiAgentEnv, name: str) -> None:
+    def _set(self, name: str, value: Value) -> None:
         if name in self._refused:
             return
         try:
-            env.set_parameters({name: self._draws[name]()})
+            self.matches.change({**self._known, name: value})
+            self._known[name] = value
         except EnvError as error:  # a Unity game does not notice numbers that it does not read
             self._refused.add(name)
             self._tell(f"environment parameter ignored: {error}")
+            self.matches.change(self._known)
 
 
 def serve(make: Callable[[int], MultiAgentEnv], num_matches: int, port: int, timeout_s: float, tell: Tell) -> None:
@@ -297,7 +294,7 @@ def _introduce(dialer: Dialer, make: Callable[[int], MultiAgentEnv], num_matches
     told = answer.unity_input.rl_initialization_input
     check_version(told.communication_version, "the trainer")
     with closing(make(num_matches * max(told.num_areas, 1))) as env:
-        _play(dialer, ServedGame(env), told.seed, _Parameters(tell))
+        _play(dialer, ServedGame(env), told.seed, _Parameters(env, tell))
 
 
 def _play(dialer: Dialer, game: ServedGame, seed: int, parameters: _Parameters) -> None:
@@ -306,11 +303,11 @@ def _play(dialer: Dialer, game: ServedGame, seed: int, parameters: _Parameters) 
         if not answer.unity_input.HasField("rl_input"):
             raise ProtocolError("an answer without rl_input; expected a step or a reset")
         told = answer.unity_input.rl_input
-        parameters.take(env, told.side_channel)
+        parameters.take(told.side_channel)
         if told.command == QUIT:
             return
         if told.command == RESET:
-            parameters.draw(env)
+            parameters.matches.restart([(resets, n) for n in range(env.num_matches)])
             said = game.reset((seed << 20) + resets * env.num_matches)
             resets += 1
             continue
@@ -318,7 +315,7 @@ def _play(dialer: Dialer, game: ServedGame, seed: int, parameters: _Parameters) 
             raise ProtocolError("a step before the first reset; expected a reset")
         said, step = game.step(told.agent_actions)
         if step.match_over.any():
-            parameters.draw(env)
+            parameters.matches.begin(np.flatnonzero(step.match_over).tolist())
         numbers = [own for agents in step.stats.values() for own in agents.values()]
         said.unity_output.rl_output.side_channel = side_channels.join(
             m for own in numbers for m in side_channels.statistics_messages(own)

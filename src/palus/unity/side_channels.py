@@ -6,12 +6,15 @@ int32, float32 and bool little-endian, text and lists of floats behind their len
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from palus.config.environment import (
     ConstantSampler,
@@ -19,6 +22,7 @@ from palus.config.environment import (
     MultiRangeUniformSampler,
     Sampler,
     UniformSampler,
+    Value,
 )
 from palus.config.run_file import EngineSettings
 from palus.errors import ProtocolError
@@ -29,6 +33,7 @@ STATISTICS = UUID("a1d8f7b7-cec8-50f9-b78b-d3e165a78520")
 ANALYTICS = UUID("b664a4a9-d86f-5a5f-95cb-e8353a7e8356")
 AVERAGE, MOST_RECENT, SUM, HISTOGRAM = 0, 1, 2, 3
 """How the trainer puts a statistic's values together."""
+_SAMPLERS: TypeAdapter[Any] = TypeAdapter(Sampler)
 _NUMBER, _SAMPLER = 0, 1
 _UNIFORM, _GAUSSIAN, _MULTI_RANGE = 0, 1, 2
 
@@ -110,7 +115,7 @@ def engine_messages(settings: EngineSettings) -> list[tuple[UUID, bytes]]:
     return [(ENGINE, payload) for payload in payloads]
 
 
-def parameter_message(name: str, value: float | Sampler, seed: int) -> tuple[UUID, bytes]:
+def parameter_message(name: str, value: Value, seed: int) -> tuple[UUID, bytes]:
     """An environment parameter: a number, or a sampler from which the game draws. seed: of one that names none."""
     if isinstance(value, ConstantSampler):
         value = value.sampler_parameters.value
@@ -129,49 +134,34 @@ def parameter_message(name: str, value: float | Sampler, seed: int) -> tuple[UUI
     return PARAMETERS, head + struct.pack(f"<ii{len(ends)}f", _MULTI_RANGE, len(ends), *ends)
 
 
-class Draw:
-    """An environment parameter as the game has it: call it for a value."""
-
-    def __init__(self, kind: int, numbers: list[float], seed: int) -> None:
-        """kind: of sampler; -1 for the constant that is the only one of `numbers`."""
-        self._kind, self._numbers = kind, numbers
-        self._generator = np.random.default_rng(abs(seed))
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether every value is the same."""
-        return self._kind < 0
-
-    def __call__(self) -> float:
-        """The constant, or the next value drawn."""
-        if self._kind < 0:
-            return self._numbers[0]
-        if self._kind == _GAUSSIAN:
-            return float(self._generator.normal(self._numbers[0], self._numbers[1]))
-        ends = np.array(self._numbers).reshape(-1, 2)
-        lengths = ends[:, 1] - ends[:, 0]
-        shares = lengths / lengths.sum() if lengths.sum() > 0 else None
-        low, high = ends[self._generator.choice(len(ends), p=shares)]
-        return float(self._generator.uniform(low, high))
-
-
-def read_parameter(payload: bytes) -> tuple[str, Draw]:
-    """Name and value of an environment parameter. Raises ProtocolError for kinds that the protocol does not have."""
+def read_parameter(payload: bytes) -> tuple[str, Value]:
+    """Name and value of an environment parameter. Raises ProtocolError for what the protocol does not have."""
     reader = Payload(payload)
     name, kind = reader.text(), reader.integer()
     if kind == _NUMBER:
-        return name, Draw(-1, [reader.number()], 0)
+        return name, reader.number()
     if kind != _SAMPLER:
         raise ProtocolError(f"environment parameter {name!r} of kind {kind}; expected {_NUMBER} or {_SAMPLER}")
     seed, sampler = reader.integer(), reader.integer()
-    if sampler not in (_UNIFORM, _GAUSSIAN, _MULTI_RANGE):
-        raise ProtocolError(f"environment parameter {name!r} with sampler {sampler}; expected 0, 1 or 2")
     numbers = reader.numbers() if sampler == _MULTI_RANGE else [reader.number(), reader.number()]
-    ends = np.array(numbers)
-    in_pairs = len(ends) > 0 and len(ends) % 2 == 0
-    if not in_pairs or (ends[1] < 0 if sampler == _GAUSSIAN else (ends[::2] > ends[1::2]).any()):
-        raise ProtocolError(f"environment parameter {name!r}: {numbers} are no limits of a sampler")
-    return name, Draw(sampler, numbers, seed)
+    first, second = numbers[::2], numbers[1::2]
+    told: dict[int, tuple[str, dict[str, Any]]] = {
+        _UNIFORM: ("uniform", {"min_value": first[:1], "max_value": second[:1]}),
+        _GAUSSIAN: ("gaussian", {"mean": first[:1], "st_dev": second[:1]}),
+        _MULTI_RANGE: ("multirangeuniform", {"intervals": list(itertools.zip_longest(first, second))}),
+    }
+    if sampler not in told:
+        raise ProtocolError(f"environment parameter {name!r} with sampler {sampler}; expected 0, 1 or 2")
+    form, limits = told[sampler]
+    values = {key: value if key == "intervals" else value[0] for key, value in limits.items()}
+    fault = ProtocolError(f"environment parameter {name!r}: {numbers} are no limits of a sampler")
+    try:
+        found: Value = _SAMPLERS.validate_python({"sampler_type": form, "sampler_parameters": values | {"seed": seed}})
+    except ValidationError as error:
+        raise fault from error
+    if isinstance(found, GaussianSampler) and found.sampler_parameters.st_dev < 0:
+        raise fault
+    return name, found
 
 
 def statistics_messages(numbers: Mapping[str, float]) -> list[tuple[UUID, bytes]]:
