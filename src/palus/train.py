@@ -245,6 +245,8 @@ class Run:
 
     def _teach(self, collected: Collected) -> None:
         """Go on to the next lesson of every parameter whose lesson is over."""
+        if not self.lessons.numbers:
+            return
         learners = {trainee.policy: trainee for trainee in reversed(self.trainees)}
         ended = [(learners[e.policy], e) for e in collected.episodes if e.learned]
         progress = {trainee.name: trainee.progress for trainee in learners.values()}

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from events import read_values
 from typer.testing import CliRunner
 
 from palus.cli import app
@@ -101,6 +102,13 @@ def test_inference_plays_and_changes_nothing_on_disk(first: Path) -> None:
     assert {path: path.read_bytes() for path in before} == before
     assert (first / "first" / "run_logs" / "training_status.json").read_text() == status
     assert json.loads(status)["SoccerTwos"]["final_checkpoint"]["steps"] == 768
+
+
+def test_inference_learns_nothing(tmp_path: Path) -> None:
+    train(tmp_path, "checkpoint_settings.inference=true", "palus.max_minutes=0.02")
+    tags = {tag for _, tag, _ in read_values(tmp_path / "ppo" / "SoccerTwos")}
+    assert "Environment/Episode Length" in tags and not any(tag.startswith("Losses/") for tag in tags)
+    assert not (tmp_path / "ppo" / "SoccerTwos" / "checkpoint.pt").exists()
 
 
 def test_a_deterministic_behavior_takes_the_likeliest_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

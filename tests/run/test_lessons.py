@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from palus.cli import app
 from palus.config import RunFile, load_run
+from palus.rollout.collector import InProcessCollector
 from palus.run.lessons import Lessons
 
 
@@ -144,12 +145,15 @@ def trained(folder: Path, *more: str) -> str:
 
 @pytest.mark.parametrize("collector", ["in_process", "workers"])
 def test_a_run_practises_its_lessons_and_a_resumed_one_goes_on_as_if_nothing_had_been(
-    collector: str, tmp_path: Path
+    collector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    restarts, restart = [], InProcessCollector.restart
+    monkeypatch.setattr(InProcessCollector, "restart", lambda own: (restarts.append(own), restart(own))[1])
     where = [f"palus.sampling.collector={collector}", "palus.sampling.workers=1"]
     whole = trained(tmp_path, "--run-id", "whole", *where)
     assert "'ball_touch' is in lesson 'near' and has value 'Uniform sampler: min=0.5, max=1.0'." in whole
     assert "'ball_touch' is in lesson 'far' and has value 'Gaussian sampler: mean=0.2, stddev=0.1'." in whole
+    assert len(restarts) == (collector == "in_process")  # the first lesson asks for it
     trained(tmp_path, "--run-id", "parts", *where, "behaviors.SoccerTwos.max_steps=2048")
     resumed = trained(tmp_path, "--run-id", "parts", *where, "--resume")
     assert "is in lesson 'far'" in resumed and "is in lesson 'near'" not in resumed

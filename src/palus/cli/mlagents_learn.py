@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from palus import __version__
@@ -119,13 +119,19 @@ def _start(file: str | None, given: dict[str, Any]) -> int:
     except PalusError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_USER_ERROR
+    except ModuleNotFoundError as error:
+        print(f'error: training takes more than is installed ({error}): pip install "palus[train]"', file=sys.stderr)
+        return EXIT_USER_ERROR
     except KeyboardInterrupt:  # before there was anything to save, or for the second time
         return EXIT_INTERRUPTED
 
 
 def _versions() -> Iterator[str]:
     yield from (f"ml-agents: {REFERENCE},", f"ml-agents-envs: {REFERENCE},", f"Communicator API: {COMMUNICATOR},")
-    yield f"PyTorch: {version('torch')}"
+    try:
+        yield f"PyTorch: {version('torch')}"
+    except PackageNotFoundError:
+        yield "PyTorch: not installed"
     yield f"palus: {__version__}"
 
 
