@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from palus.cli import app
 from palus.cli.mlagents_learn import FLAGS, RETIRED, _parser, _run_file, learn, run_experiment
+from palus.config import RunFile
 
 GOLDEN = Path(__file__).parent / "data" / "mlagents_learn.txt"
 RUN = """
@@ -112,7 +113,7 @@ def test_resume_and_initialize_from(here: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--num-envs=2"], "several executables need --env"),
+        (["--num-envs=2", "3DBall.yaml"], "unrecognized arguments: 3DBall.yaml"),
         (["--num-areas=0"], "num_areas: expected more than 0"),
         (["--torch-device=cuda"], "palus trains on the CPU"),
         (["--timeout-wait=long"], "invalid int value"),
@@ -163,13 +164,23 @@ def test_ctrl_c_ends_with_a_model_and_without_a_fault(
 
 
 def test_palus_train_names_the_command_that_has_a_flag(here: Path) -> None:
-    for flag in ("--env=Game", "--torch-device", "--num-envs"):
+    for flag in ("--width=9", "--torch-device", "--num-envs"):
         result = CliRunner().invoke(app, ["train", "run.yaml", flag])
         assert result.exit_code == 2 and "is a flag of mlagents-learn" in result.output
     assert "mlagents-learn" not in CliRunner().invoke(app, ["train", "run.yaml", "--runid=3"]).output
 
 
-def test_without_a_file_every_behavior_has_ppos_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    assert learn(["--env=Game"]) == 2
-    said = capsys.readouterr()
-    assert "[WARNING] No trainer configuration was given" in said.out and "env_settings.env_path Game" in said.err
+@pytest.mark.parametrize(("words", "path"), [([], "UnityEditor"), (["--env=Game"], "Game")])
+def test_without_a_file_and_a_game_every_behavior_of_the_editors_has_ppos_defaults(
+    words: list[str], path: str, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[RunFile] = []
+    monkeypatch.setattr("palus.train.train", lambda run, **more: started.append(run))
+    assert learn(words) == 0
+    told = capsys.readouterr().out
+    assert "[WARNING] No trainer configuration was given" in told
+    assert ("Listening on port 5004." in told) == (path == "UnityEditor")
+    (run,) = started
+    assert (run.env_settings.env_path, run.behaviors) == (path, {})
+    assert run.default_settings is not None and run.default_settings.trainer_type == "ppo"
+    assert learn(["--num-envs=2"]) == 2 and "there is one Editor" in capsys.readouterr().err

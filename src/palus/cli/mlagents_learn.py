@@ -9,7 +9,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,9 @@ from palus.cli.train import obstacles
 from palus.config import Behavior, RunFile, load_run, notes
 from palus.config.load import plain
 from palus.config.network import SignalNetworkSettings
+from palus.config.run_file import EDITOR
 from palus.config.source import Source
-from palus.errors import PalusError
+from palus.errors import ConfigError, PalusError
 from palus.trust import NOBODY
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 REFERENCE, COMMUNICATOR = "1.1.0", "1.5.0"
 """The version of ML-Agents whose commands these are, and of its protocol."""
 FLAGS: dict[str, tuple[str, type, str]] = {
-    "--env": ("env_settings.env_path", str, "Unity executable; without it a game of palus."),
+    "--env": ("env_settings.env_path", str, "Unity executable; without it a game of palus, else Unity's Editor."),
     "--resume": ("", bool, "Continue the run of this id."),
     "--force": ("", bool, "Replace the run of this id."),
     "--deterministic": ("", bool, "Collect with the likeliest actions."),
@@ -136,11 +136,17 @@ def _versions() -> Iterator[str]:
 
 
 def _run_file(file: str | None, given: dict[str, Any]) -> RunFile:
-    """The run that a file and the flags mean. Raises ConfigError."""
+    """The run that a file and the flags mean; without a game it waits for the Editor. Raises ConfigError."""
     keys = {_name(flag): key for flag, (key, *_) in FLAGS.items() if key} | {"env_args": "env_settings.env_args"}
     overrides = [f"{keys[name]}={json.dumps(value)}" for name, value in given.items() if name in keys]
-    judge = partial(_obstacles, deterministic=given.get("deterministic", False))
-    run = load_run(NOTHING_DECLARED if file is None else file, overrides, judge=judge)
+    run = load_run(NOTHING_DECLARED if file is None else file, overrides)
+    run = _deterministic(run) if given.get("deterministic") else run
+    if run.env_id is None and run.env_settings.env_path is None:
+        if run.env_settings.num_envs > 1:
+            raise ConfigError([f"env_settings.num_envs {run.env_settings.num_envs}: there is one Editor; give --env"])
+        run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"env_path": EDITOR})})
+    if faults := obstacles(run, NOBODY):
+        raise ConfigError(faults)
     settings = run.checkpoint_settings
     if settings.initialize_from is not None and (settings.resume or "resume" in given):
         if "resume" in given or "initialize_from" not in given:
@@ -148,15 +154,7 @@ def _run_file(file: str | None, given: dict[str, Any]) -> RunFile:
         else:
             _log("WARNING", "The file's resume is ignored; --initialize-from stands above it.")
             run = run.model_copy(update={"checkpoint_settings": settings.model_copy(update={"resume": False})})
-    return _deterministic(run) if given.get("deterministic") else run
-
-
-def _obstacles(run: RunFile, deterministic: bool) -> list[str]:
-    """Why the run cannot start."""
-    lines = obstacles(_deterministic(run) if deterministic else run, NOBODY)
-    if run.env_settings.num_envs > 1 and run.env_settings.env_path is None:
-        lines.append(f"env_settings.num_envs {run.env_settings.num_envs}: several executables need --env; remove it")
-    return lines
+    return run
 
 
 def _deterministic(run: RunFile) -> RunFile:
@@ -178,6 +176,8 @@ def _train(run: RunFile, given: dict[str, Any]) -> int:
         for name, behavior in parts.run.behaviors.items():
             _log("INFO", f"Hyperparameters for behavior name {name}: \n" + "\n".join(_tree(_settings(behavior))))
 
+    if run.env_settings.env_path == EDITOR:
+        _log("INFO", "Listening on port 5004. Start training by pressing the Play button in the Unity Editor.")
     settings = run.checkpoint_settings
     resume, force = settings.resume or "resume" in given, settings.force or "force" in given
     train(run, resume=resume, force=force, on_start=announce, log=_log)
