@@ -212,3 +212,10 @@ def test_a_table_of_contents_of_another_shape_is_begun_anew(folder):
         folder.status.write_text(text)
         record(folder, 10)
         assert [c["steps"] for c in status(folder)["Game"]["checkpoints"]] == [10]
+
+
+def test_whether_a_run_is_there_can_be_asked_before_its_behaviors_are_known(tmp_path):
+    RunFolder(tmp_path / "none", []).refuse_existing(force=False)
+    (tmp_path / "note.txt").write_text("mine")
+    with pytest.raises(CheckpointError, match="a run of this id exists"):
+        RunFolder(tmp_path, []).refuse_existing(force=False)

@@ -98,10 +98,14 @@ class RunFolder:
 
     def __init__(self, root: Path, behaviors: Sequence[str]) -> None:
         self.root, self.behaviors = root, tuple(behaviors)
-        self.checkpoint = self.of(self.behaviors[0]) / "checkpoint.pt"
         self.status = root / "run_logs" / "training_status.json"
         self._own = OwnFiles(root)
         self.own = self._own.add
+
+    @property
+    def checkpoint(self) -> Path:
+        """The file; a game may have to say first which behaviors there are."""
+        return self.of(self.behaviors[0]) / "checkpoint.pt"
 
     def of(self, behavior: str) -> Path:
         """The folder of a behavior."""
