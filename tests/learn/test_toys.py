@@ -60,6 +60,6 @@ def test_what_is_forbidden_is_never_done_and_the_best_of_the_rest_is_learned(mak
 
 @TRAINERS
 def test_a_choice_and_a_number_are_learned_together(make, trainer):
-    _, _, scores = learn(make, trainer, Aim(), 45, "hyperparameters.beta=0")
+    _, _, scores = learn(make, trainer, Aim(), 90, "hyperparameters.beta=0")
     assert scores[0] < 0.0
     assert np.mean(scores[-4:]) > 0.7
