@@ -9,7 +9,7 @@ unity-official-soccertwos from FOLDER (trained in Unity, not part of this reposi
 takes TARGET of the points over 200 mirrored pairs and again over 200 pairs of other seeds, so that luck in one of many
 evaluations does not count; the minutes are wall time of training since the start of the process, its compilation and
 its own test matches included. Checkpoints whose score over a quarter of the pairs is more than 10 points below TARGET
-are not played further. Result: benchmarks/results/time_to_skill.json and time-to-skill.md.
+are not played further. Result: benchmarks/results/time-to-skill.json and .md.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def _what_next(result: dict[str, Any], arena: DemoArena, stays: bool, console: C
         console.print(f"{what:<22}{where}")
     console.print("\nWhat to type next:")
     for line, meaning in (
-        ("palus train soccertwos-strong", "within an hour it beats the team that Unity ships"),
+        ("palus train soccertwos-strong", "within minutes it beats the team that Unity ships"),
         (f"palus push results/YOURS {arena.owner}/YOURS --hub {arena.url}", "and joins this arena"),
         (arena.command, "this arena again, any time"),
         ("palus compare A B", "is B better than A? as few matches as that takes"),
