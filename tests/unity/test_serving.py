@@ -222,8 +222,8 @@ def test_continuous_actions_are_stretched_to_the_game_s_limits() -> None:
 
 
 def test_launch_arguments_are_unity_s() -> None:
-    given = ["-nographics", "-batchmode", "--mlagents-port", "5007", "-logFile", "/tmp/x.log", "--level", "3"]
-    assert parse_launch(given) == Launch(5007, Path("/tmp/x.log"), ("--level", "3"))
+    given = ["-nographics", "-batchmode", "--mlagents-port", "5007", "-logFile", "game.log", "--level", "3"]
+    assert parse_launch(given) == Launch(5007, Path("game.log"), ("--level", "3"))
     assert parse_launch([]).port == 5004
     with pytest.raises(ProtocolError, match="--mlagents-port 70000"):
         parse_launch(["--mlagents-port", "70000"])
