@@ -187,6 +187,15 @@ def say(text: str) -> None:
     print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
 
 
+def add_playing(parser: argparse.ArgumentParser, pairs: int = 200) -> None:
+    """The options of what plays matches and stores their result."""
+    parser.add_argument("--models", type=Path, help="folder of policies trained in Unity")
+    parser.add_argument("--stored", action="store_true", help="only remake tables and picture of the stored result")
+    parser.add_argument("--pairs", type=int, default=pairs, help="mirrored pairs per opponent")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the matches")
+    parser.add_argument("--output", type=Path, default=machine.RESULTS, help="folder of the result")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train teams and measure their strength; see the head of this file.")
     commands = parser.add_subparsers(required=True)
@@ -194,11 +203,7 @@ def main() -> None:
     common.add_argument("--preset", default="soccertwos-strong", help="preset of the runs")
     common.add_argument("--results", type=Path, default=Path("results/strength"), help="folder of the runs")
     playing = argparse.ArgumentParser(add_help=False)
-    playing.add_argument("--models", type=Path, help="folder of policies trained in Unity")
-    playing.add_argument("--stored", action="store_true", help="only remake tables and picture of the stored result")
-    playing.add_argument("--pairs", type=int, default=200, help="mirrored pairs per opponent")
-    playing.add_argument("--seed", type=int, default=0, help="seed of the matches")
-    playing.add_argument("--output", type=Path, default=machine.RESULTS, help="folder of the result")
+    add_playing(playing)
 
     training = commands.add_parser("train", parents=[common], help="train the seeds that are not finished")
     training.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
