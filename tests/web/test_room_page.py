@@ -248,8 +248,8 @@ def test_a_person_takes_a_seat_on_either_side_of_an_asymmetric_game(
     eventually(tab.page, lambda: np.subtract(pose(tab, agent), before) @ right > 2, "the player has gone to its right")
     tab.page.keyboard.up("d")
     tab.page.keyboard.press("3")
-    tab.wait_for("view.raysOf === 2")
-    assert tab.texts(".legend:not([hidden]) li") == ["ball", "own goal", "wall", "opponent", "nothing"]
+    senses = ["ball", "own goal", "wall", "opponent", "nothing"]
+    eventually(tab.page, lambda: tab.texts(".legend:not([hidden]) li") == senses, "what the goalie senses")
 
 
 def test_another_game_is_chosen_in_the_form(open_tab: Any) -> None:
