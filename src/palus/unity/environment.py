@@ -13,23 +13,21 @@ import numpy as np
 from palus import __version__
 from palus.config.run_file import EDITOR, EngineSettings, EnvSettings
 from palus.errors import LostGameError, ProtocolError
-from palus.types import F32, I64, MASKS, ActionSpec, AnyArray, BehaviorSpec, Bool, Continuous, Discrete, ObservationSpec
+from palus.types import F32, I64, MASKS, AnyArray, BehaviorSpec, Bool, ObservationSpec
 from palus.unity import side_channels
 from palus.unity.executable import Executable, find_executable
 from palus.unity.messages import (
     API_VERSION,
     CAPABILITIES,
-    PNG,
     RESET,
     STEP,
     bools,
     check_version,
-    floats,
     message,
     packed,
 )
-from palus.unity.pictures import decode
 from palus.unity.serving import EDITOR_PORT
+from palus.unity.translation import action_spec, observation_of
 from palus.unity.wire import Listener
 
 ENDING_S = 1.0
@@ -79,7 +77,7 @@ class Discovery:
         """A behavior id speaks for the first time. Raises ProtocolError for one that no policy can play."""
         kind = behavior_of(name)[0]
         try:
-            spec = BehaviorSpec(kind, _observations(example), _actions(brain))
+            spec = BehaviorSpec(kind, _observations(example), action_spec(brain))
         except ValueError as error:
             raise ProtocolError(f"behavior {name}: {error}") from error
         for other, known in self.behaviors.items():
@@ -268,19 +266,6 @@ class UnityEnv:
             self._executable.wait(0.0)
 
 
-def _actions(brain: Any) -> ActionSpec:
-    told = brain.action_spec
-    continuous, branches = told.num_continuous_actions, tuple(told.discrete_branch_sizes)
-    if len(branches) != told.num_discrete_actions:
-        raise ValueError(f"{told.num_discrete_actions} discrete actions with sizes {branches}; expected one size each")
-    if not continuous and not branches:  # packages from before hybrid actions
-        sizes = tuple(brain.vector_action_size_deprecated)
-        is_continuous = brain.vector_action_space_type_deprecated == 1
-        continuous, branches = (sizes[0] if sizes else 0, ()) if is_continuous else (0, sizes)
-    parts = ([Continuous(continuous, -1.0, 1.0)] if continuous else []) + [Discrete(size) for size in branches]
-    return ActionSpec(tuple(parts), masked=bool(branches))
-
-
 def _observations(example: Any) -> tuple[ObservationSpec, ...]:
     """Named as ML-Agents' models name them: obs_0, obs_1, ..."""
     return tuple(ObservationSpec(f"obs_{i}", tuple(o.shape)) for i, o in enumerate(example.observations))
@@ -294,7 +279,7 @@ def _steps(name: str, spec: BehaviorSpec, infos: list[Any], *, masks: bool) -> S
             raise ProtocolError(f"{len(info.observations)} observations of {name}; expected {len(spec.observations)}")
     for i, observation in enumerate(spec.observations):
         what = f"{observation.name} of {name}"
-        rows = [_observation(info.observations[i], observation, what) for info in infos]
+        rows = [observation_of(info.observations[i], observation, what) for info in infos]
         seen[observation.name] = np.stack(rows).reshape(n, *observation.shape).astype(np.float32)
     if masks and spec.actions.masked:
         seen[MASKS] = np.stack([_allowed(info.action_mask, sum(spec.branches), name) for info in infos])
@@ -308,16 +293,6 @@ def _steps(name: str, spec: BehaviorSpec, infos: list[Any], *, masks: bool) -> S
     groups = np.array([info.group_id for info in infos], np.int64)
     truncated = np.array([info.max_step_reached for info in infos], np.bool_)
     return Steps(seen, numbers[:, 0], numbers[:, 1], agents, groups, truncated)
-
-
-def _observation(told: Any, spec: ObservationSpec, what: str) -> F32:
-    if tuple(told.shape) != spec.shape:
-        raise ProtocolError(f"{what}: shape {tuple(told.shape)}; expected {spec.shape}, as at the start")
-    if told.compression_type == PNG:
-        if len(spec.shape) != 3:
-            raise ProtocolError(f"{what}: a compressed observation of shape {spec.shape}; expected a picture")
-        return decode(told.compressed_data, spec.shape, list(told.compressed_channel_mapping), what)
-    return floats(told.float_data.data, spec.size, what)
 
 
 def _allowed(mask: bytes, size: int, name: str) -> Bool:
