@@ -259,7 +259,7 @@ def _delimited(made: Any) -> bytes:
 
 def _pairs(episode: ExpertEpisode, spec: BehaviorSpec) -> Iterator[Any]:
     """The records of an episode: its decisions, then its end."""
-    templates, n = {o.name: observation_template(o.name, o.shape) for o in spec.observations}, len(episode.actions)
+    templates, n = {o.name: observation_template(o) for o in spec.observations}, len(episode.actions)
     for i in range(n + 1):
         pair, row = InfoAndAction(), min(i, n - 1)
         info = pair.agent_info

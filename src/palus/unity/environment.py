@@ -19,6 +19,7 @@ from palus.unity.executable import Executable, find_executable
 from palus.unity.messages import (
     API_VERSION,
     CAPABILITIES,
+    GOAL_SIGNAL,
     RESET,
     STEP,
     bools,
@@ -268,7 +269,10 @@ class UnityEnv:
 
 def _observations(example: Any) -> tuple[ObservationSpec, ...]:
     """Named as ML-Agents' models name them: obs_0, obs_1, ..."""
-    return tuple(ObservationSpec(f"obs_{i}", tuple(o.shape)) for i, o in enumerate(example.observations))
+    return tuple(
+        ObservationSpec(f"obs_{i}", tuple(o.shape), goal=o.observation_type == GOAL_SIGNAL)
+        for i, o in enumerate(example.observations)
+    )
 
 
 def _steps(name: str, spec: BehaviorSpec, infos: list[Any], *, masks: bool) -> Steps:

@@ -24,6 +24,8 @@ STEP, RESET, QUIT = 0, 1, 2
 """`CommandProto`."""
 NOT_COMPRESSED, PNG = 0, 1
 """`CompressionTypeProto`."""
+GOAL_SIGNAL = 1
+"""`ObservationTypeProto`, else 0."""
 VECTOR, ENTITIES, IMAGE = (1,), (4, 1), (1, 2, 2)
 """`dimension_properties` of the three forms of observations: 1 none, 2 translational equivariance, 4 variable size."""
 

@@ -91,7 +91,7 @@ class ServedGame:
         self._actions = [
             np.zeros((N, len(spec.agents_of(b.name)), b.actions.columns), np.float32) for b in spec.behaviors
         ]
-        self._templates = [[observation_template(o.name, o.shape) for o in b.observations] for b in spec.behaviors]
+        self._templates = [[observation_template(o) for o in b.observations] for b in spec.behaviors]
         self._reward, self._group_reward = np.zeros((2, N, spec.num_agents), np.float32)
         self._announced: set[str] = set()
         self._asked: dict[str, tuple[AnyArray, AnyArray]] = {}  # matches and places of whoever waits for an action

@@ -13,12 +13,13 @@ import numpy as np
 
 from palus.errors import ProtocolError
 from palus.types import F32, ActionSpec, AnyArray, BehaviorSpec, Continuous, Discrete, ObservationSpec
-from palus.unity.messages import ENTITIES, IMAGE, PNG, VECTOR, Observation, floats, packed
+from palus.unity.messages import ENTITIES, GOAL_SIGNAL, IMAGE, PNG, VECTOR, Observation, floats, packed
 
 
-def observation_template(name: str, shape: tuple[int, ...]) -> Any:
+def observation_template(o: ObservationSpec) -> Any:
     """An `ObservationProto` without its numbers."""
-    return Observation(shape=shape, dimension_properties=(VECTOR, ENTITIES, IMAGE)[len(shape) - 1], name=name)
+    properties, kind = (VECTOR, ENTITIES, IMAGE)[len(o.shape) - 1], GOAL_SIGNAL if o.goal else 0
+    return Observation(shape=o.shape, dimension_properties=properties, observation_type=kind, name=o.name)
 
 
 def numbers(seen: AnyArray) -> bytes:
