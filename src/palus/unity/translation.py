@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from palus.errors import ProtocolError
-from palus.types import F32, ActionSpec, AnyArray, BehaviorSpec, Continuous, Discrete, ObservationSpec
+from palus.types import F32, ActionSpec, AnyArray, BehaviorSpec, Continuous, ObservationSpec
 from palus.unity.messages import ENTITIES, GOAL_SIGNAL, IMAGE, PNG, VECTOR, Observation, floats, packed
+from palus.unity.news import actions_of
 
 
 def observation_template(o: ObservationSpec) -> Any:
@@ -55,8 +56,7 @@ def action_spec(brain: Any) -> ActionSpec:
         sizes = tuple(brain.vector_action_size_deprecated)
         is_continuous = brain.vector_action_space_type_deprecated == 1
         continuous, branches = (sizes[0] if sizes else 0, ()) if is_continuous else (0, sizes)
-    parts = ([Continuous(continuous, -1.0, 1.0)] if continuous else []) + [Discrete(size) for size in branches]
-    return ActionSpec(tuple(parts), masked=bool(branches))
+    return actions_of(continuous, branches)
 
 
 def describe_actions(brain: Any, actions: ActionSpec) -> None:
