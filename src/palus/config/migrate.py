@@ -2,7 +2,8 @@
 
 Three formats: up to 0.16 a flat map of behaviors with a `default`, with samplers and curricula in files of their own;
 up to 0.18 `behaviors`, with `parameter_randomization` and `curriculum` beside them; after that, for a while, lessons
-that are maps of one key. Functions take and return plain trees and leave their input as it was.
+that are maps of one key. Between the first two, files had flat behaviors below `behaviors`, each with its curriculum.
+Functions take and return plain trees and leave their input as it was.
 """
 
 from __future__ import annotations
@@ -33,10 +34,14 @@ class Migration:
 
     def run(self, tree: Tree, samplers: Tree, curriculum: Tree) -> Tree:
         """The file in today's words. samplers, curriculum: contents of the files beside it; {} for none."""
-        flat = is_flat(tree)
-        found = self._sections(tree) if flat else dict(tree)
+        flat, found = is_flat(tree), dict(tree)
+        inner = {}
+        if flat:
+            listed = _map(found.pop("behaviors")) if "behaviors" in found else found
+            inner = {name: own["curriculum"] for name, own in listed.items() if "curriculum" in _map(own)}
+            found = self._sections(listed) | (found if listed is not found else {})
         randomized = {**_map(found.pop("parameter_randomization", {})), **samplers}
-        lessons = {**_map(found.pop("curriculum", {})), **curriculum}
+        lessons = {**inner, **_map(found.pop("curriculum", {})), **curriculum}
         parameters = self._named(_map(found.get("environment_parameters", {})))
         parameters |= self._lessons(lessons)
         parameters |= self._samplers(randomized)
@@ -94,6 +99,7 @@ class Migration:
             self._sac_rates(name, old)
         new: Tree = {"trainer_type": trainer, "hyperparameters": {}, "network_settings": {}}
         self.tell(f"{name}.trainer", f"{at}.trainer_type {trainer}")
+        old.pop("curriculum", None)  # told as a lesson of its parameters
         recurrent = old.pop("use_recurrent", False) is True
         self._taken |= {"trainer", "use_recurrent", "train_interval", "num_update", "reward_signal_num_update"}
         hyper, left = keys(HYPERPARAMETERS[trainer]), list[str]()
@@ -195,10 +201,11 @@ class Migration:
 
 
 def is_flat(tree: Tree) -> bool:
-    """Whether behaviors stand at the top, with their keys flat in them."""
-    known = RunFile.model_fields.keys()
-    sections = [value for key, value in tree.items() if key not in known and isinstance(value, dict)]
-    return "behaviors" not in tree and any("trainer" in own or len(FLAT & own.keys()) > 1 for own in sections)
+    """Whether the keys of behaviors stand flat in them, wherever the behaviors stand."""
+    if "behaviors" in tree:  # a slip in a file of today is told as such
+        return any(len(FLAT & own.keys()) > 2 for own in map(_map, _map(tree["behaviors"]).values()))
+    sections = [_map(value) for key, value in tree.items() if key not in RunFile.model_fields]
+    return any("trainer" in own or len(FLAT & own.keys()) > 1 for own in sections)
 
 
 def old_format(tree: Tree) -> str | None:

@@ -1,0 +1,71 @@
+"""Every run file that ML-Agents ships trains: in palus's own game where it has it, in a stand-in elsewhere.
+
+Shorter in three things: minibatches and buffers are small, matches few, and after some updates it is enough.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from stock import stock_files
+from test_stock import over, refusals
+from typer.testing import CliRunner
+
+from palus.cli import app
+from palus.progress import PROGRESS
+
+STOCK = stock_files("new")
+OWN = {"poca/SoccerTwos", "poca/StrikersVsGoalie"}
+MORE = {"ppo/Match3": ["Match3VisualObs"]}
+"""Behaviors of the game that a file leaves to its default_settings."""
+QUICK = ("ppo/Match3", "ppo/Sorter_curriculum", "poca/PushBlockCollab", "sac/3DBall")
+CASES = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in STOCK]
+
+
+def shortened(name: str, folder: Path) -> Path:
+    """The file with small buffers for two updates and more, in its game."""
+    file = STOCK[name]
+    for section in [*file["behaviors"], "default_settings"]:
+        own = file["behaviors"].get(section) or file.get(section)
+        if own is None:
+            continue
+        rows = min(own["hyperparameters"]["batch_size"], 64)
+        sizes = {"batch_size": rows, "buffer_size": 2 * rows}
+        if own["trainer_type"] == "sac":
+            sizes |= {"buffer_size": 10 * rows, "buffer_init_steps": 0, "steps_per_update": rows}
+        short = {"hyperparameters": sizes, "max_steps": 4 * rows + 1, "summary_freq": rows, "time_horizon": 16}
+        file = over(file, {section: short} if section == "default_settings" else {"behaviors": {section: short}})
+    palus: dict[str, Any] = {"matmul": "highest", "threads": 1, "num_matches": 4, "baseline_interval": 0}
+    if name not in OWN:
+        behaviors = [*file["behaviors"], *MORE.get(name, [])]
+        palus |= {
+            "env": "stand_ins:StandIn",
+            "env_options": {"behaviors": behaviors},
+            "sampling": {"collector": "in_process"},
+        }
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(file | {"palus": palus, "env_settings": {"seed": 1}}))
+    return path
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_stock_file_trains(name: str, tmp_path: Path) -> None:
+    words = ["train", str(shortened(name, tmp_path)), "--run-id", "x", "--results-dir", str(tmp_path / "results")]
+    result = CliRunner().invoke(app, [*words, "--trust", "stand_ins"])
+    gates = refusals(STOCK[name])
+    if gates:
+        assert result.exit_code == 2 and all(gate in result.output for gate in gates), result.output
+        return
+    assert result.exit_code == 0, result.output
+    folder = tmp_path / "results" / "x"
+    lines = [json.loads(line) for line in (folder / PROGRESS).read_text().splitlines()]
+    for behavior in [*STOCK[name]["behaviors"], *MORE.get(name, [])]:
+        assert (folder / f"{behavior}.onnx").exists()
+        own = [line["values"] for line in lines if line["kind"] == "summary" and line["behavior"] == behavior]
+        losses = [values["Losses/Policy Loss"] for values in own if "Losses/Policy Loss" in values]
+        assert losses and all(math.isfinite(loss) for loss in losses)
