@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ class Run:
         """Make all parts."""
         settings = run.checkpoint_settings
         root = Path(settings.results_dir) / settings.run_id
-        if run.talks and not resume:  # before the game writes its log there
+        if run.env_settings.env_path is not None and not resume:  # before the game writes its log there
             RunFolder(root, list(run.behaviors)).refuse_existing(force=force)
         self.spec = self.source.spec
         run = run.completed(behavior.name for behavior in self.spec.behaviors)
@@ -90,7 +90,7 @@ class Run:
         saved = self.folder.load() if resume else None
         if saved is None:
             run = with_initial_paths(run)
-            self.folder.refuse_existing(force=force or run.talks)
+            self.folder.refuse_existing(force=force or run.env_settings.env_path is not None)
         self.threads = run.palus.threads or PHYSICAL_CORES
         torch.set_num_threads(1)  # the learner splits minibatches over its own threads, the game its matches
         keep_freed_memory()
@@ -241,7 +241,10 @@ class Run:
         stats = trainee.learner.update(rollout, step) if learns else {}
         self.learning_seconds += time.perf_counter() - begun
         own = [e for e in collected.episodes if e.policy == trainee.policy and e.learned]
-        trainee.record.add(own, stats, collected.entropies[trainee.policy])
+        steps = trainee.learner.steps_in(rollout, self.spec.frameskip)
+        share = steps / max(rollout.agent_steps, 1)
+        at = trainee.shown_step - steps + rollout.ended_after(len(own)) * share
+        trainee.record.add(own, stats, collected.entropies[trainee.policy], at.tolist())
 
     def _teach(self, collected: Collected) -> None:
         """Go on to the next lesson of every parameter whose lesson is over."""
@@ -331,18 +334,20 @@ class Run:
         except StorageError as error:
             self.report.warn(f"{error} Training goes on; the next summary tries again.")
 
-    def save(self, *, final: bool = False) -> Path:
-        """Write checkpoint, policies and bundle; returns the model. Raises StorageError; older files stay."""
+    def save(self, due: Collection[str] | None = None) -> Path:
+        """Write checkpoint, policies and bundle; returns the model. due: behaviors whose policies are kept by step, all
+        without it, as at the end. Raises StorageError; older files stay."""
         # The export refuses weights that diverged, so it comes before the checkpoint that it would replace.
-        models = self.saving.write_onnx(self.report)
+        kept = list(self.run.behaviors) if due is None else due
+        models = self.saving.write_onnx(self.report, kept)
         self.folder.save(self._state())
         self._write_book()
         self.saving.prune(self.league, self.league.needed(self.collector.in_play))
         self.saving.write_policies(self.league, self._numbers)
         self.folder.record_lessons(self.lessons.numbers)
         results, pairs = self.baselines.latest, self.baselines.settings.baseline_pairs
-        model = self.saving.write_bundle(models, self.league, self.wall_seconds, results, pairs)
-        if final:
+        model = self.saving.write_bundle(models, kept, self.league, self.wall_seconds, results, pairs)
+        if due is None:
             self.saving.tell_copies(models, self.report)
         return model
 
@@ -474,10 +479,10 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
             raise
         if limit and time.perf_counter() - begun > limit:
             break
-        if parts.checkpoints != passed and not parts.finished:
-            passed = parts.checkpoints
+        before, passed = passed, parts.checkpoints
+        if passed != before and not parts.finished:
             try:
-                parts.save()
+                parts.save([name for name in passed if passed[name] != before[name]])
             except StorageError as error:
                 parts.report.warn(f"{error} Training goes on; the next checkpoint tries again.")
     if inference:  # nothing was learned, and what is there stays
@@ -486,7 +491,7 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
     if interrupted():
         parts.report.tell("Learning was interrupted. Please wait while the graph is generated.")
     parts.enter(parts.baselines.evaluate(parts.step))
-    model = parts.save(final=True)
+    model = parts.save()
     return TrainingResult(model, parts.step, parts.wall_seconds, parts.finished)
 
 

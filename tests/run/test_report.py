@@ -113,7 +113,24 @@ def test_summaries_carry_round_steps_and_come_once_per_multiple(tmp_path):
     with told.report:
         for step in (2048, 4096, 6144, 7999, 8001, 20_000):
             told.add(step, 1.0, [episode(0, 1)], stats(baseline_loss=0.3), 3.0, None)
-    assert [line.split(". ")[1] for line in told.lines()] == ["Step: 4000", "Step: 8000", "Step: 20000"]
+    steps = [int(line.split(". ")[1].removeprefix("Step: ")) for line in told.lines()]
+    assert steps == [4000, 8000, 12_000, 16_000, 20_000]
+
+
+def test_an_update_that_passes_several_multiples_has_a_summary_for_each_with_what_had_ended_by_then(tmp_path):
+    """An update of 20480 rows and more with a summary_freq of 4000: ML-Agents writes all of these, too."""
+    told = Told(tmp_path)
+    told.trainee.step = 20_480
+    told.record.add([episode(r, 0) for r in (1, 2, 3, 4)], stats(), 3.0, [100, 4000, 4001, 20_400])
+    with told.report:
+        told.report.advance(0, 1.0, None, {})
+        assert told.record.mean_reward == 3.0  # of the latest summary that had any
+        told.add(24_000, 2.0, [episode(7, 0)], stats(policy_loss=0.5), 3.0, None)
+    rewards = {at: told.values(at).get("Environment/Cumulative Reward") for at in range(4000, 24_001, 4000)}
+    assert rewards == {4000: 1.5, 8000: 3.0, 12_000: None, 16_000: None, 20_000: None, 24_000: 5.5}
+    losses = [at for at in range(4000, 24_001, 4000) if "Losses/Policy Loss" in told.values(at)]
+    assert losses == [20_000, 24_000]  # an update's are known at its end
+    assert all(told.values(at)["Policy/Entropy"] == 3.0 for at in range(4000, 24_001, 4000))
 
 
 def test_values_are_means_since_the_last_summary(tmp_path):

@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from palus.config.environment import Value
 from palus.rollout.acting import Policies
-from palus.types import F32, I32, AnyArray, Bool
+from palus.types import F32, I32, I64, AnyArray, Bool
 from palus.types import FROZEN as FROZEN  # policy ids are part of this contract; who has no torch reads them there
 from palus.types import MEMBERS as MEMBERS
 
@@ -81,6 +83,14 @@ class Rollout:
     def agent_steps(self) -> int:
         """Decisions that the learner can use."""
         return int(self.active.sum())
+
+    def ended_after(self, episodes: int) -> I64:
+        """Of so many episodes in the order in which they ended, after how many of its decisions each did: [episodes].
+
+        By the ends in its rows; where these are not all there is (lost workers, seats that changed), evenly spread.
+        """
+        made = np.repeat(self.active.sum(1).cumsum(), (self.terminated | self.truncated).sum(1))
+        return made if len(made) == episodes else np.arange(1, episodes + 1) * self.agent_steps // max(episodes, 1)
 
 
 @dataclass(frozen=True)

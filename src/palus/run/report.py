@@ -20,7 +20,7 @@ from palus.config import RunFile
 from palus.errors import StorageError
 from palus.progress import PROGRESS, ProgressWriter, finite
 from palus.run.folder import RunFolder
-from palus.run.trainee import Trainee
+from palus.run.trainee import PolicyRecord, Trainee
 
 EVENTS = "events.out.tfevents.*"
 RECENT_UPDATES = 20
@@ -111,7 +111,8 @@ class Report:
         return step - step % line.trainee.behavior.summary_freq > line.summary_step
 
     def advance(self, number: int, seconds: float, elo: float | None, performance: Mapping[str, float]) -> None:
-        """After an update of learner `number`: show progress, write a summary when a multiple of summary_freq passed.
+        """After an update of learner `number`: show progress, write a summary for every multiple of summary_freq that
+        passed, each of the episodes until then; an update's losses are in the last one.
 
         performance: tag -> number, beside what its record says.
         """
@@ -120,10 +121,11 @@ class Report:
         line.pace.append((time.perf_counter(), step))
         if self._progress is not None and line.task is not None:
             self._progress.update(line.task, completed=step, state=self._state(line, step, elo))
-        due = step - step % line.trainee.behavior.summary_freq
-        if due > line.summary_step:
+        record, freq = line.trainee.record, line.trainee.behavior.summary_freq
+        while (due := line.summary_step - line.summary_step % freq + freq) <= step:
             line.summary_step = due
-            self._summarize(line, due, seconds, elo, performance)
+            told = record.split_off(due, losses=due + freq > step)
+            self._summarize(line, told, due, seconds, elo, performance)
 
     def _state(self, line: _Line, step: int, elo: float | None) -> str:
         parts = [f"{step:,} {line.trainee.unit}", f"{line.rate:,.0f}/s"]
@@ -135,9 +137,14 @@ class Report:
         return " · ".join(parts)
 
     def _summarize(
-        self, line: _Line, step: int, seconds: float, elo: float | None, performance: Mapping[str, float]
+        self,
+        line: _Line,
+        record: PolicyRecord,
+        step: int,
+        seconds: float,
+        elo: float | None,
+        performance: Mapping[str, float],
     ) -> None:
-        record = line.trainee.record
         values = {**record.summarize(), **performance, f"Performance/{line.trainee.unit.title()} per Second": line.rate}
         if elo is not None:
             values["Self-play/ELO"] = elo
@@ -148,8 +155,7 @@ class Report:
         if record.group_rewards:
             self._write(line, "Environment/Group Cumulative Reward_hist", _histogram(record.group_rewards), step)
         self._note_values(line.trainee, step, values)
-        self.tell(_text(line, step, seconds, values))
-        record.clear()
+        self.tell(_text(line, record, step, seconds, values))
 
     def _note_values(self, trainee: Trainee, step: int, values: Mapping[str, float]) -> None:
         names = {"learner": trainee.label, "policy": trainee.policy, "behavior": trainee.name}
@@ -211,9 +217,8 @@ class Report:
             line.trainee.record.load_state_dict(saved)
 
 
-def _text(line: _Line, step: int, seconds: float, values: Mapping[str, float]) -> str:
+def _text(line: _Line, record: PolicyRecord, step: int, seconds: float, values: Mapping[str, float]) -> str:
     """The console line of ML-Agents, so that people's log readers keep working, then what it has no words for."""
-    record = line.trainee.record
     parts = [line.trainee.label, f"Step: {step}", f"Time Elapsed: {seconds:.3f} s"]
     if record.episodes:
         parts.append(f"Mean Reward: {values['Environment/Cumulative Reward']:.3f}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from palus.config import RunFile, dump_run
@@ -91,14 +91,13 @@ class Saving:
                 best[trainee.name] = trainee
         return list(best.values())
 
-    def write_onnx(self, report: Report) -> dict[str, bytes | None]:
-        """`<Behavior>-<step>.onnx` of every behavior, as bytes too; None for encoders that do not write themselves.
-
-        Raises ModelError for weights that diverged, StorageError.
+    def write_onnx(self, report: Report, kept: Collection[str]) -> dict[str, bytes | None]:
+        """The model of every behavior; None for encoders that do not write themselves. kept: those of which
+        `<Behavior>-<step>.onnx` is written. Raises ModelError for weights that diverged, StorageError.
         """
-        return {trainee.name: self._write_onnx(trainee, report) for trainee in self.exported}
+        return {trainee.name: self._write_onnx(trainee, report, kept) for trainee in self.exported}
 
-    def _write_onnx(self, trainee: Trainee, report: Report) -> bytes | None:
+    def _write_onnx(self, trainee: Trainee, report: Report, kept: Collection[str]) -> bytes | None:
         network = trainee.learner.network
         try:
             data: bytes = network.onnx(game_facts(self.spec)).SerializeToString()
@@ -107,6 +106,8 @@ class Saving:
                 raise
             report.warn(f"no ONNX file: {error}")
             return None
+        if trainee.name not in kept:
+            return data
         path = self.folder.of(trainee.name) / f"{trainee.name}-{trainee.step}.onnx"
         write_bytes(self.folder.own(path), data)
         report.tell(f"Exported {path}")
@@ -140,6 +141,7 @@ class Saving:
     def write_bundle(
         self,
         models: Mapping[str, bytes | None],
+        kept: Collection[str],
         league: League,
         seconds: float,
         results: Mapping[str, float],
@@ -147,13 +149,15 @@ class Saving:
     ) -> Path:
         """The best policy of each behavior as a bundle. Returns the first one's model, or policy.npz without ONNX.
 
-        models: as `write_onnx` gave them. results: opponent -> share of points over so many mirrored pairs each.
+        models, kept: as of `write_onnx`; a file by step may take an older one's place. results: opponent -> share of
+        points over so many mirrored pairs each.
         """
         exported, files = self.exported, dict[str, bytes]()
         for trainee in exported:
             name, model, elo = trainee.name, models[trainee.name], league.elo.get(trainee.policy)
             if model is not None:
                 files[name] = model
+            if model is not None and name in kept:
                 keep = trainee.behavior.keep_checkpoints
                 self.folder.record_checkpoint(name, trainee.step, trainee.record.mean_reward, keep, elo)
         first = exported[0]

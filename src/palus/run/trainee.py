@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -34,13 +35,19 @@ class PolicyRecord:
         self.splits_rewards, self.length_unit = splits_rewards, length_unit
         self.recent: deque[Episode] = deque(maxlen=RECENT_EPISODES)
         self.episodes: list[Episode] = []
+        self.counted: list[float] = []
+        """Of each, the step after which it ended; 0 for those of before the latest update."""
         self.updates: list[dict[str, float]] = []
         self.mean_reward: float | None = None
 
-    def add(self, episodes: Sequence[Episode], stats: Mapping[str, float], entropy: float) -> None:
-        """Take in one update. stats: TensorBoard tag -> number, {} where nothing was learned; entropy: nats."""
+    def add(
+        self, episodes: Sequence[Episode], stats: Mapping[str, float], entropy: float, at: Sequence[float] | None = None
+    ) -> None:
+        """Take in one update. stats: TensorBoard tag -> number, {} where nothing was learned; entropy: nats. at: the
+        step after which each episode ended, in ascending order."""
         self.recent.extend(episodes)
         self.episodes.extend(episodes)
+        self.counted = [0.0] * (len(self.episodes) - len(episodes)) + list(at or [0.0] * len(episodes))
         if stats:
             self.updates.append({"Policy/Entropy": entropy, **stats})
 
@@ -72,7 +79,7 @@ class PolicyRecord:
             )
         if not self.episodes:
             return values
-        self.mean_reward = values["Environment/Cumulative Reward"] = float(np.mean(self.rewards))
+        values["Environment/Cumulative Reward"] = float(np.mean(self.rewards))
         lengths = [e.length * self.length_unit if self.length_unit else e.length - 1 for e in self.episodes]
         values["Environment/Episode Length"] = float(np.mean(lengths))
         values["Policy/Extrinsic Reward"] = float(np.mean([e.reward + e.group_reward for e in self.episodes]))
@@ -83,10 +90,16 @@ class PolicyRecord:
             values[f"Environment/{tag}"] = _mean(self.episodes, name) or 0.0
         return values
 
-    def clear(self) -> None:
-        """A summary was written."""
-        self.episodes.clear()
-        self.updates.clear()
+    def split_off(self, step: int, *, losses: bool) -> PolicyRecord:
+        """What a summary at a step tells: the episodes until then, and the updates' losses where it is to have them."""
+        part, n = PolicyRecord(self.splits_rewards, self.length_unit), bisect_right(self.counted, step)
+        part.recent, part.episodes = self.recent, self.episodes[:n]
+        part.updates = self.updates if losses else [{"Policy/Entropy": s["Policy/Entropy"]} for s in self.updates]
+        self.episodes, self.counted = self.episodes[n:], self.counted[n:]
+        self.updates = [] if losses else self.updates
+        if part.episodes:
+            self.mean_reward = float(np.mean(part.rewards))
+        return part
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, as plain values."""
@@ -101,6 +114,7 @@ class PolicyRecord:
         """Continue where `state_dict` was taken."""
         self.recent = deque((Episode(**e) for e in state["recent"]), RECENT_EPISODES)
         self.episodes = [Episode(**e) for e in state["episodes"]]
+        self.counted = [0.0] * len(self.episodes)
         self.updates = [dict(stats) for stats in state["updates"]]
         self.mean_reward = state["mean_reward"]
 

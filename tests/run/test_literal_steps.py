@@ -1,0 +1,96 @@
+"""At which trainer steps a run writes summaries and policies: those of ML-Agents, though rollouts come as a whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from palus.config import load_run
+from palus.progress import PROGRESS
+from palus.rollout.rollout import Rollout
+from palus.train import train
+from palus.trust import Trust
+
+
+def trained(folder: Path, behaviors: Mapping[str, Mapping[str, Any]], **palus: Any) -> Path:
+    tree = {
+        "behaviors": {
+            name: {
+                "trainer_type": "ppo",
+                "hyperparameters": {"batch_size": 64, "buffer_size": 512},
+                "network_settings": {"hidden_units": 8, "num_layers": 1},
+                "time_horizon": 16,
+                **own,
+            }
+            for name, own in behaviors.items()
+        },
+        "checkpoint_settings": {"run_id": "run", "results_dir": str(folder)},
+        "palus": {"env": "MenuToy", "matmul": "highest", "threads": 1, "num_matches": 16, **palus},
+    }
+    (folder / "run.yaml").write_text(yaml.safe_dump(tree))
+    train(load_run(folder / "run.yaml"), trust=Trust(frozenset({"stand_ins"})))
+    return folder / "run"
+
+
+def summaries(run: Path) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in map(json.loads, (run / PROGRESS).read_text().splitlines()):
+        if line["kind"] == "summary":
+            found.setdefault(line["behavior"], []).append(line)
+    return found
+
+
+def kept(run: Path, behavior: str) -> list[int]:
+    """Steps of the policies that are there; `training_status.json` has the same ones, in order."""
+    files = sorted(int(path.stem.split("-")[1]) for path in (run / behavior).glob(f"{behavior}-*.onnx"))
+    status = json.loads((run / "run_logs" / "training_status.json").read_text())[behavior]
+    assert [entry["steps"] for entry in status["checkpoints"]] == files
+    assert status["final_checkpoint"]["steps"] == files[-1]
+    return files
+
+
+def test_every_multiple_of_summary_freq_has_its_summary(tmp_path: Path) -> None:
+    """Updates after 512, 1024, 1536 and 2048 steps; 2000 is the last multiple that they reach."""
+    run = trained(tmp_path, {"MenuToy": {"summary_freq": 100, "max_steps": 2000, "checkpoint_interval": 700}})
+    found = summaries(run)["MenuToy"]
+    assert [line["step"] for line in found] == list(range(100, 2001, 100))
+    with_losses = [line["step"] for line in found if "Losses/Policy Loss" in line["values"]]
+    assert with_losses == [500, 1000, 1500, 2000]
+    assert all("Environment/Cumulative Reward" in line["values"] for line in found)  # four decisions long
+    assert kept(run, "MenuToy") == [1024, 1536, 2048]  # the first after 700, the first after 1400, the end
+
+
+def test_even_checkpoints_and_pruning(tmp_path: Path) -> None:
+    even = {"summary_freq": 4000, "max_steps": 4096, "keep_checkpoints": 4, "even_checkpoints": True}
+    assert kept(trained(tmp_path, {"MenuToy": even}), "MenuToy") == [1024, 2048, 3072, 4096]
+    (tmp_path / "b").mkdir()
+    often = {"summary_freq": 4000, "max_steps": 4096, "keep_checkpoints": 2, "checkpoint_interval": 600}
+    assert kept(trained(tmp_path / "b", {"MenuToy": often}), "MenuToy") == [3072, 4096]  # 3600 passes with the end
+
+
+def test_a_behavior_s_policy_is_kept_at_its_own_multiples_only(tmp_path: Path) -> None:
+    often, seldom = {"checkpoint_interval": 500, "max_steps": 2048}, {"checkpoint_interval": 1500, "max_steps": 2048}
+    behaviors = {"BigWallJump": often, "SmallWallJump": seldom}
+    game = {"env": "stand_ins:StandIn", "env_options": {"behaviors": list(behaviors)}}
+    run = trained(tmp_path, behaviors, **game, sampling={"collector": "in_process"})
+    assert kept(run, "BigWallJump") == [512, 1024, 1536, 2048]
+    assert kept(run, "SmallWallJump") == [1536, 2048]
+
+
+@pytest.mark.parametrize(("episodes", "at"), [(3, [2, 4, 6]), (2, [3, 6])])
+def test_episodes_count_when_they_end_in_their_rows(episodes: int, at: list[int]) -> None:
+    """Three decisions of two rows; one row ends at each."""
+    ended = np.array([[True, False], [False, True], [True, False]])
+    numbers = np.zeros((3, 2), np.float32)
+    rollout = Rollout(
+        {"o": np.zeros((4, 2, 1), np.float32)}, None, numbers[:2], numbers[:2], numbers[..., None], numbers[..., None],
+        numbers[..., None], None, numbers, numbers, ended, np.zeros_like(ended), np.ones((3, 2), np.bool_),
+        np.ones(2, np.bool_), {}, numbers[:0], 1, np.zeros((3, 2), np.int32),
+    )  # fmt: skip
+    assert rollout.ended_after(episodes).tolist() == at
