@@ -4,6 +4,12 @@
     python benchmarks/strength.py table --models FOLDER --pairs 200
     python benchmarks/strength.py curves --models FOLDER --pairs 100
 
+An hour's team, its result by a name of its own:
+
+    python benchmarks/strength.py train --results results/hour --seeds 7 --minutes 59.5 --set palus.matmul=highest
+        palus.threads=2 behaviors.SoccerTwos.max_steps=9.5e7 behaviors.SoccerTwos.self_play.save_steps=900000
+    python benchmarks/strength.py table --results results/hour --name strength-hour --models FOLDER --pairs 600
+
 `train` trains one seed after the other with all cores and skips what is finished, so that it may be stopped and started
 again. `table` plays the final team of every seed against every policy in FOLDER (trained in Unity, not part of this
 repository), the random policy and both house bots. `curves` does so with checkpoints, against two opponents, over wall
@@ -98,12 +104,12 @@ def opponents_in(models: Path, spec: GameSpec) -> tuple[list[Player], list[str]]
 
 
 def table(arguments: argparse.Namespace) -> None:
-    """Play everybody and write strength.json and strength.md."""
-    stored = arguments.output / "strength.json"
+    """Play everybody and write strength.json and strength.md, or by another name."""
+    stored = arguments.output / f"{arguments.name}.json"
     if arguments.stored:
         machine.write_tables(stored, strength_markdown)
         return
-    session = machine.Session("strength", vars(arguments))
+    session = machine.Session(arguments.name, vars(arguments))
     spec = envs.make(BEHAVIOR, 1).spec
     opponents, skipped = opponents_in(models_folder(arguments), spec)
     teams, rows = [], []
@@ -139,7 +145,7 @@ def strength_markdown(report: Json) -> str:
     pairs = max(row["pairs"] for row in report["matches"])
     parts = [
         "# Strength",
-        "Made by `python benchmarks/strength.py table` from strength.json beside it.",
+        f"Made by `python benchmarks/strength.py table` from {report['recipe']}.json beside it.",
         machine.caption(report),
         teams,
         f"Share of points in %, with its 95 % interval, over {pairs} mirrored pairs; a draw is half a point.",
@@ -210,9 +216,9 @@ def main() -> None:
     training.add_argument("--minutes", type=float, default=20.0, help="wall time per seed")
     training.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="changes to the preset")
     training.set_defaults(command=train)
-    commands.add_parser("table", parents=[common, playing], help="final teams against everybody").set_defaults(
-        command=table
-    )
+    final = commands.add_parser("table", parents=[common, playing], help="final teams against everybody")
+    final.add_argument("--name", default="strength", help="of the result; another one for other runs")
+    final.set_defaults(command=table)
     drawing = commands.add_parser("curves", parents=[common, playing], help="checkpoints over wall time")
     drawing.add_argument("--points", type=int, default=12, help="checkpoints per run, evenly spaced, the last included")
     picture = machine.ROOT / "docs" / "images" / "learning-curves.png"
