@@ -53,6 +53,7 @@ from palus.hub.server.shapes import LfsBatch
 from palus.run.sf_checkpoint import read_sf_agent
 from palus.store import BlobStore
 from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, ObservationSpec
+from palus.unity.demonstrations import ExpertEpisode, read_demonstrations, write_demonstrations
 from palus.web.cards import card_html
 from palus.web.live import _Message
 from palus.web.room import Start
@@ -221,6 +222,19 @@ def policy() -> bytes:
         return path.read_bytes()
 
 
+SHOWN = BehaviorSpec("Duel", (ObservationSpec("obs", (3,)),), ActionSpec((Discrete(3), Continuous(2, -1.0))))
+
+
+def demonstration() -> bytes:
+    episode = ExpertEpisode(
+        {"obs": np.ones((4, 3), np.float32)}, np.ones((4, 3), np.float32), None, *np.ones((2, 4), np.float32), True
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.demo"
+        write_demonstrations(path, SHOWN, "Duel", [episode])
+        return path.read_bytes()
+
+
 OPTIONS = json.dumps(
     {"env": "CartPole-v1", "env_frameskip": 1, "encoder_mlp_layers": [64, 64], "rnn_size": 32, "nonlinearity": "elu"}
 ).encode()
@@ -304,6 +318,7 @@ def readers() -> dict[str, Incoming]:
         "policy": zipped(policy(), from_file(read_policy, "a.npz")),
         "checkpoint": zipped(checkpoint(), experiment(options=OPTIONS)),
         "options": whole(OPTIONS, experiment(checkpoint=checkpoint())),
+        "demonstration": whole(demonstration(), from_file(lambda path: read_demonstrations(path, SHOWN), "a.demo")),
         "replay": replay(),
         "actions": Incoming(
             (zlib.decompress(ACTIONS, wbits=-15),),

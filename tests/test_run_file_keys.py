@@ -30,7 +30,7 @@ from palus.config.environment import (
 )
 from palus.config.section import Section
 from palus.config.trainer import TRAINERS
-from palus.config.unread import OF_BEHAVIORS, OF_RUNS
+from palus.config.unread import BUILT_IN, OF_BEHAVIORS, OF_RUNS
 
 GAMES = dict.fromkeys(TRAINERS, "SoccerTwos")
 NEEDS = {
@@ -129,7 +129,7 @@ def is_read(trainer: str, path: str) -> bool:
     entries = [(f"behaviors.X.{entry.key}", entry) for entry in OF_BEHAVIORS] + [
         (entry.key, entry) for entry in OF_RUNS
     ]
-    entries = [(key, entry) for key, entry in entries if False in entry.games]
+    entries = [(key, entry) for key, entry in entries if entry.games >= BUILT_IN]
     return not any(trainer in entry.trainers and (path == key or path.startswith(f"{key}.")) for key, entry in entries)
 
 

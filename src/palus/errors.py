@@ -50,6 +50,10 @@ class ModelError(PalusError):
     """A policy file is missing, foreign or corrupt."""
 
 
+class DemonstrationError(PalusError):
+    """A demonstration is missing, damaged, or of another behavior."""
+
+
 class CheckpointError(PalusError):
     """A run folder or checkpoint is missing or corrupt."""
 

@@ -82,7 +82,7 @@ class Run:
         """Make all parts."""
         settings = run.checkpoint_settings
         root = Path(settings.results_dir) / settings.run_id
-        if run.env_settings.env_path is not None and not resume:  # before the game writes its log there
+        if run.talks and not resume:  # before the game writes its log there
             RunFolder(root, list(run.behaviors)).refuse_existing(force=force)
         self.spec = self.source.spec
         run = run.completed(behavior.name for behavior in self.spec.behaviors)
@@ -90,7 +90,7 @@ class Run:
         saved = self.folder.load() if resume else None
         if saved is None:
             run = with_initial_paths(run)
-            self.folder.refuse_existing(force=force or run.env_settings.env_path is not None)
+            self.folder.refuse_existing(force=force or run.talks)
         self.threads = run.palus.threads or PHYSICAL_CORES
         torch.set_num_threads(1)  # the learner splits minibatches over its own threads, the game its matches
         keep_freed_memory()

@@ -36,7 +36,8 @@ class ObservationSpec:
     """One named observation of an agent.
 
     shape: (size,) a vector; (entities, size) a list of up to so many vectors, absent ones all zero; (channels, height,
-    width) an image, uint8 until the network reads it. normalize: whether a network that normalises may.
+    width) an image, uint8 until the network reads it. normalize: whether a network that normalises may. goal: it says
+    what is to be done, not how things are (`network_settings.goal_conditioning_type`).
     Raises ValueError on a shape or a type that no encoder takes.
     """
 
@@ -44,6 +45,7 @@ class ObservationSpec:
     shape: tuple[int, ...]
     dtype: Literal["uint8", "float32"] = "float32"
     normalize: bool = True
+    goal: bool = False
 
     def __post_init__(self) -> None:
         if len(self.shape) not in (1, 2, 3) or min(self.shape, default=0) < 1:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toys import Aim, Forbidden, Pictures, Play, curve
+from toys import Aim, Errand, Forbidden, Pictures, Play, curve
 
 from cart_pole import CartPole
 from palus.config import load_run
@@ -313,3 +313,8 @@ def test_the_cart_pole_is_balanced() -> None:
         step += collected.rollouts[0].agent_steps
         lengths += [episode.length for episode in collected.episodes]
     assert np.mean(lengths[:10]) < 60 and np.mean(lengths[-10:]) > 150
+
+
+def test_a_goal_decides_what_is_right() -> None:
+    found = scores(Errand(64), 5, "hyperparameters.learning_rate=0.001")
+    assert found[0] < 0.45 and np.mean(found[-2:]) > 0.95

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from toys import Aim, Forbidden, Pictures, Play, Recall, behavior_of, curve
+from toys import Aim, Errand, Forbidden, Pictures, Play, Recall, behavior_of, curve
 
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
@@ -63,3 +63,11 @@ def test_a_choice_and_a_number_are_learned_together(make, trainer):
     _, _, scores = learn(make, trainer, Aim(), 90, "hyperparameters.beta=0")
     assert scores[0] < 0.0
     assert np.mean(scores[-4:]) > 0.7
+
+
+@TRAINERS
+def test_a_goal_decides_what_is_right(make, trainer):
+    learner, _, scores = learn(make, trainer, Errand(), 10, "hyperparameters.learning_rate=0.003")
+    assert scores[0] < 0.45
+    assert np.mean(scores[-3:]) > 0.95
+    assert any(name.endswith("encoder.layers.matrix.weight") for name in learner.network.arrays())

@@ -198,3 +198,28 @@ class Aim:
         reward = (actions[:, 0] == (self.number > 0)) - (actions[:, 1] - self.number) ** 2
         self.number = self.rng.uniform(-1, 1, len(reward))
         return reward, np.ones(len(reward), np.bool_)
+
+
+class Errand:
+    """A place and a goal are shown: the agent is paid for naming the place that lies as far on as the goal says.
+
+    Chance, and whoever does not see the goal: 1/3.
+    """
+
+    spec = BehaviorSpec(
+        "errand", (ObservationSpec("goal", (3,), goal=True), ObservationSpec("place", (3,))), ActionSpec((Discrete(3),))
+    )
+    group_size, masks = 1, None
+
+    def __init__(self, rows: int = 128, seed: int = 0) -> None:
+        self.rng, self.active = np.random.default_rng(seed), np.ones(rows, np.bool_)
+        self.drawn = self.rng.integers(0, 3, (2, rows))
+
+    def observe(self) -> Arrays:
+        goal, place = np.eye(3, dtype=np.float32)[self.drawn]
+        return {"goal": goal, "place": place}
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        paid = actions[:, 0] == self.drawn.sum(0) % 3
+        self.drawn = self.rng.integers(0, 3, self.drawn.shape)
+        return paid, np.ones(len(paid), np.bool_)

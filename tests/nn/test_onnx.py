@@ -30,6 +30,10 @@ SMALL_IMAGE = ObservationSpec("picture", (3, 40, 48), "uint8")
 VECTOR = ObservationSpec("measurements", (23,))
 OTHERS = ObservationSpec("others", (4, 5))
 NUMBERS = BehaviorSpec.of_vectors("Team", (5, 3), (3, 2)).observations
+GOALS = tuple(
+    ObservationSpec(f"obs_{i}", shape, goal=goal)
+    for i, (shape, goal) in enumerate([((3,), True), ((5,), False), ((1, 20, 20), True), ((2,), True)])
+)
 CHOICES = ActionSpec((Discrete(3), Discrete(2)))
 MIXED = ActionSpec((Discrete(3), Continuous(2), Discrete(2)))
 MASKED = ActionSpec((Continuous(2, -1.0, 1.0), Discrete(3), Discrete(2)), masked=True)
@@ -55,6 +59,8 @@ CASES: dict[str, tuple[tuple[ObservationSpec, ...], ActionSpec, dict[str, Any], 
     "unity, masks": (NUMBERS, MASKED, JOINT | {"memory": GRU, "normalize": False}, "shared"),
     "unity, sac": (NUMBERS, MASKED, SAC, TWINS),
     "unity, sac, choices": (NUMBERS, CHOICES, SAC, TWINS),
+    "unity, goals": (GOALS, MASKED, JOINT | {"memory": LSTM, "num_layers": 2, "vis_encode_type": "simple"}, "separate"),
+    "unity, goals, sac": (GOALS, MASKED, SAC | {"num_layers": 1, "vis_encode_type": "simple"}, TWINS),
     "sac, ranges": ((SMALL_IMAGE, VECTOR), RANGES, SAC, TWINS),
 }
 CASES |= {

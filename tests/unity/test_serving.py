@@ -15,8 +15,10 @@ from palus import envs
 from palus.errors import ProtocolError
 from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, ObservationSpec
 from palus.unity import side_channels
+from palus.unity.environment import _observations
 from palus.unity.messages import API_VERSION, RESET, floats, message, packed
-from palus.unity.serving import Launch, _columns, parse_launch, serve
+from palus.unity.serving import Launch, parse_launch, serve
+from palus.unity.translation import columns_of, observation_template
 from palus.unity.wire import Listener
 
 
@@ -215,10 +217,19 @@ def test_continuous_actions_are_stretched_to_the_game_s_limits() -> None:
     )
     given = _actions({"B": [[2]]}).unity_input.rl_input.agent_actions["B"].value[0]
     given.continuous_actions = packed([0.5, 7.0])
-    assert _columns(spec, given).tolist() == [3.0, 2.0, 7.0]
+    assert columns_of(spec, given).tolist() == [3.0, 2.0, 7.0]
     given.continuous_actions = packed([np.nan, 0])
     with pytest.raises(ProtocolError, match="finite"):
-        _columns(spec, given)
+        columns_of(spec, given)
+
+
+def test_goals_arrive_as_goals() -> None:
+    shown = tuple(ObservationSpec(f"obs_{i}", (2,), goal=i == 1) for i in range(3))
+    info = message().unity_output.rl_output.agentInfos["B"].value.add()
+    for o in shown:
+        info.observations.add().CopyFrom(observation_template(o))
+    assert info.observations[1].observation_type == 1  # GOAL_SIGNAL
+    assert _observations(info) == shown
 
 
 def test_launch_arguments_are_unity_s() -> None:

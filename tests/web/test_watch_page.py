@@ -91,6 +91,7 @@ def test_the_league_file_is_read_and_what_is_in_it_has_a_name(tmp_path: Path) ->
     run_folder(tmp_path, opening())
     rating = {"mean": 25.0, "low": 20.0, "high": 30.0}
     snapshot = {"id": FROZEN + 3, "behavior": "SoccerTwos", "parent": 0, "step": 700, "elo": 1210.0, "rating": rating}
+    snapshot |= {"origin": FROZEN + 1}
     league = {
         "format": 1,
         "learners": [{"policy": 0, "behavior": "SoccerTwos", "role": "exploiter", "step": 900, "elo": 1220.0}],
@@ -112,6 +113,7 @@ def test_the_league_file_is_read_and_what_is_in_it_has_a_name(tmp_path: Path) ->
     ]
     past = found.policies[1]
     assert (past.rating.mean if past.rating else None, past.landmark, past.kept, past.parent) == (25.0, True, False, 0)
+    assert [policy.origin for policy in found.policies] == [None, FROZEN + 1, None]
     assert [(share.opponent, share.share) for share in found.mix] == [("latest", 0.5), ("#3", 0.5)]
     (tmp_path / "league" / "league.json").write_text("{")  # damaged: what else there is
     (tmp_path / "SoccerTwos").mkdir()
@@ -244,3 +246,30 @@ def test_a_run_is_watched_while_it_trains_and_afterwards(browser: Any, tmp_path:
         width = "document.documentElement.scrollWidth"
         eventually(tab.page, lambda: tab.page.evaluate(width) <= 390, "nothing wider than a phone")
         assert tab.complaints == []
+
+
+@needs_browser
+def test_the_lineage_shows_who_went_on_from_whose_weights(browser: Any, tmp_path: Path) -> None:
+    """Two learners: #2 of the second goes on from #0 of the first, and the first now from #2."""
+    run_folder(tmp_path, opening())
+    parents, origins = (0, 1, 1), (None, None, FROZEN)
+    league = {
+        "format": 1,
+        "learners": [
+            {"policy": 0, "behavior": "SoccerTwos", "step": 900, "origin": FROZEN + 2},
+            {"policy": 1, "behavior": "SoccerTwos", "step": 900, "origin": FROZEN + 2},
+        ],
+        "snapshots": [
+            {"id": FROZEN + i, "behavior": "SoccerTwos", "parent": parent, "step": 100 + 200 * i, "origin": origin}
+            for i, (parent, origin) in enumerate(zip(parents, origins, strict=True))
+        ],
+    }
+    (tmp_path / "league").mkdir()
+    (tmp_path / "league" / "league.json").write_text(json.dumps(league))
+    with serving(make_watch_app([tmp_path])) as address, tabs(browser) as open_tab:
+        page = open_tab(address).page
+        lines = page.locator(".chart .handed-on")
+        eventually(page, lambda: lines.count() == 2, "two lines between the lanes")
+        ends = {name: [float(lines.nth(i).get_attribute(name)) for i in (0, 1)] for name in ("x1", "x2", "y1", "y2")}
+        assert ends["x1"][0] < ends["x2"][0] and ends["x1"][1] < ends["x2"][1]  # in the order of time
+        assert (ends["y1"][0], ends["y2"][0]) == (ends["y2"][1], ends["y1"][1])  # from lane 2 to 1, from 1 to 2

@@ -20,7 +20,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 from processes import children, eventually
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, event, func, select, update
 
 from palus.arena.jobs.remote import HttpSource
 from palus.arena.jobs.reports import to_json
@@ -31,7 +31,7 @@ from palus.arena.ladder.discovery import FolderPool, sweep_house
 from palus.arena.ladder.log import LogRecord, check_chain
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.ladder.workers import untended
+from palus.arena.ladder.workers import GREETING_MS, untended
 from palus.arena.locked.unit import Unit
 from palus.arena.models.rules import Limits
 from palus.errors import ArenaError, LeaseError
@@ -174,6 +174,23 @@ def test_jobs_that_wait_for_a_trusted_worker_in_vain_are_told(served: Served, ca
         assert untended(connection, now_ms()) is None  # it is busy
         connection.execute(update(jobs).values(lease_until_ms=1))
         assert untended(connection, now_ms()) is not None
+
+
+def test_an_idle_worker_s_question_writes_nothing(served: Served) -> None:
+    source = served.source("trusted")
+    with served.store.write() as connection:
+        connection.execute(delete(jobs))
+    written: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        written.extend(word for word in ("BEGIN IMMEDIATE", "UPDATE", "INSERT") if statement.startswith(word))
+
+    event.listen(served.store.engine, "before_cursor_execute", note)
+    assert [source.take() for _ in range(3)] == [None] * 3 and written == []
+    with served.store.write() as connection:
+        connection.execute(update(workers).values(last_seen_ms=now_ms() - GREETING_MS))
+    written.clear()
+    assert source.take() is None and written == ["BEGIN IMMEDIATE", "UPDATE"], "now and then it says that it is there"
 
 
 def test_wrong_tokens_are_metered_and_the_right_one_still_works(served: Served) -> None:

@@ -322,7 +322,8 @@ export interface components {
         };
         /**
          * LeaguePolicy
-         * @description A policy that plays in training. parent: policy id of the learner that it was. kept: its file is still there.
+         * @description A policy that plays in training. parent: policy id of the learner that it was. origin: of the snapshot before it
+         *     in its line, another learner's where it went on from that one's weights. kept: its file is still there.
          */
         readonly LeaguePolicy: {
             readonly id: number;
@@ -331,6 +332,7 @@ export interface components {
             readonly label: string;
             readonly behavior: string;
             readonly parent: number | null;
+            readonly origin: number | null;
             readonly step: number | null;
             readonly elo: number | null;
             readonly rating: components["schemas"]["Span"] | null;

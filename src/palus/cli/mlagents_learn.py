@@ -141,7 +141,7 @@ def _run_file(file: str | None, given: dict[str, Any]) -> RunFile:
     overrides = [f"{keys[name]}={json.dumps(value)}" for name, value in given.items() if name in keys]
     run = load_run(NOTHING_DECLARED if file is None else file, overrides)
     run = _deterministic(run) if given.get("deterministic") else run
-    if run.env_id is None and run.env_settings.env_path is None:
+    if run.env_id is None and not run.talks:
         if run.env_settings.num_envs > 1:
             raise ConfigError([f"env_settings.num_envs {run.env_settings.num_envs}: there is one Editor; give --env"])
         run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"env_path": EDITOR})})

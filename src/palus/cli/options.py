@@ -50,8 +50,8 @@ def told_where(place: str | Path) -> Iterator[None]:
 
 def check_trust(run: RunFile, trust: Trust) -> None:
     """Raises TrustError when the run file names code outside palus that is not trusted; nothing is imported."""
-    if run.env_id is not None and ":" in run.env_id:
-        check_game_trust(run.env_id, run.palus.env_options, trust)
+    if run.palus.env is not None and ":" in run.palus.env:
+        check_game_trust(run.palus.env, run.palus.env_options, trust)
     behaviors = {f"behaviors.{name}": behavior for name, behavior in run.behaviors.items()}
     if run.default_settings is not None:
         behaviors["default_settings"] = run.default_settings

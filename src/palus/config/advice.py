@@ -112,17 +112,17 @@ def unsupported(run: RunFile) -> list[str]:
     """Valid ML-Agents settings that palus does not train yet, one sentence each; empty when the run can start."""
     lines = [line for name, behavior in run.behaviors.items() for line in _unsupported_in(name, behavior)]
     lines += _unsupported_learners(run)
-    if not run.behaviors and run.env_settings.env_path is None:
+    if not run.behaviors and not run.talks:
         lines.append(
             "behaviors: default_settings alone names nothing to train; add a behavior of the game, for example "
             "behaviors: {SoccerTwos: {}}"
         )
     for name, behavior in run.behaviors.items():
-        if run.env_settings.env_path is not None and isinstance(behavior, AppoBehavior):
+        if run.talks and isinstance(behavior, AppoBehavior):
             lines.append(f"behaviors.{name}.trainer_type appo: it plays games of palus only; use ppo or poca")
     for path, value, why in unread(run, refused=True):
         lines.append(f"{path} {value}: {why}" if isinstance(value, str) else f"{path}: {why}")
-    if run.env_id is None and run.behaviors and run.env_settings.env_path is None:
+    if run.env_id is None and run.behaviors and not run.talks:
         lines.append("palus.env: no game; set palus.env to a built-in game, for example SoccerTwos")
     return lines
 

@@ -71,7 +71,9 @@ class SignalNetworkSettings(Section):
     )
     memory: Memory | None = Field(default=None, description="Recurrent memory; null means none.")
     goal_conditioning_type: Literal["hyper", "none"] = Field(
-        default="hyper", description="How a goal observation enters the policy; without one it has no effect."
+        default="hyper",
+        description="What an observation that the game declares a goal does: `hyper` makes the last hidden layer's "
+        "weights from it, with encoding joint; with `none` it is one as any other. No effect without a goal.",
     )
     deterministic: bool = Field(default=False, description="Collect data with the likeliest action, not a sampled one.")
 

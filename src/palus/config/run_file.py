@@ -19,6 +19,8 @@ from palus.config.trainer import AnyBehavior
 
 EDITOR = "UnityEditor"
 """`env_settings.env_path` of a game in Unity's Editor."""
+BASE_ENV = "palus.unity.base_env:make"
+"""`palus.env` of an environment in this process that was written for ML-Agents' Python interface."""
 DEFAULT_GAME = "SoccerTwos"
 BEHAVIORS_OF = {DEFAULT_GAME: ("SoccerTwos",), "StrikersVsGoalie": ("Striker", "Goalie")}
 """ML-Agents' games that palus has built in, by name: a run file with one of their behaviors needs to name none."""
@@ -128,12 +130,17 @@ class RunFile(Section):
     palus: PalusSettings = Field(default_factory=PalusSettings, description="palus's own options.")
 
     @property
+    def talks(self) -> bool:
+        """Whether the game talks in messages (`palus.unity.news.TalkingGame`): one of Unity, or made as if for it."""
+        return self.env_settings.env_path is not None or self.palus.env == BASE_ENV
+
+    @property
     def env_id(self) -> str | None:
-        """The built-in game: `palus.env`, else the one of `BEHAVIORS_OF` that the behaviors say, else None."""
+        """The game: `palus.env`, else the one of `BEHAVIORS_OF` that the behaviors say; None for one that talks."""
+        if self.talks:
+            return None
         if self.palus.env is not None:
             return self.palus.env
-        if self.env_settings.env_path is not None:
-            return None
         return next((game for game, names in BEHAVIORS_OF.items() if not self.behaviors.keys().isdisjoint(names)), None)
 
     def learners_of(self, name: str) -> tuple[Role, ...]:

@@ -15,8 +15,9 @@ from palus.config.trainer import TRAINERS
 
 APPO, SAC = frozenset({"appo"}), frozenset({"sac"})
 ALL = frozenset(TRAINERS)
-BUILT_IN, UNITY = frozenset((False,)), frozenset((True,))
-"""Whether the game is one of Unity."""
+BUILT_IN, EXECUTABLE, IN_PROCESS = frozenset(("built-in",)), frozenset(("executable",)), frozenset(("in-process",))
+"""Kinds of games: of palus, Unity's, and those of this process that were made as if for it."""
+TALKING = EXECUTABLE | IN_PROCESS
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Unread:
 
     trainers: those that do not. why: the end of the sentence that tells it. refused: the run would be another than the
     file says, so it does not start; else the key is noted. harmless: values that mean what happens anyway, beside the
-    default. games: in which it is not read, False for built-in ones, True for Unity's.
+    default. games: in which it is not read.
     """
 
     key: str
@@ -33,7 +34,7 @@ class Unread:
     why: str
     refused: bool = False
     harmless: tuple[object, ...] = ()
-    games: frozenset[bool] = frozenset((False, True))
+    games: frozenset[str] = BUILT_IN | TALKING
 
     def written(self, section: Section, prefix: str) -> Iterator[tuple[str, object]]:
         """The key's path and value where a section below `prefix` has another value than its default."""
@@ -51,7 +52,7 @@ class Unread:
 
 
 def _refused(
-    key: str, trainers: frozenset[str], why: str, *harmless: object, games: frozenset[bool] = BUILT_IN | UNITY
+    key: str, trainers: frozenset[str], why: str, *harmless: object, games: frozenset[str] = BUILT_IN | TALKING
 ) -> Unread:
     return Unread(key, trainers, why, refused=True, harmless=harmless, games=games)
 
@@ -60,7 +61,6 @@ OF_BEHAVIORS = (
     Unread("hyperparameters.reward_signal_steps_per_update", SAC, "the game's own reward learns nothing"),
     _refused("network_settings.memory", SAC, "sac has no memory yet; remove it, or use ppo"),
     _refused("network_settings.memory.sequence_length", APPO, "sequences are time_horizon long; remove it"),
-    Unread("network_settings.goal_conditioning_type", ALL, "no game of palus shows a goal"),
     _refused("reward_signals.curiosity", ALL, "not supported yet; keep extrinsic alone"),
     _refused("reward_signals.gail", ALL, "not supported yet; keep extrinsic alone"),
     _refused("reward_signals.rnd", ALL, "not supported yet; keep extrinsic alone"),
@@ -73,23 +73,23 @@ OF_BEHAVIORS = (
 _UNITY = "it is about Unity executables"
 _NO_UNITY = "it is about games of palus"
 OF_RUNS = (
-    Unread("env_settings.env_args", ALL, _UNITY, games=BUILT_IN),
-    Unread("env_settings.base_port", ALL, _UNITY, games=BUILT_IN),
+    Unread("env_settings.env_args", ALL, _UNITY, games=BUILT_IN | IN_PROCESS),
+    Unread("env_settings.base_port", ALL, _UNITY, games=BUILT_IN | IN_PROCESS),
     Unread("env_settings.num_envs", ALL, f"{_UNITY}; use palus.num_matches or palus.sampling", games=BUILT_IN),
-    Unread("env_settings.num_areas", ALL, _UNITY, games=BUILT_IN),
-    Unread("env_settings.timeout_wait", ALL, _UNITY, games=BUILT_IN),
+    Unread("env_settings.num_areas", ALL, _UNITY, games=BUILT_IN | IN_PROCESS),
+    Unread("env_settings.timeout_wait", ALL, _UNITY, games=BUILT_IN | IN_PROCESS),
     Unread("env_settings.max_lifetime_restarts", ALL, _UNITY, games=BUILT_IN),
     Unread("env_settings.restarts_rate_limit_n", ALL, _UNITY, games=BUILT_IN),
     Unread("env_settings.restarts_rate_limit_period_s", ALL, _UNITY, games=BUILT_IN),
-    Unread("engine_settings", ALL, _UNITY, games=BUILT_IN),
+    Unread("engine_settings", ALL, _UNITY, games=BUILT_IN | IN_PROCESS),
     Unread("checkpoint_settings.train_model", ALL, "every run trains"),
     _refused("torch_settings.device", ALL, "palus trains on the CPU; remove it", "cpu"),
-    Unread("debug", ALL, "what a run logs is always the same", games=BUILT_IN),
-    _refused("palus.env", ALL, "env_settings.env_path names a game too; remove one of the two", games=UNITY),
-    Unread("palus.env_options", ALL, _NO_UNITY, games=UNITY),
-    Unread("palus.num_matches", ALL, f"{_NO_UNITY}; use env_settings.num_envs", games=UNITY),
-    Unread("palus.sampling", ALL, f"{_NO_UNITY}; use env_settings.num_envs", games=UNITY),
-    Unread("palus.baselines", ALL, _NO_UNITY, games=UNITY),
+    Unread("debug", ALL, "what a run logs is always the same", games=BUILT_IN | IN_PROCESS),
+    _refused("palus.env", ALL, "env_settings.env_path names a game too; remove one of the two", games=EXECUTABLE),
+    Unread("palus.env_options", ALL, _NO_UNITY, games=EXECUTABLE),
+    Unread("palus.num_matches", ALL, f"{_NO_UNITY}; use env_settings.num_envs", games=TALKING),
+    Unread("palus.sampling", ALL, f"{_NO_UNITY}; use env_settings.num_envs", games=TALKING),
+    Unread("palus.baselines", ALL, _NO_UNITY, games=TALKING),
 )  # fmt: skip
 """Keys outside the behaviors; unread where no trainer of the run reads them."""
 
@@ -103,8 +103,9 @@ def unread(run: RunFile, *, refused: bool) -> Iterator[tuple[str, object, str]]:
                     yield path, value, entry.why
     settings = list(run.behaviors.values()) or [own for own in [run.default_settings] if own is not None]
     trainers = {behavior.trainer_type for behavior in settings}
+    kind = EXECUTABLE if run.env_settings.env_path is not None else IN_PROCESS if run.talks else BUILT_IN
     for entry in OF_RUNS:
-        of_game = (run.env_settings.env_path is not None) in entry.games
+        of_game = kind <= entry.games
         if of_game and entry.refused == refused and trainers and trainers <= entry.trainers:
             for path, value in entry.written(run, ""):
                 yield path, value, entry.why

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError, validate_call
 
+from palus.config.run_file import BASE_ENV
 from palus.envs.arena_game import ArenaGame
 from palus.envs.doom.scenarios import ENVIRONMENTS
 from palus.envs.game import Game
@@ -50,6 +51,7 @@ BUILT_IN = {
 ADAPTERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "palus.envs.gymnasium:make": lambda options: str(options.get("id")).rpartition(":")[0] or "gymnasium",
     "palus.envs.pettingzoo:make": lambda options: str(options.get("module")),
+    BASE_ENV: lambda options: str(options.get("factory")).partition(":")[0],
 }
 """palus's own factories of games that others wrote -> the module that runs then, by the options."""
 

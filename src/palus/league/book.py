@@ -16,9 +16,9 @@ from typing import Any
 from palus.config.league import Role
 from palus.league.league import League
 from palus.league.results import policies_of, share
-from palus.league.skills import Skill, rated
 from palus.league.strength import Cells, Strength, add, credited, kept, scored, strengths
 from palus.ratings.interval import Z_95
+from palus.ratings.online import Skill, rated
 from palus.rollout.rollout import FROZEN, MEMBERS, FinishedMatch
 
 FILE = Path("league") / "league.json"

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from palus.config.network import VISUAL_ENCODERS, NetworkSettings
 from palus.errors import ConfigError
+from palus.nn.goals import GoalLayers
 from palus.nn.graph import Graph
 from palus.nn.layers import Activate, Chain, Convolution, Linear, MaxPool, fully_connected, named, write_onnx
 from palus.nn.parameters import kaiming, normal
@@ -206,7 +207,8 @@ def width_of(encoder: nn.Module) -> int:
 class Apart(nn.Module):
     """Encodes each observation and lays the results side by side, in the order of the game's specification.
 
-    joined: names of the observations that enter together, under VECTORS.
+    joined: names of the observations that enter together, under VECTORS. Raises ConfigError where a goal is to
+    condition layers in common, of which there are none.
     """
 
     joined: tuple[str, ...] = ()
@@ -215,6 +217,11 @@ class Apart(nn.Module):
         self, observations: Sequence[ObservationSpec], settings: NetworkSettings, trust: Trust = NOBODY
     ) -> None:
         super().__init__()
+        if settings.goal_conditioning_type == "hyper" and any(o.goal for o in observations):
+            raise ConfigError(
+                "network_settings.goal_conditioning_type hyper: with encoding apart there are no hidden layers in "
+                "common for the goal to condition; set encoding to joint, or goal_conditioning_type to none"
+            )
         encoders: dict[str, nn.Module] = {}
         widths = [settings.hidden_units] * settings.num_layers
         for o in observations:
@@ -276,15 +283,38 @@ class InputLayer(nn.Module):
         return g.beside(parts)
 
 
+def _goal_columns(observations: Sequence[ObservationSpec], encoders: nn.ModuleDict) -> list[int]:
+    """The columns of an `InputLayer` that hold goals, in the game's order."""
+    columns, first = dict[str, range](), 0
+    for o in [*(o for o in observations if o.is_vector), *(o for o in observations if o.is_image)]:
+        width = o.size if o.is_vector else width_of(encoders[o.name])
+        columns[o.name], first = range(first, first + width), first + width
+    return [column for o in observations if o.goal for column in columns[o.name]]
+
+
 class Joint(InputLayer):
-    """The same through `num_layers` layers of `hidden_units` in common."""
+    """The same through `num_layers` layers of `hidden_units` in common, which a goal may condition.
+
+    Raises ConfigError where the goal is a list of entities.
+    """
 
     def __init__(
         self, observations: Sequence[ObservationSpec], settings: NetworkSettings, trust: Trust = NOBODY
     ) -> None:
         super().__init__(observations, settings, trust)
-        widths = [settings.hidden_units] * settings.num_layers
-        self.layers = fully_connected(self.out_features, widths, settings.activation)
+        units, number, activation = settings.hidden_units, settings.num_layers, settings.activation
+        goals = [o for o in observations if o.goal] if settings.goal_conditioning_type == "hyper" else []
+        for o in goals:
+            if not (o.is_vector or o.is_image):
+                raise ConfigError(
+                    f"network_settings.goal_conditioning_type hyper: the goal {o.name} is a list of entities; expected "
+                    "a vector or an image, or goal_conditioning_type none, which takes it as any other observation"
+                )
+        self.layers: Chain | GoalLayers = (
+            GoalLayers(self.out_features, _goal_columns(observations, self.encoders), units, number, activation)
+            if goals
+            else fully_connected(self.out_features, [units] * number, activation)
+        )
         self.out_features = self.layers.out_features
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:

@@ -210,7 +210,8 @@ class Network(nn.Module):
         Source: van der Pol et al. 2020 (MDP Homomorphic Networks, arXiv 2006.16908), section 4, for a group of two.
         """
         spec, settings, reflection = self.spec, self.settings, self.spec.reflection
-        plain = all(o.is_vector for o in spec.observations) and settings.encoding == "joint" and not self.state_size
+        plain = all(o.is_vector and not o.goal for o in spec.observations)
+        plain = plain and settings.encoding == "joint" and not self.state_size
         odd = [width for width in (settings.hidden_units, *settings.decoder_layers) if width % 2]
         if reflection is None or not plain or not spec.actions.is_discrete or odd:
             found = "layers of odd width" if odd else "no mirror image that its network could keep to"

@@ -263,7 +263,7 @@ class SelfAttention(nn.Module):
     def onnx(self, g: Graph, embeddings: str, present: str) -> str:
         """One set of all. embeddings: [M, E, h]; present: [M, E] floats, 1 where present. Returns [M, h]."""
         h, size = self.width, self.width // HEADS
-        x = _layer_norm(g, embeddings)
+        x = layer_norm_onnx(g, embeddings)
         flat = self.query_key_value.onnx(g, g.add("Reshape", [x, g.shape(-1, h)]))
         heads = []
         for k in range(3):
@@ -276,7 +276,7 @@ class SelfAttention(nn.Module):
         shares = g.add("Softmax", [g.add("Add", [g.add("Mul", [scores, there]), lowered])], axis=3)
         mixed = g.add("Transpose", [g.add("MatMul", [shares, heads[2]])], perm=[0, 2, 1, 3])
         rows = self.out.onnx(g, g.add("Reshape", [mixed, g.shape(-1, h)]))
-        y = _layer_norm(g, g.add("Add", [g.add("Reshape", [rows, _like(g, x)]), x]))
+        y = layer_norm_onnx(g, g.add("Add", [g.add("Reshape", [rows, _like(g, x)]), x]))
         kept = g.add("Mul", [y, g.add("Unsqueeze", [present], axes=[2])])
         count = g.add("Clip", [g.add("ReduceSum", [present], axes=[1], keepdims=1)], min=1.0)
         return g.add("Div", [g.add("ReduceSum", [kept], axes=[1], keepdims=0), count])
@@ -286,7 +286,8 @@ def _like(g: Graph, x: str) -> str:
     return g.add("Shape", [x])
 
 
-def _layer_norm(g: Graph, x: str) -> str:
-    centred = g.add("Sub", [x, g.add("ReduceMean", [x], axes=[2], keepdims=1)])
-    variance = g.add("ReduceMean", [g.add("Mul", [centred, centred])], axes=[2], keepdims=1)
+def layer_norm_onnx(g: Graph, x: str, axis: int = 2) -> str:
+    """Layer norm without weights over the last axis, whose number is given."""
+    centred = g.add("Sub", [x, g.add("ReduceMean", [x], axes=[axis], keepdims=1)])
+    variance = g.add("ReduceMean", [g.add("Mul", [centred, centred])], axes=[axis], keepdims=1)
     return g.add("Div", [centred, g.add("Sqrt", [g.add("Add", [variance, g.number(LAYER_NORM_EPSILON)])])])

@@ -25,7 +25,7 @@ from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.rollout import FROZEN, Cast, Collected, Episode, FinishedMatch, Seat
 from palus.rollout.stretches import Decisions, Stretch, build
 from palus.types import F32, MASKS, AnyArray, GameSpec
-from palus.unity.environment import News, Steps, UnityEnv
+from palus.unity.news import News, Steps, TalkingGame
 from palus.unity.side_channels import MOST_RECENT, SUM
 
 EXCHANGES = 1000
@@ -50,7 +50,7 @@ class _Agent:
 class _Played:
     """One game. seats: by behavior id. agents: that wait, by behavior id and id. age: messages since it was cast."""
 
-    env: UnityEnv
+    env: TalkingGame
     seats: dict[str, Seat] = field(default_factory=dict)
     agents: dict[tuple[str, int], _Agent] = field(default_factory=dict)
     decisions: Mapping[str, Steps] = field(default_factory=dict)
@@ -62,8 +62,8 @@ class ExchangeCollector:
 
     def __init__(
         self,
-        games: Sequence[UnityEnv],
-        start: Callable[[int], UnityEnv],
+        games: Sequence[TalkingGame],
+        start: Callable[[int], TalkingGame],
         spec: GameSpec,
         settings: EnvSettings,
         *,

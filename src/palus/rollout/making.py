@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from palus.config import PocaBehavior, RunFile
 from palus.envs import GameSource
@@ -12,33 +11,28 @@ from palus.errors import ConfigError
 from palus.nn.distributions import likeliest
 from palus.rollout.acting import Policy
 from palus.rollout.collector import InProcessCollector
+from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.plan import OUT_OF_SIGHT, worker_rows
 from palus.rollout.rollout import Cast, Collector
 from palus.rollout.workers import WorkerCollector
 from palus.trust import Trust
-
-if TYPE_CHECKING:
-    from palus.unity.discovery import UnitySource
+from palus.unity.discovery import TalkingSource
 
 TARGET_ROLLOUT_STEPS = 80
 """Decisions per rollout when the number of matches is automatic: several times GAE's reach, 1 / (1 - gamma lambda)."""
 
 
-def make_source(run: RunFile, trust: Trust) -> GameSource | UnitySource:
-    """Where a run's games come from. Raises EnvError, and ConfigError where what speaks to Unity is not installed."""
-    if run.env_settings.env_path is None:
-        assert run.env_id is not None, "checked by palus.config.unsupported"
-        return GameSource(run.env_id, run.palus.env_options, trust)
-    try:
-        from palus.unity.discovery import UnitySource
-    except ImportError as error:
-        raise ConfigError(f"env_settings.env_path: {error}; pip install 'palus[unity]'") from error
-    return UnitySource(run)
+def make_source(run: RunFile, trust: Trust) -> GameSource | TalkingSource:
+    """Where a run's games come from. Raises EnvError, TrustError, and ConfigError where something is not installed."""
+    if run.talks:
+        return TalkingSource(run, trust)
+    assert run.env_id is not None, "checked by palus.config.unsupported"
+    return GameSource(run.env_id, run.palus.env_options, trust)
 
 
 def make_collector(
     run: RunFile,
-    source: GameSource | UnitySource,
+    source: GameSource | TalkingSource,
     learners: Mapping[int, tuple[str, Policy]],
     rows_per_match: Mapping[int, int],
     cast: Cast,
@@ -62,8 +56,6 @@ def make_collector(
     if not isinstance(source, GameSource):
         if scripts:
             raise ConfigError(OUT_OF_SIGHT)
-        from palus.rollout.exchanging import ExchangeCollector
-
         settings = {policy: run.behaviors[name] for policy, (name, _) in learners.items()}
         return ExchangeCollector(
             source.games, source.start, source.spec, run.env_settings,

@@ -1,43 +1,59 @@
-"""A Unity game as a source of games: what it is like is found by starting it and looking."""
+"""The games of a run that talk: what they are like is found by starting one and looking."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from palus.config.run_file import EDITOR, RunFile
+from palus.config.run_file import RunFile
 from palus.envs.game import draw_actions
-from palus.errors import EnvError
+from palus.errors import ConfigError, EnvError
+from palus.trust import Trust
 from palus.types import MASKS, AgentSpec, GameSpec
-from palus.unity.environment import UnityEnv, behavior_of
+from palus.unity import base_env
+from palus.unity.news import TalkingGame, behavior_of
 
 SEARCH = 200
 """Messages within which every behavior of the run file has to appear."""
 
 
-class UnitySource:
-    """The games of a run file, as many as `env_settings.num_envs`. Close it, or they stay."""
+def executables(run: RunFile, seed: int) -> Callable[[int], TalkingGame]:
+    """What starts the game of a worker: the run's executable, whose own log goes to the run's folder, or the Editor.
 
-    def __init__(self, run: RunFile) -> None:
-        """The executables' own logs go to the run's folder."""
-        settings, seed = run.checkpoint_settings, run.env_settings.seed
-        self._run, self._seed = run, seed if seed >= 0 else secrets.randbelow(10_000)
-        self._logs = Path(settings.results_dir) / settings.run_id / "run_logs"
-        self._games: list[UnityEnv] = []
+    Raises ConfigError where what speaks to Unity is not installed.
+    """
+    try:
+        from palus.unity.environment import UnityEnv
+    except ImportError as error:
+        raise ConfigError(f"env_settings.env_path: {error}; pip install 'palus[unity]'") from error
+    logs = Path(run.checkpoint_settings.results_dir) / run.checkpoint_settings.run_id / "run_logs"
+    return lambda worker: UnityEnv(
+        run.env_settings, run.engine_settings, worker, seed=seed, log_folder=logs, show=run.debug
+    )
 
-    def start(self, worker: int) -> UnityEnv:
-        """One more game. Raises EnvError when it cannot be started, ProtocolError for what it says."""
-        run = self._run
-        return UnityEnv(
-            run.env_settings, run.engine_settings, worker, seed=self._seed, log_folder=self._logs, show=run.debug
+
+class TalkingSource:
+    """The games of a run file, as many as `env_settings.num_envs`. Close it, or they stay.
+
+    start: one more game, by its number. Raises EnvError when it cannot be started, ProtocolError for what it says.
+    """
+
+    def __init__(self, run: RunFile, trust: Trust) -> None:
+        """Raises ConfigError, EnvError and TrustError where there is nothing to start."""
+        self._run, path, options = run, run.env_settings.env_path, run.palus.env_options
+        self._seed = run.env_settings.seed if run.env_settings.seed >= 0 else secrets.randbelow(10_000)
+        self._name = Path(path).stem if path is not None else str(options.get("factory")).rpartition(":")[2]
+        self.start: Callable[[int], TalkingGame] = (
+            executables(run, self._seed) if path is not None else base_env.make(options, trust, self._seed)
         )
+        self._games: list[TalkingGame] = []
 
     @property
-    def games(self) -> Sequence[UnityEnv]:
+    def games(self) -> Sequence[TalkingGame]:
         """All of them, started at the latest now."""
         while len(self._games) < self._run.env_settings.num_envs:
             self._games.append(self.start(len(self._games)))
@@ -65,22 +81,26 @@ class UnitySource:
         else:
             missing = ", ".join(sorted(wanted - found)) or "any behavior"
             raise EnvError(
-                f"env_path {self._run.env_settings.env_path}: {missing} did not appear within {SEARCH} messages; "
+                f"{self._place}: {missing} did not appear within {SEARCH} messages; "
                 f"found {', '.join(sorted(found)) or 'none'}. Name these in the run file"
             )
         undeclared = found - wanted
         if undeclared and self._run.default_settings is None:
             raise EnvError(
-                f"env_path {self._run.env_settings.env_path} has {', '.join(sorted(undeclared))} too; add it to "
-                "behaviors, or give default_settings"
+                f"{self._place} has {', '.join(sorted(undeclared))} too; add it to behaviors, or give default_settings"
             )
         agents = []
         for name in sorted(behaviors):
             behavior, team = behavior_of(name)
             agents.append(AgentSpec(name, team, team, behavior))
         kinds = {behavior_of(name)[0]: spec for name, spec in sorted(behaviors.items())}
-        name = Path(self._run.env_settings.env_path or EDITOR).stem
-        return GameSpec(name, tuple(kinds.values()), tuple(agents))
+        return GameSpec(self._name, tuple(kinds.values()), tuple(agents))
+
+    @property
+    def _place(self) -> str:
+        """Where the run file names the game."""
+        path = self._run.env_settings.env_path
+        return f"palus.env_options.factory {self._name}" if path is None else f"env_path {path}"
 
     def close(self) -> None:
         """End all games."""

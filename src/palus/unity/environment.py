@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,88 +12,29 @@ import numpy as np
 from palus import __version__
 from palus.config.run_file import EDITOR, EngineSettings, EnvSettings
 from palus.errors import LostGameError, ProtocolError
-from palus.types import F32, I64, MASKS, ActionSpec, AnyArray, BehaviorSpec, Bool, Continuous, Discrete, ObservationSpec
+from palus.types import F32, MASKS, AnyArray, BehaviorSpec, Bool, ObservationSpec
 from palus.unity import side_channels
 from palus.unity.executable import Executable, find_executable
 from palus.unity.messages import (
     API_VERSION,
     CAPABILITIES,
-    PNG,
+    GOAL_SIGNAL,
     RESET,
     STEP,
     bools,
     check_version,
-    floats,
     message,
     packed,
 )
-from palus.unity.pictures import decode
+from palus.unity.news import Discovery, News, Steps, behavior_of
 from palus.unity.serving import EDITOR_PORT
+from palus.unity.translation import action_spec, observation_of
 from palus.unity.wire import Listener
 
 ENDING_S = 1.0
 """How long an executable that broke off may take to end."""
 MAX_AGENTS = 1 << 16
 """The most agents of one behavior that a message may tell of."""
-
-
-@dataclass(frozen=True)
-class Steps:
-    """What a message says of n agents of a behavior id: all decide now, or all ended.
-
-    observations: name -> [n, *shape] float32; with masks among them, True where allowed, for decisions. reward,
-    group_reward: [n] since the agent's last word. agent, group: [n] ids, group 0 for none. truncated: [n], of ends.
-    """
-
-    observations: Mapping[str, AnyArray]
-    reward: F32
-    group_reward: F32
-    agent: I64
-    group: I64
-    truncated: Bool
-
-    def __len__(self) -> int:
-        return len(self.agent)
-
-
-@dataclass(frozen=True)
-class News:
-    """One message of a game. Ends come before decisions: an id in both has begun its next episode.
-
-    ends, decisions: by behavior id, those that have any. statistics: what the game tells of itself.
-    """
-
-    ends: Mapping[str, Steps]
-    decisions: Mapping[str, Steps]
-    statistics: tuple[side_channels.Statistic, ...] = ()
-
-
-@dataclass
-class Discovery:
-    """Behavior id -> what its agents see and do; behavior ids of one behavior agree."""
-
-    behaviors: dict[str, BehaviorSpec] = field(default_factory=dict)
-
-    def learn(self, name: str, brain: Any, example: Any) -> None:
-        """A behavior id speaks for the first time. Raises ProtocolError for one that no policy can play."""
-        kind = behavior_of(name)[0]
-        try:
-            spec = BehaviorSpec(kind, _observations(example), _actions(brain))
-        except ValueError as error:
-            raise ProtocolError(f"behavior {name}: {error}") from error
-        for other, known in self.behaviors.items():
-            if behavior_of(other)[0] == kind and known != spec:
-                raise ProtocolError(f"behavior ids {other} and {name} see or do different things; expected the same")
-        self.behaviors[name] = spec
-
-
-def behavior_of(behavior_id: str) -> tuple[str, int]:
-    """Behavior and team: `Name?team=1` is team 1 of Name, a plain name team 0."""
-    name, _, query = behavior_id.partition("?")
-    team = dict(part.partition("=")[::2] for part in query.split("&")).get("team", "0")
-    if not name or not team.isdecimal():
-        raise ProtocolError(f"behavior id {behavior_id!r}; expected NAME?team=NUMBER")
-    return name, int(team)
 
 
 class UnityEnv:
@@ -242,7 +182,7 @@ class UnityEnv:
             if name not in self.discovery.behaviors:
                 if name not in brains:
                     raise ProtocolError(f"agents of {name} before its brain_parameters")
-                self.discovery.learn(name, brains[name], infos[0])
+                self.discovery.learn(name, _spec(name, brains[name], infos[0]))
             if len(infos) > MAX_AGENTS:
                 raise ProtocolError(f"{len(infos)} agents of {name} in one message; expected {MAX_AGENTS} at most")
             spec = self.discovery.behaviors[name]
@@ -268,22 +208,20 @@ class UnityEnv:
             self._executable.wait(0.0)
 
 
-def _actions(brain: Any) -> ActionSpec:
-    told = brain.action_spec
-    continuous, branches = told.num_continuous_actions, tuple(told.discrete_branch_sizes)
-    if len(branches) != told.num_discrete_actions:
-        raise ValueError(f"{told.num_discrete_actions} discrete actions with sizes {branches}; expected one size each")
-    if not continuous and not branches:  # packages from before hybrid actions
-        sizes = tuple(brain.vector_action_size_deprecated)
-        is_continuous = brain.vector_action_space_type_deprecated == 1
-        continuous, branches = (sizes[0] if sizes else 0, ()) if is_continuous else (0, sizes)
-    parts = ([Continuous(continuous, -1.0, 1.0)] if continuous else []) + [Discrete(size) for size in branches]
-    return ActionSpec(tuple(parts), masked=bool(branches))
+def _spec(name: str, brain: Any, example: Any) -> BehaviorSpec:
+    """Raises ProtocolError for a behavior that no policy can play."""
+    try:
+        return BehaviorSpec(behavior_of(name)[0], _observations(example), action_spec(brain))
+    except ValueError as error:
+        raise ProtocolError(f"behavior {name}: {error}") from error
 
 
 def _observations(example: Any) -> tuple[ObservationSpec, ...]:
     """Named as ML-Agents' models name them: obs_0, obs_1, ..."""
-    return tuple(ObservationSpec(f"obs_{i}", tuple(o.shape)) for i, o in enumerate(example.observations))
+    return tuple(
+        ObservationSpec(f"obs_{i}", tuple(o.shape), goal=o.observation_type == GOAL_SIGNAL)
+        for i, o in enumerate(example.observations)
+    )
 
 
 def _steps(name: str, spec: BehaviorSpec, infos: list[Any], *, masks: bool) -> Steps:
@@ -294,30 +232,14 @@ def _steps(name: str, spec: BehaviorSpec, infos: list[Any], *, masks: bool) -> S
             raise ProtocolError(f"{len(info.observations)} observations of {name}; expected {len(spec.observations)}")
     for i, observation in enumerate(spec.observations):
         what = f"{observation.name} of {name}"
-        rows = [_observation(info.observations[i], observation, what) for info in infos]
+        rows = [observation_of(info.observations[i], observation, what) for info in infos]
         seen[observation.name] = np.stack(rows).reshape(n, *observation.shape).astype(np.float32)
     if masks and spec.actions.masked:
         seen[MASKS] = np.stack([_allowed(info.action_mask, sum(spec.branches), name) for info in infos])
     numbers = np.array([(info.reward, info.group_reward) for info in infos], np.float32)
-    for what, values in (*seen.items(), ("the reward", numbers)):
-        if not np.isfinite(values).all():
-            raise ProtocolError(f"{what} of {name} is NaN or infinite; a game must give finite numbers")
-    agents = np.array([info.id for info in infos], np.int64)
-    if len(np.unique(agents)) < n:
-        raise ProtocolError(f"agents {sorted(agents.tolist())} of {name}: one is told of twice")
-    groups = np.array([info.group_id for info in infos], np.int64)
+    agents, groups = (np.array([getattr(info, key) for info in infos], np.int64) for key in ("id", "group_id"))
     truncated = np.array([info.max_step_reached for info in infos], np.bool_)
-    return Steps(seen, numbers[:, 0], numbers[:, 1], agents, groups, truncated)
-
-
-def _observation(told: Any, spec: ObservationSpec, what: str) -> F32:
-    if tuple(told.shape) != spec.shape:
-        raise ProtocolError(f"{what}: shape {tuple(told.shape)}; expected {spec.shape}, as at the start")
-    if told.compression_type == PNG:
-        if len(spec.shape) != 3:
-            raise ProtocolError(f"{what}: a compressed observation of shape {spec.shape}; expected a picture")
-        return decode(told.compressed_data, spec.shape, list(told.compressed_channel_mapping), what)
-    return floats(told.float_data.data, spec.size, what)
+    return Steps(seen, numbers[:, 0], numbers[:, 1], agents, groups, truncated).checked(name)
 
 
 def _allowed(mask: bytes, size: int, name: str) -> Bool:

@@ -24,6 +24,8 @@ STEP, RESET, QUIT = 0, 1, 2
 """`CommandProto`."""
 NOT_COMPRESSED, PNG = 0, 1
 """`CompressionTypeProto`."""
+GOAL_SIGNAL = 1
+"""`ObservationTypeProto`, else 0."""
 VECTOR, ENTITIES, IMAGE = (1,), (4, 1), (1, 2, 2)
 """`dimension_properties` of the three forms of observations: 1 none, 2 translational equivariance, 4 variable size."""
 
@@ -62,6 +64,9 @@ _MESSAGES = {
     "4 float_data FloatData, 5 compressed_channel_mapping repeated int32, 6 dimension_properties repeated int32, "
     "7 observation_type ObservationTypeProto, 8 name string",
     "FloatData": "1 data bytes",
+    "AgentInfoActionPairProto": "1 agent_info AgentInfoProto, 2 action_info AgentActionProto",
+    "DemonstrationMetaProto": "1 api_version int32, 2 demonstration_name string, 3 number_steps int32, "
+    "4 number_episodes int32, 5 mean_reward float",
     "UnityRLCapabilitiesProto": "1 baseRLCapabilities bool, 2 concatenatedPngObservations bool, "
     "3 compressedChannelMapping bool, 4 hybridActions bool, 5 trainingAnalytics bool, "
     "6 variableLengthObservation bool, 7 multiAgentGroups bool",
@@ -107,6 +112,10 @@ def _declare() -> Any:
 
 _CLASSES = _declare()
 UnityMessage: Any = _CLASSES[f"{_PACKAGE}.UnityMessageProto"]
+Observation: Any = _CLASSES[f"{_PACKAGE}.ObservationProto"]
+Brain: Any = _CLASSES[f"{_PACKAGE}.BrainParametersProto"]
+DemonstrationMeta: Any = _CLASSES[f"{_PACKAGE}.DemonstrationMetaProto"]
+InfoAndAction: Any = _CLASSES[f"{_PACKAGE}.AgentInfoActionPairProto"]
 
 
 def message(status: int = OK) -> Any:

@@ -1,14 +1,12 @@
 """A palus game as a Unity executable: asks the trainer for the actions of its agents, exchange by exchange.
 
 A behavior id is `<behavior>?team=<team>`; a behavior without a name is called like the game. Agents and groups have
-numbers of their own in every match, the same in all its episodes. Continuous actions mean -1..1 to ML-Agents: where the
-game has finite limits they are stretched to them, elsewhere they are what they are. Pictures of bytes are sent as 0..1.
+numbers of their own in every match, the same in all its episodes.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,26 +20,20 @@ from palus.config.environment import Value
 from palus.envs.drawing import MatchParameters
 from palus.envs.protocol import MultiAgentEnv, room_for
 from palus.errors import EnvError, ProtocolError
-from palus.types import F32, MASKS, ActionSpec, AnyArray, BehaviorSpec, Bool, Continuous, Step
+from palus.types import MASKS, AnyArray, Bool, Step
 from palus.unity import side_channels
 from palus.unity.messages import (
     API_VERSION,
     CAPABILITIES,
-    ENTITIES,
-    IMAGE,
     QUIT,
     RESET,
-    VECTOR,
-    UnityMessage,
     check_version,
-    floats,
     message,
-    packed,
 )
+from palus.unity.translation import columns_of, describe_actions, numbers, observation_template
 from palus.unity.wire import Dialer
 
 EDITOR_PORT = 5004
-_OBSERVATION = type(UnityMessage().unity_output.rl_output.agentInfos["x"].value.add().observations.add())
 Tell = Callable[[str], None]
 
 
@@ -99,7 +91,7 @@ class ServedGame:
         self._actions = [
             np.zeros((N, len(spec.agents_of(b.name)), b.actions.columns), np.float32) for b in spec.behaviors
         ]
-        self._templates = [[_template(o.name, o.shape) for o in b.observations] for b in spec.behaviors]
+        self._templates = [[observation_template(o) for o in b.observations] for b in spec.behaviors]
         self._reward, self._group_reward = np.zeros((2, N, spec.num_agents), np.float32)
         self._announced: set[str] = set()
         self._asked: dict[str, tuple[AnyArray, AnyArray]] = {}  # matches and places of whoever waits for an action
@@ -170,10 +162,7 @@ class ServedGame:
             self._announced.add(name)
             actions = self.env.spec.behaviors[self._kinds[name].behavior].actions
             brain = made.unity_output.rl_initialization_output.brain_parameters.add(brain_name=name, is_training=True)
-            branches = actions.branches
-            brain.action_spec.num_continuous_actions = actions.columns - len(branches)
-            brain.action_spec.num_discrete_actions = len(branches)
-            brain.action_spec.discrete_branch_sizes.extend(branches)
+            describe_actions(brain, actions)
 
     def _rows(self, wanted: Bool) -> list[AnyArray]:
         """By behavior, [N, P_b] int32: the row of each agent that is wanted, else -1."""
@@ -198,9 +187,7 @@ class ServedGame:
         for template, observation in zip(self._templates[kind.behavior], observations, strict=True):
             told = info.observations.add()
             told.CopyFrom(template)
-            numbers = seen[observation.name][row]
-            scale = 255.0 if observation.dtype == "uint8" else 1.0
-            told.float_data.data = packed(numbers / np.float32(scale))
+            told.float_data.data = numbers(seen[observation.name][row])
         return info
 
     def _take(self, actions: Mapping[str, Any]) -> None:
@@ -213,33 +200,7 @@ class ServedGame:
             if len(listed) != len(matches):
                 raise ProtocolError(f"{len(listed)} actions for {name}; expected {len(matches)}, one for each decision")
             spec = self.env.spec.behaviors[kind.behavior]
-            self._actions[kind.behavior][matches, kind.columns[places]] = [_columns(spec, own) for own in listed]
-
-
-def _template(name: str, shape: tuple[int, ...]) -> Any:
-    return _OBSERVATION(shape=shape, dimension_properties=(VECTOR, ENTITIES, IMAGE)[len(shape) - 1], name=name)
-
-
-def _columns(behavior: BehaviorSpec, given: Any) -> F32:
-    """[A] columns of an action as the game has them. Raises ProtocolError for one that it does not have."""
-    spec: ActionSpec = behavior.actions
-    chosen, branches = list(given.discrete_actions), spec.branches
-    size = spec.columns - len(branches)
-    numbers = floats(given.continuous_actions, size, f"continuous action of {behavior.name}")
-    if len(chosen) != len(branches) or any(not 0 <= c < n for c, n in zip(chosen, branches, strict=False)):
-        raise ProtocolError(f"discrete action {chosen} of {behavior.name}; expected one choice of each of {branches}")
-    if not np.isfinite(numbers).all():
-        raise ProtocolError(f"continuous action {numbers.tolist()} of {behavior.name}; expected finite numbers")
-    found, at = np.empty(spec.columns, np.float32), 0
-    for part, columns in zip(spec.parts, spec.column_slices, strict=True):
-        if not isinstance(part, Continuous):
-            found[columns] = chosen.pop(0)
-            continue
-        found[columns], at = numbers[at : at + part.size], at + part.size
-        if math.isfinite(part.low) and math.isfinite(part.high):
-            found[columns] = part.low + (np.clip(found[columns], -1, 1) + 1) * (part.high - part.low) / 2
-        found[columns] = np.clip(found[columns], part.low, part.high)
-    return found
+            self._actions[kind.behavior][matches, kind.columns[places]] = [columns_of(spec, own) for own in listed]
 
 
 class _Parameters:
@@ -316,9 +277,9 @@ def _play(dialer: Dialer, game: ServedGame, seed: int, parameters: _Parameters) 
         said, step = game.step(told.agent_actions)
         if step.match_over.any():
             parameters.matches.begin(np.flatnonzero(step.match_over).tolist())
-        numbers = [own for agents in step.stats.values() for own in agents.values()]
+        figures = [own for agents in step.stats.values() for own in agents.values()]
         said.unity_output.rl_output.side_channel = side_channels.join(
-            m for own in numbers for m in side_channels.statistics_messages(own)
+            m for own in figures for m in side_channels.statistics_messages(own)
         )
 
 

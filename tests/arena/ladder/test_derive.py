@@ -24,7 +24,7 @@ from palus.envs.recording import RecordedEvent, Recording
 from palus.ratings.bradley_terry import variance_of_gaps
 from palus.store import Store, open_store
 from palus.store.derived import DERIVED, fields, play_stats, rating_points, ratings
-from palus.store.tables import annulments, derived_tables
+from palus.store.tables import annulments, derived_tables, matches
 
 ENV = "SoccerTwos"
 SETTINGS = ArenaSettings()
@@ -213,6 +213,22 @@ def test_struck_out_matches_count_as_if_they_had_not_been_played(tmp_path: Path)
     assert published(store, without=("upto_seq",)) == published(without, without=("upto_seq",))
     points = [{**row, "seq": 0} for row in published(store, rating_points)]
     assert points == [{**row, "seq": 0} for row in published(without, rating_points)]
+
+
+def test_an_annulment_reads_no_match_again_and_keeps_the_points_before_it(tmp_path: Path) -> None:
+    records = season(FOUR, units=12, seed=7)
+    store = make_store(tmp_path, list(FOUR), records)
+    refresher = Refresher(store, SETTINGS)
+    refresher.refresh()
+    with store.write() as connection:
+        connection.execute(insert(annulments).values(match_id=records[50].id, reason="audit", created_ms=1))
+        connection.execute(update(rating_points).where(rating_points.c.seq == 40).values(rating=7.0))
+        connection.execute(update(matches).values(result="no"))  # whoever reads these again stumbles
+    assert refresher.refresh() == [ENV]
+    assert sum(row["games"] for row in published(store)) == 2 * len(records) - 2
+    points = published(store, rating_points)
+    assert {row["seq"] for row in points} == {20, 40, *range(61, 142, 20)}
+    assert {row["rating"] for row in points if row["seq"] == 40} == {7.0}
 
 
 def test_unrated_and_void_matches_change_nothing_and_a_replaced_revision_keeps_a_rating_without_rank(

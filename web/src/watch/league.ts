@@ -122,6 +122,12 @@ function lineage(league: LeagueView): HTMLElement {
   const last = Math.max(1, ...league.policies.map(({ step }) => step ?? 0));
   const range: Range = [0, last];
   const laneOf = new Map(learners.map(({ id }, lane) => [id, lane]));
+  const taken = new Map(snapshots.map((one) => [one.id, one]));
+  /** Where somebody has gone on from another learner's weights: from that one's snapshot to its own. */
+  const handedOn = [...learners, ...snapshots].flatMap((to) => {
+    const from = taken.get(to.origin ?? -1);
+    return from && from.parent !== (to.kind === "learner" ? to.id : to.parent) ? [{ from, to }] : [];
+  });
   const chart = figure({
     label: `Lineage: ${plural(snapshots.length, "snapshot")} of ${plural(learners.length, "learner")}`,
     height: LANE_PX * Math.max(1, learners.length) + 50,
@@ -136,6 +142,9 @@ function lineage(league: LeagueView): HTMLElement {
         text(area.left, y(lane) - 14, label, "start", "strong"),
         line(x(0), y(lane), x(step ?? last), y(lane), "axis"),
       ]);
+      const at = ({ id, kind, parent, step }: LeaguePolicy) =>
+        [x(step ?? 0), y(laneOf.get((kind === "learner" ? id : parent) ?? -1) ?? 0)] as const;
+      const donations = handedOn.map(({ from, to }) => line(...at(from), ...at(to), "handed-on"));
       const dots = snapshots.map(({ parent, step, landmark, kept }) =>
         svg("circle", {
           cx: px(x(step ?? 0)),
@@ -144,14 +153,14 @@ function lineage(league: LeagueView): HTMLElement {
           class: `dot${landmark ? " landmark" : ""}${kept ? "" : " gone"}`,
         }),
       );
-      return [...axis, ...lanes, ...dots];
+      return [...axis, ...lanes, ...donations, ...dots];
     },
     read: (at, area) => {
       const x = scale(range, [area.left, area.right]);
       const near = snapshots.reduce((a, b) => (Math.abs(x(b.step ?? 0) - at) < Math.abs(x(a.step ?? 0) - at) ? b : a));
       return { x: x(near.step ?? 0), text: `${near.label}: ${described(near)}${near.kept ? "" : ", file thinned out"}` };
     },
-    caption: "A dot is a past self that was kept; larger: a landmark, which thinning leaves; hollow: its file is gone.",
+    caption: "A dot is a past self that was kept; larger: a landmark, which thinning leaves; hollow: its file is gone. A line between lanes: a learner goes on from another's weights.",
   });
   return box("Lineage", "Past selves of each learner, at the step when they were taken.", chart);
 }

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from openskill.models import PlackettLuceRating
 
 from palus.ratings import bradley_terry, elo
 from palus.ratings.bradley_terry import DISPLAY_BASE, Fit
@@ -22,6 +21,7 @@ from palus.ratings.cycles import cycles
 from palus.ratings.games import Field, Games, Played, arrange, tally
 from palus.ratings.interval import Z_95
 from palus.ratings.nash import IN_SUPPORT, believed, equilibrium, plausible, unexplained, win_matrix
+from palus.ratings.online import Skill
 from palus.store.derived import Standing
 
 DECIMALS = 6
@@ -53,7 +53,7 @@ def rating_rows(
     env: str,
     history: Sequence[Played],
     fitted: Fitted,
-    skills: Mapping[str, PlackettLuceRating],
+    skills: Mapping[str, Skill],
     board: Collection[str],
 ) -> list[dict[str, Any]]:
     """Rows of the table `ratings`: everybody with a rated game.

@@ -5,6 +5,7 @@ Both ways end in the same bytes. What a refresh remembers between calls only sav
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from palus.arena.referee.replay import decode_replay
 from palus.arena.referee.result import POINTS
 from palus.errors import ArenaError, ReplayError, StorageError
 from palus.ratings.games import Played
-from palus.ratings.online import OnlineRatings
+from palus.ratings.online import Skill, replay, taken_in
 from palus.store import Store
 from palus.store.derived import DERIVED, fields, play_stats, rating_points, ratings
 from palus.store.tables import annulments, matches
@@ -34,11 +35,13 @@ _STATS_PER_REFRESH = 500
 
 @dataclass
 class _Memory:
-    """What is known of one env's games so far. at_ms: by log number. seen: what the last refresh was made from."""
+    """What is known of one env's games so far. upto_seq: newest match that was looked at; at_ms: by log number.
+    skills: after the history. seen: what the last refresh was made from."""
 
     history: list[Played] = field(default_factory=list)
+    upto_seq: int = 0
     at_ms: dict[int, int] = field(default_factory=dict)
-    online: OnlineRatings = field(default_factory=OnlineRatings)
+    skills: dict[str, Skill] = field(default_factory=dict)
     annulled: int = 0
     fitted: Fitted | None = None
     seen: object = None
@@ -85,7 +88,7 @@ class Refresher:
         if state == memory.seen:
             return False
         fitted = memory.fitted = fit_games(memory.history)
-        rating = rating_rows(env, memory.history, fitted, memory.online.skills(), ranked)
+        rating = rating_rows(env, memory.history, fitted, memory.skills, ranked)
         summary = field_row(env, fitted, ranked, memory.annulled)
         self._refresh_points(env, memory)
         with self._store.write() as connection:
@@ -98,39 +101,47 @@ class Refresher:
         return True
 
     def _load(self, connection: Connection, env: str) -> _Memory:
-        """The env's memory with all rated games of the log; a new one when games were struck out since."""
+        """The env's memory with the rated games of the log, without those that were struck out since."""
+        memory = self._memory.setdefault(env, _Memory())
         annulled = connection.execute(
             select(func.count()).select_from(annulments.join(matches, matches.c.id == annulments.c.match_id))
         ).scalar_one()
-        memory = self._memory.get(env)
-        if memory is None or memory.annulled != annulled:
-            memory = self._memory[env] = _Memory(annulled=annulled)
-        last = memory.history[-1].order if memory.history else 0
         struck = select(annulments.c.match_id)
-        wanted = (matches.c.env == env) & matches.c.rated & (matches.c.seq > last) & matches.c.id.not_in(struck)
+        if annulled != memory.annulled:
+            memory.annulled, gone = annulled, set(connection.scalars(struck))
+            kept = [game for game in memory.history if game.id not in gone]
+            if len(kept) < len(memory.history):
+                memory.history, memory.skills = kept, replay(kept)
+        wanted = (matches.c.env == env) & matches.c.rated & (matches.c.seq > memory.upto_seq)
+        wanted &= matches.c.id.not_in(struck)
         columns = [matches.c[name] for name in ("seq", "id", "unit_id", "blue", "purple", "result", "finished_ms")]
+        new = []
         for row in connection.execute(select(*columns).where(wanted).order_by(matches.c.seq)):
-            points = POINTS[row.result]
-            memory.history.append(Played(row.seq, row.id, row.unit_id, row.blue, row.purple, points))
-            memory.at_ms[row.seq] = row.finished_ms
-            memory.online.rate([[row.blue], [row.purple]], [1.0 - points, points])
+            new.append(Played(row.seq, row.id, row.unit_id, row.blue, row.purple, POINTS[row.result]))
+            memory.upto_seq, memory.at_ms[row.seq] = row.seq, row.finished_ms
+        memory.history += new
+        memory.skills = taken_in(memory.skills, new)
         return memory
 
     def _refresh_points(self, env: str, memory: _Memory) -> None:
-        """Append the points that are missing, each in a transaction of its own: a restart goes on where it stopped."""
-        with self._store.write() as connection:
-            stored = connection.execute(select(fields.c.summary).where(fields.c.env == env)).scalar()
-            if stored is not None and json.loads(stored)["annulments"] != memory.annulled:
-                connection.execute(delete(rating_points).where(rating_points.c.env == env))
-            newest = select(func.max(rating_points.c.seq)).where(rating_points.c.env == env)
-            last = connection.execute(newest).scalar() or 0
-        start = 0
-        for end in point_counts(len(memory.history)):
-            if memory.history[end - 1].order > last:
-                rows = point_rows(env, memory.history, start, end, memory.at_ms)
-                with self._store.write() as connection:
-                    connection.execute(insert(rating_points), rows)
-            start = end
+        """Append the points that are missing, each in a transaction of its own: a restart goes on where it stopped.
+
+        Those after the first game that was struck out stand after other games now, and are made again.
+        """
+        ends = list(point_counts(len(memory.history)))
+        seqs = [memory.history[end - 1].order for end in ends]
+        own = rating_points.c.env == env
+        with self._store.read() as connection:
+            stored = connection.scalars(select(rating_points.c.seq).where(own).distinct().order_by(rating_points.c.seq))
+            found = list(stored)
+        sound = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(found, seqs, strict=False)))
+        if sound < len(found):
+            with self._store.write() as connection:
+                connection.execute(delete(rating_points).where(own, rating_points.c.seq >= found[sound]))
+        for start, end in list(itertools.pairwise((0, *ends)))[sound:]:
+            rows = point_rows(env, memory.history, start, end, memory.at_ms)
+            with self._store.write() as connection:
+                connection.execute(insert(rating_points), rows)
 
     def _read_some_replays(self) -> bool:
         """Statistics of the next replays that have none yet; False when there is none left.

@@ -99,7 +99,6 @@ class StoreSource:
     settings: ArenaSettings
     about: dict[str, Any]
     trusted: bool = True
-    _greeted_ms: int = 0
 
     @property
     def lease_s(self) -> float:
@@ -111,9 +110,9 @@ class StoreSource:
         now, games = now_ms(), games_of(self.about)
         with self.store.read() as connection:
             idle = not queue.has_ready(connection, games, trusted=self.trusted)
-        if idle and now - self._greeted_ms < GREETING_MS:
+            seen_ms = connection.scalar(select(workers.c.last_seen_ms).where(workers.c.name == self.worker)) or 0
+        if idle and now - seen_ms < GREETING_MS:
             return None
-        self._greeted_ms = now
         with self.store.write() as connection:
             greet(connection, self.worker, self.about, trusted=self.trusted, now_ms=now)
             return queue.take(connection, self.worker, games, trusted=self.trusted, lease_s=self.lease_s, now_ms=now)

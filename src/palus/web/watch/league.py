@@ -30,13 +30,15 @@ class Span(Shape):
 
 
 class LeaguePolicy(Shape):
-    """A policy that plays in training. parent: policy id of the learner that it was. kept: its file is still there."""
+    """A policy that plays in training. parent: policy id of the learner that it was. origin: of the snapshot before it
+    in its line, another learner's where it went on from that one's weights. kept: its file is still there."""
 
     id: int
     kind: Literal["learner", "snapshot", "member"]
     label: str
     behavior: str
     parent: int | None
+    origin: int | None
     step: int | None
     elo: float | None
     rating: Span | None
@@ -77,6 +79,7 @@ class _Learner(_Part):
     policy: int
     behavior: str
     role: str | None = None
+    origin: int | None = None
     step: int | None = None
     elo: float | None = None
     rating: _Rating | None = None
@@ -87,6 +90,7 @@ class _Snapshot(_Part):
     behavior: str
     parent: int | None = None
     role: str | None = None
+    origin: int | None = None
     step: int | None = None
     elo: float | None = None
     rating: _Rating | None = None
@@ -141,7 +145,7 @@ def _role_of(policy: _Learner | _Snapshot, name: str) -> str:
 
 def _policy(id: int, kind: Literal["learner", "snapshot", "member"], label: str, said: _Part) -> LeaguePolicy:
     unsaid = LeaguePolicy(
-        id=id, kind=kind, label=label, behavior="", parent=None,
+        id=id, kind=kind, label=label, behavior="", parent=None, origin=None,
         step=None, elo=None, rating=None, landmark=False, kept=True,
     )  # fmt: skip
     return LeaguePolicy.like(said, unsaid, id=id, kind=kind, label=label)
@@ -156,15 +160,16 @@ def _from_files(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
     parents = {curve.behavior: curve.policy for curve in reversed(curves)}
     policies = [
         LeaguePolicy(
-            id=curve.policy, kind="learner", label=curve.learner, behavior=curve.behavior, parent=None, step=curve.step,
-            elo=_last(curve.values.get("Self-play/ELO", ())), rating=None, landmark=False, kept=True,
+            id=curve.policy, kind="learner", label=curve.learner, behavior=curve.behavior, parent=None, origin=None,
+            step=curve.step, elo=_last(curve.values.get("Self-play/ELO", ())), rating=None, landmark=False, kept=True,
         )
         for curve in curves
     ]  # fmt: skip
     policies += [
         LeaguePolicy(
             id=FROZEN + number, kind="snapshot", label=_name(FROZEN + number), behavior=behavior,
-            parent=parents.get(behavior), step=trained_steps(path), elo=None, rating=None, landmark=False, kept=True,
+            parent=parents.get(behavior), origin=None, step=trained_steps(path),
+            elo=None, rating=None, landmark=False, kept=True,
         )
         for (behavior, number), path in snapshots.items()
     ]  # fmt: skip
@@ -172,7 +177,7 @@ def _from_files(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
     policies += [
         LeaguePolicy(
             id=policy, kind="member" if policy >= MEMBERS else "snapshot", label=_name(policy), behavior="",
-            parent=None, step=None, elo=None, rating=None, landmark=False, kept=policy >= MEMBERS,
+            parent=None, origin=None, step=None, elo=None, rating=None, landmark=False, kept=policy >= MEMBERS,
         )
         for policy in {policy for policy, *_ in rows} - known
         if policy >= FROZEN

@@ -1,4 +1,4 @@
-"""openskill's belief about every policy."""
+"""openskill's belief about every player."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 import pytest
 from openskill.models import PlackettLuce
 
-from palus.league.skills import Skill, rated
+from palus.ratings.online import Skill, rated
 
 
 def test_a_match_of_two_is_rated_in_closed_form_as_openskill_rates_it() -> None:

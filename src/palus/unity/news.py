@@ -1,0 +1,114 @@
+"""What a game says whose agents are born, end and ask for decisions when they please, whatever it runs in: an
+executable at the other end of a socket, or an object in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from palus.config.environment import Value
+from palus.errors import ProtocolError
+from palus.types import F32, I64, ActionSpec, AnyArray, BehaviorSpec, Bool, Continuous, Discrete
+from palus.unity.side_channels import Statistic
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a message says of n agents of a behavior id: all decide now, or all ended.
+
+    observations: name -> [n, *shape] float32; with masks among them, True where allowed, for decisions. reward,
+    group_reward: [n] since the agent's last word. agent, group: [n] ids, group 0 for none. truncated: [n], of ends.
+    """
+
+    observations: Mapping[str, AnyArray]
+    reward: F32
+    group_reward: F32
+    agent: I64
+    group: I64
+    truncated: Bool
+
+    def __len__(self) -> int:
+        return len(self.agent)
+
+    def checked(self, name: str) -> Steps:
+        """The same. name: the behavior id. Raises ProtocolError for numbers that are none, and for agents twice."""
+        rewards = {"the reward": self.reward, "the group reward": self.group_reward}
+        for what, values in (*self.observations.items(), *rewards.items()):
+            if not np.isfinite(values).all():
+                raise ProtocolError(f"{what} of {name} is NaN or infinite; a game must give finite numbers")
+        if len(np.unique(self.agent)) < len(self):
+            raise ProtocolError(f"agents {sorted(self.agent.tolist())} of {name}: one is told of twice")
+        return self
+
+
+@dataclass(frozen=True)
+class News:
+    """One message of a game. Ends come before decisions: an id in both has begun its next episode.
+
+    ends, decisions: by behavior id, those that have any. statistics: what the game tells of itself.
+    """
+
+    ends: Mapping[str, Steps]
+    decisions: Mapping[str, Steps]
+    statistics: tuple[Statistic, ...] = ()
+
+
+@dataclass
+class Discovery:
+    """Behavior id -> what its agents see and do; behavior ids of one behavior agree."""
+
+    behaviors: dict[str, BehaviorSpec] = field(default_factory=dict)
+
+    def learn(self, name: str, spec: BehaviorSpec) -> None:
+        """A behavior id speaks for the first time. Raises ProtocolError where another of its behavior disagrees."""
+        for other, known in self.behaviors.items():
+            if behavior_of(other)[0] == spec.name and known != spec:
+                raise ProtocolError(f"behavior ids {other} and {name} see or do different things; expected the same")
+        self.behaviors[name] = spec
+
+
+def behavior_of(behavior_id: str) -> tuple[str, int]:
+    """Behavior and team: `Name?team=1` is team 1 of Name, a plain name team 0."""
+    name, _, query = behavior_id.partition("?")
+    team = dict(part.partition("=")[::2] for part in query.split("&")).get("team", "0")
+    if not name or not team.isdecimal():
+        raise ProtocolError(f"behavior id {behavior_id!r}; expected NAME?team=NUMBER")
+    return name, int(team)
+
+
+def actions_of(continuous: int, branches: Sequence[int]) -> ActionSpec:
+    """ML-Agents' action spec: so many numbers in +-1, and a choice for each branch. ValueError where there is none."""
+    parts = ([Continuous(continuous, -1.0, 1.0)] if continuous else []) + [Discrete(size) for size in branches]
+    return ActionSpec(tuple(parts), masked=bool(branches))
+
+
+class TalkingGame(Protocol):
+    """One game that is talked to in turns: it says its `News`, and is answered by `send` or `reset`.
+
+    waits: whether it waits for an answer. Everything raises LostGameError where another one may take its place, and
+    ProtocolError for what no game may say.
+    """
+
+    waits: bool
+
+    @property
+    def discovery(self) -> Discovery:
+        """What it has told of so far."""
+
+    def reset(self, parameters: Mapping[str, Value], seed: int) -> None:
+        """Let all episodes begin anew. parameters: name -> number or sampler; seed: of samplers without one."""
+
+    def send(self, actions: Mapping[str, F32], parameters: Mapping[str, Value] | None = None, seed: int = 0) -> None:
+        """Answer the latest news. actions: behavior id -> [n, A] in the order of its decisions."""
+
+    def receive(self) -> News:
+        """What it says after `send` or `reset`."""
+
+    def close(self) -> bool:
+        """End it; whether it ended by itself in time. Calling it twice does no harm."""
+
+    def kill(self) -> None:
+        """End it at once."""

@@ -1,0 +1,180 @@
+"""Environments made for ML-Agents' Python interface, in this process: what they say, and what is told to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import line_envs
+import numpy as np
+import pytest
+from line_envs import Line, solved
+from typer.testing import CliRunner
+
+from palus.cli import app
+from palus.config import load_run
+from palus.errors import ConfigError, EnvError, LostGameError, ProtocolError, TrustError
+from palus.train import Run, train
+from palus.trust import NOBODY, Trust
+from palus.types import MASKS
+from palus.unity.base_env import BaseEnvGame, Channel, make
+from palus.unity.side_channels import PARAMETERS, STATISTICS, statistics_messages
+
+TRUST = Trust(frozenset({"line_envs"}))
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+def test_an_environment_says_who_decides_and_who_ended() -> None:
+    game = BaseEnvGame(env := Line(("vector", "entities"), 1, 1, teams=2, goals=(0,), masked=True, seed=3))
+    game.reset({}, 0)
+    news = game.receive()
+    steps = news.decisions["Line"]
+    goals = [team.goal for team in env.playing["Line"]]
+    spec = game.discovery.behaviors["Line"]
+    assert [(o.shape, o.goal) for o in spec.observations] == [((1,), True), ((6, 3), False)] and spec.branches == (3,)
+    assert steps.observations["obs_0"].ravel().tolist() == goals and not news.ends
+    assert steps.observations[MASKS].tolist() == [[True, True, goal < 0] for goal in goals]
+    ways = np.array([[5.0 * goal, goal > 0] for goal in goals], np.float32)  # the number is clipped
+    for _ in range(5):
+        game.send({"Line": ways})
+        news = game.receive()
+    assert news.ends["Line"].agent.tolist() == news.decisions["Line"].agent.tolist() == [0, 1]
+    assert news.ends["Line"].reward == pytest.approx([1.04, 1.04]) and not news.ends["Line"].truncated.any()
+    assert news.decisions["Line"].reward.tolist() == [0.0, 0.0]
+
+
+def told(change: Callable[[Any, Any], None]) -> BaseEnvGame:
+    env = Line(discrete=1, teams=2)
+    env.reset()
+    change(*env.get_steps("Line"))
+    env.reset = lambda: None  # type: ignore[method-assign]
+    game = BaseEnvGame(env)
+    game.reset({}, 0)
+    return game
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda d, t: d.reward.fill(np.nan), "the reward of Line is NaN"),
+        (lambda d, t: d.obs[0].fill(np.inf), "obs_0 of Line is NaN or infinite"),
+        (lambda d, t: d.obs.append(d.obs[0]), "2 observations of Line; expected 1"),
+        (lambda d, t: d.obs.__setitem__(0, d.obs[0][:1]), r"obs_0 of Line: shape \(1, 1\); expected \(2, 1\)"),
+        (lambda d, t: d.agent_id.fill(4), r"agents \[4, 4\] of Line: one is told of twice"),
+        (lambda d, t: d.action_mask.append(d.action_mask[0]), "action mask of Line: 4 choices; expected 2"),
+        (lambda d, t: d.__dict__.pop("group_id"), "Line: get_steps raised AttributeError: .*group_id"),
+    ],
+)
+def test_what_no_environment_may_say_is_one_sentence(change: Any, found: str) -> None:
+    with pytest.raises(ProtocolError, match=found):
+        told(change).receive()
+
+
+LATE = type("UnityTimeOutException", (Exception,), {})  # called as the one of ML-Agents
+
+
+@pytest.mark.parametrize(("raised", "lost"), [(KeyError("unexpected"), False), (LATE("slow"), True)])
+def test_what_an_environment_raises_is_told_with_its_place(raised: Exception, lost: bool) -> None:
+    def step() -> None:
+        raise raised
+
+    env = Line()
+    env.step = step  # type: ignore[method-assign]
+    game = BaseEnvGame(env)
+    game.reset({}, 0)
+    game.receive()
+    with pytest.raises(ProtocolError, match=rf"Line: step raised {type(raised).__name__}: .*test_base_env\.py") as told:
+        game.send({"Line": np.zeros((16, 1), np.float32)})
+    assert isinstance(told.value, LostGameError) == lost and told.value.__cause__ is raised
+
+
+def with_channels(side_channels: Any, worker_id: int, seed: int, teams: int = 1) -> Line:
+    env = Line(teams=teams, seed=seed)
+    env.channels = {channel.channel_id: channel for channel in side_channels}  # type: ignore[attr-defined]
+    env.worker = worker_id  # type: ignore[attr-defined]
+    return env
+
+
+def test_a_factory_is_given_what_it_asks_for_and_parameters_and_statistics_go_through_its_channels() -> None:
+    trust = Trust(frozenset({"test_base_env"}))
+    game = make({"factory": "test_base_env:with_channels", "teams": 2}, trust, 7)(3)
+    env = game._env
+    assert (env.worker, env.seed, env.teams) == (3, 10, 2)
+    game.reset({"speed": 2.0}, 0)
+    assert env.channels[PARAMETERS].message_queue == [b"\x05\x00\x00\x00speed\x00\x00\x00\x00\x00\x00\x00@"]
+    ((_, payload),) = statistics_messages({"goals": 3.0})
+    env.channels[STATISTICS].on_message_received(SimpleNamespace(get_raw_bytes=lambda: payload))
+    (statistic,) = game.receive().statistics
+    assert (statistic.name, statistic.value) == ("goals", 3.0)
+    with pytest.raises(EnvError, match="Line has no environment parameters; found speed"):
+        make({"factory": "line_envs:Line"}, TRUST, 7)(0).reset({"speed": 2.0}, 0)
+    assert Channel(PARAMETERS).message_queue == []
+
+
+def run_file(folder: Path, factory: str = "line_envs:Line", *overrides: str, **options: Any) -> Path:
+    behavior = {
+        "trainer_type": "ppo",
+        "hyperparameters": {"batch_size": 64, "buffer_size": 512, "learning_rate": 0.01, "beta": 0.001},
+        "network_settings": {"hidden_units": 16, "num_layers": 1},
+        "max_steps": 1500,
+        "summary_freq": 1000,
+    }
+    file = folder / "run.yaml"
+    file.write_text(json.dumps({
+        "behaviors": {"Line": behavior},
+        "env_settings": {"seed": 1},
+        "checkpoint_settings": {"results_dir": str(folder / "results"), "run_id": "x"},
+        "palus": {
+            "env": "palus.unity.base_env:make", "env_options": {"factory": factory, **options},
+            "threads": 1, "matmul": "highest",
+        },
+    }))  # fmt: skip
+    return file
+
+
+def test_the_command_trains_in_an_environment_that_the_run_file_names(tmp_path: Path) -> None:
+    file = str(run_file(tmp_path, discrete=1, continuous=0))
+    refused = CliRunner().invoke(app, ["train", file])
+    assert refused.exit_code == 2 and "--trust line_envs" in refused.output
+    done = CliRunner().invoke(app, ["train", file, "--trust", "line_envs", "env_settings.num_envs=2"])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "results" / "x" / "Line.onnx").exists()
+    assert "2 games of Line" in done.output and "no effect" not in done.output
+
+
+def test_a_factory_that_is_not_there_or_refuses_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EnvError, match=r"palus\.env_options\.factory line_envs:Nothing: .*name what makes it"):
+        train(load_run(run_file(tmp_path, "line_envs:Nothing")), trust=TRUST)
+    with pytest.raises(EnvError, match=r"line_envs:Line refuses the options \['levels', 'seed'\]"):
+        train(load_run(run_file(tmp_path, levels=3)), trust=TRUST)
+    with pytest.raises(TrustError, match="would run code of the module os"):
+        train(load_run(run_file(tmp_path, "os:system")), trust=NOBODY)
+    with pytest.raises(ConfigError, match="appo: it plays games of palus only"):
+        from palus.cli.train import obstacles
+
+        load_run(run_file(tmp_path), ["behaviors.Line.trainer_type=appo"], judge=lambda run: obstacles(run, TRUST))
+
+
+def test_an_exception_ends_the_run_with_one_sentence_and_saved(tmp_path: Path) -> None:
+    run = load_run(run_file(tmp_path, "line_envs:Raising"))
+    with pytest.raises(ProtocolError, match=r"Raising: step raised KeyError: 'unexpected' \(.*line_envs\.py:\d+\)"):
+        train(run, trust=TRUST)
+    assert (tmp_path / "results" / "x" / "Line" / "checkpoint.pt").exists()
+    found = Run(run, resume=True, trust=TRUST)
+    found.close()
+
+
+def test_an_expert_is_paid_one_an_episode() -> None:
+    """The environments' own measure: what a trained policy can reach."""
+    env = Line(("vector",), continuous=1, discrete=1, teams=3, size=2, seed=5)
+    paid = 0.0
+    for _, ended, _ in solved(env, 26):
+        paid += float(ended.group_reward.sum())
+    assert paid == pytest.approx(2 * 3 * 5 * line_envs.SUCCESS)
