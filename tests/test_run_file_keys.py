@@ -239,7 +239,7 @@ RUNS = {
     "sac": [
         [*SOCCER, SELDOM],
         [
-            *UNAIDED,
+            *RECALL,
             SELDOM,
             "palus.sampling={workers: 1, asynchronous: true}",
             "palus.env_options.agents=2",

@@ -144,11 +144,12 @@ chekpoint_settings: {}
 def test_settings_that_palus_cannot_train_with_are_refused_together(tmp_path):
     path = tmp_path / "later.yaml"
     path.write_text(
-        "behaviors: {SoccerTwos: {trainer_type: sac, network_settings: {memory: {}}, reward_signals: {curiosity: {}}}}"
+        "{torch_settings: {device: cuda}, behaviors: {SoccerTwos: {trainer_type: sac, "
+        "reward_signals: {curiosity: {}}}}}"
     )
     message = palus(path, "--check", code=2).stderr
     for sentence in (
-        "behaviors.SoccerTwos.network_settings.memory: sac has no memory yet; remove it, or use ppo",
+        "torch_settings.device cuda: palus trains on the CPU; remove it",
         "behaviors.SoccerTwos.reward_signals.curiosity: not supported yet",
         "behaviors.SoccerTwos.reward_signals.extrinsic: training without it is not supported yet",
     ):

@@ -73,10 +73,6 @@ def test_a_plain_constant_and_signal_strength_are_supported() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        (
-            "behaviors.SoccerTwos={trainer_type: sac, network_settings: {memory: {}}}",
-            "behaviors.SoccerTwos.network_settings.memory: sac has no memory yet; remove it, or use ppo",
-        ),
         ("behaviors.SoccerTwos.reward_signals={extrinsic: {}, rnd: {}}", "behaviors.SoccerTwos.reward_signals.rnd: "),
         ("behaviors.SoccerTwos.behavioral_cloning.demo_path=x", "behaviors.SoccerTwos.behavioral_cloning: "),
         ("torch_settings.device=cuda", "torch_settings.device cuda: palus trains on the CPU"),

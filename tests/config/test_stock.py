@@ -129,8 +129,6 @@ def refusals(file: Tree) -> set[str]:
             section, _, key = gate.partition(".")
             if (key in own.get(section, {})) if key else (section in own):
                 found.add(f"behaviors.{name}.{gate}")
-        if own["trainer_type"] == "sac" and "memory" in own["network_settings"]:
-            found.add(f"behaviors.{name}.network_settings.memory")
         if "extrinsic" not in own.get("reward_signals", {"extrinsic": {}}):
             found.add(f"behaviors.{name}.reward_signals.extrinsic")
     return found

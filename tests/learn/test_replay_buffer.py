@@ -10,6 +10,7 @@ import torch
 from readable import SPEC, numbers, two_matches
 
 from palus.errors import ConfigError
+from palus.learn import replay_buffer
 from palus.learn.replay_buffer import ReplayBuffer
 from palus.learn.returns import usable_decisions
 
@@ -39,7 +40,7 @@ def test_the_newest_rows_stay() -> None:
     assert sorted(filled(20, 2).rewards) == [2, 3, 4, 6, 7, 8, 9, 10, 11, *(12 + k for k in range(12) if k != 5)]
     assert sorted(filled(4).rewards) == [8, 9, 10, 11]
     drawn = filled(20).draw(2000, torch.Generator().manual_seed(0))
-    assert sorted(set(drawn.tolist())) == list(range(11))
+    assert sorted(set(drawn.ravel().tolist())) == list(range(11))
 
 
 def test_a_saved_buffer_goes_on_as_it_would_have() -> None:
@@ -48,6 +49,28 @@ def test_a_saved_buffer_goes_on_as_it_would_have() -> None:
     data = two_matches()
     again.add(data, usable_decisions(data), np.arange(24, 36, dtype=np.float32).reshape(3, 4))
     for name, array in whole._arrays().items():
+        assert (again._arrays()[name] == array).all(), name
+
+
+def test_sequences_keep_gaps_and_count_what_is_known_once_they_are_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three decisions of four agents in sequences of two: the second ones are filled up."""
+    monkeypatch.setattr(replay_buffer, "WARM_UP", 0.5)
+    buffer, data = ReplayBuffer(SPEC, 17, 2, state_size=3), two_matches()
+    states = np.arange(2 * 4 * 3, dtype=np.float32).reshape(2, 4, 3)
+    buffer.add(data, usable_decisions(data), np.arange(12, dtype=np.float32).reshape(3, 4), states)
+    assert (buffer.capacity, buffer.size) == (16, 16)
+    assert buffer.rewards.tolist() == [0, 4, 1, 5, 2, 6, 3, 7, 8, 8, 9, 9, 10, 10, 11, 11]
+    assert (buffer.memory == states.reshape(8, 3)).all()
+    # agent 1 leaves at decision 0, agent 0 at 1, agents 2 and 3 are cut off there: decision 2 begins anew for all
+    assert buffer.keep.reshape(8, 2).tolist() == [[1, 1], [1, 0], [1, 1], [1, 1], *[[0, 0]] * 4]
+    # of what begins amid an episode the first half only warms up; agent 1 is absent at decision 1
+    expected = [[False, True], [False, False], [False, True], [False, True], *[[True, False]] * 4]
+    assert buffer.counts.reshape(8, 2).tolist() == expected
+    drawn = buffer.draw(6, torch.Generator().manual_seed(0))
+    assert drawn.shape == (2, 3) and (drawn[1] == drawn[0] + 1).all() and (drawn[0] % 2 == 0).all()
+    again = ReplayBuffer(SPEC, 17, 2, state_size=3)
+    again.load_state_dict(buffer.state_dict())
+    for name, array in buffer._arrays().items():
         assert (again._arrays()[name] == array).all(), name
 
 

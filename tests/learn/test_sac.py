@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toys import Aim, Errand, Forbidden, Pictures, Play, curve
+from toys import Aim, Errand, Forbidden, Pictures, Play, Recall, curve
 
 from cart_pole import CartPole
 from palus.config import load_run
@@ -90,6 +90,9 @@ def filled(learner: SAC, rows: int = 32) -> SAC:
     rng, buffer = np.random.default_rng(5), learner.buffer
     for array in (*buffer.observations.values(), *buffer.following.values(), buffer.actions):
         array[:rows] = rng.normal(size=array[:rows].shape)
+    if buffer.memory.size:
+        buffer.memory[: rows // buffer.length] = rng.uniform(-1, 1, buffer.memory[: rows // buffer.length].shape)
+        buffer.keep[:rows], buffer.counts[:rows] = rng.random(rows) < 0.7, rng.random(rows) < 0.7
     buffer.rewards[:rows], buffer.terminated[:rows] = rng.normal(size=rows), rng.random(rows) < 0.3
     spec = learner.spec
     for part, columns in zip(spec.actions.parts, spec.actions.column_slices, strict=True):
@@ -98,12 +101,13 @@ def filled(learner: SAC, rows: int = 32) -> SAC:
     if buffer.masks is not None:
         buffer.masks[:rows] = rng.random((rows, buffer.masks.shape[1])) < 0.7
         buffer.masks[:rows, spec.branch_offsets[:-1]] = True
-    buffer.size = rows
+    buffer.size = rows // buffer.length * buffer.length
     return learner
 
 
 class Plain:
-    """ML-Agents' SAC as section by section of its description, row by row, with three optimisers of torch."""
+    """ML-Agents' SAC as section by section of its description, decision by decision, with three optimisers of torch and
+    torch's own LSTM."""
 
     def __init__(self, learner: SAC) -> None:
         self.learner, self.twins = learner, learner.twins
@@ -114,20 +118,43 @@ class Plain:
         policy = [p for name, p in named.items() if not name.startswith("critic.")]
         rate = learner.behavior.hyperparameters.learning_rate
         self.groups = [(group, torch.optim.Adam(group, lr=rate)) for group in (policy, critics, alphas)]
+        self.cores = {"actor": learner.network._parts[""][1], "target": self.target.core}
+        self.cores |= {name: getattr(self.twins, name).core for name in ("value", "q1", "q2")}
+
+    def remember(self, name: str, x: Any) -> Any:
+        """What comes out of a memory for x [1, n], and the memory after it."""
+        core = self.cores[name]
+        if not core.layers:
+            return x, None
+        before = self.memory.get(name)
+        out, after = core.core(x[None], before)
+        return out[0], after
+
+    def estimate(self, name: str, seen: Any, acted: Any = None) -> tuple[Any, Any]:
+        module = self.target if name == "target" else getattr(self.twins, name)
+        x, after = self.remember(name, module._encoded(seen, acted))
+        return module.head(module.layers(x))[0], after
 
     def step(self, rows: np.ndarray, noise: torch.Tensor) -> None:
         network, buffer, h = self.learner.network, self.learner.buffer, self.learner.behavior.hyperparameters
-        log_alpha = self.twins.log_coefficients
+        log_alpha, count = self.twins.log_coefficients, int(buffer.counts[rows].sum())
         sums = dict.fromkeys(("policy", "critics", "alphas"), torch.zeros(()))
-        for row, eps in zip(rows, noise, strict=True):
-            one = np.array([row])
-            seen, after = network.inputs(buffer.observations, one), network.inputs(buffer.following, one)
-            masks = None if buffer.masks is None else torch.from_numpy(buffer.masks[one])
-            numbers = network(seen, torch.empty(1, 0), torch.ones(1, 1), masks)[0][0]
-            policy, critics, alphas = self._row(int(row), eps, numbers, seen, after, log_alpha)
-            sums["policy"] = sums["policy"] + policy / len(rows)
-            sums["critics"] = sums["critics"] + critics / len(rows)
-            sums["alphas"] = sums["alphas"] + alphas / len(rows)
+        encoder, _, decoder = network._parts[""]
+        for r in range(rows.shape[1]):
+            kept = torch.from_numpy(buffer.memory[rows[0, r] // buffer.length])[None, None]
+            self.memory = {"actor": tuple(kept.chunk(2, 2))} if network.state_size else {}
+            for t in range(len(rows)):
+                row, one = int(rows[t, r]), rows[t, r : r + 1]
+                if not buffer.keep[row]:
+                    self.memory = {}
+                seen, after = network.inputs(buffer.observations, one), network.inputs(buffer.following, one)
+                masks = None if buffer.masks is None else torch.from_numpy(buffer.masks[one])
+                x, actor = self.remember("actor", encoder(seen))
+                numbers = network._masked(network.action_parameterization(decoder(x)), masks)[0]
+                *losses, memory = self._row(row, noise[t, r], numbers, seen, after, log_alpha)
+                self.memory = memory | {"actor": actor}
+                for key, loss in zip(sums, losses, strict=True):
+                    sums[key] = sums[key] + (loss / count if buffer.counts[row] else 0.0)
         found = [torch.autograd.grad(sums[key], group, retain_graph=True, allow_unused=True)
                  for key, (group, _) in zip(sums, self.groups, strict=True)]  # fmt: skip
         for (group, optimizer), gradients in zip(self.groups, found, strict=True):
@@ -139,7 +166,7 @@ class Plain:
                 slow.copy_(h.tau * quick + (1 - h.tau) * slow)
 
     def _row(self, row: int, eps: Any, numbers: Any, seen: Any, after: Any, log_alpha: Any) -> Any:
-        spec, buffer, twins = self.learner.spec.actions, self.learner.buffer, self.twins
+        spec, buffer = self.learner.spec.actions, self.learner.buffer
         branches, u, log_pi, then, choices, k = [], [], torch.zeros(()), [], [], 0
         for part, own, columns in zip(spec.parts, spec.parameter_slices, spec.column_slices, strict=True):
             stored = torch.from_numpy(buffer.actions[row, columns])
@@ -154,15 +181,21 @@ class Plain:
                 then.append(torch.tanh(stored[i]))
                 k += 1
         a, a_then = (torch.tanh(torch.stack(u))[None], torch.stack(then)[None]) if u else (None, None)
-        q_now = [q(seen, a)[0] for q in (twins.q1, twins.q2)]
-        q_then = [q(seen, a_then)[0] for q in (twins.q1, twins.q2)]
+        q_now = [self.estimate(q, seen, a)[0] for q in ("q1", "q2")]
+        then_and_memory = {q: self.estimate(q, seen, a_then) for q in ("q1", "q2")}
+        q_then, memory = ([pair[k] for pair in then_and_memory.values()] for k in (0, 1))
+        value, remembered = self.estimate("value", seen)
+        memory = dict(zip(then_and_memory, memory, strict=True)) | {"value": remembered}
+        memory["target"] = self.estimate("target", seen)[1]
         alpha = log_alpha.exp().detach()
 
         def per_branch(q: Any) -> list[Any]:
             return list(torch.split(q, [len(b) for b in branches])) if branches else [q]
 
         with torch.no_grad():
-            y = buffer.rewards[row] + 0.99 * self.target(after)[0, 0] * (not buffer.terminated[row])
+            before, self.memory = self.memory, memory
+            y = buffer.rewards[row] + 0.99 * self.estimate("target", after)[0][0] * (not buffer.terminated[row])
+            self.memory = before
             if branches:
                 means = [sum((b.exp() * q).sum() for b, q in zip(branches, per_branch(values), strict=True))
                          / len(branches) for values in q_now]  # fmt: skip
@@ -174,7 +207,7 @@ class Plain:
             v = v - (alpha[-1] * log_pi if u else 0.0)
         q_taken = [sum(q[c] for q, c in zip(per_branch(values), choices, strict=True)) / len(choices)
                    if choices else values[0] for values in q_then]  # fmt: skip
-        critics = 0.5 * ((twins.value(seen)[0, 0] - v) ** 2 + (q_taken[0] - y) ** 2 + (q_taken[1] - y) ** 2)
+        critics = 0.5 * ((value[0] - v) ** 2 + (q_taken[0] - y) ** 2 + (q_taken[1] - y) ** 2)
         policy, alphas = torch.zeros(()), torch.zeros(())
         expected = q_now[0][0]
         if branches:
@@ -188,24 +221,27 @@ class Plain:
         if u:
             policy = policy + alpha[-1] * log_pi - expected
             alphas = alphas - log_alpha[-1].exp() * (log_pi - len(u)).detach()
-        return policy, critics, alphas
+        return policy, critics, alphas, memory
 
 
 @pytest.mark.parametrize("kind", SPECS)
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("threads", "length"), [(1, 1), (2, 1), (2, 3)])
 def test_gradient_steps_equal_a_plain_reference_with_three_optimisers(
-    kind: str, threads: int, monkeypatch: pytest.MonkeyPatch
+    kind: str, threads: int, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("palus.learn.sac.PART_ROWS", 2)
     settings = ("hyperparameters.batch_size=6", "hyperparameters.init_entcoef=0.3", "hyperparameters.tau=0.1")
+    if length > 1:
+        settings += (f"network_settings.memory={{memory_size: 8, sequence_length: {length}}}",)
     made = [filled(learner_of(SPECS[kind], *settings, "network_settings.normalize=true")) for _ in range(2)]
     learner, plain = made[0], Plain(made[1])
     learner.parallel = type(learner.parallel)(learner.network.weights, learner.optimizer, threads)
     generator = torch.Generator()
     for _ in range(3):
         generator.set_state(learner.generator.get_state())
-        rows = torch.randint(learner.buffer.size, (6,), generator=generator).numpy()
-        noise = torch.randn((6, learner.numbers), generator=generator)
+        rows = torch.randint(learner.buffer.size // length, (6 // length,), generator=generator).numpy()
+        rows = rows * length + np.arange(length)[:, None]
+        noise = torch.randn((*rows.shape, learner.numbers), generator=generator)
         learner._step(3e-4)
         plain.step(rows, noise)
     first = learner_of(SPECS[kind], *settings).network.weights.master
@@ -318,3 +354,10 @@ def test_the_cart_pole_is_balanced() -> None:
 def test_a_goal_decides_what_is_right() -> None:
     found = scores(Errand(64), 5, "hyperparameters.learning_rate=0.001")
     assert found[0] < 0.45 and np.mean(found[-2:]) > 0.95
+
+
+def test_a_recurrent_policy_learns_to_remember_and_another_cannot() -> None:
+    memory = "network_settings.memory={memory_size: 32, sequence_length: 4}"
+    found, without = scores(Recall(64), 12, memory), scores(Recall(64), 12)
+    assert np.mean(found[:2]) < 0.62 and np.mean(found[-4:]) > 0.9
+    assert 0.4 < np.mean(without[-4:]) < 0.6

@@ -39,12 +39,15 @@ def test_default_settings_stand_in_for_behaviors_that_a_file_leaves_out_and_are_
     for trainer, faults in (
         ("ppo", []),
         (
-            "sac, network_settings: {memory: {}}",
-            ["behaviors.Right.network_settings.memory: sac has no memory yet; remove it, or use ppo"],
+            "appo, network_settings: {memory: {sequence_length: 8}}",
+            [
+                f"behaviors.{name}.network_settings.memory.sequence_length: sequences are time_horizon long; remove it"
+                for name in ("Left", "Right")
+            ],
         ),
     ):
         path.write_text(
-            f"{{default_settings: {{trainer_type: {trainer}}}, behaviors: {{Left: {{trainer_type: ppo}}}}, "
+            f"{{default_settings: {{trainer_type: {trainer}}}, behaviors: {{Left: {{}}}}, "
             "palus: {env: 'countdown:DuelOfTwo'}}"
         )
         assert misfits(load_run(path), MINE) == faults

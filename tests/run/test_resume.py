@@ -48,6 +48,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path, traine
     settings = [f"trainer_type={trainer}", "network_settings.normalize=true"]
     if trainer == "sac":  # 2048 rows: the buffer has come around when the run is cut
         settings += ["hyperparameters.save_replay_buffer=true", "hyperparameters.steps_per_update=30"]
+        settings += ["network_settings.memory={memory_size: 8, sequence_length: 8}"]
     overrides = [f"behaviors.SoccerTwos.{setting}" for setting in settings]
     whole = debug_run(tmp_path / "whole", *overrides)
     train(whole)

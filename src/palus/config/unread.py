@@ -59,7 +59,6 @@ def _refused(
 
 OF_BEHAVIORS = (
     Unread("hyperparameters.reward_signal_steps_per_update", SAC, "the game's own reward learns nothing"),
-    _refused("network_settings.memory", SAC, "sac has no memory yet; remove it, or use ppo"),
     _refused("network_settings.memory.sequence_length", APPO, "sequences are time_horizon long; remove it"),
     _refused("reward_signals.curiosity", ALL, "not supported yet; keep extrinsic alone"),
     _refused("reward_signals.gail", ALL, "not supported yet; keep extrinsic alone"),

@@ -1,4 +1,10 @@
-"""The newest decisions of a learner whose data may be old: a ring of rows, struct of arrays."""
+"""The newest decisions of a learner whose data may be old: a ring of rows, struct of arrays.
+
+For a network with memory the rows lie in sequences: `length` decisions of one agent's column, one after another, over
+as many episodes as there were. The actor's memory before a sequence is kept beside it. Critics begin it with an empty
+memory, so its first decisions only warm them up, until an episode begins.
+Source: the burn-in of Kapturowski et al. 2019 (R2D2), section 3.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +15,13 @@ import numpy as np
 import torch
 
 from palus.errors import ConfigError
+from palus.learn.on_policy import Sequences
+from palus.learn.returns import kept_memory
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I64, AnyArray, BehaviorSpec, Bool
+
+WARM_UP = 0.25
+"""The share of a sequence that begins amid an episode of which nothing is learned."""
 
 
 class ReplayBuffer:
@@ -20,10 +31,14 @@ class ReplayBuffer:
     masks: [capacity, M] bool, None where the game masks nothing; actions: [capacity, A] as drawn; rewards: [capacity];
     terminated: [capacity] bool, nothing follows. size: rows that are filled, the first ones. Raises ConfigError where
     memory has no room for it.
+
+    With memory, of `state_size` numbers: memory: [capacity / length, state_size], the actor's before each sequence;
+    keep: [capacity] float32, 0 where an episode begins; counts: [capacity] bool, whether a decision is learned from.
     """
 
-    def __init__(self, spec: BehaviorSpec, capacity: int) -> None:
-        self.capacity, self.size, self._next = capacity, 0, 0
+    def __init__(self, spec: BehaviorSpec, capacity: int, length: int = 1, state_size: int = 0) -> None:
+        capacity = max(capacity // length, 1) * length
+        self.capacity, self.length, self.size, self._next = capacity, length, 0, 0
         try:  # zeros that nobody wrote take no memory
             self.observations, self.following = (
                 {o.name: np.zeros((capacity, *o.shape), o.dtype) for o in spec.observations} for _ in range(2)
@@ -36,23 +51,37 @@ class ReplayBuffer:
             ) from error
         self.actions = np.zeros((capacity, spec.actions.columns), np.float32)
         self.rewards, self.terminated = np.zeros(capacity, np.float32), np.zeros(capacity, np.bool_)
+        self.memory = np.zeros((capacity // length, state_size), np.float32)
+        self.keep, self.counts = np.ones(capacity, np.float32), np.ones(capacity, np.bool_)
         self.masks: Bool | None = np.zeros((capacity, sum(spec.branches)), np.bool_) if spec.actions.masked else None
 
     def _arrays(self) -> dict[str, AnyArray]:
         named = {f"observations {name}": array for name, array in self.observations.items()}
         named |= {f"following {name}": array for name, array in self.following.items()}
         named |= {"actions": self.actions, "rewards": self.rewards, "terminated": self.terminated}
+        if self.memory.size:
+            named |= {"memory": self.memory, "keep": self.keep, "counts": self.counts}
         return named if self.masks is None else named | {"masks": self.masks}
 
-    def add(self, rollout: Rollout, usable: Bool, rewards: F32) -> None:
-        """Take in the usable decisions of a rollout, oldest first. usable, rewards: [T, B].
+    def add(self, rollout: Rollout, usable: Bool, rewards: F32, states: F32 | None = None) -> None:
+        """Take in the usable decisions of a rollout, oldest first; with memory, the sequences that hold any.
 
+        usable, rewards: [T, B]; states: [sequences, B, S], the actor's before every `length`-th decision.
         After a decision that was cut off follows the episode's last observation.
         """
-        t, b = (index[-self.capacity :] for index in np.nonzero(usable))
+        sequences = Sequences(usable, self.length)
+        numbers = sequences.numbers[-self.capacity // self.length :]
+        index, counts = sequences.decisions(numbers)
+        t, b = np.divmod(index.T.ravel(), usable.shape[1])
         places = (self._next + np.arange(len(t))) % self.capacity
         cut = rollout.truncated[t, b]
         number = np.cumsum(rollout.truncated).reshape(usable.shape)[t, b] - 1  # among the final observations
+        if states is not None and self.memory.size:
+            keep = kept_memory(rollout).ravel()[index]
+            late = np.arange(self.length)[:, None] >= int(self.length * WARM_UP)
+            warm = late | (np.cumsum(keep == 0.0, 0) > 0)
+            self.memory[places[:: self.length] // self.length] = states.reshape(-1, states.shape[2])[numbers]
+            self.keep[places], self.counts[places] = keep.T.ravel(), (counts & warm).T.ravel()
         for name, seen in rollout.observations.items():
             self.observations[name][places] = seen[t, b]
             self.following[name][places] = seen[t + 1, b]
@@ -65,13 +94,18 @@ class ReplayBuffer:
         self.size = min(self.size + len(t), self.capacity)
 
     def draw(self, count: int, generator: torch.Generator) -> I64:
-        """Numbers of `count` rows, each of all that are filled; one may come twice."""
-        rows: I64 = torch.randint(self.size, (count,), generator=generator).numpy()
+        """Numbers [length, n] of `count` rows, in whole sequences, each of all that are filled; one may come twice."""
+        drawn = torch.randint(self.size // self.length, (max(count // self.length, 1),), generator=generator)
+        rows: I64 = drawn.numpy() * self.length + np.arange(self.length)[:, None]
         return rows
+
+    def _filled(self, array: AnyArray, size: int) -> int:
+        """How much of an array `size` rows are."""
+        return size * len(array) // self.capacity
 
     def state_dict(self) -> dict[str, Any]:
         """The filled rows: views, which hold until `add`."""
-        rows = {name: array[: self.size] for name, array in self._arrays().items()}
+        rows = {name: array[: self._filled(array, self.size)] for name, array in self._arrays().items()}
         return {"next": self._next, "size": self.size, "capacity": self.capacity, "rows": rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -80,15 +114,19 @@ class ReplayBuffer:
         size, after, rows, arrays = int(state["size"]), int(state["next"]), state["rows"], self._arrays()
         if state["capacity"] != self.capacity:
             raise ValueError(f"replay buffer: saved with buffer_size {state['capacity']}, now {self.capacity}")
-        if not 0 <= size <= self.capacity or after != (size if size < self.capacity else after) % self.capacity:
+        if (
+            not 0 <= size <= self.capacity
+            or size % self.length
+            or after != (size if size < self.capacity else after) % self.capacity
+        ):
             raise ValueError(f"replay buffer: {size} rows of {self.capacity}, the next at {after}")
         for name, array in arrays.items():
-            found = rows[name]
-            if found.shape != (size, *array.shape[1:]) or found.dtype != array.dtype:
-                wanted = f"{(size, *array.shape[1:])} {array.dtype}"
+            found, shape = rows[name], (self._filled(array, size), *array.shape[1:])
+            if found.shape != shape or found.dtype != array.dtype:
+                wanted = f"{shape} {array.dtype}"
                 raise ValueError(f"replay buffer, {name}: {found.shape} {found.dtype}; expected {wanted}")
             if array.dtype == np.float32 and not np.isfinite(found).all():
                 raise ValueError(f"replay buffer, {name}: holds numbers that are not finite")
         for name, array in arrays.items():
-            array[:size] = rows[name]
+            array[: len(rows[name])] = rows[name]
         self.size, self._next = size, after

@@ -12,6 +12,10 @@ L_alpha = -mean [mean_b alpha_b (sum p log p + target_b) + alpha_c (log pi(a|s) 
 target_b = 0.2 log(choices allowed), target_c = -numbers. All gradients are taken at the same weights, then one Adam
 moves them all: element by element it is the same as one for each.
 
+With memory, minibatches are sequences (`palus.learn.replay_buffer`), and actor and critics remember each for itself.
+What Q remembers before a decision comes of the actions that were taken; only its own action is drawn now. V_target
+remembers all that came before s'.
+
 Deviations from ML-Agents 1.1.0, with reasons in docs/differences.md: the entropy of continuous actions is added to the
 value in hybrid games too, what follows a cut-off decision is the episode's last observation, forbidden choices do not
 count in entropy targets, the buffer forgets row by row, and entropy coefficients are saved.
@@ -37,9 +41,9 @@ from palus.learn.replay_buffer import ReplayBuffer
 from palus.learn.returns import usable_decisions
 from palus.nn.distributions import Categorical, Distribution
 from palus.nn.graph import FORBIDDEN
-from palus.nn.network import Critic
+from palus.nn.network import Critic, Inputs
 from palus.nn.parameters import FlatParameters
-from palus.nn.twin_critic import TwinCritic
+from palus.nn.twin_critic import Estimate, TwinCritic
 from palus.rollout.rollout import Rollout
 from palus.trust import NOBODY, Trust
 from palus.types import F32, I64, ActionSpec, BehaviorSpec, Continuous, Discrete
@@ -153,7 +157,9 @@ class SAC(Learner):
         trust: Trust = NOBODY,
     ) -> None:
         super().__init__(behavior, spec, dtype, seed, threads, trust=trust)
-        self.buffer = ReplayBuffer(spec, behavior.hyperparameters.buffer_size)
+        memory, size = behavior.network_settings.memory, self.network.state_size
+        length = (memory.sequence_length or behavior.time_horizon) if memory is not None else 1
+        self.buffer = ReplayBuffer(spec, behavior.hyperparameters.buffer_size, length, size)
         assert isinstance(self.network.critic, TwinCritic)
         self.twins = self.network.critic
         self.target_value = copy.deepcopy(self.twins.value).float()
@@ -181,7 +187,7 @@ class SAC(Learner):
         """Take the rollout into the buffer, then as many gradient steps as trainer steps have made due."""
         h, usable = self.behavior.hyperparameters, usable_decisions(rollout)
         self.observe(rollout, usable)
-        self.buffer.add(rollout, usable, self.rewards(rollout))
+        self.buffer.add(rollout, usable, self.rewards(rollout), self.replay(rollout, self.buffer.length)[1])
         now, found = step + rollout.agent_steps, list[dict[str, float]]()
         rate = self.scheduled("learning_rate", now, 1e-10)
         if self.buffer.size >= h.batch_size and now >= h.buffer_init_steps:
@@ -197,10 +203,12 @@ class SAC(Learner):
         """One gradient step of everything on a minibatch; tag -> number."""
         h = self.behavior.hyperparameters
         rows = self.buffer.draw(h.batch_size, self.generator)
-        noise = torch.randn((len(rows), self.numbers), generator=self.generator)
-        alpha = self.coefficients
-        pieces = np.array_split(np.arange(len(rows)), max(1, min(self.parallel.threads, len(rows) // PART_ROWS)))
-        parts = self.parallel.map(lambda piece: self._part(rows[piece], noise[piece], alpha, len(rows)), pieces)
+        noise = torch.randn((*rows.shape, self.numbers), generator=self.generator)
+        alpha, count = self.coefficients, max(int(self.buffer.counts[rows].sum()), 1)
+        pieces = np.array_split(
+            np.arange(rows.shape[1]), max(1, min(self.parallel.threads, rows.size // PART_ROWS, rows.shape[1]))
+        )
+        parts = self.parallel.map(lambda piece: self._part(rows[:, piece], noise[:, piece], alpha, count), pieces)
         self.descend([part.gradient for part in parts], rate)
         self._trail(h.tau)
         found = {tag: sum(part.means[tag] for part in parts) for tag in parts[0].means}
@@ -212,22 +220,34 @@ class SAC(Learner):
         return found
 
     def _part(self, rows: I64, noise: Tensor, alpha: Tensor, count: int) -> Part:
-        """What some rows add to the gradients of all losses over a minibatch of `count`."""
+        """What some rows [L, R] add to the gradients of all losses over a minibatch of `count` decisions that count."""
         network, critic, buffer, actions = self.network, self.twins, self.buffer, self.spec.actions
-        inputs = network.inputs(buffer.observations, rows)
-        masks = None if buffer.masks is None else torch.from_numpy(buffer.masks[rows])
-        parameters, _, _ = network(inputs, torch.empty(len(rows), 0), torch.ones(1, len(rows)), masks)
+        flat, keep = rows.ravel(), torch.from_numpy(buffer.keep[rows])
+        inputs = network.inputs(buffer.observations, flat)
+        masks = None if buffer.masks is None else torch.from_numpy(buffer.masks[flat])
+        memory = torch.from_numpy(buffer.memory[rows[0] // buffer.length])
+        parameters, _, _ = network(inputs, memory, keep, masks)
+        then = torch.from_numpy(buffer.actions[flat])
+        taken_now = self._numbers(then)
+        empty = None if not network.state_size else memory.new_zeros(memory.shape)
+        q1, q2 = (q.forward(inputs, taken_now, empty, keep) for q in (critic.q1, critic.q2))
+        v = critic.value.forward(inputs, None, empty, keep)[:, 0]
+        with torch.no_grad():
+            y = self._targets(flat, inputs, keep)
+        # From here on only of decisions that count, all of them where there is no memory.
+        own = torch.from_numpy(np.flatnonzero(buffer.counts[flat])) if network.state_size else slice(None)
+        parameters, then, q1, q2, v, y = (x[own] for x in (parameters, then, q1, q2, v, y))
         leaf = parameters.detach().requires_grad_()
-        acts = drawn(leaf, noise, actions, network.squash)
-        then = torch.from_numpy(buffer.actions[rows])
-        with torch.no_grad():
-            y = self._targets(rows)
-        q1, q2 = (q.forward(inputs, self._numbers(then)) for q in (critic.q1, critic.q2))
-        v = critic.value.forward(inputs)[:, 0]
+        acts = drawn(leaf, noise.flatten(0, 1)[own], actions, network.squash)
         # Of the numbers drawn now; without any, Q sees nothing but the state, and its gradient is Q's own.
-        now1 = critic.q1.forward(inputs, acts.numbers) if acts.numbers is not None else q1.detach()
+        now1, now2 = q1.detach(), q2
+        if acts.numbers is not None:
+            before = [self._before(q, inputs, taken_now, keep, own) for q in (critic.q1, critic.q2)]
+            seen, kept = {name: x[own] for name, x in inputs.items()}, keep.view(1, -1)[:, own]
+            now1 = critic.q1.forward(seen, acts.numbers, before[0], kept)
+            with torch.no_grad():
+                now2 = critic.q2.forward(seen, acts.numbers, before[1], kept)
         with torch.no_grad():
-            now2 = critic.q2.forward(inputs, acts.numbers) if acts.numbers is not None else q2
             wanted = soft_values(acts, now1, now2, alpha)
             slopes = entropy_slopes(acts, alpha).sum(1) / count
         policy_loss = policy_losses(acts, now1, alpha).sum() / count
@@ -243,10 +263,18 @@ class SAC(Learner):
         found |= dict(zip(tags, losses, strict=True))
         return Part(gradient, {tag: float(number.detach()) for tag, number in found.items()})
 
-    def _targets(self, rows: I64) -> Tensor:
-        """y of the module's formulas, [R]."""
-        buffer = self.buffer
-        following = self.target_value.forward(self.network.inputs(buffer.following, rows))[:, 0]
+    def _before(
+        self, q: Estimate, inputs: Inputs, acted: Tensor | None, keep: Tensor, own: Tensor | slice
+    ) -> Tensor | None:
+        """What a critic remembers before some decisions [n, S], of the actions taken; None without memory."""
+        return q.states(inputs, acted, keep)[:-1].flatten(0, 1)[own] if self.network.state_size else None
+
+    def _targets(self, rows: I64, inputs: Inputs, keep: Tensor) -> Tensor:
+        """y of the module's formulas, [R]. inputs: of the rows; keep: [L, R / L]."""
+        buffer, target = self.buffer, self.target_value
+        after = target.states(inputs, None, keep)[1:].flatten(0, 1) if self.network.state_size else None
+        seen = self.network.inputs(buffer.following, rows)
+        following = target.forward(seen, None, after, torch.ones(1, len(rows)))[:, 0]
         goes_on = torch.from_numpy(~buffer.terminated[rows])
         y: Tensor = torch.from_numpy(buffer.rewards[rows]) + self.behavior.extrinsic.gamma * following * goes_on
         return y

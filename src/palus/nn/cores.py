@@ -158,6 +158,19 @@ class Core(nn.Module):
             x = out.view(T * B, -1).to(dtype)
         return x, torch.cat([*hidden, *cells], 1)
 
+    @torch.no_grad()
+    def states(self, x: Tensor, keep: Tensor) -> Tensor:
+        """What is remembered before each of T decisions and after the last, [T + 1, B, S], from an empty memory on.
+
+        x, keep: as in `forward`, with layers. An ended episode is still in the memory before the next one's first
+        decision, whose `keep` clears it.
+        """
+        T, B = keep.shape
+        found, rows = [x.new_zeros((B, self.state_size), dtype=torch.float32)], x.view(T, B, -1)
+        for t in range(T):
+            found.append(self.forward(rows[t], found[-1], keep[t : t + 1])[1])
+        return torch.stack(found)
+
     def onnx(self, g: Graph, x: str, state: str) -> tuple[str, str]:
         """The same for one decision. state: [batch, S]; returns the output and the next state.
 

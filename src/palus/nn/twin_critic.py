@@ -14,6 +14,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from palus.config.network import NetworkSettings
+from palus.nn.cores import Core
 from palus.nn.encoders import VECTORS, Apart, Joint
 from palus.nn.layers import Linear, fully_connected
 from palus.nn.parameters import xavier_uniform
@@ -25,7 +26,8 @@ ACTED = "continuous actions"
 
 
 class Estimate(nn.Module):
-    """Numbers about a state: encoder, layers, one linear layer. acted: numbers of the continuous actions it sees."""
+    """Numbers about a state: encoder, memory, layers, one linear layer. acted: numbers of the continuous actions it
+    sees. T steps of B rows go in, time first, as into `Network.forward`."""
 
     def __init__(
         self, observations: Sequence[ObservationSpec], acted: int, outputs: int, settings: NetworkSettings, trust: Trust
@@ -33,11 +35,31 @@ class Estimate(nn.Module):
         super().__init__()
         seen = [*observations, ObservationSpec(ACTED, (acted,))] if acted else list(observations)
         self.encoder = (Apart if settings.encoding == "apart" else Joint)(seen, settings, trust)
-        self.layers = fully_connected(self.encoder.out_features, settings.decoder_layers, settings.activation)
+        self.core = Core(self.encoder.out_features, settings.memory)
+        self.layers = fully_connected(self.core.out_features, settings.decoder_layers, settings.activation)
         self.head = Linear(self.layers.out_features, outputs, xavier_uniform)
 
-    def forward(self, inputs: Mapping[str, Tensor], acted: Tensor | None = None) -> Tensor:
-        """[R, outputs] float32. inputs: as `Network.inputs` makes them; acted: [R, numbers], where there are any."""
+    def forward(
+        self,
+        inputs: Mapping[str, Tensor],
+        acted: Tensor | None = None,
+        states: Tensor | None = None,
+        keep: Tensor | None = None,
+    ) -> Tensor:
+        """[T B, outputs] float32. inputs: as `Network.inputs` makes them; acted: [T B, numbers], where there are any;
+        states: [B, S] and keep: [T, B], where there is memory."""
+        x = self._encoded(inputs, acted)
+        if states is not None and keep is not None:
+            x, _ = self.core.forward(x, states, keep)
+        features = self.layers.forward(x).float()
+        return F.linear(features, self.head.weight.float(), self.head.bias.float())
+
+    @torch.no_grad()
+    def states(self, inputs: Mapping[str, Tensor], acted: Tensor | None, keep: Tensor) -> Tensor:
+        """`Core.states`: what is remembered before each step and after the last, [T + 1, B, S]."""
+        return self.core.states(self._encoded(inputs, acted), keep)
+
+    def _encoded(self, inputs: Mapping[str, Tensor], acted: Tensor | None) -> Tensor:
         if acted is not None:
             acted = acted.to(next(iter(inputs.values())).dtype)
             if self.encoder.joined:
@@ -45,8 +67,7 @@ class Estimate(nn.Module):
                 inputs = {**inputs, VECTORS: acted}
             else:
                 inputs = {**inputs, ACTED: acted}
-        features = self.layers.forward(self.encoder.forward(inputs)).float()
-        return F.linear(features, self.head.weight.float(), self.head.bias.float())
+        return self.encoder.forward(inputs)
 
 
 class TwinCritic(nn.Module):
