@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "palus"
-EXTRAS = ("train", "hub", "arena", "doom", "unity", "video", "postgres")
+EXTRAS = ("train", "hub", "arena", "doom", "unity", "video", "postgres", "sweep")
 
 
 @dataclass(frozen=True)
@@ -216,14 +216,14 @@ def light_modules(heavy: list[str]) -> list[str]:
 
 
 def test_the_base_install_needs_no_training_framework() -> None:
-    heavy = read_picture().heavy["torch"] + read_picture().heavy["grpc"]
-    import_without(["torch", "tensorboardX", "grpc"], heavy, light_modules(heavy))
+    heavy = [word for name in ("torch", "grpc", "optuna") for word in read_picture().heavy[name]]
+    import_without(["torch", "tensorboardX", "grpc", "optuna", "matplotlib"], heavy, light_modules(heavy))
 
 
 def test_only_who_keeps_something_loads_the_database() -> None:
     heavy = read_picture().heavy["sqlalchemy"]
     assert "arena/ladder" in heavy
-    heavy = heavy + read_picture().heavy["grpc"]
+    heavy = heavy + read_picture().heavy["grpc"] + read_picture().heavy["optuna"]
     import_without(["sqlalchemy", "alembic"], heavy, light_modules(heavy))
 
 

@@ -1,0 +1,315 @@
+"""A sweep on a real database: trials that train, workers that join, die and are interrupted, and what comes out."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postgres import postgres_server, postgres_url  # noqa: F401
+from processes import eventually
+from typer.testing import CliRunner
+
+pytest.importorskip("optuna", reason="sweeps take palus[sweep]")
+
+import optuna
+
+from palus.cli import app
+from palus.config import RunFile, load_run
+from palus.config.source import Source
+from palus.errors import ConfigError, PalusError
+from palus.progress import PROGRESS, ProgressWriter
+from palus.sweep import study as study_module
+from palus.sweep.objective import Objective
+from palus.sweep.outcome import importances, rows, write_outcome
+from palus.sweep.plan import Plan
+from palus.sweep.space import read_space
+from palus.sweep.study import Worker, make_study, opened_storage, own_folder, trial_folder
+from palus.sweep.training import Ending
+from palus.trust import NOBODY
+
+KEY = "behaviors.MenuToy.hyperparameters"
+RATE, EPOCHS = f"{KEY}.learning_rate", f"{KEY}.num_epoch"
+RUN = {
+    "behaviors": {
+        "MenuToy": {
+            "trainer_type": "ppo",
+            "hyperparameters": {
+                "batch_size": 64, "buffer_size": 256, "learning_rate": 1e-6, "learning_rate_schedule": "constant",
+            },
+            "network_settings": {"hidden_units": 16, "num_layers": 1},
+            "max_steps": 3000, "time_horizon": 8,
+        }
+    },
+    "palus": {"env": "MenuToy", "num_matches": 16, "matmul": "highest", "threads": 1},
+}  # fmt: skip
+SPACE = f"{RATE}: {{choice: [1e-7, 1e-6, 2e-6, 1e-2]}}\n"  # of which one alone learns
+
+
+def plan(space: str = f"{RATE}: {{log: [1e-6, 1]}}\n{EPOCHS}: {{int: [1, 4]}}\n", **others: Any) -> Plan:
+    return replace(Plan(RUN, read_space(Source("space.yaml", space)), (Objective("reward"),)), **others)
+
+
+Reward = Callable[[RunFile, float], float]
+
+
+class Quick:
+    """A run that does a quarter of its steps whenever somebody waits for it."""
+
+    ending = Ending()
+
+    def __init__(self, run: RunFile, reward: Reward) -> None:
+        settings = run.checkpoint_settings
+        self.run, self.reward, self.step = run, reward, 0
+        self.writer = ProgressWriter(Path(settings.results_dir) / settings.run_id / PROGRESS)
+        self.writer.append({"kind": "run", "max_steps": {"MenuToy": 100}})
+
+    def wait(self, timeout_s: float) -> bool:
+        for step in range(self.step + 5, self.step + 26, 5):
+            values = {"Environment/Cumulative Reward": self.reward(self.run, step / 100)}
+            names = {"kind": "summary", "policy": 0, "behavior": "MenuToy"}
+            self.writer.append({**names, "step": step, "seconds": step, "values": values})
+        self.step = step
+        if step == 100:
+            self.writer.append({"kind": "end", "step": 100, "seconds": 100, "finished": True})
+        return step == 100
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> Callable[[Reward], None]:
+    """Let runs report what a function of run file and share of the budget says, in place of training."""
+
+    def with_rewards(reward: Reward) -> None:
+        @contextmanager
+        def told(run: RunFile, log: Path, **_: object) -> Iterator[Quick]:
+            yield Quick(run, reward)
+
+        monkeypatch.setattr(study_module, "training", told)
+
+    return with_rewards
+
+
+def rate(run: RunFile) -> float:
+    return float(run.behaviors["MenuToy"].hyperparameters.learning_rate)
+
+
+Make = Callable[..., Worker]
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[Make]:
+    """Makes workers of one study."""
+    with ExitStack() as stack:
+
+        def make(own: Plan, trials: int, folder: Path = tmp_path, url: str = "") -> Worker:
+            storage = stack.enter_context(opened_storage(url or str(tmp_path / "study.db"), 1))
+            study = make_study(storage, "menu", own)
+            own_folder(folder, study)
+            return Worker(storage, study, own, folder, trials, NOBODY, stopped=lambda: False, tell=lambda line: None)
+
+        yield make
+
+
+def test_two_workers_share_a_study_and_one_that_is_killed_is_missed(tmp_path: Path) -> None:
+    """The commands as typed. The killed one's trial is done by the other, and the number that learns is found."""
+    (tmp_path / "menu.yaml").write_text(json.dumps(RUN))
+    (tmp_path / "space.yaml").write_text(SPACE)
+    words = ("sweep", "menu.yaml", f"{RATE}=1e-2", "--objective", "reward", "--trials", "2", "--heartbeat", "1")
+    command = [sys.executable, "-m", "palus", *words]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with (tmp_path / "said.txt").open("wb") as said:
+        first = subprocess.Popen(command, cwd=tmp_path, stderr=said, env=environment, start_new_session=True)
+        try:
+            folder = tmp_path / "results" / "menu"
+            eventually((folder / "trial-0000").is_dir, 120)
+        finally:
+            first.kill()
+            first.wait()
+    second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, env=environment)
+    assert second.returncode == 0, second.stderr
+    status = subprocess.run(
+        [sys.executable, "-m", "palus", "sweep", "status", str(folder / "study.db"), "--json"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    told = json.loads(status.stdout)
+    assert [row["state"] for row in told] == ["complete"] * 2
+    assert 0 not in [row["number"] for row in told]  # the trial of the dead worker, done under another number
+    learned = {row["number"]: row["values"][0] > 2.3 for row in told}
+    assert learned == {row["number"]: row["labels"][RATE] == 1e-2 for row in told} and any(learned.values())
+    [best] = [row for row in told if row["best"]]
+    assert best["labels"] == {RATE: 1e-2}
+    assert rate(load_run(folder / "best.yaml")) == 1e-2
+    assert all((folder / f"{name}.png").read_bytes()[:4] == b"\x89PNG" for name in ("curves", "importances", "slices"))
+    number = best["number"]
+    assert load_run(trial_folder(folder, number) / "seed-0" / "configuration.yaml").env_settings.seed == 0
+    assert (trial_folder(folder, number) / "seed-0" / "MenuToy.onnx").is_file()
+
+
+def test_an_interrupted_trial_goes_on_from_its_checkpoint(
+    worker: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study_module, "POLL_S", 0.02)
+    own = plan()
+
+    def begun() -> bool:
+        return any(tmp_path.glob(f"trial-*/seed-0/{PROGRESS}"))
+
+    first = worker(own, 1)
+    first.stopped = begun
+    assert not first.work()
+    assert worker(own, 1).work()
+    done = worker(own, 1)
+    [row] = rows(done.study, own)
+    assert (row.number, row.state, row.done) == (1, "complete", 1.0)
+    folder = trial_folder(tmp_path, 1)
+    lines = [json.loads(line) for line in (folder / "seed-0" / PROGRESS).read_text().splitlines()]
+    assert [line["kind"] for line in lines if line["kind"] != "summary"] == ["run", "run", "end"]
+    resumed = re.search(r"Resuming training from step (\d+)", (folder / "seed-0.log").read_text())
+    assert resumed is not None and 0 < int(resumed[1]) < 3000
+    assert not trial_folder(tmp_path, 0).exists()
+
+
+def test_a_crash_is_told_and_costs_one_trial(worker: Make, tmp_path: Path) -> None:
+    """The trial's process is killed: the reason stands in the table, and the sweep goes on."""
+    own, seen = plan(), []
+
+    def killing() -> bool:
+        pids = [int(p.name) for p in Path("/proc").glob("[0-9]*") if str(tmp_path) in _open_files(p)]
+        if pids and not seen:
+            seen.extend(pids)
+            os.kill(pids[0], signal.SIGKILL)
+        return False
+
+    sweep = worker(own, 2)
+    sweep.stopped = killing
+    assert sweep.work()
+    first, second = rows(sweep.study, own)
+    assert (first.state, second.state) == ("failed", "complete")
+    assert first.why == "its process ended by SIGKILL before it was done"
+
+
+def _open_files(process: Path) -> str:
+    try:
+        return " ".join(os.readlink(fd) for fd in (process / "fd").glob("*") if fd.name in ("1", "2"))
+    except OSError:
+        return ""
+
+
+def test_as_many_trials_as_were_asked_and_not_one_more(
+    worker: Make, tmp_path: Path, at_once: Callable[[Reward], None]
+) -> None:
+    """Also when another worker begins one between the look and the start."""
+    at_once(lambda run, share: math.log10(rate(run)) * share)
+    own = plan(prunes=False)
+    late = worker(own, 3)
+    look, intruded = late._look, []
+
+    def and_meanwhile() -> Sequence[optuna.trial.FrozenTrial]:
+        found = look()
+        if len(found) == 2 and not intruded:
+            with pytest.warns(UserWarning, match="Heartbeat"):
+                intruded.append(worker(own, 3).study.ask({}))
+        return found
+
+    late._look = and_meanwhile  # type: ignore[method-assign,assignment]
+    late.stopped = lambda: len(late.study.trials) > 3  # the intruder never ends
+    assert not late.work()
+    assert [row.number for row in rows(late.study, own)] == [0, 1, 2]
+    assert len(late.study.trials) == 4 and not trial_folder(tmp_path, 3).exists()
+
+
+def test_hopeless_trials_end_early_and_pictures_show_all(
+    worker: Make, tmp_path: Path, at_once: Callable[[Reward], None]
+) -> None:
+    """Each trial is worse than the one before: from the sixth on they are below the median once they are judged."""
+    at_once(lambda run, share: share - int(Path(run.checkpoint_settings.results_dir).name.removeprefix("trial-")))
+    own = plan()
+    done = worker(own, 7)
+    assert done.work()
+    told = rows(done.study, own)
+    assert [row.state for row in told] == ["complete"] * 5 + ["pruned"] * 2
+    assert [row.done for row in told[4:]] == [1.0, 0.45, 0.45]  # the first quarter is warming up
+    assert told[0].labels == {RATE: 1e-6, EPOCHS: 3} and [row.best for row in told] == [True, *[False] * 6]
+    assert sum(importances(done.study, own, 0).values()) == pytest.approx(1)
+    names = {path.name for path in write_outcome(done.study, own, tmp_path)}
+    assert names == {"best.yaml", "curves.png", "importances.png", "slices.png", "contours.png"}
+
+
+def test_seeds_are_averaged_and_the_same_in_every_trial(
+    worker: Make, tmp_path: Path, at_once: Callable[[Reward], None]
+) -> None:
+    at_once(lambda run, share: float(run.env_settings.seed * 10 * share))
+    own = plan(seeds=3)
+    done = worker(own, 1)
+    assert done.work()
+    [row] = rows(done.study, own)
+    assert row.values == [10.0]  # of 0, 10 and 20
+    assert {path.name for path in trial_folder(tmp_path, 0).iterdir()} == {"seed-0", "seed-1", "seed-2"}
+    reported = done.study.trials[0].intermediate_values
+    assert len(reported) == 60 and (reported[20], reported[30], reported[60]) == (0.0, 2.5, 10.0)
+
+
+def test_of_several_objectives_none_is_lost(worker: Make, tmp_path: Path, at_once: Callable[[Reward], None]) -> None:
+    at_once(lambda run, share: math.log10(rate(run)))
+    own = plan(objectives=(Objective("reward"), Objective("reward", "MenuToy")))
+    done = worker(own, 3)
+    assert done.work()
+    assert all(row.values[0] == row.values[1] for row in rows(done.study, own))
+    assert "curves-reward-MenuToy.png" in {path.name for path in write_outcome(done.study, own, tmp_path)}
+
+
+def test_runs_that_report_no_such_number_end_the_sweep(
+    worker: Make, tmp_path: Path, at_once: Callable[[Reward], None]
+) -> None:
+    at_once(lambda run, share: 0.0)
+    with pytest.raises(PalusError, match=r"the first 3 trials all failed.*reported no group_reward, but Environment"):
+        worker(plan(objectives=(Objective("group_reward"),)), 9).work()
+
+
+@pytest.mark.parametrize("where", ["sqlite", "postgresql"])
+def test_who_joins_with_another_plan_is_told_what_differs(
+    worker: Make, tmp_path: Path, where: str, request: pytest.FixtureRequest, at_once: Callable[[Reward], None]
+) -> None:
+    at_once(lambda run, share: 0.0)
+    url = request.getfixturevalue("postgres_url") if where == "postgresql" else f"sqlite:///{tmp_path}/s.db"
+    assert worker(plan(), 2, tmp_path / "here", url).work()
+    assert len(worker(plan(), 2, tmp_path / "there", url).study.trials) == 2
+    with pytest.raises(ConfigError, match=r"menu is another one: seeds 1, here 2; minutes 0.0, here 5.0\. Type"):
+        worker(plan(seeds=2, minutes=5.0), 2, tmp_path / "there", url)
+
+
+def test_a_folder_of_something_else_is_left_alone(worker: Make, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(ConfigError, match="holds no sweep, but something else"):
+        worker(plan(), 1)
+    (tmp_path / "thesis.txt").unlink()
+    (tmp_path / ".study").write_text("of yesterday")
+    with pytest.raises(ConfigError, match="holds another sweep"):
+        worker(plan(), 1)
+
+
+def test_mistakes_are_told_before_anything_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("menu.yaml").write_text(json.dumps(RUN))
+    Path("space.yaml").write_text(f"{KEY}.learning_rat: {{log: [1e-6, 1e-2]}}\n")
+
+    def said(*words: str) -> str:
+        result = CliRunner().invoke(app, ["sweep", *words])
+        assert result.exit_code == 2, result.output
+        return result.stderr
+
+    assert "learning_rat: unknown key; did you mean learning_rate?" in said("menu.yaml", "--objective", "reward")
+    assert "objective rewards: there is none" in said("menu.yaml", "--objective", "rewards")
+    assert "--name a/b: expected letters" in said("menu.yaml", "--name", "a/b")
+    assert "nowhere.db: no such file" in said("status", "nowhere.db")
+    assert not Path("results").exists()
