@@ -1,0 +1,145 @@
+"""Every trainer with every form of observation and action, over the adapter of `palus.unity.base_env`: each learns the
+game that ML-Agents tests its own trainers with (`line_envs`). Solved, an episode pays 1; untrained, less than 0.
+
+One table, `LESSONS`: a new trainer, network or signal adds rows.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from palus.config import load_run
+from palus.train import Run
+from palus.trust import Trust
+
+PPO: dict[str, Any] = {
+    "trainer_type": "ppo",
+    "hyperparameters": {
+        "batch_size": 64, "buffer_size": 1024, "learning_rate": 0.005, "learning_rate_schedule": "constant",
+    },
+    "network_settings": {"hidden_units": 32, "num_layers": 1},
+    "time_horizon": 16,
+}  # fmt: skip
+SAC: dict[str, Any] = {
+    "trainer_type": "sac",
+    "hyperparameters": {
+        "batch_size": 64, "learning_rate": 0.005, "steps_per_update": 8, "init_entcoef": 0.1, "tau": 0.02,
+        "buffer_init_steps": 256,
+    },
+    "network_settings": {"hidden_units": 16, "num_layers": 1},
+    "time_horizon": 16,
+}  # fmt: skip
+POCA: dict[str, Any] = PPO | {
+    "trainer_type": "poca",
+    "hyperparameters": PPO["hyperparameters"] | {"buffer_size": 512, "learning_rate": 0.003},
+}
+MEMORY: dict[str, Any] = {"network_settings": {"memory": {"memory_size": 16, "sequence_length": 8}}}
+DISCRETE, CONTINUOUS, HYBRID = {"continuous": 0, "discrete": 1}, {"continuous": 1}, {"continuous": 1, "discrete": 1}
+VECTOR, PICTURE, ENTITIES = ({"observations": [form]} for form in ("vector", "picture", "entities"))
+GROUPS, RECALL = {"teams": 8, "size": 2}, {"memory": True}
+SOLVED, GROUP_SOLVED = 0.8, 0.7
+"""Mean reward of the last hundred episodes; of groups, who leaves before the others is not told what they reach."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """behavior: of the run file. env: options of `line_envs.Line`. steps: trainer steps within which it is solved.
+
+    fast: for every run of the tests, the others are `slow` and learn with several seeds.
+    """
+
+    behavior: dict[str, Any]
+    env: dict[str, Any]
+    steps: int
+    fast: bool = False
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+LESSONS = {
+    "ppo discrete": Lesson(PPO, DISCRETE, 5000, fast=True),
+    "ppo continuous": Lesson(PPO, CONTINUOUS, 5000, fast=True),
+    "ppo hybrid": Lesson(PPO, HYBRID, 7000, fast=True),
+    "ppo masked": Lesson(PPO, DISCRETE | {"masked": True}, 5000),
+    "ppo picture discrete": Lesson(PPO, DISCRETE | PICTURE, 4000, fast=True),
+    "ppo picture continuous": Lesson(PPO, CONTINUOUS | PICTURE, 7000),
+    "ppo entities": Lesson(PPO, DISCRETE | ENTITIES, 5000),
+    "ppo memory discrete": Lesson(PPO, DISCRETE | RECALL, 8000, more=MEMORY, fast=True),
+    "ppo memory continuous": Lesson(PPO, CONTINUOUS | RECALL, 16000, more=MEMORY),
+    "sac discrete": Lesson(SAC, DISCRETE, 3000),
+    "sac continuous": Lesson(SAC, CONTINUOUS, 3000, fast=True),
+    "sac hybrid": Lesson(SAC, HYBRID, 5000),
+    "sac masked": Lesson(SAC, DISCRETE | {"masked": True}, 3000),
+    "sac picture": Lesson(SAC, CONTINUOUS | PICTURE, 4000),
+    "sac entities": Lesson(SAC, DISCRETE | ENTITIES, 3000),
+    "poca alone": Lesson(POCA, DISCRETE, 6000),
+    "poca discrete": Lesson(POCA, DISCRETE | GROUPS, 6000, fast=True),
+    "poca continuous": Lesson(POCA, CONTINUOUS | GROUPS, 12000),
+    "poca hybrid": Lesson(POCA, HYBRID | GROUPS, 16000),
+    "poca masked": Lesson(POCA, DISCRETE | GROUPS | {"masked": True}, 8000),
+    "poca picture": Lesson(POCA, DISCRETE | GROUPS | PICTURE, 6000),
+    "poca entities": Lesson(POCA, DISCRETE | GROUPS | ENTITIES, 8000),
+    "poca memory": Lesson(POCA, DISCRETE | GROUPS | RECALL, 16000, more=MEMORY),
+}
+
+
+def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        k: merged(base[k], v) if isinstance(v, dict) and isinstance(base.get(k), dict) else v for k, v in over.items()
+    }
+    return base | both
+
+
+def learned(folder: Path, lesson: Lesson, seed: int) -> float:
+    """Train from nothing; the mean reward of the last hundred episodes."""
+    behavior = merged(lesson.behavior, lesson.more) | {"max_steps": lesson.steps, "summary_freq": 10**6}
+    (folder / "run.yaml").write_text(json.dumps({
+        "behaviors": {"Line": behavior},
+        "env_settings": {"seed": seed},
+        "checkpoint_settings": {"results_dir": str(folder), "run_id": "x"},
+        "palus": {
+            "env": "palus.unity.base_env:make", "env_options": {"factory": "line_envs:Line", **lesson.env},
+            "threads": 1, "matmul": "highest",
+        },
+    }))  # fmt: skip
+    run = Run(load_run(folder / "run.yaml"), trust=Trust(frozenset({"line_envs"})), log=lambda level, text: None)
+    try:
+        while not run.finished:
+            run.iterate()
+    finally:
+        run.close()
+    return float(np.mean([e.reward + e.group_reward for e in run.trainees[0].record.recent]))
+
+
+def solved(lesson: Lesson) -> float:
+    return GROUP_SOLVED if lesson.env.get("size") else SOLVED
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+@pytest.mark.parametrize("name", [name for name, lesson in LESSONS.items() if lesson.fast])
+def test_a_lesson_is_learned(name: str, tmp_path: Path) -> None:
+    assert learned(tmp_path, LESSONS[name], 1) > solved(LESSONS[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_lesson_is_learned_with_any_seed(name: str, seed: int, tmp_path: Path) -> None:
+    assert learned(tmp_path, LESSONS[name], seed) > solved(LESSONS[name])
+
+
+def test_a_lesson_can_be_failed(tmp_path: Path) -> None:
+    """Nobody who forgets knows the goal when it matters, and nobody who has hardly begun."""
+    forgetful = Lesson(PPO, DISCRETE | RECALL, 5000)
+    assert learned(tmp_path, forgetful, 1) < 0.6
+    (tmp_path / "short").mkdir()
+    assert learned(tmp_path / "short", Lesson(PPO, DISCRETE, 1000), 1) < 0.3
