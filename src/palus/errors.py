@@ -74,6 +74,10 @@ class ArenaError(PalusError):
     """The match log, a job or a result is not what the arena needs."""
 
 
+class UnreachableError(ArenaError):
+    """An arena does not answer, or is busy: what it was told is worth telling again."""
+
+
 class LeaseError(ArenaError):
     """The lease that came with a result is void: it ran out and the job went to another worker."""
 

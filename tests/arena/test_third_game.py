@@ -50,8 +50,10 @@ def row_in_the_table() -> Iterator[None]:
 def store(row_in_the_table: None, tmp_path_factory: pytest.TempPathFactory) -> Store:
     """An arena of the game in which its house players met once: scheduled, played, reported, checked, logged."""
     store, settings = open_store(tmp_path_factory.mktemp("arena")), ArenaSettings(envs=("Tug",), target_half_width=0.0)
-    Scheduler(store, settings, [PeriodicSweep(sweep_house, 1e9)], seed=1).tick()
+    plan = Scheduler(store, settings, [PeriodicSweep(sweep_house, 1e9)], seed=1)
+    plan.tick()
     assert work(StoreSource(store, "w", settings, describe_here()), threading.Event(), max_jobs=1) == 1
+    plan.link()
     return store
 
 

@@ -28,8 +28,10 @@ def run(*words: str | Path) -> tuple[int, str]:
 def play(folder: Path) -> tuple[int, str]:
     """A store with a mirrored pair. Returns where its log ends."""
     store, settings = open_store(folder), ArenaSettings()
-    Scheduler(store, settings, [PeriodicSweep(sweep_house, 1e9)], seed=1).tick()
+    plan = Scheduler(store, settings, [PeriodicSweep(sweep_house, 1e9)], seed=1)
+    plan.tick()
     assert work(StoreSource(store, "w", settings, describe_here()), threading.Event(), max_jobs=1) == 1
+    plan.link()
     with store.read() as connection:
         head = check_head(connection)
     store.close()

@@ -12,7 +12,8 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import uvicorn
 from fastapi import FastAPI
 from processes import children, eventually
 from sqlalchemy import delete, event, func, select, update
+from sqlalchemy.exc import OperationalError
 
 from palus.arena.jobs.remote import HttpSource
 from palus.arena.jobs.reports import to_json
@@ -34,13 +36,13 @@ from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import GREETING_MS, untended
 from palus.arena.locked.unit import Unit
 from palus.arena.models.rules import Limits
-from palus.errors import ArenaError, LeaseError
+from palus.errors import ArenaError, LeaseError, UnreachableError
 from palus.hub.accounts import create_account, issue_token
 from palus.store import Store, open_store
 from palus.store.engine import now_ms
 from palus.store.tables import annulments, jobs, matches, workers
 from palus.web.security import install_faults
-from palus.web.worker_api import make_worker_router
+from palus.web.worker_api import Pauses, make_worker_router
 
 SETTINGS = ArenaSettings(target_half_width=0.0)
 
@@ -53,9 +55,11 @@ class Served:
     scheduler: Scheduler
     url: str
     tokens: dict[str, str]
+    sources: list[HttpSource] = field(default_factory=list)
 
-    def source(self, scope: str = "runner", worker: str = "pc") -> HttpSource:
-        return HttpSource(self.url, self.tokens[scope], worker, {"platform": "test"})
+    def source(self, scope: str = "runner", worker: str = "pc", **about: object) -> HttpSource:
+        self.sources.append(HttpSource(self.url, self.tokens[scope], worker, {"platform": "test", **about}))
+        return self.sources[-1]
 
     def post(self, path: str, body: Any, token: str = "") -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {token or self.tokens['runner']}", "Content-Type": "application/json"}
@@ -90,7 +94,10 @@ def served(tmp_path: Path) -> Iterator[Served]:
     server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
-    yield Served(store, scheduler, f"http://127.0.0.1:{listener.getsockname()[1]}", tokens)
+    served = Served(store, scheduler, f"http://127.0.0.1:{listener.getsockname()[1]}", tokens)
+    yield served
+    for source in served.sources:
+        source.close()
     server.should_exit = True
     thread.join()
     listener.close()
@@ -99,6 +106,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 def test_a_remote_worker_validates_and_plays_and_its_results_are_in_the_log(served: Served) -> None:
     assert work(served.source("trusted"), threading.Event(), max_jobs=3) == 3
+    served.scheduler.link()
     with served.store.read() as connection:
         assert check_chain(connection) == 4
         rows = [LogRecord.from_json(line) for line in connection.scalars(select(matches.c.record))]
@@ -110,8 +118,8 @@ def test_a_remote_worker_validates_and_plays_and_its_results_are_in_the_log(serv
 
 def test_a_runner_reads_models_that_were_entered_and_no_other_bytes(served: Served) -> None:
     source = served.source("trusted")
-    lease = source.take()
-    assert lease is not None and lease.kind == "validate"
+    (lease,) = source.take()
+    assert lease.kind == "validate"
     assert source.model(lease.payload["contender"]["sha256"]) == b"not a model, but somebody's"
     secret = served.store.blobs.put(b"a private file")
     with pytest.raises(ArenaError, match="404"):
@@ -135,23 +143,28 @@ def test_what_nobody_could_check_later_goes_to_trusted_workers_alone(
         duel = {"kind": "pair", "payload": {"env": "doom_duel"}, "priority": 99, "now_ms": 1}
         for key in ("one", "two"):
             queue.enqueue(connection, key=key, **duel)
-    about = {"games": ["SoccerTwos", "doom_duel"]}
-    stranger, friend = (HttpSource(served.url, served.tokens[scope], scope, about) for scope in ("runner", "trusted"))
+    games = ["SoccerTwos", "doom_duel"]
+    stranger, friend = (served.source(scope, scope, games=games) for scope in ("runner", "trusted"))
     assert (stranger.trusted, friend.trusted) == (False, True)
-    given = list(iter(stranger.take, None))
+    given = stranger.take(9)
     assert len(given) == 4 and {(lease.kind, lease.payload["env"]) for lease in given} == {("pair", "SoccerTwos")}
     assert "wait for a worker" not in caplog.text  # a trusted one said hello just now
-    first, second = friend.take(), friend.take()
-    assert first is not None and second is not None and first.payload["env"] == second.payload["env"] == "doom_duel"
-    assert (third := friend.take()) is not None and third.kind == "validate" and friend.take() is None
+    assert stranger.take() == []
+    assert [(lease.kind, lease.payload["env"]) for lease in friend.take(3)] == [
+        ("pair", "doom_duel"),
+        ("pair", "doom_duel"),
+        ("validate", "SoccerTwos"),
+    ]
+    assert friend.take() == []
 
 
 def test_pairs_that_strangers_give_back_are_played_by_a_trusted_worker(served: Served) -> None:
     with served.store.write() as connection:
         connection.execute(delete(jobs).where(jobs.c.kind == "validate"))
     stranger = served.source()
-    while (lease := stranger.take()) is not None:
-        stranger.give_back(lease, "I would lose")
+    while leases := stranger.take(3):
+        for lease in leases:
+            stranger.give_back(lease, "I would lose")
     with served.store.read() as connection:
         assert set(connection.scalars(select(jobs.c.state))) == {"ready"}
     assert work(served.source("trusted"), threading.Event(), max_jobs=4) == 4
@@ -159,16 +172,14 @@ def test_pairs_that_strangers_give_back_are_played_by_a_trusted_worker(served: S
 
 def test_jobs_that_wait_for_a_trusted_worker_in_vain_are_told(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     stranger = served.source()
-    while stranger.take() is not None:
-        pass
-    stranger.take()
+    assert [len(stranger.take(100)) for _ in range(3)] == [4, 0, 0]
     sentence = "Jobs wait for a worker that this arena trusts, and none is there: 1 of SoccerTwos."
     assert caplog.text.count(sentence) == 1 and "palus account add NAME --scope trusted" in caplog.text
     with served.store.read() as connection:
         assert (untended(connection, now_ms()) or "").startswith(sentence)
-    held = served.source("trusted").take()
+    assert served.source("trusted").take()
     with served.store.write() as connection:
-        assert held is not None and untended(connection, now_ms()) is None
+        assert untended(connection, now_ms()) is None
         queue.enqueue(connection, "validate", "v", {"env": "SoccerTwos"}, priority=0, now_ms=1)
         connection.execute(update(workers).values(last_seen_ms=1))
         assert untended(connection, now_ms()) is None  # it is busy
@@ -186,11 +197,49 @@ def test_an_idle_worker_s_question_writes_nothing(served: Served) -> None:
         written.extend(word for word in ("BEGIN IMMEDIATE", "UPDATE", "INSERT") if statement.startswith(word))
 
     event.listen(served.store.engine, "before_cursor_execute", note)
-    assert [source.take() for _ in range(3)] == [None] * 3 and written == []
+    assert [source.take() for _ in range(3)] == [[]] * 3 and written == []
     with served.store.write() as connection:
         connection.execute(update(workers).values(last_seen_ms=now_ms() - GREETING_MS))
     written.clear()
-    assert source.take() is None and written == ["BEGIN IMMEDIATE", "UPDATE"], "now and then it says that it is there"
+    assert source.take() == [] and written == ["BEGIN IMMEDIATE", "UPDATE"], "now and then it says that it is there"
+
+
+def test_a_worker_keeps_its_connection_and_opens_another_when_the_arena_has_closed_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[HTTPConnection] = []
+    connect = HTTPConnection.connect
+
+    def note(self: HTTPConnection) -> None:
+        opened.append(self)
+        connect(self)
+
+    monkeypatch.setattr(HTTPConnection, "connect", note)
+    source = served.source()
+    leases = source.take(2)
+    source.renew(leases)
+    assert len(leases) == 2 and len(opened) == 1
+    opened[0].sock.shutdown(socket.SHUT_RDWR)
+    source.renew(leases)
+    assert len(opened) == 2
+
+
+def test_idle_workers_ask_one_after_another_however_many_they_are() -> None:
+    pauses = Pauses()
+    given = [pauses.next_s() for _ in range(2000)]
+    assert given[0] == pytest.approx(0.5, abs=0.1) and given == sorted(given)
+    assert given[500] == pytest.approx(20.5, abs=1.0) and given[-1] == pytest.approx(40.0)
+
+
+def test_a_database_that_is_away_is_told_apart_from_a_refusal(served: Served) -> None:
+    source = served.source()
+
+    def away(*_: Any) -> None:
+        raise OperationalError("SELECT 1", {}, Exception("the server closed the connection unexpectedly"))
+
+    event.listen(served.store.engine, "before_cursor_execute", away)
+    with pytest.raises(UnreachableError, match="503: The arena's database does not answer"):
+        source.take()
 
 
 def test_wrong_tokens_are_metered_and_the_right_one_still_works(served: Served) -> None:
@@ -208,14 +257,13 @@ def test_nobody_works_in_somebody_elses_name(served: Served) -> None:
 
 def test_a_lease_that_was_lost_is_told_apart_from_other_refusals(served: Served) -> None:
     source = served.source()
-    lease = source.take()
-    assert lease is not None
-    source.renew(lease)
+    (lease,) = source.take()
+    source.renew([lease])
     with served.store.write() as connection:
         connection.execute(update(jobs).where(jobs.c.id == lease.job_id).values(lease_until_ms=1))
     served.scheduler.take_back()
     with pytest.raises(LeaseError):
-        source.renew(lease)
+        source.renew([lease])
     with pytest.raises(LeaseError):
         source.give_back(lease, "too late")
 
@@ -224,19 +272,22 @@ def test_a_false_report_costs_the_account_its_trust_and_an_administrator_gives_i
     with served.store.write() as connection:
         connection.execute(delete(jobs).where(jobs.c.kind == "validate"))
     assert work(served.source(), threading.Event(), max_jobs=1) == 1
+    served.scheduler.link()
     source = served.source(worker="two")
-    lease = source.take()
-    assert lease is not None
+    (lease,) = source.take()
     honest = to_json(play_order(source, Unit.from_payload(lease.payload), Limits()))
     result = json.loads(honest["games"][0]["result"]) | {"duration_ticks": 10**30}
     honest["games"][0]["result"] = json.dumps(result, separators=(",", ":"), sort_keys=True)
-    finish = f"jobs/{lease.job_id}/finish"
-    status, _ = served.post(finish, {"secret": "0" * 32, "report": honest})
+
+    def report(secret: str) -> dict[str, Any]:
+        return {"reports": [{"job": lease.job_id, "secret": secret, "report": honest}]}
+
+    status, _ = served.post("finish", report("0" * 32))
     assert status == 422 and served.source().worker == "lab/pc"  # without its lease nobody is harmed
-    status, answer = served.post(finish, {"secret": lease.secret, "report": honest})
+    status, answer = served.post("finish", report(lease.secret))
     assert (status, answer["code"]) == (422, "false_report")
     assert "duration_ticks" in answer["error"] and answer["error"].endswith("is suspended")
-    for path, body in ((finish, {"secret": lease.secret, "report": honest}), ("hello", {"worker": "new", "about": {}})):
+    for path, body in (("finish", report(lease.secret)), ("hello", {"worker": "new", "about": {}})):
         status, answer = served.post(path, body)
         assert (status, answer["code"]) == (403, "suspended") and "false report" in answer["error"]
     with served.store.read() as connection:
@@ -245,7 +296,7 @@ def test_a_false_report_costs_the_account_its_trust_and_an_administrator_gives_i
     with served.store.write() as connection:
         assert connection.execute(select(jobs.c.state).where(jobs.c.id == lease.job_id)).scalar() == "ready"
         reinstate(connection, "lab/two")
-    assert served.source(worker="new").take() is not None
+    assert served.source(worker="new").take()
 
 
 @pytest.mark.parametrize(
@@ -265,12 +316,15 @@ def test_a_worker_with_another_build_of_the_game_is_told_so(served: Served) -> N
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
-        ("jobs/1/finish", b"{", 422),
-        ("jobs/1/finish", {"secret": "0" * 32, "report": {"games": []}}, 422),
-        ("jobs/1/finish", {"secret": "0" * 32, "report": {}, "more": 1}, 422),
-        ("jobs/99/finish", {"secret": "0" * 32, "report": {"refusal": None, "details": {}, "trial": None}}, 422),
-        ("jobs/0/renew", {"secret": "0" * 32}, 422),
-        ("jobs/1/renew", {"secret": "0" * 32}, 409),
+        ("finish", b"{", 422),
+        ("finish", {"reports": []}, 422),
+        ("finish", {"reports": [{"job": 1, "secret": "0" * 32, "report": {"games": []}}]}, 422),
+        ("finish", {"reports": [{"job": 1, "secret": "0" * 32, "report": {}, "more": 1}]}, 422),
+        ("finish", {"reports": [{"job": 99, "secret": "0" * 32, "report": {"refusal": None, "trial": None}}]}, 422),
+        ("renew", {"jobs": [0], "secret": "0" * 32}, 422),
+        ("renew", {"jobs": [1], "secret": "0" * 32}, 409),
+        ("give-back", {"job": 1, "secret": "0" * 32, "fault": ""}, 409),
+        ("take", {"worker": "lab/pc", "about": {}, "jobs": 1000}, 422),
         ("hello", {"worker": "a b", "about": {}}, 422),
     ],
 )
@@ -304,5 +358,5 @@ def test_a_worker_that_a_signal_ends_is_started_again_and_ends_with_its_parent(
     finally:
         parent.kill()
     assert parent.returncode == (-end if end == signal.SIGKILL else 0)
-    assert "ended by SIGSEGV" in said and "Starting again in" in said
+    assert "was ended by SIGSEGV" in said and "Starting again in" in said
     eventually(lambda: not Path(f"/proc/{second}").exists(), timeout_s=60)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +19,9 @@ import typer
 
 from palus.cli.output import stdout, stop_signal
 from palus.errors import ArenaError
+
+LOOK_S = 0.1
+"""Between two looks at the workers' processes."""
 
 EPILOG = """
 Make the token on the arena's machine: palus account add lab --scope runner --label lab-pc > lab.token
@@ -26,7 +33,7 @@ Examples:
 
   palus worker --arena http://192.168.1.20:8000 --token-file lab.token
 
-  palus worker --arena http://192.168.1.20:8000 --token-file lab.token --name second     one process per core
+  palus worker --arena http://192.168.1.20:8000 --token-file lab.token --processes auto     one process per core
 """
 
 
@@ -34,12 +41,21 @@ def worker(
     arena: Annotated[str, typer.Option(help="Address of the arena.")],
     token_file: Annotated[Path, typer.Option(help="File with a token of scope runner or trusted.")],
     name: Annotated[str | None, typer.Option(help="Name of this worker. Default: the machine's.")] = None,
+    processes: Annotated[
+        str, typer.Option(help="How many matches are played at the same time; auto is one per core.", metavar="N|auto")
+    ] = "1",
     max_jobs: Annotated[int | None, typer.Option(min=1, help="Stop after so many jobs.")] = None,
     alone: Annotated[bool, typer.Option("--alone", hidden=True)] = False,
 ) -> None:
     """Take matches from an arena, play them here in locked processes, send the results with their action logs."""
+    count = _count(processes)
+    if max_jobs is not None and count > 1:
+        raise ArenaError("--max-jobs counts the jobs of one process; leave --processes out, or start it several times")
     if max_jobs is None and not alone:
-        raise typer.Exit(_keep_up([sys.executable, "-m", "palus", *sys.argv[1:], "--alone"]))
+        command = [sys.executable, "-m", "palus", *sys.argv[1:], "--alone"]
+        own = name or socket.gethostname()
+        numbered = [[*command, "--name", f"{own}-{number}"] for number in range(1, count + 1)]
+        raise typer.Exit(_keep_up(numbered if count > 1 else [command]))
     from palus.arena.jobs.remote import HttpSource
     from palus.arena.jobs.worker import describe_here, wait_for_end, work
 
@@ -56,37 +72,74 @@ def worker(
         stdout.print(
             "It gets matches that can be played again; validations and duels in Doom need a token of scope trusted."
         )
-    done = work(source, stop, max_jobs=max_jobs)
+    with closing(source):
+        done = work(source, stop, max_jobs=max_jobs)
     stdout.print(f"{done} jobs done.")
 
 
-def _keep_up(command: list[str]) -> int:
-    """Run a command, and again when a signal ended it that was not meant for it. Returns its exit status.
+def _count(processes: str) -> int:
+    """Raises ArenaError for what is neither a number from 1 on nor auto."""
+    if processes == "auto":
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not processes.isdecimal() or int(processes) < 1:
+        raise ArenaError(f"--processes {processes}: neither a number from 1 on nor auto, which is one per core")
+    return int(processes)
+
+
+@dataclass
+class _Process:
+    """A worker's process, started again when a signal ended it that was not meant for it.
 
     A game's engine can take the process down that plays it (ViZDoom 1.3.2 does, when an engine exits in its start).
     """
-    from palus.arena.jobs.worker import RESTART_S, pause_after
 
+    command: list[str]
+    process: subprocess.Popen[bytes] | None = None
+    begun_s: float = 0.0
+    pause_s: float = 0.0
+
+    def look(self) -> int | None:
+        """Start it when it is due. Returns its exit status when it ended by itself."""
+        from palus.arena.jobs.worker import RESTART_S, pause_after
+
+        now = time.monotonic()
+        if self.process is None:
+            if now >= self.begun_s + self.pause_s:
+                self.begun_s = now
+                # The end of its input tells it to stop: a signal would be an error while it still starts.
+                self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, start_new_session=True)
+            return None
+        status = self.process.poll()
+        if status is None or status >= 0:
+            return status
+        self.pause_s, self.begun_s = pause_after(now - self.begun_s, self.pause_s or RESTART_S), now
+        stdout.print(
+            f"A worker was ended by {signal.Signals(-status).name}; its jobs go to others when its leases have "
+            f"run out. Starting again in {self.pause_s:g} s."
+        )
+        self.process = None
+        return None
+
+    def end(self) -> int:
+        """Let it finish its match. Returns its exit status."""
+        if self.process is None:
+            return 0
+        return max(self.process.wait(), 0)
+
+
+def _keep_up(commands: Sequence[list[str]]) -> int:
+    """Keep workers running until told to stop, or until one ends with a fault of its own. Returns the exit status."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    process = None
-    pause_s = RESTART_S
+    workers = [_Process(command) for command in commands]
+    status = None
     try:
-        while True:
-            begun = time.monotonic()
-            # The end of its input, not a signal, tells it to stop: a signal would be an error while it still starts.
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-            status = process.wait()
-            if status >= 0:
-                return status
-            pause_s = pause_after(time.monotonic() - begun, pause_s)
-            stdout.print(
-                f"The worker was ended by {signal.Signals(-status).name}; its match goes to another one when its lease "
-                f"has run out. Starting again in {pause_s:g} s."
-            )
-            time.sleep(pause_s)
+        while status is None:
+            time.sleep(LOOK_S)
+            status = next((ended for worker in workers if (ended := worker.look()) is not None), None)
     except KeyboardInterrupt:
-        if process is None:
-            return 0
-        process.communicate()
-        return max(process.returncode, 0)
+        pass
+    for worker in workers:
+        if worker.process is not None and worker.process.stdin is not None:
+            worker.process.stdin.close()
+    return max(worker.end() for worker in workers)

@@ -166,7 +166,7 @@ jobs = Table(
     Column("key", String(200), nullable=False, unique=True, comment="the same work is queued once"),
     Column("env", String(64), nullable=False, server_default="SoccerTwos", comment="game that it takes to do it"),
     Column("payload", Text, nullable=False, comment="JSON"),
-    Column("state", String(8), nullable=False, comment="ready, leased, done or failed"),
+    Column("state", String(8), nullable=False, comment="ready, leased, reported, done or failed"),
     Column("priority", Integer, nullable=False, comment="larger first"),
     Column("trusted_only", Boolean, nullable=False, server_default=false(), comment="not for every worker"),
     Column("attempts", Integer, nullable=False),
@@ -176,6 +176,7 @@ jobs = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("done_ms", BigInteger),
     Column("fault", Text, comment="why it failed"),
+    Column("report", Text, comment="JSON: what a worker handed in, until it is linked into the log"),
     Index("ix_jobs_state_priority", "state", "priority"),
 )
 
@@ -190,6 +191,7 @@ workers = Table(
     Column("matches", BigInteger, nullable=False),
     Column("trusted", Boolean, nullable=False, server_default=false(), comment="gets what cannot be checked later"),
     Column("suspended", Text, comment="why its results no longer count"),
+    Column("jobs", Integer, nullable=False, server_default="1", comment="that it takes at once"),
 )
 
 # The log. `seq` gives the order, `hash` = sha256(prev_hash + "\n" + record) chains it.

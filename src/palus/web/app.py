@@ -101,7 +101,7 @@ def route_limits(limits: WebLimits, hub: HubLimits) -> tuple[RouteLimit, ...]:
     often = (limits.requests_per_s, limits.request_burst)
     return (
         *hub_route_limits(hub),
-        RouteLimit("POST /api/worker/jobs/[^/]+/finish", limits.report_bytes, *often),
+        RouteLimit("POST /api/worker/finish", limits.report_bytes, *often),
         RouteLimit(r"\w+ /api/worker/", limits.request_bytes, *often),
         RouteLimit("", limits.request_bytes, *often),
     )

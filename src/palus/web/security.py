@@ -14,6 +14,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import Field
+from sqlalchemy.exc import OperationalError
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -106,6 +107,12 @@ def install_faults(app: FastAPI, site: Path) -> None:
         where = ".".join(str(part) for part in first["loc"])
         sentence = f"{where}: {first['msg']}; see /openapi.json for what is expected."
         return answer(request, 422, ErrorAnswer(error=sentence, code="invalid_input"))
+
+    @app.exception_handler(OperationalError)
+    async def away(request: Request, error: OperationalError) -> Response:
+        _log.error("%s %a: the database does not answer: %s", request.method, request.url.path[:200], error.orig)
+        sentence = "The arena's database does not answer; try again in a moment."
+        return answer(request, 503, ErrorAnswer(error=sentence, code="database_away"), {"Retry-After": "5"})
 
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:

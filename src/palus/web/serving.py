@@ -41,6 +41,7 @@ def make_uvicorn(app: FastAPI, proxies: Sequence[str] = (), limits: ConnectionLi
         h11_max_incomplete_event_size=limits.header_bytes,
         ws_max_size=limits.message_bytes,
         backlog=BACKLOG,
+        timeout_keep_alive=round(limits.header_s),  # workers and pages come again
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -6,6 +6,8 @@ and a name of its own, so that nobody's results can be sent in somebody else's n
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -16,9 +18,9 @@ from starlette.concurrency import run_in_threadpool
 from palus import __version__
 from palus.arena.jobs.remote import LEASE_LOST_STATUS
 from palus.arena.jobs.reports import AboutForm, from_json
-from palus.arena.jobs.worker import Lease
+from palus.arena.jobs.worker import IDLE_S, MOST_JOBS, Lease
 from palus.arena.ladder.audit import suspension
-from palus.arena.ladder.completion import complete, distrust
+from palus.arena.ladder.inbox import Delivery, accept, distrust
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource, games_of, greet, known_model, untended
 from palus.errors import ArenaError, FalseReportError, LeaseError
@@ -28,7 +30,12 @@ from palus.store import Store
 from palus.store.engine import now_ms
 from palus.web.security import fault
 
-JobId = Annotated[int, Path(ge=1, le=2**53)]
+QUESTIONS_PER_S = 25.0
+"""Of all idle workers of one server together."""
+LONGEST_PAUSE_S = 40.0
+"""Below `palus.arena.ladder.workers.ALIVE_MS`."""
+
+JobId = Annotated[int, Field(ge=1, le=2**53)]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 Secret = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
@@ -49,22 +56,57 @@ class Hello(_Body):
         return self.about.model_dump(exclude_unset=True)
 
 
-class HeldLease(_Body):
-    """A lease."""
+class Wanted(Hello):
+    """A worker asks for so many jobs."""
 
+    jobs: int = Field(1, ge=1, le=MOST_JOBS)
+
+
+class HeldLeases(_Body):
+    """Jobs that were taken together."""
+
+    jobs: list[JobId] = Field(min_length=1, max_length=MOST_JOBS)
     secret: Secret
 
 
-class GivenBack(HeldLease):
+class GivenBack(_Body):
     """A job that could not be done, and why."""
 
+    job: JobId
+    secret: Secret
     fault: str = Field(max_length=1000)
 
 
-class Finished(HeldLease):
+class DoneJob(_Body):
     """A job that is done. report: see `palus.arena.jobs.reports`."""
 
+    job: JobId
+    secret: Secret
     report: dict[str, Any]
+
+
+class Finished(_Body):
+    """Jobs that are done."""
+
+    reports: list[DoneJob] = Field(min_length=1, max_length=MOST_JOBS)
+
+
+class Pauses:
+    """When idle workers ask again: one after another, so that a thousand of them cost no more than a dozen do.
+
+    Whatever their number, one of them asks soon after a job has come. A request that waited here instead would take a
+    connection from a reader, and all workers of a laboratory behind one address have as many as that has.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._next_s = threading.Lock(), 0.0
+
+    def next_s(self) -> float:
+        """Until the next free turn."""
+        with self._lock:
+            now = time.monotonic()
+            self._next_s = min(max(self._next_s + 1.0 / QUESTIONS_PER_S, now + IDLE_S), now + LONGEST_PAUSE_S)
+            return self._next_s - now
 
 
 def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
@@ -94,6 +136,7 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
     router = APIRouter(prefix="/api/worker", tags=["worker"], dependencies=[Depends(runner), Depends(_told)])
     # For what a lease's secret allows, whoever shows it.
     by_secret = StoreSource(store, "", settings, {}, trusted=False)
+    pauses = Pauses()
 
     @router.post("/hello")
     def hello(body: Hello, request: Request) -> dict[str, Any]:
@@ -107,44 +150,48 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
         return {"worker": name, "lease_s": settings.lease_s, "trusted": request.state.trusted}
 
     @router.post("/take")
-    def take(body: Hello, request: Request) -> dict[str, Any]:
-        """Lease a job; null when none waits for this worker. untended: says that some wait for another in vain."""
+    def take(body: Wanted, request: Request) -> dict[str, Any]:
+        """Lease jobs; none when nothing waits for this worker. pause_s: until it is worth asking again then. untended:
+        says that some wait for another in vain."""
         if not body.worker.startswith(f"{request.state.runner}/"):
             raise fault(403, "not_your_worker", f"{body.worker} belongs to somebody else; say hello first.")
         mine = StoreSource(store, body.worker, settings, body.said, trusted=request.state.trusted)
-        lease = mine.take()
-        if lease is not None:
-            return {"job": vars(lease), "untended": None}
+        leases = mine.take(body.jobs)
+        if leases:
+            return {"jobs": [vars(lease) for lease in leases], "pause_s": 0.0, "untended": None}
         with store.read() as connection:
-            return {"job": None, "untended": untended(connection, now_ms())}
+            return {"jobs": [], "pause_s": pauses.next_s(), "untended": untended(connection, now_ms())}
 
-    @router.post("/jobs/{job_id}/renew")
-    def renew(job_id: JobId, body: HeldLease) -> dict[str, bool]:
-        """Prolong a lease."""
-        by_secret.renew(_lease(job_id, body.secret))
+    @router.post("/renew")
+    def renew(body: HeldLeases) -> dict[str, bool]:
+        """Prolong the leases of jobs that were taken together."""
+        by_secret.renew([_lease(job_id, body.secret) for job_id in body.jobs])
         return {"held": True}
 
-    @router.post("/jobs/{job_id}/finish")
-    async def finish(job_id: JobId, request: Request) -> dict[str, bool]:
-        """Hand in a report; new is false when this lease did so before."""
+    @router.post("/finish")
+    async def finish(request: Request) -> dict[str, list[int]]:
+        """Hand in reports. void: jobs whose leases are, and of which nothing was taken."""
         try:  # in here, because FastAPI would read a body before it asks for the token
             body = Finished.model_validate_json(await request.body())
         except ValidationError as error:
-            raise fault(422, "invalid_input", f"Not a finished job: {error.errors()[0]['msg']}.") from error
+            raise fault(422, "invalid_input", f"Not finished jobs: {error.errors()[0]['msg']}.") from error
 
-        def close() -> bool:
-            try:
-                return complete(store, job_id, body.secret, from_json(body.report), now_ms=now_ms())
-            except FalseReportError as error:
-                distrust(store, job_id, body.secret, str(error), now_ms=now_ms())
-                raise
+        def take_in() -> set[int]:
+            deliveries = []
+            for done in body.reports:
+                try:
+                    deliveries.append(Delivery(done.job, done.secret, from_json(done.report)))
+                except FalseReportError as error:
+                    distrust(store, done.job, done.secret, str(error), now_ms=now_ms())
+                    raise
+            return accept(store, deliveries, now_ms=now_ms())
 
-        return {"new": await run_in_threadpool(close)}
+        return {"void": sorted(await run_in_threadpool(take_in))}
 
-    @router.post("/jobs/{job_id}/give-back")
-    def give_back(job_id: JobId, body: GivenBack, request: Request) -> dict[str, bool]:
+    @router.post("/give-back")
+    def give_back(body: GivenBack, request: Request) -> dict[str, bool]:
         """Put a job back that could not be done."""
-        by_secret.give_back(_lease(job_id, body.secret), f"{request.state.runner}: {body.fault}")
+        by_secret.give_back(_lease(body.job, body.secret), f"{request.state.runner}: {body.fault}")
         return {"given_back": True}
 
     @router.get("/models/{sha256}")

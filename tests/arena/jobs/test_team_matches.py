@@ -53,6 +53,7 @@ def test_two_teams_are_vetted_played_logged_and_rated(tmp_path: Path) -> None:
         plan.tick()
         assert work(source, stop, max_jobs=2) == 2
     patience.cancel()
+    plan.link()
     with store.read() as connection:
         rows = {row.repo: row for row in connection.execute(select(entries))}
         played = list(read_log(connection))

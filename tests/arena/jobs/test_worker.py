@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,12 @@ from hostile import stock
 from sqlalchemy import func, select, update
 
 from palus.arena.jobs.reports import Report, from_json, to_json
-from palus.arena.jobs.worker import Lease, describe_here, play_order, work
+from palus.arena.jobs.worker import Done, Lease, describe_here, play_order, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import suspend
-from palus.arena.ladder.completion import complete
 from palus.arena.ladder.discovery import FolderPool, sweep_house
 from palus.arena.ladder.entries import board
+from palus.arena.ladder.inbox import Delivery, accept, link
 from palus.arena.ladder.log import LogRecord
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
@@ -30,7 +32,7 @@ from palus.arena.locked.sandbox import LockedProcess
 from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.models.entity import Entity
 from palus.arena.models.rules import Limits
-from palus.errors import ArenaError, LeaseError
+from palus.errors import ArenaError, UnreachableError
 from palus.store import Store, open_store
 from palus.store.tables import entries, jobs, workers
 
@@ -52,18 +54,25 @@ def source(store: Store, worker: str = "w") -> StoreSource:
 
 
 def do(store: Store, count: int) -> int:
-    return work(source(store), threading.Event(), max_jobs=count)
+    done = work(source(store), threading.Event(), max_jobs=count)
+    link(store, now_ms=1)
+    return done
 
 
 def log(store: Store) -> list[LogRecord]:
+    link(store, now_ms=1)
     with store.read() as connection:
         return read_log(connection)
 
 
 def take(store: Store) -> Lease:
-    lease = source(store).take()
-    assert lease is not None
+    (lease,) = source(store).take()
     return lease
+
+
+def hand_in(store: Store, lease: Lease, report: Report) -> bool:
+    """Whether it was taken."""
+    return not accept(store, [Delivery(lease.job_id, lease.secret, report)], now_ms=1)
 
 
 def report(store: Store, lease: Lease) -> UnitReport:
@@ -71,8 +80,12 @@ def report(store: Store, lease: Lease) -> UnitReport:
 
 
 def test_a_pair_is_played_logged_with_its_replays_and_closed(store: Store) -> None:
-    scheduler(store).tick()
-    assert do(store, 1) == 1
+    plan = scheduler(store)
+    plan.tick()
+    assert work(source(store), threading.Event(), max_jobs=1) == 1
+    with store.read() as connection:
+        assert list(connection.scalars(select(jobs.c.state).where(jobs.c.report.is_not(None)))) == ["reported"]
+        assert read_log(connection) == []
     first, second = log(store)
     assert (first.leg, second.leg, first.unit_id) == (1, 2, second.unit_id)
     assert first.sides == second.sides[::-1]
@@ -134,8 +147,9 @@ def test_a_report_is_stored_once_however_often_it_is_sent(store: Store) -> None:
     scheduler(store).tick()
     lease = take(store)
     done = report(store, lease)
-    assert complete(store, lease.job_id, lease.secret, done, now_ms=1) is True
-    assert complete(store, lease.job_id, lease.secret, done, now_ms=2) is False
+    assert hand_in(store, lease, done) and hand_in(store, lease, done)
+    assert len(log(store)) == 2
+    assert hand_in(store, lease, done), "whose answer was lost may ask again"
     assert len(log(store)) == 2
 
 
@@ -145,11 +159,10 @@ def test_a_report_that_comes_after_its_lease_is_refused_and_the_next_one_counts(
     late = take(store)
     done = report(store, late)
     plan.take_back(dead_workers=("w",))
-    with pytest.raises(LeaseError):
-        complete(store, late.job_id, late.secret, done, now_ms=1)
+    assert not hand_in(store, late, done)
     again = take(store)
     assert again.job_id == late.job_id
-    assert complete(store, again.job_id, again.secret, report(store, again), now_ms=1)
+    assert hand_in(store, again, report(store, again))
     assert [row.result for row in log(store)] == [game.result.result for game in done.matches]
 
 
@@ -171,9 +184,9 @@ def test_a_report_that_does_not_fit_its_job_is_refused_and_nothing_is_stored(sto
     ]
     for forged in wrong:
         with pytest.raises(ArenaError, match="the report"):
-            complete(store, lease.job_id, lease.secret, forged, now_ms=1)
+            hand_in(store, lease, forged)
     assert log(store) == []
-    assert complete(store, lease.job_id, lease.secret, honest, now_ms=1)
+    assert hand_in(store, lease, honest)
 
 
 def test_a_match_of_another_build_is_logged_and_not_rated(store: Store) -> None:
@@ -181,7 +194,7 @@ def test_a_match_of_another_build_is_logged_and_not_rated(store: Store) -> None:
     lease = take(store)
     honest = report(store, lease)
     other = replace(honest, env=replace(honest.env, build_hash="0" * 64))
-    assert complete(store, lease.job_id, lease.secret, other, now_ms=1)
+    assert hand_in(store, lease, other)
     assert [row.rated for row in log(store)] == [False, False]
 
 
@@ -226,6 +239,67 @@ def test_a_job_that_cannot_be_done_is_given_up_with_its_reason_and_its_model_ref
     assert work(source(store), stop, max_jobs=1) == 1  # the queue goes on
 
 
+class Distant(StoreSource):
+    """The store as if it were far away. asked: how many jobs a worker wanted each time; away: requests that fail."""
+
+    def __init__(self, store: Store, away: int = 0) -> None:
+        super().__init__(store, "w", SETTINGS, describe_here(), play_s=2.0)
+        self.asked: list[int] = []
+        self.away = away
+
+    def take(self, count: int = 1) -> list[Lease]:
+        self.asked.append(count)
+        return super().take(count)
+
+    def finish(self, done: Sequence[Done]) -> set[int]:
+        self.away -= 1
+        if self.away >= 0:
+            raise UnreachableError("the arena is away")
+        return super().finish(done)
+
+
+def test_a_worker_far_away_takes_as_many_jobs_as_last_a_while_and_waits_for_an_arena_that_is_away(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("palus.arena.jobs.worker.OUT_OF_REACH_S", 0.01)
+    plan = Scheduler(store, SETTINGS, [PeriodicSweep(sweep_house, 1e9)], min_workers=3, seed=1)
+    plan.tick()
+    far = Distant(store, away=2)
+    report(store, take(store))  # compiles the game: the first pair is as fast as the next ones
+    assert work(far, threading.Event(), max_jobs=8) == 8
+    assert far.asked[0] == 1 < far.asked[1] and sum(far.asked) >= 8
+    assert caplog.text.count("the arena is away; the reports of 1 jobs wait") == 2
+    plan.link()
+    assert len(log(store)) == 16
+    far.take(9)
+    for _ in range(12):
+        plan.tick()
+    with store.read() as connection:
+        assert len(queue.open_jobs(connection, "pair", ENV)) >= 2 * 9, "as much is ordered as its workers take at once"
+
+
+def test_a_worker_that_is_told_to_stop_hands_in_what_is_done_and_gives_the_rest_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Scheduler(store, SETTINGS, [PeriodicSweep(sweep_house, 1e9)], min_workers=3, seed=1).tick()
+    stop = threading.Event()
+    far = Distant(store)
+    far.play_s = 1e9
+    played = []
+
+    def stop_after_three(*order: Any) -> UnitReport:
+        played.append(order)
+        if len(played) == 3:
+            stop.set()
+        return play_order(*order)
+
+    monkeypatch.setattr("palus.arena.jobs.worker.play_order", stop_after_three)
+    assert work(far, stop) == 3 and far.asked == [1, 100]
+    with store.read() as connection:
+        states = Counter(connection.scalars(select(jobs.c.state)))
+    assert states == {"reported": 3, "ready": 9}
+
+
 @dataclass
 class Hostile:
     """An arena that hands out one job of its own making. faults: what workers gave back."""
@@ -236,16 +310,19 @@ class Hostile:
     faults: list[str] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
 
-    def take(self) -> Lease:
-        return Lease(1, self.kind, self.payload, "0" * 32, 0)
+    play_s: float = 0.0
+    pause_s: float = 0.0
 
-    def renew(self, lease: Lease) -> None:
+    def take(self, count: int) -> list[Lease]:
+        return [Lease(1, self.kind, self.payload, "0" * 32, 0)]
+
+    def renew(self, leases: Sequence[Lease]) -> None:
         """It is not asked for long."""
 
     def model(self, sha256: str) -> bytes:
         return b"no model"
 
-    def finish(self, lease: Lease, report: Report) -> None:
+    def finish(self, done: Sequence[Done]) -> set[int]:
         raise AssertionError("there is nothing to finish")
 
     def give_back(self, lease: Lease, fault: str) -> None:
@@ -296,7 +373,7 @@ def test_a_suspended_worker_gets_no_work_and_its_results_are_not_taken(store: St
     with store.write() as connection:
         suspend(connection, "w", "too good", now_ms=1)
     with pytest.raises(ArenaError, match="suspended"):
-        complete(store, lease.job_id, lease.secret, done, now_ms=1)
+        hand_in(store, lease, done)
     with pytest.raises(ArenaError, match="suspended"):
         take(store)
     assert log(store) == []

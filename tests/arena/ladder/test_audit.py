@@ -20,6 +20,7 @@ from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import audit, is_local, reinstate, suspend, suspend_outliers, suspension
 from palus.arena.ladder.discovery import sweep_house
+from palus.arena.ladder.inbox import link
 from palus.arena.ladder.log import LogRecord, StoredBytes, append
 from palus.arena.ladder.runner_tests import RatedMatch, suspicions
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
@@ -44,6 +45,7 @@ def played(folder: Path, units: int) -> Store:
     for _ in range(units):
         plan.tick()
         assert work(StoreSource(store, "w", SETTINGS, describe_here()), threading.Event(), max_jobs=1) == 1
+    plan.link()
     return store
 
 
@@ -123,6 +125,7 @@ def report_of(store: Store, worker: str, *entrants: Entity, seed: int = 1) -> li
     with store.write() as connection:
         queue.enqueue(connection, "pair", order.unit_id, order.to_payload(), priority=99, now_ms=1)
     assert work(source, threading.Event(), max_jobs=1) == 1
+    assert link(store, now_ms=1) == 1
     return records(store)[-2:]
 
 

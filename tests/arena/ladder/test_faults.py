@@ -1,4 +1,4 @@
-"""Between closing a job and having its result: whatever breaks there, at whatever step, loses and doubles nothing."""
+"""Between a report and its place in the log: whatever breaks there, at whatever step, loses and doubles nothing."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from sqlalchemy import event, select
 
 from palus.arena.jobs.reports import Report, ValidationReport, to_json
 from palus.arena.jobs.worker import Lease, describe_here, play_order, work
-from palus.arena.ladder.completion import complete
+from palus.arena.ladder import queue
+from palus.arena.ladder.audit import suspend
 from palus.arena.ladder.discovery import FolderPool, sweep_house
+from palus.arena.ladder.inbox import Delivery, accept, link
 from palus.arena.ladder.log import check_chain
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
@@ -28,7 +30,7 @@ from palus.arena.ladder.workers import StoreSource
 from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.models.rules import Limits
 from palus.store import Store, open_store
-from palus.store.tables import metadata
+from palus.store.tables import jobs, metadata
 
 SETTINGS = ArenaSettings()
 
@@ -76,8 +78,7 @@ def pair(folder: Path) -> tuple[Store, Lease, Report]:
     store = open_store(folder / "arena")
     Scheduler(store, SETTINGS, [PeriodicSweep(sweep_house, 1e9)], seed=1).tick()
     source = StoreSource(store, "w", SETTINGS, describe_here())
-    lease = source.take()
-    assert lease is not None
+    (lease,) = source.take()
     return store, lease, play_order(source, Unit.from_payload(lease.payload), Limits())
 
 
@@ -91,33 +92,78 @@ def validation(folder: Path) -> tuple[Store, Lease, Report]:
     sweeps = [PeriodicSweep(sweep_house, 1e9), PeriodicSweep(lambda env: pool.sweep(env, quiet_since_ms=2**62), 1e9)]
     Scheduler(store, SETTINGS, sweeps, seed=1).tick()
     source = StoreSource(store, "w", SETTINGS, describe_here())
-    lease = source.take()
-    assert lease is not None and lease.kind == "validate"
+    (lease,) = source.take()
+    assert lease.kind == "validate"
     return store, lease, ValidationReport(None, {"bytes": 1}, play_order(source, Unit.trial(lease.payload), Limits()))
+
+
+def tables_written(sent: list[str]) -> list[str]:
+    """Which tables, in order; each once."""
+    words = [statement.split() for statement in sent if statement.startswith(("INSERT", "UPDATE"))]
+    return list(dict.fromkeys(said[2] if said[0] == "INSERT" else said[1] for said in words))
 
 
 @pytest.mark.parametrize("prepare", [pair, validation])
 def test_a_result_is_stored_whole_or_not_at_all_whatever_step_breaks(tmp_path: Path, prepare: Any) -> None:
     store, lease, report = prepare(tmp_path)
-    before = everything(store)
-    stored = False
-    for step in range(100):
-        with statements(store, break_at=step) as sent, contextlib.suppress(BrokenError):
-            stored = complete(store, lease.job_id, lease.secret, report, now_ms=7)
-        if stored:
-            break
-        assert everything(store) == before, sent[-1]
-    words = [statement.split() for statement in sent if statement.startswith(("INSERT", "UPDATE"))]
-    written = [said[2] if said[0] == "INSERT" else said[1] for said in words]
+    delivery = [Delivery(lease.job_id, lease.secret, report)]
     decided = ["entries"] if lease.kind == "validate" else []
-    assert list(dict.fromkeys(written)) == ["jobs", "matches", "log_heads", *decided, "workers"]
-    assert sent[-1] == "COMMIT" and written.count("matches") == 2
-    after = everything(store)
-    assert complete(store, lease.job_id, lease.secret, report, now_ms=8) is False
-    assert everything(store) == after
+    isolated = ["workers"] if report_of(report).isolation != "none" else []
+    stages = (
+        (lambda: accept(store, delivery, now_ms=7), set(), ["jobs"]),
+        (lambda: link(store, now_ms=8), 1, ["matches", "log_heads", *decided, *isolated, "workers", "jobs"]),
+    )
+    for stage, answer, written in stages:
+        before = everything(store)
+        for step in range(100):
+            with statements(store, break_at=step) as sent, contextlib.suppress(BrokenError):
+                assert stage() == answer
+                break
+            assert everything(store) == before, sent[-1]
+        assert tables_written(sent) == list(dict.fromkeys(written)) and sent[-1] == "COMMIT"
+        after = everything(store)
+        assert accept(store, delivery, now_ms=9) == set() and everything(store) == after
+    assert link(store, now_ms=9) == 0
     with store.read() as connection:
         assert check_chain(connection) == 2
         assert [row.leg for row in read_log(connection)] == [1, 2]
+    store.close()
+
+
+def report_of(report: Report) -> UnitReport:
+    unit = report.trial if isinstance(report, ValidationReport) else report
+    assert unit is not None
+    return unit
+
+
+def test_a_unit_that_two_jobs_ordered_is_logged_once_and_what_waits_behind_it_goes_on(tmp_path: Path) -> None:
+    store, lease, report = pair(tmp_path)
+    source = StoreSource(store, "w", SETTINGS, describe_here())
+    with store.write() as connection:
+        queue.enqueue(connection, "pair", "the same again", lease.payload, priority=99, now_ms=1)
+    again, other = source.take(2)
+    assert source.finish([(lease, report), (again, report)]) == set()
+    assert source.finish([(other, play_order(source, Unit.from_payload(other.payload), Limits()))]) == set()
+    assert link(store, now_ms=1) == 3
+    with store.read() as connection:
+        assert check_chain(connection) == 4
+        states = connection.scalars(select(jobs.c.state).where(jobs.c.id.in_([lease.job_id, again.job_id])))
+        assert list(states) == ["done", "done"]
+    store.close()
+
+
+def test_what_a_suspended_worker_handed_in_before_is_not_linked(tmp_path: Path) -> None:
+    store, lease, report = pair(tmp_path)
+    assert accept(store, [Delivery(lease.job_id, lease.secret, report)], now_ms=1) == set()
+    with store.write() as connection:
+        suspend(connection, "w", "too good", now_ms=1)
+    plan = Scheduler(store, SETTINGS, [])
+    plan.link()
+    plan.take_back()
+    (again,) = StoreSource(store, "other", SETTINGS, describe_here()).take()
+    assert again.job_id == lease.job_id
+    with store.read() as connection:
+        assert read_log(connection) == []
     store.close()
 
 
@@ -125,34 +171,39 @@ KILLED = """
 import json, os, signal, sys
 from pathlib import Path
 from sqlalchemy import event
-from palus.arena.ladder.completion import complete
+from palus.arena.ladder.inbox import Delivery, accept, link
 from palus.arena.jobs.reports import from_json
 from palus.store import open_store
 
 told = json.load(sys.stdin)
 store = open_store(Path(told["folder"]))
 def before(_c, _cursor, statement, *_):
-    if statement.startswith("INSERT INTO matches"):  # the job is closed, its first record on its way
+    if statement.startswith(told["at"]):
         print("between", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 event.listen(store.engine, "before_cursor_execute", before)
-complete(store, told["job"], told["secret"], from_json(told["report"]), now_ms=7)
+accept(store, [Delivery(told["job"], told["secret"], from_json(told["report"]))], now_ms=7)
+link(store, now_ms=7)
 """
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
-def test_a_process_killed_between_job_and_result_leaves_the_job_to_be_done_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", ["UPDATE jobs", "INSERT INTO matches", "UPDATE workers"])
+def test_a_process_killed_on_the_way_of_a_report_leaves_it_to_be_played_or_linked_by_another(
+    tmp_path: Path, at: str
+) -> None:
     store, lease, report = pair(tmp_path)
     assert isinstance(report, UnitReport)
-    before = everything(store)
     told = {"folder": str(store.folder), "job": lease.job_id, "secret": lease.secret, "report": to_json(report)}
     command = [sys.executable, "-c", KILLED]
-    done = subprocess.run(command, input=json.dumps(told), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, input=json.dumps({**told, "at": at}), capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "between\n"), done.stderr
-    assert everything(store) == before
-    Scheduler(store, SETTINGS, []).take_back(dead_workers=("w",))
-    again = StoreSource(store, "other", SETTINGS, describe_here())
-    assert work(again, threading.Event(), max_jobs=1) == 1
+    plan = Scheduler(store, SETTINGS, [])
+    plan.take_back(dead_workers=("w",))
+    plan.link()
+    if at == "UPDATE jobs":
+        assert work(StoreSource(store, "other", SETTINGS, describe_here()), threading.Event(), max_jobs=1) == 1
+        plan.link()
     with store.read() as connection:
         assert check_chain(connection) == 2
         assert [row.result for row in read_log(connection)] == [game.result.result for game in report.matches]

@@ -77,6 +77,7 @@ def finish(store: Store) -> None:
         waiting = connection.scalar(select(func.count()).where(jobs.c.state == "ready"))
     done = work(StoreSource(store, "last", SETTINGS, describe_here()), threading.Event(), max_jobs=waiting)
     assert done == waiting
+    Scheduler(store, SETTINGS, []).link()
 
 
 @pytest.mark.parametrize("kills", [5, pytest.param(60, marks=pytest.mark.slow)])

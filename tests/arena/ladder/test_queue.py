@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import func, select
@@ -28,8 +29,7 @@ def store(tmp_path: Path) -> Store:
 
 def take(store: Store, worker: str = "w", now_ms: int = 0, trusted: bool = True) -> queue.Lease:
     with store.write() as connection:
-        lease = queue.take(connection, worker, [ENV], trusted=trusted, lease_s=LEASE_S, now_ms=now_ms)
-    assert lease is not None
+        (lease,) = queue.take(connection, worker, [ENV], trusted=trusted, lease_s=LEASE_S, now_ms=now_ms)
     return lease
 
 
@@ -39,8 +39,14 @@ def reap(store: Store, now_ms: int, dead: tuple[str, ...] = (), max_attempts: in
 
 
 def close(store: Store, lease: queue.Lease) -> bool:
+    """Report a job as done. Whether that was taken."""
     with store.write() as connection:
-        return queue.close(connection, lease.job_id, lease.secret, now_ms=1)
+        before = connection.execute(select(jobs).where(jobs.c.id == lease.job_id)).one()
+        shown = SimpleNamespace(id=lease.job_id, lease=lease.secret)
+        queue.note_reports(connection, [shown], {lease.job_id: "{}"}, now_ms=1)
+        queue.close(connection, [lease.job_id])
+        after = connection.execute(select(jobs).where(jobs.c.id == lease.job_id)).one()
+    return (before.state, after.state, after.report) == ("leased", "done", None)
 
 
 def counts(store: Store) -> dict[tuple[str, str], int]:
@@ -52,7 +58,7 @@ def counts(store: Store) -> dict[tuple[str, str], int]:
 def test_urgent_jobs_go_first_and_nothing_is_handed_out_twice(store: Store) -> None:
     assert [take(store).payload["n"] for _ in range(3)] == [2, 1, 3]
     with store.write() as connection:
-        assert queue.take(connection, "w", [ENV], trusted=True, lease_s=LEASE_S, now_ms=0) is None
+        assert queue.take(connection, "w", [ENV], trusted=True, lease_s=LEASE_S, now_ms=0) == []
         assert [job["n"] for job in queue.open_jobs(connection, "pair", ENV)] == [1, 2]
 
 
@@ -63,11 +69,11 @@ def test_a_worker_gets_only_work_of_games_that_it_can_play(store: Store) -> None
             connection, ["Tennis"], trusted=True
         )
         assert [job["n"] for job in queue.open_jobs(connection, "pair", "doom_duel")] == [4]
-        assert queue.take(connection, "w", [], trusted=True, lease_s=LEASE_S, now_ms=0) is None
+        assert queue.take(connection, "w", [], trusted=True, lease_s=LEASE_S, now_ms=0) == []
     assert take(store).payload["n"] == 2
     with store.write() as connection:
-        lease = queue.take(connection, "w", [ENV, "doom_duel"], trusted=True, lease_s=LEASE_S, now_ms=0)
-    assert lease is not None and lease.payload["n"] == 4
+        (lease,) = queue.take(connection, "w", [ENV, "doom_duel"], trusted=True, lease_s=LEASE_S, now_ms=0)
+    assert lease.payload["n"] == 4
 
 
 def test_the_same_work_is_queued_once_even_after_it_was_done(store: Store) -> None:
@@ -84,11 +90,9 @@ def test_a_worker_that_vanishes_costs_one_lease_and_its_late_result_is_refused(s
     reap(store, now_ms=10_001)
     again = take(store, "other", now_ms=10_001)
     assert (again.job_id, again.attempts) == (late.job_id, 2)
-    with pytest.raises(LeaseError, match="went to another worker"):
-        close(store, late)
+    assert not close(store, late)
     assert close(store, again)
-    with pytest.raises(LeaseError):
-        close(store, late)
+    assert not close(store, late)
 
 
 def test_a_result_sent_twice_is_stored_once(store: Store) -> None:
@@ -100,14 +104,14 @@ def test_a_result_sent_twice_is_stored_once(store: Store) -> None:
 def test_renewing_keeps_a_slow_job_and_a_known_death_frees_it_at_once(store: Store) -> None:
     lease = take(store, "slow")
     with store.write() as connection:
-        queue.renew(connection, lease.job_id, lease.secret, lease_s=LEASE_S, now_ms=8_000)
+        queue.renew(connection, [lease.job_id], lease.secret, lease_s=LEASE_S, now_ms=8_000)
     reap(store, now_ms=12_000)
     assert close(store, lease)
     held = take(store, "dying")
     reap(store, now_ms=1, dead=("dying",))
     assert take(store).job_id == held.job_id
     with store.write() as connection, pytest.raises(LeaseError, match="void"):
-        queue.renew(connection, held.job_id, held.secret, lease_s=LEASE_S, now_ms=0)
+        queue.renew(connection, [held.job_id], held.secret, lease_s=LEASE_S, now_ms=0)
 
 
 def test_a_job_that_no_trusted_worker_survives_fails_with_its_reason_and_the_queue_goes_on(store: Store) -> None:
@@ -135,6 +139,6 @@ def test_what_cannot_be_checked_later_and_what_others_gave_back_is_for_trusted_w
     assert take(store, "lab/pc", trusted=False).payload["n"] == 1
     with store.write() as connection:
         assert not queue.has_ready(connection, games, trusted=False)
-        assert queue.take(connection, "lab/pc", games, trusted=False, lease_s=LEASE_S, now_ms=0) is None
-        taken = [queue.take(connection, "w", games, trusted=True, lease_s=LEASE_S, now_ms=0) for _ in range(3)]
-    assert [(lease.payload["n"], lease.attempts) for lease in taken if lease] == [(4, 1), (2, 1), (3, 1)]
+        assert queue.take(connection, "lab/pc", games, trusted=False, lease_s=LEASE_S, now_ms=0) == []
+        taken = queue.take(connection, "w", games, trusted=True, lease_s=LEASE_S, now_ms=0, count=5)
+    assert [(lease.payload["n"], lease.attempts) for lease in taken] == [(4, 1), (2, 1), (3, 1)]

@@ -64,6 +64,7 @@ def test_workers_that_compete_do_every_job_once(tmp_path: Path, url: str | None)
     while any(thread.is_alive() for thread in threads):
         plan.tick()
         threads[0].join(0.2)
+    plan.link()
     plan.refresh(force=True)
     with store.read() as connection:
         assert check_chain(connection) == 40
@@ -146,6 +147,7 @@ def test_a_running_arena_audits_its_log_and_suspends_who_forged_it(tmp_path: Pat
     plan = Scheduler(store, settings, [PeriodicSweep(sweep_house, 1e9)], seed=1)
     plan.tick()
     work(StoreSource(store, "eve/pc", settings, describe_here()), threading.Event(), max_jobs=1)
+    plan.link()
     with store.write() as connection:
         row = read_log(connection)[0]
         forged = replace(row, id="forged", unit_id="forged", sides=row.sides[::-1])

@@ -2,53 +2,71 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
-import urllib.error
 import urllib.request
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from palus.arena.jobs.reports import Report, to_json
-from palus.arena.jobs.worker import Lease
+from palus.arena.jobs.reports import to_json
+from palus.arena.jobs.worker import IDLE_S, Done, Lease
 from palus.arena.models.forms import MAX_BLOB_BYTES
-from palus.errors import ArenaError, LeaseError
+from palus.errors import ArenaError, LeaseError, UnreachableError
 
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 60.0
+PLAY_S = 30.0
+"""Of work that is taken at once: a question for work then costs the arena nothing beside what it hands out."""
 MAX_ANSWER_BYTES = 8 * MAX_BLOB_BYTES
+REPORT_BYTES = MAX_ANSWER_BYTES // 2
+"""Reports that are longer together are sent one after another."""
 LEASE_LOST_STATUS = 409
+_BUSY = (429, 502, 503, 504)
 
 
 class HttpSource:
-    """Jobs from an arena somewhere else. Not for use by several workers at once: each needs a name of its own."""
+    """Jobs from an arena somewhere else. Not for use by several workers at once: each needs a name of its own.
+
+    Connections are kept between requests, until `close`.
+    """
+
+    play_s = PLAY_S
 
     def __init__(self, url: str, token: str, worker: str, about: dict[str, Any]) -> None:
         """Raises ArenaError when the address is none, or the arena does not accept the token."""
-        if urlsplit(url).scheme not in ("http", "https"):
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ArenaError(f"{url}: not an address of an arena; give one like http://192.168.0.10:8000")
         self._base = f"{url.rstrip('/')}/api/worker"
         self._token = token
         self._about = about
         self._models: dict[str, bytes] = {}
-        hello = self._post("hello", {"worker": worker, "about": about})
+        self._kept: list[http.client.HTTPConnection] = []
+        self.pause_s = IDLE_S
+        try:
+            hello = self._post("hello", {"worker": worker, "about": about})
+        except ArenaError:
+            self.close()
+            raise
         self.worker: str = hello["worker"]
         self.lease_s: float = hello["lease_s"]
         self.trusted: bool = hello["trusted"]
         self._told: str | None = None
 
-    def take(self) -> Lease | None:
-        """A job; None when nothing waits for this worker. What waits for another in vain is told, once."""
-        answer = self._post("take", {"worker": self.worker, "about": self._about})
+    def take(self, count: int = 1) -> list[Lease]:
+        """At most so many jobs; none when nothing waits for it. What waits for another in vain is told, once."""
+        answer = self._post("take", {"worker": self.worker, "about": self._about, "jobs": count})
         if answer["untended"] and not self._told:
             logger.warning("%s", answer["untended"])
-        self._told = answer["untended"]
-        return Lease(**answer["job"]) if answer["job"] else None
+        self._told, self.pause_s = answer["untended"], answer["pause_s"]
+        return [Lease(**job) for job in answer["jobs"]]
 
-    def renew(self, lease: Lease) -> None:
-        """Prolong a lease."""
-        self._post(f"jobs/{lease.job_id}/renew", {"secret": lease.secret})
+    def renew(self, leases: Sequence[Lease]) -> None:
+        """Prolong the leases of one `take`."""
+        self._post("renew", {"jobs": [lease.job_id for lease in leases], "secret": leases[0].secret})
 
     def model(self, sha256: str) -> bytes:
         """The bytes of a model file, fetched once."""
@@ -58,39 +76,98 @@ class HttpSource:
             self._models[sha256] = self._request("GET", f"models/{sha256}", None)
         return self._models[sha256]
 
-    def finish(self, lease: Lease, report: Report) -> None:
-        """Hand in a report."""
-        self._post(f"jobs/{lease.job_id}/finish", {"secret": lease.secret, "report": to_json(report)})
+    def finish(self, done: Sequence[Done]) -> set[int]:
+        """Hand in reports. Returns the jobs whose leases are void."""
+        void: set[int] = set()
+        for reports in _together(done):
+            void.update(self._post("finish", b'{"reports":[%s]}' % b",".join(reports))["void"])
+        return void
 
     def give_back(self, lease: Lease, fault: str) -> None:
         """Put a job back that could not be done."""
-        self._post(f"jobs/{lease.job_id}/give-back", {"secret": lease.secret, "fault": fault[:500]})
+        self._post("give-back", {"job": lease.job_id, "secret": lease.secret, "fault": fault[:500]})
 
-    def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self._request("POST", path, json.dumps(body).encode()))
+    def close(self) -> None:
+        """Close what is kept."""
+        while self._kept:
+            self._kept.pop().close()
+
+    def _post(self, path: str, body: dict[str, Any] | bytes) -> dict[str, Any]:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        answer: dict[str, Any] = json.loads(self._request("POST", path, data))
         return answer
 
     def _request(self, method: str, path: str, body: bytes | None) -> bytes:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self._base}/{path}", body, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
-                data: bytes = response.read(MAX_ANSWER_BYTES + 1)
-        except urllib.error.HTTPError as error:
-            said = _sentence(error)
-            error.close()
-            if error.code == LEASE_LOST_STATUS:
-                raise LeaseError(said) from error
-            raise ArenaError(f"{self._base}: answered {error.code}: {said}") from error
-        except (OSError, ValueError) as error:
-            raise ArenaError(f"{self._base}: cannot be reached ({error}); check the address and the network") from error
+        connection = self._kept.pop() if self._kept else _connect(self._base)
+        for again in (connection.sock is not None, False):
+            try:
+                connection.request(method, _target(self._base, path), body, headers)
+                response = connection.getresponse()
+                data = response.read(MAX_ANSWER_BYTES + 1)
+                break
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                connection.close()  # the next request opens it anew
+                if not again or isinstance(error, TimeoutError):  # else the arena had closed it meanwhile
+                    sentence = f"{self._base}: cannot be reached ({error}); check the address and the network"
+                    raise UnreachableError(sentence) from error
+        self._kept.append(connection)
         if len(data) > MAX_ANSWER_BYTES:
+            connection.close()
             raise ArenaError(f"{self._base}/{path}: answered more than {MAX_ANSWER_BYTES} bytes")
+        if response.status == LEASE_LOST_STATUS:
+            raise LeaseError(_sentence(data, response.reason))
+        if response.status != 200:
+            kind = UnreachableError if response.status in _BUSY else ArenaError
+            raise kind(f"{self._base}: answered {response.status}: {_sentence(data, response.reason)}")
         return data
 
 
-def _sentence(error: urllib.error.HTTPError) -> str:
+def _connect(url: str) -> http.client.HTTPConnection:
+    """A connection to an address, through the proxy that the environment names for it."""
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    proxy = _proxy(url)
+    if proxy is None:
+        return kind(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
+    connection = kind(proxy, timeout=TIMEOUT_S)
+    if parts.scheme == "https":
+        connection.set_tunnel(parts.hostname or "", parts.port)
+    return connection
+
+
+def _target(base: str, path: str) -> str:
+    """What stands in the first line of a request: the whole address where a proxy is asked for it."""
+    parts = urlsplit(base)
+    whole = f"{base}/{path}"
+    return whole if parts.scheme == "http" and _proxy(base) else whole.partition(parts.netloc)[2]
+
+
+def _proxy(url: str) -> str | None:
+    """Host and port of the proxy for an address."""
+    parts = urlsplit(url)
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    if proxy is None or urllib.request.proxy_bypass(parts.netloc):
+        return None
+    return urlsplit(proxy).netloc or proxy
+
+
+def _together(done: Sequence[Done]) -> Iterator[list[bytes]]:
+    """Reports as JSON, as many together as one request takes."""
+    batch: list[bytes] = []
+    for lease, report in done:
+        told = {"job": lease.job_id, "secret": lease.secret, "report": to_json(report)}
+        text = json.dumps(told).encode()
+        if batch and sum(map(len, batch)) + len(text) > REPORT_BYTES:
+            yield batch
+            batch = []
+        batch.append(text)
+    if batch:
+        yield batch
+
+
+def _sentence(data: bytes, reason: str) -> str:
     try:
-        return str(json.loads(error.read(4096))["error"])
-    except (ValueError, KeyError, TypeError, OSError):
-        return str(error.reason)
+        return str(json.loads(data[:4096])["error"])
+    except (ValueError, KeyError, TypeError):
+        return reason

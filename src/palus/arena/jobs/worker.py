@@ -6,8 +6,11 @@ Where the jobs come from is a `WorkSource`: the store of this machine, or an are
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import threading
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
@@ -19,13 +22,18 @@ from palus.arena.locked.vet import vet
 from palus.arena.models.entity import Entity
 from palus.arena.models.rules import Limits
 from palus.arena.referee.games import GAMES, env_build, platform_name, runtimes
-from palus.errors import ArenaError, LeaseError, PalusError
+from palus.errors import ArenaError, LeaseError, PalusError, UnreachableError
 
 logger = logging.getLogger(__name__)
 
 IDLE_S = 0.5
-"""Between two questions for work while there is none."""
-
+"""Between two questions for work while there is none; an arena with many idle workers asks for more patience."""
+OUT_OF_REACH_S = 5.0
+"""Until a source that is out of reach is tried again."""
+REPORT_S = 10.0
+"""A worker that holds several jobs hands in what is done so often: who ends it takes no more than that with it."""
+MOST_JOBS = 100
+"""That a worker takes at once."""
 
 RESTART_S, RESTART_AT_MOST_S = 0.5, 30.0
 """A worker that dies is started again after so long; twice as long each time when it dies while it starts."""
@@ -37,7 +45,8 @@ JobKind = Literal["validate", "pair"]
 
 @dataclass(frozen=True)
 class Lease:
-    """A job in the hands of a worker. secret: proves the lease. attempts: this one included."""
+    """A job in the hands of a worker. secret: proves the lease, shared by all that were taken together.
+    attempts: this one included."""
 
     job_id: int
     kind: JobKind
@@ -46,24 +55,36 @@ class Lease:
     attempts: int
 
 
+Done = tuple[Lease, Report]
+
+
 class WorkSource(Protocol):
-    """Where a worker gets its jobs. Every method may raise ArenaError when the source is out of reach for now."""
+    """Where a worker gets its jobs. Every method raises UnreachableError when the source is out of reach for now, and
+    ArenaError when it does not want what it is told."""
 
     @property
     def lease_s(self) -> float:
         """Seconds that a lease lasts without being renewed."""
 
-    def take(self) -> Lease | None:
-        """A job for this worker; None when nothing waits."""
+    @property
+    def play_s(self) -> float:
+        """Seconds of work that are worth one question for it; 0 where asking costs nothing."""
 
-    def renew(self, lease: Lease) -> None:
-        """Prolong the lease. Raises LeaseError when it is void."""
+    @property
+    def pause_s(self) -> float:
+        """Seconds until it is worth asking again, when nothing waits."""
+
+    def take(self, count: int) -> list[Lease]:
+        """At most so many jobs for this worker; none when nothing waits."""
+
+    def renew(self, leases: Sequence[Lease]) -> None:
+        """Prolong the leases of one `take`. Raises LeaseError when all are void."""
 
     def model(self, sha256: str) -> bytes:
         """The bytes of a model file. Raises ArenaError when they are gone."""
 
-    def finish(self, lease: Lease, report: Report) -> None:
-        """Hand in a report. Raises LeaseError when the job went to somebody else."""
+    def finish(self, done: Sequence[Done]) -> set[int]:
+        """Hand in reports. Returns the jobs that went to somebody else meanwhile, whose reports are dropped."""
 
     def give_back(self, lease: Lease, fault: str) -> None:
         """Say that the job could not be done here."""
@@ -97,51 +118,83 @@ def work(
 ) -> int:
     """Do jobs until told to stop. Returns how many were done.
 
+    So many are taken at once as take `source.play_s` seconds, by the pace of those before.
     limits: of the models' processes; by default those of each game.   max_jobs: stop after so many.
     """
-    done = 0
+    done, job_s = 0, math.inf
     while not stop.is_set() and (max_jobs is None or done < max_jobs):
+        wanted = max(1, min(MOST_JOBS, int(source.play_s / job_s)))
         try:
-            lease = source.take()
+            leases = source.take(wanted if max_jobs is None else min(wanted, max_jobs - done))
         except ArenaError as error:
             logger.warning("%s; trying again", error)
-            stop.wait(10 * IDLE_S)
+            stop.wait(OUT_OF_REACH_S)
             continue
-        if lease is None:
-            stop.wait(IDLE_S)
+        if not leases:
+            stop.wait(source.pause_s)
             continue
-        done += _do(source, lease, limits)
+        begun = time.monotonic()
+        done += _do(source, leases, stop, limits)
+        job_s = max((time.monotonic() - begun) / len(leases), 1e-3)
     return done
 
 
-def _do(source: WorkSource, lease: Lease, limits: Limits | None) -> bool:
-    """One job, kept alive by a thread that renews the lease. Returns whether its report was taken."""
+def _do(source: WorkSource, leases: Sequence[Lease], stop: threading.Event, limits: Limits | None) -> int:
+    """Jobs, kept alive by a thread that renews their leases. Returns how many reports were taken."""
     finished = threading.Event()
-    heart = threading.Thread(target=_keep_alive, args=(source, lease, finished), daemon=True)
+    heart = threading.Thread(target=_keep_alive, args=(source, leases, finished), daemon=True)
     heart.start()
+    taken, reported_s = 0, time.monotonic()
+    done: list[Done] = []
     try:
-        report = _run(source, lease, limits)
-        source.finish(lease, report)
-        return True
-    except LeaseError as error:
-        logger.warning("%s", error)
-    except PalusError as error:
-        logger.warning("job %d: %s", lease.job_id, error)
-        _give_back(source, lease, str(error))
+        for number, lease in enumerate(leases):
+            if stop.is_set() and number:
+                _give_back(source, lease, "the worker was told to stop")
+                continue
+            try:
+                done.append((lease, _run(source, lease, limits)))
+            except PalusError as error:
+                logger.warning("job %d: %s", lease.job_id, error)
+                _give_back(source, lease, str(error))
+            if time.monotonic() - reported_s > REPORT_S:
+                taken, reported_s = taken + _hand_in(source, done, stop), time.monotonic()
+                done = []
+        return taken + _hand_in(source, done, stop)
     finally:
         finished.set()
         heart.join()
-    return False
 
 
-def _keep_alive(source: WorkSource, lease: Lease, finished: threading.Event) -> None:
+def _hand_in(source: WorkSource, done: Sequence[Done], stop: threading.Event) -> int:
+    """Hand in reports, and wait for an arena that is away. Returns how many were taken."""
+    while done:
+        try:
+            void = source.finish(done)
+        except UnreachableError as error:
+            if stop.is_set():
+                return 0
+            logger.warning("%s; the reports of %d jobs wait", error, len(done))
+            stop.wait(OUT_OF_REACH_S)
+        except ArenaError as error:
+            for lease, _ in done:
+                logger.warning("job %d: %s", lease.job_id, error)
+                _give_back(source, lease, str(error))
+            return 0
+        else:
+            for job_id in sorted(void):
+                logger.warning("job %d: its lease is void, it went to another worker; the result is dropped", job_id)
+            return len(done) - len(void)
+    return 0
+
+
+def _keep_alive(source: WorkSource, leases: Sequence[Lease], finished: threading.Event) -> None:
     while not finished.wait(source.lease_s / 3):
         try:
-            source.renew(lease)
+            source.renew(leases)
         except LeaseError:
-            return  # handing in the report will say so
+            return  # handing in the reports will say so
         except ArenaError as error:
-            logger.warning("lease of job %d not renewed: %s", lease.job_id, error)
+            logger.warning("leases of %d jobs not renewed: %s", len(leases), error)
 
 
 def _give_back(source: WorkSource, lease: Lease, fault: str) -> None:

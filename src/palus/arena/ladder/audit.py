@@ -72,7 +72,7 @@ def audit(
     count = min(len(units), max(1, round(share * len(units))))
     chosen = {units[i] for i in np.random.default_rng(seed).permutation(len(units))[:count].tolist()}
     for row in rows:
-        if row.seq > forfeits_after and row.result not in ("win1", "win2", "draw") and _is_elsewhere(row.worker):
+        if row.seq > forfeits_after and row.result not in ("win1", "win2", "draw") and is_elsewhere(row.worker):
             chosen.add(row.unit_id)
     found, worker_of = [], {}
     for row in rows:
@@ -100,7 +100,7 @@ def _suspend_forgers(
     connection: Connection, found: Sequence[Verification], worker_of: dict[str, str], now_ms: int
 ) -> list[str]:
     """Suspend workers from elsewhere by what an audit found. Returns a sentence for each."""
-    failures = [failure for failure in found if failure.ok is False and _is_elsewhere(worker_of[failure.match_id])]
+    failures = [failure for failure in found if failure.ok is False and is_elsewhere(worker_of[failure.match_id])]
     counts = Counter(worker_of[failure.match_id] for failure in failures if not failure.forged and not failure.filmed)
     reasons = {worker_of[failure.match_id]: failure.sentence for failure in failures if failure.forged}
     for worker, count in counts.items():
@@ -113,10 +113,10 @@ def _suspend_forgers(
 
 def is_local(worker: str) -> bool:
     """Whether the service itself started a worker; an account may begin its name as it likes."""
-    return worker.startswith(LOCAL) and not _is_elsewhere(worker)
+    return worker.startswith(LOCAL) and not is_elsewhere(worker)
 
 
-def _is_elsewhere(worker: str) -> bool:
+def is_elsewhere(worker: str) -> bool:
     """Whether a worker reports over the network: it is called account/name."""
     return "/" in worker
 

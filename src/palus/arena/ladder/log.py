@@ -122,16 +122,16 @@ def append(connection: Connection, records: Sequence[LogRecord], finished_ms: in
     """
     lock_log(connection)
     seq, head = check_head(connection)
-    numbers = []
+    rows = []
     for record in records:
         logged = replace(record, schema=SCHEMA, finished_ms=finished_ms)
         text = logged.to_json()
         prev_hash, head, seq = head, link(head, text), seq + 1
-        row = columns_of(logged) | {"seq": seq, "record": text, "prev_hash": prev_hash, "hash": head}
-        connection.execute(insert(matches).values(row))
-        numbers.append(seq)
-    set_head(connection, "matches", seq, head)
-    return numbers
+        rows.append(columns_of(logged) | {"seq": seq, "record": text, "prev_hash": prev_hash, "hash": head})
+    if rows:
+        connection.execute(insert(matches), rows)
+        set_head(connection, "matches", seq, head)
+    return [row["seq"] for row in rows]
 
 
 def lock_log(connection: Connection) -> None:

@@ -1,8 +1,9 @@
 """Work that waits to be done, handed out on leases.
 
 A job goes to one worker for a limited time. A worker that vanishes lets its lease run out and the job goes to another;
-what the first one sends afterwards is refused, because its lease is void. A job is closed in the transaction that
-stores its result, so it is done exactly when the result is there: never twice, never half.
+what the first one sends afterwards is refused, because its lease is void. A report waits beside its job until it is
+linked into the log; the job is closed in that transaction, so it is done exactly when the result is there: never twice,
+never half (`ladder.inbox`).
 
 Jobs whose outcome nobody could check later go to trusted workers alone: those that the arena starts itself, and those
 whose token says so. So do jobs that workers gave back too often: whether it cannot be done, a trusted one says.
@@ -12,10 +13,10 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, func, insert, or_, select, update
 
 from palus.arena.jobs.worker import JobKind, Lease
 from palus.arena.referee.games import GAMES
@@ -62,23 +63,27 @@ def enqueue(
 
 
 def take(
-    connection: Connection, worker: str, games: Collection[str], *, trusted: bool, lease_s: float, now_ms: int
-) -> Lease | None:
-    """Lease the most urgent job that waits for such a worker, the oldest among equals. None when nothing does."""
-    query = select(jobs).where(_ready(games, trusted)).order_by(jobs.c.priority.desc(), jobs.c.id).limit(1)
-    row = connection.execute(query.with_for_update(skip_locked=True)).first()
-    if row is None:
-        return None
-    lease = Lease(row.id, row.kind, json.loads(row.payload), secrets.token_hex(16), row.attempts + 1)
-    change = {
-        "state": "leased",
-        "worker": worker,
-        "lease": lease.secret,
-        "lease_until_ms": now_ms + round(1000 * lease_s),
-        "attempts": lease.attempts,
-    }
-    connection.execute(update(jobs).where(jobs.c.id == row.id).values(change))
-    return lease
+    connection: Connection,
+    worker: str,
+    games: Collection[str],
+    *,
+    trusted: bool,
+    lease_s: float,
+    now_ms: int,
+    count: int = 1,
+) -> list[Lease]:
+    """Lease the most urgent jobs that wait for such a worker, the oldest among equals: at most `count`.
+
+    They share a secret and an end, and are closed one by one.
+    """
+    query = select(jobs).where(_ready(games, trusted)).order_by(jobs.c.priority.desc(), jobs.c.id).limit(count)
+    rows = connection.execute(query.with_for_update(skip_locked=True)).all()
+    secret = secrets.token_hex(16)
+    change = {"state": "leased", "worker": worker, "lease": secret, "lease_until_ms": now_ms + round(1000 * lease_s)}
+    taken = update(jobs).where(jobs.c.id.in_([row.id for row in rows]))
+    if rows:
+        connection.execute(taken.values(change | {"attempts": jobs.c.attempts + 1}))
+    return [Lease(row.id, row.kind, json.loads(row.payload), secret, row.attempts + 1) for row in rows]
 
 
 def has_ready(connection: Connection, games: Collection[str], *, trusted: bool) -> bool:
@@ -91,25 +96,35 @@ def void(job_id: int) -> LeaseError:
     return LeaseError(f"job {job_id}: this lease is void, the job went to another worker; drop the result")
 
 
-def renew(connection: Connection, job_id: int, secret: str, *, lease_s: float, now_ms: int) -> None:
-    """Prolong a lease from now on. Raises LeaseError when it is void."""
-    change = update(jobs).where(held_by(job_id, secret)).values(lease_until_ms=now_ms + round(1000 * lease_s))
+def renew(connection: Connection, job_ids: Collection[int], secret: str, *, lease_s: float, now_ms: int) -> None:
+    """Prolong the leases of jobs that were taken together. Raises LeaseError when all are void."""
+    held = jobs.c.id.in_(job_ids) & (jobs.c.lease == secret) & (jobs.c.state == "leased")
+    change = update(jobs).where(held).values(lease_until_ms=now_ms + round(1000 * lease_s))
     if connection.execute(change).rowcount == 0:
-        raise void(job_id)
+        raise void(min(job_ids))
 
 
-def close(connection: Connection, job_id: int, secret: str, *, now_ms: int) -> bool:
-    """Mark a leased job as done. Call it in the transaction that stores the result, before storing.
+def note_reports(connection: Connection, held: Sequence[Row[Any]], reports: Mapping[int, str], *, now_ms: int) -> None:
+    """Keep reports beside their jobs until they are linked; those whose lease has become void meanwhile are dropped."""
+    change = (
+        update(jobs)
+        .where(held_by(bindparam("job_id"), bindparam("secret")))
+        .values(state="reported", done_ms=now_ms, fault=None, report=bindparam("noted"))
+    )
+    rows = [{"job_id": row.id, "secret": row.lease, "noted": reports[row.id]} for row in held]
+    connection.execute(change, rows)
 
-    True: store the result. False: this very lease has closed the job already, its result is stored: the sender did not
-    hear our answer. Raises LeaseError when the lease is void.
-    """
-    change = update(jobs).where(held_by(job_id, secret)).values(state="done", done_ms=now_ms, fault=None)
-    if connection.execute(change).rowcount == 1:
-        return True
-    if connection.scalar(select(jobs.c.id).where(held_by(job_id, secret, "done"))) is None:
-        raise void(job_id)
-    return False
+
+def close(connection: Connection, job_ids: Collection[int]) -> None:
+    """Mark reported jobs as done, in the transaction that logs what came of them."""
+    reported = jobs.c.id.in_(job_ids) & (jobs.c.state == "reported")
+    connection.execute(update(jobs).where(reported).values(state="done", report=None))
+
+
+def drop_reports(connection: Connection, job_ids: Collection[int]) -> None:
+    """Forget what was reported of these jobs: the next `reap` hands them out again."""
+    change = {"state": "leased", "lease_until_ms": 0, "report": None}
+    connection.execute(update(jobs).where(jobs.c.id.in_(job_ids)).values(change))
 
 
 def give_back(connection: Connection, job_id: int, secret: str, fault: str, *, max_attempts: int, now_ms: int) -> None:
@@ -134,10 +149,14 @@ def reap(
 
 
 def open_jobs(connection: Connection, kind: JobKind, env: str) -> list[dict[str, Any]]:
-    """Payloads of a game's jobs that are ready or leased, oldest first."""
-    waiting = (jobs.c.kind == kind) & (jobs.c.env == env) & jobs.c.state.in_(("ready", "leased"))
-    rows = connection.execute(select(jobs.c.payload).where(waiting).order_by(jobs.c.id))
+    """Payloads of a game's jobs whose matches are not in the log yet, oldest first."""
+    rows = connection.execute(select(jobs.c.payload).where(_is_open(kind, env)).order_by(jobs.c.id))
     return [json.loads(row.payload) for row in rows]
+
+
+def count_open(connection: Connection, kind: JobKind, env: str) -> int:
+    """How many those are."""
+    return connection.execute(select(func.count()).select_from(jobs).where(_is_open(kind, env))).scalar_one()
 
 
 def failed_jobs(connection: Connection, kind: JobKind) -> list[tuple[dict[str, Any], str]]:
@@ -147,9 +166,13 @@ def failed_jobs(connection: Connection, kind: JobKind) -> list[tuple[dict[str, A
     return [(json.loads(row.payload), row.fault) for row in rows]
 
 
-def held_by(job_id: int, secret: str, state: str = "leased") -> ColumnElement[bool]:
-    """The job, while this lease is the one that holds it (or closed it, by another state)."""
-    return and_(jobs.c.id == job_id, jobs.c.lease == secret, jobs.c.state == state)
+def held_by(job_id: Any, secret: Any) -> ColumnElement[bool]:
+    """The job, while this lease is the one that holds it."""
+    return and_(jobs.c.id == job_id, jobs.c.lease == secret, jobs.c.state == "leased")
+
+
+def _is_open(kind: JobKind, env: str) -> ColumnElement[bool]:
+    return (jobs.c.kind == kind) & (jobs.c.env == env) & jobs.c.state.in_(("ready", "leased", "reported"))
 
 
 def _ready(games: Collection[str], trusted: bool) -> ColumnElement[bool]:

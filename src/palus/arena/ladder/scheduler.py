@@ -19,6 +19,7 @@ from sqlalchemy import Connection, select
 from palus.arena.ladder import entries, queue
 from palus.arena.ladder.discovery import Sweep
 from palus.arena.ladder.field_picture import Ledger, take_picture
+from palus.arena.ladder.inbox import REPORTS_PER_TRANSACTION, link
 from palus.arena.ladder.log import check_head
 from palus.arena.ladder.matchmaking import choose, draw_round
 from palus.arena.ladder.refresh import Refresher
@@ -38,7 +39,10 @@ from palus.store.tables import jobs, workers
 logger = logging.getLogger(__name__)
 
 REFILL_BELOW, REFILL_TO = 2, 4
-"""Pairs that wait or are played, per worker: none idles, and each was chosen with fresh ratings."""
+"""Pairs that wait or are played, for each that workers take at once: none idles, and each was chosen with fresh
+ratings."""
+REFILL_AT_ONCE = 100
+"""Pairs that are ordered in one pass; there are four a second."""
 
 SEED_BITS = 53
 """Seeds survive readers of JSON that know only doubles."""
@@ -95,6 +99,7 @@ class Scheduler:
         """One pass. Raises ArenaError, and orders nothing, when the log does not end where it was left."""
         with self._store.read() as connection:
             check_head(connection)
+        self.link()
         for periodic in self._sweeps:
             if time.monotonic() >= periodic.due_s:
                 run_sweep(self._store, periodic, self._settings)
@@ -106,6 +111,11 @@ class Scheduler:
                 self._draw_round(env)
             else:
                 self._fill_queue(env)
+
+    def link(self) -> None:
+        """Move all that workers have handed in to the log."""
+        while link(self._store, now_ms=now_ms()) == REPORTS_PER_TRANSACTION:
+            pass
 
     def take_back(self, dead_workers: tuple[str, ...] = ()) -> None:
         """Free the jobs of workers that vanished. A model whose validation no worker survives is refused."""
@@ -129,10 +139,10 @@ class Scheduler:
     def _fill_queue(self, env: str) -> None:
         """Order as many pairs as the workers will want next."""
         with self._store.read() as connection:
-            waiting = _orders(queue.open_jobs(connection, "pair", env))
-            hands = self._count_workers(connection, env)
-            if len(waiting) >= REFILL_BELOW * hands:
+            hands = self._count_hands(connection, env)
+            if queue.count_open(connection, "pair", env) >= REFILL_BELOW * hands:
                 return
+            waiting = _orders(queue.open_jobs(connection, "pair", env))
             ledger = self._ledgers[env]
             ledger.read(connection)
             ranked = entries.board(connection, env, repos_per_owner=self._settings.repos_per_owner)
@@ -142,7 +152,7 @@ class Scheduler:
         fitted = self.refresher.fitted(env)
         lost = [order for order in given_up if order.env == env]
         picture = take_picture(entrants, known, ledger, waiting, lost, fitted, self._settings)
-        pairings = choose(picture, REFILL_TO * hands - len(waiting), self._settings, self._rng)
+        pairings = choose(picture, min(REFILL_TO * hands - len(waiting), REFILL_AT_ONCE), self._settings, self._rng)
         if not pairings:
             return
         with self._store.write() as connection:
@@ -187,13 +197,14 @@ class Scheduler:
             params=self._settings.params_of(env) or {},
         )
 
-    def _count_workers(self, connection: Connection, env: str) -> int:
-        """Workers for a game: those that can play it and may, shared with the other games."""
+    def _count_hands(self, connection: Connection, env: str) -> int:
+        """Jobs of a game that workers hold when all are busy: of those that can play it and may, shared with the other
+        games."""
         alive = (workers.c.last_seen_ms > now_ms() - ALIVE_MS) & workers.c.suspended.is_(None)
         if queue.needs_trust("pair", env):
             alive &= workers.c.trusted
-        about = [json.loads(text) for text in connection.execute(select(workers.c.platform).where(alive)).scalars()]
-        able = sum(env in games_of(said) for said in about)
+        rows = connection.execute(select(workers.c.platform, workers.c.jobs).where(alive)).all()
+        able: int = sum(row.jobs for row in rows if env in games_of(json.loads(row.platform)))
         return max(1, max(able, self._min_workers) // len(self._settings.envs))
 
 

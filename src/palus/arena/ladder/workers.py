@@ -12,17 +12,17 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from palus.arena.jobs.reports import Report
-from palus.arena.jobs.worker import Lease, describe_here, wait_for_end, work
+from palus.arena.jobs.worker import IDLE_S, Done, Lease, describe_here, wait_for_end, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import suspension
-from palus.arena.ladder.completion import complete
+from palus.arena.ladder.inbox import Delivery, accept
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.games import DEFAULT_GAME, GAMES, env_build
 from palus.errors import ArenaError, StorageError
@@ -49,12 +49,14 @@ def games_of(about: dict[str, Any]) -> list[str]:
     return [game for game in games if game in GAMES and builds.get(game, "") in ("", env_build(game).build_hash)]
 
 
-def greet(connection: Connection, name: str, about: dict[str, Any], *, trusted: bool, now_ms: int) -> None:
-    """Note that a worker is there. Raises ArenaError when it is suspended."""
+def greet(
+    connection: Connection, name: str, about: dict[str, Any], *, trusted: bool, now_ms: int, count: int = 1
+) -> None:
+    """Note that a worker is there. count: jobs that it takes at once. Raises ArenaError when it is suspended."""
     reason = suspension(connection, name)
     if reason is not None:
         raise ArenaError(f"worker {name} is suspended: {reason}")
-    now = {"last_seen_ms": now_ms, "platform": json.dumps(about, sort_keys=True), "trusted": trusted}
+    now = {"last_seen_ms": now_ms, "platform": json.dumps(about, sort_keys=True), "trusted": trusted, "jobs": count}
     if connection.execute(update(workers).where(workers.c.name == name).values(now)).rowcount == 0:
         new = {"name": name, "isolation": "unknown", "first_seen_ms": now_ms, "matches": 0}  # its first match tells
         connection.execute(insert(workers).values(now | new))
@@ -99,28 +101,33 @@ class StoreSource:
     settings: ArenaSettings
     about: dict[str, Any]
     trusted: bool = True
+    play_s: float = 0.0
+    pause_s: float = IDLE_S
 
     @property
     def lease_s(self) -> float:
         """Seconds that a lease lasts without being renewed."""
         return self.settings.lease_s
 
-    def take(self) -> Lease | None:
-        """A job; None when nothing waits."""
+    def take(self, count: int = 1) -> list[Lease]:
+        """At most so many jobs; none when nothing waits."""
         now, games = now_ms(), games_of(self.about)
         with self.store.read() as connection:
             idle = not queue.has_ready(connection, games, trusted=self.trusted)
             seen_ms = connection.scalar(select(workers.c.last_seen_ms).where(workers.c.name == self.worker)) or 0
         if idle and now - seen_ms < GREETING_MS:
-            return None
+            return []
         with self.store.write() as connection:
-            greet(connection, self.worker, self.about, trusted=self.trusted, now_ms=now)
-            return queue.take(connection, self.worker, games, trusted=self.trusted, lease_s=self.lease_s, now_ms=now)
+            greet(connection, self.worker, self.about, trusted=self.trusted, now_ms=now, count=count)
+            return queue.take(
+                connection, self.worker, games, trusted=self.trusted, lease_s=self.lease_s, now_ms=now, count=count
+            )
 
-    def renew(self, lease: Lease) -> None:
-        """Prolong a lease. Raises LeaseError when it is void."""
+    def renew(self, leases: Sequence[Lease]) -> None:
+        """Prolong the leases of one `take`. Raises LeaseError when all are void."""
+        ids, secret = [lease.job_id for lease in leases], leases[0].secret
         with self.store.write() as connection:
-            queue.renew(connection, lease.job_id, lease.secret, lease_s=self.lease_s, now_ms=now_ms())
+            queue.renew(connection, ids, secret, lease_s=self.lease_s, now_ms=now_ms())
 
     def model(self, sha256: str) -> bytes:
         """The bytes of a model file."""
@@ -129,9 +136,10 @@ class StoreSource:
         except StorageError as error:
             raise ArenaError(f"the model cannot be read: {error}") from error
 
-    def finish(self, lease: Lease, report: Report) -> None:
-        """Store a report."""
-        complete(self.store, lease.job_id, lease.secret, report, now_ms=now_ms())
+    def finish(self, done: Sequence[Done]) -> set[int]:
+        """Put reports into the inbox. Returns the jobs whose leases are void."""
+        deliveries = [Delivery(lease.job_id, lease.secret, report) for lease, report in done]
+        return accept(self.store, deliveries, now_ms=now_ms())
 
     def give_back(self, lease: Lease, fault: str) -> None:
         """Put a job back that could not be done. Raises LeaseError when the lease is void."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -174,10 +175,11 @@ def _behind(view: View) -> int:
 
 
 def _job_counts(connection: Connection) -> list[JobCounts]:
-    counted: dict[str, dict[str, int]] = {}
+    counted: defaultdict[str, Counter[str]] = defaultdict(Counter)
     wanted = select(jobs.c.kind, jobs.c.state, func.count()).group_by(jobs.c.kind, jobs.c.state)
     for kind, state, count in connection.execute(wanted):
-        counted.setdefault(kind, {})[state] = count
+        # for people, what waits to be logged is still under way
+        counted[kind]["leased" if state == "reported" else state] += count
     return [JobCounts(kind=kind, **counted[kind]) for kind in sorted(counted)]
 
 
