@@ -217,7 +217,7 @@ class Worker:
         """All trials, after those of dead workers were given back. A worker that died before its first heartbeat is
         given one, so that the next is missed."""
         optuna.storages.fail_stale_trials(self.study)
-        trials = self.study.get_trials(deepcopy=False)
+        trials: list[FrozenTrial] = self.study.get_trials(deepcopy=False)
         for trial in trials:
             if trial.state == TrialState.RUNNING and WHERE not in trial.user_attrs and trial.number not in self._missed:
                 self._missed.add(trial.number)
@@ -226,7 +226,7 @@ class Worker:
 
     def _id(self, number: int) -> int:
         study = self.storage.get_study_id_from_name(self.study.study_name)
-        return self.storage.get_trial_id_from_study_id_trial_number(study, number)
+        return int(self.storage.get_trial_id_from_study_id_trial_number(study, number))
 
     def _try(self, trial: optuna.Trial) -> float | list[float]:
         """One trial: its objectives. Raises TrialError, TrialPruned."""
