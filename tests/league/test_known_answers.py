@@ -100,7 +100,7 @@ MATRIX = {"buffer_size": 512, "learning_rate": 5e-3, "beta": 0.1, "steps": 15000
 
 
 @pytest.mark.slow
-def test_a_game_of_twenty_strategies_is_solved_by_oracles_and_not_by_self_play(tmp_path: Path) -> None:
+def test_a_game_of_twenty_strategies_is_solved_by_the_league_and_not_by_self_play(tmp_path: Path) -> None:
     payoffs = random_payoffs(20, SEED)
 
     def run(**more: Any) -> Run:
@@ -110,5 +110,8 @@ def test_a_game_of_twenty_strategies_is_solved_by_oracles_and_not_by_self_play(t
     latest = policies(run(league={}, latest=1.0, save_steps=1000, steps=50000))
     late = [exploitability(payoffs, policy) for policy in [*latest.values()][-25:]]
     assert np.mean(late) > 2 * SOLVED
+    larger = {"buffer_size": 2048, "learning_rate": 1e-2, "steps": 600000}
+    prioritized = run(league={"opponents": "pfsp_hard"}, save_steps=1000, **larger)
+    assert exploitability(payoffs, average(prioritized)) < SOLVED
     oracles = run(league={"opponents": "psro_entropy", "evaluation_share": 0.5}, save_steps=5000)
     assert exploitability(payoffs, meta_mixture(oracles)) < SOLVED
