@@ -32,9 +32,10 @@ from palus.rollout.rollout import FROZEN, Collected
 from palus.run.baselines import Baselines
 from palus.run.folder import RunFolder
 from palus.run.guests import Guests
-from palus.run.initial import initial_state, with_initial_paths
+from palus.run.initial import continued, initial_state, with_initial_paths
 from palus.run.lessons import Lessons
 from palus.run.members import find_guests
+from palus.run.mlagents_checkpoint import is_ml_agents
 from palus.run.report import Report
 from palus.run.saving import Saving
 from palus.run.session import interruptible
@@ -87,8 +88,11 @@ class Run:
         self.spec = self.source.spec
         run = run.completed(behavior.name for behavior in self.spec.behaviors)
         self.folder = RunFolder(root, list(run.behaviors))
-        saved = self.folder.load() if resume else None
-        if saved is None:
+        foreign = resume and is_ml_agents(self.folder.checkpoint)
+        saved = self.folder.load() if resume and not foreign else None
+        if foreign:
+            run = continued(run, self.folder)
+        elif saved is None:
             run = with_initial_paths(run)
             self.folder.refuse_existing(force=force or run.talks)
         self.threads = run.palus.threads or PHYSICAL_CORES
@@ -124,7 +128,7 @@ class Run:
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
         try:
             if saved is None:
-                self._initialize()
+                self._initialize(foreign)
                 self.folder.clear()  # only now, when nothing can be wrong with the run file any more
                 self.league.advance(self.steps, {}, self.saving.save_snapshot)  # the past begins with the untrained
                 self.book.follow()
@@ -367,23 +371,31 @@ class Run:
             "baselines": self.baselines.state_dict(),
         }
 
-    def _initialize(self) -> None:
-        """Give learners the weights of `init_path`; their steps begin at 0."""
+    def _initialize(self, resume: bool) -> None:
+        """Give learners the weights of `init_path`. resume: ML-Agents trained them so far, which their steps count."""
         for trainee in self.trainees:
             path = trainee.behavior.init_path
             if path is None:
                 continue
             try:
-                trainee.learner.begin_from(initial_state(Path(path), trainee.name))
-            except (KeyError, RuntimeError, ValueError, TypeError, ModelError) as error:
+                state, steps = initial_state(Path(path), trainee.name, trainee.learner)
+                trainee.learner.begin_from(state)
+            except (KeyError, IndexError, RuntimeError, ValueError, TypeError, ModelError) as error:
                 raise CheckpointError(
                     f"{path}: does not fit behavior {trainee.name} ({error}); its trainer and network_settings have to "
                     "be those of the run that it comes from."
                 ) from error
-            self.opening += [
-                f"Initializing from {path}.",
-                f"Starting training from step 0 and saving to {trainee.folder}.",
-            ]
+            trainee.step = steps if resume else 0
+            self.opening += (
+                [f"Resuming from {trainee.folder}.", f"Resuming training from step {trainee.step}."]
+                if resume
+                else [
+                    f"Initializing from {path}.",
+                    f"Starting training from step 0 and saving to {trainee.folder}.",
+                ]
+            )
+        if resume:
+            self.lessons.load_state_dict({"numbers": self.folder.recorded_lessons(), "smoothed": {}, "rewards": {}})
 
     def _load(self, state: dict[str, Any]) -> None:
         try:

@@ -210,6 +210,12 @@ class RunFolder:
                 status.setdefault(name, {})["lesson_num"] = number
             write_text(self.own(self.status), json.dumps(status, indent=4) + "\n")
 
+    def recorded_lessons(self) -> dict[str, int]:
+        """The lesson of every environment parameter in training_status.json."""
+        entries = self._read_status().items()
+        found = {name: entry.get("lesson_num") for name, entry in entries if isinstance(entry, dict)}
+        return {name: number for name, number in found.items() if isinstance(number, int) and number >= 0}
+
     def _read_status(self) -> dict[str, Any]:
         """A table of contents on which nothing depends: one that cannot be read is begun anew."""
         try:

@@ -7,7 +7,9 @@ from typing import Any
 
 from palus.config import RunFile
 from palus.errors import CheckpointError
-from palus.run.folder import read_checkpoint
+from palus.learn.learner import Learner
+from palus.run.folder import RunFolder, read_checkpoint
+from palus.run.mlagents_checkpoint import is_ml_agents, learner_state, read_ml_agents
 
 
 def with_initial_paths(run: RunFile) -> RunFile:
@@ -45,13 +47,34 @@ def _checkpoint(source: Path, behavior: str) -> Path:
     return found[0]
 
 
-def initial_state(path: Path, behavior: str) -> dict[str, Any]:
-    """What a learner of that behavior knew when the checkpoint was written. Raises CheckpointError."""
+def initial_state(path: Path, behavior: str, learner: Learner) -> tuple[dict[str, Any], int]:
+    """What a learner of that behavior knew when the checkpoint was written, as `Learner.begin_from` takes it, and at
+    which step where ML-Agents wrote it, else 0.
+
+    learner: that is to take it. Raises CheckpointError, KeyError or ValueError where it does not fit.
+    """
+    if is_ml_agents(path):
+        checkpoint = read_ml_agents(path)
+        return learner_state(checkpoint, learner), checkpoint.steps
     state = read_checkpoint(path)
     names, learners = state.get("names"), [learner for *_, learner in state["learners"]]
     if len(learners) == 1:
-        return dict(learners[0])
+        return dict(learners[0]), 0
     if names is None or behavior not in names:
         known = "nobody says of whom" if names is None else f"of {' and '.join(dict.fromkeys(names))}"
         raise CheckpointError(f"{path}: {len(learners)} learners, {known}, none of {behavior}; give another.")
-    return dict(learners[names.index(behavior)])
+    return dict(learners[names.index(behavior)]), 0
+
+
+def continued(run: RunFile, folder: RunFolder) -> RunFile:
+    """A run that ML-Agents began in this folder: every `init_path` is the behavior's own checkpoint.
+
+    Raises CheckpointError where one is missing.
+    """
+    behaviors = dict(run.behaviors)
+    for name, behavior in run.behaviors.items():
+        path = folder.of(name) / "checkpoint.pt"
+        if not path.is_file():
+            raise CheckpointError(f"{path}: not there, though ML-Agents trained another behavior here; start anew.")
+        behaviors[name] = behavior.model_copy(update={"init_path": str(path)})
+    return run.model_copy(update={"behaviors": behaviors})

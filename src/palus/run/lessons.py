@@ -102,6 +102,6 @@ class Lessons:
         """Continue where `state_dict` was taken; parameters that are new begin with their first lesson."""
         for name in self._lessons.keys() & state["numbers"].keys():
             self.numbers[name] = min(int(state["numbers"][name]), len(self._lessons[name]) - 1)
-            self._smoothed[name] = float(state["smoothed"][name])
+            self._smoothed[name] = float(state["smoothed"].get(name, 0.0))
         for behavior, own in self._rewards.items():
             own.extend(state["rewards"].get(behavior, []))

@@ -69,7 +69,7 @@ def read_sf_agent(folder: Path, kind: Literal["latest", "best"] = "latest", poli
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise CheckpointError(f"{path}: holds no `model`; expected a checkpoint of Sample Factory 2")
     tensors = {str(name): value for name, value in content["model"].items() if isinstance(value, torch.Tensor)}
-    arrays = {_our_name(name): _array(tensor, path) for name, tensor in tensors.items()}
+    arrays = {_our_name(name): array_of(tensor, path) for name, tensor in tensors.items()}
     best = content.get("best_performance")
     try:
         return SfAgent(
@@ -137,7 +137,7 @@ def read_tensors(path: Path) -> Any:
     return content
 
 
-def _array(tensor: torch.Tensor, path: Path) -> AnyArray:
+def array_of(tensor: torch.Tensor, path: Path) -> AnyArray:
     """A copy of its numbers. Raises CheckpointError for other kinds, and for more numbers than the file holds."""
     try:
         held = tensor.untyped_storage().nbytes() // tensor.element_size()

@@ -1,0 +1,139 @@
+"""Remakes these files with ML-Agents 1.1.0 itself: a checkpoint of each trainer, its own ONNX file of the same weights,
+and what its networks answer to a few inputs. Runs in ML-Agents' environment (benchmarks/peer), with onnx:
+
+    python tests/run/data/mlagents/remake.py
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from mlagents.trainers.buffer import AgentBuffer
+from mlagents.trainers.model_saver.torch_model_saver import TorchModelSaver
+from mlagents.trainers.poca.optimizer_torch import POCASettings, TorchPOCAOptimizer
+from mlagents.trainers.policy.torch_policy import TorchPolicy
+from mlagents.trainers.ppo.optimizer_torch import PPOSettings, TorchPPOOptimizer
+from mlagents.trainers.sac.optimizer_torch import SACSettings, TorchSACOptimizer
+from mlagents.trainers.settings import NetworkSettings, TrainerSettings
+from mlagents.trainers.torch_entities.agent_action import AgentAction
+from mlagents.trainers.torch_entities.networks import SimpleActor
+from mlagents.trainers.trajectory import ObsUtil
+from mlagents_envs.base_env import ActionSpec, BehaviorSpec, DimensionProperty, ObservationSpec, ObservationType
+
+HERE, ROWS, STEP = Path(__file__).parent, 6, 1234
+NONE, MOVED, MANY = (
+    DimensionProperty.NONE,
+    DimensionProperty.TRANSLATIONAL_EQUIVARIANCE,
+    DimensionProperty.VARIABLE_SIZE,
+)
+KINDS = {1: (NONE,), 2: (MANY, NONE), 3: (NONE, MOVED, MOVED)}
+
+
+def seen(*shapes, goal=()):
+    kinds = [ObservationType.GOAL_SIGNAL if i in goal else ObservationType.DEFAULT for i in range(len(shapes))]
+    return [ObservationSpec(s, KINDS[len(s)], k, f"o{i}") for i, (s, k) in enumerate(zip(shapes, kinds, strict=True))]
+
+
+def network(**more):
+    return NetworkSettings(hidden_units=8, num_layers=2, normalize=True, **more)
+
+
+MEMORY = NetworkSettings.MemorySettings(sequence_length=4, memory_size=8)
+CASES = {
+    "ppo": (
+        TorchPPOOptimizer,
+        PPOSettings(),
+        network(memory=MEMORY),
+        seen((3,), (1, 20, 20), (2,), (2,), goal=(2,)),
+        ActionSpec(2, (2, 3)),
+    ),
+    "poca": (TorchPOCAOptimizer, POCASettings(), network(), seen((3,), (2,)), ActionSpec(1, (3,))),
+    "sac": (TorchSACOptimizer, SACSettings(), network(memory=MEMORY), seen((3,), (2,)), ActionSpec(2, (2, 3))),
+    "entities": (
+        TorchPPOOptimizer,
+        PPOSettings(shared_critic=True),
+        network(),
+        seen((3,), (4, 2), (3, 3)),
+        ActionSpec(0, (3,)),
+    ),
+}
+
+
+def make(name, generator):
+    optimizer_class, hyper, settings, shown, actions = CASES[name]
+    trainer = TrainerSettings(
+        trainer_type=name if name in ("poca", "sac") else "ppo", hyperparameters=hyper, network_settings=settings
+    )
+    squash = {"conditional_sigma": name == "sac", "tanh_squash": name == "sac"}
+    actor = SimpleActor
+    if name == "entities":
+        from mlagents.trainers.torch_entities.networks import SharedActorCritic
+
+        actor, squash = SharedActorCritic, squash | {"stream_names": ["extrinsic"]}
+    policy = TorchPolicy(1, BehaviorSpec(shown, actions), settings, actor, squash)
+    optimizer = optimizer_class(policy, trainer)
+    saver = TorchModelSaver(trainer, str(HERE))
+    saver.register(policy)
+    saver.register(optimizer)
+    modules = [m for m in saver.modules.values() if isinstance(m, torch.nn.Module)]
+    with torch.no_grad():
+        for parameter in {p: None for m in modules for p in m.parameters() if p.requires_grad and p.ndim}:
+            parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
+    buffer = AgentBuffer()
+    draws = np.random.default_rng(1)
+    for i, o in enumerate(shown):
+        for _ in range(50):
+            buffer[ObsUtil.get_name_at(i)].append(draws.normal(1.0, 2.0, o.shape).astype(np.float32))
+    policy.actor.update_normalization(buffer)
+    optimizer.critic.update_normalization(buffer)
+    if name == "sac":
+        for own in (optimizer.q_network.q1_network, optimizer.q_network.q2_network, optimizer.target_network):
+            own.network_body.copy_normalization(policy.actor.network_body)
+    policy.set_step(STEP)
+    torch.onnx.export = partial(torch.onnx.export, dynamo=False)
+    torch.save({k: m.state_dict() for k, m in saver.modules.items()}, HERE / f"{name}.pt")
+    saver.export(str(HERE / name), name)
+    obs = [draws.normal(1.0, 2.0, (ROWS, *o.shape)) for o in shown]
+    obs = [draws.random(x.shape) if x.ndim == 4 else x for x in obs]  # pictures are 0 to 1
+    if name == "entities":
+        obs[1][:, 2:], obs[2][0] = 0.0, 0.0  # absent
+    obs = [x.astype(np.float32) for x in obs]
+    return policy, optimizer, [torch.from_numpy(o) for o in obs], draws
+
+
+@torch.no_grad()
+def answers(name, policy, optimizer, obs, draws):
+    found = {f"obs_{i}": o.numpy() for i, o in enumerate(obs)}
+    spec = policy.behavior_spec.action_spec
+    numbers = torch.from_numpy(draws.normal(size=(ROWS, spec.continuous_size)).astype(np.float32))
+    chosen = [torch.from_numpy(draws.integers(0, n, (ROWS, 1))) for n in spec.discrete_branches]
+    found["numbers"], found["chosen"] = numbers.numpy(), torch.cat(chosen, 1).numpy() if chosen else np.zeros((ROWS, 0))
+    memory = torch.from_numpy(draws.uniform(-1, 1, (1, ROWS, policy.m_size or 0)).astype(np.float32))
+    found["memory"] = memory[0].numpy()
+    memory = memory if policy.m_size else None
+    if name == "poca":
+        group = [[o[k::2] for o in obs] for k in (0, 1)]  # agents 2 m and 2 m + 1 are group m
+        acted = [AgentAction(numbers[k::2], [c[k::2, 0] for c in chosen]) for k in (0, 1)]
+        found["value"] = optimizer.critic.critic_pass(group)[0]["extrinsic"].numpy()
+        for k in (0, 1):
+            found[f"baseline_{k}"] = optimizer.critic.baseline(group[k], ([group[1 - k]], [acted[1 - k]]))[0][
+                "extrinsic"
+            ].numpy()
+        return found
+    values, after = optimizer.critic.critic_pass(obs, memory, 1)
+    found["value"] = values["extrinsic"].numpy()
+    if name == "ppo":
+        found["critic_memory"] = after[0].numpy()
+    if name == "sac":
+        found["target"] = optimizer.target_network.critic_pass(obs, memory, 1)[0]["extrinsic"].numpy()
+        q1, q2 = optimizer.q_network(obs, numbers, memories=memory, sequence_length=1)
+        found["q1"], found["q2"] = q1["extrinsic"].numpy(), q2["extrinsic"].numpy()
+    return found
+
+
+for name in CASES:
+    generator = torch.Generator().manual_seed(len(name))
+    np.savez(HERE / f"{name}.npz", **answers(name, *make(name, generator)))
