@@ -284,6 +284,10 @@ def test_who_joins_with_another_plan_is_told_what_differs(
     url = request.getfixturevalue("postgres_url") if where == "postgresql" else f"sqlite:///{tmp_path}/s.db"
     assert worker(plan(), 2, tmp_path / "here", url).work()
     assert len(worker(plan(), 2, tmp_path / "there", url).study.trials) == 2
+    with opened_storage(url) as storage:
+        optuna.create_study(storage=storage, study_name="foreign").add_trial(optuna.create_trial(value=1.0))
+        with pytest.raises(ConfigError, match="not made by `palus sweep`"):
+            make_study(storage, "foreign", plan())
     with pytest.raises(ConfigError, match=r"menu is another one: seeds 1, here 2; minutes 0.0, here 5.0\. Type"):
         worker(plan(seeds=2, minutes=5.0), 2, tmp_path / "there", url)
 

@@ -113,6 +113,7 @@ def run(
         plan = make_plan(
             file, overrides or [], space, objective or ["win_rate"], trusted,
             seeds=seeds, steps=None if steps is None else int(steps), minutes=minutes, prunes=prune,
+            heartbeat_s=heartbeat,
         )  # fmt: skip
     with opened_storage(study or str(folder / "study.db"), heartbeat) as storage:
         kept = make_study(storage, name, plan)
@@ -150,7 +151,7 @@ def show(
 ) -> None:
     """Write pictures and the best run file of a study as it is now, and show its table."""
     with _opened(study, name) as (kept, plan):
-        _show(kept, plan, output or Path("results") / kept.study_name, as_json)
+        _show(kept, plan, output or Path("results") / _name_of("", kept.study_name), as_json)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -52,7 +53,7 @@ class Objective:
                 f"did you mean {near}?" if near else f"expected {', '.join(TAGS)}"
             )
         if self.name == "win_rate":
-            known = list(baselines_of(run))
+            known = [_called(word) for word in baselines_of(run)]
             if not known:
                 return f"objective {self}: the run meets no fixed opponents (palus.baselines, baseline_interval)"
         else:
@@ -73,6 +74,12 @@ class Objective:
                 is_meant = name == tag and self.which in ("", line["behavior"])
             if is_meant and value is not None:
                 yield f"{line['policy']} {name}", value
+
+
+def _called(word: str) -> str:
+    """What results call a fixed opponent (`load_player`)."""
+    path = Path(word)
+    return path.resolve().name if path.is_dir() else path.stem if path.is_file() else word
 
 
 def curve(lines: Sequence[Mapping[str, Any]], objective: Objective, minutes: float) -> dict[int, float]:

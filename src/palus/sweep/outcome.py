@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ def write_outcome(study: optuna.Study, plan: Plan, folder: Path) -> list[Path]:
         write_text(path, plan.best_file(trial.params, run_id, comment))
         files.append(path)
     for n, objective in enumerate(plan.objectives):
-        suffix = "" if len(plan.objectives) == 1 else f"-{str(objective).replace(':', '-')}"
+        suffix = "" if len(plan.objectives) == 1 else re.sub(r"\W+", "-", f"-{objective}")
         for name, figure in _pictures(study, plan, n).items():
             path, image = folder / f"{name}{suffix}.png", BytesIO()
             figure.savefig(image, format="png", dpi=110)

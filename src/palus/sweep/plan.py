@@ -25,7 +25,8 @@ from palus.trust import NOBODY, Trust
 class Plan:
     """A sweep. tree: the run file with the overrides of the command line. seeds: runs per trial, whose objectives are
     averaged. steps: trainer steps of each run, None for the file's max_steps. minutes: its wall time, 0 for no limit.
-    prunes: trials without prospects end early."""
+    prunes: trials without prospects end early. heartbeat_s: seconds between a worker's signs of life.
+    """
 
     tree: Tree
     space: tuple[Dimension, ...]
@@ -34,13 +35,14 @@ class Plan:
     steps: int | None = None
     minutes: float = 0.0
     prunes: bool = True
+    heartbeat_s: int = 30
 
     def to_json(self) -> str:
         """As the study keeps it, with the version of palus that trains."""
         told = {
             "palus": __version__, "run": self.tree, "space": plain_space(self.space),
             "objectives": [str(objective) for objective in self.objectives], "seeds": self.seeds,
-            "steps": self.steps, "minutes": self.minutes, "prunes": self.prunes,
+            "steps": self.steps, "minutes": self.minutes, "prunes": self.prunes, "heartbeat": self.heartbeat_s,
         }  # fmt: skip
         return json.dumps(told)
 
@@ -51,7 +53,16 @@ class Plan:
             told = json.loads(text)
             space = read_space(Source("the study's space", yaml.safe_dump(told["space"], sort_keys=False)))
             objectives = tuple(Objective.of(word) for word in told["objectives"])
-            return cls(told["run"], space, objectives, told["seeds"], told["steps"], told["minutes"], told["prunes"])
+            return cls(
+                told["run"],
+                space,
+                objectives,
+                told["seeds"],
+                told["steps"],
+                told["minutes"],
+                told["prunes"],
+                told["heartbeat"],
+            )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ConfigError(f"the study was not made by `palus sweep` ({error}); choose another --name") from error
 

@@ -96,7 +96,7 @@ def _open_storage(url: str, heartbeat_s: int) -> RDBStorage:
 
 
 def make_study(storage: RDBStorage, name: str, plan: Plan) -> optuna.Study:
-    """Join the study of that name, or make it. Raises ConfigError when it has another plan."""
+    """Join the study of that name, or make it. Raises ConfigError when it has another plan, or none."""
     options: Any = {
         "sampler": optuna.samplers.TPESampler(constant_liar=True),
         "pruner": optuna.pruners.MedianPruner(STARTUP_TRIALS, n_warmup_steps=MARKS // 4),
@@ -109,14 +109,14 @@ def make_study(storage: RDBStorage, name: str, plan: Plan) -> optuna.Study:
         except optuna.exceptions.DuplicatedStudyError:
             study = optuna.load_study(storage=storage, study_name=name, **options)
             deadline = time.monotonic() + 30
-            while PLAN not in study.user_attrs and time.monotonic() < deadline:
+            while _is_blank(study) and time.monotonic() < deadline:
                 time.sleep(POLL_S)  # whoever makes it is about to say what it is
-        if PLAN not in study.user_attrs:
-            present = plan.present()
-            if present is not None and not study.get_trials(deepcopy=False):
-                study.enqueue_trial(present)
+        if _is_blank(study):
             study.set_user_attr(STUDY_ID, uuid.uuid4().hex)
             study.set_user_attr(PLAN, plan.to_json())
+            present = plan.present()
+            if present is not None:
+                study.enqueue_trial(present)
     plan_of(study)
     differ = list(_differences(json.loads(study.user_attrs[PLAN]), json.loads(plan.to_json())))
     if differ:
@@ -125,6 +125,10 @@ def make_study(storage: RDBStorage, name: str, plan: Plan) -> optuna.Study:
             "another --name"
         )
     return study
+
+
+def _is_blank(study: optuna.Study) -> bool:
+    return PLAN not in study.user_attrs and not study.get_trials(deepcopy=False)
 
 
 def find_study(storage: RDBStorage, name: str | None) -> optuna.Study:
