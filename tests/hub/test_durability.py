@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from palus.hub.commits import Message, Put, add_commit, list_files
 from palus.hub.limits import Buckets, HubLimits
 from palus.hub.refusals import TooLargeError
 from palus.hub.repos import Repo, create_repo, delete_repo, find_repo, list_repos, read_file
+from palus.hub.server.context import Hub
 from palus.hub.uploads import Incoming, collect_garbage, day_bytes_left, keep_upload
 from palus.store import Store, open_store
 from palus.store.blobs import Blob, BlobWriter
@@ -191,6 +193,12 @@ def test_repositories_are_found_by_tags_and_read_by_the_arena(store: Store, ada:
         assert list_repos(connection, tags=wanted) == [made]
         assert [repo.name for repo in list_repos(connection)] == ["ada/other", "ada/team"]
     assert read_file(store, "Ada/Team", made.head, "SoccerTwos.onnx") == b"weights"
+
+
+def test_an_address_that_one_process_of_a_hub_gives_out_is_good_at_another(store: Store) -> None:
+    first, second = Hub(store, HubLimits()), Hub(store, HubLimits())
+    assert first.sign("oid", 5) == second.sign("oid", 5) != second.sign("oid", 6)
+    assert stat.S_IMODE((store.folder / "upload.key").stat().st_mode) == 0o600
 
 
 def test_buckets_fill_again() -> None:

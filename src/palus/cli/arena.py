@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from palus.cli.arena_start import Place, check_proxies, check_public_urls, listen, serving, welcome
+from palus.cli.arena_start import Place, Role, check_proxies, check_public_urls, listen, serving, welcome
 from palus.cli.output import stdout, stop_signal
 
 EPILOG = """
@@ -30,6 +31,10 @@ Examples:
   palus arena --mode rounds                        the reference competition's rounds, every four hours
 
   palus arena --database postgresql+psycopg://palus@db/palus --workers 0       workers elsewhere: palus worker
+
+  palus arena --database URL --role web                pages and hub alone, as many of these as wanted
+
+  palus arena --database URL --role scheduler          the matches; a second one takes over when the first ends
 """
 
 
@@ -62,6 +67,9 @@ def arena(
     pool: Annotated[Path | None, typer.Option(help="Also rank OWNER/NAME/<env>.onnx below this folder.")] = None,
     huggingface: Annotated[bool, typer.Option("--huggingface", help="Also rank models of huggingface.co.")] = False,
     database: Annotated[str | None, typer.Option(help="SQLAlchemy URL. Default: SQLite in --data.")] = None,
+    role: Annotated[
+        Role, typer.Option(help="What this process does: everything; pages and hub (many); matches (one, others wait).")
+    ] = "all",
     open_browser: Annotated[bool, typer.Option("--open", help="Open the leaderboard in a browser.")] = False,
 ) -> None:
     """Run an arena: people push models, matches run without pause, the leaderboard is a page."""
@@ -79,12 +87,14 @@ def arena(
     )
     public, proxies = check_public_urls(public_url or []), check_proxies(proxy or [])
     count = max(1, (os.cpu_count() or 2) - 1) if workers is None else workers
-    with listen(host, port) as listener:
-        place = Place(host, listener.getsockname()[1], data, count, open_browser, settings.envs, public)
+    with nullcontext() if role == "scheduler" else listen(host, port) as listener:
+        port = listener.getsockname()[1] if listener else port
+        place = Place(host, port, data, count, open_browser, settings.envs, public, role)
         arguments = (data, database, listener, settings, Sources(pool, huggingface), count)
-        with serving(*arguments, names=Names.of(host, public), proxies=proxies) as (store, new_admin, pages):
+        served = serving(*arguments, role=role, names=Names.of(host, public), proxies=proxies)
+        with served as (store, new_admin, pages):
             threading.Thread(target=welcome, args=(store, place, new_admin), daemon=True).start()
             stop = stop_signal()
-            while not stop.wait(1.0) and pages.is_alive():
+            while not stop.wait(1.0) and (pages is None or pages.is_alive()):
                 pass
     stdout.print("The arena has stopped; nothing is lost. The same command goes on.")

@@ -11,10 +11,10 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from rich.markup import escape
@@ -30,8 +30,12 @@ if TYPE_CHECKING:
     from palus.store import Store
     from palus.web.names import Names
 
+Role = Literal["all", "web", "scheduler"]
+"""all: pages and matches in one process. web: pages, hub and what workers ask for, as many as wanted. scheduler: orders
+and logs the matches; of several the first is in charge, the others wait."""
 ADMIN = "admin"
 ADMIN_TOKEN_FILE = "admin.token"
+_ROLES = {"web": "[bold]{url}[/]   leaderboard, matches, hub", "scheduler": "Orders and logs the arena's matches."}
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -46,6 +50,7 @@ class Place:
     open_browser: bool
     games: tuple[str, ...] = ("SoccerTwos",)
     public_urls: tuple[str, ...] = ()
+    role: Role = "all"
 
     @property
     def is_private(self) -> bool:
@@ -109,45 +114,58 @@ def listen(host: str, port: int) -> socket.socket:
 def serving(
     data: Path,
     database: str | None,
-    listener: socket.socket,
+    listener: socket.socket | None,
     settings: ArenaSettings,
     sources: Sources,
     workers: int,
     *,
+    role: Role = "all",
     names: Names | None = None,
     proxies: Sequence[str] = (),
-) -> Iterator[tuple[Store, bool, threading.Thread]]:
-    """Pages, hub and matches until the block ends. Yields the store, whether its administrator is new, and the pages'
-    thread, once they answer.
+) -> Iterator[tuple[Store, bool, threading.Thread | None]]:
+    """What the role has of pages, hub and matches, until the block ends. Yields the store, whether its administrator is
+    new, and the pages' thread, once they answer; None in a scheduler.
 
-    names, proxies: as `make_app` and `make_uvicorn` take them.
+    listener: for the pages. names, proxies: as `make_app` and `make_uvicorn` take them.
     """
-    from palus.arena.ladder.service import ArenaService
+    with opened(data, database, create=True) as store, ExitStack() as stack:
+        new_admin = role != "web" and make_admin(store)
+        if role != "web":
+            from palus.arena.ladder.service import ArenaService
+
+            waits = role == "scheduler"
+            stack.enter_context(ArenaService(store, settings, sources, workers=workers, url=database, waits=waits))
+        pages = None if listener is None else stack.enter_context(_pages(store, settings, listener, names, proxies))
+        yield store, new_admin, pages
+
+
+@contextmanager
+def _pages(
+    store: Store, settings: ArenaSettings, listener: socket.socket, names: Names | None, proxies: Sequence[str]
+) -> Iterator[threading.Thread]:
+    """Pages and hub, in a thread; it is given once they answer."""
     from palus.web.api.view import Arena
     from palus.web.app import make_app
     from palus.web.serving import make_uvicorn
     from palus.web.worker_api import make_worker_router
 
-    with opened(data, database, create=True) as store:
-        new_admin = make_admin(store)
-        app = make_app(
-            store,
-            arena=Arena(envs=settings.envs, mode=settings.mode, season=settings.season),
-            extra_routers=(make_worker_router(store, settings),),
-            names=names,
-        )
-        server = make_uvicorn(app, proxies)
-        # In a thread uvicorn leaves signals alone, so that the service ends in order: pages first, then matches.
-        pages = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="arena pages")
-        with ArenaService(store, settings, sources, workers=workers, url=database):
-            pages.start()
-            try:
-                if not _answers(server, pages):
-                    raise ArenaError("the arena's pages did not start; see the message above")
-                yield store, new_admin, pages
-            finally:
-                server.should_exit = True
-                pages.join()
+    app = make_app(
+        store,
+        arena=Arena(envs=settings.envs, mode=settings.mode, season=settings.season),
+        extra_routers=(make_worker_router(store, settings),),
+        names=names,
+    )
+    server = make_uvicorn(app, proxies)
+    # In a thread uvicorn leaves signals alone, so that all ends in order: pages first, then matches.
+    pages = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="arena pages")
+    pages.start()
+    try:
+        if not _answers(server, pages):
+            raise ArenaError("the arena's pages did not start; see the message above")
+        yield pages
+    finally:
+        server.should_exit = True
+        pages.join()
 
 
 def _answers(server: uvicorn.Server, pages: threading.Thread) -> bool:
@@ -159,6 +177,9 @@ def _answers(server: uvicorn.Server, pages: threading.Thread) -> bool:
 
 def welcome(store: Store, place: Place, new_admin: bool) -> None:
     """Say where the arena is and what to do next."""
+    if place.role != "all":
+        stdout.print(f"{_ROLES[place.role].format(url=place.url)}   Data: {escape(str(place.data))}\nStop with Ctrl-C.")
+        return
     owner = sign_in_here(store, place.local_url) if place.is_private else None
     for line in _lines(place, owner, new_admin):
         stdout.print(line)

@@ -16,10 +16,11 @@ import pytest
 from arena_records import read_log
 from hostile import stock
 from postgres import postgres_server, postgres_url  # noqa: F401
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder.audit import suspension
+from palus.arena.ladder.charge import Charge
 from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.log import append, check_chain
 from palus.arena.ladder.refresh import Refresher
@@ -76,6 +77,44 @@ def test_workers_that_compete_do_every_job_once(tmp_path: Path, url: str | None)
     grown = dump(store)
     Refresher(store, ENDLESS).recompute()
     assert dump(store) == grown
+    store.close()
+
+
+def test_one_of_several_is_in_charge_and_the_next_one_when_its_lock_is_gone(tmp_path: Path, url: str | None) -> None:
+    stores = [open_store(tmp_path, url) for _ in "ab"]
+    first, second = map(Charge, stores)
+    assert first.take() and first.take() and not second.take()
+    if url is None:
+        first.release()
+    else:  # as when the database is killed
+        with stores[1].write() as connection:
+            others = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+            assert connection.scalar(text(others)) is True
+    assert second.take() and not first.take()
+    second.release()
+    assert first.take()
+    first.release()
+    for store in stores:
+        store.close()
+
+
+def test_a_scheduler_that_waits_orders_matches_when_the_one_in_charge_has_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store(tmp_path)
+
+    def queued() -> bool:
+        with store.read() as connection:
+            return connection.execute(select(jobs.c.id).limit(1)).first() is not None
+
+    before = Charge(store)
+    assert before.take()
+    with ArenaService(store, ENDLESS, Sources(), workers=0, waits=True):
+        assert "another scheduler is in charge" in caplog.text
+        time.sleep(1.0)
+        assert not queued()
+        before.release()
+        wait_until(queued)
     store.close()
 
 

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from palus.arena.jobs.worker import RESTART_S, pause_after
 from palus.arena.ladder.audit import LOCAL, audit, suspend_outliers
+from palus.arena.ladder.charge import Charge
 from palus.arena.ladder.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler, run_sweep
 from palus.arena.ladder.settings import SETTINGS_FILE, ArenaSettings
@@ -66,12 +66,20 @@ class ArenaService:
     """A context manager: entering starts the scheduler and the workers, leaving stops both.
 
     url: of the store's database, for the workers. workers: processes on this machine; 0 when all are elsewhere.
-    Raises ArenaError when this machine's workers lack what a game takes, and on entering when another service runs on
-    the same data folder.
+    waits: while another service is in charge of the store, to take its place when that ends.
+    Raises ArenaError when this machine's workers lack what a game takes, and on entering when another service is in
+    charge and this one does not wait.
     """
 
     def __init__(
-        self, store: Store, settings: ArenaSettings, sources: Sources, *, workers: int, url: str | None = None
+        self,
+        store: Store,
+        settings: ArenaSettings,
+        sources: Sources,
+        *,
+        workers: int,
+        url: str | None = None,
+        waits: bool = False,
     ) -> None:
         _check_games(settings, workers)
         self.settings = settings
@@ -81,10 +89,11 @@ class ArenaService:
         self._restart_s = RESTART_S
         self._restart_due_s = 0.0
         self._audited_seq = 0
+        self._charge, self._in_charge, self._waits = Charge(store), False, waits
         self._stop = threading.Event()
         first_audit_s = min(FIRST_AUDIT_S, settings.audit_interval_s)
         self._threads = [  # each on its own: matches go on meanwhile
-            self._thread("arena scheduler", 0.0, TICK_S, self._keep_workers, self._scheduler.tick),
+            self._thread("arena scheduler", 0.0, TICK_S, self._keep_workers, self._scheduler.tick, leads=True),
             self._thread("arena garbage", 0.0, GARBAGE_EVERY_S, partial(collect_garbage, store)),
             self._thread("arena audit", first_audit_s, settings.audit_interval_s, self._audit),
         ]
@@ -93,12 +102,16 @@ class ArenaService:
             periodic = PeriodicSweep(lambda env: far.sweep(env, wanted=_is_new(store, env)), HF_EVERY_S)
             look_far = partial(run_sweep, store, periodic, settings)
             self._threads.append(self._thread("arena huggingface", 0.0, HF_EVERY_S, look_far, daemon=True))
-        self._lock: IO[str] | None = None
 
     def __enter__(self) -> ArenaService:
-        self._lock = _lock(self._store.folder)
-        write_text(self._store.folder / SETTINGS_FILE, self.settings.to_json())
-        self._free_orphans()
+        self._take_charge()
+        if not self._in_charge and not self._waits:
+            raise ArenaError(
+                f"{self._store.folder}: an arena runs on this data folder already, or on its database; use that one, "
+                "stop it, or add to it with --role web"
+            )
+        if not self._in_charge:
+            logger.warning("another scheduler is in charge of this arena; this one takes its place when it ends")
         for thread in self._threads:
             thread.start()
         return self
@@ -109,20 +122,32 @@ class ArenaService:
             if not thread.daemon:
                 thread.join()
         self._end_workers()
-        if self._lock is not None:
-            self._lock.close()
+        self._charge.release()
 
-    def _free_orphans(self) -> None:
-        """Take back at once what workers of a killed service hold; should one still live, its result is refused."""
+    def _take_charge(self) -> None:
+        """Be the one in charge, where nobody is. Take back then at once what workers of a killed service hold; should
+        one still live, its result is refused."""
+        was, self._in_charge = self._in_charge, False
+        self._in_charge = self._charge.take()
+        if was or not self._in_charge:
+            return
+        write_text(self._store.folder / SETTINGS_FILE, self.settings.to_json())
         with self._store.read() as connection:
             held = select(jobs.c.worker).where(jobs.c.state == "leased", jobs.c.worker.startswith(LOCAL)).distinct()
             dead = tuple(connection.execute(held).scalars())
         self._scheduler.take_back(dead)
 
     def _thread(
-        self, name: str, first_s: float, every_s: float, *steps: Callable[[], object], daemon: bool = False
+        self,
+        name: str,
+        first_s: float,
+        every_s: float,
+        *steps: Callable[[], object],
+        leads: bool = False,
+        daemon: bool = False,
     ) -> threading.Thread:
-        """Takes the steps again and again until the service stops. daemon: nobody waits for it to end.
+        """Takes the steps again and again while this service is in charge, until it stops. leads: sees to that first.
+        daemon: nobody waits for it to end.
 
         It must not end before: what goes wrong is told, and tried again later.
         """
@@ -130,7 +155,9 @@ class ArenaService:
         def run() -> None:
             pause_s = first_s
             while not self._stop.wait(pause_s):
-                for step in steps:
+                for step in (self._take_charge, *steps) if leads else steps:
+                    if not (self._in_charge or step == self._take_charge):
+                        break
                     try:
                         step()
                     except (PalusError, SQLAlchemyError, OSError) as error:
@@ -239,18 +266,3 @@ def _is_new(store: Store, env: str) -> Callable[[str, str], bool]:
             for row in connection.execute(select(entries.c.repo, entries.c.revision).where(entries.c.env == env))
         }
     return lambda repo, revision: (repo, revision) not in known
-
-
-def _lock(folder: Path) -> IO[str]:
-    """Held while a service runs. Two of them would start each other's jobs twice and give them back twice."""
-    try:
-        import fcntl
-    except ImportError:  # Windows has no such locks; opening twice is then up to its user
-        return (folder / "arena.lock").open("w")
-    file = (folder / "arena.lock").open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.close()
-        raise ArenaError(f"{folder}: an arena runs on this data folder already; use that one, or stop it") from error
-    return file

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
+import os
 import secrets
 import time
+from pathlib import Path
 
 from fastapi import Request
 from sqlalchemy import Connection
@@ -23,7 +26,7 @@ class Hub:
 
     def __init__(self, store: Store, limits: HubLimits) -> None:
         self.store, self.limits, self.incoming = store, limits, Incoming()
-        self._secret = secrets.token_bytes(32)  # signs upload addresses; a restart makes those given out worthless
+        self._secret = _shared_secret(store.folder / "upload.key")  # signs upload addresses
         self._requests = Buckets(limits.requests_per_s, limits.request_burst)
         self._bad_tokens = Buckets(limits.bad_tokens_per_minute / 60, limits.bad_tokens_per_minute)
 
@@ -93,3 +96,15 @@ def _meter(buckets: Buckets, key: str) -> None:
     if wait_s > 0:
         sentence = f"too many requests; wait {wait_s:.0f} s and try again"
         raise RefusedRequestError(sentence, status=429, retry_after_s=int(wait_s) + 1)
+
+
+def _shared_secret(path: Path) -> bytes:
+    """32 random bytes that all processes of a hub know, since an address that one gives out is used at another."""
+    if not path.exists():
+        fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(32))
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            os.link(fresh, path)
+        fresh.unlink()
+    return path.read_bytes()
