@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 
 from palus.arena.referee.result import PairingSummary
 from palus.config import Behavior, RunFile
 from palus.config.league import Role
-from palus.errors import CheckpointError, EnvError, ModelError, ProtocolError, StorageError, WorkerError
+from palus.errors import CheckpointError, ConfigError, EnvError, ModelError, ProtocolError, StorageError, WorkerError
 from palus.league.book import Book
 from palus.league.league import League
 from palus.league.pools import Contender
@@ -27,7 +28,8 @@ from palus.league.population import PopulationLeague, shaping_of, with_numbers
 from palus.learn import ALGORITHMS
 from palus.learn.learner import Learner
 from palus.nn.matmul import choose, explain, keep_freed_memory, slowness
-from palus.rollout.making import make_collector, make_source
+from palus.rollout.exchanging import ExchangeCollector
+from palus.rollout.making import demands_of, draws_of, make_collector, make_source
 from palus.rollout.rollout import FROZEN, Collected
 from palus.run.baselines import Baselines
 from palus.run.folder import RunFolder
@@ -41,9 +43,14 @@ from palus.run.saving import Saving
 from palus.run.session import interruptible
 from palus.run.trainee import PolicyRecord, Trainee
 from palus.trust import NOBODY, Trust
+from palus.types import BehaviorSpec, GameSpec
+from palus.unity.news import game_of, joined
 
 PHYSICAL_CORES = torch.get_num_threads()
 """What torch counts when it is imported, before anybody changes it."""
+
+
+_GAME = TypeAdapter(GameSpec)
 
 
 @dataclass(frozen=True)
@@ -87,10 +94,13 @@ class Run:
             RunFolder(root, list(run.behaviors)).refuse_existing(force=force)
         self.spec = self.source.spec
         run = run.completed(behavior.name for behavior in self.spec.behaviors)
-        self.folder = RunFolder(root, list(run.behaviors))
-        foreign = resume and is_ml_agents(self.folder.checkpoint)
-        saved = self.folder.load() if resume and not foreign else None
-        if foreign:
+        home = [path.parent.name for path in sorted(root.glob("*/checkpoint.pt"))] if run.talks and resume else []
+        self.folder = RunFolder(root, [*home, *run.behaviors])
+        self.foreign = resume and is_ml_agents(self.folder.checkpoint)
+        saved = self.folder.load() if resume and not self.foreign else None
+        if run.talks:
+            run = self._recall(run, saved)
+        if self.foreign:
             run = continued(run, self.folder)
         elif saved is None:
             run = with_initial_paths(run)
@@ -105,12 +115,8 @@ class Run:
         seed = run.env_settings.seed if run.env_settings.seed >= 0 else secrets.randbelow(2**31)
         self.seed = seed = int(saved["seed"]) if saved is not None else seed
         self.run = run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
-        self.populations = {
-            name: PopulationLeague(behavior.population, behavior, seed + number, self.spec.shaping)
-            for number, (name, behavior) in enumerate(run.behaviors.items())
-            if behavior.population is not None
-        }
-        self.trainees = self._trainees()
+        self.populations = self._populations(self.folder.behaviors, 0)
+        self.trainees = self._trainees(self.folder.behaviors, 0)
         contenders = [_contender(trainee) for trainee in self.trainees]
         guests = Guests.of(find_guests(run.palus.league.members, self.spec), self.matmul.dtype, trust)
         self.league = League(self.spec, contenders, seed, settings=run.palus.league, members=guests.members)
@@ -119,8 +125,9 @@ class Run:
         self.baselines = Baselines(run, self.spec, {t.kind: t.learner.network for t in self.saving.exported})
         acting = {t.policy: (t.kind, t.learner.network) for t in self.trainees}
         self.collector = make_collector(
-            run, self.source, acting, {c.policy: self.league.rows_per_match(c) for c in contenders}, self.league.cast,
-            seed, self.threads, self.saving.load_snapshot, guests.policies, guests.scripts,
+            run, self.source, self.spec, acting, {c.policy: self.league.rows_per_match(c) for c in contenders},
+            self.league.cast, seed, self.threads, self.saving.load_snapshot, guests.policies, guests.scripts,
+            self._meet,
         )  # fmt: skip
         self.report = Report(run, self.trainees, self.folder, log=log)
         self.lessons = Lessons(run)
@@ -128,37 +135,114 @@ class Run:
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
         try:
             if saved is None:
-                self._initialize(foreign)
+                self.opening += self._initialize(self.trainees)
+                if self.foreign:
+                    lessons = self.folder.recorded_lessons()
+                    self.lessons.load_state_dict({"numbers": lessons, "smoothed": {}, "rewards": {}})
                 self.folder.clear()  # only now, when nothing can be wrong with the run file any more
                 self.league.advance(self.steps, {}, self.saving.save_snapshot)  # the past begins with the untrained
                 self.book.follow()
                 self.book.assess()
             else:
                 self._load(saved)
+                if len(self.trainees) > len(saved["learners"]):  # the past of who is new begins
+                    self.league.advance(self.steps, {}, self.saving.save_snapshot)
                 for trainee in self.trainees:
                     self.opening.append(f"Resuming from {trainee.folder}.")
                     self.opening.append(f"Resuming training from step {trainee.step}.")
+            for name in run.behaviors.keys() - set(self.folder.behaviors):
+                self.opening.append(f"{name} has not appeared yet; it is trained when it does.")
             self._shape_rewards()
             self.collector.set_parameters(self.lessons.values)
         except BaseException:
             self.close()
             raise
 
-    def _trainees(self) -> list[Trainee]:
-        """The learners of each behavior: one, the policies of its population, or those of the league's roles."""
+    def _recall(self, run: RunFile, saved: Mapping[str, Any] | None) -> RunFile:
+        """Of a game that talks, put what it told in an earlier part of the run before what it tells now: behaviors
+        come when they please, and learners keep their numbers. Returns the run with settings for all of them."""
+        if saved is not None and "game" in saved:  # not that of an older version, where nobody came late
+            self.spec = joined(_GAME.validate_python(saved["game"]), self.spec)
+        there = [behavior.name for behavior in self.spec.behaviors]
+        run = run.completed(there)
+        before = saved["names"] if saved is not None else ()
+        names = [name for name in dict.fromkeys([*before, *run.behaviors]) if name in there and name in run.behaviors]
+        self.folder = RunFolder(self.folder.root, names)
+        return run
+
+    def _meet(self, name: str, seen: BehaviorSpec) -> str | None:
+        """A behavior id speaks for the first time in mid-run: give its behavior the learners that it would have had
+        from the start. Returns why it has none."""
+        before = self.run, self.spec, self.populations
+        self.run = self.run.completed([seen.name])
+        self.spec = joined(self.spec, game_of(self.spec.env_id, {name: seen}))
+        fresh, lines = list[Trainee](), list[str]()
+        try:
+            if seen.name not in self.run.behaviors:
+                raise ConfigError("the run file has no settings for it; add it to behaviors, or give default_settings")
+            if seen.name not in self.folder.behaviors:
+                self.run = with_initial_paths(self.run)
+                self.populations = self.populations | self._populations([seen.name], len(self.folder.behaviors))
+                fresh = self._trainees([seen.name], len(self.trainees))
+                lines = self._initialize(fresh)
+            contenders = [_contender(trainee) for trainee in (*self.trainees, *fresh)]
+            settings, members = self.run.palus.league, self.league.members
+            league = League(self.spec, contenders, self.seed, settings=settings, members=members)
+        except (CheckpointError, ConfigError, ModelError) as error:
+            self.run, self.spec, self.populations = before
+            return f"{name} appeared, and its agents play at random: {error}. --resume continues after that."
+        league.load_state_dict(self.league.state_dict())
+        book, self.league, self.book = self.book, league, Book(league)
+        self.book.load_state_dict(book.state_dict())
+        self.trainees += fresh
+        self.saving.run, self.saving.spec, self.report.run = self.run, self.spec, self.run
+        if fresh:
+            self._give_room(fresh)
+            for line in lines:
+                self.report.tell(line)
+        acting = {t.policy: (t.kind, t.learner.network) for t in fresh}
+        assert isinstance(self.collector, ExchangeCollector), "no other game talks"
+        demands = demands_of(self.run, acting, {c.policy: league.rows_per_match(c) for c in contenders})
+        self.collector.admit(self.spec, demands, acting, league.cast, draws_of(self.run, self.spec))
+        self._publish(league.advance(self.steps, {}, self.saving.save_snapshot))
+        return None
+
+    def _give_room(self, fresh: Sequence[Trainee]) -> None:
+        """A folder, curves and a place in the lessons for the learners of a behavior that has just appeared."""
+        self.folder.add(fresh[0].name)
+        self.report.tell(f"{fresh[0].name} appeared, and is trained from now on.")
+        self.report.add(fresh)
+        lessons, self.lessons = self.lessons, Lessons(self.run)
+        self.lessons.load_state_dict(lessons.state_dict())
+        self._shape_rewards()
+
+    def _populations(self, names: Sequence[str], first: int) -> dict[str, PopulationLeague]:
+        """Those of these behaviors. first: how many behaviors there were before."""
+        own = {name: self.run.behaviors[name] for name in names}
+        return {
+            name: PopulationLeague(behavior.population, behavior, self.seed + number, self.spec.shaping)
+            for number, (name, behavior) in enumerate(own.items(), first)
+            if behavior.population is not None
+        }
+
+    def _trainees(self, names: Sequence[str], first: int) -> list[Trainee]:
+        """The learners of each behavior: one, the policies of its population, or those of the league's roles. first:
+        the id of the first."""
         found: list[Trainee] = []
-        for name, behavior in self.run.behaviors.items():
+        for name in names:
+            behavior = self.run.behaviors[name]
             kind, roles = self.spec.behavior(name).name, self.run.learners_of(name)
             several = behavior.population is not None or len(roles) > 1
             for k, role in enumerate(roles):
                 tuned: Behavior = behavior
                 if behavior.population is not None:
                     tuned = with_numbers(behavior, self.populations[name].numbers[k])
-                learner = self._untrained(tuned, name, len(found))
+                policy = first + len(found)
+                learner = self._untrained(tuned, name, policy)
                 record = PolicyRecord(learner.splits_rewards, self.spec.frameskip if learner.counts_frames else None)
                 folder = self.folder.of(name) / f"policy_{k}" if several else self.folder.of(name)
                 label = _label(name, behavior, roles, k)
-                trainee = Trainee(len(found), name, kind, label, behavior, learner, folder, record)
+                trainee = Trainee(policy, name, kind, label, behavior, learner, folder, record)
                 trainee.number, trainee.role = k, role
                 trainee.plays_only = self.run.checkpoint_settings.inference
                 trainee.in_league = several and behavior.self_play is not None
@@ -361,6 +445,7 @@ class Run:
             "wall_seconds": self.wall_seconds,
             "matmul": self.matmul.name,
             "names": [t.name for t in self.trainees],
+            **({"game": _GAME.dump_python(self.spec)} if self.run.talks else {}),
             "learners": [(t.step, t.best, t.learner.state_dict()) for t in self.trainees],
             "populations": {name: population.state_dict() for name, population in self.populations.items()},
             "collector": self.collector.save(),
@@ -371,9 +456,11 @@ class Run:
             "baselines": self.baselines.state_dict(),
         }
 
-    def _initialize(self, resume: bool) -> None:
-        """Give learners the weights of `init_path`. resume: ML-Agents trained them so far, which their steps count."""
-        for trainee in self.trainees:
+    def _initialize(self, trainees: Sequence[Trainee]) -> list[str]:
+        """Give learners the weights of `init_path`. Where ML-Agents trained them so far, their steps count that.
+        Returns where they come from, in ML-Agents' words."""
+        lines: list[str] = []
+        for trainee in trainees:
             path = trainee.behavior.init_path
             if path is None:
                 continue
@@ -385,25 +472,25 @@ class Run:
                     f"{path}: does not fit behavior {trainee.name} ({error}); its trainer and network_settings have to "
                     "be those of the run that it comes from."
                 ) from error
-            trainee.step = steps if resume else 0
-            self.opening += (
+            trainee.step = steps if self.foreign else 0
+            lines += (
                 [f"Resuming from {trainee.folder}.", f"Resuming training from step {trainee.step}."]
-                if resume
+                if self.foreign
                 else [
                     f"Initializing from {path}.",
                     f"Starting training from step 0 and saving to {trainee.folder}.",
                 ]
             )
-        if resume:
-            self.lessons.load_state_dict({"numbers": self.folder.recorded_lessons(), "smoothed": {}, "rewards": {}})
+        return lines
 
     def _load(self, state: dict[str, Any]) -> None:
         try:
-            for name, population in self.populations.items():
-                population.load_state_dict(state["populations"][name])
+            for name in self.populations.keys() & state["populations"].keys():  # one may have just appeared
+                self.populations[name].load_state_dict(state["populations"][name])
             for policy, numbers in self._numbers.items():
                 self.trainees[policy].learner.tune(with_numbers(self.trainees[policy].behavior, numbers))
-            for trainee, (step, best, learner) in zip(self.trainees, state["learners"], strict=True):
+            known = self.trainees[: len(state["learners"])] if self.run.talks else self.trainees
+            for trainee, (step, best, learner) in zip(known, state["learners"], strict=True):
                 trainee.learner.load_state_dict(learner)
                 trainee.step, trainee.best = int(step), float(best)
             self.league.load_state_dict(state["league"])
@@ -492,9 +579,10 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
         if limit and time.perf_counter() - begun > limit:
             break
         before, passed = passed, parts.checkpoints
-        if passed != before and not parts.finished:
+        due = [name for name in passed if passed[name] != before.get(name, 0)]
+        if due and not parts.finished:
             try:
-                parts.save([name for name in passed if passed[name] != before[name]])
+                parts.save(due)
             except StorageError as error:
                 parts.report.warn(f"{error} Training goes on; the next checkpoint tries again.")
     if inference:  # nothing was learned, and what is there stays

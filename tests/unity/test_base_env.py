@@ -15,7 +15,7 @@ from line_envs import Line, solved
 from typer.testing import CliRunner
 
 from palus.cli import app
-from palus.config import load_run
+from palus.config import RunFile, load_run
 from palus.errors import ConfigError, EnvError, LostGameError, ProtocolError, TrustError
 from palus.train import Run, train
 from palus.trust import NOBODY, Trust
@@ -169,6 +169,90 @@ def test_an_exception_ends_the_run_with_one_sentence_and_saved(tmp_path: Path) -
     assert (tmp_path / "results" / "x" / "Line" / "checkpoint.pt").exists()
     found = Run(run, resume=True, trust=TRUST)
     found.close()
+
+
+def late_run(folder: Path, *overrides: str, late: int, steps: int = 3000) -> RunFile:
+    """A run whose first behavior is there from the start, and whose second appears after so many steps."""
+    file = run_file(folder, behaviors=["Line", "Late"], late=late, continuous=0, discrete=1)
+    tree = json.loads(file.read_text())
+    tree["default_settings"] = tree.pop("behaviors")["Line"] | {"max_steps": steps, "checkpoint_interval": 10**6}
+    file.write_text(json.dumps(tree))
+    return load_run(file, list(overrides))
+
+
+def test_a_behavior_that_appears_in_mid_run_learns_is_saved_and_resumed(tmp_path: Path) -> None:
+    run, folder, told = late_run(tmp_path, late=100), tmp_path / "results" / "x", list[str]()
+    parts = Run(run, trust=TRUST, log=lambda level, text: told.append(text))
+    with parts.report:
+        parts.iterate()
+        assert [t.name for t in parts.trainees] == ["Line"]
+        while not parts.finished:
+            parts.iterate()
+        line, late = parts.trainees
+        assert (line.name, late.name) == ("Line", "Late") and 3000 <= late.step < line.step - 1000
+        assert float(np.mean([e.reward for e in late.record.recent])) > 0.7
+        parts.save()
+    parts.close()
+    assert told.count("Late appeared, and is trained from now on.") == 1
+    assert any(text.startswith("Late. Step: 1000.") for text in told)
+    assert (folder / f"Late/Late-{late.step}.onnx").exists() and list((folder / "Late").glob("events.out.tfevents.*"))
+    assert json.loads((folder / "run_logs/training_status.json").read_text())["Late"]["checkpoints"]
+    weights = late.learner.network.acting_arrays()
+    for late_again in (100, 0):  # where it is not yet there again, and where it is from the start, before the other
+        again = late_run(tmp_path, late=late_again, steps=3600)
+        parts = Run(again, resume=True, trust=TRUST, log=lambda level, text: None)
+        assert [(t.name, t.step) for t in parts.trainees] == [("Line", line.step), ("Late", late.step)]
+        found = parts.trainees[1].learner.network.acting_arrays()
+        assert all((found[name] == array).all() for name, array in weights.items())
+        while not parts.finished:
+            parts.iterate()
+        assert parts.trainees[1].step >= 3600
+        parts.close()
+
+
+def test_one_that_the_run_file_has_no_settings_for_plays_at_random_and_the_run_goes_on(tmp_path: Path) -> None:
+    file, told = run_file(tmp_path, behaviors=["Line", "Late"], late=20, continuous=0, discrete=1), list[str]()
+    train(load_run(file), trust=TRUST, log=lambda level, text: told.append(text))
+    (complaint,) = [text for text in told if "Late" in text]
+    assert complaint.startswith("Late appeared, and its agents play at random: the run file has no settings for it")
+
+
+def test_one_that_the_run_file_names_may_come_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palus.unity.discovery.SEARCH", 5)
+    run, told = late_run(tmp_path, late=50), list[str]()
+    run = run.model_copy(update={"behaviors": dict.fromkeys(["Late", "Line"], run.default_settings)})
+    parts = Run(run, trust=TRUST, log=lambda level, text: told.append(text))
+    assert parts.opening == ["Late has not appeared yet; it is trained when it does."]
+    for _ in range(4):
+        parts.iterate()
+    assert [(t.name, t.step > 0) for t in parts.trainees] == [("Line", True), ("Late", True)]
+    parts.save()
+    parts.close()
+    resumed = Run(run, resume=True, trust=TRUST)
+    assert [t.step for t in resumed.trainees] == [t.step for t in parts.trainees]
+    resumed.close()
+
+
+PLAY: dict[str, Any] = {"self_play": {"save_steps": 300, "team_change": 600, "swap_steps": 200, "window": 3}}
+
+
+def test_a_league_grows_by_a_behavior_that_appears_in_mid_run(tmp_path: Path) -> None:
+    file = run_file(
+        tmp_path, behaviors=["A?team=0", "A?team=1", "B?team=1"], late=60, continuous=0, discrete=1, teams=4
+    )
+    tree = json.loads(file.read_text())
+    tree["default_settings"] = tree.pop("behaviors")["Line"] | PLAY | {"max_steps": 1200}
+    file.write_text(json.dumps(tree))
+    parts = Run(load_run(file), trust=TRUST, log=lambda level, text: None)
+    while not parts.finished:
+        parts.iterate()
+    assert [t.name for t in parts.trainees] == ["A", "B"]
+    assert all(len(parts.league.pools[policy].past) > 1 for policy in (0, 1))
+    parts.save()
+    parts.close()
+    again = Run(load_run(file), resume=True, trust=TRUST, log=lambda level, text: None)
+    assert again.league.elo == parts.league.elo and again.steps == parts.steps
+    again.close()
 
 
 def test_an_expert_is_paid_one_an_episode() -> None:

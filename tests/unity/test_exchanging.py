@@ -11,15 +11,16 @@ import torch
 from torch import Tensor
 
 from palus.config.run_file import EnvSettings
-from palus.errors import EnvError, LostGameError, WorkerError
+from palus.errors import EnvError, LostGameError, ProtocolError, WorkerError
 from palus.learn.returns import usable_decisions
-from palus.rollout.exchanging import ExchangeCollector
+from palus.rollout.exchanging import Demand, ExchangeCollector
 from palus.rollout.rollout import Collected, Rollout, Seat
 from palus.types import ActionSpec, AgentSpec, BehaviorSpec, Continuous, Discrete, GameSpec, ObservationSpec
-from palus.unity.environment import Discovery, News, Steps
+from palus.unity.news import Discovery, News, Steps
 from palus.unity.side_channels import AVERAGE, Statistic
 
 KIND = BehaviorSpec("B", (ObservationSpec("obs_0", (1,)),), ActionSpec((Discrete(2),)))
+LATE = BehaviorSpec("Late", KIND.observations, KIND.actions)
 SPEC = GameSpec("Story", (KIND,), (AgentSpec("B?team=0", 0, 0, "B"),))
 TWO_TEAMS = GameSpec("Story", (KIND,), (AgentSpec("B?team=0", 0, 0, "B"), AgentSpec("B?team=1", 1, 1, "B")))
 Told = tuple[int, float, float]  # agent, what it sees, reward
@@ -54,7 +55,7 @@ class Story:
 
     def __init__(self, told: Sequence[News | Exception]) -> None:
         self.told, self.at, self.waits = list(told), 0, True
-        self.discovery = Discovery({"B?team=0": KIND, "B?team=1": KIND, "Late?team=0": KIND})
+        self.discovery = Discovery({"B?team=0": KIND, "B?team=1": KIND, "Late?team=0": LATE})
         self.answers: list[dict[str, int]] = []
         self.sent: list[Mapping[str, Any]] = []
         self.resets = 0
@@ -90,10 +91,10 @@ def collector(
         "settings": EnvSettings(env_path="x"),
     }
     made |= options
-    settings = {"rows": {0: rows}, "horizons": {0: horizon}, "grouped": frozenset({0} if grouped else ())}
     return ExchangeCollector(
-        games, made["start"], spec, made["settings"], **settings, seed=1, learners=learner, cast=made["cast"],  # type: ignore[arg-type]
-        load=lambda k: pytest.fail("there is no frozen policy"), members={}, draws={},
+        games, made["start"], spec, made["settings"], {0: Demand(rows, horizon, grouped)}, seed=1, learners=learner,
+        cast=made["cast"], load=lambda k: pytest.fail("there is no frozen policy"), members={}, draws={},
+        meet=made.get("meet", lambda name, seen: f"{name} is not learned"),
     )  # fmt: skip
 
 
@@ -196,8 +197,33 @@ def test_a_behavior_that_appears_in_mid_run_plays_at_random_and_is_told_of_once(
     games = collector(story := Story([late]), rows=3)
     games.collect()
     assert story.answers[0] == {"Late?team=0": 1, "B?team=0": 1}
-    (complaint,) = games.complaints()
-    assert complaint.startswith("Late?team=0 appeared after the run had begun") and not games.complaints()
+    assert games.complaints() == ["Late?team=0 is not learned"] and not games.complaints()
+
+
+def test_a_behavior_that_appears_in_mid_run_is_learned_from_its_first_decision_on() -> None:
+    """Its first message finds the collector within a rollout, and one of two games."""
+
+    def meet(name: str, seen: BehaviorSpec) -> None:
+        agents = (*SPEC.agents, AgentSpec(name, 0, 0, "Late"))
+        seats = [Seat(0, True), Seat(1, True)]
+        demands, learners = {1: Demand(3, 2, False)}, {1: ("Late", Counting())}
+        games.admit(GameSpec("Story", (KIND, LATE), agents), demands, learners, lambda k: seats, {})
+
+    usual = [news(steps((1, float(t), 1.0))) for t in range(9)]
+    both = [News({}, {"Late?team=0": steps((9, 50.0 + t, 2.0)), **told.decisions}) for t, told in enumerate(usual)]
+    games = collector(Story([*usual[:2], *both[2:]]), Story(usual), rows=20, meet=meet)
+    found = games.collect()
+    assert [[seen for seen, *_ in row] for row in rows_of(found.rollouts[1])] == [[52.0, 53.0], [54.0]]
+    assert found.rollouts[0].agent_steps == 10 and set(found.entropies) == {0, 1}
+    assert [(e.agent, e.policy) for e in found.episodes] == []
+    assert not games.complaints()
+
+
+def test_another_game_that_says_otherwise_of_a_behavior_is_refused() -> None:
+    other = Story([news(steps((1, 0, 0)))])
+    other.discovery.behaviors["B?team=0"] = LATE
+    with pytest.raises(ProtocolError, match=r"game 1: B\?team=0 sees or does other things"):
+        collector(Story([news(steps((1, 0, 0)))]), other, rows=3).collect()
 
 
 def test_no_learner_in_a_whole_game_is_an_error_not_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,6 +296,8 @@ def test_numbers_reach_the_game_as_the_policy_means_them(squash: bool, sent: flo
     policy.squash = squash
     kind = BehaviorSpec("B", KIND.observations, ActionSpec((Continuous(1, -1.0, 1.0),)))
     spec = GameSpec("Story", (kind,), SPEC.agents)
-    rollout = one(collector(story := Story([news(steps((1, 0, 0)))]), rows=1, spec=spec, policy=policy).collect())
+    story = Story([news(steps((1, 0, 0)))])
+    story.discovery.behaviors["B?team=0"] = kind
+    rollout = one(collector(story, rows=1, spec=spec, policy=policy).collect())
     assert story.sent[0]["B?team=0"] == pytest.approx(sent, abs=1e-3)
     assert rollout.actions[0, 0] == pytest.approx(2.0, abs=1e-3)  # what was drawn is what is learned from

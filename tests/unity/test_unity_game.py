@@ -28,9 +28,10 @@ from palus.errors import CheckpointError, EnvError, LostGameError, ProtocolError
 from palus.rollout.exchanging import ExchangeCollector
 from palus.train import Run, train
 from palus.types import MASKS
-from palus.unity.environment import UnityEnv, behavior_of
+from palus.unity.environment import UnityEnv
 from palus.unity.executable import find_executable
 from palus.unity.messages import API_VERSION, message, packed
+from palus.unity.news import behavior_of
 from palus.unity.pictures import decode
 from palus.unity.wire import Dialer
 
@@ -284,6 +285,40 @@ def test_groups_learn_over_the_wire(served: Any, tmp_path: Path, capsys: Any) ->
     assert first < 0.35 and last > 0.42
 
 
+def test_a_behavior_that_appears_in_mid_run_learns_over_the_wire(tmp_path: Path) -> None:
+    path = executable(tmp_path, "exec sleep 60")
+    small = ["behaviors.B.hyperparameters.buffer_size=100", "env_settings.timeout_wait=20"]
+    run = run_file(tmp_path, path, "B", *small, max_steps=250)
+    run = run.model_copy(update={"behaviors": {}, "default_settings": run.behaviors["B"]})
+
+    def play() -> list[int]:
+        game, decisions = Dialer(run.env_settings.base_port, 20), [0, 0]
+        first = message()
+        first.unity_output.rl_initialization_output.communication_version = API_VERSION
+        told: Any = [first, message(), said()]
+        for at in range(5000):
+            answer = game.exchange(told.pop(0) if told else both(at))
+            if answer is None:
+                break
+            for k, name in enumerate(("B?team=0", "Late?team=0")):
+                decisions[k] += len(answer.unity_input.rl_input.agent_actions[name].value)
+        return decisions
+
+    def both(at: int) -> Any:
+        made = said(brain=False)
+        if at > 100:
+            made.MergeFrom(said(name="Late?team=0", brain=at == 101))
+        return made
+
+    end = in_thread(play)
+    assert train(run).finished
+    usual, late = end()
+    folder = tmp_path / "results" / "x"
+    assert late >= 250 and usual >= late + 90
+    assert (folder / "Late.onnx").exists()
+    assert json.loads((folder / "run_logs" / "training_status.json").read_text())["Late"]["checkpoints"]
+
+
 def test_a_game_killed_in_mid_step_leaves_a_clear_message_and_a_saved_run(served: Any, tmp_path: Path) -> None:
     path = served("MenuToy", 2)
     run = run_file(tmp_path, path, "MenuToy", "env_settings.max_lifetime_restarts=0", max_steps=100000)
@@ -312,5 +347,5 @@ def test_a_game_killed_in_mid_step_leaves_a_clear_message_and_a_saved_run(served
 def test_a_behavior_that_the_game_does_not_have_is_named(served: Any, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("palus.unity.discovery.SEARCH", 5)
     run = run_file(tmp_path, served("MenuToy", 1), "Nobody")
-    with pytest.raises(EnvError, match="Nobody did not appear within 5 messages; found MenuToy"):
+    with pytest.raises(EnvError, match="has MenuToy; Nobody did not appear within 5 messages"):
         train(run)

@@ -403,7 +403,8 @@ class League:
             })  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where `state_dict` was taken. KeyError when the learners were others, ValueError for members."""
+        """Continue where `state_dict` was taken. Learners that it does not know
+        begin with nothing. ValueError for other members."""
         with self._lock:
             if (members := [[m.name, m.behavior] for m in self.members]) != state["members"]:
                 raise ValueError(f"palus.league.members: {members}; expected {state['members']}, as they were")
@@ -413,6 +414,8 @@ class League:
             self.payoffs.load_state_dict(state["payoffs"])
             saved = dict(state["pools"])
             for policy, pool in self.pools.items():
+                if policy not in saved:  # of a behavior that has just appeared
+                    continue
                 for name in _OF_POOLS:
                     setattr(pool, name, saved[policy][name])
                 pool.ghosts = {int(side): ghost for side, ghost in pool.ghosts.items()}

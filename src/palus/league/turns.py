@@ -96,7 +96,7 @@ class Turns:
         """Continue where `state_dict` was taken."""
         self.learning_side = int(state["learning_side"])
         for name in _TABLES:
-            setattr(self, name, dict(state[name]))
+            setattr(self, name, getattr(self, name) | dict(state[name]))
 
 
 _TABLES = ("steps", "ghost_steps", "_last_change", "_begun")

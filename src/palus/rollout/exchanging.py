@@ -12,19 +12,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from palus.config.environment import Value
 from palus.config.run_file import EDITOR, EnvSettings
 from palus.envs.game import draw_actions, points_of
-from palus.errors import EnvError, LostGameError, WorkerError
+from palus.errors import EnvError, LostGameError, ProtocolError, WorkerError
 from palus.nn.distributions import Draw, sample
 from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.rollout import FROZEN, Cast, Collected, Episode, FinishedMatch, Seat
 from palus.rollout.stretches import Decisions, Stretch, build
-from palus.types import F32, MASKS, AnyArray, GameSpec
+from palus.types import F32, MASKS, AnyArray, BehaviorSpec, GameSpec
 from palus.unity.news import News, Steps, TalkingGame
 from palus.unity.side_channels import MOST_RECENT, SUM
 
@@ -32,6 +32,20 @@ EXCHANGES = 1000
 """Messages after which who plays in a game may change within episodes."""
 IDLE = 10_000
 """Messages without a decision of any learner after which a game counts as one that has nobody to train."""
+
+
+Meet = Callable[[str, BehaviorSpec], str | None]
+"""Behavior id and what its agents see and do, of one that appears in mid-run -> why nobody learns it; None where the
+collector has been told of a learner (`ExchangeCollector.admit`)."""
+
+
+class Demand(NamedTuple):
+    """What a learner asks of rollouts. rows: decisions of one; horizon: those of a stretch at most; grouped: it learns
+    from groups."""
+
+    rows: int
+    horizon: int
+    grouped: bool
 
 
 @dataclass
@@ -48,13 +62,15 @@ class _Agent:
 
 @dataclass
 class _Played:
-    """One game. seats: by behavior id. agents: that wait, by behavior id and id. age: messages since it was cast."""
+    """One game. seats: by behavior id. agents: that wait, by behavior id and id. age: messages since it was cast. met:
+    behavior ids that it has spoken of."""
 
     env: TalkingGame
     seats: dict[str, Seat] = field(default_factory=dict)
     agents: dict[tuple[str, int], _Agent] = field(default_factory=dict)
     decisions: Mapping[str, Steps] = field(default_factory=dict)
     age: int = 0
+    met: set[str] = field(default_factory=set)
 
 
 class ExchangeCollector:
@@ -66,34 +82,30 @@ class ExchangeCollector:
         start: Callable[[int], TalkingGame],
         spec: GameSpec,
         settings: EnvSettings,
+        demands: Mapping[int, Demand],
         *,
-        rows: Mapping[int, int],
-        horizons: Mapping[int, int],
-        grouped: frozenset[int],
         seed: int,
         learners: Mapping[int, tuple[str, Policy]],
         cast: Cast,
         load: Callable[[int], Policy],
         members: Mapping[int, tuple[str, Policy]],
         draws: Mapping[str, Draw],
+        meet: Meet,
     ) -> None:
         """games: started, never reset. start: another one in the place of one that was lost. spec: its agents are
-        named by the behavior ids. By learner: rows, decisions of a rollout; horizons, those of a stretch at most;
-        grouped: those that learn from groups. draws: by behavior, where actions are not sampled."""
+        named by the behavior ids. demands: by learner. draws: by behavior, where actions are not sampled."""
         everybody = {**learners, **members}
         self.policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
-        sizes = memories(everybody)
-        self._sizes = {behavior.name: sizes.get(behavior.name, 0) for behavior in spec.behaviors}
         self._games, self._start = [_Played(env) for env in games], start
-        self._spec, self._settings, self._rows, self._seed = spec, settings, rows, seed
-        self._draws = draws
-        self._horizons, self._grouped, self._cast = horizons, grouped, cast
-        self._kinds = {agent.name: spec.behavior(agent.behavior) for agent in spec.agents}
-        self._places = {agent.name: place for place, agent in enumerate(spec.agents)}
-        self._behavior = {policy: behavior for policy, (behavior, _) in learners.items()}
-        self._records = {p: Decisions(spec.behavior(name), self._sizes[name]) for p, name in self._behavior.items()}
-        self._open: dict[int, dict[tuple[int, str, int], Stretch]] = {policy: {} for policy in learners}
-        self._done: dict[int, list[Stretch]] = {policy: [] for policy in learners}
+        self._settings, self._seed, self._meet = settings, seed, meet
+        self._draws = dict(draws)
+        self._sizes: dict[str, int] = {}
+        self._demands: dict[int, Demand] = {}
+        self._behavior: dict[int, str] = {}
+        self._records: dict[int, Decisions] = {}
+        self._open: dict[int, dict[tuple[int, str, int], Stretch]] = {}
+        self._done: dict[int, list[Stretch]] = {}
+        self._learn(spec, demands, learners, memories(everybody), cast)
         self._parameters: Mapping[str, Value] = {}
         self._untold = False
         self._lost: deque[float] = deque()
@@ -107,6 +119,42 @@ class ExchangeCollector:
         self._ghosts: dict[str, int] = {}
         self.tick, self._resets, self._started = 0, 0, False
 
+    def _learn(
+        self,
+        spec: GameSpec,
+        demands: Mapping[int, Demand],
+        learners: Mapping[int, tuple[str, Policy]],
+        sizes: Mapping[str, int],
+        cast: Cast,
+    ) -> None:
+        """Take in what the game has, and who learns it. sizes: floats of memory by behavior."""
+        self._spec, self._cast = spec, cast
+        self._kinds = {agent.name: spec.behavior(agent.behavior) for agent in spec.agents}
+        self._places = {agent.name: place for place, agent in enumerate(spec.agents)}
+        self._sizes |= {b.name: sizes.get(b.name, 0) for b in spec.behaviors if b.name not in self._sizes}
+        self._demands |= demands
+        for policy, (behavior, _) in learners.items():
+            self._behavior[policy], self._open[policy], self._done[policy] = behavior, {}, []
+            self._records[policy] = Decisions(spec.behavior(behavior), self._sizes[behavior])
+
+    def admit(
+        self,
+        spec: GameSpec,
+        demands: Mapping[int, Demand],
+        learners: Mapping[int, tuple[str, Policy]],
+        cast: Cast,
+        draws: Mapping[str, Draw],
+    ) -> None:
+        """Go on with a game of which more is known, at any time. spec: with the agents of before in their places.
+        demands, learners: the new ones; cast, draws: for all."""
+        for policy, (_, acting) in learners.items():
+            self.policies.publish(policy, acting)
+        self._learn(spec, demands, learners, memories(learners), cast)
+        self._draws.update(draws)
+        for k, game in enumerate(self._games):
+            seats = {agent.name: seat for agent, seat in zip(spec.agents, cast(k), strict=True)}
+            game.seats = seats | game.seats
+
     # -- rollouts -------------------------------------------------------------------------------------------------
 
     def collect(self) -> Collected:
@@ -118,7 +166,7 @@ class ExchangeCollector:
             self._started = True
             for k in range(len(self._games)):
                 self._guarded(k, self._begin)
-        while all(record.known < self._rows[policy] for policy, record in self._records.items()):
+        while all(record.known < self._demands[policy].rows for policy, record in self._records.items()):
             self._exchange()
             if self._idle > IDLE:
                 raise EnvError(
@@ -213,6 +261,7 @@ class ExchangeCollector:
             raise WorkerError(f"game {k}: {error}. Press Play in the Editor and continue with --resume")
         self._complaints.append(f"game {k}: {error}. Another one is started in its place; training goes on.")
         self._games[k].env = self._start(k)
+        self._games[k].met = set()
         self._begin(k)
 
     def _exchange(self) -> None:
@@ -236,6 +285,9 @@ class ExchangeCollector:
         game.decisions = {}
         news = game.env.receive()
         game.age += 1
+        for name in sorted(news.decisions.keys() - game.met):
+            game.met.add(name)
+            self._greet(k, name)
         for told in news.statistics:
             if told.aggregation != MOST_RECENT or k == 0:
                 self._heard.setdefault((told.name, told.aggregation), []).append(told.value)
@@ -250,6 +302,19 @@ class ExchangeCollector:
         elif game.age >= EXCHANGES:
             self._seat(k)
         game.decisions = news.decisions
+
+    def _greet(self, k: int, name: str) -> None:
+        """A behavior id speaks in a game for the first time."""
+        spec = self._games[k].env.discovery.behaviors[name]
+        if name not in self._kinds and name not in self._strange:
+            reason = self._meet(name, spec)
+            if reason is not None:
+                self._strange.add(name)
+                self._complaints.append(reason)
+        if self._kinds.get(name, spec) != spec:
+            raise ProtocolError(
+                f"game {k}: {name} sees or does other things than before; expected the same in every game"
+            )
 
     def _known(self, game: _Played, name: str, steps: Steps) -> list[tuple[int, _Agent]]:
         """Those that have decided before: their place in the message, and they themselves."""
@@ -318,13 +383,7 @@ class ExchangeCollector:
         return answers
 
     def _improvise(self, game: _Played, name: str, steps: Steps) -> F32:
-        """Random actions for a behavior that was not there when the run began."""
-        if name not in self._strange:
-            self._strange.add(name)
-            self._complaints.append(
-                f"{name} appeared after the run had begun: its agents play at random. Let one of its agents be there "
-                "from the start, so that it is found, and it learns."
-            )
+        """Random actions for a behavior that nobody learns."""
         generator = np.random.default_rng((self._seed, self.tick))
         self.tick += 1
         spec = game.env.discovery.behaviors[name].actions
@@ -338,7 +397,7 @@ class ExchangeCollector:
             agents = self._games[k].agents
             for number, group in zip(steps.agent.tolist(), steps.group.tolist(), strict=True):
                 agent = agents.setdefault((name, number), _Agent(np.zeros(S, np.float32)))
-                if S and policy in self._grouped and group and not self._follows(policy, k, name, group, agent.row):
+                if S and self._is_grouped(policy) and group and not self._follows(policy, k, name, group, agent.row):
                     agent.state = np.zeros(S, np.float32)  # as the learner will have it
                 deciding.append(agent)
         names = batch[0][2].observations
@@ -366,7 +425,7 @@ class ExchangeCollector:
                 self._continue(policy, k, name, steps, rows.tolist())
                 self._idle = 0
             elif any(seat.learns for seat in self._games[k].seats.values()):
-                self._ghosts[kind] += len(steps)
+                self._ghosts[kind] = self._ghosts.get(kind, 0) + len(steps)
             for agent, row, state in zip(deciding[own], rows.tolist(), after[own], strict=True):
                 agent.row, agent.state = row, state.copy()
                 agent.length += 1
@@ -377,9 +436,12 @@ class ExchangeCollector:
         stretch = self._open[policy].get((k, name, -group)) if policy in self._open else None
         return stretch is not None and bool(stretch.steps) and row in stretch.steps[-1].values()
 
+    def _is_grouped(self, policy: int) -> bool:
+        return policy in self._demands and self._demands[policy].grouped
+
     def _key(self, policy: int, k: int, name: str, agent: int, group: int) -> tuple[int, str, int]:
         """Of the stretch of an agent, or of its group, whose numbers are made negative."""
-        return k, name, -group if group > 0 and policy in self._grouped else agent
+        return k, name, -group if group > 0 and self._is_grouped(policy) else agent
 
     def _continue(self, policy: int, k: int, name: str, steps: Steps, rows: Sequence[int]) -> None:
         """Add decisions to the stretches of their agents, or of their groups."""
@@ -392,7 +454,7 @@ class ExchangeCollector:
                 stretch.steps.append({})
             stretch.steps[-1][stretch.place(agent)] = row
         for stretch in touched.values():
-            if len(stretch.steps) > self._horizons[policy]:
+            if len(stretch.steps) > self._demands[policy].horizon:
                 self._done[policy].append(stretch.cut(self._records[policy]))
 
     # -- the rest of the contract ---------------------------------------------------------------------------------

@@ -8,14 +8,15 @@ from palus.config import PocaBehavior, RunFile
 from palus.envs import GameSource
 from palus.envs.arena_game import BotAct
 from palus.errors import ConfigError
-from palus.nn.distributions import likeliest
+from palus.nn.distributions import Draw, likeliest
 from palus.rollout.acting import Policy
 from palus.rollout.collector import InProcessCollector
-from palus.rollout.exchanging import ExchangeCollector
+from palus.rollout.exchanging import Demand, ExchangeCollector, Meet
 from palus.rollout.plan import OUT_OF_SIGHT, worker_rows
 from palus.rollout.rollout import Cast, Collector
 from palus.rollout.workers import WorkerCollector
 from palus.trust import Trust
+from palus.types import GameSpec
 from palus.unity.discovery import TalkingSource
 
 TARGET_ROLLOUT_STEPS = 80
@@ -30,9 +31,31 @@ def make_source(run: RunFile, trust: Trust) -> GameSource | TalkingSource:
     return GameSource(run.env_id, run.palus.env_options, trust)
 
 
+def draws_of(run: RunFile, spec: GameSpec) -> dict[str, Draw]:
+    """Behavior in the game -> how actions are drawn, where they are not sampled."""
+    certain = {name for name, behavior in run.behaviors.items() if behavior.network_settings.deterministic}
+    return {b.name: likeliest for b in spec.behaviors if b.name in certain or (certain and not b.name)}
+
+
+def demands_of(
+    run: RunFile, learners: Mapping[int, tuple[str, Policy]], rows_per_match: Mapping[int, int]
+) -> dict[int, Demand]:
+    """What learners ask of rollouts of talking games, by policy id. Arguments as of `make_collector`."""
+    settings = {policy: run.behaviors[name] for policy, (name, _) in learners.items()}
+    return {
+        policy: Demand(
+            behavior.rollout_rows(rows_per_match[policy], run.env_settings.num_envs),
+            behavior.time_horizon,
+            isinstance(behavior, PocaBehavior),
+        )
+        for policy, behavior in settings.items()
+    }
+
+
 def make_collector(
     run: RunFile,
     source: GameSource | TalkingSource,
+    spec: GameSpec,
     learners: Mapping[int, tuple[str, Policy]],
     rows_per_match: Mapping[int, int],
     cast: Cast,
@@ -41,31 +64,24 @@ def make_collector(
     load: Callable[[int], Policy],
     members: Mapping[int, tuple[str, Policy]],
     scripts: Mapping[int, BotAct],
+    meet: Meet,
 ) -> Collector:
     """The collector that `palus.sampling.collector` asks for, with rollouts as long as the first learner wants.
 
-    learners: policy id -> behavior in the game, policy. rows_per_match: the most agents of a match that learn for each.
-    load: the policy of a frozen id; members: those that are there from the start. scripts: by policy id, players that
-    read the game. Raises ConfigError where games cannot be divided over workers, or are out of a script's sight there,
-    EnvError.
+    spec: of the game, as far as it is known. learners: policy id -> behavior in the game, policy. rows_per_match: the
+    most agents of a match that learn for each. load: the policy of a frozen id; members: those that are there from the
+    start. scripts: by policy id, players that read the game. meet: as `ExchangeCollector` takes it.
+    Raises ConfigError where games cannot be divided over workers, or are out of a script's sight there, EnvError.
     """
     first, sampling = next(iter(run.behaviors.values())), run.palus.sampling
     rows, horizon = next(iter(rows_per_match.values())), first.time_horizon
-    certain = (name for name, behavior in run.behaviors.items() if behavior.network_settings.deterministic)
-    draws = {source.spec.behavior(name).name: likeliest for name in certain}
+    draws = draws_of(run, spec)
     if not isinstance(source, GameSource):
         if scripts:
             raise ConfigError(OUT_OF_SIGHT)
-        settings = {policy: run.behaviors[name] for policy, (name, _) in learners.items()}
         return ExchangeCollector(
-            source.games, source.start, source.spec, run.env_settings,
-            rows={
-                policy: behavior.rollout_rows(rows_per_match[policy], run.env_settings.num_envs)
-                for policy, behavior in settings.items()
-            },
-            horizons={policy: behavior.time_horizon for policy, behavior in settings.items()},
-            grouped=frozenset(policy for policy, own in settings.items() if isinstance(own, PocaBehavior)),
-            seed=seed, learners=learners, cast=cast, load=load, members=members, draws=draws,
+            source.games, source.start, spec, run.env_settings, demands_of(run, learners, rows_per_match),
+            seed=seed, learners=learners, cast=cast, load=load, members=members, draws=draws, meet=meet,
         )  # fmt: skip
     if sampling.collector == "in_process" or (sampling.collector == "auto" and source.prefers_batch):
         size = first.rollout_rows(rows, run.palus.num_matches or 1)
@@ -78,7 +94,7 @@ def make_collector(
     if scripts:
         raise ConfigError(OUT_OF_SIGHT)
     return WorkerCollector(
-        source.single, source.spec, sampling,
-        rows=worker_rows(run, source.spec.num_agents, rows), horizon=horizon, seed=seed,
+        source.single, spec, sampling,
+        rows=worker_rows(run, spec.num_agents, rows), horizon=horizon, seed=seed,
         learners=learners, cast=cast, load=load, members=members, draws=draws,
     )  # fmt: skip

@@ -111,6 +111,18 @@ class RunFolder:
         """The folder of a behavior."""
         return self.root / behavior
 
+    def add(self, behavior: str) -> None:
+        """Make the folder of a behavior that has just appeared. Raises StorageError."""
+        self.behaviors = (*self.behaviors, behavior)
+        try:
+            self._make()
+        except OSError as error:
+            raise StorageError(f"{error.filename}: cannot be made ({error.strerror}); free space.") from error
+
+    def _make(self) -> None:
+        for behavior in self.behaviors:
+            self.of(behavior).mkdir(parents=True, exist_ok=True)
+
     def own_bundle(self) -> Path:
         """Enter all files of the bundle but the card, which may be the user's. Returns the folder."""
         for name in ("configuration.yaml", "bundle.json", *(f"{behavior}.onnx" for behavior in self.behaviors)):
@@ -153,8 +165,7 @@ class RunFolder:
         """Remove what palus wrote for a former run of this id and make the folder. Raises StorageError."""
         try:
             self._own.remove_all()
-            for behavior in self.behaviors:
-                self.of(behavior).mkdir(parents=True, exist_ok=True)
+            self._make()
         except OSError as error:
             raise StorageError(
                 f"{error.filename or self.root}: the folder cannot be prepared ({error.strerror}); "

@@ -70,7 +70,19 @@ class Report:
             columns = ("[bold]{task.description}", BarColumn(None), "{task.percentage:>3.0f}%", "{task.fields[state]}")
             self._progress = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console)
             self._progress.start()
-        for line in self.lines:
+        self._open(self.lines)
+        return self
+
+    def add(self, trainees: Sequence[Trainee]) -> None:
+        """Tell of more learners from now on, those of a behavior that has just appeared."""
+        fresh, is_open = [_Line(trainee) for trainee in trainees], self.lines[0].writer is not None
+        self.lines += fresh
+        if is_open:
+            self._open(fresh)
+
+    def _open(self, lines: Sequence[_Line]) -> None:
+        """Begin the files and the progress bars of these learners."""
+        for line in lines:
             before = set(line.trainee.folder.glob(EVENTS))
             line.writer = SummaryWriter(str(line.trainee.folder), flush_secs=10)
             for path in set(line.trainee.folder.glob(EVENTS)) - before:  # the library names it
@@ -93,7 +105,6 @@ class Report:
             max_minutes=self.run.palus.max_minutes,
             started=time.time(),
         )
-        return self
 
     def __exit__(self, *_: object) -> None:
         trainees = [line.trainee for line in self.lines]
@@ -212,7 +223,7 @@ class Report:
         """Continue where `state_dict` was taken. The trainees have their steps already."""
         self.last_scores = dict(state["scores"])
         self._log.cut_back({line.trainee.policy: line.trainee.step for line in self.lines})
-        for line, saved in zip(self.lines, state["lines"], strict=True):
+        for line, saved in zip(self.lines, state["lines"], strict=False):  # one that has just appeared has none
             line.summary_step = int(saved["summary_step"])
             line.trainee.record.load_state_dict(saved)
 

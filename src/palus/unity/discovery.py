@@ -13,12 +13,12 @@ from palus.config.run_file import RunFile
 from palus.envs.game import draw_actions
 from palus.errors import ConfigError, EnvError
 from palus.trust import Trust
-from palus.types import MASKS, AgentSpec, GameSpec
+from palus.types import MASKS, GameSpec
 from palus.unity import base_env
-from palus.unity.news import TalkingGame, behavior_of
+from palus.unity.news import TalkingGame, behavior_of, game_of
 
 SEARCH = 200
-"""Messages within which every behavior of the run file has to appear."""
+"""Messages within which a behavior of the run file is looked for; later ones are met when they appear."""
 
 
 def executables(run: RunFile, seed: int) -> Callable[[int], TalkingGame]:
@@ -63,7 +63,8 @@ class TalkingSource:
     def spec(self) -> GameSpec:
         """The game's behaviors, and for each behavior id an agent that stands for all of it.
 
-        Plays at random until every behavior of the run file has appeared. Raises EnvError when one does not.
+        Plays at random until every behavior of the run file has appeared, for some time: those that have not may do so
+        later. Raises EnvError for a behavior that the run file has no settings for, and where there is none.
         """
         self._games = self._games or [self.start(0)]
         game, generator = self._games[0], np.random.default_rng(self._seed)
@@ -72,29 +73,28 @@ class TalkingSource:
         for _ in range(SEARCH):
             news = game.receive()
             found = {behavior_of(name)[0] for name in behaviors}
-            if found and wanted <= found:
+            sides = {behavior_of(name)[1] for name in behaviors}
+            if found and wanted <= found and (len(sides) > 1 or not self._has_rivals):
                 break
             game.send({
                 name: draw_actions(behaviors[name].actions, len(steps), steps.observations.get(MASKS), generator)
                 for name, steps in news.decisions.items()
             })  # fmt: skip
-        else:
-            missing = ", ".join(sorted(wanted - found)) or "any behavior"
-            raise EnvError(
-                f"{self._place}: {missing} did not appear within {SEARCH} messages; "
-                f"found {', '.join(sorted(found)) or 'none'}. Name these in the run file"
-            )
         undeclared = found - wanted
-        if undeclared and self._run.default_settings is None:
+        if not found or (undeclared and self._run.default_settings is None):
+            missing = wanted - found
+            late = f"; {', '.join(sorted(missing))} did not appear within {SEARCH} messages" if missing else ""
             raise EnvError(
-                f"{self._place} has {', '.join(sorted(undeclared))} too; add it to behaviors, or give default_settings"
+                f"{self._place} has {', '.join(sorted(found)) or 'no behavior'}{late}. Name in behaviors what it has, "
+                "or give default_settings"
             )
-        agents = []
-        for name in sorted(behaviors):
-            behavior, team = behavior_of(name)
-            agents.append(AgentSpec(name, team, team, behavior))
-        kinds = {behavior_of(name)[0]: spec for name, spec in sorted(behaviors.items())}
-        return GameSpec(self._name, tuple(kinds.values()), tuple(agents))
+        return game_of(self._name, dict(sorted(behaviors.items())))
+
+    @property
+    def _has_rivals(self) -> bool:
+        """Whether somebody plays against itself, so that there is another side to look for."""
+        settings = [*self._run.behaviors.values(), *filter(None, [self._run.default_settings])]
+        return any(behavior.self_play is not None for behavior in settings)
 
     @property
     def _place(self) -> str:

@@ -4,14 +4,14 @@ executable at the other end of a socket, or an object in this process."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
 from palus.config.environment import Value
 from palus.errors import ProtocolError
-from palus.types import F32, I64, ActionSpec, AnyArray, BehaviorSpec, Bool, Continuous, Discrete
+from palus.types import F32, I64, ActionSpec, AgentSpec, AnyArray, BehaviorSpec, Bool, Continuous, Discrete, GameSpec
 from palus.unity.side_channels import Statistic
 
 
@@ -77,6 +77,22 @@ def behavior_of(behavior_id: str) -> tuple[str, int]:
     if not name or not team.isdecimal():
         raise ProtocolError(f"behavior id {behavior_id!r}; expected NAME?team=NUMBER")
     return name, int(team)
+
+
+def game_of(env_id: str, behaviors: Mapping[str, BehaviorSpec]) -> GameSpec:
+    """A game of these behavior ids, in their order: for each of them an agent that stands for all of it."""
+    agents = []
+    for name in behaviors:
+        behavior, team = behavior_of(name)
+        agents.append(AgentSpec(name, team, team, behavior))
+    return GameSpec(env_id, tuple({spec.name: spec for spec in behaviors.values()}.values()), tuple(agents))
+
+
+def joined(known: GameSpec, found: GameSpec) -> GameSpec:
+    """What is known of a game, and behind it what was found besides; where both tell of a behavior, as it was found."""
+    specs = {spec.name: spec for spec in (*known.behaviors, *found.behaviors)}
+    agents = {agent.name: agent for agent in (*known.agents, *found.agents)}
+    return replace(known, behaviors=tuple(specs.values()), agents=tuple(agents.values()))
 
 
 def actions_of(continuous: int, branches: Sequence[int]) -> ActionSpec:
