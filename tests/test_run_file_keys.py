@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+import numpy as np
 import pytest
 import yaml
 from pydantic import BaseModel
@@ -31,12 +32,15 @@ from palus.config.environment import (
 from palus.config.section import Section
 from palus.config.trainer import TRAINERS
 from palus.config.unread import BUILT_IN, OF_BEHAVIORS, OF_RUNS
+from palus.types import ActionSpec, BehaviorSpec, Discrete, ObservationSpec
+from palus.unity.demonstrations import ExpertEpisode, write_demonstrations
 
 GAMES = dict.fromkeys(TRAINERS, "SoccerTwos")
 NEEDS = {
     "behaviors.X.reward_signals.": "behaviors.X.reward_signals.extrinsic={}",
     "behaviors.X.reward_signals.gail.": "behaviors.X.reward_signals.gail.demo_path=y.demo",
     "behaviors.X.behavioral_cloning.": "behaviors.X.behavioral_cloning.demo_path=y.demo",
+    "behaviors.X.hyperparameters.reward_signal_steps_per_update": "behaviors.X.reward_signals={rnd: {}}",
     "palus.league.": "behaviors.X.self_play={}",
     "palus.league.delta": "palus.league.opponents=history",
     "behaviors.X.hyperparameters.advantages": "behaviors.X.hyperparameters.normalize_returns=false",
@@ -66,7 +70,10 @@ OTHER: dict[str, Any] = {
     "encoding_size": 8,
 }
 """By path or by name, where the next or the other value is not one that the file may have."""
-AT_LOADING = {"behaviors.X.even_checkpoints"}
+AT_LOADING = {
+    "behaviors.X.even_checkpoints",
+    *(f"behaviors.X.reward_signals.{name}.encoding_size" for name in ("curiosity", "gail", "rnd")),
+}
 """Keys whose effect is in the values of others when a run has been loaded (tests/config/test_load.py)."""
 
 
@@ -212,6 +219,7 @@ SOCCER = [
     "palus.league={opponents: history, delta: 0.5, roles: {main_exploiter: 1, league_exploiter: 1}}",
 ]  # fmt: skip
 UNAIDED = ["palus.env=sampled:RecallGame"]
+RECALL_SPEC = BehaviorSpec("X", (ObservationSpec("obs", (3,)),), ActionSpec((Discrete(2),)))
 RECALL = [*UNAIDED, "behaviors.X.network_settings.memory={memory_size: 8}"]
 COUNTING = [
     "palus.env=counting_game:CountingGame",
@@ -234,9 +242,17 @@ COMMON = [
         "behaviors.X.network_settings.adaptive_deviation=false",
     ],
 ]
+IMITATING = [
+    *UNAIDED, "palus.sampling.workers=0", "behaviors.X.reward_signals={extrinsic: {}, curiosity: {}, rnd: {}}",
+    "behaviors.X.reward_signals.gail={demo_path: DEMO, use_vail: true}",
+    "behaviors.X.behavioral_cloning={demo_path: DEMO}",
+]  # fmt: skip
+"""DEMO stands for a file."""
 SELDOM = "behaviors.X.hyperparameters.steps_per_update=20"
 RUNS = {
+    **{trainer: [*COMMON, IMITATING] for trainer in ("ppo", "poca")},
     "sac": [
+        [*IMITATING, SELDOM],
         [*SOCCER, SELDOM],
         [
             *RECALL,
@@ -299,11 +315,15 @@ def test_a_key_that_counts_as_read_is_looked_at(trainer: str, tmp_path: Path, mo
     monkeypatch.setattr(Section, "__getattribute__", look, raising=False)
     for judge in ("load_run", "notes"):
         monkeypatch.setattr(command, judge, aside(getattr(command, judge)))
-    for number, overrides in enumerate(RUNS.get(trainer, COMMON)):
+    demo = tmp_path / "expert.demo"
+    rows = np.eye(3, dtype=np.float32), np.float32([[0], [1], [1]]), None, *np.ones((2, 3), np.float32)
+    write_demonstrations(demo, RECALL_SPEC, "X", [ExpertEpisode({"obs": rows[0]}, *rows[1:], False)])
+    for number, overrides in enumerate(RUNS[trainer]):
         name = "SoccerTwos" if SOCCER[0] in overrides else "X"
         file = tmp_path / f"tiny{number}.yaml"
         file.write_text(f"behaviors: {{{name}: {{trainer_type: {trainer}}}}}")
         words = [word.replace("behaviors.X", f"behaviors.{name}") for word in [*TINY, *overrides]]
+        words = [word.replace("DEMO", str(demo)) for word in words]
         folder = [
             "--run-id",
             f"r{number}",

@@ -68,6 +68,13 @@ def readable_poca(*more: str) -> POCA:
     return learner
 
 
+def advantages_of(learner: PPO, data: Rollout, length: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Advantages and value targets, [T, B] each, where the game's own reward is the only one."""
+    rewards, values = learner.rewards(data, data.active), learner.replay(data, length)[0]
+    advantages, targets = learner.advantages(data, rewards, values)
+    return advantages, targets[..., 0]
+
+
 def _write(learner: PPO | POCA, tensors: dict[str, dict[tuple[int, ...], float]]) -> None:
     weights = learner.network.weights
     weights.load(torch.zeros_like(weights.master))

@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from readable import advantages_of
 from toys import Play, Recall, behavior_of
 
 from palus.learn.losses import surrogate_formula
-from palus.learn.on_policy import Sequences
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
 from palus.learn.returns import kept_memory, normalize
+from palus.learn.sequences import Sequences
 
 ONE_STEP = ("hyperparameters.num_epoch=1", "hyperparameters.batch_size=1024", "hyperparameters.beta=0.01")
 
@@ -58,6 +59,7 @@ def test_a_rollout_is_replayed_as_it_was_played(length):
     assert states.shape == (-(-8 // length), 12, 16)  # an LSTM each for policy and value
     np.testing.assert_array_equal(states[0], rollout.states)
     _, expected = whole(learner, rollout)
+    values = values[..., 0]
     np.testing.assert_allclose(values, expected.detach().view(8, 12).numpy(), atol=1e-6)
     np.testing.assert_allclose(values, rollout.values, atol=1e-6)  # the weights are those that acted
 
@@ -72,12 +74,12 @@ def test_a_whole_sequence_follows_the_gradient_of_the_loss_as_printed(length, th
     rollout = replace(rollout, active=active, terminated=terminated)
     used = torch.from_numpy(active.ravel())
     parameters, values = whole(learner, rollout)
-    advantages, targets = learner.advantages(rollout, learner.replay(rollout, 8)[0])
+    advantages, targets = advantages_of(learner, rollout, 8)
     acted = (torch.from_numpy(x.reshape(96, -1))[used] for x in (rollout.actions, rollout.log_probs))
     found = surrogate_formula(
         parameters[used], *acted, torch.from_numpy(normalize(advantages[active])), learner.spec.actions, 0.2
     )
-    critic = (torch.from_numpy(targets[active]) - values[used]).square().mean()
+    critic = (torch.from_numpy(targets[active]) - values[used, 0]).square().mean()
     loss = found.loss + 0.5 * critic - 0.01 * found.entropy
     weights = learner.network.weights
     expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(weights.tensors.values()))])

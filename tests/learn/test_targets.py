@@ -8,7 +8,7 @@ from dataclasses import astuple, replace
 import numpy as np
 import pytest
 import torch
-from readable import SPEC, behavior_of, readable_poca, readable_ppo, rollout, two_matches
+from readable import SPEC, advantages_of, behavior_of, readable_poca, readable_ppo, rollout, two_matches
 
 from palus.errors import DivergenceError
 from palus.learn.poca import POCA
@@ -38,8 +38,8 @@ def close(found, expected):
 def test_ppo_ends_time_outs_rewards_and_the_last_row():
     learner = readable_ppo()
     values, _ = learner.replay(two_matches(), 1)
-    advantages, targets = learner.advantages(two_matches(), values)
-    close(values, [[1, 2, 3, 4], [5, 0, 6, 7], [8, 1, 2, 3]])
+    advantages, targets = advantages_of(learner, two_matches())
+    close(values[..., 0], [[1, 2, 3, 4], [5, 0, 6, 7], [8, 1, 2, 3]])
     # A = r + 0.5 V' - V + 0.25 A', r = 2 (own + group's). Row by row, from the last decision back:
     # row 0: 0.5 + 2 - 8 = -5.5 | 6 + 0 - 5 = 1, a goal | 2 + 2.5 - 1 + 0.25 = 3.75
     # row 1: 2.5 + 3 - 1 = 4.5 | absent | 1 + 0 - 2 = -1, left for good
@@ -52,15 +52,15 @@ def test_ppo_ends_time_outs_rewards_and_the_last_row():
 def test_poca_group_values_returns_and_counterfactual_baselines():
     batch = readable_poca().batch(two_matches())
     # mean of the numbers, + 1 for two: (1 + 2) / 2 + 1, (3 + 4) / 2 + 1 | 5 alone, (6 + 7) / 2 + 1 | ...
-    close(batch.values, [2.5, 4.5, 5, 7.5, 5.5, 3.5])
+    close(batch.values[:, 0], [2.5, 4.5, 5, 7.5, 5.5, 3.5])
     # r = 2 (sum of the members' own + the group's, once); G = r + 0.5 (0.5 V' + 0.5 G'). From the last decision back:
     # match 0: 2.5 + 0.5 x 6 = 5.5 | 6 + 0 = 6, a goal | 3 + 0.5 (2.5 + 3) = 5.75: row 1's return runs on without it
     # match 1: -1 + 0.5 x 5 = 1.5, row 2 goes on alone | 2.5 + 0.5 x 6 = 5.5, time-out before (8 + 2) / 2 + 1 |
     #          -1 + 0.5 (3.75 + 2.75) = 2.25
-    close(batch.returns, [5.75, 2.25, 6, 5.5, 5.5, 1.5])
+    close(batch.returns[:, 0], [5.75, 2.25, 6, 5.5, 5.5, 1.5])
     # own number and the mate's action: (1 + 20) / 2 + 1, (2 + 10) / 2 + 1, ...; alone: the value
     baselines = np.array([[11.5, 7], [7.5, 13], [5, 0], [14, 9.5], [15, 11.5], [7, 7.5]])
-    close(batch.baselines[batch.present], baselines[batch.present])
+    close(batch.baselines[batch.present][:, 0], baselines[batch.present])
     close(batch.advantages[batch.present], POCA_ADVANTAGES)
     assert batch.present.tolist() == [[True, True]] * 2 + [[True, False]] + [[True, True]] * 3
 
@@ -73,7 +73,7 @@ def test_poca_bootstraps_from_those_who_were_cut_off_when_the_others_ended():
             truncated=[(0, 1)], absent=[], actions=[[0, 0], [0, 0]],
         )
     )  # fmt: skip
-    close(batch.returns, [9 + 3, 0.5 * (5 + 1)])
+    close(batch.returns[:, 0], [9 + 3, 0.5 * (5 + 1)])
 
 
 def test_a_member_cut_off_alone_leaves_the_group_like_any_other():
@@ -84,7 +84,7 @@ def test_a_member_cut_off_alone_leaves_the_group_like_any_other():
             truncated=[(0, 1)], absent=[(1, 1)], actions=[[0, 0], [0, 0]], last_absent=(1,),
         )
     )  # fmt: skip
-    close(batch.returns, [1.25, 2])
+    close(batch.returns[:, 0], [1.25, 2])
 
 
 def all_out():
@@ -98,7 +98,7 @@ def all_out():
 
 def test_a_group_that_is_out_while_others_play_on_learns_from_what_it_did():
     learner = readable_poca()
-    close(learner.batch(all_out()).returns, [2, 0, 0])
+    close(learner.batch(all_out()).returns[:, 0], [2, 0, 0])
     found = learner.update(all_out(), 0)
     # V = 2.5 against 2; b = (1 + 10) / 2 + 1 and (2 + 10) / 2 + 1 against 2
     assert found["Losses/Value Loss"] == pytest.approx(0.25, abs=1e-3)
@@ -117,7 +117,7 @@ def lost_on_the_way():
 def test_a_decision_that_nothing_known_follows_is_left_out():
     # V = 3 and 4, of both 4.5, stand for what follows decision 0; decision 1 and its rewards teach nothing.
     ppo, poca = readable_ppo(), readable_poca()
-    advantages, _ = ppo.advantages(lost_on_the_way(), ppo.replay(lost_on_the_way(), 1)[0])
+    advantages, _ = advantages_of(ppo, lost_on_the_way())
     close(advantages, [[2 + 1.5 - 1, 2 - 2], [0, 0], [0, 0]])
     batch = poca.batch(lost_on_the_way())
     assert batch.present.tolist() == [[True, True], [False, False], [False, False]]
@@ -145,10 +145,10 @@ def seen_by(learner, data):
 def printed_ppo(learner, epsilon, beta):
     """L_pi + 0.5 L_V - beta H as a tensor, and its parts."""
     data, active = two_matches(), torch.from_numpy(two_matches().active.ravel())
-    advantages, targets = learner.advantages(data, learner.replay(data, 1)[0])
+    advantages, targets = advantages_of(learner, data)
     logits, values, _ = learner.network(seen_by(learner, data), *NO_MEMORY)
     policy, entropy = printed_policy(logits[active], data, advantages[data.active], epsilon)
-    critic = (torch.from_numpy(targets[data.active]) - values[active]).square().mean()
+    critic = (torch.from_numpy(targets[data.active]) - values[active, 0]).square().mean()
     return policy + 0.5 * critic - beta * entropy, policy, critic
 
 

@@ -34,7 +34,8 @@ def of_critic(network):
 def evaluate(network, observations, actions, present):
     seen = observations.view(-1, SPEC.observation_size).numpy()
     inputs = network.inputs({"obs_0": seen[:, :4].copy(), "obs_1": seen[:, 4:].copy()})
-    return network.critic(inputs, actions, present)
+    values, baselines = network.critic(inputs, actions, present)
+    return values[..., 0], None if baselines is None else baselines[..., 0]
 
 
 def one_agent_at_a_time(p, entities, count):

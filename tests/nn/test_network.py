@@ -86,7 +86,7 @@ def test_steps_one_by_one_are_the_rollout_at_once(memory: dict[str, Any] | None,
         # A separate critic without memory would cost a pass of its own, so acting leaves it out.
         assert (step[1] is None) == (critic == "separate" and memory is None)
         if step[1] is not None:
-            torch.testing.assert_close(step[1], values[rows])
+            torch.testing.assert_close(step[1], values[rows, 0])
         np.testing.assert_allclose(policy.values(now, before.numpy()), values[rows], atol=1e-6)
     torch.testing.assert_close(states, last)
 
@@ -107,7 +107,7 @@ def test_forbidden_choices_have_no_chance_at_all(encoding: str) -> None:
     assert torch.isfinite(now.entropies()).all() and torch.isfinite(now.kl(old)).all()
     inputs = policy.inputs(observations(SMALL, 3))
     taken, values, _ = policy(inputs, torch.empty(0, 0), torch.empty(0, 0), masks)
-    slopes = policy.weights.backward([taken, values], [torch.ones_like(taken), torch.ones(3)])
+    slopes = policy.weights.backward([taken, values], [torch.ones_like(taken), torch.ones(3, 1)])
     assert all(torch.isfinite(slope).all() for slope in slopes)
 
 

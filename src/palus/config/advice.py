@@ -8,7 +8,7 @@ from palus.config.environment import ConstantSampler, Curriculum, EnvironmentPar
 from palus.config.league import LeagueSettings, Roles
 from palus.config.population import Population
 from palus.config.run_file import RunFile
-from palus.config.trainer import AppoBehavior, Behavior, OnPolicyHyperparameters
+from palus.config.trainer import AppoBehavior, Behavior, OnPolicyHyperparameters, SacHyperparameters
 from palus.config.unread import unread
 
 
@@ -94,8 +94,12 @@ def _behavior_notes(name: str, behavior: Behavior) -> Iterator[str]:
         yield f"{name}: team_change {play.team_change} = 5 x save_steps"
     if behavior.population is not None:
         yield from _population_notes(name, behavior, behavior.population)
-    if behavior.reward_signals.extrinsic is None:
+    signals = behavior.reward_signals
+    if signals.extrinsic is None:
         yield f"{name}: reward_signals has no extrinsic, so the game's own reward is left out"
+    taught = isinstance(hyper, SacHyperparameters) and hyper.reward_signal_steps_per_update != hyper.steps_per_update
+    if taught and not (signals.curiosity or signals.gail or signals.rnd):
+        yield f"{name}: reward_signal_steps_per_update has no effect; the game's own reward learns nothing"
 
 
 def _population_notes(name: str, behavior: Behavior, population: Population) -> Iterator[str]:
@@ -142,5 +146,5 @@ def _unsupported_learners(run: RunFile) -> Iterator[str]:
 
 def _unsupported_in(name: str, behavior: Behavior) -> Iterator[str]:
     at = f"behaviors.{name}"
-    if behavior.reward_signals.extrinsic is None:
-        yield f"{at}.reward_signals.extrinsic: training without it is not supported yet; add extrinsic: {{}}"
+    if behavior.reward_signals.extrinsic is None and isinstance(behavior, AppoBehavior):
+        yield f"{at}.reward_signals.extrinsic: appo learns from it alone; add extrinsic: {{}}"

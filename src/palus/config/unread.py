@@ -58,13 +58,18 @@ def _refused(
 
 
 OF_BEHAVIORS = (
-    Unread("hyperparameters.reward_signal_steps_per_update", SAC, "the game's own reward learns nothing"),
     _refused("network_settings.memory.sequence_length", APPO, "sequences are time_horizon long; remove it"),
-    _refused("reward_signals.curiosity", ALL, "not supported yet; keep extrinsic alone"),
-    _refused("reward_signals.gail", ALL, "not supported yet; keep extrinsic alone"),
-    _refused("reward_signals.rnd", ALL, "not supported yet; keep extrinsic alone"),
+    *(
+        _refused(f"reward_signals.{name}", APPO, "appo learns from extrinsic alone; use ppo, poca or sac")
+        for name in ("curiosity", "gail", "rnd")
+    ),
+    *(
+        Unread(f"reward_signals.{name}.network_settings.{key}", ALL - APPO, "a signal's network takes no decisions")
+        for name in ("curiosity", "gail", "rnd")
+        for key in ("goal_conditioning_type", "deterministic")
+    ),
     Unread("reward_signals.extrinsic.network_settings", ALL, "the game's own reward needs no network"),
-    _refused("behavioral_cloning", ALL, "imitation is not supported yet; remove it"),
+    _refused("behavioral_cloning", APPO, "appo does not imitate; use ppo, poca or sac"),
     Unread("threaded", ALL, "palus uses all threads anyway"),
 )  # fmt: skip
 """Keys below behaviors.NAME."""

@@ -143,19 +143,19 @@ class APPO(Learner):
         factor = 1 / 1.5 if kl > 2 * h.target_kl else 1.5 if kl < h.target_kl / 2 else 1.0
         self.adapted_rate = min(max(self.adapted_rate * factor, h.min_learning_rate), h.max_learning_rate)
 
-    def rewards(self, rollout: Rollout) -> F32:
+    def rewards(self, rollout: Rollout, usable: Bool) -> F32:
         """As every learner's, clipped."""
         limit = self.behavior.hyperparameters.reward_clip
-        return super().rewards(rollout).clip(-limit, limit)
+        return super().rewards(rollout, usable).clip(-limit, limit)
 
     def prepare(self, rollout: Rollout, usable: Bool) -> Batch:
         """Statistics, returns and advantages of a rollout."""
         h, network = self.behavior.hyperparameters, self.network
         final = self.finals(rollout)  # as the acting policy saw them, like its values
         self.observe(rollout, usable)
-        values = rollout.values if rollout.values is not None else self.replay(rollout, len(usable))[0]
-        ended, rewards = rollout.terminated | rollout.truncated, self.rewards(rollout)
-        following = self.following(rollout, values, final)
+        values = rollout.values if rollout.values is not None else self.replay(rollout, len(usable))[0][..., 0]
+        ended, rewards = rollout.terminated | rollout.truncated, self.rewards(rollout, usable)[..., 0]
+        following = self.following(rollout, values[..., None], final)[..., 0]
         if not h.bootstrap_truncated:
             following[ended] = 0.0
         gamma = self.behavior.extrinsic.gamma

@@ -17,8 +17,10 @@ from torch import Tensor
 from palus.config.trainer import Behavior
 from palus.errors import DivergenceError
 from palus.learn.adam import Adam
+from palus.learn.cloning import Cloning
 from palus.learn.losses import linear_schedule
-from palus.learn.returns import following_values, kept_memory
+from palus.learn.returns import following_values, kept_memory, next_episode_values
+from palus.learn.signals import Decisions, RewardSignal, decisions_of, make_signals
 from palus.nn.network import EVALUATION_ROWS, Critic, Network
 from palus.nn.parameters import FlatParameters
 from palus.rollout.rollout import Rollout
@@ -43,6 +45,9 @@ class Part:
 class Learner:
     """One algorithm at work on one policy. threads: parts of a minibatch that are computed side by side.
 
+    signals: the rewards it learns from, S of them, each with a value stream of its own (`make_signals`); cloning: what
+    it imitates beside them.
+
     counts_frames: whether its steps are engine frames, not decisions. splits_rewards: whether what groups are paid
     is told apart from what agents are.
     """
@@ -63,12 +68,16 @@ class Learner:
     ) -> None:
         self.behavior, self.spec = behavior, spec
         self.generator = torch.Generator().manual_seed(seed)
-        settings, critic = behavior.network_settings, self.critic()
-        self.network = Network(spec, settings, self.generator, dtype, critic=critic, trust=trust)
+        settings = behavior.network_settings
+        self.signals = make_signals(behavior, spec, seed, trust)
+        streams, critic = len(self.signals), self.critic()
+        self.network = Network(spec, settings, self.generator, dtype, critic=critic, streams=streams, trust=trust)
         if settings.symmetric:
             self.network.weights.tie(self.network.images())
         self.optimizer = Adam(self.network.weights, **self.adam())
         self.parallel = DataParallel(self.network.weights, self.optimizer, threads)
+        cloned = behavior.behavioral_cloning
+        self.cloning = Cloning(cloned, self.network, seed) if cloned is not None else None
         self.updates = 0
 
     def critic(self) -> Critic:
@@ -102,26 +111,28 @@ class Learner:
     def observe(self, rollout: Rollout, usable: Bool) -> None:
         """Take a rollout into the running statistics of observations."""
         rows = np.flatnonzero(usable)
+        for signal in self.learned_signals.values():
+            signal.observe({name: flat(x) for name, x in rollout.observations.items()}, rows)
         with self.network.lock:
             for name, scaler in self.network.scalers.items():
                 scaler.update(flat(rollout.observations[name]), rows)
 
     def estimate(self, observations: Mapping[str, AnyArray], states: F32) -> F32:
-        """The critic's values [R]. observations: name -> [R, *shape]; states: [R, S]."""
+        """The critic's values [R, S]. observations: name -> [R, *shape]; states: [R, floats of memory]."""
         return self.network.values(observations, states, self.parallel.map)
 
     def replay(self, rollout: Rollout, length: int) -> tuple[F32, F32]:
-        """The critic's values [T, B] of all decisions, and the memory [K, B, S] before every `length`-th of them.
+        """The critic's values [T, B, S] of all decisions, and the memory [K, B, floats] before every `length`-th.
 
         Where there is memory, in one pass over the rollout. Values are zeros where the network has none.
         """
         T, B = rollout.active.shape
-        values = np.zeros((T, B), np.float32)
+        values = np.zeros((T, B, self.network.streams), np.float32)
         states = np.zeros((-(-T // length), B, self.network.state_size), np.float32)
         if not self.network.state_size:
             if self.network.has_values:
                 seen = {name: flat(x[:-1]) for name, x in rollout.observations.items()}
-                values = self.estimate(seen, np.zeros((T * B, 0), np.float32)).reshape(T, B)
+                values = self.estimate(seen, np.zeros((T * B, 0), np.float32)).reshape(values.shape)
             return values, states
         keep = kept_memory(rollout)
 
@@ -133,7 +144,7 @@ class Learner:
                 steps = np.arange(first, min(first + length, T))[:, None]
                 _, found, state = self.forward(rollout, steps * B + rows, state, keep)
                 if found is not None:
-                    values[steps, rows] = self.network.denormalize(found).view(len(steps), -1).numpy()
+                    values[steps, rows] = self.network.denormalize(found).numpy().reshape(len(steps), len(rows), -1)
 
         self.parallel.map(play, np.array_split(np.arange(B), -(-B * length // EVALUATION_ROWS)))
         return values, states
@@ -147,31 +158,105 @@ class Learner:
         found = self.network(inputs, states, torch.from_numpy(keep.ravel()[index]), masks)
         return found
 
-    def rewards(self, rollout: Rollout) -> F32:
-        """What the agents are paid, [T, B]: their own rewards and their groups', times the signal's strength."""
+    def gamma(self, name: str) -> float:
+        """The discount of a reward signal."""
+        return float((getattr(self.behavior.reward_signals, name) or self.behavior.extrinsic).gamma)
+
+    def strength(self, name: str) -> float:
+        """The factor on a reward signal."""
+        return float((getattr(self.behavior.reward_signals, name) or self.behavior.extrinsic).strength)
+
+    def rewards(self, rollout: Rollout, usable: Bool) -> F32:
+        """What the agents are paid, [T, B, S]: by the game, their own rewards and their groups'; by signals of the
+        usable decisions; each times its strength."""
+        streams: list[F32] = []
+        for name, signal in self.signals.items():
+            own = self.extrinsic(rollout) if signal is None else self.pay(signal, rollout, usable) * self.strength(name)
+            streams.append(own.astype(np.float32))
+        return np.stack(streams, -1)
+
+    def extrinsic(self, rollout: Rollout) -> F32:
+        """What the game pays the agents, [T, B]: their own rewards and their groups', times its strength."""
         paid: F32 = ((rollout.rewards + rollout.group_rewards) * self.behavior.extrinsic.strength).astype(np.float32)
         return paid
 
+    def pay(self, signal: RewardSignal, rollout: Rollout, usable: Bool) -> F32:
+        """What a signal pays, [T, B], before its strength; 0 for decisions that are not usable."""
+        paid, index = np.zeros(usable.size, np.float32), np.flatnonzero(usable)
+        for part in np.array_split(index, -(-len(index) // EVALUATION_ROWS) or 1):
+            paid[part] = signal.rewards(decisions_of(rollout, part, self.spec.actions, self.network.squash))
+        return paid.reshape(usable.shape)
+
+    def paid_tags(self, rewards: F32, usable: Bool) -> dict[str, float]:
+        """The mean of what a decision was paid by each signal. rewards: [T, B, S]."""
+        names = enumerate(self.signals.items())
+        return {f"Policy/{n.title()} Reward": float(rewards[usable, s].mean()) for s, (n, own) in names if own}
+
+    def study(self, rollout: Rollout, index: I64) -> dict[str, float]:
+        """Let the signals learn from a minibatch: decisions by their numbers t B + b."""
+        if not self.learned_signals or not len(index):
+            return {}
+        return self.teach(decisions_of(rollout, index, self.spec.actions, self.network.squash))
+
+    def teach(self, decisions: Decisions) -> dict[str, float]:
+        """One gradient step of every signal that learns; tag -> number."""
+        found: dict[str, float] = {}
+        for signal in self.learned_signals.values():
+            found |= signal.learn(decisions)
+        return found
+
+    def imitate(self, step: int) -> dict[str, float]:
+        """The gradient steps of behavioral cloning that go with an update, where there is any; tag -> number."""
+        if self.cloning is None:
+            return {}
+        rate = self.cloning.rate(self.behavior.hyperparameters.learning_rate, step)
+        losses = list[float]()
+        for sequences, numbers in self.cloning.minibatches(self.behavior) if rate else ():
+            loss, gradient = self.cloning.part(sequences, numbers)
+            self.descend([gradient], rate, optimizer=self.cloning.optimizer)
+            losses.append(loss)
+        return {"Losses/Pretraining Loss": float(np.mean(losses)) if losses else 0.0}
+
+    @property
+    def learned_signals(self) -> dict[str, RewardSignal]:
+        """By name, all signals but the game's own reward."""
+        return {name: signal for name, signal in self.signals.items() if signal is not None}
+
     def finals(self, rollout: Rollout) -> F32:
-        """The values [K] of truncated episodes' last observations."""
+        """The values [K, S] of truncated episodes' last observations."""
         return self.estimate(rollout.final_observations, rollout.final_states)
 
     def following(self, rollout: Rollout, values: F32, final: F32) -> F32:
-        """The value [T, B] of what follows each decision. values: of the decisions, [T, B]; final: as in `finals`."""
+        """The value [T, B, S] of what follows each decision. values: of the decisions, [T, B, S]; final: as in
+        `finals`."""
         last = self.estimate({name: x[-1] for name, x in rollout.observations.items()}, rollout.last_states)
-        return following_values(values, last, final, rollout.terminated, rollout.truncated)
+        found = following_values(values, last, final, rollout.terminated, rollout.truncated)
+        for s, signal in enumerate(self.signals.values()):
+            if signal is not None and signal.goes_on:
+                on = next_episode_values(values[..., s], last[..., s], rollout.active, rollout.last_active)
+                found[rollout.terminated, s] = on[rollout.terminated]
+        return found
 
     # -- gradient steps ---------------------------------------------------------------------------------------------
 
-    def descend(self, gradients: Sequence[tuple[Tensor, ...]], rate: float, max_norm: float = 0.0) -> float:
-        """Add up the threads' gradients, limit their norm (0: no limit), step. Returns the norm before the limit."""
+    def descend(
+        self,
+        gradients: Sequence[tuple[Tensor, ...]],
+        rate: float,
+        max_norm: float = 0.0,
+        optimizer: Adam | None = None,
+    ) -> float:
+        """Add up the threads' gradients, limit their norm (0: no limit), step. Returns the norm before the limit.
+
+        optimizer: another one than the learner's own.
+        """
         norm = self.parallel.gather(gradients)
         if not np.isfinite(norm):
             raise self.divergence()
         if 0 < max_norm < norm:
             self.network.weights.gradient.mul_(max_norm / norm)
         with self.network.lock:
-            self.parallel.step(rate)
+            self.parallel.step(rate, optimizer)
             self.network.version += 1
         return norm
 
@@ -205,12 +290,15 @@ class Learner:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next update depends on."""
+        learned = {name: signal.state_dict() for name, signal in self.learned_signals.items()}
         return {
             "network": self.network.arrays(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
             "version": self.network.version,
             "updates": self.updates,
+            **({"signals": learned} if learned else {}),
+            **({"cloning": self.cloning.state_dict()} if self.cloning is not None else {}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -218,6 +306,10 @@ class Learner:
         self.network.load_arrays(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"])
+        for name, signal in self.learned_signals.items():
+            signal.load_state_dict(state["signals"][name])
+        if self.cloning is not None:
+            self.cloning.load_state_dict(state["cloning"])
         self.network.version, self.updates = int(state["version"]), int(state["updates"])
 
 
@@ -255,10 +347,11 @@ class DataParallel:
         with np.errstate(over="ignore"):  # infinite: for the caller to judge
             return float(np.linalg.norm(self.weights.gradient.numpy()))
 
-    def step(self, rate: float) -> None:
-        """Move the weights along the gathered gradient."""
-        self.optimizer.begin(rate)
-        self.map(self.optimizer.move, self.shards)
+    def step(self, rate: float, optimizer: Adam | None = None) -> None:
+        """Move the weights along the gathered gradient. optimizer: another one than its own."""
+        optimizer = optimizer or self.optimizer
+        optimizer.begin(rate)
+        self.map(optimizer.move, self.shards)
 
 
 def flat(x: AnyArray) -> AnyArray:
@@ -268,4 +361,5 @@ def flat(x: AnyArray) -> AnyArray:
 
 def means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Tag by tag over gradient steps."""
-    return {tag: float(np.mean([step[tag] for step in found])) for tag in found[0]} if found else {}
+    tags = dict.fromkeys(tag for step in found for tag in step)
+    return {tag: float(np.mean([step[tag] for step in found if tag in step])) for tag in tags}

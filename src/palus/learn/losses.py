@@ -152,13 +152,14 @@ def _surrogate(
 
 
 def value_loss(values: Tensor, targets: F32, scale: float) -> tuple[float, Tensor]:
-    """Mean of (R - V)^2, and `scale` times its gradient with respect to the values. values, targets: [R].
+    """Mean of (R - V)^2, and `scale` times its gradient with respect to the values. values, targets: [R], or
+    [R, streams].
 
     Not clipped: PPO's clip range is a change of probabilities, and the same number in units of returns stops a critic
     whose returns are large (benchmarks/value_clipping.py).
     """
     error = values.detach() - torch.from_numpy(targets).to(values.device)
-    return float(error.double().square().mean()), error * (2.0 * scale / len(error))
+    return float(error.double().square().mean()), error * (2.0 * scale / error.numel())
 
 
 def linear_schedule(initial: float, minimum: float, step: int, max_steps: int) -> float:

@@ -1,17 +1,16 @@
-"""What PPO and MA-POCA share: settings by schedule, sequences for memory, epochs of shuffled minibatches."""
+"""What PPO and MA-POCA share: settings by schedule, epochs of shuffled minibatches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from palus.config.trainer import OnPolicyBehavior
 from palus.learn.learner import Learner, Part, means
 from palus.rollout.rollout import Rollout
-from palus.types import I64, Bool
+from palus.types import I64
 
 
 @dataclass(frozen=True)
@@ -25,35 +24,6 @@ class Schedules:
     def tags(self) -> dict[str, float]:
         """As TensorBoard shows them."""
         return {"Policy/Learning Rate": self.learning_rate, "Policy/Epsilon": self.epsilon, "Policy/Beta": self.beta}
-
-
-@dataclass(frozen=True)
-class Sequences:
-    """A rollout cut into stretches of `length` decisions of one column: what minibatches are made of.
-
-    usable: [T, columns]. Stretches are numbered k columns + column; the last of a column may be shorter, and its
-    missing decisions do not count. Without memory a stretch is one decision, numbered t columns + column.
-    """
-
-    usable: Bool
-    length: int
-
-    @property
-    def numbers(self) -> I64:
-        """Of the stretches with something to learn from."""
-        T, columns = self.usable.shape
-        whole = np.zeros((-(-T // self.length) * self.length, columns), np.bool_)
-        whole[:T] = self.usable
-        return np.flatnonzero(whole.reshape(-1, self.length, columns).any(1))
-
-    def decisions(self, numbers: I64) -> tuple[I64, Bool]:
-        """The decisions t columns + column of some stretches, [length, n], and whether they count."""
-        T, columns = self.usable.shape
-        k, column = np.divmod(numbers, columns)
-        t = k * self.length + np.arange(self.length)[:, None]
-        index: I64 = np.minimum(t, T - 1) * columns + column
-        counts: Bool = self.usable.ravel()[index] & (t < T)
-        return index, counts
 
 
 class OnPolicy(Learner):
@@ -74,11 +44,18 @@ class OnPolicy(Learner):
         wanted = memory.sequence_length if memory is not None else None
         return min(wanted or len(rollout.active), len(rollout.active))
 
-    def epochs(self, items: I64, size: int, part: Callable[[I64, I64], Part], rate: float) -> dict[str, float]:
+    def epochs(
+        self,
+        items: I64,
+        size: int,
+        part: Callable[[I64, I64], Part],
+        rate: float,
+        study: Callable[[I64], dict[str, float]],
+    ) -> dict[str, float]:
         """Passes over shuffled items in minibatches of `size`, the remainder dropped; means over the minibatches.
 
-        part: (items of a part, items of the minibatch) -> Part; called from several threads at once. The policy loss
-        is reported by its size, as ML-Agents does.
+        part: (items of a part, items of the minibatch) -> Part; called from several threads at once. study: lets what
+        else learns learn from the same minibatch. The policy loss is reported by its size, as ML-Agents does.
         """
         size = max(1, min(size, len(items)))
         found: list[dict[str, float]] = []
@@ -89,5 +66,5 @@ class OnPolicy(Learner):
                 parts = self.parallel.map(lambda piece: part(piece, minibatch), self.parallel.split(minibatch))  # noqa: B023
                 self.descend([each.gradient for each in parts], rate)
                 total = {tag: sum(each.means[tag] for each in parts) for tag in parts[0].means}
-                found.append(total | {"Losses/Policy Loss": abs(total["Losses/Policy Loss"])})
+                found.append(total | {"Losses/Policy Loss": abs(total["Losses/Policy Loss"])} | study(minibatch))
         return means(found)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -21,8 +22,9 @@ import torch
 from palus.config.trainer import PocaBehavior
 from palus.learn.learner import Part, flat
 from palus.learn.losses import surrogate, value_loss
-from palus.learn.on_policy import OnPolicy, Sequences
-from palus.learn.returns import kept_memory, normalize, td_lambda
+from palus.learn.on_policy import OnPolicy
+from palus.learn.returns import kept_memory, normalize, td_lambda, usable_decisions
+from palus.learn.sequences import Sequences
 from palus.nn.attention import AttentionCritic
 from palus.nn.network import EVALUATION_ROWS, Critic
 from palus.rollout.rollout import Rollout
@@ -33,7 +35,8 @@ from palus.types import F32, I64, AnyArray, Bool
 class GroupBatch:
     """A rollout seen as M = T x groups group steps of G agents.
 
-    actions: [M, G, A]; present: [M, G]; values: [M]; baselines, advantages: [M, G]; returns: [M].
+    actions: [M, G, A]; present: [M, G]; values, returns: [M, S], of S reward signals; baselines: [M, G, S];
+    advantages: [M, G], the mean over signals. paid: TensorBoard tag -> number.
     """
 
     actions: F32
@@ -42,6 +45,7 @@ class GroupBatch:
     baselines: F32
     advantages: F32
     returns: F32
+    paid: Mapping[str, float]
 
 
 class POCA(OnPolicy):
@@ -52,17 +56,18 @@ class POCA(OnPolicy):
 
     def critic(self) -> Critic:
         """See `Learner.critic`."""
-        return AttentionCritic
+        return partial(AttentionCritic, streams=len(self.signals))
 
     def group_estimates(
         self, observations: Mapping[str, AnyArray], actions: F32 | None, present: Bool
     ) -> tuple[F32, F32]:
-        """Values [M] and baselines [M, G] (empty without actions) of group steps.
+        """Values [M, S] and baselines [M, G, S] (empty without actions) of group steps.
 
         observations: name -> [M G, *shape], the members of a group adjacent; actions, present: as in GroupBatch.
         """
         M, G = present.shape
-        values, baselines = np.zeros(M, np.float32), np.zeros((M if actions is not None else 0, G), np.float32)
+        S, known = len(self.signals), M if actions is not None else 0
+        values, baselines = np.zeros((M, S), np.float32), np.zeros((known, G, S), np.float32)
 
         @torch.inference_mode()
         def evaluate(first: int) -> None:
@@ -89,21 +94,42 @@ class POCA(OnPolicy):
         active, actions = grouped(rollout.active), flat(grouped(rollout.actions))
         seen = {name: flat(x[:-1]) for name, x in rollout.observations.items()}
         values, baselines = self.group_estimates(seen, actions, flat(active))
-        next_values, ended = self._next_values(rollout, values.reshape(T, B // G))
-        extrinsic = self.behavior.extrinsic
-        own = (grouped(rollout.rewards) * active).sum(2)
-        of_group = (grouped(rollout.group_rewards) * active).sum(2) / np.maximum(active.sum(2), 1)
-        rewards = ((own + of_group) * extrinsic.strength).astype(np.float32)
+        next_values, ended = self._next_values(rollout, values.reshape(T, B // G, -1))
+        rewards = self.rewards(rollout, usable_decisions(rollout))
         # A step that is followed by nothing known is not learned from, and the return of the one before stops there.
         known = np.ones_like(ended)
         known[:-1] = active[1:].any(2) | ended[:-1]
         ended[:-1] |= ~known[1:]
-        returns = td_lambda(rewards, next_values, ended, extrinsic.gamma, self.behavior.hyperparameters.lambd).ravel()
+        lambd = self.behavior.hyperparameters.lambd
+        streams = [
+            td_lambda(rewards[..., s], next_values[..., s], ended, self.gamma(name), lambd).ravel()
+            for s, name in enumerate(self.signals)
+        ]
+        returns = np.stack(streams, -1)
         present = flat(active & known[:, :, None])
-        return GroupBatch(actions, present, values, baselines, returns[:, None] - baselines, returns)
+        advantages = (returns[:, None] - baselines).mean(-1)
+        paid = self.paid_tags(flat(rewards), np.asarray(present.any(1)))
+        return GroupBatch(actions, present, values, baselines, advantages, returns, paid)
+
+    def rewards(self, rollout: Rollout, usable: Bool) -> F32:
+        """What the groups are paid, [T, groups, S]: by each signal what all members are, by the game also what the
+        group is, once; each times its strength."""
+        (T, B), G = rollout.active.shape, rollout.group_size
+        shape, streams = (T, B // G, G), list[F32]()
+        active = rollout.active.reshape(shape)
+        for name, signal in self.signals.items():
+            if signal is None:
+                own = (rollout.rewards.reshape(shape) * active).sum(2)
+                of_group = (rollout.group_rewards.reshape(shape) * active).sum(2) / np.maximum(active.sum(2), 1)
+                paid = (own + of_group) * self.behavior.extrinsic.strength
+            else:
+                strength = getattr(self.behavior.reward_signals, name).strength
+                paid = self.pay(signal, rollout, usable).reshape(shape).sum(2) * strength
+            streams.append(paid.astype(np.float32))
+        return np.stack(streams, -1)
 
     def _next_values(self, rollout: Rollout, values: F32) -> tuple[F32, Bool]:
-        """V of the following group step and whether the group's episode ended, [T, groups] each.
+        """V of the following group step, [T, groups, S], and whether the group's episode ended, [T, groups].
 
         A member that is cut off while others go on leaves like one that is terminated: the group's return runs on.
         """
@@ -117,7 +143,7 @@ class POCA(OnPolicy):
         following[:-1] = values[1:]
         last = {name: x[-1] for name, x in rollout.observations.items()}
         following[-1] = self.group_estimates(last, None, rollout.last_active.reshape(B // G, G))[0]
-        following[ended] = 0.0
+        following[ended] = self._next_episodes(rollout, following)[ended]
         bootstrapped = ended & cut_off.any(2)
         if bootstrapped.any():
             members = cut_off[bootstrapped]
@@ -128,6 +154,13 @@ class POCA(OnPolicy):
                 final[name][members.ravel()] = x[used]
             following[bootstrapped] = self.group_estimates(final, None, members)[0]
         return following, ended
+
+    def _next_episodes(self, rollout: Rollout, following: F32) -> F32:
+        """V of a group's next episode for the signals whose return runs on into it, else 0, [T, groups, S]."""
+        there = np.concatenate([rollout.active[1:], rollout.last_active[None]])
+        someone = np.asarray(there.reshape(len(there), -1, rollout.group_size).any(2))
+        runs_on = [signal is not None and signal.goes_on for signal in self.signals.values()]
+        return np.where(someone[..., None] & np.array(runs_on), following, np.float32(0))
 
     def update(self, rollout: Rollout, step: int) -> dict[str, float]:
         """Several epochs of shuffled minibatches of whole group steps: batch_size / G of them, in sequences."""
@@ -185,10 +218,18 @@ class POCA(OnPolicy):
             }
             return Part(gradient, found)
 
-        found = self.epochs(sequences.numbers, h.batch_size // G // length, part, now.learning_rate)
+        usable = usable_decisions(rollout).ravel()
+
+        def study(minibatch: I64) -> dict[str, float]:
+            steps, counts = sequences.decisions(minibatch)
+            rows = (steps[counts][:, None] * G + np.arange(G)).ravel()
+            return self.study(rollout, rows[usable[rows]])
+
+        items = h.batch_size // G // length
+        found = self.epochs(sequences.numbers, items, part, now.learning_rate, study) | self.imitate(step)
         self.finish()
-        estimates = {
-            "Policy/Extrinsic Value Estimate": float(batch.values[present.any(1)].mean()),
-            "Policy/Extrinsic Baseline Estimate": float(batch.baselines[present].mean()),
-        }
+        estimates = dict(batch.paid)
+        for s, name in enumerate(self.signals):
+            estimates[f"Policy/{name.title()} Value Estimate"] = float(batch.values[present.any(1), s].mean())
+            estimates[f"Policy/{name.title()} Baseline Estimate"] = float(batch.baselines[present, s].mean())
         return found | estimates | now.tags()

@@ -10,13 +10,15 @@ rollout, segments end with the rollout rather than at `time_horizon`. As there, 
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from palus.config.trainer import PpoBehavior
 from palus.learn.learner import Part, flat
 from palus.learn.losses import surrogate, value_loss
-from palus.learn.on_policy import OnPolicy, Sequences
+from palus.learn.on_policy import OnPolicy
 from palus.learn.returns import gae, kept_memory, normalize, usable_decisions
+from palus.learn.sequences import Sequences
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I64
 
@@ -26,11 +28,17 @@ class PPO(OnPolicy):
 
     behavior: PpoBehavior
 
-    def advantages(self, rollout: Rollout, values: F32) -> tuple[F32, F32]:
-        """Advantages and value targets, [T, B] each. values: of the decisions, [T, B]."""
-        gamma, lambd = self.behavior.extrinsic.gamma, self.behavior.hyperparameters.lambd
+    def advantages(self, rollout: Rollout, rewards: F32, values: F32) -> tuple[F32, F32]:
+        """Advantages [T, B], the mean over the signals' own, and value targets [T, B, S]. rewards, values: [T, B, S],
+        of the decisions."""
         following, ended = self.following(rollout, values, self.finals(rollout)), rollout.terminated | rollout.truncated
-        return gae(self.rewards(rollout), values, following, ended, usable_decisions(rollout), gamma, lambd)
+        usable, lambd = usable_decisions(rollout), self.behavior.hyperparameters.lambd
+        found = [
+            gae(rewards[..., s], values[..., s], following[..., s], ended, usable, self.gamma(name), lambd)
+            for s, name in enumerate(self.signals)
+        ]
+        advantages: F32 = np.mean([own for own, _ in found], 0)
+        return advantages, np.stack([targets for _, targets in found], -1)
 
     def update(self, rollout: Rollout, step: int) -> dict[str, float]:
         """Several epochs of shuffled minibatches of decisions, in whole sequences where there is memory."""
@@ -40,7 +48,8 @@ class PPO(OnPolicy):
         self.observe(rollout, usable)
         h, now, length = self.behavior.hyperparameters, self.schedules(step), self.sequence_length(rollout)
         values, states = self.replay(rollout, length)
-        advantages, targets = self.advantages(rollout, values)
+        rewards = self.rewards(rollout, usable)
+        advantages, targets = self.advantages(rollout, rewards, values)
         advantages[usable] = normalize(advantages[usable])
         sequences, keep = Sequences(usable, length), kept_memory(rollout)
         memory = torch.from_numpy(flat(states))
@@ -58,13 +67,20 @@ class PPO(OnPolicy):
                 parameters, flat(rollout.actions)[own], flat(rollout.log_probs)[own], advantages.ravel()[own],
                 self.spec.actions, now.epsilon, now.beta,
             )  # fmt: skip
-            critic_loss, value_slope = value_loss(values, targets.ravel()[own], 0.5)
+            critic_loss, value_slope = value_loss(values, flat(targets)[own], 0.5)
             share = len(own) / int(sequences.decisions(minibatch)[1].sum())
             gradient = self.network.weights.backward([parameters, values], [slope * share, value_slope * share])
             found = {"Losses/Policy Loss": policy_loss, "Losses/Value Loss": critic_loss}
             found |= {"Policy/KL": kl, "Policy/Clipped": clipped}
             return Part(gradient, {tag: share * mean for tag, mean in found.items()})
 
-        found = self.epochs(sequences.numbers, h.batch_size // length, part, now.learning_rate)
+        def study(minibatch: I64) -> dict[str, float]:
+            index, counts = sequences.decisions(minibatch)
+            return self.study(rollout, index[counts])
+
+        items = h.batch_size // length
+        found = self.epochs(sequences.numbers, items, part, now.learning_rate, study) | self.imitate(step)
         self.finish()
-        return found | {"Policy/Extrinsic Value Estimate": float(values[usable].mean())} | now.tags()
+        estimates = {f"Policy/{n.title()} Value Estimate": float(values[usable, s].mean())
+                     for s, n in enumerate(self.signals)}  # fmt: skip
+        return found | self.paid_tags(rewards, usable) | estimates | now.tags()

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from palus.errors import ConfigError
-from palus.learn.on_policy import Sequences
 from palus.learn.returns import kept_memory
+from palus.learn.sequences import Sequences
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I64, AnyArray, BehaviorSpec, Bool
 
@@ -29,14 +29,17 @@ class ReplayBuffer:
 
     observations, following: name -> [capacity, *shape], before and after the decision, as the game gave them;
     masks: [capacity, M] bool, None where the game masks nothing; actions: [capacity, A] as drawn; rewards: [capacity];
-    terminated: [capacity] bool, nothing follows. size: rows that are filled, the first ones. Raises ConfigError where
+    terminated: [capacity] bool, nothing follows; renewed: [capacity] bool, but the agent's next episode does, which
+    `following` is then of; None where nobody asks. size: rows that are filled, the first ones. Raises ConfigError where
     memory has no room for it.
 
     With memory, of `state_size` numbers: memory: [capacity / length, state_size], the actor's before each sequence;
     keep: [capacity] float32, 0 where an episode begins; counts: [capacity] bool, whether a decision is learned from.
     """
 
-    def __init__(self, spec: BehaviorSpec, capacity: int, length: int = 1, state_size: int = 0) -> None:
+    def __init__(
+        self, spec: BehaviorSpec, capacity: int, length: int = 1, state_size: int = 0, renews: bool = False
+    ) -> None:
         capacity = max(capacity // length, 1) * length
         self.capacity, self.length, self.size, self._next = capacity, length, 0, 0
         try:  # zeros that nobody wrote take no memory
@@ -53,6 +56,7 @@ class ReplayBuffer:
         self.rewards, self.terminated = np.zeros(capacity, np.float32), np.zeros(capacity, np.bool_)
         self.memory = np.zeros((capacity // length, state_size), np.float32)
         self.keep, self.counts = np.ones(capacity, np.float32), np.ones(capacity, np.bool_)
+        self.renewed: Bool | None = np.zeros(capacity, np.bool_) if renews else None
         self.masks: Bool | None = np.zeros((capacity, sum(spec.branches)), np.bool_) if spec.actions.masked else None
 
     def _arrays(self) -> dict[str, AnyArray]:
@@ -61,7 +65,8 @@ class ReplayBuffer:
         named |= {"actions": self.actions, "rewards": self.rewards, "terminated": self.terminated}
         if self.memory.size:
             named |= {"memory": self.memory, "keep": self.keep, "counts": self.counts}
-        return named if self.masks is None else named | {"masks": self.masks}
+        optional = {"masks": self.masks, "renewed": self.renewed}
+        return named | {name: array for name, array in optional.items() if array is not None}
 
     def add(self, rollout: Rollout, usable: Bool, rewards: F32, states: F32 | None = None) -> None:
         """Take in the usable decisions of a rollout, oldest first; with memory, the sequences that hold any.
@@ -88,6 +93,9 @@ class ReplayBuffer:
             self.following[name][places[cut]] = rollout.final_observations[name][number[cut]]
         self.actions[places] = rollout.actions[t, b]
         self.rewards[places], self.terminated[places] = rewards[t, b], rollout.terminated[t, b]
+        if self.renewed is not None:
+            there = np.concatenate([rollout.active[1:], rollout.last_active[None]])
+            self.renewed[places] = rollout.terminated[t, b] & there[t, b]
         if self.masks is not None:
             self.masks[places] = True if rollout.masks is None else rollout.masks[t, b]
         self._next = (self._next + len(t)) % self.capacity

@@ -57,12 +57,22 @@ def following_values(values: F32, last_values: F32, final_values: F32, terminate
     """`next_values` of `gae`, [T, B]: 0 where terminated, the final observation's value where truncated.
 
     last_values: [B], value of the state after decision T - 1. final_values: [K], in the order of
-    `Rollout.final_observations`.
+    `Rollout.final_observations`. All may have an axis more behind, of streams.
     """
     following = np.concatenate([values[1:], last_values[None]]).astype(np.float32)
     following[truncated] = final_values
     following[terminated] = 0.0
     return following
+
+
+def next_episode_values(values: F32, last_values: F32, active: Bool, last_active: Bool) -> F32:
+    """V of the decision that a row takes next, [T, B], be it of another episode; 0 where it takes none.
+
+    For rewards whose return runs on over the end of an episode. Source: Burda et al. 2018 (arXiv 1810.12894),
+    section 2.3. Arguments as in `following_values`, one stream.
+    """
+    values = np.concatenate([values[1:], last_values[None]])
+    return np.where(np.concatenate([active[1:], last_active[None]]), values, np.float32(0))
 
 
 @njit(cache=True, nogil=True)

@@ -9,8 +9,9 @@ y = r + gamma V_target(s') (r where it ended);   L_Qi = 1/2 mean (Qi(s, a_then) 
 v = min_i mean_b sum p Qi(s, a) - mean_b alpha_b sum p log p - alpha_c log pi(a|s);   L_V = 1/2 mean (V(s) - v)^2;
 L_pi = mean [sum_b sum (alpha_b p log p - p Q1) + alpha_c log pi(a|s) - sum_b sum p Q1]; without branches Q1 itself;
 L_alpha = -mean [mean_b alpha_b (sum p log p + target_b) + alpha_c (log pi(a|s) + target_c)],
-target_b = 0.2 log(choices allowed), target_c = -numbers. All gradients are taken at the same weights, then one Adam
-moves them all: element by element it is the same as one for each.
+target_b = 0.2 log(choices allowed), target_c = -numbers. Where there are several reward signals, V and Q have a number
+for each, every y is its own signal's, L_Q and L_V are means over them, and Q1 in L_pi is the mean. All gradients are
+taken at the same weights, then one Adam moves them all: element by element it is the same as one for each.
 
 With memory, minibatches are sequences (`palus.learn.replay_buffer`), and actor and critics remember each for itself.
 What Q remembers before a decision comes of the actions that were taken; only its own action is drawn now. V_target
@@ -39,7 +40,8 @@ from palus.config.trainer import Behavior, SacBehavior
 from palus.learn.learner import Learner, Part, means
 from palus.learn.replay_buffer import ReplayBuffer
 from palus.learn.returns import usable_decisions
-from palus.nn.distributions import Categorical, Distribution
+from palus.learn.signals import Decisions
+from palus.nn.distributions import Categorical, Distribution, told
 from palus.nn.graph import FORBIDDEN
 from palus.nn.network import Critic, Inputs
 from palus.nn.parameters import FlatParameters
@@ -141,7 +143,8 @@ class SAC(Learner):
     """Learner of one behavior from all that its buffer holds; every agent learns from its own reward plus its group's.
 
     buffer: the newest decisions; target: V's weights as they trail behind; learned_until: the trainer step up to which
-    gradient steps have been made, one for `steps_per_update` of them; twins: the network's critics.
+    gradient steps have been made, one for `steps_per_update` of them, taught_until: the same of the reward signals;
+    twins: the network's critics.
     """
 
     behavior: SacBehavior
@@ -159,18 +162,19 @@ class SAC(Learner):
         super().__init__(behavior, spec, dtype, seed, threads, trust=trust)
         memory, size = behavior.network_settings.memory, self.network.state_size
         length = (memory.sequence_length or behavior.time_horizon) if memory is not None else 1
-        self.buffer = ReplayBuffer(spec, behavior.hyperparameters.buffer_size, length, size)
+        runs_on = any(signal.goes_on for signal in self.learned_signals.values())
+        self.buffer = ReplayBuffer(spec, behavior.hyperparameters.buffer_size, length, size, runs_on)
         assert isinstance(self.network.critic, TwinCritic)
         self.twins = self.network.critic
         self.target_value = copy.deepcopy(self.twins.value).float()
         self.target = FlatParameters(self.target_value, dtype)
         self._trail(1.0)
-        self.learned_until = float(self.behavior.hyperparameters.buffer_init_steps)
+        self.learned_until = self.taught_until = float(self.behavior.hyperparameters.buffer_init_steps)
         self.numbers = sum(part.size for part in spec.actions.parts if isinstance(part, Continuous))
 
     def critic(self) -> Critic:
         """See `Learner.critic`."""
-        return partial(TwinCritic, coefficient=self.behavior.hyperparameters.init_entcoef)
+        return partial(TwinCritic, coefficient=self.behavior.hyperparameters.init_entcoef, streams=len(self.signals))
 
     @property
     def coefficients(self) -> Tensor:
@@ -187,28 +191,58 @@ class SAC(Learner):
         """Take the rollout into the buffer, then as many gradient steps as trainer steps have made due."""
         h, usable = self.behavior.hyperparameters, usable_decisions(rollout)
         self.observe(rollout, usable)
-        self.buffer.add(rollout, usable, self.rewards(rollout), self.replay(rollout, self.buffer.length)[1])
-        now, found = step + rollout.agent_steps, list[dict[str, float]]()
+        self.buffer.add(rollout, usable, self.extrinsic(rollout), self.replay(rollout, self.buffer.length)[1])
+        now, found, taught = step + rollout.agent_steps, list[dict[str, float]](), list[dict[str, float]]()
         rate = self.scheduled("learning_rate", now, 1e-10)
         if self.buffer.size >= h.batch_size and now >= h.buffer_init_steps:
             while now - self.learned_until > h.steps_per_update:
-                found.append(self._step(rate))
+                found.append(self._step(rate) | self.imitate(now))
                 self.learned_until += h.steps_per_update
-        if not found:
+            taught = self._teach_signals(now)
+        if not found and not taught:
             return {}
         self.finish()
-        return means(found) | {"Policy/Learning Rate": rate}
+        return means(found) | means(taught) | {"Policy/Learning Rate": rate}
+
+    def _teach_signals(self, now: int) -> list[dict[str, float]]:
+        """The reward signals' gradient steps, one for `reward_signal_steps_per_update` trainer steps."""
+        h, found = self.behavior.hyperparameters, list[dict[str, float]]()
+        while self.learned_signals and now - self.taught_until > h.reward_signal_steps_per_update:
+            rows = self.buffer.draw(h.batch_size, self.generator).ravel()
+            rows = rows[self.buffer.counts[rows]]
+            found.append(self.teach(self._decisions(rows)) if len(rows) else {})
+            self.taught_until += h.reward_signal_steps_per_update
+        return found
+
+    def _decisions(self, rows: I64) -> Decisions:
+        """Rows of the buffer as reward signals see them; one that was cut off goes on."""
+        buffer = self.buffer
+        seen, after = ({k: x[rows] for k, x in part.items()} for part in (buffer.observations, buffer.following))
+        actions = told(buffer.actions[rows], self.spec.actions, self.network.squash)
+        return Decisions(seen, after, actions, buffer.terminated[rows], ~buffer.terminated[rows])
+
+    def _paid(self, rows: I64) -> F32:
+        """What rows of the buffer are paid by the signals as they are now, [R, S]."""
+        decisions = self._decisions(rows) if self.learned_signals else None
+        streams = [
+            self.buffer.rewards[rows] if signal is None or decisions is None else signal.rewards(decisions) * strength
+            for signal, strength in zip(self.signals.values(), map(self.strength, self.signals), strict=True)
+        ]
+        return np.stack(streams, -1).astype(np.float32)
 
     def _step(self, rate: float) -> dict[str, float]:
         """One gradient step of everything on a minibatch; tag -> number."""
         h = self.behavior.hyperparameters
         rows = self.buffer.draw(h.batch_size, self.generator)
         noise = torch.randn((*rows.shape, self.numbers), generator=self.generator)
+        paid = self._paid(rows.ravel()).reshape(*rows.shape, -1)
         alpha, count = self.coefficients, max(int(self.buffer.counts[rows].sum()), 1)
         pieces = np.array_split(
             np.arange(rows.shape[1]), max(1, min(self.parallel.threads, rows.size // PART_ROWS, rows.shape[1]))
         )
-        parts = self.parallel.map(lambda piece: self._part(rows[:, piece], noise[:, piece], alpha, count), pieces)
+        parts = self.parallel.map(
+            lambda piece: self._part(rows[:, piece], paid[:, piece], noise[:, piece], alpha, count), pieces
+        )
         self.descend([part.gradient for part in parts], rate)
         self._trail(h.tau)
         found = {tag: sum(part.means[tag] for part in parts) for tag in parts[0].means}
@@ -219,8 +253,11 @@ class SAC(Learner):
             found["Policy/Continuous Entropy Coeff"] = float(alpha[-1])
         return found
 
-    def _part(self, rows: I64, noise: Tensor, alpha: Tensor, count: int) -> Part:
-        """What some rows [L, R] add to the gradients of all losses over a minibatch of `count` decisions that count."""
+    def _part(self, rows: I64, paid: F32, noise: Tensor, alpha: Tensor, count: int) -> Part:
+        """What some rows [L, R] add to the gradients of all losses over a minibatch of `count` decisions that count.
+
+        paid: [L, R, S].
+        """
         network, critic, buffer, actions = self.network, self.twins, self.buffer, self.spec.actions
         flat, keep = rows.ravel(), torch.from_numpy(buffer.keep[rows])
         inputs = network.inputs(buffer.observations, flat)
@@ -231,9 +268,9 @@ class SAC(Learner):
         taken_now = self._numbers(then)
         empty = None if not network.state_size else memory.new_zeros(memory.shape)
         q1, q2 = (q.forward(inputs, taken_now, empty, keep) for q in (critic.q1, critic.q2))
-        v = critic.value.forward(inputs, None, empty, keep)[:, 0]
+        v, split = critic.value.forward(inputs, None, empty, keep), paid.shape[2]
         with torch.no_grad():
-            y = self._targets(flat, inputs, keep)
+            y = self._targets(flat, paid.reshape(-1, split), inputs, keep)
         # From here on only of decisions that count, all of them where there is no memory.
         own = torch.from_numpy(np.flatnonzero(buffer.counts[flat])) if network.state_size else slice(None)
         parameters, then, q1, q2, v, y = (x[own] for x in (parameters, then, q1, q2, v, y))
@@ -248,18 +285,24 @@ class SAC(Learner):
             with torch.no_grad():
                 now2 = critic.q2.forward(seen, acts.numbers, before[1], kept)
         with torch.no_grad():
-            wanted = soft_values(acts, now1, now2, alpha)
+            both = zip(now1.chunk(split, 1), now2.chunk(split, 1), strict=True)
+            wanted = torch.stack([soft_values(acts, *q, alpha) for q in both], 1)
             slopes = entropy_slopes(acts, alpha).sum(1) / count
-        policy_loss = policy_losses(acts, now1, alpha).sum() / count
+        policy_loss = policy_losses(acts, torch.stack(now1.chunk(split, 1)).mean(0), alpha).sum() / count
         (slope,) = torch.autograd.grad(policy_loss, leaf)
-        errors = [taken(q1, then, actions) - y, taken(q2, then, actions) - y, v - wanted]
-        losses = [0.5 * error.square().sum() / count for error in errors]
+        errors = [torch.stack([taken(own, then, actions) for own in q.chunk(split, 1)], 1) - y for q in (q1, q2)]
+        losses = [0.5 * error.square().sum() / (count * split) for error in (*errors, v - wanted)]
         gradient = network.weights.backward(
             [parameters, *losses, critic.log_coefficients],
             [slope, *(torch.ones(()) for _ in losses), slopes.to(critic.log_coefficients.dtype)],
         )
         tags = ("Losses/Q1 Loss", "Losses/Q2 Loss", "Losses/Value Loss")
-        found = {"Losses/Policy Loss": policy_loss, "Policy/Extrinsic Value": v.sum() / count}
+        found = {"Losses/Policy Loss": policy_loss}
+        counted = torch.from_numpy(paid.reshape(-1, split))[own]
+        for s, (name, signal) in enumerate(self.signals.items()):
+            found[f"Policy/{name.title()} Value"] = v[:, s].sum() / count
+            if signal is not None:
+                found[f"Policy/{name.title()} Reward"] = counted[:, s].sum() / count
         found |= dict(zip(tags, losses, strict=True))
         return Part(gradient, {tag: float(number.detach()) for tag, number in found.items()})
 
@@ -269,15 +312,19 @@ class SAC(Learner):
         """What a critic remembers before some decisions [n, S], of the actions taken; None without memory."""
         return q.states(inputs, acted, keep)[:-1].flatten(0, 1)[own] if self.network.state_size else None
 
-    def _targets(self, rows: I64, inputs: Inputs, keep: Tensor) -> Tensor:
-        """y of the module's formulas, [R]. inputs: of the rows; keep: [L, R / L]."""
+    def _targets(self, rows: I64, paid: F32, inputs: Inputs, keep: Tensor) -> Tensor:
+        """y of the module's formulas, [R, S]. paid: [R, S]; inputs: of the rows; keep: [L, R / L]."""
         buffer, target = self.buffer, self.target_value
         after = target.states(inputs, None, keep)[1:].flatten(0, 1) if self.network.state_size else None
         seen = self.network.inputs(buffer.following, rows)
-        following = target.forward(seen, None, after, torch.ones(1, len(rows)))[:, 0]
-        goes_on = torch.from_numpy(~buffer.terminated[rows])
-        y: Tensor = torch.from_numpy(buffer.rewards[rows]) + self.behavior.extrinsic.gamma * following * goes_on
-        return y
+        following = target.forward(seen, None, after, torch.ones(1, len(rows)))
+        goes_on, streams = torch.from_numpy(~buffer.terminated[rows]), []
+        for s, (name, signal) in enumerate(self.signals.items()):
+            on = goes_on
+            if signal is not None and signal.goes_on and buffer.renewed is not None:
+                on = on | torch.from_numpy(buffer.renewed[rows])
+            streams.append(torch.from_numpy(paid[:, s]) + self.gamma(name) * following[:, s] * on)
+        return torch.stack(streams, 1)
 
     def _numbers(self, actions: Tensor) -> Tensor | None:
         """The continuous part of stored actions as the critics see it, [R, C]; None without."""
@@ -289,7 +336,8 @@ class SAC(Learner):
 
     def begin_from(self, state: Mapping[str, Any]) -> None:
         """See `Learner.begin_from`; the pace is that of its own steps, and decisions of another run stay there."""
-        own = {"learned_until": self.learned_until, "buffer": self.buffer.state_dict()}
+        pace = {"learned_until": self.learned_until, "taught_until": self.taught_until}
+        own = {"buffer": self.buffer.state_dict(), **pace}
         super().begin_from({**state, **own})
 
     def take_over(self, donor: Learner) -> None:
@@ -301,6 +349,8 @@ class SAC(Learner):
     def state_dict(self) -> dict[str, Any]:
         """See `Learner.state_dict`; with the buffer where `save_replay_buffer`."""
         own = {"target": self.target.master.numpy().copy(), "learned_until": self.learned_until}
+        if self.learned_signals:
+            own["taught_until"] = self.taught_until
         if self.behavior.hyperparameters.save_replay_buffer:
             own["buffer"] = self.buffer.state_dict()
         return super().state_dict() | own
@@ -313,5 +363,7 @@ class SAC(Learner):
             raise ValueError(f"target network: {target.shape} numbers; expected {tuple(self.target.master.shape)}")
         self.target.load(torch.from_numpy(target))
         self.learned_until = float(state["learned_until"])
+        if self.learned_signals:
+            self.taught_until = float(state["taught_until"])
         if "buffer" in state:
             self.buffer.load_state_dict(state["buffer"])

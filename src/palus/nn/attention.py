@@ -2,7 +2,7 @@
 
 Source: Cohen et al. 2021 (arXiv 2111.05992) with ML-Agents' sizes and initialisation: entity encoders for "observation"
 and "observation and action", residual self-attention with 4 heads over the agents present, a linear encoder, one
-feature for the number of agents, one output.
+feature for the number of agents, an output for each reward.
 
 What a group step of G agents needs: the value V of all observations, and for every agent j the baseline b_j, where j
 enters with its observation and its mates with observation and action. That is 1 + G sets of G entities, but only 2 G
@@ -27,9 +27,11 @@ from palus.types import ActionSpec, BehaviorSpec, Discrete
 
 
 class AttentionCritic(nn.Module):
-    """Values and baselines of groups, whatever their agents see and do."""
+    """Values and baselines of groups, whatever their agents see and do. streams, S: rewards that have a value each."""
 
-    def __init__(self, spec: BehaviorSpec, settings: NetworkSettings, trust: Trust = NOBODY) -> None:
+    def __init__(
+        self, spec: BehaviorSpec, settings: NetworkSettings, trust: Trust = NOBODY, *, streams: int = 1
+    ) -> None:
         super().__init__()
         h, self.actions = settings.hidden_units, spec.actions
         gain = attention_gain(h)
@@ -40,12 +42,12 @@ class AttentionCritic(nn.Module):
         self.action = Linear(width + acted, h, normal(gain))
         self.attention = SelfAttention(h)
         self.layers = fully_connected(h, [h] * settings.num_layers, settings.activation, kaiming(gain))
-        self.head = Linear(h + 1, 1, xavier_uniform)
+        self.head = Linear(h + 1, streams, xavier_uniform)
 
     def forward(
         self, inputs: Mapping[str, Tensor], actions: Tensor | None, present: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """V [M] and b [M, G] of M group steps; without actions V alone.
+        """V [M, S] and b [M, G, S] of M group steps; without actions V alone.
 
         inputs: of M G agents, the members of a group adjacent (`Network.inputs`); actions: [M, G, A] as stored;
         present: [M, G] bool. Baselines of absent agents, and values of steps without agents, are meaningless numbers,
@@ -62,12 +64,12 @@ class AttentionCritic(nn.Module):
         return heads[:, 0], heads[:, 1:]
 
     def _evaluate(self, embeddings: Tensor, sets: Tensor, present: Tensor) -> Tensor:
-        """embeddings: [M, E, h]; sets: [S, G] indices into E. Returns [M, S]."""
+        """embeddings: [M, E, h]; sets: [K, G] indices into E. Returns [M, K, S]."""
         hidden = self.layers(self.attention(embeddings, sets, present))
         count = 2.0 * present.sum(1, keepdim=True).to(hidden.dtype) / present.shape[1] - 1.0
         features = torch.cat([hidden, count[:, None].expand(len(present), len(sets), 1)], -1)
         result: Tensor = self.head(features)
-        return result.squeeze(-1)
+        return result
 
 
 def _sets(group_size: int) -> Tensor:

@@ -119,9 +119,10 @@ class Network(nn.Module):
 
     dtype: the number format of products and activations; bfloat16 keeps fp32 weights beside its working copy.
     critic: `shared` takes the policy's features, `separate` has encoder, core and decoder of its own; a function makes
-    a module that the learner evaluates itself, `network.critic`. generator: None leaves weights that `load_arrays`
-    replaces. returns: moments that values are normalised by; None where the critic learns plain returns. version:
-    gradient steps. `lock`: threads that act read, a thread that changes weights writes.
+    a module that the learner evaluates itself, `network.critic`. streams: rewards of which the critic has a value each.
+    generator: None leaves weights that `load_arrays` replaces. returns: moments that values are normalised by; None
+    where the critic learns plain returns. version: gradient steps. `lock`: threads that act read, a thread that
+    changes weights writes.
     """
 
     def __init__(
@@ -132,10 +133,12 @@ class Network(nn.Module):
         dtype: torch.dtype = torch.float32,
         *,
         critic: Critic = "shared",
+        streams: int = 1,
         trust: Trust = NOBODY,
     ) -> None:
         super().__init__()
         self.spec, self.settings, self.version, self.squash = spec, settings, 0, settings.squash
+        self.streams = streams
         self.sides = ("actor_", "critic_") if critic == "separate" else ("",)
         self.has_values = critic in ("shared", "separate")
         self.lock = SharedLock()
@@ -146,7 +149,7 @@ class Network(nn.Module):
             if generator is not None:
                 self._initialize(generator)
         self.weights = FlatParameters(self, dtype, self._in_order())
-        self.scalers = {o.name: _scaler(o, settings) for o in spec.observations}
+        self.scalers = {o.name: scaler_of(o, settings) for o in spec.observations}
         self.returns: RunningMoments | None = None
         sizes = {o.name: o.size for o in spec.observations}
         self._joined = tuple((name, sizes[name]) for name in self._parts[self.sides[0]][0].joined)
@@ -166,7 +169,7 @@ class Network(nn.Module):
                 self.add_module(side + name, module)
             self._parts[side] = encoder, core, decoder
         if self.has_values:
-            self.critic_linear = Linear(decoder.out_features, 1, xavier_uniform)
+            self.critic_linear = Linear(decoder.out_features, self.streams, xavier_uniform)
         self.action_parameterization = ActionHead(decoder.out_features, spec.actions, settings)
         if callable(critic):
             self.critic = critic(spec, settings, trust)
@@ -221,7 +224,7 @@ class Network(nn.Module):
             )
         heads = {self.action_parameterization.distribution_linear: torch.tensor(reflection.logits)}
         if self.has_values:
-            heads[self.critic_linear] = torch.arange(1)
+            heads[self.critic_linear] = torch.arange(self.streams)
         modules = [(name, module) for name, module in self.named_modules() if isinstance(module, Linear)]
         first = {next(m for m in self._parts[side][0].modules() if isinstance(m, Linear)) for side in self.sides}
         images: dict[str, Tensor] = {}
@@ -259,8 +262,8 @@ class Network(nn.Module):
         keep: [T, B] float32, 0 where the row's state is zero before step t (both are read where there is memory);
         masks: [T B, M] bool.
 
-        Returns parameters [T B, L], values [T B] (normalised where `returns` is; None with a critic of the learner's)
-        and states [B, S], all float32.
+        Returns parameters [T B, L], values [T B, streams] (normalised where `returns` is; None with a critic of the
+        learner's) and states [B, S], all float32.
         """
         own = torch.tensor_split(states, len(self.sides), 1)
         features, after = self._features(self.sides[0], inputs, own[0], keep)
@@ -268,7 +271,7 @@ class Network(nn.Module):
         if len(self.sides) > 1:
             features, remembered = self._features(self.sides[1], inputs, own[1], keep)
             after = torch.cat([after, remembered], 1)
-        values = _float(self.critic_linear, features)[:, 0] if self.has_values else None
+        values = _float(self.critic_linear, features) if self.has_values else None
         return parameters, values, after
 
     def _features(self, side: str, inputs: Inputs, state: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
@@ -293,8 +296,8 @@ class Network(nn.Module):
         """One decision of R rows, without gradient.
 
         observations: name -> [R, *shape] as games give them, uint8 images included; states: [R, S] float32; masks:
-        [R, M] bool. Returns parameters [R, L], values [R] denormalised or None where they would cost a pass of their
-        own, new states [R, S], all float32.
+        [R, M] bool. Returns parameters [R, L], values [R] of the first stream, denormalised, or None where they would
+        cost a pass of their own, new states [R, S], all float32.
         """
         with self.lock.reading():
             inputs = self.inputs({name: o.numpy() for name, o in observations.items()})
@@ -303,7 +306,7 @@ class Network(nn.Module):
                 features, _ = self._features(self.sides[0], inputs, states, keep)
                 return self._masked(self.action_parameterization.forward(features), masks), None, states
             parameters, values, after = self(inputs, states, keep, masks)
-            return parameters, values if values is None else self.denormalize(values), after
+            return parameters, values if values is None else self.denormalize(values[:, 0]), after
 
     def values(
         self,
@@ -311,12 +314,12 @@ class Network(nn.Module):
         states: F32,
         spread: Callable[[Callable[[int], None], range], Iterable[None]] = map,
     ) -> F32:
-        """The critic's estimates [R], denormalised, without gradient.
+        """The critic's estimates [R, streams], denormalised, without gradient.
 
         observations: name -> [R, *shape]; states: [R, S]; spread: `map`, or one on threads.
         """
         R, side = len(next(iter(observations.values()))), self.sides[-1]
-        out = np.empty(R, np.float32)
+        out = np.empty((R, self.streams), np.float32)
 
         @torch.inference_mode()
         def evaluate(first: int) -> None:
@@ -324,7 +327,7 @@ class Network(nn.Module):
             inputs = self.inputs({name: rows[part] for name, rows in observations.items()})
             state = torch.tensor_split(torch.from_numpy(states[part]), len(self.sides), 1)[-1]
             features, _ = self._features(side, inputs, state, torch.ones(1, len(out[part])))
-            out[part] = self.denormalize(_float(self.critic_linear, features)[:, 0]).numpy()
+            out[part] = self.denormalize(_float(self.critic_linear, features)).numpy()
 
         with self.lock.reading():
             for _ in spread(evaluate, range(0, R, EVALUATION_ROWS)):
@@ -349,8 +352,10 @@ class Network(nn.Module):
     ) -> Network:
         """What acts of a stored network. arrays: of `arrays` or `acting_arrays`. Raises ModelError when they misfit."""
         arrays = acting_arrays(arrays)
-        critic: Critic = "shared" if "critic_linear.weight" in arrays else "none"
-        network = cls(spec, settings, None, dtype, critic=critic, trust=trust)
+        head = arrays.get("critic_linear.weight")
+        critic: Critic = "none" if head is None else "shared"
+        streams = len(head) if head is not None and head.ndim else 1
+        network = cls(spec, settings, None, dtype, critic=critic, streams=streams, trust=trust)
         network.load_arrays(arrays)
         return network
 
@@ -421,8 +426,9 @@ class Network(nn.Module):
         return close_policy(g, self.spec, outputs, state_size, props or {})
 
     def _values_onnx(self, g: Graph, x: str) -> str:
-        """The critic's output in units of rewards."""
+        """The critic's output, of the first stream, in units of rewards."""
         value = self.critic_linear.onnx(g, x)
+        value = g.columns(value, 0, 1) if self.streams > 1 else value
         if self.returns is not None:
             value = g.add("Clip", [value], min=-CLIP, max=CLIP)
             value = g.add("Mul", [value, g.number(float(self.returns.deviation[0]))])
@@ -444,8 +450,8 @@ def _seed(generator: torch.Generator, settings: NetworkSettings) -> int:
     return int(torch.randint(2**62, (), generator=generator))
 
 
-def _scaler(observation: ObservationSpec, settings: NetworkSettings) -> ObservationScaler:
-    """Entities stay as they are: absent ones are known by their zeros."""
+def scaler_of(observation: ObservationSpec, settings: NetworkSettings) -> ObservationScaler:
+    """An observation's way into a network. Entities stay as they are: absent ones are known by their zeros."""
     names = settings.normalize_names
     wanted = settings.normalize and (names is None or observation.name in names)
     divisor = settings.image_scale if observation.dtype == "uint8" else 1.0

@@ -89,9 +89,14 @@ class FlatParameters:
         """The type that the forward pass computes in."""
         return self.work.dtype
 
-    def backward(self, outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The gradient of sum_i <gradients[i], outputs[i]> with respect to every tensor; several threads may ask."""
-        return torch.autograd.grad(outputs, self._leaves, gradients)
+    def backward(
+        self, outputs: Sequence[Tensor], gradients: Sequence[Tensor], *, partial: bool = False
+    ) -> tuple[Tensor, ...]:
+        """The gradient of sum_i <gradients[i], outputs[i]> with respect to every tensor; several threads may ask.
+
+        partial: some tensors have no part in the outputs; their gradient is 0.
+        """
+        return torch.autograd.grad(outputs, self._leaves, gradients, allow_unused=partial, materialize_grads=partial)
 
     def tie(self, images: Mapping[str, Tensor]) -> None:
         """Keep weights equal in pairs from now on. images: name -> for every number of the tensor, flat, the number of

@@ -202,12 +202,17 @@ class _Attention(torch.autograd.Function):
         (M, _, width), (S, G) = qkv.shape, sets.shape
         weights = np.empty((M, S, heads, G, G), np.float32)
         out = qkv.new_empty(M, S, G, width // 3)
-        ctx.arrays = kernel_view(qkv), sets.numpy(), weights
+        ctx.save_for_backward(qkv, sets, present)
+        ctx.arrays, ctx.heads = (kernel_view(qkv), sets.numpy(), weights), heads
         _attend(ctx.arrays[0], ctx.arrays[1], present.numpy(), heads, weights, kernel_view(out))
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
+        if torch.is_grad_enabled():  # a gradient of the gradient is wanted, which the compiled pass does not have
+            whole, members, present = ctx.saved_tensors
+            out = attend_formula(whole, members, present, ctx.heads)
+            return *torch.autograd.grad(out, whole, grad, create_graph=True), None, None, None
         qkv, sets, weights = ctx.arrays
         gradient = grad.new_empty(qkv.shape)
         _attend_backward(qkv, sets, weights, kernel_view(grad), kernel_view(gradient))
@@ -219,16 +224,36 @@ class _Pool(torch.autograd.Function):
     def forward(ctx: Any, mixed: Tensor, x: Tensor, sets: Tensor, present: Tensor) -> Tensor:
         out = mixed.new_empty(mixed.shape[0], mixed.shape[1], mixed.shape[3])
         mixed_view, x_view, members, there = kernel_view(mixed), kernel_view(x), sets.numpy(), present.numpy()
+        ctx.save_for_backward(mixed, x, sets, present)
         ctx.arrays = mixed_view, x_view, members, there
         _pool(mixed_view, x_view, members, there, kernel_view(out))
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
+        if torch.is_grad_enabled():
+            out = pool_formula(*ctx.saved_tensors)
+            return *torch.autograd.grad(out, ctx.saved_tensors[:2], grad, create_graph=True), None, None
         mixed, x, sets, present = ctx.arrays
         dmixed, dx = grad.new_empty(mixed.shape), grad.new_empty(x.shape)
         _pool_backward(mixed, x, sets, present, kernel_view(grad), kernel_view(dmixed), kernel_view(dx))
         return dmixed, dx, None, None
+
+
+def attend_formula(qkv: Tensor, sets: Tensor, present: Tensor, heads: int) -> Tensor:
+    """What `attend` computes, as torch does it."""
+    h = qkv.shape[2] // 3
+    q, k, v = (p.reshape(*p.shape[:-1], heads, -1).transpose(2, 3) for p in torch.split(qkv[:, sets], h, -1))
+    scores = (q @ k.transpose(-1, -2) / math.sqrt(h)).masked_fill(~present[:, None, None, None], -1e6)
+    mixed: Tensor = (scores.softmax(-1) @ v).transpose(2, 3).flatten(3)
+    return mixed
+
+
+def pool_formula(mixed: Tensor, x: Tensor, sets: Tensor, present: Tensor) -> Tensor:
+    """What `pool` computes, as torch does it."""
+    rows = F.layer_norm(mixed + x[:, sets], mixed.shape[-1:], eps=LAYER_NORM_EPSILON)
+    there = present[:, None, :, None].to(rows.dtype)
+    return (rows * there).sum(2) / there.sum(2).clamp(min=1.0)
 
 
 attend: Callable[[Tensor, Tensor, Tensor, int], Tensor] = _Attention.apply

@@ -73,16 +73,23 @@ class Estimate(nn.Module):
 class TwinCritic(nn.Module):
     """V, Q1 and Q2, and the logarithms of the entropy coefficients: one for each branch, then one for all numbers.
 
-    Q gives [R, all choices], [R, 1] where nothing is discrete. coefficient: of all entropies, at the start.
+    V gives [R, S], S rewards that have a value each; Q gives [R, S x all choices], one reward's after the other's,
+    [R, S] where nothing is discrete. coefficient: of all entropies, at the start.
     """
 
     def __init__(
-        self, spec: BehaviorSpec, settings: NetworkSettings, trust: Trust = NOBODY, *, coefficient: float
+        self,
+        spec: BehaviorSpec,
+        settings: NetworkSettings,
+        trust: Trust = NOBODY,
+        *,
+        coefficient: float,
+        streams: int = 1,
     ) -> None:
         super().__init__()
         numbers = sum(part.size for part in spec.actions.parts if isinstance(part, Continuous))
-        choices = max(sum(spec.branches), 1)
-        self.value = Estimate(spec.observations, 0, 1, settings, trust)
+        choices = max(sum(spec.branches), 1) * streams
+        self.value = Estimate(spec.observations, 0, streams, settings, trust)
         self.q1 = Estimate(spec.observations, numbers, choices, settings, trust)
         self.q2 = Estimate(spec.observations, numbers, choices, settings, trust)
         coefficients = len(spec.branches) + (numbers > 0)

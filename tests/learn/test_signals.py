@@ -1,0 +1,287 @@
+"""Reward signals: values and gradients worked out by hand, and what learners make of several rewards."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from readable import NUMBERS, SHARP, SPEC, behavior_of, readable_ppo, two_matches
+
+from palus.config.trainer import Curiosity, Gail, Rnd
+from palus.learn.poca import POCA
+from palus.learn.ppo import PPO
+from palus.learn.returns import usable_decisions
+from palus.learn.signals import decisions_of
+from palus.learn.signals.curiosity import CuriositySignal, forward_errors, inverse_errors
+from palus.learn.signals.gail import (
+    GailSignal,
+    bottleneck_kl,
+    discriminator_loss,
+    gradient_penalty,
+    rewards_of,
+)
+from palus.learn.signals.rnd import RndSignal, novelty
+from palus.learn.signals.signal import Decisions
+from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, ObservationSpec
+from palus.unity.demonstrations import ExpertEpisode, write_demonstrations
+
+BOTH = ActionSpec((Discrete(2), Continuous(1)))
+SMALL = {"hidden_units": 6, "num_layers": 1}
+EYES = BehaviorSpec(
+    "Eyes", (ObservationSpec("a", (2,)), ObservationSpec("b", (2, 3)), ObservationSpec("c", (1,))), BOTH
+)
+"""Two vectors, and a list between them."""
+
+
+def slopes(number: torch.Tensor, *of: torch.Tensor) -> list[Any]:
+    return [slope.tolist() for slope in torch.autograd.grad(number, of)]
+
+
+def leaf(*numbers: Any) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.float32, requires_grad=True)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def some_decisions(count: int, seed: int = 0, spec: BehaviorSpec = EYES) -> Decisions:
+    rng = np.random.default_rng(seed)
+    seen, after = (
+        {o.name: rng.normal(size=(count, *o.shape)).astype(np.float32) for o in spec.observations} for _ in "ab"
+    )
+    actions = np.stack([rng.integers(0, 2, count), rng.normal(size=count)], 1).astype(np.float32)
+    return Decisions(seen, after, actions, rng.random(count) < 0.3, rng.random(count) < 0.8)
+
+
+def experts(folder: Path, decisions: Decisions, spec: BehaviorSpec = EYES) -> str:
+    rows, nothing = len(decisions), np.zeros(len(decisions), np.float32)
+    episode = ExpertEpisode(decisions.observations, decisions.actions, None, nothing, nothing, False)
+    write_demonstrations(folder / "x.demo", spec, spec.name, [episode])
+    assert rows
+    return str(folder / "x.demo")
+
+
+def test_curiosity_s_errors_and_their_gradients() -> None:
+    following, guess = leaf((1.0, 2.0)), leaf((0.0, 4.0))
+    error = forward_errors(following, guess)
+    assert error.tolist() == [2.5]  # (1 + 4) / 2
+    assert slopes(error.sum(), following, guess) == [[[1.0, -2.0]], [[-1.0, 2.0]]]
+    # p(1) = 3 / 4; the number is guessed as 0.5, was 2
+    guessed = leaf((0.0, math.log(3.0), 0.5))
+    mistake = inverse_errors(guessed, torch.tensor([[1.0, 2.0]]), BOTH)
+    assert mistake.tolist() == pytest.approx([-math.log(0.75) + 2.25])
+    assert slopes(mistake.sum(), guessed)[0][0] == pytest.approx([0.25, -0.25, -3.0])
+
+
+def test_curiosity_learns_from_what_is_known_down_the_printed_loss_and_pays_at_most_one() -> None:
+    """10 (0.2 L_F + 0.8 L_I); a decision that ended its episode is neither learned from nor paid."""
+    signal = CuriositySignal(Curiosity(strength=0.5, network_settings=SMALL), EYES, generator())
+    decisions = some_decisions(20)
+    assert signal.rewards(decisions).tolist() == [0.0] * 20
+    own = decisions.chosen(decisions.known)
+    acted = torch.cat([torch.eye(2)[own.actions[:, 0].astype(int)], torch.from_numpy(own.actions[:, 1:])], 1)
+    surprise, guess = signal.models(signal.view(own.observations), signal.view(own.following), acted)
+    mistakes = inverse_errors(guess, torch.from_numpy(own.actions), BOTH)
+    loss = 2.0 * surprise.mean() + 8.0 * mistakes.mean()
+    expected = torch.cat([s.flatten() for s in torch.autograd.grad(loss, list(signal.models.parameters()))])
+    found = signal.learn(decisions)
+    torch.testing.assert_close(signal.trained.weights.gradient, expected)
+    assert found["Losses/Curiosity Forward Loss"] == pytest.approx(float(surprise.detach().mean()))
+    assert found["Losses/Curiosity Inverse Loss"] == pytest.approx(float(mistakes.detach().mean()))
+    for name in decisions.following:
+        decisions.following[name][:] *= 100
+    paid = signal.rewards(decisions)
+    assert (paid[~decisions.known] == 0).all() and (paid[decisions.known] > 0).all()
+    assert paid.max() == 2.0  # times 0.5
+
+
+def test_gail_s_reward_and_loss_and_their_gradients() -> None:
+    paid = rewards_of(torch.tensor([0.0, math.log(3.0), 50.0]))
+    assert paid.tolist() == pytest.approx([math.log(2.0), math.log(4.0), -math.log(1e-7)], rel=0.02)
+    expert, policy = leaf(0.0, math.log(3.0)), leaf(math.log(3.0), 0.0)
+    loss = discriminator_loss(expert, policy)
+    assert float(loss.detach()) == pytest.approx(
+        (math.log(2.0) + math.log(4 / 3)) / 2 + (math.log(4.0) + math.log(2.0)) / 2
+    )
+    # -(1 - D) / 2 and D / 2
+    by_expert, by_policy = slopes(loss, expert, policy)
+    assert by_expert == pytest.approx([-0.25, -0.125]) and by_policy == pytest.approx([0.375, 0.25])
+
+
+def test_the_gradient_penalty_is_of_all_that_is_read_together() -> None:
+    """|(3, 4)| = 5 and |(0, 2)| = 2: (16 + 1) / 2. Of the first observation alone, as in ML-Agents, it would be 2.5."""
+    first, second = leaf((3.0,), (0.0,)), leaf((4.0,), (2.0,))
+    penalty = gradient_penalty([first, second])
+    assert float(penalty.detach()) == pytest.approx(8.5)
+    # (|g| - 1) g / |g| of each row: 4 (0.6, 0.8) and 1 (0, 1)
+    assert np.ravel(slopes(penalty, first, second)).tolist() == pytest.approx([2.4, 0.0, 3.2, 1.0])
+    nowhere = leaf((0.0,))
+    assert slopes(gradient_penalty([nowhere]), nowhere) == [[[0.0]]]
+
+
+def test_the_bottleneck_s_kl_by_hand() -> None:
+    # -(1 + 0 - 0.5 - 0 - 1) - (1 + 0 - 0 - 2 - 1) = 0.5 + 2
+    expert, policy, sigma = leaf((1.0, 0.0)), leaf((0.0, 2.0)), leaf(1.0, 1.0)
+    kl = bottleneck_kl(expert, policy, sigma)
+    assert float(kl.detach()) == 2.5
+    assert slopes(kl, expert, policy, sigma) == [[[1.0, 0.0]], [[0.0, 2.0]], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize(("use_actions", "use_vail"), [(False, False), (True, False), (False, True), (True, True)])
+def test_gail_goes_down_its_whole_loss_second_derivatives_included(
+    use_actions: bool, use_vail: bool, tmp_path: Path
+) -> None:
+    """The gradient of loss, penalty and bottleneck together, against differences of the loss itself, in float64."""
+    shown, own = some_decisions(12, 1), some_decisions(8, 2)
+    settings = Gail(
+        demo_path=experts(tmp_path, shown), use_actions=use_actions, use_vail=use_vail, network_settings=SMALL
+    )
+    signal = GailSignal(settings, EYES, generator())
+    signal.beta = 0.3
+    before, drawn = signal.trained.weights.master.clone(), signal.generator.get_state()
+    found = signal.learn(own)
+    if use_vail:
+        assert signal.beta == pytest.approx(max(0.0, 0.3 + 0.0005 * (found["Losses/GAIL KL Loss"] - 0.5)))
+    gradient = signal.trained.weights.gradient.clone()
+
+    def loss(weights: torch.Tensor) -> float:
+        signal.beta, signal.trained.rate = 0.3, 0.0
+        signal.generator.set_state(drawn)
+        signal.trained.weights.load(weights)
+        told = signal.learn(own)
+        kl = 0.3 * (told["Losses/GAIL KL Loss"] - 0.5) if use_vail else 0.0
+        return told["Losses/GAIL Loss"] + told["Policy/GAIL Grad Mag Loss"] + kl
+
+    for seed in range(4):
+        direction = torch.randn(before.shape, generator=generator(seed))
+        direction /= direction.norm()
+        slope = (loss(before + 0.02 * direction) - loss(before - 0.02 * direction)) / 0.04
+        assert slope == pytest.approx(float(gradient @ direction), rel=0.03, abs=0.03)
+
+
+def test_gail_tells_experts_apart_by_any_observation_and_with_actions_by_what_they_do(tmp_path: Path) -> None:
+    for use_actions in (False, True):
+        shown, own = some_decisions(80, 1), some_decisions(80, 1)
+        if use_actions:
+            shown.actions[:, 0], own.actions[:, 0] = 1, 0
+        else:
+            own.observations["c"][:] += 2.0
+        settings = Gail(demo_path=experts(tmp_path, shown), use_actions=use_actions, learning_rate=0.01)
+        signal = GailSignal(settings, EYES, generator())
+        own = Decisions(own.observations, own.following, own.actions, np.zeros(80, np.bool_), own.known)
+        for _ in range(25):
+            found = signal.learn(own)
+        assert found["Policy/GAIL Expert Estimate"] > found["Policy/GAIL Policy Estimate"] + 0.15
+
+
+def test_rnd_pays_for_what_it_has_not_seen() -> None:
+    assert novelty(torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0, 4.0]])).tolist() == [5.0]
+    signal = RndSignal(Rnd(learning_rate=0.003), EYES, generator())
+    fixed = signal.fixed.weights.master.clone()
+    known, new = some_decisions(60, 1), some_decisions(60, 2)
+    for observation in new.observations.values():
+        observation += 4.0
+    at_first = signal.rewards(known).mean()
+    losses = [signal.learn(known)["Losses/RND Loss"] for _ in range(150)]
+    assert losses[0] == pytest.approx(at_first, rel=1e-4) and losses[-1] < 0.2 * losses[0]
+    assert signal.rewards(new).mean() > 5 * signal.rewards(known).mean()
+    assert torch.equal(fixed, signal.fixed.weights.master)
+
+
+@dataclass
+class Paying:
+    """A signal that pays the number that is seen."""
+
+    goes_on: bool
+    learned: list[int] = field(default_factory=list)
+
+    def observe(self, *_: Any) -> None:
+        pass
+
+    def rewards(self, decisions: Decisions) -> np.ndarray:
+        paid: np.ndarray = (decisions.observations["obs_0"] @ np.arange(1, NUMBERS + 1)).astype(np.float32)
+        return paid
+
+    def learn(self, decisions: Decisions) -> dict[str, float]:
+        self.learned.append(len(decisions))
+        return {"Losses/Paying": 1.0}
+
+
+RND = "reward_signals.rnd={gamma: 0.25, strength: 3.0}"
+
+
+def paying_ppo(goes_on: bool) -> PPO:
+    """The first stream's value is the number seen, the second's twice that."""
+    learner = PPO(behavior_of("ppo", RND), SPEC, torch.float32, 0)
+    template = readable_ppo().network.weights.tensors
+    learner.network.weights.load(torch.zeros_like(learner.network.weights.master))
+    tensors = learner.network.weights.tensors
+    with torch.no_grad():
+        tensors["critic_encoder.layers.0.weight"].copy_(template["critic_encoder.layers.0.weight"])
+        tensors["critic_linear.weight"][0, 0], tensors["critic_linear.weight"][1, 0] = 1 / SHARP, 2 / SHARP
+    learner.signals["rnd"] = Paying(goes_on)
+    return learner
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_each_signal_has_values_a_discount_and_a_strength_of_its_own(goes_on: bool) -> None:
+    learner, data = paying_ppo(goes_on), two_matches()
+    usable = usable_decisions(data)
+    values, rewards = learner.replay(data, 1)[0], learner.rewards(data, usable)
+    np.testing.assert_allclose(values[..., 1], 2 * values[..., 0], atol=1e-3)
+    np.testing.assert_allclose(rewards[..., 1], 3 * values[..., 0] * usable, atol=1e-3)
+    advantages, targets = learner.advantages(data, rewards, values)
+    # A = 3 n + 0.25 V' - V + 0.125 A', V = 2 n. Row 0: 24 + 0.25 x 8 - 16 = 10 | an end; without one V' = 16:
+    # 15 + (4) - 10 = 5 (9) | 3 + 2.5 - 2 + 0.125 A'. Row 1: 3 + 3 - 2 = 4 | absent | an end, and nobody follows: 2
+    ended = 9.0 if goes_on else 5.0
+    expected = [[3.5 + ended / 8, 2.0], [ended, 0.0], [10.0, 4.0]]
+    np.testing.assert_allclose((targets - values)[:, :2, 1] * usable[:, :2], expected, atol=1e-3)
+    # The mean of both, and the extrinsic ones are those of test_targets.
+    both = (np.array([[3.75, -1], [1, 0], [-5.5, 4.5]]) + expected) / 2
+    np.testing.assert_allclose(advantages[:, :2], both, atol=1e-3)
+
+
+def test_ppo_teaches_its_signals_with_its_own_minibatches_and_tells_of_them() -> None:
+    learner = paying_ppo(True)
+    found = learner.update(two_matches(), 0)
+    assert learner.signals["rnd"].learned == [11]  # one minibatch, all decisions but the absent one
+    assert found["Losses/Paying"] == 1.0
+    # 3 x the mean of 1 2 3 4 5 6 7 8 1 2 3, and twice the mean
+    assert found["Policy/Rnd Reward"] == pytest.approx(3 * 42 / 11, rel=1e-3)
+    assert found["Policy/Rnd Value Estimate"] == pytest.approx(2 * 42 / 11, rel=1e-3)
+    assert found["Policy/Extrinsic Value Estimate"] == pytest.approx(42 / 11, rel=1e-3)
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_group_is_paid_the_sum_of_its_members_and_runs_on_into_its_next_episode(goes_on: bool) -> None:
+    learner = POCA(behavior_of("poca", RND), SPEC, torch.float32, 0)
+    learner.network.weights.load(torch.zeros_like(learner.network.weights.master))
+    head = learner.network.weights.tensors["critic.head.bias"]
+    with torch.no_grad():
+        head[0], head[1] = 2.0, 8.0  # V and b, whatever is seen
+    learner.signals["rnd"] = Paying(goes_on)
+    batch = learner.batch(two_matches())
+    np.testing.assert_allclose(batch.values, [[2, 8]] * 6)
+    # r = 3 (sum of the members' numbers); G = r + 0.25 (0.5 x 8 + 0.5 G'). Match 0: 27 + 0.25 x 8 = 29 | 15 + 0, or
+    # + 0.25 x 8 | 9 + 1 + 0.125 G'. Match 1: 15 + 2 (row 2 goes on) | 39 + 2, a time-out | 21 + 1 + 0.125 x 41
+    ended = 17.0 if goes_on else 15.0
+    np.testing.assert_allclose(batch.returns[:, 1], [10 + ended / 8, 27.125, ended, 41, 29, 17], atol=1e-3)
+    both = (batch.returns - [2, 8]).mean(1)
+    np.testing.assert_allclose(batch.advantages[:, 0], both, atol=1e-3)
+    found = learner.update(two_matches(), 0)
+    assert "Policy/Rnd Baseline Estimate" in found and sum(learner.signals["rnd"].learned) == 11
+
+
+def test_what_follows_a_decision_is_the_last_observation_where_it_was_cut_off() -> None:
+    data = two_matches()
+    found = decisions_of(data, np.array([2, 3, 4, 6, 11]), SPEC.actions, False)  # t B + b
+    following = found.following["obs_0"] @ np.arange(1, NUMBERS + 1)
+    assert found.known.tolist() == [True, True, False, True, True]
+    assert following[found.known].tolist() == [6, 7, 8, 7]
+    assert found.ended.tolist() == [False, False, True, True, True]
