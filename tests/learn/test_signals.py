@@ -12,10 +12,13 @@ import pytest
 import torch
 from readable import NUMBERS, SHARP, SPEC, behavior_of, readable_ppo, two_matches
 
+from palus.config import load_run
 from palus.config.trainer import Curiosity, Gail, Rnd
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
+from palus.learn.replay_buffer import ReplayBuffer
 from palus.learn.returns import usable_decisions
+from palus.learn.sac import SAC
 from palus.learn.signals import decisions_of
 from palus.learn.signals.curiosity import CuriositySignal, forward_errors, inverse_errors
 from palus.learn.signals.gail import (
@@ -285,3 +288,45 @@ def test_what_follows_a_decision_is_the_last_observation_where_it_was_cut_off() 
     assert found.known.tolist() == [True, True, False, True, True]
     assert following[found.known].tolist() == [6, 7, 8, 7]
     assert found.ended.tolist() == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_sac_s_targets_are_each_signal_s_own_and_its_losses_means_over_them(goes_on: bool) -> None:
+    """V = 2 and 8 and Q = 1 and 4 everywhere, whatever is seen, of the game's own reward and of another."""
+    settings = (
+        "trainer_type=sac", "hyperparameters=null", "hyperparameters.batch_size=11", RND,
+        "hyperparameters.buffer_init_steps=99", "network_settings=null", "network_settings.hidden_units=8",
+        "reward_signals.extrinsic={gamma: 0.5, strength: 2.0}",
+    )  # fmt: skip
+    words = [f"behaviors.SoccerTwos.{s}" for s in settings]
+    learner = SAC(load_run("debug", words).behaviors["SoccerTwos"], SPEC, torch.float32, 0)
+    learner.signals["rnd"] = signal = Paying(goes_on)
+    learner.buffer = ReplayBuffer(SPEC, 64, renews=True)
+    weights = learner.network.weights
+    weights.load(torch.zeros_like(weights.master))
+    with torch.no_grad():
+        weights.tensors["critic.value.head.bias"].copy_(torch.tensor([2.0, 8.0]))
+        for q in ("q1", "q2"):
+            weights.tensors[f"critic.{q}.head.bias"].copy_(torch.tensor([1.0, 1.0, 4.0, 4.0]))
+    learner._trail(1.0)
+    assert learner.update(two_matches(), 0) == {} and signal.learned == []
+    rows = np.arange(11)
+    inputs = learner.network.inputs(learner.buffer.observations, rows)
+    target = learner._targets(rows, learner._paid(rows), inputs, torch.ones(1, 11)).detach().numpy()
+    # Rows 1 of match 0 and 0 of match 0 ended by the rules, at decisions 0 and 1; the latter plays on.
+    assert np.flatnonzero(learner.buffer.terminated[:11]).tolist() == [1, 4]
+    assert np.flatnonzero(learner.buffer.renewed[:11]).tolist() == [4]
+    own = 2 * np.float32([1, 0.5, -0.5, 0.5, 3, 0.25, 1, 0.25, 1.25, 1.5, -1])
+    numbers = np.float32([1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3])
+    follows = np.float32([1, 0, 1, 1, 0, 1, 1, 1, 1, 1, 1])
+    on = np.float32([1, 0, 1, 1, goes_on, 1, 1, 1, 1, 1, 1])
+    np.testing.assert_allclose(target[:, 0], own + 0.5 * 2 * follows, atol=1e-5)
+    np.testing.assert_allclose(target[:, 1], 3 * numbers + 0.25 * 8 * on, atol=1e-5)
+    drawn, state = learner.generator.get_state(), learner.buffer.draw(11, learner.generator).ravel()
+    learner.generator.set_state(drawn)
+    found = learner._step(0.0)
+    assert (found["Policy/Extrinsic Value"], found["Policy/Rnd Value"]) == (2.0, 8.0)
+    assert found["Policy/Rnd Reward"] == pytest.approx(3 * numbers[state].mean())
+    errors = np.square(np.float32([1, 4]) - target[state])
+    assert found["Losses/Q1 Loss"] == pytest.approx(0.5 * errors.mean(), rel=1e-4)
+    assert len(learner._teach_signals(104)) == 4 and signal.learned == [11] * 4
