@@ -144,14 +144,14 @@ chekpoint_settings: {}
 def test_settings_that_palus_cannot_train_with_are_refused_together(tmp_path):
     path = tmp_path / "later.yaml"
     path.write_text(
-        "{torch_settings: {device: cuda}, behaviors: {SoccerTwos: {trainer_type: sac, "
+        "{torch_settings: {device: cuda}, behaviors: {SoccerTwos: {trainer_type: appo, "
         "reward_signals: {curiosity: {}}}}}"
     )
     message = palus(path, "--check", code=2).stderr
     for sentence in (
         "torch_settings.device cuda: palus trains on the CPU; remove it",
-        "behaviors.SoccerTwos.reward_signals.curiosity: not supported yet",
-        "behaviors.SoccerTwos.reward_signals.extrinsic: training without it is not supported yet",
+        "behaviors.SoccerTwos.reward_signals.curiosity: appo learns from extrinsic alone",
+        "behaviors.SoccerTwos.reward_signals.extrinsic: appo learns from it alone",
     ):
         assert sentence in message
 

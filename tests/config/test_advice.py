@@ -73,14 +73,21 @@ def test_a_plain_constant_and_signal_strength_are_supported() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("behaviors.SoccerTwos.reward_signals={extrinsic: {}, rnd: {}}", "behaviors.SoccerTwos.reward_signals.rnd: "),
-        ("behaviors.SoccerTwos.behavioral_cloning.demo_path=x", "behaviors.SoccerTwos.behavioral_cloning: "),
-        ("torch_settings.device=cuda", "torch_settings.device cuda: palus trains on the CPU"),
+        ("reward_signals={extrinsic: {}, rnd: {}}", "reward_signals.rnd: appo learns from extrinsic alone"),
+        ("reward_signals={extrinsic: null, rnd: {}}", "reward_signals.extrinsic: appo learns from it alone"),
+        ("behavioral_cloning.demo_path=x", "behavioral_cloning: appo does not imitate"),
     ],
 )
-def test_what_cannot_be_trained_yet_is_refused_by_name(override: str, message: str) -> None:
-    sentences = unsupported(load_run("debug", [override]))
-    assert len(sentences) == 1 and sentences[0].startswith(message)
+def test_what_appo_cannot_learn_from_is_refused_by_name_and_others_take_it(override: str, message: str) -> None:
+    at = "behaviors.SoccerTwos."
+    sentences = unsupported(load_run("debug", [f"{at}trainer_type=appo", at + override]))
+    assert any(sentence.startswith(at + message) for sentence in sentences)
+    assert unsupported(load_run("debug", [at + override])) == []
+
+
+def test_a_device_that_palus_cannot_train_on_is_refused() -> None:
+    (sentence,) = unsupported(load_run("debug", ["torch_settings.device=cuda"]))
+    assert sentence.startswith("torch_settings.device cuda: palus trains on the CPU")
 
 
 def test_an_executable_is_the_game_and_its_keys_are_read() -> None:

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from palus import envs
+from palus.cli import app
+from palus.envs.protocol import observe_slots
 from palus.errors import DemonstrationError
 from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, ObservationSpec
 from palus.unity.demonstrations import ExpertEpisode, read_demonstrations, write_demonstrations
@@ -169,3 +173,20 @@ def test_small_files_claim_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "x.demo").write_bytes(TWO_EPISODES + bytes(300))
     with pytest.raises(DemonstrationError, match="564 bytes; at most 300"):
         whole(tmp_path / "x.demo", SPEC)
+
+
+def test_a_scripted_player_is_recorded_with_what_it_saw_did_and_got(tmp_path: Path) -> None:
+    path, words = tmp_path / "chaser.demo", ["record", "ball-chaser", "--game", "SoccerTwos", "--episodes", "4"]
+    result = CliRunner().invoke(app, [*words, str(path)])
+    assert result.exit_code == 0, result.output
+    spec = envs.GameSource("SoccerTwos").spec.behaviors[0]
+    found = read_demonstrations(path, spec)
+    assert found.ended.sum() == 4 and f"{len(found):,} decisions in 4 episodes" in result.output
+    # It begins with what one of the four sees at the start of the match of seed 0.
+    env = envs.make("SoccerTwos", 1)
+    env.reset(np.zeros(1, np.int64))
+    seen, _ = observe_slots(env, spec, np.ones((1, 4), np.bool_))
+    assert any(np.array_equal(found.observations["obs_0"][0], row) for row in seen["obs_0"])
+    assert set(np.unique(found.actions)) <= {0.0, 1.0, 2.0} and len(np.unique(found.actions, axis=0)) > 3
+    wrong = CliRunner().invoke(app, ["record", "nobody", str(path), "--game", "SoccerTwos"])
+    assert wrong.exit_code != 0

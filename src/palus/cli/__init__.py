@@ -28,6 +28,7 @@ from palus.cli.probe import probe
 from palus.cli.pull import pull
 from palus.cli.push import push
 from palus.cli.rank import rank
+from palus.cli.record import record
 from palus.cli.train import train
 from palus.cli.unity_serve import unity_serve
 from palus.cli.verify import audit, recompute, verify
@@ -127,7 +128,7 @@ def _main(
     pass
 
 
-_TEAMS = (demo, train, enjoy, match, compare, rank, probe, watch, push, pull, login, migrate, unity_serve)
+_TEAMS = (demo, train, enjoy, match, record, compare, rank, probe, watch, push, pull, login, migrate, unity_serve)
 _ARENAS = (arena, worker, verify, audit, recompute, backup, restore, fidelity)
 for _command in (*_TEAMS, *_ARENAS):
     app.command(

@@ -1,0 +1,81 @@
+"""`palus record`: an expert's episodes in a demonstration file, for GAIL and behavioral cloning."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from palus.cli.options import TrustOption, told_where
+from palus.cli.output import stdout
+from palus.errors import EnvError
+from palus.trust import Trust
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from palus.arena.models.players import Bot
+    from palus.envs import GameSource
+    from palus.run.evaluate import Decide
+
+EPILOG = """
+EXPERT is a run's folder, or a scripted player of the game that --game names. It plays all sides.
+
+Examples:
+
+  palus record results/mine Mine.demo --episodes 50           what a trained policy does in its own game
+
+  palus record ball-chaser Chaser.demo --game SoccerTwos      what a house bot does
+
+Learn from it: behavioral_cloning: {demo_path: Mine.demo}, or reward_signals: {gail: {demo_path: Mine.demo}}.
+"""
+
+
+def record(
+    expert: Annotated[str, typer.Argument(metavar="EXPERT", help="A run's folder, or a scripted player.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.demo", help="Where the demonstrations go.")],
+    game: Annotated[str | None, typer.Option(help="What a scripted player plays.")] = None,
+    behavior: Annotated[str | None, typer.Option(help="Whose agents, in a game of several behaviors.")] = None,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes of one agent each.")] = 20,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same episodes.")] = 0,
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="Take the likeliest action.")] = False,
+    trust: TrustOption = None,
+) -> None:
+    """Record an expert's episodes in ML-Agents' format, for imitation here or by ML-Agents itself."""
+    from palus.run.demonstrate import play_episodes
+    from palus.unity.demonstrations import write_demonstrations
+
+    trusted = Trust.of(trust or [])
+    source, experts = _scripted(expert, game) if game else _trained(Path(expert), seed, deterministic, trusted)
+    names = [kind.name for kind in source.spec.behaviors]
+    if behavior not in names and (behavior is not None or len(names) > 1):
+        raise EnvError(f"--behavior {behavior}: {source.env_id} has {', '.join(names)}; name one of them")
+    chosen = source.spec.behavior(names[0] if behavior is None else behavior)
+    with closing(source.batch(1)) as env:
+        played = islice(play_episodes(env, chosen, experts, seed), episodes)
+        decisions, ended = write_demonstrations(file, chosen, chosen.name or source.env_id, played)
+    stdout.print(f"{escape(str(file))}: {decisions:,} decisions in {ended:,} episodes of {escape(source.env_id)}.")
+
+
+def _scripted(name: str, game: str) -> tuple[GameSource, Bot]:
+    from palus import envs
+    from palus.arena.models.players import Bot
+
+    declared = envs.arena_games().get(game)
+    if declared is None or name not in declared.bots:
+        there = f"{game} has {', '.join(declared.bots)}" if declared is not None else f"{game} has none"
+        raise EnvError(f"{name}: no scripted player; {there}. A trained one is a run's folder, without --game")
+    return envs.GameSource(game, declared.options), Bot(name, declared.bot(name))
+
+
+def _trained(folder: Path, seed: int, deterministic: bool, trust: Trust) -> tuple[GameSource, Mapping[str, Decide]]:
+    from palus import envs
+    from palus.run.agents import open_agent
+
+    with told_where(folder):
+        agent = open_agent(folder, "latest", trust)
+    return envs.GameSource(agent.env_id, agent.env_options, trust), agent.players(seed, deterministic)
