@@ -29,7 +29,7 @@ from palus.learn.signals.gail import (
     rewards_of,
 )
 from palus.learn.signals.rnd import RndSignal, novelty
-from palus.learn.signals.signal import Decisions
+from palus.learn.signals.signal import Experience
 from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, ObservationSpec
 from palus.unity.demonstrations import ExpertEpisode, write_demonstrations
 
@@ -53,16 +53,16 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def some_decisions(count: int, seed: int = 0, spec: BehaviorSpec = EYES) -> Decisions:
+def some_decisions(count: int, seed: int = 0, spec: BehaviorSpec = EYES) -> Experience:
     rng = np.random.default_rng(seed)
     seen, after = (
         {o.name: rng.normal(size=(count, *o.shape)).astype(np.float32) for o in spec.observations} for _ in "ab"
     )
     actions = np.stack([rng.integers(0, 2, count), rng.normal(size=count)], 1).astype(np.float32)
-    return Decisions(seen, after, actions, rng.random(count) < 0.3, rng.random(count) < 0.8)
+    return Experience(seen, after, actions, rng.random(count) < 0.3, rng.random(count) < 0.8)
 
 
-def experts(folder: Path, decisions: Decisions, spec: BehaviorSpec = EYES) -> str:
+def experts(folder: Path, decisions: Experience, spec: BehaviorSpec = EYES) -> str:
     rows, nothing = len(decisions), np.zeros(len(decisions), np.float32)
     episode = ExpertEpisode(decisions.observations, decisions.actions, None, nothing, nothing, False)
     write_demonstrations(folder / "x.demo", spec, spec.name, [episode])
@@ -177,7 +177,7 @@ def test_gail_tells_experts_apart_by_any_observation_and_with_actions_by_what_th
             own.observations["c"][:] += 2.0
         settings = Gail(demo_path=experts(tmp_path, shown), use_actions=use_actions, learning_rate=0.01)
         signal = GailSignal(settings, EYES, generator())
-        own = Decisions(own.observations, own.following, own.actions, np.zeros(80, np.bool_), own.known)
+        own = Experience(own.observations, own.following, own.actions, np.zeros(80, np.bool_), own.known)
         for _ in range(25):
             found = signal.learn(own)
         assert found["Policy/GAIL Expert Estimate"] > found["Policy/GAIL Policy Estimate"] + 0.15
@@ -207,11 +207,11 @@ class Paying:
     def observe(self, *_: Any) -> None:
         pass
 
-    def rewards(self, decisions: Decisions) -> np.ndarray:
+    def rewards(self, decisions: Experience) -> np.ndarray:
         paid: np.ndarray = (decisions.observations["obs_0"] @ np.arange(1, NUMBERS + 1)).astype(np.float32)
         return paid
 
-    def learn(self, decisions: Decisions) -> dict[str, float]:
+    def learn(self, decisions: Experience) -> dict[str, float]:
         self.learned.append(len(decisions))
         return {"Losses/Paying": 1.0}
 

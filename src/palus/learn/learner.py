@@ -20,7 +20,7 @@ from palus.learn.adam import Adam
 from palus.learn.cloning import Cloning
 from palus.learn.losses import linear_schedule
 from palus.learn.returns import following_values, kept_memory, next_episode_values
-from palus.learn.signals import Decisions, RewardSignal, decisions_of, make_signals
+from palus.learn.signals import Experience, LearnedReward, decisions_of, make_signals
 from palus.nn.network import EVALUATION_ROWS, Critic, Network
 from palus.nn.parameters import FlatParameters
 from palus.rollout.rollout import Rollout
@@ -180,7 +180,7 @@ class Learner:
         paid: F32 = ((rollout.rewards + rollout.group_rewards) * self.behavior.extrinsic.strength).astype(np.float32)
         return paid
 
-    def pay(self, signal: RewardSignal, rollout: Rollout, usable: Bool) -> F32:
+    def pay(self, signal: LearnedReward, rollout: Rollout, usable: Bool) -> F32:
         """What a signal pays, [T, B], before its strength; 0 for decisions that are not usable."""
         paid, index = np.zeros(usable.size, np.float32), np.flatnonzero(usable)
         for part in np.array_split(index, -(-len(index) // EVALUATION_ROWS) or 1):
@@ -198,7 +198,7 @@ class Learner:
             return {}
         return self.teach(decisions_of(rollout, index, self.spec.actions, self.network.squash))
 
-    def teach(self, decisions: Decisions) -> dict[str, float]:
+    def teach(self, decisions: Experience) -> dict[str, float]:
         """One gradient step of every signal that learns; tag -> number."""
         found: dict[str, float] = {}
         for signal in self.learned_signals.values():
@@ -218,7 +218,7 @@ class Learner:
         return {"Losses/Pretraining Loss": float(np.mean(losses)) if losses else 0.0}
 
     @property
-    def learned_signals(self) -> dict[str, RewardSignal]:
+    def learned_signals(self) -> dict[str, LearnedReward]:
         """By name, all signals but the game's own reward."""
         return {name: signal for name, signal in self.signals.items() if signal is not None}
 

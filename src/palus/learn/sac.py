@@ -40,7 +40,7 @@ from palus.config.trainer import Behavior, SacBehavior
 from palus.learn.learner import Learner, Part, means
 from palus.learn.replay_buffer import ReplayBuffer
 from palus.learn.returns import usable_decisions
-from palus.learn.signals import Decisions
+from palus.learn.signals import Experience
 from palus.nn.distributions import Categorical, Distribution, told
 from palus.nn.graph import FORBIDDEN
 from palus.nn.network import Critic, Inputs
@@ -214,12 +214,12 @@ class SAC(Learner):
             self.taught_until += h.reward_signal_steps_per_update
         return found
 
-    def _decisions(self, rows: I64) -> Decisions:
+    def _decisions(self, rows: I64) -> Experience:
         """Rows of the buffer as reward signals see them; one that was cut off goes on."""
         buffer = self.buffer
         seen, after = ({k: x[rows] for k, x in part.items()} for part in (buffer.observations, buffer.following))
         actions = told(buffer.actions[rows], self.spec.actions, self.network.squash)
-        return Decisions(seen, after, actions, buffer.terminated[rows], ~buffer.terminated[rows])
+        return Experience(seen, after, actions, buffer.terminated[rows], ~buffer.terminated[rows])
 
     def _paid(self, rows: I64) -> F32:
         """What rows of the buffer are paid by the signals as they are now, [R, S]."""

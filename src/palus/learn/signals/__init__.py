@@ -10,14 +10,14 @@ from palus.config.trainer import Behavior
 from palus.learn.signals.curiosity import CuriositySignal
 from palus.learn.signals.gail import GailSignal
 from palus.learn.signals.rnd import RndSignal
-from palus.learn.signals.signal import Decisions as Decisions
-from palus.learn.signals.signal import RewardSignal as RewardSignal
+from palus.learn.signals.signal import Experience as Experience
+from palus.learn.signals.signal import LearnedReward as LearnedReward
 from palus.learn.signals.signal import decisions_of as decisions_of
 from palus.trust import NOBODY, Trust
 from palus.types import BehaviorSpec
 
 EXTRINSIC = "extrinsic"
-SIGNALS: dict[str, Callable[..., RewardSignal]] = {
+SIGNALS: dict[str, Callable[..., LearnedReward]] = {
     "curiosity": CuriositySignal,
     "gail": GailSignal,
     "rnd": RndSignal,
@@ -27,12 +27,12 @@ SIGNALS: dict[str, Callable[..., RewardSignal]] = {
 
 def make_signals(
     behavior: Behavior, spec: BehaviorSpec, seed: int, trust: Trust = NOBODY
-) -> dict[str, RewardSignal | None]:
+) -> dict[str, LearnedReward | None]:
     """Every reward that a behavior learns from, by name, in the order of their value streams; None: the game's own.
 
     Raises ConfigError, DemonstrationError, TrustError.
     """
-    made: dict[str, RewardSignal | None] = {}
+    made: dict[str, LearnedReward | None] = {}
     for number, name in enumerate(type(behavior.reward_signals).model_fields):
         settings = getattr(behavior.reward_signals, name)
         if settings is None:

@@ -24,7 +24,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from palus.config.trainer import Curiosity as Settings
-from palus.learn.signals.signal import Decisions, Trained, View, features, made, network_of, width_of
+from palus.learn.signals.signal import Experience, SignalInputs, Trained, features, made, network_of, width_of
 from palus.nn.encoders import Joint
 from palus.nn.layers import Linear, fully_connected
 from palus.nn.parameters import xavier_uniform
@@ -91,22 +91,22 @@ class CuriositySignal:
     ) -> None:
         self.spec, self.learned = spec, False
         self.most = 1.0 / settings.strength if settings.strength > 0 else math.inf
-        self.view = View(spec, network_of(settings.network_settings))
+        self.view = SignalInputs(spec, network_of(settings.network_settings))
         self.models = made(lambda: Models(spec, settings, trust), generator)
         self.trained = Trained(self.models, settings.learning_rate)
 
     def observe(self, observations: Mapping[str, AnyArray], rows: I64) -> None:
-        """See `RewardSignal.observe`."""
+        """See `LearnedReward.observe`."""
         self.view.observe(observations, rows)
 
-    def _errors(self, decisions: Decisions) -> tuple[Tensor, Tensor]:
+    def _errors(self, decisions: Experience) -> tuple[Tensor, Tensor]:
         acted = features(decisions.actions, self.spec.actions)
         before, after = self.view(decisions.observations), self.view(decisions.following)
         surprise, guess = self.models.forward(before, after, acted)
         return surprise, inverse_errors(guess, torch.from_numpy(decisions.actions), self.spec.actions)
 
-    def rewards(self, decisions: Decisions) -> F32:
-        """See `RewardSignal.rewards`."""
+    def rewards(self, decisions: Experience) -> F32:
+        """See `LearnedReward.rewards`."""
         paid = np.zeros(len(decisions), np.float32)
         if self.learned and decisions.known.any():
             with torch.no_grad():
@@ -114,8 +114,8 @@ class CuriositySignal:
             paid[decisions.known] = np.minimum(surprise, self.most)
         return paid
 
-    def learn(self, decisions: Decisions) -> dict[str, float]:
-        """See `RewardSignal.learn`."""
+    def learn(self, decisions: Experience) -> dict[str, float]:
+        """See `LearnedReward.learn`."""
         if not decisions.known.any():
             return {}
         surprise, mistakes = (errors.mean() for errors in self._errors(decisions.chosen(decisions.known)))
@@ -125,11 +125,11 @@ class CuriositySignal:
         return {tag: float(number.detach()) for tag, number in found.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """See `RewardSignal.state_dict`."""
+        """See `LearnedReward.state_dict`."""
         return {"learned": self.learned, "trained": self.trained.state_dict(), "view": self.view.arrays()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See `RewardSignal.load_state_dict`."""
+        """See `LearnedReward.load_state_dict`."""
         self.trained.load_state_dict(state["trained"])
         self.view.load_arrays(state["view"])
         self.learned = bool(state["learned"])

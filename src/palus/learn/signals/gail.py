@@ -25,7 +25,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from palus.config.trainer import Gail as Settings
-from palus.learn.signals.signal import Decisions, Trained, View, features, made, network_of, width_of
+from palus.learn.signals.signal import Experience, SignalInputs, Trained, features, made, network_of, width_of
 from palus.nn.encoders import Joint
 from palus.nn.layers import Linear
 from palus.nn.parameters import kaiming, xavier_uniform
@@ -105,7 +105,7 @@ class GailSignal:
     ) -> None:
         self.spec, self.use_vail, self.use_actions, self.beta = spec, settings.use_vail, settings.use_actions, 0.0
         self.generator, self.experts = generator, read_demonstrations(Path(settings.demo_path), spec)
-        self.view = View(spec, network_of(settings.network_settings))
+        self.view = SignalInputs(spec, network_of(settings.network_settings))
         self.view.observe(self.experts.observations, np.arange(len(self.experts)))
         acted = width_of(spec.actions) + 1 if settings.use_actions else 0
         self.discriminator = made(lambda: Discriminator(spec, settings, acted, trust), generator)
@@ -120,15 +120,15 @@ class GailSignal:
         end = torch.from_numpy(ended.astype(np.float32))[:, None]
         return self.view(observations, torch.cat([features(actions, self.spec.actions), end], 1))
 
-    def rewards(self, decisions: Decisions) -> F32:
-        """See `RewardSignal.rewards`."""
+    def rewards(self, decisions: Experience) -> F32:
+        """See `LearnedReward.rewards`."""
         inputs = self._inputs(decisions.observations, decisions.actions, decisions.ended)
         with torch.no_grad():
             paid: F32 = rewards_of(self.discriminator.forward(inputs)[0]).numpy()
         return paid
 
-    def learn(self, decisions: Decisions) -> dict[str, float]:
-        """See `RewardSignal.learn`."""
+    def learn(self, decisions: Experience) -> dict[str, float]:
+        """See `LearnedReward.learn`."""
         rows = torch.randint(len(self.experts), (len(decisions),), generator=self.generator).numpy()
         shown = {name: seen[rows] for name, seen in self.experts.observations.items()}
         expert = self._inputs(shown, self.experts.actions[rows], self.experts.ended[rows])
@@ -167,11 +167,11 @@ class GailSignal:
         return gradient_penalty(list(torch.autograd.grad(chances, list(points.values()), create_graph=True)))
 
     def state_dict(self) -> dict[str, Any]:
-        """See `RewardSignal.state_dict`."""
+        """See `LearnedReward.state_dict`."""
         return {"beta": self.beta, "trained": self.trained.state_dict(), "generator": self.generator.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See `RewardSignal.load_state_dict`."""
+        """See `LearnedReward.load_state_dict`."""
         self.trained.load_state_dict(state["trained"])
         self.generator.set_state(state["generator"])
         self.beta = float(state["beta"])

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from palus.config.trainer import Rnd as Settings
-from palus.learn.signals.signal import Decisions, Trained, View, made, network_of
+from palus.learn.signals.signal import Experience, SignalInputs, Trained, made, network_of
 from palus.nn.encoders import Joint
 from palus.trust import NOBODY, Trust
 from palus.types import F32, I64, AnyArray, BehaviorSpec
@@ -33,38 +33,38 @@ class RndSignal:
         self, settings: Settings, spec: BehaviorSpec, generator: torch.Generator, trust: Trust = NOBODY
     ) -> None:
         network = network_of(settings.network_settings)
-        self.view = View(spec, network)
+        self.view = SignalInputs(spec, network)
         self.answer, self.target = (made(lambda: Joint(spec.observations, network, trust), generator) for _ in "ab")
         self.trained, self.fixed = Trained(self.answer, settings.learning_rate), Trained(self.target)
 
     def observe(self, observations: Mapping[str, AnyArray], rows: I64) -> None:
-        """See `RewardSignal.observe`."""
+        """See `LearnedReward.observe`."""
         self.view.observe(observations, rows)
 
-    def _novelty(self, decisions: Decisions) -> Tensor:
+    def _novelty(self, decisions: Experience) -> Tensor:
         seen = self.view(decisions.observations)
         with torch.no_grad():
             target = self.target.forward(seen)
         return novelty(self.answer.forward(seen), target)
 
-    def rewards(self, decisions: Decisions) -> F32:
-        """See `RewardSignal.rewards`."""
+    def rewards(self, decisions: Experience) -> F32:
+        """See `LearnedReward.rewards`."""
         with torch.no_grad():
             paid: F32 = self._novelty(decisions).numpy()
         return paid
 
-    def learn(self, decisions: Decisions) -> dict[str, float]:
-        """See `RewardSignal.learn`."""
+    def learn(self, decisions: Experience) -> dict[str, float]:
+        """See `LearnedReward.learn`."""
         loss = self._novelty(decisions).mean()
         self.trained.descend(loss)
         return {"Losses/RND Loss": float(loss.detach())}
 
     def state_dict(self) -> dict[str, Any]:
-        """See `RewardSignal.state_dict`."""
+        """See `LearnedReward.state_dict`."""
         return {"trained": self.trained.state_dict(), "fixed": self.fixed.state_dict(), "view": self.view.arrays()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See `RewardSignal.load_state_dict`."""
+        """See `LearnedReward.load_state_dict`."""
         self.trained.load_state_dict(state["trained"])
         self.fixed.load_state_dict(state["fixed"])
         self.view.load_arrays(state["view"])

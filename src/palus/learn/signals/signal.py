@@ -29,7 +29,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 @dataclass(frozen=True)
-class Decisions:
+class Experience:
     """R decisions as reward signals see them.
 
     observations, following: name -> [R, *shape], before and after, as the game gave them; actions: [R, A] as the game
@@ -46,16 +46,16 @@ class Decisions:
     def __len__(self) -> int:
         return len(self.actions)
 
-    def chosen(self, rows: Bool) -> Decisions:
+    def chosen(self, rows: Bool) -> Experience:
         """Some of them."""
         if rows.all():
             return self
         seen, after = ({k: x[rows] for k, x in part.items()} for part in (self.observations, self.following))
-        return Decisions(seen, after, self.actions[rows], self.ended[rows], self.known[rows])
+        return Experience(seen, after, self.actions[rows], self.ended[rows], self.known[rows])
 
 
-def decisions_of(rollout: Rollout, index: I64, actions: ActionSpec, squash: bool) -> Decisions:
-    """Decisions of a rollout by their numbers t B + b. squash: as in `palus.nn.distributions.told`."""
+def decisions_of(rollout: Rollout, index: I64, actions: ActionSpec, squash: bool) -> Experience:
+    """Experience of a rollout by their numbers t B + b. squash: as in `palus.nn.distributions.told`."""
     t, b = np.divmod(index, rollout.active.shape[1])
     cut = rollout.truncated[t, b]
     number = np.cumsum(rollout.truncated).reshape(rollout.truncated.shape)[t, b] - 1  # among the final observations
@@ -63,7 +63,7 @@ def decisions_of(rollout: Rollout, index: I64, actions: ActionSpec, squash: bool
     for name, last in rollout.final_observations.items():
         following[name][cut] = last[number[cut]]
     terminated = rollout.terminated[t, b]
-    return Decisions(
+    return Experience(
         {name: seen[t, b] for name, seen in rollout.observations.items()},
         following,
         told(rollout.actions[t, b], actions, squash),
@@ -72,7 +72,7 @@ def decisions_of(rollout: Rollout, index: I64, actions: ActionSpec, squash: bool
     )
 
 
-class RewardSignal(Protocol):
+class LearnedReward(Protocol):
     """Pays for decisions, and learns from them what to pay for.
 
     goes_on: its return runs on over an end by the rules, into the agent's next episode.
@@ -83,10 +83,10 @@ class RewardSignal(Protocol):
     def observe(self, observations: Mapping[str, AnyArray], rows: I64) -> None:
         """Take some rows into the running statistics of observations. observations: name -> [N, *shape]."""
 
-    def rewards(self, decisions: Decisions) -> F32:
+    def rewards(self, decisions: Experience) -> F32:
         """What decisions are paid, [R], before the signal's strength."""
 
-    def learn(self, decisions: Decisions) -> dict[str, float]:
+    def learn(self, decisions: Experience) -> dict[str, float]:
         """One gradient step on a minibatch; TensorBoard tag -> number. Raises DivergenceError."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class RewardSignal(Protocol):
         """Continue where `state_dict` was taken. KeyError, ValueError or ModelError when it is of another shape."""
 
 
-class View:
+class SignalInputs:
     """What a signal's networks read of observations: vectors joined, each normalised where the settings say so."""
 
     def __init__(self, spec: BehaviorSpec, settings: NetworkSettings) -> None:
