@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -120,6 +121,7 @@ def worker(tmp_path: Path) -> Iterator[Make]:
         yield make
 
 
+@pytest.mark.slow
 def test_two_workers_share_a_study_and_one_that_is_killed_is_missed(tmp_path: Path) -> None:
     """The commands as typed. The killed one's trial is done by the other, and the number that learns is found."""
     (tmp_path / "menu.yaml").write_text(json.dumps(RUN))
@@ -153,6 +155,25 @@ def test_two_workers_share_a_study_and_one_that_is_killed_is_missed(tmp_path: Pa
     number = best["number"]
     assert load_run(trial_folder(folder, number) / "seed-0" / "configuration.yaml").env_settings.seed == 0
     assert (trial_folder(folder, number) / "seed-0" / "MenuToy.onnx").is_file()
+
+
+def test_a_killed_worker_is_missed_and_another_does_its_trial(
+    worker: Make, tmp_path: Path, at_once: Callable[[Reward], None]
+) -> None:
+    script = Path(__file__).with_name("endless_worker.py")
+    process = subprocess.Popen([sys.executable, script, str(tmp_path / "study.db"), plan().to_json(), tmp_path])
+    try:
+        eventually((tmp_path / "trial-0000" / "seed-0.log").is_file, 120)
+    finally:
+        process.kill()
+        process.wait()
+    at_once(lambda run, share: rate(run))
+    heir, deadline = worker(plan(), 2), time.monotonic() + 120
+    heir.stopped = lambda: time.monotonic() > deadline
+    assert heir.work()
+    first, second = sorted(rows(heir.study, heir.plan), key=lambda row: row.labels != {RATE: 1e-6, EPOCHS: 3})
+    assert first.labels == {RATE: 1e-6, EPOCHS: 3}  # the values of the dead one's trial
+    assert {first.number, second.number} == {1, 2} and first.state == second.state == "complete"
 
 
 def test_an_interrupted_trial_goes_on_from_its_checkpoint(
