@@ -99,8 +99,8 @@ class NetworkSettings(SignalNetworkSettings):
     activation: Activation = Field(default="swish", description="Activation of all layers; `swish` is x * sigmoid(x).")
     initialization: Initialization = Field(
         default="mlagents",
-        description="First weights of linear and convolutional layers; `mlagents` is Kaiming's normal distribution. "
-        "The memory keeps torch's.",
+        description="First weights of linear and convolutional layers; `mlagents` is Kaiming's normal distribution, "
+        "and Xavier's with a forget bias of 2 in an lstm. Other memory keeps torch's.",
     )
     initialization_gain: Positive = Field(default=1.0, description="Gain of that initialisation.")
     symmetric: bool = Field(

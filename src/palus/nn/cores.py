@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from palus.config.network import Memory
 from palus.nn.graph import Graph
+from palus.nn.parameters import xavier_uniform
 from palus.types import F32
 
 
@@ -131,9 +132,20 @@ class Core(nn.Module):
         self.layers, self.out_features, self.state_size = 0, in_features, 0
         if memory is not None:
             self.is_lstm, self.layers, self.out_features = memory.kind == "lstm", memory.num_layers, memory.width
-            # torch's module keeps the weights, under its names and with its first values; its passes are not used.
+            # torch's module keeps the weights, under its names; its passes are not used.
             self.core = (nn.LSTM if self.is_lstm else nn.GRU)(in_features, memory.width, memory.num_layers)
             self.state_size = memory.memory_size * memory.num_layers
+
+    def initialize(self, generator: torch.Generator) -> None:
+        """An LSTM's first weights as ML-Agents has them: each gate's Xavier uniform; biases 0, those of the forget
+        gate, which are added up, 1 each. A GRU, which ML-Agents has not, keeps torch's."""
+        for weights in self.core.all_weights if self.layers and self.is_lstm else ():
+            for weight in weights[:2]:
+                for gate in weight.chunk(4):
+                    xavier_uniform(gate, generator)
+            for bias in weights[2:]:
+                bias.zero_()
+                bias[self.out_features : 2 * self.out_features] = 1.0
 
     def forward(self, x: Tensor, states: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
         """x: [T B, in], time first; states: [B, S] float32; keep: [T, B] float32, 0 where a row starts anew at t.

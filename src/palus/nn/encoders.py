@@ -46,6 +46,8 @@ RESNET_STAGES = ((32, 8, 4, 1), (64, 3, 2, 1), (64, 3, 2, 0))
 IMPALA's blocks on fewer pixels and more channels, strides in place of pooling: at 72 x 128 it multiplies 29 million
 times an image, `resnet_impala` 70 and `convnet_simple` 9.
 """
+LARGEST_LEAST = 100
+"""No encoder needs pictures of so many rows."""
 DENSE_GAIN = 1.41
 """Of the layers after convolutions; ENTITY_UNITS: of attention over entities. Source: ML-Agents."""
 ENTITY_UNITS = 128
@@ -96,6 +98,19 @@ def _stack(name: str, channels: int, activation: str) -> tuple[Chain, str]:
     return Chain(*modules), activation
 
 
+def _least(name: str, channels: int, activation: str) -> str:
+    """The smallest picture that the layers take, as a part of a sentence."""
+    layers = _stack(name, channels, activation)[0]
+    for side in range(1, LARGEST_LEAST):
+        try:
+            with torch.no_grad():
+                layers(torch.zeros(1, channels, side, side))
+        except RuntimeError:
+            continue
+        return f", which need {side} x {side}"
+    return ""
+
+
 class ImageEncoder(nn.Module):
     """[R, channels, height, width] -> [R, out_features]: convolutions, then `image_layers` fully connected layers.
 
@@ -111,8 +126,8 @@ class ImageEncoder(nn.Module):
                 flat = self.conv_head(torch.zeros(1, *shape)).numel()
         except RuntimeError as error:
             raise ConfigError(
-                f"network_settings.vis_encode_type {name}: images of {shape[1]} x {shape[2]} are too small for its "
-                "layers; use larger ones or another encoder"
+                f"network_settings.vis_encode_type {name}: images of {shape[2]} x {shape[1]} are too small for its "
+                f"layers{_least(name, shape[0], settings.activation)}; use larger ones or another encoder"
             ) from error
         widths = [settings.image_units] * settings.image_layers
         self.mlp_layers = fully_connected(flat, widths, activation, kaiming(DENSE_GAIN))

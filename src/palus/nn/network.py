@@ -177,7 +177,7 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def _initialize(self, generator: torch.Generator) -> None:
-        """First weights of linear and convolutional layers; the core keeps torch's, as do ML-Agents' convolutions."""
+        """First weights of linear and convolutional layers, ML-Agents' of its memory too; all else keeps torch's."""
         kind, gain = self.settings.initialization, self.settings.initialization_gain
         if kind == "mlagents":
             for module in self._in_order():
@@ -185,6 +185,8 @@ class Network(nn.Module):
                     module.init(module.weight, generator)
                     module.weight.mul_(gain)
                     module.bias.zero_()
+                elif isinstance(module, Core):
+                    module.initialize(generator)
         elif kind != "torch":
             draw = nn.init.orthogonal_ if kind == "orthogonal" else nn.init.xavier_uniform_
             for module in self._in_order():
