@@ -52,6 +52,7 @@ def test_from_a_run_to_a_match_against_the_published_model(tmp_path: Path, resul
     assert "ada/striker" in read_replay(published / "replay.match")[1].recordings[0].names
     assert "<html" in (published / "replay.html").read_text()
     assert "Nothing changed" in run("push", results, "ada/striker", "--hub", pool)
+    assert "SoccerTwos.onnx: Unity can load it." in run("push", results, "--check")
     run("pull", "ada/striker", tmp_path / "rival", "--hub", pool)
     report = json.loads(run("match", results, tmp_path / "rival", "--pairs", 1, "--json"))
     assert report["wins"] + report["draws"] + report["losses"] == 2

@@ -14,10 +14,12 @@ import pytest
 import torch
 
 from palus.config.appo import AppoNetworkSettings
-from palus.config.network import NetworkSettings
+from palus.config.network import VISUAL_ENCODERS, NetworkSettings
 from palus.errors import ModelError
+from palus.export.unity_file import unity_gaps
 from palus.nn.attention import AttentionCritic
 from palus.nn.distributions import mode, told
+from palus.nn.graph import is_unity_file
 from palus.nn.network import Network
 from palus.nn.running import RunningMoments
 from palus.nn.twin_critic import TwinCritic
@@ -34,6 +36,8 @@ GOALS = tuple(
     ObservationSpec(f"obs_{i}", shape, goal=goal)
     for i, (shape, goal) in enumerate([((3,), True), ((5,), False), ((1, 20, 20), True), ((2,), True)])
 )
+LISTS = tuple(ObservationSpec(f"obs_{i}", shape) for i, shape in enumerate([(4, 5), (3,), (2, 3)]))
+PICTURE = (ObservationSpec("obs_0", (3, 40, 48)), ObservationSpec("obs_1", (2,)))
 CHOICES = ActionSpec((Discrete(3), Discrete(2)))
 MIXED = ActionSpec((Discrete(3), Continuous(2), Discrete(2)))
 MASKED = ActionSpec((Continuous(2, -1.0, 1.0), Discrete(3), Discrete(2)), masked=True)
@@ -41,7 +45,8 @@ RANGES = ActionSpec((Continuous(2, -3.0, 1.0), Continuous(1), Continuous(1, 0.0)
 LSTM = {"kind": "lstm", "memory_size": 24, "num_layers": 2}
 GRU = {"kind": "gru", "memory_size": 12, "num_layers": 2}
 APART, JOINT = {"encoding": "apart"}, {"encoding": "joint"}
-SAC = JOINT | {"memory": None, "squash": True, "adaptive_deviation": True}
+UNITY = JOINT | {"activation": "swish", "memory": None, "adaptive_deviation": False}
+SAC = UNITY | {"memory": None, "squash": True, "adaptive_deviation": True}
 TWINS = partial(TwinCritic, coefficient=1.0)
 CASES: dict[str, tuple[tuple[ObservationSpec, ...], ActionSpec, dict[str, Any], Any]] = {
     "doom": ((IMAGE,), ActionSpec((Discrete(5),)), APART, "shared"),
@@ -55,17 +60,23 @@ CASES: dict[str, tuple[tuple[ObservationSpec, ...], ActionSpec, dict[str, Any], 
     "squashed": ((VECTOR,), ActionSpec((Continuous(3),)), APART | {"tanh_scale": 2.0, "memory": None}, "shared"),
     "free deviation": ((VECTOR,), MASKED, JOINT | {"adaptive_deviation": False, "memory": None}, "none"),
     "unity": (NUMBERS, CHOICES, JOINT | {"memory": None, "activation": "swish"}, AttentionCritic),
-    "unity, memory": (NUMBERS, MIXED, JOINT | {"memory": LSTM}, "separate"),
-    "unity, masks": (NUMBERS, MASKED, JOINT | {"memory": GRU, "normalize": False}, "shared"),
+    "unity, memory": (NUMBERS, MIXED, UNITY | {"memory": LSTM}, "separate"),
+    "unity, entities": (LISTS, MASKED, UNITY, "separate"),
+    "unity, entities, memory": (LISTS, MIXED, UNITY | {"memory": LSTM, "normalize": False}, "shared"),
+    "unity, sac, memory": (NUMBERS, MASKED, SAC | {"memory": LSTM}, TWINS),
+    "gru, masks": (NUMBERS, MASKED, JOINT | {"memory": GRU, "normalize": False}, "shared"),
     "unity, sac": (NUMBERS, MASKED, SAC, TWINS),
     "unity, sac, choices": (NUMBERS, CHOICES, SAC, TWINS),
-    "unity, goals": (GOALS, MASKED, JOINT | {"memory": LSTM, "num_layers": 2, "vis_encode_type": "simple"}, "separate"),
+    "unity, goals": (GOALS, MASKED, UNITY | {"memory": LSTM, "num_layers": 2, "vis_encode_type": "simple"}, "separate"),
     "unity, goals, sac": (GOALS, MASKED, SAC | {"num_layers": 1, "vis_encode_type": "simple"}, TWINS),
     "sac, ranges": ((SMALL_IMAGE, VECTOR), RANGES, SAC, TWINS),
 }
 CASES |= {
     name: ((SMALL_IMAGE,), ActionSpec((Discrete(4),)), JOINT | {"vis_encode_type": name, "memory": None}, "shared")
     for name in ("simple", "match3", "nature_cnn", "resnet", "fully_connected", "resnet_impala", "resnet_strided")
+}
+CASES |= {
+    f"unity, {name}": (PICTURE, MASKED, UNITY | {"vis_encode_type": name}, "separate") for name in VISUAL_ENCODERS
 }
 
 
@@ -87,6 +98,18 @@ def network(case: str) -> Network:
         }
     )
     return made
+
+
+ML_AGENTS_OUTPUTS = (
+    "version_number", "memory_size", "continuous_actions", "continuous_action_output_shape",
+    "deterministic_continuous_actions", "discrete_actions", "discrete_action_output_shape",
+    "deterministic_discrete_actions", "recurrent_out",
+)  # fmt: skip
+
+
+def ml_agents_inputs(spec: BehaviorSpec, remembers: bool) -> list[str]:
+    masks, memory = ["action_masks"] if spec.branches else [], ["recurrent_in"] if remembers else []
+    return [o.name for o in spec.observations] + masks + memory
 
 
 def session(model):
@@ -125,9 +148,15 @@ def meaning(parameters: np.ndarray, actions: ActionSpec) -> dict[str, np.ndarray
 @pytest.mark.parametrize("case", CASES)
 def test_a_file_answers_as_torch_does(case: str) -> None:
     policy = network(case)
-    run, spec = session(policy.onnx()), policy.spec
-    unity, separate = case.startswith("unity"), len(policy.sides) > 1
+    model, spec = policy.onnx(), policy.spec
+    run, unity, separate = session(model), is_unity_file(spec), len(policy.sides) > 1
     given = [i.name for i in run.get_inputs()]
+    assert bool(unity_gaps(model.SerializeToString())) != case.startswith("unity")
+    if unity:
+        assert given == ml_agents_inputs(spec, bool(policy.state_size))
+        told_first = [o.name for o in run.get_outputs() if o.name in ML_AGENTS_OUTPUTS]
+        assert told_first == [name for name in ML_AGENTS_OUTPUTS if name in told_first]
+        assert [o.name for o in run.get_outputs()][: len(told_first)] == told_first
     assert ("action_masks" in given) == (spec.actions.masked or unity)
     rng = np.random.default_rng(3)
     states, own = np.zeros((4, policy.state_size), np.float32), policy.state_size // len(policy.sides)

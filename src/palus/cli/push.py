@@ -82,6 +82,7 @@ def push(
     if not no_check and (not contents.is_agent or (check and contents.env_id in GAMES)):
         _check(contents)
     if check or repo_id is None:
+        _tell_unity(contents)
         return
     standing = None if rating is None else _rating(rating, contents)
     made = _replay(contents, repo_id) if replay and not contents.is_agent else {}
@@ -111,6 +112,16 @@ def _check(run: LocalRun) -> None:
     stderr.print(f"What to do: {escape(refusal.remedy)}")
     stderr.print(f"{escape(str(run.model))} would be refused; nothing was uploaded. --no-check uploads it anyway.")
     raise typer.Exit(1)
+
+
+def _tell_unity(run: LocalRun) -> None:
+    """What the card says too: whether Unity can load each model."""
+    from palus.hub.model_card import gaps_of
+
+    for model in run.models.values():
+        gaps = gaps_of(model)
+        told = f"Unity cannot load it: {'; '.join(gaps)}." if gaps else "Unity can load it."
+        stdout.print(f"{escape(str(model))}: {escape(told)}")
 
 
 def sign_in(target: Target, repo_id: str) -> str | None:

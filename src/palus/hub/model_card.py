@@ -17,6 +17,7 @@ import yaml
 from palus.envs import arena_games
 from palus.errors import HubError
 from palus.export.bundle import Provenance
+from palus.export.unity_file import unity_gaps
 from palus.files import write_text
 from palus.hub.card import Card, read_card
 from palus.hub.layout import is_ml_agents_game
@@ -49,7 +50,7 @@ class CardFacts:
     env_id: what it plays, which is also the name of its model. agent: of a game of palus, measured by its own score,
     no team of a game of ML-Agents. repo_id: None in a run's folder. hub_option: what a reader adds to `palus pull` to
     reach the same hub, with a leading blank. curve: the training curve in words. replay, video: the repository has one.
-    probe: of this very model.
+    probe: of this very model. unity_gaps: why Unity cannot load it, () where it can.
     """
 
     env_id: str
@@ -63,6 +64,7 @@ class CardFacts:
     score: AgentScore | None = None
     video: bool = False
     probe: Probe | None = None
+    unity_gaps: tuple[str, ...] = ()
 
 
 def labels_of(env_id: str, agent: bool) -> Labels:
@@ -102,7 +104,13 @@ def refresh_card(folder: Path) -> None:
     readme = folder / "README.md"
     ours = not readme.exists() or is_written_by_us(readme.read_text("utf-8", errors="replace"))
     if ours and is_ml_agents_game(provenance.env_id):
-        write_text(readme, write_card(CardFacts(facts["behavior"], provenance)))
+        gaps = gaps_of(folder / f"{facts['behavior']}.onnx")
+        write_text(readme, write_card(CardFacts(facts["behavior"], provenance, unity_gaps=gaps)))
+
+
+def gaps_of(model: Path) -> tuple[str, ...]:
+    """`unity_gaps` of a file; () where it is not there."""
+    return unity_gaps(model.read_bytes()) if model.is_file() else ()
 
 
 def is_written_by_us(card: str) -> bool:
@@ -237,11 +245,14 @@ def _watch(facts: CardFacts) -> tuple[str, ...]:
 
 
 def _use(facts: CardFacts) -> str:
+    unity = f" Unity cannot load it: {'; '.join(facts.unity_gaps)}." if facts.unity_gaps else ""
     if facts.agent:
         return (
             f"`{facts.env_id}.onnx` runs without PyTorch: raw observations and `recurrent_in` go in, action "
-            "probabilities and `recurrent_out` come out."
+            f"probabilities and `recurrent_out` come out.{unity}"
         )
+    if unity:
+        return f"## Use it elsewhere\n\n`{facts.env_id}.onnx` runs wherever ONNX does.{unity}"
     return (
         f"## Use it elsewhere\n\n`{facts.env_id}.onnx` has the inputs and outputs of "
         "[ML-Agents](https://github.com/Unity-Technologies/ml-agents) and drops into a Unity scene as it is."

@@ -13,7 +13,7 @@ from palus.errors import HubError
 from palus.hub import folder_pool
 from palus.hub.ids import check_name, check_repo_id
 from palus.hub.layout import Content, LocalRun, repository_files
-from palus.hub.model_card import CardFacts, is_written_by_us, keep_card, labels_of, write_card
+from palus.hub.model_card import CardFacts, gaps_of, is_written_by_us, keep_card, labels_of, write_card
 from palus.hub.probe_file import PROBE, PROBE_PICTURE, draw_probe, read_probe
 from palus.hub.score import VIDEO, Rating, read_score
 from palus.hub.target import HUGGING_FACE, FolderTarget, HubTarget, Target
@@ -93,6 +93,7 @@ def publish(
             score=read_score(run.model.parent) if run.is_agent else None,
             video=VIDEO in run.files,
             probe=probe,
+            unity_gaps=gaps_of(run.model),
         )
         card = write_card(facts)
     files = repository_files(run, card, more)

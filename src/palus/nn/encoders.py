@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
@@ -51,6 +52,8 @@ LARGEST_LEAST = 100
 DENSE_GAIN = 1.41
 """Of the layers after convolutions; ENTITY_UNITS: of attention over entities. Source: ML-Agents."""
 ENTITY_UNITS = 128
+SMALLEST = float(np.finfo(np.float32).tiny)
+"""An entity's squares in a file add up to less than this where it is all zero."""
 
 
 class ResidualBlock(nn.Module):
@@ -129,7 +132,7 @@ class ImageEncoder(nn.Module):
                 f"network_settings.vis_encode_type {name}: images of {shape[2]} x {shape[1]} are too small for its "
                 f"layers{_least(name, shape[0], settings.activation)}; use larger ones or another encoder"
             ) from error
-        widths = [settings.image_units] * settings.image_layers
+        self.flat, widths = flat, [settings.image_units] * settings.image_layers
         self.mlp_layers = fully_connected(flat, widths, activation, kaiming(DENSE_GAIN))
         self.out_features = self.mlp_layers.out_features
 
@@ -137,7 +140,7 @@ class ImageEncoder(nn.Module):
         return self.mlp_layers(self.conv_head(x).flatten(1))  # type: ignore[no-any-return]
 
     def onnx(self, g: Graph, x: str) -> str:
-        return self.mlp_layers.onnx(g, g.add("Flatten", [self.conv_head.onnx(g, x)], axis=1))
+        return self.mlp_layers.onnx(g, g.add("Reshape", [self.conv_head.onnx(g, x), g.shape(-1, self.flat)]))
 
 
 class EntityEncoder(nn.Module):
@@ -180,14 +183,16 @@ class EntityEncoder(nn.Module):
         for name, (count, size) in self.shapes.items():
             x = inputs[name]
             squares = g.add("ReduceSum", [g.add("Mul", [x, x])], axes=[2], keepdims=0)
-            present.append(g.add("Cast", [g.add("Greater", [squares, g.number(0.0)])], to=1))
+            absent = g.add("Cast", [g.add("Less", [squares, g.number(SMALLEST)])], to=1)
+            present.append(g.add("Add", [g.add("Mul", [absent, g.number(-1.0)]), g.number(1.0)]))
             if own is not None:
                 again = g.add("Concat", [own] * count, axis=1) if count > 1 else own
                 x, size = g.add("Concat", [x, again], axis=2), size + ENTITY_UNITS
             rows = g.add("Reshape", [x, g.shape(-1, size)])
             rows = Activate("swish").onnx(g, write_onnx(self.entities[name], g, rows))
             embedded.append(g.add("Reshape", [rows, g.shape(-1, count, ENTITY_UNITS)]))
-        return self.attention.onnx(g, g.beside(embedded), g.beside(present))
+        everyone = sum(count for count, _ in self.shapes.values())
+        return self.attention.onnx(g, g.beside(embedded), g.beside(present), everyone)
 
 
 def _image_encoder(observation: ObservationSpec, settings: NetworkSettings, trust: Trust) -> nn.Module:

@@ -285,15 +285,15 @@ class SelfAttention(nn.Module):
         mixed = attend(self.query_key_value(x), sets, present, HEADS)
         return pool(self.out(mixed), x, sets, present)
 
-    def onnx(self, g: Graph, embeddings: str, present: str) -> str:
-        """One set of all. embeddings: [M, E, h]; present: [M, E] floats, 1 where present. Returns [M, h]."""
+    def onnx(self, g: Graph, embeddings: str, present: str, count: int) -> str:
+        """One set of all. embeddings: [M, E, h]; present: [M, E] floats, 1 where present; count: E. Returns [M, h]."""
         h, size = self.width, self.width // HEADS
         x = layer_norm_onnx(g, embeddings)
         flat = self.query_key_value.onnx(g, g.add("Reshape", [x, g.shape(-1, h)]))
         heads = []
         for k in range(3):
             part = g.columns(flat, k * h, (k + 1) * h)
-            part = g.add("Reshape", [g.add("Reshape", [part, _like(g, x)]), g.shape(0, 0, HEADS, size)])
+            part = g.add("Reshape", [part, g.shape(-1, count, HEADS, size)])
             heads.append(g.add("Transpose", [part], perm=[0, 2, 3, 1] if k == 1 else [0, 2, 1, 3]))
         scores = g.add("Div", [g.add("MatMul", [heads[0], heads[1]]), g.number(math.sqrt(h))])
         there = g.add("Unsqueeze", [present], axes=[1, 2])
@@ -301,14 +301,10 @@ class SelfAttention(nn.Module):
         shares = g.add("Softmax", [g.add("Add", [g.add("Mul", [scores, there]), lowered])], axis=3)
         mixed = g.add("Transpose", [g.add("MatMul", [shares, heads[2]])], perm=[0, 2, 1, 3])
         rows = self.out.onnx(g, g.add("Reshape", [mixed, g.shape(-1, h)]))
-        y = layer_norm_onnx(g, g.add("Add", [g.add("Reshape", [rows, _like(g, x)]), x]))
+        y = layer_norm_onnx(g, g.add("Add", [g.add("Reshape", [rows, g.shape(-1, count, h)]), x]))
         kept = g.add("Mul", [y, g.add("Unsqueeze", [present], axes=[2])])
-        count = g.add("Clip", [g.add("ReduceSum", [present], axes=[1], keepdims=1)], min=1.0)
-        return g.add("Div", [g.add("ReduceSum", [kept], axes=[1], keepdims=0), count])
-
-
-def _like(g: Graph, x: str) -> str:
-    return g.add("Shape", [x])
+        number = g.add("Clip", [g.add("ReduceSum", [present], axes=[1], keepdims=1)], min=1.0)
+        return g.add("Div", [g.add("ReduceSum", [kept], axes=[1], keepdims=0), number])
 
 
 def layer_norm_onnx(g: Graph, x: str, axis: int = 2) -> str:
