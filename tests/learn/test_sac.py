@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toys import Aim, Errand, Forbidden, Pictures, Play, Recall, curve
+from toys import Aim, Errand, Forbidden, Pictures, Play, Recall, Remember, curve
 
 from cart_pole import CartPole
 from palus.config import load_run
@@ -361,3 +361,17 @@ def test_a_recurrent_policy_learns_to_remember_and_another_cannot() -> None:
     found, without = scores(Recall(64), 12, memory), scores(Recall(64), 12)
     assert np.mean(found[:2]) < 0.62 and np.mean(found[-4:]) > 0.9
     assert 0.4 < np.mean(without[-4:]) < 0.6
+
+
+@pytest.mark.parametrize(
+    ("parts", "listed"),
+    [
+        ((Discrete(2), Continuous(1, -2.0, 2.0)), False),
+        pytest.param((Continuous(1, -2.0, 2.0),), False, marks=pytest.mark.slow),
+        pytest.param((Continuous(1, -2.0, 2.0),), True, marks=pytest.mark.slow),
+    ],
+)
+def test_a_recurrent_policy_remembers_with_any_actions_and_of_lists_too(parts: Any, listed: bool) -> None:
+    memory = "network_settings.memory={memory_size: 32, sequence_length: 4}"
+    found = scores(Remember(*parts, listed=listed, rows=64), 24 if listed else 12, memory)
+    assert found[0] < 0.4 and np.mean(found[-3:]) > 0.8  # half without a memory

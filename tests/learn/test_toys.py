@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from toys import Aim, Errand, Forbidden, Pictures, Play, Recall, behavior_of, curve
+from toys import Aim, Errand, Forbidden, Pictures, Play, Recall, Remember, behavior_of, curve
 
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
+from palus.types import Continuous, Discrete
 
 LSTM = "network_settings.memory={memory_size: 32, sequence_length: 4}"
 GRU = "network_settings.memory={kind: gru, memory_size: 16, sequence_length: 5}"
@@ -32,6 +33,23 @@ def test_a_recurrent_policy_learns_to_remember(make, trainer, memory, more):
     _, _, scores = learn(make, trainer, Recall(), 30, memory, *more)
     assert scores[0] < 0.65
     assert np.mean(scores[-4:]) > 0.95
+
+
+NUMBER, BOTH = (Continuous(1, -2.0, 2.0),), (Discrete(2), Continuous(1, -2.0, 2.0))
+
+
+@TRAINERS
+@pytest.mark.parametrize(
+    ("parts", "listed"),
+    [
+        (BOTH, False),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((NUMBER, False), (NUMBER, True), (BOTH, True))),
+    ],
+)
+def test_a_recurrent_policy_remembers_with_any_actions_and_of_lists_too(make, trainer, parts, listed):
+    _, _, scores = learn(make, trainer, Remember(*parts, listed=listed), 15, LSTM)
+    assert scores[0] < 0.4
+    assert np.mean(scores[-3:]) > 0.9  # half of it without a memory
 
 
 def test_a_feed_forward_policy_cannot_remember():

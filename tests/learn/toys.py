@@ -223,3 +223,30 @@ class Errand:
         paid = actions[:, 0] == self.drawn.sum(0) % 3
         self.drawn = self.rng.integers(0, 3, self.drawn.shape)
         return paid, np.ones(len(paid), np.bool_)
+
+
+class Remember(Recall):
+    """`Recall` with a number to say (low or high as the cue was), alone or beside the choice, and the cue in a list of
+    entities where `listed`. Both parts are paid alike; 1 at best, about 0.5 without a memory."""
+
+    def __init__(self, *parts: Discrete | Continuous, listed: bool = False, rows: int = 128, seed: int = 0) -> None:
+        super().__init__(rows, seed)
+        shown = (ObservationSpec("obs", (1,)), ObservationSpec("cues", (2, 2))) if listed else Recall.spec.observations
+        self.spec = BehaviorSpec("remember", shown, ActionSpec(parts))
+
+    def observe(self) -> Arrays:
+        seen = super().observe()["obs"]
+        if len(self.spec.observations) == 1:
+            return {"obs": seen}
+        cues = np.zeros((len(seen), 2, 2), np.float32)
+        cues[:, 1] = seen[:, :2]
+        return {"obs": seen[:, 2:], "cues": cues}
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        asked = self.cue.copy()
+        told = np.zeros((len(asked), len(self.spec.actions.parts)))
+        for k, (part, columns) in enumerate(zip(self.spec.actions.parts, self.spec.actions.column_slices, strict=True)):
+            own = actions[:, columns.start]
+            told[:, k] = own == asked if isinstance(part, Discrete) else 1 - 0.5 * (own - (2 * asked - 1)) ** 2
+        _, ended = super().step(np.zeros_like(actions[:, :1]))
+        return np.where(ended, told.mean(1), 0.0), ended

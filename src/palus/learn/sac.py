@@ -280,7 +280,7 @@ class SAC(Learner):
         now1, now2 = q1.detach(), q2
         if acts.numbers is not None:
             before = [self._before(q, inputs, taken_now, keep, own) for q in (critic.q1, critic.q2)]
-            seen, kept = {name: x[own] for name, x in inputs.items()}, keep.view(1, -1)[:, own]
+            seen, kept = {name: x[own] for name, x in inputs.items()}, keep.reshape(1, -1)[:, own]
             now1 = critic.q1.forward(seen, acts.numbers, before[0], kept)
             with torch.no_grad():
                 now2 = critic.q2.forward(seen, acts.numbers, before[1], kept)
