@@ -45,7 +45,7 @@ from palus.nn.distributions import Categorical, Distribution, told
 from palus.nn.graph import FORBIDDEN
 from palus.nn.network import Critic, Inputs
 from palus.nn.parameters import FlatParameters
-from palus.nn.twin_critic import Estimate, TwinCritic
+from palus.nn.twin_critic import TwinCritic
 from palus.rollout.rollout import Rollout
 from palus.trust import NOBODY, Trust
 from palus.types import F32, I64, ActionSpec, BehaviorSpec, Continuous, Discrete
@@ -272,18 +272,23 @@ class SAC(Learner):
         with torch.no_grad():
             y = self._targets(flat, paid.reshape(-1, split), inputs, keep)
         # From here on only of decisions that count, all of them where there is no memory.
-        own = torch.from_numpy(np.flatnonzero(buffer.counts[flat])) if network.state_size else slice(None)
-        parameters, then, q1, q2, v, y = (x[own] for x in (parameters, then, q1, q2, v, y))
+        own: Tensor | slice = slice(None)
+        noise, kept, before = noise.flatten(0, 1), keep.reshape(1, -1), list[Tensor | None]([None, None])
+        if network.state_size:
+            own = torch.from_numpy(np.flatnonzero(buffer.counts[flat]))
+            if self.numbers:
+                remembered = (q.states(inputs, taken_now, keep)[:-1] for q in (critic.q1, critic.q2))
+                before = [states.flatten(0, 1)[own] for states in remembered]
+            parameters, then, q1, q2, v, y, noise = (x[own] for x in (parameters, then, q1, q2, v, y, noise))
+            inputs, kept = {name: x[own] for name, x in inputs.items()}, kept[:, own]
         leaf = parameters.detach().requires_grad_()
-        acts = drawn(leaf, noise.flatten(0, 1)[own], actions, network.squash)
+        acts = drawn(leaf, noise, actions, network.squash)
         # Of the numbers drawn now; without any, Q sees nothing but the state, and its gradient is Q's own.
         now1, now2 = q1.detach(), q2
         if acts.numbers is not None:
-            before = [self._before(q, inputs, taken_now, keep, own) for q in (critic.q1, critic.q2)]
-            seen, kept = {name: x[own] for name, x in inputs.items()}, keep.reshape(1, -1)[:, own]
-            now1 = critic.q1.forward(seen, acts.numbers, before[0], kept)
+            now1 = critic.q1.forward(inputs, acts.numbers, before[0], kept)
             with torch.no_grad():
-                now2 = critic.q2.forward(seen, acts.numbers, before[1], kept)
+                now2 = critic.q2.forward(inputs, acts.numbers, before[1], kept)
         with torch.no_grad():
             both = zip(now1.chunk(split, 1), now2.chunk(split, 1), strict=True)
             wanted = torch.stack([soft_values(acts, *q, alpha) for q in both], 1)
@@ -305,12 +310,6 @@ class SAC(Learner):
                 found[f"Policy/{name.title()} Reward"] = counted[:, s].sum() / count
         found |= dict(zip(tags, losses, strict=True))
         return Part(gradient, {tag: float(number.detach()) for tag, number in found.items()})
-
-    def _before(
-        self, q: Estimate, inputs: Inputs, acted: Tensor | None, keep: Tensor, own: Tensor | slice
-    ) -> Tensor | None:
-        """What a critic remembers before some decisions [n, S], of the actions taken; None without memory."""
-        return q.states(inputs, acted, keep)[:-1].flatten(0, 1)[own] if self.network.state_size else None
 
     def _targets(self, rows: I64, paid: F32, inputs: Inputs, keep: Tensor) -> Tensor:
         """y of the module's formulas, [R, S]. paid: [R, S]; inputs: of the rows; keep: [L, R / L]."""
