@@ -154,6 +154,34 @@ def test_a_model_that_arrives_while_the_arena_runs_is_ranked_and_one_that_goes_i
     store.close()
 
 
+def test_matches_are_ordered_and_logged_while_the_ratings_are_fitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitting, done = threading.Event(), threading.Event()
+    refresh, calls = Refresher.refresh, []
+
+    def take_long(self: Refresher) -> list[str]:
+        calls.append(1)
+        if len(calls) == 2:
+            fitting.set()
+            done.wait(WAIT_S)
+        return refresh(self)
+
+    monkeypatch.setattr(Refresher, "refresh", take_long)
+    store = open_store(tmp_path)
+    with ArenaService(store, ENDLESS, Sources(), workers=0):
+        assert fitting.wait(WAIT_S)
+        work(StoreSource(store, "w", ENDLESS, describe_here()), threading.Event(), max_jobs=5)  # 4 are ordered at once
+
+        def logged() -> bool:
+            with store.read() as connection:
+                return len(read_log(connection)) == 10
+
+        wait_until(logged)
+        done.set()
+    store.close()
+
+
 def test_a_step_that_fails_in_an_unforeseen_way_is_told_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,4 +1,4 @@
-"""Decides what is done next: looks for models, takes back what was lost, refreshes the ratings, fills the queue.
+"""Decides what is done next: looks for models, links reports, takes back what was lost, fills the queue, rates.
 
 `tick` makes one pass and may be called at any time, after any crash: what it decides follows from the store alone.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ class Scheduler:
         self._min_workers = min_workers
         self._rng = np.random.default_rng(seed)
         self._ledgers = {env: Ledger(env, settings.season) for env in settings.envs}
-        self._refresh_due_s = -np.inf
+        self._refitting, self._refresh_due_s = threading.Lock(), -np.inf
 
     def tick(self) -> None:
         """One pass. Raises ArenaError, and orders nothing, when the log does not end where it was left."""
@@ -105,7 +106,8 @@ class Scheduler:
                 run_sweep(self._store, periodic, self._settings)
                 periodic.due_s = time.monotonic() + periodic.every_s
         self.take_back()
-        self.refresh()
+        if self._refresh_due_s == -np.inf:  # what is ordered first is chosen with ratings, too
+            self.refresh()
         for env in self._settings.envs:
             if self._settings.mode == "rounds":
                 self._draw_round(env)
@@ -128,13 +130,17 @@ class Scheduler:
                 entries.decide(connection, payload["env"], sha256, _not_validated(fault), {}, now_ms=now)
 
     def refresh(self, *, force: bool = False) -> None:
-        """Refit the ratings when that is due: the longer it takes, the rarer it is done."""
-        if not force and time.monotonic() < self._refresh_due_s:
-            return
-        started = time.monotonic()
-        self.refresher.refresh()
-        spent = time.monotonic() - started
-        self._refresh_due_s = started + max(1.0, spent / self._settings.refresh_share)
+        """Refit the ratings when that is due: the longer it takes, the rarer it is done.
+
+        May be called by another thread than `tick`, which goes on with the fit before.
+        """
+        with self._refitting:
+            if not force and time.monotonic() < self._refresh_due_s:
+                return
+            started = time.monotonic()
+            self.refresher.refresh()
+            spent = time.monotonic() - started
+            self._refresh_due_s = started + max(1.0, spent / self._settings.refresh_share)
 
     def _fill_queue(self, env: str) -> None:
         """Order as many pairs as the workers will want next."""

@@ -94,6 +94,7 @@ class ArenaService:
         first_audit_s = min(FIRST_AUDIT_S, settings.audit_interval_s)
         self._threads = [  # each on its own: matches go on meanwhile
             self._thread("arena scheduler", 0.0, TICK_S, self._keep_workers, self._scheduler.tick, leads=True),
+            self._thread("arena ratings", TICK_S, TICK_S, self._scheduler.refresh),
             self._thread("arena garbage", 0.0, GARBAGE_EVERY_S, partial(collect_garbage, store)),
             self._thread("arena audit", first_audit_s, settings.audit_interval_s, self._audit),
         ]

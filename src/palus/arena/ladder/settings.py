@@ -37,7 +37,7 @@ class ArenaSettings:
     round_interval_s, round_neighbours: schedule and the unpublished `n` of the reference.
 
     lease_s: a job whose worker has not been heard of for so long goes to another.   max_attempts: after so many it is
-    called poisonous.   refresh_share: of the scheduler's time that refitting the ratings may take.
+    called poisonous.   refresh_share: of the time of a core that refitting the ratings may take.
     audit_share, audit_interval_s: share of the matches that are played again, and how often that happens.
     """
 
