@@ -6,6 +6,7 @@ ONNX file of the same weights, and what its critics said of a few inputs.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -22,12 +23,13 @@ from typer.testing import CliRunner
 import stand_ins
 from palus.cli import app
 from palus.config import load_run
+from palus.errors import CheckpointError
 from palus.learn import ALGORITHMS
 from palus.learn.learner import Learner
 from palus.nn.distributions import Distribution, mode, told
 from palus.nn.graph import FORBIDDEN
 from palus.run.folder import read_checkpoint
-from palus.run.mlagents_checkpoint import learner_state, read_ml_agents
+from palus.run.mlagents_checkpoint import is_ml_agents, learner_state, read_ml_agents
 from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, ObservationSpec
 
 DATA = Path(__file__).parent / "data" / "mlagents"
@@ -206,3 +208,17 @@ def test_a_checkpoint_that_asks_for_more_than_tensors_is_refused_in_a_sentence(
     torch.save({"Policy": 3, "global_step": {"_GlobalSteps__global_step": torch.zeros(1)}}, path)
     assert "expected a checkpoint of ML-Agents 1.1" in train(results, "--run-id", "old", "--resume", code=2)
     assert not (results / "hostile").exists()
+
+
+def test_damaged_files_are_told_of_and_never_raise_anything_else(tmp_path: Path) -> None:
+    data, path = (DATA / "poca.pt").read_bytes(), tmp_path / "checkpoint.pt"
+    rng = np.random.default_rng(0)
+    assert not is_ml_agents(path)
+    for k in range(60):
+        damaged = bytearray(data[: len(data) if k % 2 else rng.integers(len(data))])
+        for place in rng.integers(len(damaged) or 1, size=4 if len(damaged) else 0):
+            damaged[place] ^= 1 << rng.integers(8)
+        path.write_bytes(damaged)
+        if is_ml_agents(path):
+            with contextlib.suppress(CheckpointError):
+                read_ml_agents(path)

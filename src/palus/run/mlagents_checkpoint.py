@@ -10,7 +10,6 @@ Source: the layout of `torch.save` in ML-Agents 1.1.0, module by module.
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +51,7 @@ def is_ml_agents(path: Path) -> bool:
             table = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
             with archive.open(table) as file:
                 return _MARK in file.read(TABLE_BYTES)
-    except (OSError, StopIteration, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error):
+    except Exception:  # not there, no archive, or a hostile one, which makes its readers raise almost anything
         return False
 
 
@@ -70,7 +69,7 @@ def read_ml_agents(path: Path) -> MlAgentsCheckpoint:
         if isinstance(tensors, dict)
     }
     steps = modules.get("global_step", {}).get("_GlobalSteps__global_step", np.zeros(1))
-    return MlAgentsCheckpoint(modules, int(np.ravel(steps)[0]))
+    return MlAgentsCheckpoint(modules, max(int(np.ravel(steps)[0]), 0))
 
 
 def learner_state(checkpoint: MlAgentsCheckpoint, learner: Learner) -> dict[str, Any]:
