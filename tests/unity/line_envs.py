@@ -114,7 +114,8 @@ class Team:
 
 @dataclass
 class Line:
-    """observations: forms of `SHAPES`, which all show the goal. goals: places of those that are goal signals.
+    """observations: forms of `SHAPES`, which all show the goal. goals: places of those that are goal signals, if any:
+    then the others show 1, and nothing can be seen in them.
 
     teams: that play side by side. size: of a team. With more than one, members leave one by one, each when it arrives,
     and what they earned is paid to the group when the last one does. memory: the goal is shown at first only.
@@ -220,8 +221,8 @@ class Line:
 
     def _sees(self, team: Team, agent: Agent) -> list[Any]:
         goal, seen = 0 if self.memory and agent.age > SHOWN else team.goal, []
-        for form in self.observations:
-            values = np.full(SHAPES[form], goal, np.float32)
+        for i, form in enumerate(self.observations):
+            values = np.full(SHAPES[form], goal if not self.goals or i in self.goals else 1, np.float32)
             if form == "entities":
                 values[1 + (agent.id + agent.age) % len(values) :] = 0.0  # there are few at one time, many at another
             seen.append(values)

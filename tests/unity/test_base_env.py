@@ -41,9 +41,14 @@ def test_an_environment_says_who_decides_and_who_ended() -> None:
     assert [(o.shape, o.goal) for o in spec.observations] == [((1,), True), ((6, 3), False)] and spec.branches == (3,)
     assert steps.observations["obs_0"].ravel().tolist() == goals and not news.ends
     assert steps.observations[MASKS].tolist() == [[True, True, goal < 0] for goal in goals]
+    played: list[Any] = []
+    act = env.set_actions
+    env.set_actions = lambda name, action: (played.append(action), act(name, action))[1]  # type: ignore[method-assign]
     ways = np.array([[5.0 * goal, goal > 0] for goal in goals], np.float32)  # the number is clipped
     for _ in range(5):
         game.send({"Line": ways})
+        acted = played.pop()
+        assert acted.continuous.ravel().tolist() == goals and acted.discrete.ravel().tolist() == [g > 0 for g in goals]
         news = game.receive()
     assert news.ends["Line"].agent.tolist() == news.decisions["Line"].agent.tolist() == [0, 1]
     assert news.ends["Line"].reward == pytest.approx([1.04, 1.04]) and not news.ends["Line"].truncated.any()

@@ -43,6 +43,8 @@ MEMORY: dict[str, Any] = {"network_settings": {"memory": {"memory_size": 16, "se
 DISCRETE, CONTINUOUS, HYBRID = {"continuous": 0, "discrete": 1}, {"continuous": 1}, {"continuous": 1, "discrete": 1}
 VECTOR, PICTURE, ENTITIES = ({"observations": [form]} for form in ("vector", "picture", "entities"))
 GROUPS, RECALL = {"teams": 8, "size": 2}, {"memory": True}
+GOAL: dict[str, Any] = {"observations": ["vector", "vector"], "goals": [1]}
+HYPER: dict[str, Any] = {"network_settings": {"goal_conditioning_type": "hyper"}}
 SOLVED = 0.8
 """Mean reward of the last hundred episodes."""
 
@@ -71,12 +73,14 @@ LESSONS = {
     "ppo entities": Lesson(PPO, DISCRETE | ENTITIES, 5000),
     "ppo memory discrete": Lesson(PPO, DISCRETE | RECALL, 8000, more=MEMORY, fast=True),
     "ppo memory continuous": Lesson(PPO, CONTINUOUS | RECALL, 16000, more=MEMORY),
+    "ppo goal": Lesson(PPO, DISCRETE | GOAL, 5000, more=HYPER),
     "sac discrete": Lesson(SAC, DISCRETE, 3000),
     "sac continuous": Lesson(SAC, CONTINUOUS, 3000, fast=True),
     "sac hybrid": Lesson(SAC, HYBRID, 5000),
     "sac masked": Lesson(SAC, DISCRETE | {"masked": True}, 3000),
     "sac picture": Lesson(SAC, CONTINUOUS | PICTURE, 4000),
     "sac entities": Lesson(SAC, DISCRETE | ENTITIES, 3000),
+    "sac goal": Lesson(SAC, DISCRETE | GOAL, 3000, more=HYPER),
     "poca alone": Lesson(POCA, DISCRETE, 6000),
     "poca discrete": Lesson(POCA, DISCRETE | GROUPS, 6000, fast=True),
     "poca continuous": Lesson(POCA, CONTINUOUS | GROUPS, 12000),
@@ -84,6 +88,7 @@ LESSONS = {
     "poca masked": Lesson(POCA, DISCRETE | GROUPS | {"masked": True}, 8000),
     "poca picture": Lesson(POCA, DISCRETE | GROUPS | PICTURE, 6000),
     "poca entities": Lesson(POCA, DISCRETE | GROUPS | ENTITIES, 8000),
+    "poca goal": Lesson(POCA, DISCRETE | GROUPS | GOAL, 8000, more=HYPER),
     "poca memory": Lesson(POCA, DISCRETE | GROUPS | RECALL, 16000, more=MEMORY),
 }
 
