@@ -21,6 +21,7 @@ from palus.arena.referee.result import PairingSummary
 from palus.config import Behavior, RunFile
 from palus.config.league import Role
 from palus.errors import CheckpointError, ConfigError, EnvError, ModelError, ProtocolError, StorageError, WorkerError
+from palus.files import write_text
 from palus.league.book import Book
 from palus.league.league import League
 from palus.league.pools import Contender
@@ -41,6 +42,7 @@ from palus.run.mlagents_checkpoint import is_ml_agents
 from palus.run.report import Report
 from palus.run.saving import Saving
 from palus.run.session import interruptible
+from palus.run.timers import TIMERS, Timers
 from palus.run.trainee import PolicyRecord, Trainee
 from palus.trust import NOBODY, Trust
 from palus.types import BehaviorSpec, GameSpec
@@ -129,7 +131,8 @@ class Run:
             self.league.cast, seed, self.threads, self.saving.load_snapshot, guests.policies, guests.scripts,
             self._meet,
         )  # fmt: skip
-        self.report = Report(run, self.trainees, self.folder, log=log)
+        self.timers = Timers()
+        self.report = Report(run, self.trainees, self.folder, self.timers, log=log)
         self.lessons = Lessons(run)
         self.opening: list[str] = []  # where the weights come from, in ML-Agents' words
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
@@ -284,7 +287,13 @@ class Run:
 
     def iterate(self) -> None:
         """Collect a rollout of every learner, learn from it, advance the league, report."""
-        collected, before = self.collector.collect(), self.steps
+        with self.timers.block("env_step"):
+            collected, before = self.collector.collect(), self.steps
+        with self.timers.block("trainer_advance"):
+            self._digest(collected, before)
+
+    def _digest(self, collected: Collected, before: Mapping[int, int]) -> None:
+        """Learn from a rollout, advance the league, report."""
         for trainee in self.trainees:
             trainee.count(trainee.learner.steps_in(collected.rollouts[trainee.policy], self.spec.frameskip))
         if self.league.literal:  # what is due within a rollout has the weights that played it
@@ -326,7 +335,8 @@ class Run:
         """Let a learner learn from its rollout; not where it is done, or where it took no decision in it."""
         rollout, begun = collected.rollouts[trainee.policy], time.perf_counter()
         learns = step < trainee.behavior.max_steps and rollout.agent_steps > 0 and not trainee.plays_only
-        stats = trainee.learner.update(rollout, step) if learns else {}
+        with self.timers.block("_update_policy"):
+            stats = trainee.learner.update(rollout, step) if learns else {}
         self.learning_seconds += time.perf_counter() - begun
         own = [e for e in collected.episodes if e.policy == trainee.policy and e.learned]
         steps = trainee.learner.steps_in(rollout, self.spec.frameskip)
@@ -425,6 +435,10 @@ class Run:
     def save(self, due: Collection[str] | None = None) -> Path:
         """Write checkpoint, policies and bundle; returns the model. due: behaviors whose policies are kept by step, all
         without it, as at the end. Raises StorageError; older files stay."""
+        with self.timers.block("RLTrainer._checkpoint"):
+            return self._save(due)
+
+    def _save(self, due: Collection[str] | None) -> Path:
         # The export refuses weights that diverged, so it comes before the checkpoint that it would replace.
         kept = list(self.run.behaviors) if due is None else due
         models = self.saving.write_onnx(self.report, kept)
@@ -508,6 +522,13 @@ class Run:
                 f"{self.folder.root / 'configuration.yaml'}, or start anew with --force."
             ) from error
 
+    def write_timers(self) -> None:
+        """`run_logs/timers.json`; like `_write_book`."""
+        try:
+            write_text(self.folder.own(self.folder.root / TIMERS), self.timers.to_json() + "\n")
+        except StorageError as error:
+            self.report.warn(str(error))
+
     def close(self) -> None:
         """End all games and their processes."""
         self.collector.close()
@@ -559,10 +580,11 @@ def train(
             slow = slowness(parts.matmul, parts.measured)
             if slow is not None:
                 parts.report.warn(slow)
-            with parts.report:
+            with parts.report, parts.timers.block("TrainerController.start_learning"):
                 return _drive(parts, interrupted)
         finally:
             parts.close()
+            parts.write_timers()
 
 
 def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
@@ -571,7 +593,8 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
     inference = parts.run.checkpoint_settings.inference
     while (inference or not parts.finished) and not interrupted():
         try:
-            parts.iterate()
+            with parts.timers.block("TrainerController.advance"):
+                parts.iterate()
         except (ProtocolError, WorkerError):  # before anything was learned from it: what there is is whole
             if not inference:
                 parts.save()

@@ -239,6 +239,7 @@ def test_a_run_leaves_the_documented_folder(poca):
         "SoccerTwos/SoccerTwos-24576.onnx",
         "run_logs/training_status.json",
         "run_logs/progress.jsonl",
+        "run_logs/timers.json",
         "league/league.json",
     }
     # the window of three, and at most the older ones that a match was still being played against

@@ -108,7 +108,7 @@ def test_force_removes_what_the_run_wrote_and_nothing_else(folder):
     (folder.own_bundle() / "Game.onnx").write_bytes(b"model")
     folder.own((folder.of("Game") / "snapshots") / "snapshot-00000.npz").parent.mkdir()
     ((folder.of("Game") / "snapshots") / "snapshot-00000.npz").write_bytes(b"weights")
-    others = {"notes.txt", "Game/Game-499.pt", "Game/snapshots/mine.npz", "run_logs/timers.json", "Other/Other-7.onnx"}
+    others = {"notes.txt", "Game/Game-499.pt", "Game/snapshots/mine.npz", "run_logs/mine.json", "Other/Other-7.onnx"}
     for name in others:
         (folder.root / name).parent.mkdir(exist_ok=True)
         (folder.root / name).write_text("mine")
@@ -128,7 +128,7 @@ def test_a_folder_of_another_tool_is_neither_taken_nor_emptied(tmp_path):
     folder = RunFolder(root, ["Game"])
     with pytest.raises(CheckpointError, match="theirs: a run of this id exists"):
         folder.refuse_existing(force=False)
-    with pytest.raises(CheckpointError, match=r"Game-499\.onnx and 1 more: not written by palus.*another --run-id"):
+    with pytest.raises(CheckpointError, match=r"Game-499\.onnx and 2 more: not written by palus.*another --run-id"):
         folder.refuse_existing(force=True)
     folder.clear()
     assert everything(root) == files

@@ -63,6 +63,18 @@ def test_every_multiple_of_summary_freq_has_its_summary(tmp_path: Path) -> None:
     with_losses = [line["step"] for line in found if "Losses/Policy Loss" in line["values"]]
     assert with_losses == [500, 1000, 1500, 2000]
     assert all("Environment/Cumulative Reward" in line["values"] for line in found)  # four decisions long
+    timers = json.loads((run / "run_logs" / "timers.json").read_text())
+    learning = timers["children"]["TrainerController.start_learning"]["children"]
+    advance = learning["TrainerController.advance"]
+    assert (timers["name"], advance["count"], learning["RLTrainer._checkpoint"]["count"]) == ("root", 4, 3)
+    assert advance["children"]["env_step"]["count"] == 4
+    assert advance["children"]["trainer_advance"]["children"]["_update_policy"]["count"] == 4
+    parts = sum(child["total"] for child in learning.values())
+    assert parts <= timers["children"]["TrainerController.start_learning"]["total"] <= timers["total"]
+    rewards = [line["values"]["Environment/Cumulative Reward"] for line in found]
+    gauge = timers["gauges"]["MenuToy.Environment.CumulativeReward.mean"]
+    assert gauge == pytest.approx({"value": rewards[-1], "min": min(rewards), "max": max(rewards), "count": 20})
+    assert timers["metadata"]["timer_format_version"] == "0.1.0"
     assert kept(run, "MenuToy") == [1024, 1536, 2048]  # the first after 700, the first after 1400, the end
 
 

@@ -13,6 +13,7 @@ from palus.progress import PROGRESS
 from palus.rollout.rollout import Episode
 from palus.run.folder import RunFolder
 from palus.run.report import Report
+from palus.run.timers import Timers
 from palus.run.trainee import PolicyRecord, Trainee
 
 
@@ -26,7 +27,7 @@ class Told:
         behavior = run.behaviors["SoccerTwos"]
         names, learner = ("SoccerTwos",) * 3, SimpleNamespace(counts_frames=False)
         self.trainee = Trainee(0, *names, behavior, learner, self.folder.of("SoccerTwos"), self.record)
-        self.report = Report(run, [self.trainee], self.folder, Console(file=self.text, width=60))
+        self.report = Report(run, [self.trainee], self.folder, Timers(), Console(file=self.text, width=60))
 
     def add(self, step, seconds, episodes, stats, entropy, elo):
         self.record.add(episodes, stats, entropy)

@@ -9,6 +9,7 @@
   <Behavior>/snapshots/                                           opponents of self-play
   <Behavior>/events.out.tfevents.*                                TensorBoard
   run_logs/training_status.json                                   checkpoints and rating, as ML-Agents writes it
+  run_logs/timers.json                                            where the time went, as ML-Agents writes it
   run_logs/progress.jsonl                                         every summary, for the live page (`palus.progress`)
   league/league.json                                              self-play's snapshots, results and ratings
   .palus-files                                                    which of all these palus wrote, and may remove
@@ -151,7 +152,7 @@ class RunFolder:
         """Files of others under the names that a run gives its own."""
         b = f"({'|'.join(map(re.escape, self.behaviors))})"
         names = re.compile(
-            rf"configuration\.yaml|bundle\.json|{b}\.onnx|run_logs/(training_status\.json|progress\.jsonl)"
+            rf"configuration\.yaml|bundle\.json|{b}\.onnx|run_logs/(training_status\.json|timers\.json|progress\.jsonl)"
             r"|league/league\.json"
             rf"|{b}/(checkpoint\.pt|{b}-\d+\.onnx|payoffs\.json|snapshots/snapshot-\d+\.npz)"
             rf"|{b}/(policy_\d+/)?(policy\.npz|best\.npz|hyperparameters\.json)"

@@ -20,6 +20,7 @@ from palus.config import RunFile
 from palus.errors import StorageError
 from palus.progress import PROGRESS, ProgressWriter, finite
 from palus.run.folder import RunFolder
+from palus.run.timers import Timers
 from palus.run.trainee import PolicyRecord, Trainee
 
 EVENTS = "events.out.tfevents.*"
@@ -54,11 +55,13 @@ class Report:
         run: RunFile,
         trainees: Sequence[Trainee],
         folder: RunFolder,
+        timers: Timers,
         console: Console | None = None,
         log: Callable[[str, str], None] | None = None,
     ) -> None:
         """log: takes level and text of every line in place of the console, which then shows no progress either."""
         self.run, self.lines, self.folder = run, [_Line(trainee) for trainee in trainees], folder
+        self._timers = timers
         self.console, self._tell = console or Console(stderr=True), log
         self.last_scores: dict[str, float] = {}
         self._log, self._log_failed = ProgressWriter(folder.root / PROGRESS), False
@@ -161,6 +164,7 @@ class Report:
             values["Self-play/ELO"] = elo
         for tag, value in values.items():
             self._write(line, tag, summary.scalar("value", value), step)
+            self._timers.gauge(line.trainee.label, tag, value)
         if record.episodes:
             self._write(line, "Environment/Cumulative Reward_hist", _histogram(record.rewards), step)
         if record.group_rewards:

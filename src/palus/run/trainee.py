@@ -22,6 +22,8 @@ RECENT_EPISODES = 100
 """Episodes that means are taken over: for lines, best checkpoints and populations."""
 _LAST = ("Policy/Learning Rate", "Policy/Epsilon", "Policy/Beta")
 """Tags whose latest value is shown, not the mean."""
+_OF_ROLLOUTS = ("/Entropy", " Value Estimate", " Baseline Estimate")
+"""Ends of tags that tell of a rollout, not of what was learned from it."""
 
 
 class PolicyRecord:
@@ -94,7 +96,7 @@ class PolicyRecord:
         """What a summary at a step tells: the episodes until then, and the updates' losses where it is to have them."""
         part, n = PolicyRecord(self.splits_rewards, self.length_unit), bisect_right(self.counted, step)
         part.recent, part.episodes = self.recent, self.episodes[:n]
-        part.updates = self.updates if losses else [{"Policy/Entropy": s["Policy/Entropy"]} for s in self.updates]
+        part.updates = [{t: stats[t] for t in stats if losses or t.endswith(_OF_ROLLOUTS)} for stats in self.updates]
         self.episodes, self.counted = self.episodes[n:], self.counted[n:]
         self.updates = [] if losses else self.updates
         if part.episodes:
