@@ -18,13 +18,14 @@ LENGTH = 10
 
 @dataclass(frozen=True)
 class Kind:
-    """What agents of a behavior see and do. group: members of a group."""
+    """What agents of a behavior see and do. group: members of a group. goal: the last thing seen is one."""
 
     sees: tuple[tuple[int, ...], ...]
     numbers: int = 0
     branches: tuple[int, ...] = ()
     masked: bool = False
     group: int = 1
+    goal: bool = False
 
 
 KINDS = {
@@ -34,7 +35,7 @@ KINDS = {
     "Crawler": Kind(((172,),), 20),
     "DungeonEscape": Kind(((350,), (1,)), 0, (7,), group=3),
     "GridFoodCollector": Kind(((6, 40, 40),), 3, (2,)),
-    "GridWorld": Kind(((3, 64, 84), (2,)), 0, (5,), masked=True),
+    "GridWorld": Kind(((3, 64, 84), (2,)), 0, (5,), masked=True, goal=True),
     "Hallway": Kind(((30,),), 0, (5,)),
     "Match3SimpleHeuristic": Kind(((8, 8, 9),), 0, (127,), masked=True),
     "Match3SmartHeuristic": Kind(((8, 8, 9),), 0, (127,), masked=True),
@@ -59,7 +60,10 @@ class StandIn:
         kinds = [(name, KINDS[name]) for name in behaviors]
         specs, agents = [], []
         for team, (name, kind) in enumerate(kinds):
-            seen = tuple(ObservationSpec(f"obs_{i}", shape) for i, shape in enumerate(kind.sees))
+            last = len(kind.sees) - 1
+            seen = tuple(
+                ObservationSpec(f"obs_{i}", shape, goal=kind.goal and i == last) for i, shape in enumerate(kind.sees)
+            )
             parts = [Continuous(kind.numbers, -1.0, 1.0)] if kind.numbers else []
             actions = ActionSpec((*parts, *(Discrete(size) for size in kind.branches)), masked=kind.masked)
             specs.append(BehaviorSpec(name, seen, actions))
