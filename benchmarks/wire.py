@@ -35,8 +35,8 @@ from machine import Json
 HERE = Path(__file__).parent
 RESULT = machine.RESULTS / "wire.json"
 NAME, FIELDS = "SoccerTwos", 8
-WINDOWS = {"ppo": (20_000, 40_000), "poca": (20_000, 40_000), "sac": (2_000, 6_000)}
-"""Summaries between which CPU time is taken: an update of PPO or MA-POCA, 400 gradient steps of SAC."""
+WINDOWS = {"ppo": (20_000, 40_000), "poca": (20_000, 40_000), "sac": (1_000, 3_000)}
+"""Summaries between which CPU time is taken: an update of PPO or MA-POCA, 200 gradient steps of SAC."""
 STEP = re.compile(r"Step: (\d+)\.")
 
 
