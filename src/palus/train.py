@@ -580,7 +580,7 @@ def train(
             slow = slowness(parts.matmul, parts.measured)
             if slow is not None:
                 parts.report.warn(slow)
-            with parts.report, parts.timers.block("TrainerController.start_learning"):
+            with parts.folder.held(), parts.report, parts.timers.block("TrainerController.start_learning"):
                 return _drive(parts, interrupted)
         finally:
             parts.close()

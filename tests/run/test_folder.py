@@ -98,6 +98,17 @@ def test_a_run_is_replaced_only_by_force_and_resumed_only_where_one_is(folder):
     assert not folder.status.exists()
 
 
+def test_two_runs_of_one_id_do_not_train_at_once(folder):
+    folder.save({})
+    second = RunFolder(folder.root, ["Game"])
+    with folder.held():
+        for take in (lambda: second.refuse_existing(force=True), second.load, second.held().__enter__):
+            with pytest.raises(CheckpointError, match="a run of this id is training just now; wait for its end"):
+                take()
+    second.refuse_existing(force=True)
+    assert second.load() == {"format": 2}
+
+
 def everything(folder):
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 

@@ -18,9 +18,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -135,6 +137,8 @@ class RunFolder:
         one that palus did not write."""
         if all(path.is_dir() for path in self.root.rglob("*")):
             return
+        with self.held():
+            pass
         if not force:
             raise CheckpointError(
                 f"{self.root}: a run of this id exists; continue it with --resume, replace it with --force (files "
@@ -147,6 +151,26 @@ class RunFolder:
                 f"{foreign[0]}{more}: not written by palus, and this run would replace it; move it away, or choose "
                 "another --run-id."
             )
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other runs out of the folder, which is there, meanwhile. Raises CheckpointError when one is in it."""
+        try:
+            import fcntl
+        except ImportError:  # Windows has no such locks; training twice in one folder is then up to its user
+            yield
+            return
+        folder = os.open(self.root, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise CheckpointError(
+                    f"{self.root}: a run of this id is training just now; wait for its end, or choose another --run-id."
+                ) from error
+            yield
+        finally:
+            os.close(folder)
 
     def _foreign(self) -> list[Path]:
         """Files of others under the names that a run gives its own."""
@@ -184,7 +208,8 @@ class RunFolder:
                 f"{self.root}: nothing to resume, {self.checkpoint.relative_to(self.root)} is not there; start without "
                 "--resume, with --force where an unfinished run of this id lies there."
             )
-        return read_checkpoint(self.checkpoint)
+        with self.held():
+            return read_checkpoint(self.checkpoint)
 
     def record_checkpoint(self, behavior: str, steps: int, reward: float | None, keep: int, elo: float | None) -> None:
         """Enter `<Behavior>-<steps>.onnx` into training_status.json and drop the oldest beyond `keep` (<= 0: all)."""
