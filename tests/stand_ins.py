@@ -6,12 +6,14 @@ Sizes are those of ML-Agents' example environments, pictures and grids included;
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from palus.envs.game import GameStep
+from palus.envs.game import GameStep, draw_actions
 from palus.types import MASKS, ActionSpec, AgentSpec, BehaviorSpec, Continuous, Discrete, GameSpec, ObservationSpec
+from palus.unity.demonstrations import ExpertEpisode, write_demonstrations
 
 LENGTH = 10
 
@@ -100,3 +102,12 @@ class StandIn:
 
     def close(self) -> None:
         pass
+
+
+def demonstrate(behavior: str, path: Path) -> None:
+    """Write an episode of somebody who does anything."""
+    spec = StandIn([behavior]).spec.behaviors[0]
+    random, nothing = np.random.default_rng(0), np.zeros(LENGTH, np.float32)
+    seen = {o.name: random.random((LENGTH, *o.shape), np.float32) for o in spec.observations}
+    actions = draw_actions(spec.actions, LENGTH, None, random)
+    write_demonstrations(path, spec, behavior, [ExpertEpisode(seen, actions, None, nothing, nothing, False)])

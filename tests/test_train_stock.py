@@ -13,17 +13,18 @@ from typing import Any
 import pytest
 import yaml
 from stock import stock_files
-from test_stock import over, refusals
+from test_stock import over
 from typer.testing import CliRunner
 
 from palus.cli import app
 from palus.progress import PROGRESS
+from stand_ins import demonstrate
 
 STOCK = stock_files("new")
 OWN = {"poca/SoccerTwos", "poca/StrikersVsGoalie"}
 MORE = {"ppo/Match3": ["Match3VisualObs"]}
 """Behaviors of the game that a file leaves to its default_settings."""
-QUICK = ("ppo/Match3", "ppo/Sorter_curriculum", "poca/PushBlockCollab", "sac/3DBall")
+QUICK = ("ppo/Match3", "ppo/Sorter_curriculum", "poca/PushBlockCollab", "imitation/Hallway")
 CASES = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in STOCK]
 
 
@@ -39,6 +40,12 @@ def shortened(name: str, folder: Path) -> Path:
         if own["trainer_type"] == "sac":
             sizes |= {"buffer_size": 10 * rows, "buffer_init_steps": 0, "steps_per_update": rows}
         short = {"hyperparameters": sizes, "max_steps": 4 * rows + 1, "summary_freq": rows, "time_horizon": 16}
+        imitated = {k: v for k, v in own.get("reward_signals", {}).items() if "demo_path" in v}
+        demo = {"demo_path": str(folder / f"{section}.demo")}
+        if imitated:
+            demonstrate(section, folder / f"{section}.demo")
+            short["reward_signals"] = dict.fromkeys(imitated, demo)
+            short |= {"behavioral_cloning": demo} if "behavioral_cloning" in own else {}
         file = over(file, {section: short} if section == "default_settings" else {"behaviors": {section: short}})
     palus: dict[str, Any] = {"matmul": "highest", "threads": 1, "num_matches": 4, "baseline_interval": 0}
     if name not in OWN:
@@ -57,10 +64,6 @@ def shortened(name: str, folder: Path) -> Path:
 def test_a_stock_file_trains(name: str, tmp_path: Path) -> None:
     words = ["train", str(shortened(name, tmp_path)), "--run-id", "x", "--results-dir", str(tmp_path / "results")]
     result = CliRunner().invoke(app, [*words, "--trust", "stand_ins"])
-    gates = refusals(STOCK[name])
-    if gates:
-        assert result.exit_code == 2 and all(gate in result.output for gate in gates), result.output
-        return
     assert result.exit_code == 0, result.output
     folder = tmp_path / "results" / "x"
     lines = [json.loads(line) for line in (folder / PROGRESS).read_text().splitlines()]
