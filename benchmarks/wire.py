@@ -6,7 +6,8 @@
 
 Both `mlagents-learn` commands get the same run file and the same `palus unity-serve SoccerTwos` with eight fields, and
 play until the same step. Counted is the CPU time of a trainer's processes on one thread, without the game's, between
-two summaries that are whole updates apart. Then their folders are compared: tags, steps of summaries, files.
+two summaries that are whole updates apart. Then their folders are compared: tags, steps of summaries, files. ML-Agents'
+main process polls in a busy loop, so on a busy machine its waiting counts as work: measure on an idle one.
 """
 
 from __future__ import annotations
