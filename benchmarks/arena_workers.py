@@ -212,7 +212,7 @@ def main() -> None:
     parser.add_argument("--database", help="SQLAlchemy URL of an empty PostgreSQL database")
     parser.add_argument("--idle", type=int, default=1000)
     parser.add_argument("--busy", type=int, default=100)
-    parser.add_argument("--warm-s", type=float, default=40.0, help="in which the workers begin, one after another")
+    parser.add_argument("--warm-s", type=float, default=150.0, help="in which the workers begin, one after another")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--print", action="store_true", help="store nothing")
     args = parser.parse_args()
