@@ -98,6 +98,13 @@ def collector(
     )  # fmt: skip
 
 
+def test_who_wants_stretches_as_a_whole_gets_them_of_every_agent() -> None:
+    told = [news(steps(*[(agent, float(t), 0.0) for agent in range(5)])) for t in range(9)]
+    games = collector(Story(told), rows=4, horizon=4)
+    games._demands[0] = games._demands[0]._replace(whole=True)
+    assert [len(row) for row in rows_of(one(games.collect()))] == [4] * 5
+
+
 def one(collected: Collected) -> Rollout:
     return collected.rollouts[0]
 

@@ -81,6 +81,7 @@ LESSONS = {
     "sac picture": Lesson(SAC, CONTINUOUS | PICTURE, 4000),
     "sac entities": Lesson(SAC, DISCRETE | ENTITIES, 3000),
     "sac goal": Lesson(SAC, DISCRETE | GOAL, 3000, more=HYPER),
+    "sac memory": Lesson(SAC, DISCRETE | RECALL, 8000, more=MEMORY),
     "poca alone": Lesson(POCA, DISCRETE, 6000),
     "poca discrete": Lesson(POCA, DISCRETE | GROUPS, 6000, fast=True),
     "poca continuous": Lesson(POCA, CONTINUOUS | GROUPS, 12000),

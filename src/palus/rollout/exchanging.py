@@ -41,11 +41,12 @@ collector has been told of a learner (`ExchangeCollector.admit`)."""
 
 class Demand(NamedTuple):
     """What a learner asks of rollouts. rows: decisions of one; horizon: those of a stretch at most; grouped: it learns
-    from groups."""
+    from groups; whole: it wants as many of each agent as a stretch may have, however many agents there are."""
 
     rows: int
     horizon: int
     grouped: bool
+    whole: bool = False
 
 
 @dataclass
@@ -166,7 +167,7 @@ class ExchangeCollector:
             self._started = True
             for k in range(len(self._games)):
                 self._guarded(k, self._begin)
-        while all(record.known < self._demands[policy].rows for policy, record in self._records.items()):
+        while all(record.known < self._wanted(policy) for policy, record in self._records.items()):
             self._exchange()
             if self._idle > IDLE:
                 raise EnvError(
@@ -183,6 +184,11 @@ class ExchangeCollector:
             self._forget(policy)
         self.policies.forget(self.in_play)
         return Collected(rollouts, entropies, self._episodes, self._matches, self._ghosts)
+
+    def _wanted(self, policy: int) -> int:
+        """Decisions that make a rollout of a learner."""
+        rows, horizon, _, whole = self._demands[policy]
+        return max(rows, horizon * len(self._open[policy])) if whole else rows
 
     def _forget(self, policy: int) -> None:
         """Keep of a record only what stretches that go on refer to."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from palus.config import PocaBehavior, RunFile
+from palus.config.trainer import SacBehavior
 from palus.envs import GameSource
 from palus.envs.arena_game import BotAct
 from palus.errors import ConfigError
@@ -47,6 +48,7 @@ def demands_of(
             behavior.rollout_rows(rows_per_match[policy], run.env_settings.num_envs),
             behavior.time_horizon,
             isinstance(behavior, PocaBehavior),
+            isinstance(behavior, SacBehavior) and behavior.network_settings.memory is not None,
         )
         for policy, behavior in settings.items()
     }
