@@ -212,7 +212,8 @@ class _Attention(torch.autograd.Function):
         if torch.is_grad_enabled():  # a gradient of the gradient is wanted, which the compiled pass does not have
             whole, members, present = ctx.saved_tensors
             out = attend_formula(whole, members, present, ctx.heads)
-            return *torch.autograd.grad(out, whole, grad, create_graph=True), None, None, None
+            (slope,) = torch.autograd.grad(out, whole, grad, create_graph=True)
+            return slope, None, None, None
         qkv, sets, weights = ctx.arrays
         gradient = grad.new_empty(qkv.shape)
         _attend_backward(qkv, sets, weights, kernel_view(grad), kernel_view(gradient))
@@ -232,8 +233,10 @@ class _Pool(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         if torch.is_grad_enabled():
-            out = pool_formula(*ctx.saved_tensors)
-            return *torch.autograd.grad(out, ctx.saved_tensors[:2], grad, create_graph=True), None, None
+            mixed, x, members, there = ctx.saved_tensors
+            own = mixed.view_as(mixed), x.view_as(x)  # x itself is behind `mixed` too
+            slopes = torch.autograd.grad(pool_formula(*own, members, there), own, grad, create_graph=True)
+            return slopes[0], slopes[1], None, None
         mixed, x, sets, present = ctx.arrays
         dmixed, dx = grad.new_empty(mixed.shape), grad.new_empty(x.shape)
         _pool_backward(mixed, x, sets, present, kernel_view(grad), kernel_view(dmixed), kernel_view(dx))
