@@ -20,8 +20,9 @@ from PIL import Image
 from typer.testing import CliRunner
 from wire_ends import in_thread
 
-from palus import envs
+from palus import __version__, envs
 from palus.cli import app
+from palus.cli.mlagents_learn import learn
 from palus.config import load_run
 from palus.config.run_file import EngineSettings, EnvSettings
 from palus.errors import CheckpointError, EnvError, LostGameError, ProtocolError, WorkerError
@@ -275,6 +276,18 @@ def test_a_run_learns_over_the_wire(served: Any, tmp_path: Path, capsys: Any) ->
     assert (tmp_path / "results" / "x" / "MenuToy.onnx").exists()
     with pytest.raises(CheckpointError, match="a run of this id exists"):
         train(run)
+
+
+def test_mlagents_learn_says_what_it_is_connected_to(served: Any, tmp_path: Path, capsys: Any) -> None:
+    run_file(tmp_path, served("DuelToy", 1), "DuelToy", max_steps=0)
+    capsys.readouterr()
+    assert learn([str(tmp_path / "run.yaml")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "Connected" in line] == [
+        f"[INFO] Connected to Unity environment with package version {__version__} and communication version 1.5.0",
+        "[INFO] Connected new brain: DuelToy?team=0",
+        "[INFO] Connected new brain: DuelToy?team=1",
+    ]
 
 
 def test_groups_learn_over_the_wire(served: Any, tmp_path: Path, capsys: Any) -> None:

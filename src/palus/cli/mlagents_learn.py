@@ -173,6 +173,8 @@ def _train(run: RunFile, given: dict[str, Any]) -> int:
     def announce(parts: Run) -> None:
         for line in [*notes(parts.run), *describe(parts)]:
             print(line, file=sys.stderr)
+        for line in _connected(parts):
+            _log("INFO", line)
         for name, behavior in parts.run.behaviors.items():
             _log("INFO", f"Hyperparameters for behavior name {name}: \n" + "\n".join(_tree(_settings(behavior))))
 
@@ -182,6 +184,20 @@ def _train(run: RunFile, given: dict[str, Any]) -> int:
     resume, force = settings.resume or "resume" in given, settings.force or "force" in given
     train(run, resume=resume, force=force, on_start=announce, log=_log)
     return 0
+
+
+def _connected(parts: Run) -> Iterator[str]:
+    """ML-Agents' lines of the executables that a run plays in."""
+    if parts.run.env_settings.env_path is None:
+        return
+    from palus.unity.discovery import TalkingSource
+    from palus.unity.environment import UnityEnv
+
+    for game in parts.source.games if isinstance(parts.source, TalkingSource) else ():
+        if isinstance(game, UnityEnv):
+            versions = f"package version {game.package_version} and communication version {game.communication_version}"
+            yield f"Connected to Unity environment with {versions}"
+    yield from (f"Connected new brain: {agent.name}" for agent in parts.spec.agents)
 
 
 def _settings(behavior: Behavior) -> dict[str, Any]:

@@ -105,6 +105,7 @@ class UnityEnv:
             check_version(told.communication_version, "the game")
         except ProtocolError as error:
             self._refuse(str(error))
+        self.package_version, self.communication_version = told.package_version, told.communication_version
         made = message()
         answer = made.unity_input.rl_initialization_input
         answer.seed, answer.num_areas = seed, self._settings.num_areas
