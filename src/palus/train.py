@@ -7,52 +7,21 @@ beats overlapping them by half (`palus.sampling.asynchronous` overlaps them).
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
-from pydantic import TypeAdapter
 
 from palus.arena.referee.result import PairingSummary
-from palus.config import Behavior, RunFile
-from palus.config.league import Role
-from palus.errors import CheckpointError, ConfigError, EnvError, ModelError, ProtocolError, StorageError, WorkerError
-from palus.files import write_text
-from palus.league.book import Book
-from palus.league.league import League
-from palus.league.pools import Contender
-from palus.league.population import PopulationLeague, shaping_of, with_numbers
-from palus.learn import ALGORITHMS
-from palus.learn.learner import Learner
-from palus.nn.matmul import choose, explain, keep_freed_memory, slowness
-from palus.rollout.exchanging import ExchangeCollector
-from palus.rollout.making import demands_of, draws_of, make_collector, make_source
+from palus.config import RunFile
+from palus.errors import ProtocolError, StorageError, WorkerError
+from palus.league.population import with_numbers
+from palus.nn.matmul import explain, slowness
 from palus.rollout.rollout import FROZEN, Collected
-from palus.run.baselines import Baselines
-from palus.run.folder import RunFolder
-from palus.run.guests import Guests
-from palus.run.initial import continued, initial_state, with_initial_paths
-from palus.run.lessons import Lessons
-from palus.run.members import find_guests
-from palus.run.mlagents_checkpoint import is_ml_agents
-from palus.run.report import Report
-from palus.run.saving import Saving
+from palus.run.parts import Parts
 from palus.run.session import interruptible
-from palus.run.timers import TIMERS, Timers
-from palus.run.trainee import PolicyRecord, Trainee
+from palus.run.trainee import Trainee
 from palus.trust import NOBODY, Trust
-from palus.types import BehaviorSpec, GameSpec
-from palus.unity.news import game_of, joined
-
-PHYSICAL_CORES = torch.get_num_threads()
-"""What torch counts when it is imported, before anybody changes it."""
-
-
-_GAME = TypeAdapter(GameSpec)
 
 
 @dataclass(frozen=True)
@@ -65,225 +34,8 @@ class TrainingResult:
     finished: bool
 
 
-class Run:
-    """All parts of one run, wired together; `train` drives them. Close it, or its games stay."""
-
-    def __init__(
-        self,
-        run: RunFile,
-        *,
-        resume: bool = False,
-        force: bool = False,
-        trust: Trust = NOBODY,
-        log: Callable[[str, str], None] | None = None,
-    ) -> None:
-        """log: takes level and text of every line that is told, in place of the terminal."""
-        self.trust = trust
-        self.source = make_source(run, trust)
-        try:
-            self._wire(run, resume, force, trust, log)
-        except BaseException:
-            self.source.close()
-            raise
-
-    def _wire(
-        self, run: RunFile, resume: bool, force: bool, trust: Trust, log: Callable[[str, str], None] | None
-    ) -> None:
-        """Make all parts."""
-        settings = run.checkpoint_settings
-        root = Path(settings.results_dir) / settings.run_id
-        if run.talks and not resume:  # before the game writes its log there
-            RunFolder(root, list(run.behaviors)).refuse_existing(force=force)
-        self.spec = self.source.spec
-        run = run.completed(behavior.name for behavior in self.spec.behaviors)
-        home = [path.parent.name for path in sorted(root.glob("*/checkpoint.pt"))] if run.talks and resume else []
-        self.folder = RunFolder(root, [*home, *run.behaviors])
-        self.foreign = resume and is_ml_agents(self.folder.checkpoint)
-        saved = self.folder.load() if resume and not self.foreign else None
-        if run.talks:
-            run = self._recall(run, saved)
-        if self.foreign:
-            run = continued(run, self.folder)
-        elif saved is None:
-            run = with_initial_paths(run)
-            self.folder.refuse_existing(force=force or run.talks)
-        self.threads = run.palus.threads or PHYSICAL_CORES
-        torch.set_num_threads(1)  # the learner splits minibatches over its own threads, the game its matches
-        keep_freed_memory()
-        # A resumed run goes on with the path that it began with: another one would give other bits.
-        automatic = run.palus.matmul == "auto" and saved is not None
-        self.matmul, self.measured = choose(saved["matmul"] if automatic and saved else run.palus.matmul)
-        self.matmul.activate()
-        seed = run.env_settings.seed if run.env_settings.seed >= 0 else secrets.randbelow(2**31)
-        self.seed = seed = int(saved["seed"]) if saved is not None else seed
-        self.run = run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
-        self.populations = self._populations(self.folder.behaviors, 0)
-        self.trainees = self._trainees(self.folder.behaviors, 0)
-        contenders = [_contender(trainee) for trainee in self.trainees]
-        guests = Guests.of(find_guests(run.palus.league.members, self.spec), self.matmul.dtype, trust)
-        self.league = League(self.spec, contenders, seed, settings=run.palus.league, members=guests.members)
-        self.book = Book(self.league)
-        self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)
-        self.baselines = Baselines(run, self.spec, {t.kind: t.learner.network for t in self.saving.exported})
-        acting = {t.policy: (t.kind, t.learner.network) for t in self.trainees}
-        self.collector = make_collector(
-            run, self.source, self.spec, acting, {c.policy: self.league.rows_per_match(c) for c in contenders},
-            self.league.cast, seed, self.threads, self.saving.load_snapshot, guests.policies, guests.scripts,
-            self._meet,
-        )  # fmt: skip
-        self.timers = Timers()
-        self.report = Report(run, self.trainees, self.folder, self.timers, log=log)
-        self.lessons = Lessons(run)
-        self.opening: list[str] = []  # where the weights come from, in ML-Agents' words
-        self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
-        try:
-            if saved is None:
-                self.opening += self._initialize(self.trainees)
-                if self.foreign:
-                    lessons = self.folder.recorded_lessons()
-                    self.lessons.load_state_dict({"numbers": lessons, "smoothed": {}, "rewards": {}})
-                self.folder.clear()  # only now, when nothing can be wrong with the run file any more
-                self.league.advance(self.steps, {}, self.saving.save_snapshot)  # the past begins with the untrained
-                self.book.follow()
-                self.book.assess()
-            else:
-                self._load(saved)
-                if len(self.trainees) > len(saved["learners"]):  # the past of who is new begins
-                    self.league.advance(self.steps, {}, self.saving.save_snapshot)
-                for trainee in self.trainees:
-                    self.opening.append(f"Resuming from {trainee.folder}.")
-                    self.opening.append(f"Resuming training from step {trainee.step}.")
-            for name in run.behaviors.keys() - set(self.folder.behaviors):
-                self.opening.append(f"{name} has not appeared yet; it is trained when it does.")
-            self._shape_rewards()
-            self.collector.set_parameters(self.lessons.values)
-        except BaseException:
-            self.close()
-            raise
-
-    def _recall(self, run: RunFile, saved: Mapping[str, Any] | None) -> RunFile:
-        """Of a game that talks, put what it told in an earlier part of the run before what it tells now: behaviors
-        come when they please, and learners keep their numbers. Returns the run with settings for all of them."""
-        if saved is not None and "game" in saved:  # not that of an older version, where nobody came late
-            self.spec = joined(_GAME.validate_python(saved["game"]), self.spec)
-        there = [behavior.name for behavior in self.spec.behaviors]
-        run = run.completed(there)
-        before = saved["names"] if saved is not None else ()
-        names = [name for name in dict.fromkeys([*before, *run.behaviors]) if name in there and name in run.behaviors]
-        self.folder = RunFolder(self.folder.root, names)
-        return run
-
-    def _meet(self, name: str, seen: BehaviorSpec) -> str | None:
-        """A behavior id speaks for the first time in mid-run: give its behavior the learners that it would have had
-        from the start. Returns why it has none."""
-        before = self.run, self.spec, self.populations
-        self.run = self.run.completed([seen.name])
-        self.spec = joined(self.spec, game_of(self.spec.env_id, {name: seen}))
-        fresh, lines = list[Trainee](), list[str]()
-        try:
-            if seen.name not in self.run.behaviors:
-                raise ConfigError("the run file has no settings for it; add it to behaviors, or give default_settings")
-            if seen.name not in self.folder.behaviors:
-                self.run = with_initial_paths(self.run)
-                self.populations = self.populations | self._populations([seen.name], len(self.folder.behaviors))
-                fresh = self._trainees([seen.name], len(self.trainees))
-                lines = self._initialize(fresh)
-            contenders = [_contender(trainee) for trainee in (*self.trainees, *fresh)]
-            settings, members = self.run.palus.league, self.league.members
-            league = League(self.spec, contenders, self.seed, settings=settings, members=members)
-        except (CheckpointError, ConfigError, ModelError) as error:
-            self.run, self.spec, self.populations = before
-            return f"{name} appeared, and its agents play at random: {error}. --resume continues after that."
-        league.load_state_dict(self.league.state_dict())
-        book, self.league, self.book = self.book, league, Book(league)
-        self.book.load_state_dict(book.state_dict())
-        self.trainees += fresh
-        self.saving.run, self.saving.spec, self.report.run = self.run, self.spec, self.run
-        if fresh:
-            self._give_room(fresh)
-            for line in lines:
-                self.report.tell(line)
-        acting = {t.policy: (t.kind, t.learner.network) for t in fresh}
-        assert isinstance(self.collector, ExchangeCollector), "no other game talks"
-        demands = demands_of(self.run, acting, {c.policy: league.rows_per_match(c) for c in contenders})
-        self.collector.admit(self.spec, demands, acting, league.cast, draws_of(self.run, self.spec))
-        self._publish(league.advance(self.steps, {}, self.saving.save_snapshot))
-        return None
-
-    def _give_room(self, fresh: Sequence[Trainee]) -> None:
-        """A folder, curves and a place in the lessons for the learners of a behavior that has just appeared."""
-        self.folder.add(fresh[0].name)
-        self.report.tell(f"{fresh[0].name} appeared, and is trained from now on.")
-        self.report.add(fresh)
-        lessons, self.lessons = self.lessons, Lessons(self.run)
-        self.lessons.load_state_dict(lessons.state_dict())
-        self._shape_rewards()
-
-    def _populations(self, names: Sequence[str], first: int) -> dict[str, PopulationLeague]:
-        """Those of these behaviors. first: how many behaviors there were before."""
-        own = {name: self.run.behaviors[name] for name in names}
-        return {
-            name: PopulationLeague(behavior.population, behavior, self.seed + number, self.spec.shaping)
-            for number, (name, behavior) in enumerate(own.items(), first)
-            if behavior.population is not None
-        }
-
-    def _trainees(self, names: Sequence[str], first: int) -> list[Trainee]:
-        """The learners of each behavior: one, the policies of its population, or those of the league's roles. first:
-        the id of the first."""
-        found: list[Trainee] = []
-        for name in names:
-            behavior = self.run.behaviors[name]
-            kind, roles = self.spec.behavior(name).name, self.run.learners_of(name)
-            several = behavior.population is not None or len(roles) > 1
-            for k, role in enumerate(roles):
-                tuned: Behavior = behavior
-                if behavior.population is not None:
-                    tuned = with_numbers(behavior, self.populations[name].numbers[k])
-                policy = first + len(found)
-                learner = self._untrained(tuned, name, policy)
-                record = PolicyRecord(learner.splits_rewards, self.spec.frameskip if learner.counts_frames else None)
-                folder = self.folder.of(name) / f"policy_{k}" if several else self.folder.of(name)
-                label = _label(name, behavior, roles, k)
-                trainee = Trainee(policy, name, kind, label, behavior, learner, folder, record)
-                trainee.number, trainee.role = k, role
-                trainee.plays_only = self.run.checkpoint_settings.inference
-                trainee.in_league = several and behavior.self_play is not None
-                found.append(trainee)
-        return found
-
-    def _untrained(self, behavior: Behavior, name: str, policy: int) -> Learner:
-        """A learner as it is before it has learned anything. name: of the behavior."""
-        algorithm, spec = ALGORITHMS[behavior.trainer_type], self.spec.behavior(name)
-        return algorithm(behavior, spec, self.matmul.dtype, self.seed + policy, self.threads, trust=self.trust)
-
-    @property
-    def steps(self) -> dict[int, int]:
-        """Policy id -> trainer steps."""
-        return {trainee.policy: trainee.step for trainee in self.trainees}
-
-    @property
-    def step(self) -> int:
-        """The slowest learner's, of those that learn at all."""
-        return min((trainee.step for trainee in self.trainees if trainee.behavior.max_steps), default=0)
-
-    @property
-    def checkpoints(self) -> dict[str, int]:
-        """By behavior, the multiples of `checkpoint_interval` that its slowest learner has passed."""
-        slowest: dict[str, int] = {}
-        for trainee in self.trainees:
-            slowest[trainee.name] = min(trainee.step, slowest.get(trainee.name, trainee.step))
-        return {name: step // self.run.behaviors[name].checkpoint_interval for name, step in slowest.items()}
-
-    @property
-    def finished(self) -> bool:
-        """Whether every learner has done its max_steps."""
-        return all(trainee.step >= trainee.behavior.max_steps for trainee in self.trainees)
-
-    @property
-    def wall_seconds(self) -> float:
-        """Seconds of training, earlier parts of a resumed run included."""
-        return self.previous_seconds + time.perf_counter() - self.started
+class Run(Parts):
+    """One run: what its parts do in an iteration; `train` drives it."""
 
     def iterate(self) -> None:
         """Collect a rollout of every learner, learn from it, advance the league, report."""
@@ -318,18 +70,6 @@ class Run:
             trainee.learner.take_over(self._untrained(trainee.behavior, trainee.name, trainee.policy))
             self.report.tell(f"{trainee.label}: frozen at step {trainee.step}, begins anew.")
         self._compare()
-
-    def _compare(self) -> None:
-        """Learners that share a behavior, by what they take from the league; the best one plays the baselines."""
-        for trainee in self.trainees:
-            trainee.points = self.league.points(trainee.policy) if trainee.in_league else None
-        self.baselines.send({trainee.kind: trainee.learner.network for trainee in self.saving.exported})
-
-    def _publish(self, snapshots: Sequence[int]) -> None:
-        """Have new snapshots at hand, and enter them into the book."""
-        for snapshot in snapshots:
-            self.collector.policies.publish(FROZEN + snapshot, self.saving.load_snapshot(FROZEN + snapshot))
-        self.book.follow()
 
     def _learn(self, trainee: Trainee, collected: Collected, step: int) -> None:
         """Let a learner learn from its rollout; not where it is done, or where it took no decision in it."""
@@ -382,16 +122,6 @@ class Run:
         trainee.learner.take_over(donor.learner)
         self.report.tell(f"{trainee.label}: takes over the weights of {donor.label} at step {trainee.step}.")
 
-    @property
-    def _numbers(self) -> dict[int, Mapping[str, float]]:
-        """Policy id -> the numbers that it learns with, of populations."""
-        own = self.populations
-        return {t.policy: own[t.name].numbers[t.number] for t in self.trainees if t.name in own}
-
-    def _shape_rewards(self) -> None:
-        for policy, own in self._numbers.items() if self.spec.shaping else ():
-            self.collector.shape_rewards(policy, shaping_of(own))
-
     def _tell(self) -> None:
         """Report what happened and play the baselines when they are due."""
         for complaint in self.collector.complaints():
@@ -424,133 +154,6 @@ class Run:
         for name, result in results.items():
             points, matches = result.wins + 0.5 * result.draws, result.wins + result.draws + result.losses
             self.book.evaluated(player, name, points, matches)
-
-    def _write_book(self) -> None:
-        """For readers, so that it goes wrong costs no training."""
-        try:
-            self.saving.write_book(self.book, self.steps)
-        except StorageError as error:
-            self.report.warn(f"{error} Training goes on; the next summary tries again.")
-
-    def save(self, due: Collection[str] | None = None) -> Path:
-        """Write checkpoint, policies and bundle; returns the model. due: behaviors whose policies are kept by step, all
-        without it, as at the end. Raises StorageError; older files stay."""
-        with self.timers.block("RLTrainer._checkpoint"):
-            return self._save(due)
-
-    def _save(self, due: Collection[str] | None) -> Path:
-        # The export refuses weights that diverged, so it comes before the checkpoint that it would replace.
-        kept = list(self.run.behaviors) if due is None else due
-        models = self.saving.write_onnx(self.report, kept)
-        self.folder.save(self._state())
-        self._write_book()
-        self.saving.prune(self.league, self.league.needed(self.collector.in_play))
-        self.saving.write_policies(self.league, self._numbers)
-        self.folder.record_lessons(self.lessons.numbers)
-        results, pairs = self.baselines.latest, self.baselines.settings.baseline_pairs
-        model = self.saving.write_bundle(models, kept, self.league, self.wall_seconds, results, pairs)
-        if due is None:
-            self.saving.tell_copies(models, self.report)
-        return model
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            "seed": self.seed,
-            "wall_seconds": self.wall_seconds,
-            "matmul": self.matmul.name,
-            "names": [t.name for t in self.trainees],
-            **({"game": _GAME.dump_python(self.spec)} if self.run.talks else {}),
-            "learners": [(t.step, t.best, t.learner.state_dict()) for t in self.trainees],
-            "populations": {name: population.state_dict() for name, population in self.populations.items()},
-            "collector": self.collector.save(),
-            "league": self.league.state_dict(),
-            "book": self.book.state_dict(),
-            "report": self.report.state_dict(),
-            "lessons": self.lessons.state_dict(),
-            "baselines": self.baselines.state_dict(),
-        }
-
-    def _initialize(self, trainees: Sequence[Trainee]) -> list[str]:
-        """Give learners the weights of `init_path`. Where ML-Agents trained them so far, their steps count that.
-        Returns where they come from, in ML-Agents' words."""
-        lines: list[str] = []
-        for trainee in trainees:
-            path = trainee.behavior.init_path
-            if path is None:
-                continue
-            try:
-                state, steps = initial_state(Path(path), trainee.name, trainee.learner)
-                trainee.learner.begin_from(state)
-            except (KeyError, IndexError, RuntimeError, ValueError, TypeError, ModelError) as error:
-                raise CheckpointError(
-                    f"{path}: does not fit behavior {trainee.name} ({error}); its trainer and network_settings have to "
-                    "be those of the run that it comes from."
-                ) from error
-            trainee.step = steps if self.foreign else 0
-            lines += (
-                [f"Resuming from {trainee.folder}.", f"Resuming training from step {trainee.step}."]
-                if self.foreign
-                else [
-                    f"Initializing from {path}.",
-                    f"Starting training from step 0 and saving to {trainee.folder}.",
-                ]
-            )
-        return lines
-
-    def _load(self, state: dict[str, Any]) -> None:
-        try:
-            for name in self.populations.keys() & state["populations"].keys():  # one may have just appeared
-                self.populations[name].load_state_dict(state["populations"][name])
-            for policy, numbers in self._numbers.items():
-                self.trainees[policy].learner.tune(with_numbers(self.trainees[policy].behavior, numbers))
-            known = self.trainees[: len(state["learners"])] if self.run.talks else self.trainees
-            for trainee, (step, best, learner) in zip(known, state["learners"], strict=True):
-                trainee.learner.load_state_dict(learner)
-                trainee.step, trainee.best = int(step), float(best)
-            self.league.load_state_dict(state["league"])
-            self.book.load_state_dict(state["book"])
-            self._compare()
-            if "lessons" in state:  # a run of an older version went by progress alone, and finds its way
-                self.lessons.load_state_dict(state["lessons"])
-            self.collector.load(state["collector"])
-            self.report.load_state_dict(state["report"])
-            self.baselines.load_state_dict(state["baselines"])
-            self.previous_seconds = float(state["wall_seconds"])
-        except (KeyError, RuntimeError, ValueError, TypeError, EnvError, ModelError) as error:
-            raise CheckpointError(
-                f"{self.folder.checkpoint}: does not fit this run file ({error}); resume with the run's own "
-                f"{self.folder.root / 'configuration.yaml'}, or start anew with --force."
-            ) from error
-
-    def write_timers(self) -> None:
-        """`run_logs/timers.json`; like `_write_book`."""
-        try:
-            write_text(self.folder.own(self.folder.root / TIMERS), self.timers.to_json() + "\n")
-        except StorageError as error:
-            self.report.warn(str(error))
-
-    def close(self) -> None:
-        """End all games and their processes."""
-        self.collector.close()
-
-
-def _contender(trainee: Trainee) -> Contender:
-    """A learner as the league sees it."""
-    behavior = trainee.behavior
-    mixes = behavior.population is None or behavior.population.mix_in_game
-    return Contender(
-        trainee.policy, trainee.kind, behavior.self_play, behavior.mirrors, behavior.max_steps, trainee.role, mixes
-    )
-
-
-def _label(name: str, behavior: Behavior, roles: Sequence[Role], number: int) -> str:
-    """How lines call a learner: by its behavior, and by its number or its role where there are several."""
-    if behavior.population is not None:
-        return f"{name} policy {number}"
-    if len(roles) == 1:
-        return name
-    role = roles[number]
-    return f"{name} {role} {number - roles.index(role) + 1}" if roles.count(role) > 1 else f"{name} {role}"
 
 
 def train(
