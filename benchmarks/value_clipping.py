@@ -117,10 +117,10 @@ def value_rule(learner: ppo.PPO | poca.POCA, rule: str) -> Iterator[None]:
         found = estimate(rollout, *values)
         if isinstance(found, poca.GroupBatch):
             there = found.present.any(1)
-            old.update({0.5: found.values, 0.25: found.baselines})
+            old.update({0.5: found.values[:, 0], 0.25: found.baselines[..., 0]})
             now.update(present=found.present, deviation=found.returns[there].std())
         else:
-            old[0.5] = values[0].ravel()
+            old[0.5] = values[-1].ravel()
             now["deviation"] = found[1][rollout.active].std()
         return found
 
@@ -136,7 +136,7 @@ def value_rule(learner: ppo.PPO | poca.POCA, rule: str) -> Iterator[None]:
             before = before[now["present"][now["index"]]]
         gradient = np.empty_like(targets)
         limit = epsilon * float(now["deviation"]) if rule == "deviation" else epsilon
-        found = clipped(values.detach().numpy(), before, targets, limit, scale, gradient)
+        found = clipped(values.detach().numpy()[:, 0], before, targets[:, 0], limit, scale, gradient[:, 0])
         return found, torch.from_numpy(gradient)
 
     setattr(learner, name, estimated)

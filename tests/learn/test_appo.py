@@ -283,7 +283,7 @@ def test_targets_are_in_units_of_the_returns_seen_so_far_and_old_values_of_those
 
 def test_rewards_are_scaled_then_clipped() -> None:
     appo, rollout = by_hand("reward_signals.extrinsic.strength=3", "hyperparameters.reward_clip=4")
-    assert appo.rewards(rollout).tolist() == [[3, 0], [4, 3], [0, 4]]
+    assert appo.rewards(rollout, rollout.active)[..., 0].tolist() == [[3, 0], [4, 3], [0, 4]]
 
 
 def test_the_gradients_norm_is_limited() -> None:

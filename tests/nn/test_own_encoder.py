@@ -22,7 +22,7 @@ def test_the_example_encodes_images_and_learns(monkeypatch) -> None:
     pictures = torch.randint(0, 256, (4, 3, 72, 128), dtype=torch.uint8)
     inputs = policy.inputs({"obs": pictures.numpy()}, torch.arange(4).numpy())
     parameters, values, _ = policy(inputs, torch.zeros(2, 8), torch.ones(2, 2))
-    gradients = policy.weights.backward([parameters, values], [torch.randn_like(parameters), torch.ones(4)])
+    gradients = policy.weights.backward([parameters, values], [torch.randn_like(parameters), torch.ones(4, 1)])
     by_name = dict(zip(policy.weights.shapes, gradients, strict=True))
     assert by_name["encoder.encoders.obs.layers.0.weight"].abs().max() > 0
     assert policy.arrays()["core.core.weight_ih_l0"].shape == (24, 24)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import logging
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -110,6 +111,8 @@ def install_faults(app: FastAPI, site: Path) -> None:
 
     @app.exception_handler(OperationalError)
     async def away(request: Request, error: OperationalError) -> Response:
+        if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR:  # it answers: that the SQL is wrong
+            return await failed(request, error)
         _log.error("%s %a: the database does not answer: %s", request.method, request.url.path[:200], error.orig)
         sentence = "The arena's database does not answer; try again in a moment."
         return answer(request, 503, ErrorAnswer(error=sentence, code="database_away"), {"Retry-After": "5"})
