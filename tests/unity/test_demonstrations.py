@@ -188,5 +188,7 @@ def test_a_scripted_player_is_recorded_with_what_it_saw_did_and_got(tmp_path: Pa
     seen, _ = observe_slots(env, spec, np.ones((1, 4), np.bool_))
     assert any(np.array_equal(found.observations["obs_0"][0], row) for row in seen["obs_0"])
     assert set(np.unique(found.actions)) <= {0.0, 1.0, 2.0} and len(np.unique(found.actions, axis=0)) > 3
+    nameless = CliRunner().invoke(app, ["record", "ball-chaser", str(path)])
+    assert nameless.exit_code != 0 and "--game SoccerTwos" in nameless.stderr
     wrong = CliRunner().invoke(app, ["record", "nobody", str(path), "--game", "SoccerTwos"])
     assert wrong.exit_code != 0

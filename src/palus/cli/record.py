@@ -76,6 +76,9 @@ def _trained(folder: Path, seed: int, deterministic: bool, trust: Trust) -> tupl
     from palus import envs
     from palus.run.agents import open_agent
 
+    games = [name for name, declared in envs.arena_games().items() if folder.as_posix() in declared.bots]
+    if games and not folder.exists():
+        raise EnvError(f"{folder}: a scripted player; say what it plays: --game {' or --game '.join(games)}")
     with told_where(folder):
         agent = open_agent(folder, "latest", trust)
     return envs.GameSource(agent.env_id, agent.env_options, trust), agent.players(seed, deterministic)
