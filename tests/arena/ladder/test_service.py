@@ -88,7 +88,9 @@ def test_one_of_several_is_in_charge_and_the_next_one_when_its_lock_is_gone(tmp_
         first.release()
     else:  # as when the database is killed
         with stores[1].write() as connection:
-            others = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+            others = (  # waits up to ten seconds until the session is gone, and its lock with it
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+            )
             assert connection.scalar(text(others)) is True
     assert second.take() and not first.take()
     second.release()
