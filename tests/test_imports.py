@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "palus"
-EXTRAS = ("train", "hub", "arena", "doom", "unity", "video", "postgres", "sweep")
+EXTRAS = ("train", "hub", "arena", "doom", "unity", "video", "postgres", "sweep", "cluster")
 
 
 @dataclass(frozen=True)
@@ -225,6 +225,12 @@ def test_only_who_keeps_something_loads_the_database() -> None:
     assert "arena/ladder" in heavy
     heavy = heavy + read_picture().heavy["grpc"] + read_picture().heavy["optuna"]
     import_without(["sqlalchemy", "alembic"], heavy, light_modules(heavy))
+
+
+@pytest.mark.parametrize("package", ["fsspec"])
+def test_what_reaches_other_machines_is_loaded_where_the_picture_says(package: str) -> None:
+    loading = {path.parts[0] for path, name, _ in all_imports() if name.split(".")[0] == package}
+    assert sorted(loading) == read_picture().heavy[package]
 
 
 @pytest.mark.parametrize("command", ["match", "worker"])

@@ -1,0 +1,178 @@
+"""Named files under a folder or a URL (`s3://bucket/cup`, `gs://...`, `memory://...`), for whoever works on several
+machines. Files are written whole or not at all; `create` never replaces one, so what a name means stays.
+
+A folder needs nothing else. URLs are opened by fsspec, which nobody else imports, and by its package for the protocol
+(`s3fs` for `s3`); keys come from where that package looks for them (environment, its own files), never from here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from palus.errors import StorageError
+from palus.files import write_bytes
+
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,127}\Z")
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+
+
+class Depot:
+    """Files below `place`, a folder or a URL; names are parts joined by `/`, none of which can lead out of it.
+
+    Everything raises ValueError for a name that is none, and StorageError where the storage is out of reach.
+    """
+
+    def __init__(self, place: str) -> None:
+        """Raises StorageError for a URL whose protocol is not installed."""
+        self.place = place.rstrip("/") if "://" in place else str(Path(place))
+        is_url = "://" in place and not place.startswith("file://")
+        self._files: _Folder | _Url = _Url(self.place) if is_url else _Folder(Path(place.removeprefix("file://")))
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file that is not there yet; False where it is, which changes nothing."""
+        with self._reporting(name):
+            return self._files.create(checked(name), data)
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a file, in the place of what was there."""
+        with self._reporting(name):
+            self._files.replace(checked(name), data)
+
+    def get(self, name: str) -> bytes:
+        """All bytes of a file. StorageError also where it is not there."""
+        with self._reporting(name):
+            return self._files.get(checked(name))
+
+    def list(self, folder: str = "") -> list[str]:
+        """The names of all files below a folder, sorted; [] where it is not there."""
+        with self._reporting(folder):
+            found = self._files.list(folder and checked(folder))
+        return sorted(name for name in found if is_name(name))
+
+    def remove(self, name: str) -> None:
+        """Forget a file; nothing happens where it is not there."""
+        with self._reporting(name):
+            self._files.remove(checked(name))
+
+    def put(self, folder: str, data: bytes) -> str:
+        """Keep bytes in a folder under their SHA-256, which is returned; nothing is written where they are there."""
+        sha256 = hashlib.sha256(data).hexdigest()
+        self.create(f"{folder}/{sha256}", data)
+        return sha256
+
+    def take(self, folder: str, sha256: str) -> bytes:
+        """Bytes that `put` kept. StorageError also where they no longer hash to their name."""
+        if not _SHA256.match(sha256):
+            raise ValueError(f"not a SHA-256: {sha256!r:.80}")
+        data = self.get(f"{folder}/{sha256}")
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise StorageError(f"{self.place}/{folder}/{sha256}: is damaged; restore it from a backup")
+        return data
+
+    @contextmanager
+    def _reporting(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, StorageError):
+            raise
+        except FileNotFoundError as error:
+            raise StorageError(f"{self.place}/{name}: is not there; was it removed by hand?") from error
+        except Exception as error:  # every protocol has its own
+            raise StorageError(
+                f"{self.place}/{name}: the storage did not do it ({type(error).__name__}: {error}); check that it can "
+                "be reached, its keys and its free space"
+            ) from error
+
+
+def is_name(name: str) -> bool:
+    """Whether a file can be called so."""
+    return all(_PART.match(part) for part in name.split("/"))
+
+
+def checked(name: str) -> str:
+    """The same name. Raises ValueError."""
+    if not is_name(name):
+        raise ValueError(f"{name!r:.200}: not a name of files; expected letters, digits, '_', '.', '-' and '/'")
+    return name
+
+
+class _Folder:
+    """On a disk of this machine, or on one that several machines share."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def create(self, name: str, data: bytes) -> bool:
+        target = self.root / name
+        if target.exists():
+            return False
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+            try:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                os.chmod(file.name, 0o644)
+                os.link(file.name, target)  # unlike a rename it refuses what is there, also between processes
+            except FileExistsError:
+                return False
+            finally:
+                os.unlink(file.name)
+        return True
+
+    def replace(self, name: str, data: bytes) -> None:
+        write_bytes(self.root / name, data)
+
+    def get(self, name: str) -> bytes:
+        return (self.root / name).read_bytes()
+
+    def list(self, folder: str) -> Iterator[str]:
+        for path in (self.root / folder).rglob("*"):
+            if path.is_file():
+                yield path.relative_to(self.root).as_posix()
+
+    def remove(self, name: str) -> None:
+        (self.root / name).unlink(missing_ok=True)
+
+
+class _Url:
+    """Through fsspec. Object stores write whole objects, and S3 itself refuses to create one that is there."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import fsspec
+        except ImportError as error:
+            raise StorageError(f"{url}: takes fsspec, which is not installed; pip install 'palus[cluster]'") from error
+        try:
+            self._files, self.root = fsspec.core.url_to_fs(url, use_listings_cache=False)  # others write, too
+        except (ImportError, ValueError) as error:
+            raise StorageError(f"{url}: cannot be opened ({error})") from error
+
+    def create(self, name: str, data: bytes) -> bool:
+        try:
+            self._files.pipe_file(f"{self.root}/{name}", data, mode="create")
+        except Exception:  # each store has its own word for "it is there"
+            if not self._files.exists(f"{self.root}/{name}"):
+                raise
+            return False
+        return True
+
+    def replace(self, name: str, data: bytes) -> None:
+        self._files.pipe_file(f"{self.root}/{name}", data)
+
+    def get(self, name: str) -> bytes:
+        return bytes(self._files.cat_file(f"{self.root}/{name}"))
+
+    def list(self, folder: str) -> Iterator[str]:
+        for path in self._files.find(f"{self.root}/{folder}".rstrip("/")):
+            yield str(path)[len(self.root) :].strip("/")
+
+    def remove(self, name: str) -> None:
+        if self._files.exists(f"{self.root}/{name}"):
+            self._files.rm_file(f"{self.root}/{name}")

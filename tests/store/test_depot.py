@@ -1,0 +1,75 @@
+"""Named files on a disk and behind a URL: whole or not at all, never replaced by `create`, never outside."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from palus.errors import StorageError
+from palus.store.depot import Depot
+
+
+@pytest.fixture(params=["folder", "file", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "memory":
+        pytest.importorskip("fsspec", reason="URLs are opened by fsspec, of palus[cluster]")
+    return {"folder": str(tmp_path), "file": f"file://{tmp_path}", "memory": f"memory://{tmp_path.name}"}[request.param]
+
+
+def test_files_are_created_once_replaced_listed_and_removed(place: str) -> None:
+    depot = Depot(place)
+    assert depot.list() == depot.list("book") == []
+    assert depot.create("book/ada/1.jsonl", b"one")
+    assert not depot.create("book/ada/1.jsonl", b"two")
+    assert Depot(place).get("book/ada/1.jsonl") == b"one"  # another process sees the same
+    depot.replace("book/ada/1.jsonl", b"three")
+    depot.replace("book/bob/seen.json", b"")
+    assert depot.get("book/ada/1.jsonl") == b"three"
+    assert depot.list() == ["book/ada/1.jsonl", "book/bob/seen.json"]
+    assert depot.list("book/bob") == ["book/bob/seen.json"]
+    depot.remove("book/ada/1.jsonl")
+    depot.remove("book/ada/1.jsonl")
+    assert depot.list() == ["book/bob/seen.json"]
+    with pytest.raises(StorageError, match=r"book/ada/1.jsonl: is not there"):
+        depot.get("book/ada/1.jsonl")
+
+
+def test_bytes_are_kept_under_their_hash_and_checked(place: str) -> None:
+    depot = Depot(place)
+    sha256 = depot.put("files", b"weights")
+    assert sha256 == hashlib.sha256(b"weights").hexdigest() == depot.put("files", b"weights")
+    assert depot.take("files", sha256) == b"weights"
+    depot.replace(f"files/{sha256}", b"weight")
+    with pytest.raises(StorageError, match="is damaged"):
+        depot.take("files", sha256)
+    with pytest.raises(ValueError, match="not a SHA-256"):
+        depot.take("files", "../secret")
+
+
+@pytest.mark.parametrize("name", ["", "/etc/passwd", "..", "a/../b", "a//b", ".hidden", "a/", "a\n", "a" * 129])
+def test_no_name_leads_out_of_the_place(place: str, name: str) -> None:
+    depot = Depot(place)
+    for act in (depot.get, depot.remove, partial(depot.create, data=b""), partial(depot.replace, data=b"")):
+        with pytest.raises(ValueError, match="not a name of files"):
+            act(name)
+
+
+def test_of_many_who_create_a_file_at_once_one_does(tmp_path: Path) -> None:
+    depot = Depot(str(tmp_path))
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda k: depot.create("record", b"%d" % k * 10_000), range(32)))
+    assert won.count(True) == 1
+    assert depot.get("record") == b"%d" % won.index(True) * 10_000
+    assert [path.name for path in tmp_path.iterdir()] == ["record"]  # nobody left anything half-written
+
+
+def test_a_storage_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "cup").write_text("a file where a folder is wanted")
+    with pytest.raises(StorageError, match="the storage did not do it"):
+        Depot(str(tmp_path / "cup")).create("book/1", b"")
+    with pytest.raises(StorageError, match="cannot be opened"):
+        Depot("nosuch://bucket")
