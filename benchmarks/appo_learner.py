@@ -83,11 +83,12 @@ def products(dtype: torch.dtype) -> list[Callable[[], object]]:
         x, slope = random(rows, in_), random(rows, out)
         return lambda: slope.T @ x
 
-    channels, size, found = 3, (72, 128), []
+    channels, size = 3, (72, 128)
+    found: list[Callable[[], object]] = []
     for out, kernel, stride in CONVOLUTIONS["convnet_simple"]:
         x = random(T * B, channels, *size).contiguous(memory_format=torch.channels_last)
         found.append(convolution(x, random(out, channels, kernel, kernel), stride))
-        channels, size = out, tuple((s - kernel) // stride + 1 for s in size)
+        channels, size = out, ((size[0] - kernel) // stride + 1, (size[1] - kernel) // stride + 1)
     shapes = [(WIDTH, channels * size[0] * size[1]), (3 * WIDTH, WIDTH), (3 * WIDTH, WIDTH)]
     found += [weight_gradient(T * B, *shape) for shape in shapes]
     return [*found, *(linear(T * B, *shape) for shape in shapes[:2]), linear(B, *shapes[2], repeats=T)]

@@ -23,7 +23,7 @@ from palus.arena.ladder.log import (
 )
 from palus.arena.models.entity import Entity
 from palus.arena.referee.games import EnvBuild
-from palus.arena.referee.result import Side
+from palus.arena.referee.result import Side, Verdict
 from palus.ratings.games import Played
 from palus.ratings.online import Skill
 from palus.store import Store
@@ -37,7 +37,11 @@ MATCH_MS = 4000
 """Time between the ends of two matches: 240 000 of them span eleven days."""
 POINTS = 100
 """Points in the rating history of a model."""
-_RESULTS = {1.0: ("win1", (1, 0)), 0.0: ("win2", (0, 1)), 0.5: ("draw", (0, 0))}
+_RESULTS: dict[float, tuple[Verdict, tuple[int, int]]] = {
+    1.0: ("win1", (1, 0)),
+    0.0: ("win2", (0, 1)),
+    0.5: ("draw", (0, 0)),
+}
 _BATCH = 5000
 
 

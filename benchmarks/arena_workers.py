@@ -135,7 +135,7 @@ def start(data: Path, database: str | None, *words: str) -> tuple[psutil.Popen, 
     place = ["--data", str(data), *(["--database", database] if database else []), "--workers", "0"]
     command = [sys.executable, "-m", "palus", "arena", *place, *words]
     process = psutil.Popen(command, stdout=subprocess.PIPE, text=True)
-    said = []
+    said: list[str] = []
     while not said or "Stop with" not in said[-1]:
         said.append(process.stdout.readline())
         if not said[-1]:

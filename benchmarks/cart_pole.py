@@ -11,7 +11,7 @@ import numpy as np
 
 from palus.envs.toy import draw
 from palus.errors import EnvError
-from palus.types import F32, I32, I64, AgentSpec, AnyArray, BehaviorSpec, GameSpec, Step
+from palus.types import F32, F64, I32, I64, AgentSpec, AnyArray, BehaviorSpec, Bool, GameSpec, Step
 
 LIMIT = 500
 FORCE, GRAVITY, CART_MASS, POLE_MASS, HALF_LENGTH, STEP_S = 10.0, 9.8, 1.0, 0.1, 0.5, 0.02
@@ -72,18 +72,18 @@ class CartPole:
         acted = self.active.copy()
         self._last = np.where(acted[:, :, None], moved, self._state)
         self._age += 1
-        fallen = acted & ((np.abs(moved[:, :, 0]) > EDGE_M) | (np.abs(moved[:, :, 2]) > FALLEN_RAD))
+        fallen: Bool = acted & ((np.abs(moved[:, :, 0]) > EDGE_M) | (np.abs(moved[:, :, 2]) > FALLEN_RAD))
         late = acted & ~fallen & (self._age == LIMIT)[:, None]
         self._ended = fallen | late
         self.active = acted & ~self._ended
-        over = ~self.active.any(1)
+        over: Bool = np.logical_not(self.active.any(1))
         self._state = self._last.copy()
         self._match += over
         self._start(over)
         nothing = np.full((self.num_matches, 1), np.nan, np.float32)
         return Step(acted.astype(np.float32), np.zeros(acted.shape, np.float32), fallen, late, over, nothing)
 
-    def set_parameters(self, parameters: Mapping[str, float]) -> None:
+    def set_parameters(self, parameters: Mapping[str, float | F64]) -> None:
         """There are none. Raises EnvError for any."""
         if parameters:
             raise EnvError(f"CartPole has no environment parameters; found {', '.join(parameters)}")

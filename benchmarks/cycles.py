@@ -24,10 +24,15 @@ import torch
 import flops
 import palus
 from palus.config import RunFile, load_run
+from palus.config.trainer import OnPolicyHyperparameters
+from palus.envs import make
+from palus.learn import ALGORITHMS
+from palus.learn.learner import Learner
 from palus.learn.poca import POCA
-from palus.learn.ppo import PPO
 from palus.nn.matmul import EXACT_ERROR, PATHS, MatmulPath, choose, measure
+from palus.rollout.collector import InProcessCollector
 from palus.rollout.rollout import Rollout
+from palus.run.trainee import Trainee
 from palus.train import Run
 
 BEHAVIOR = "SoccerTwos"
@@ -77,21 +82,31 @@ def stock_run(trainer: str, folder: str, path: str, threads: int, *overrides: st
     return load_run(PRESETS[trainer], [*fixed, f"checkpoint_settings.results_dir={json.dumps(folder)}", *overrides])
 
 
+def trainee_of(parts: Run) -> Trainee:
+    """The one learner of a stock run."""
+    (trainee,) = parts.trainees
+    return trainee
+
+
+def collector_of(parts: Run) -> InProcessCollector:
+    """What plays a stock run's matches."""
+    assert isinstance(parts.collector, InProcessCollector)
+    return parts.collector
+
+
 def fill_league(parts: Run) -> None:
     """Bring self-play to where it is for most of a run: a full window of snapshots, drawn by every match.
 
     A rollout against many snapshots is slower than against one: their forward passes have fewer rows each.
     """
-    league, collector = parts.league, parts.collector
-    assert league is not None
-    for _ in range(league.settings.window):
-        parts.step += league.settings.save_steps + 1
-        league.advance(parts.step, league.settings.swap_steps + 1, parts.learner.actor.arrays())
-    state = collector.state_dict()
-    drawn = [league.draw(slot) for slot in range(collector.env.num_matches)]
-    state["opponent"] = np.array([d.opponent for d in drawn])
-    state["learning_team"] = np.array([d.learning_team for d in drawn])
-    collector.load_state_dict(state)
+    trainee = trainee_of(parts)
+    settings = trainee.behavior.self_play
+    assert settings is not None
+    for _ in range(settings.window):
+        trainee.step += settings.save_steps
+        ghost_steps = {trainee.kind: settings.swap_steps}
+        parts.league.advance(parts.steps, ghost_steps, parts.saving.save_snapshot)
+    parts.collector.restart()
 
 
 def measure_cycles(trainer: str, path: str, threads: int, cycles: int) -> dict[str, object]:
@@ -100,11 +115,12 @@ def measure_cycles(trainer: str, path: str, threads: int, cycles: int) -> dict[s
         parts = Run(stock_run(trainer, folder, path, threads, "palus.baseline_interval=0"))
         fill_league(parts)
         collect, learn, simulation = Meter(), Meter(), Meter()
-        env: Any = parts.collector.env
+        collector, learner = collector_of(parts), trainee_of(parts).learner
+        env: Any = collector.env
         env.step, env.observe = simulation.around(env.step), simulation.around(env.observe)
         env.observe_final = simulation.around(env.observe_final)
-        parts.collector.collect = collect.around(parts.collector.collect)  # type: ignore[method-assign]
-        parts.learner.update = learn.around(parts.learner.update)  # type: ignore[method-assign]
+        collector.collect = collect.around(collector.collect)  # type: ignore[method-assign]
+        learner.update = learn.around(learner.update)  # type: ignore[method-assign]
         with parts.report:
             parts.iterate()
             measured = [one_cycle(parts, collect, learn, simulation) for _ in range(cycles)]
@@ -115,9 +131,9 @@ def measure_cycles(trainer: str, path: str, threads: int, cycles: int) -> dict[s
         "gemm_error": parts.matmul.error,
         "gradient_error": error,
         "threads": threads,
-        "matches": parts.collector.env.num_matches,
-        "decisions": parts.collector.rollout_steps,
-        "opponents": len(parts.collector.opponents_in_play) + 1,
+        "matches": collector.env.num_matches,
+        "decisions": collector.rollout_steps,
+        "opponents": len(collector.in_play) + 1,
         "teams_trained": 1,
         "cycles": [asdict(cycle) for cycle in measured],
     }
@@ -132,27 +148,29 @@ def one_cycle(parts: Run, collect: Meter, learn: Meter, simulation: Meter) -> Cy
     wall, cpu = time.perf_counter(), time.process_time()
     parts.iterate()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    rollout: Any = collect.latest[0]  # type: ignore[index]
-    agents = parts.collector.env.num_matches * len(parts.collector.env.spec.agents)
-    learner: Any = parts.learner
-    shapes = learner.parameters.shapes
+    trainee, collector = trainee_of(parts), collector_of(parts)
+    collected: Any = collect.latest
+    rollout: Rollout = collected.rollouts[trainee.policy]
+    decisions = collector.env.num_matches * collector.env.spec.num_agents * collector.rollout_steps
+    shapes = trainee.learner.network.weights.shapes
     return Cycle(
         trained_agent_steps=rollout.agent_steps,
-        env_agent_steps=agents * parts.collector.rollout_steps,
+        env_agent_steps=decisions,
         wall_s=wall,
         cpu_s=cpu,
         collect_cpu_s=collect.cpu_s - before[0],
         learn_cpu_s=learn.cpu_s - before[1],
         simulation_cpu_s=simulation.cpu_s - before[2],
-        collect_flop=agents * parts.collector.rollout_steps * flops.acting_flop(shapes),
-        update_flop=update_flop(parts, shapes, rollout),
+        collect_flop=decisions * flops.acting_flop(shapes),
+        update_flop=update_flop(trainee, shapes, rollout),
         gemm_gflops=gemm.gflops,
     )
 
 
-def update_flop(parts: Run, shapes: flops.Shapes, rollout: Rollout) -> float:
+def update_flop(trainee: Trainee, shapes: flops.Shapes, rollout: Rollout) -> float:
     """Counted operations of the update that this rollout led to."""
-    trainer, h = parts.behavior.trainer_type, parts.behavior.hyperparameters
+    trainer, h = trainee.behavior.trainer_type, trainee.behavior.hyperparameters
+    assert isinstance(h, OnPolicyHyperparameters)
     group = rollout.group_size if trainer == "poca" else 1
     steps, rows = rollout.active.shape
     decided = int(rollout.active.reshape(steps, rows // group, group).any(2).sum())
@@ -165,23 +183,23 @@ def update_flop(parts: Run, shapes: flops.Shapes, rollout: Rollout) -> float:
 def gradient_error(trainer: str, path: MatmulPath) -> float:
     """Relative difference between the gradient on this path and the one in fp32, at the same weights and inputs."""
     behavior = load_run(PRESETS[trainer]).behaviors[BEHAVIOR]
-    spec = palus.envs.make(BEHAVIOR, 1).spec.behavior(BEHAVIOR)
+    spec = make(BEHAVIOR, 1).spec.behavior(BEHAVIOR)
     flat = []
     for each in (MatmulPath("highest", 0.0, 0.0), path):
         each.activate()
-        learner = {"ppo": PPO, "poca": POCA}[trainer](behavior, spec, each.dtype, SEED)
+        learner = ALGORITHMS[trainer](behavior, spec, each.dtype, SEED)
         flat.append(gradient(learner).double())
     path.activate()
     return float((flat[1] - flat[0]).norm() / flat[0].norm())
 
 
-def gradient(learner: PPO | POCA) -> torch.Tensor:
+def gradient(learner: Learner) -> torch.Tensor:
     """d(sum of weighted outputs) / d(parameters) of actor and critic, random inputs and weights of the outputs."""
     random = np.random.default_rng(SEED)
     network, rows = learner.network, 2 * CHECKED_GROUP_STEPS
     seen = {o.name: random.standard_normal((rows, *o.shape), np.float32) for o in network.spec.observations}
-    inputs = network.inputs(seen)
-    logits, values, _ = network(inputs)
+    inputs = network.inputs(seen, np.arange(rows))
+    logits, values, _ = network(inputs, torch.empty(rows, 0), torch.ones(1, rows))
     outputs = [logits]
     if isinstance(learner, POCA):
         actions = torch.from_numpy(random.integers(0, 3, (CHECKED_GROUP_STEPS, 2, 3)).astype(np.float32))
@@ -207,12 +225,10 @@ def measure_start(trainer: str, threads: int, started: float) -> dict[str, objec
     with tempfile.TemporaryDirectory() as folder:
         parts = Run(stock_run(trainer, folder, "auto", threads))
         marks["built"] = time.time() - started
-        env: Any = parts.collector.env
-        learner: Any = parts.learner
+        env: Any = collector_of(parts).env
+        parallel: Any = trainee_of(parts).learner.parallel
         env.step = mark_first("first_decision", env.step)
-        learner.parallel.step = mark_first("first_gradient_step", learner.parallel.step)
-        assert parts.league is not None
-        parts.league.advance(0, 0, parts.learner.actor.arrays())
+        parallel.step = mark_first("first_gradient_step", parallel.step)
         with parts.report:
             parts.iterate()
         marks["first_update"] = time.time() - started
@@ -233,14 +249,15 @@ def measure_extras(trainer: str, threads: int) -> dict[str, object]:
         evaluated = time.perf_counter()
         parts.save()
         saved = time.perf_counter()
-    steps = parts.behavior.max_steps
+    behavior = trainee_of(parts).behavior
+    steps = behavior.max_steps
     return {
         "trainer": trainer,
         "max_steps": steps,
         "evaluation_s": evaluated - started,
         "evaluations": steps // run.palus.baseline_interval,
         "checkpoint_s": saved - evaluated,
-        "checkpoints": steps // parts.behavior.checkpoint_interval,
+        "checkpoints": steps // behavior.checkpoint_interval,
     }
 
 
@@ -261,7 +278,7 @@ def main() -> None:
     parser.add_argument("--cycles", type=int, default=2)
     parser.add_argument("--started", type=float, default=time.time(), help="time.time() at the launch, for `start`")
     a = parser.parse_args()
-    results = {
+    results: dict[str, Callable[[], dict[str, object]]] = {
         "paths": measure_paths,
         "cycles": lambda: measure_cycles(a.trainer, a.path, a.threads, a.cycles),
         "start": lambda: measure_start(a.trainer, a.threads, a.started),

@@ -45,7 +45,7 @@ LIMIT_MS = 30_000
 
 def add_watched_match(store: Store) -> str:
     """Log a match that was really played, with its replay. Returns its id."""
-    recording = play("goalie-striker", "ball-chaser")[0]
+    recording = play("SoccerTwos", "goalie-striker", "ball-chaser")[0]
     data = encode_replay([recording], title="goalie-striker against ball-chaser")
     blob = store.blobs.put(data)
     with store.write() as connection:

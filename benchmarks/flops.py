@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 Shapes = Mapping[str, tuple[int, ...]]
-"""`FlatParameters.shapes`: `<layer>_weight` -> (out, in), `<layer>_bias` -> (out,)."""
+"""`FlatParameters.shapes`: `<layer>.weight` -> (out, in), `<layer>.bias` -> (out,)."""
 
-FED_BY_OBSERVATIONS = {
-    "ppo": ("actor_layer0", "critic_layer0"),
-    "poca": ("actor_layer0", "critic_observation", "critic_action"),
-}
+FED_BY_OBSERVATIONS = (
+    "actor_encoder.layers.0",
+    "critic_encoder.layers.0",
+    "encoder.layers.0",
+    "critic.observation",
+    "critic.action",
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Work:
 
 def acting_flop(shapes: Shapes) -> float:
     """The policy's forward pass for one agent."""
-    return sum(2.0 * out * in_ for name, (out, in_) in _weights(shapes).items() if name.startswith("actor_"))
+    return sum(2.0 * out * in_ for name, (out, in_) in _weights(shapes).items() if not name.startswith("critic"))
 
 
 def estimate_flop(trainer: str, shapes: Shapes, group_size: int, *, value_only: bool = False) -> float:
@@ -42,14 +45,14 @@ def estimate_flop(trainer: str, shapes: Shapes, group_size: int, *, value_only: 
     return sum(
         2.0 * out * in_ * _rows(trainer, name, group_size, value_only)
         for name, (out, in_) in _weights(shapes).items()
-        if name.startswith("critic_")
+        if name.startswith("critic")
     )
 
 
 def training_flop(trainer: str, shapes: Shapes, group_size: int) -> float:
     """Forward and backward pass of actor and critic for one group step of a minibatch."""
     return sum(
-        2.0 * out * in_ * _rows(trainer, name, group_size) * (2 if name in FED_BY_OBSERVATIONS[trainer] else 3)
+        2.0 * out * in_ * _rows(trainer, name, group_size) * (2 if name in FED_BY_OBSERVATIONS else 3)
         for name, (out, in_) in _weights(shapes).items()
     )
 
@@ -65,7 +68,7 @@ def update_flop(trainer: str, shapes: Shapes, group_size: int, work: Work) -> fl
 
 def _weights(shapes: Shapes) -> dict[str, tuple[int, int]]:
     """Layer -> (out, in)."""
-    return {k.removesuffix("_weight"): (v[0], v[1]) for k, v in shapes.items() if k.endswith("_weight")}
+    return {k.removesuffix(".weight"): (v[0], v[1]) for k, v in shapes.items() if k.endswith(".weight")}
 
 
 def _rows(trainer: str, layer: str, group_size: int, value_only: bool = False) -> int:
@@ -76,14 +79,14 @@ def _rows(trainer: str, layer: str, group_size: int, value_only: bool = False) -
     """
     if trainer == "ppo":
         return 1
-    if layer.startswith("actor_"):
+    if not layer.startswith("critic"):
         return group_size
     sets, embeddings = (1, group_size) if value_only else (1 + group_size, 2 * group_size)
     return {
         "observation": group_size,
         "action": 0 if value_only else group_size,
-        "query_key_value": embeddings,
-        "out": sets * group_size,
-        "layer": sets,
+        "attention.query_key_value": embeddings,
+        "attention.out": sets * group_size,
+        "layers": sets,
         "head": sets,
-    }[layer.removeprefix("critic_").rstrip("0123456789")]
+    }[layer.removeprefix("critic.").rstrip(".0123456789")]

@@ -20,7 +20,7 @@ from statistics import median
 
 import huggingface_hub
 from huggingface_hub import HfApi
-from huggingface_hub.utils import disable_progress_bars
+from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from machine import RESULTS, Json, Session, caption, save, table
 from palus.hub.accounts import create_account, issue_token

@@ -51,5 +51,9 @@ class Meter(threading.Thread):
 
     def cpu_between(self, first: float, last: float) -> float:
         """CPU seconds between two instants, from the nearest samples."""
-        near = [min(self.cpu, key=lambda sample, t=t: abs(sample[0] - t)) for t in (first, last)]
+
+        def nearest(instant: float) -> tuple[float, float]:
+            return min(self.cpu, key=lambda sample: abs(sample[0] - instant))
+
+        near = [nearest(instant) for instant in (first, last)]
         return (near[1][1] - near[0][1]) * (last - first) / max(near[1][0] - near[0][0], 1e-9)

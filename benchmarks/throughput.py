@@ -63,9 +63,11 @@ def ml_agents(trainer: str, cycles: int) -> Json:
     return call(command, 1)
 
 
-def one_thread(trainers: list[str], paths: list[str], repeats: int, cycles: int, peer: bool) -> tuple[list, list]:
+def one_thread(
+    trainers: list[str], paths: list[str], repeats: int, cycles: int, peer: bool
+) -> tuple[list[Json], list[Json]]:
     """Every trainer on every path, in turn with the peer, `repeats` times. Returns (palus, peer) measurements."""
-    ours, theirs = [], []
+    ours, theirs = list[Json](), list[Json]()
     for repeat in range(repeats):
         for trainer in trainers:
             for path in paths:

@@ -20,6 +20,7 @@ from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,6 +36,8 @@ from palus.arena.referee.result import summarize
 from palus.config import load_run
 from palus.envs.protocol import MultiAgentEnv
 from palus.learn import poca, ppo
+from palus.learn.losses import value_loss
+from palus.learn.on_policy import OnPolicy
 from palus.rollout.collector import InProcessCollector
 from palus.rollout.rollout import Episode, Rollout, Seat
 from palus.run.baselines import ActingPolicy
@@ -104,12 +107,12 @@ def clipped(values: F32, old: F32, targets: F32, limit: float, scale: float, gra
 
 
 @contextmanager
-def value_rule(learner: ppo.PPO | poca.POCA, rule: str) -> Iterator[None]:
+def value_rule(learner: OnPolicy, rule: str) -> Iterator[None]:
     """Let a learner, on one thread, use another value loss. Old values are those that its update starts from."""
-    module = poca if isinstance(learner, poca.POCA) else ppo
+    module: Any = poca if isinstance(learner, poca.POCA) else ppo
     epsilon = learner.behavior.hyperparameters.epsilon
     name = "batch" if isinstance(learner, poca.POCA) else "advantages"
-    free, estimate, split = module.value_loss, getattr(learner, name), learner.parallel.split
+    estimate, split = getattr(learner, name), learner.parallel.split
     old: dict[float, F32] = {}  # by the loss' weight, which tells value from baseline: [rows] or [rows, G]
     now: dict[str, np.ndarray] = {}
 
@@ -130,7 +133,7 @@ def value_rule(learner: ppo.PPO | poca.POCA, rule: str) -> Iterator[None]:
 
     def loss(values: torch.Tensor, targets: F32, scale: float) -> tuple[float, torch.Tensor]:
         if rule == "none" or (rule == "reference" and scale == 0.5):
-            return free(values, targets, scale)
+            return value_loss(values, targets, scale)
         before = old[scale][now["index"]]
         if before.ndim == 2:
             before = before[now["present"][now["index"]]]
@@ -140,11 +143,12 @@ def value_rule(learner: ppo.PPO | poca.POCA, rule: str) -> Iterator[None]:
         return found, torch.from_numpy(gradient)
 
     setattr(learner, name, estimated)
-    learner.parallel.split, module.value_loss = noted, loss  # type: ignore[method-assign]
+    learner.parallel.split = noted  # type: ignore[method-assign, assignment]
+    module.value_loss = loss
     try:
         yield
     finally:
-        module.value_loss = free
+        module.value_loss = value_loss
 
 
 def train(name: str, trainer: str, rule: str, seed: int, share: float) -> Json:

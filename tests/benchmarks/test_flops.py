@@ -1,18 +1,36 @@
 """Counted operations of the reference networks: 336 floats, 512 x 2, 3 x 3 actions, teams of two."""
 
 import pytest
+import torch
 
 import flops
+from palus.config import load_run
+from palus.envs import make
+from palus.learn import ALGORITHMS
 
-ACTOR = {"actor_layer0_weight": (512, 336), "actor_layer1_weight": (512, 512), "actor_heads_weight": (9, 512)}
-PPO = ACTOR | {"critic_layer0_weight": (512, 336), "critic_layer1_weight": (512, 512), "critic_value_weight": (1, 512)}
-SQUARES = ("out", "layer0", "layer1")
-POCA = (
-    ACTOR
-    | {"critic_observation_weight": (512, 336), "critic_action_weight": (512, 345), "critic_head_weight": (1, 513)}
-    | {"critic_query_key_value_weight": (3 * 512, 512)}
-    | {f"critic_{name}_weight": (512, 512) for name in SQUARES}
+POLICY = {"layers.0.weight": (512, 336), "layers.2.weight": (512, 512)}
+HEADS = {"action_parameterization.distribution_linear.weight": (9, 512)}
+PPO = (
+    {f"{side}_encoder.{name}": shape for side in ("actor", "critic") for name, shape in POLICY.items()}
+    | HEADS
+    | {"critic_linear.weight": (1, 512)}
 )
+SQUARES = ("attention.out", "layers.0", "layers.2")
+POCA = (
+    {f"encoder.{name}": shape for name, shape in POLICY.items()}
+    | HEADS
+    | {"critic.observation.weight": (512, 336), "critic.action.weight": (512, 345), "critic.head.weight": (1, 513)}
+    | {"critic.attention.query_key_value.weight": (3 * 512, 512)}
+    | {f"critic.{name}.weight": (512, 512) for name in SQUARES}
+)
+
+
+@pytest.mark.parametrize(("preset", "counted"), [("soccertwos-ppo", PPO), ("soccertwos", POCA)])
+def test_the_shapes_are_those_of_the_presets_networks(preset, counted):
+    behavior = load_run(preset).behaviors["SoccerTwos"]
+    spec = make("SoccerTwos", 1).spec.behavior("SoccerTwos")
+    shapes = ALGORITHMS[behavior.trainer_type](behavior, spec, torch.float32, seed=0).network.weights.shapes
+    assert {name: shape for name, shape in shapes.items() if name.endswith(".weight")} == counted
 
 
 def test_layers_fed_by_observations_need_no_gradient_of_their_input():
@@ -39,4 +57,4 @@ def test_the_value_alone_is_one_set_of_embeddings():
 
 def test_a_layer_that_nobody_counted_is_an_error():
     with pytest.raises(KeyError):
-        flops.training_flop("poca", POCA | {"critic_gate_weight": (512, 512)}, 2)
+        flops.training_flop("poca", POCA | {"critic.gate.weight": (512, 512)}, 2)

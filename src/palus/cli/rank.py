@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
+from rich.table import Table
 
 from palus.cli.options import GameOption, LogOption
 from palus.cli.output import end_early, matches_progress, percent, print_json, ranks, standings, stderr, stdout
@@ -82,7 +83,7 @@ def rank(
         report = {"standings": board.standings, "blue_advantage": board.blue_advantage, "skipped": rejected}
         print_json({**report, "pairs": pairs, "seed": seed, "interrupted": interrupted})
     else:
-        stdout.print(standings(_COLUMNS, _rows(board)), soft_wrap=False)
+        stdout.print(leaderboard_table(board), soft_wrap=False)
         for names, tied in board.loose:
             stdout.print(
                 f"[yellow]Careful:[/] only {tied} pairs tie {escape(', '.join(names))} to the others; ratings cannot "
@@ -94,6 +95,11 @@ def rank(
         )
     if interrupted:
         end_early(len(board.results), planned, "matches", "Pairings that did not begin are missing.")
+
+
+def leaderboard_table(board: Leaderboard) -> Table:
+    """The standings as a terminal shows them."""
+    return standings(_COLUMNS, _rows(board))
 
 
 def _entrants(players: list[Player], rejected: list[str], folder: Path, without: list[str]) -> list[Player]:
