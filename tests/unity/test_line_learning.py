@@ -13,10 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from line_envs import Line, solved
 
 from palus.config import load_run
 from palus.train import Run
 from palus.trust import Trust
+from palus.unity.base_env import BaseEnvGame
+from palus.unity.demonstrations import ExpertEpisode, write_demonstrations
 
 PPO: dict[str, Any] = {
     "trainer_type": "ppo",
@@ -40,13 +43,32 @@ POCA: dict[str, Any] = PPO | {
     "hyperparameters": PPO["hyperparameters"] | {"buffer_size": 512, "learning_rate": 0.003},
 }
 MEMORY: dict[str, Any] = {"network_settings": {"memory": {"memory_size": 16, "sequence_length": 8}}}
+EXPERT = "expert.demo"
+"""Made for a lesson, in its folder."""
 DISCRETE, CONTINUOUS, HYBRID = {"continuous": 0, "discrete": 1}, {"continuous": 1}, {"continuous": 1, "discrete": 1}
 VECTOR, PICTURE, ENTITIES = ({"observations": [form]} for form in ("vector", "picture", "entities"))
 GROUPS, RECALL = {"teams": 8, "size": 2}, {"memory": True}
 GOAL: dict[str, Any] = {"observations": ["vector", "vector"], "goals": [1]}
 HYPER: dict[str, Any] = {"network_settings": {"goal_conditioning_type": "hyper"}}
+GAIL: dict[str, Any] = {
+    "reward_signals": {"gail": {"demo_path": EXPERT, "learning_rate": 0.001, "use_actions": True, "gamma": 0.7}}
+}
+"""It pays for every decision: who looks far ahead stays on the way."""
+CURIOUS: dict[str, Any] = {"reward_signals": {"extrinsic": {}, "curiosity": {"strength": 0.02}}}
+NOVELTY: dict[str, Any] = {"reward_signals": {"extrinsic": {}, "rnd": {"strength": 0.01}}}
+CLONING: dict[str, Any] = {
+    "reward_signals": {"extrinsic": {"strength": 0}},
+    "behavioral_cloning": {"demo_path": EXPERT},
+}
 SOLVED = 0.8
 """Mean reward of the last hundred episodes."""
+
+
+def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        k: merged(base[k], v) if isinstance(v, dict) and isinstance(base.get(k), dict) else v for k, v in over.items()
+    }
+    return base | both
 
 
 @dataclass(frozen=True)
@@ -91,19 +113,46 @@ LESSONS = {
     "poca entities": Lesson(POCA, DISCRETE | GROUPS | ENTITIES, 8000),
     "poca goal": Lesson(POCA, DISCRETE | GROUPS | GOAL, 8000, more=HYPER),
     "poca memory": Lesson(POCA, DISCRETE | GROUPS | RECALL, 16000, more=MEMORY),
+    "ppo gail discrete": Lesson(PPO, DISCRETE, 10000, more=GAIL),
+    "ppo gail hybrid": Lesson(PPO, HYBRID, 12000, more=GAIL),
+    "ppo gail cloning picture": Lesson(
+        PPO, CONTINUOUS | PICTURE, 7000, more=GAIL | {"behavioral_cloning": {"demo_path": EXPERT}}
+    ),
+    "sac gail": Lesson(SAC, CONTINUOUS, 4000, more=GAIL),
+    "poca gail": Lesson(POCA, DISCRETE | GROUPS, 10000, more=GAIL),
+    "ppo curiosity discrete": Lesson(PPO, DISCRETE, 5000, more=CURIOUS),
+    "ppo curiosity hybrid": Lesson(PPO, HYBRID, 8000, more=CURIOUS),
+    "sac curiosity": Lesson(SAC, CONTINUOUS, 4000, more=CURIOUS),
+    "poca curiosity": Lesson(POCA, DISCRETE | GROUPS, 8000, more=CURIOUS),
+    "ppo rnd": Lesson(PPO, DISCRETE, 5000, more=NOVELTY),
+    "sac rnd": Lesson(SAC, CONTINUOUS, 4000, more=NOVELTY),
+    "ppo cloning": Lesson(PPO, HYBRID, 5000, more=CLONING),
+    "ppo cloning memory": Lesson(PPO, DISCRETE | RECALL, 14000, more=merged(CLONING, MEMORY)),
 }
 
 
-def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    both = {
-        k: merged(base[k], v) if isinstance(v, dict) and isinstance(base.get(k), dict) else v for k, v in over.items()
-    }
-    return base | both
+def expert(folder: Path, options: dict[str, Any]) -> None:
+    """200 decisions of one who knows the way."""
+    env = Line(**options | {"teams": 1, "size": 1})
+    game, episodes, steps = BaseEnvGame(env), list[ExpertEpisode](), list[tuple[Any, Any]]()
+    game.reset({}, 0)
+    game.receive()
+    spec = game.discovery.behaviors["Line"]
+    for deciding, ended, action in solved(env, 200):
+        if len(ended):
+            seen = {o.name: np.stack([step.obs[i][0] for step, _ in steps]) for i, o in enumerate(spec.observations)}
+            acted = np.stack([np.concatenate([own.continuous[0], own.discrete[0]]) for _, own in steps])
+            nothing = np.zeros(len(steps), np.float32)
+            episodes.append(ExpertEpisode(seen, acted.astype(np.float32), None, nothing, nothing, False))
+            steps = []
+        steps.append((deciding, action))
+    write_demonstrations(folder / EXPERT, spec, "expert", episodes)
 
 
 def learned(folder: Path, lesson: Lesson, seed: int) -> float:
     """Train from nothing; the mean reward of the last hundred episodes."""
     behavior = merged(lesson.behavior, lesson.more) | {"max_steps": lesson.steps, "summary_freq": 10**6}
+    expert(folder, lesson.env)
     (folder / "run.yaml").write_text(json.dumps({
         "behaviors": {"Line": behavior},
         "env_settings": {"seed": seed},
@@ -126,7 +175,8 @@ def learned(folder: Path, lesson: Lesson, seed: int) -> float:
 
 
 @pytest.fixture(autouse=True)
-def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+def importable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
 
 

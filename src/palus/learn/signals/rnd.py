@@ -2,6 +2,8 @@
 
 Source: Burda et al. 2018 (arXiv 1810.12894). A network learns to answer as another one does, whose weights are random
 and stay; it fails where it has seen little. r = |answer(s) - target(s)|^2;   L = mean r.
+
+Deviation from the paper, as in ML-Agents, whose strengths are made for it: r is not divided by its running deviation.
 """
 
 from __future__ import annotations
