@@ -141,7 +141,7 @@ def test_who_takes_over_another_has_its_form_and_rating_and_what_it_was_joins_it
 
 
 def test_a_restored_league_with_roles_goes_on_as_if_it_had_never_stopped() -> None:
-    one, two = league(*ROLES), league(*ROLES, seed=5)
+    one, two = league(*ROLES), league(*ROLES)
     at(one, 0, 0, 0)
     play(one, HUNTER, MAIN, 1.0)
     at(one, 50, 120, 210)

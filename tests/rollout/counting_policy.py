@@ -9,6 +9,7 @@ from counting_game import CHOICES, DECISION, counting_spec
 
 from palus.config.appo import Sampling
 from palus.envs import GameSource
+from palus.rollout.plan import Share
 from palus.rollout.rollout import Seat
 from palus.rollout.workers import WorkerCollector
 from palus.trust import Trust
@@ -34,7 +35,9 @@ class CountingPolicy:
         return parameters, obs[:, DECISION].clone(), states + 1.0
 
 
-def counting_collector(rows, horizon=4, policies=None, cast=None, load=None, seed=1, sampling=None, **options):
+def counting_collector(
+    rows, horizon=4, policies=None, cast=None, load=None, seed=1, sampling=None, share=None, **options
+):
     """A collector over CountingGames with these options, to be used in a with statement. sampling: keys of
     `palus.sampling`.
 
@@ -52,6 +55,7 @@ def counting_collector(rows, horizon=4, policies=None, cast=None, load=None, see
         learners={k: ("", policy) for k, policy in (policies or {0: CountingPolicy()}).items()},
         cast=cast or (lambda game: [Seat(0, True)] * agents),
         load=load or missing,
+        share=share or Share(),
     )
     return closing(collector)
 

@@ -45,10 +45,11 @@ class Adjustable(Protocol):
 class MatchParameters:
     """The parameters of N matches. Constants change at once; what is drawn stays as it is until a match ends."""
 
-    def __init__(self, env: Adjustable) -> None:
+    def __init__(self, env: Adjustable, first: int = 0) -> None:
+        """first: the number of the first match in its run."""
         self._env = env
         self._settings: Mapping[str, Value] = {}
-        self._keys: Sequence[tuple[int, ...]] = [(n,) for n in range(env.num_matches)]
+        self._keys: Sequence[tuple[int, ...]] = [(first + n,) for n in range(env.num_matches)]
         self._values: dict[str, F64] = {}
         self._begun: I64 = np.zeros(env.num_matches, np.int64)
 

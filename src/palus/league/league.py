@@ -22,6 +22,7 @@ import numpy as np
 
 from palus.config.league import LeagueSettings
 from palus.errors import ConfigError
+from palus.league.draws import Draws
 from palus.league.members import Member
 from palus.league.opponents import Odds, PayoffTable, is_change_due, opponent_odds
 from palus.league.pools import Contender, Pool, Snapshot, next_start, swaps
@@ -57,7 +58,7 @@ class League:
 
         Raises ConfigError where a behavior's self-play finds no opponents in the game.
         """
-        self.spec, self.random = spec, np.random.default_rng(seed)
+        self.spec, self.seed = spec, seed
         self.settings, self.members = settings or LeagueSettings(), members
         self._learners: dict[str, list[Contender]] = {}
         for contender in contenders:
@@ -77,7 +78,8 @@ class League:
         }  # as they are rated
         self._odds: dict[tuple[int, ...], Odds] = {}  # as `odds`
         self._drawn: dict[tuple[int, int, str, int], tuple[int, int, int]] = {}  # as `_opponent`: policy, since when
-        self._examined: Counter[int] = Counter()  # policy -> evaluation matches
+        self._begun: dict[int, int] = {}  # slot -> matches
+        self._examined: Counter[int] = Counter()  # policy -> evaluation matches that ended
         self._remembered: set[int] = set()
         self._lock = threading.RLock()
 
@@ -97,11 +99,12 @@ class League:
     def cast(self, slot: int) -> tuple[Seat, ...]:
         """Who decides for each agent of the match that begins in this slot."""
         with self._lock:
-            share = self.settings.evaluation_share
-            if share > 0.0 and self.random.random() < share and (examined := self._examination()):
+            begun, share = self._begun.get(slot, 0), self.settings.evaluation_share
+            draws, self._begun[slot] = Draws(self.seed, begun, slot), begun + 1
+            if share > 0.0 and draws() < share and (examined := self._examination(draws)):
                 return examined
-            turn, sides = self.turns.of(slot), list(self.turns.played_on)
-            learning = {b: self._one_of(self._open(b)) for b in self.turns.played_on[sides[turn]]}
+            turn, sides = self.turns.of(slot, begun), list(self.turns.played_on)
+            learning = {b: draws.one_of(self._open(b)) for b in self.turns.played_on[sides[turn]]}
             shared: dict[str, int] = {}
             teams: dict[tuple[int, str], Seat] = {}
             seats = []
@@ -111,15 +114,17 @@ class League:
                     if behavior not in shared or (
                         self._learners[behavior][0].mixes and len(self._learners[behavior]) > 1
                     ):
-                        shared[behavior] = self._one_of(self._learners[behavior]).policy
+                        shared[behavior] = draws.one_of(self._learners[behavior]).policy
                     seats.append(Seat(shared[behavior], True))
                     continue
                 if (rival, behavior) not in teams:
-                    teams[rival, behavior] = self._seat(slot, learning, behavior, team, rival)
+                    teams[rival, behavior] = self._seat(slot, draws, learning, behavior, team, rival)
                 seats.append(teams[rival, behavior])
             return tuple(seats)
 
-    def _seat(self, slot: int, learning: Mapping[str, Contender], behavior: str, side: int, rival: int) -> Seat:
+    def _seat(
+        self, slot: int, draws: Draws, learning: Mapping[str, Contender], behavior: str, side: int, rival: int
+    ) -> Seat:
         """Of the agents of one team and behavior. rival: how many teams behind the learning one, 0 for itself."""
         if rival == 0:
             return Seat(learning[behavior].policy, True)
@@ -128,7 +133,7 @@ class League:
         if self.literal:
             (pool,) = self.pools_of(behavior)
             return Seat(FROZEN + pool.ghosts[side], False)
-        policy = self._opponent(slot, asking, behavior, rival)
+        policy = self._opponent(slot, draws, asking, behavior, rival)
         mirrored = (
             asking.mirrors
             and asking.role == "main"
@@ -136,29 +141,26 @@ class League:
         )
         return Seat(policy, policy < FROZEN and (self.turns.all_learn or mirrored))
 
-    def _one_of(self, contenders: Sequence[Contender]) -> Contender:
-        return contenders[int(self.random.random() * len(contenders))] if len(contenders) > 1 else contenders[0]
-
     def _open(self, behavior: str) -> list[Contender]:
         """Its learners that have steps to do, all where none has."""
         return self.turns.open(self._learners[behavior]) or self._learners[behavior]
 
-    def _opponent(self, slot: int, asking: Contender, behavior: str, rival: int) -> int:
+    def _opponent(self, slot: int, draws: Draws, asking: Contender, behavior: str, rival: int) -> int:
         """The policy that a learner meets in a slot. A draw stays for an interval (`is_change_due`)."""
         key, now = (slot, asking.policy, behavior, rival), self.turns.ghost_steps[behavior]
         pools = self.pools_of(behavior)
         policy, drawn_at, matches = self._drawn.get(key, (-1, now, 0))
         if policy < 0 or is_change_due(self.settings, pools[0].settings, now - drawn_at, matches):
-            policy, drawn_at, matches = self._draw(asking, pools), now, 0
+            policy, drawn_at, matches = self._draw(draws, asking, pools), now, 0
         self._drawn[key] = policy, drawn_at, matches + 1
         return policy
 
-    def _draw(self, asking: Contender, pools: Sequence[Pool]) -> int:
+    def _draw(self, draws: Draws, asking: Contender, pools: Sequence[Pool]) -> int:
         """An opponent for a learner among the learners of one behavior and their past selves: a policy id."""
         odds = self.odds(asking, pools)
-        if self.random.random() < odds.latest:
+        if draws() < odds.latest:
             return odds.present
-        return int(self.random.choice(odds.others, p=odds.weights or None))
+        return draws.one_of(odds.others, odds.weights)
 
     def odds(self, asking: Contender, pools: Sequence[Pool]) -> Odds:
         """Whom a learner meets among the learners of one behavior and their past, as things stood at `advance`."""
@@ -199,20 +201,21 @@ class League:
             return None
         return float(np.mean([self.payoffs.expected(policy, rival) for rival in rivals]))
 
-    def _examination(self) -> tuple[Seat, ...]:
+    def _examination(self, draws: Draws) -> tuple[Seat, ...]:
         """A match of past selves that nobody learns from; () where there are none.
 
-        One of them has played fewest of these, so that a new one soon has met all others.
+        One of them is drawn by how many of these it lacks, so that a new one soon has met all others.
         """
         past = {b: [FROZEN + k for pool in self.pools_of(b) for k in pool.past] for b in self.turns.learners}
         parts = dict.fromkeys((agent.team, agent.behavior) for agent in self.spec.agents)
         if any(len(past.get(behavior, ())) < 2 for _, behavior in parts):
             return ()
-        chosen = {part: int(self.random.choice(past[part[1]])) for part in parts}
-        least = min((policy for ids in past.values() for policy in ids), key=lambda policy: self._examined[policy])
+        chosen = {part: draws.one_of(past[part[1]]) for part in parts}
+        everybody = [policy for ids in past.values() for policy in ids]
+        most = max(self._examined[policy] for policy in everybody)
+        least = draws.one_of(everybody, [most + 1.0 - self._examined[policy] for policy in everybody])
         places = [part for part in parts if least in past[part[1]]]
-        chosen[places[int(self.random.random() * len(places))]] = least
-        self._examined.update(chosen.values())
+        chosen[draws.one_of(places)] = least
         return tuple(Seat(chosen[agent.team, agent.behavior], False) for agent in self.spec.agents)
 
     # -- results --------------------------------------------------------------------------------------------------
@@ -227,6 +230,8 @@ class League:
             for match in matches:
                 for pair, points in results_of(match, self.spec).items():
                     self.payoffs.add(*pair, points)
+                if not any(seat.learns for seat in match.seats):
+                    self._examined.update({seat.policy for seat in match.seats})
                 if match.points:
                     self._rate(match)
 
@@ -285,7 +290,7 @@ class League:
             saved.append(self._freeze(pool, save))
             pool.last_save = due
             role = pool.contender.role
-            if role in RESET and self.random.random() < RESET[role]:
+            if role in RESET and Draws(self.seed, self.snapshot_count, -1 - pool.contender.policy)() < RESET[role]:
                 self._begin_anew(pool, None)
                 self.resets.append(pool.contender.policy)
         self._keep(pool, saved)
@@ -346,9 +351,10 @@ class League:
         at = [before + int(share * (now - before)) for share in turns]
         count, pool.last_swap = swaps(pool.last_swap, now, pool.settings.swap_steps, at)
         frozen: list[int] = []
+        draws = Draws(self.seed, now, -1 - pool.contender.policy)
         for k, side in enumerate(self.spec.sides) if count else ():
             if behavior in self.turns.played_on[side] and (self.turns.all_learn or k != self.turns.learning_side):
-                policy = self._draw(pool.contender, [pool])
+                policy = self._draw(draws, pool.contender, [pool])
                 if policy < FROZEN and not frozen:
                     frozen.append(self._freeze(pool, save, present=True))
                 pool.ghosts[side] = policy - FROZEN if policy >= FROZEN else frozen[0]
@@ -390,11 +396,11 @@ class League:
         """Everything but the snapshot files."""
         with self._lock:
             return copy.deepcopy({
-                "random": self.random.bit_generator.state,
                 "payoffs": self.payoffs.state_dict(),
                 "pools": [(policy, {k: getattr(pool, k) for k in _OF_POOLS}) for policy, pool in self.pools.items()],
                 "snapshots": [(k, asdict(snapshot)) for k, snapshot in self.snapshots.items()],
                 "drawn": [[*key, *draw] for key, draw in self._drawn.items()],
+                "begun": list(self._begun.items()),
                 "members": [[m.name, m.behavior] for m in self.members],
                 "member_elo": list(self.member_elo.items()),
                 "examined": list(self._examined.items()),
@@ -410,7 +416,6 @@ class League:
                 raise ValueError(f"palus.league.members: {members}; expected {state['members']}, as they were")
             for policy, elo in state["member_elo"]:
                 self._guests[policy].elo = elo
-            self.random.bit_generator.state = state["random"]
             self.payoffs.load_state_dict(state["payoffs"])
             saved = dict(state["pools"])
             for policy, pool in self.pools.items():
@@ -421,6 +426,7 @@ class League:
                 pool.ghosts = {int(side): ghost for side, ghost in pool.ghosts.items()}
             self.snapshots = {k: Snapshot(**snapshot) for k, snapshot in state["snapshots"]}
             self._drawn = {(a, b, c, d): (policy, at, n) for a, b, c, d, policy, at, n in state["drawn"]}
+            self._begun = dict(state.get("begun", ()))  # not in those of older versions
             self._examined, self._odds = Counter(dict(state["examined"])), {}
             self.turns.load_state_dict(state["turns"])
             self.snapshot_count = int(state["snapshot_count"])

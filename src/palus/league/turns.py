@@ -38,13 +38,12 @@ class Turns:
         self.steps = {contender.policy: 0 for contender in contenders}
         self.ghost_steps = dict.fromkeys(self.learners, 0)
         self._last_change = dict.fromkeys(self.learners, 0)
-        self._begun: dict[int, int] = {}  # slot -> matches, where all teams learn
 
-    def of(self, slot: int) -> int:
-        """The side that learns in the match that begins in a slot: that of all matches, or of each the next one."""
+    def of(self, slot: int, begun: int) -> int:
+        """The side that learns in the match that begins in a slot: that of all matches, or of each the next one.
+        begun: how many there were before it."""
         if not self.all_learn or not self._sides:
             return self.learning_side
-        begun = self._begun[slot] = self._begun.get(slot, -1) + 1
         return self._sides[(slot + begun) % len(self._sides)]
 
     def open(self, learners: Sequence[Contender]) -> list[Contender]:
@@ -99,4 +98,4 @@ class Turns:
             setattr(self, name, getattr(self, name) | dict(state[name]))
 
 
-_TABLES = ("steps", "ghost_steps", "_last_change", "_begun")
+_TABLES = ("steps", "ghost_steps", "_last_change")

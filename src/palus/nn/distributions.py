@@ -52,7 +52,7 @@ def uniform(seed: int, tick: int, row: int, column: int) -> float:
 
 @njit(cache=True, nogil=True)
 def _sample(
-    parameters: F32, table: I64, seed: int, tick: int, rows: I64, actions: F32, log_probs: F32, entropies: F32
+    parameters: F32, table: I64, seed: int, ticks: I64, rows: I64, actions: F32, log_probs: F32, entropies: F32
 ) -> None:
     R, A = actions.shape
     for r in range(R):
@@ -63,8 +63,8 @@ def _sample(
                 for i in range(size):
                     log_std = min(max(parameters[r, first + size + i], -LOG_STD_LIMIT), LOG_STD_LIMIT)
                     # Box and Muller 1958; 1 - u lies in (0, 1].
-                    radius = math.sqrt(-2.0 * math.log(1.0 - uniform(seed, tick, rows[r], column + i)))
-                    noise = radius * math.cos(2.0 * math.pi * uniform(seed, tick, rows[r], A + column + i))
+                    radius = math.sqrt(-2.0 * math.log(1.0 - uniform(seed, ticks[r], rows[r], column + i)))
+                    noise = radius * math.cos(2.0 * math.pi * uniform(seed, ticks[r], rows[r], A + column + i))
                     actions[r, column + i] = parameters[r, first + i] + math.exp(log_std) * noise
                     log_probs[r, column + i] = -(0.5 * noise * noise + log_std + HALF_LOG_TAU)
                     entropy += 0.5 + HALF_LOG_TAU + log_std
@@ -75,7 +75,7 @@ def _sample(
             total = 0.0
             for j in range(size):
                 total += math.exp(parameters[r, first + j] - top)
-            target = uniform(seed, tick, rows[r], column) * total
+            target = uniform(seed, ticks[r], rows[r], column) * total
             chosen, cumulated = size - 1, 0.0  # the last where rounding leaves the sum below the target
             for j in range(size):
                 cumulated += math.exp(parameters[r, first + j] - top)
@@ -91,23 +91,25 @@ def _sample(
         entropies[r] = entropy
 
 
-def sample(parameters: F32, spec: ActionSpec, seed: int, tick: int, rows: I64) -> tuple[F32, F32, F32]:
-    """Draw one action for each row. parameters: [R, L]; rows: [R], the third part of the draw's key.
+def sample(parameters: F32, spec: ActionSpec, seed: int, tick: int | I64, rows: I64) -> tuple[F32, F32, F32]:
+    """Draw one action for each row. parameters: [R, L]; tick: of all rows, or [R]; rows: [R]: with the seed
+    the key.
 
     Returns actions [R, A], log-probabilities [R, A] of every column (densities where continuous) and entropies [R],
     nats. The draw for (seed, tick, row) does not depend on which rows are drawn together.
     """
     R, A = len(parameters), spec.columns
     actions, log_probs, entropies = np.empty((R, A), np.float32), np.empty((R, A), np.float32), np.empty(R, np.float32)
-    _sample(np.ascontiguousarray(parameters), table(spec), seed, tick, rows, actions, log_probs, entropies)
+    ticks = np.full(R, tick, np.int64)
+    _sample(np.ascontiguousarray(parameters), table(spec), seed, ticks, rows, actions, log_probs, entropies)
     return actions, log_probs, entropies
 
 
-Draw = Callable[[F32, ActionSpec, int, int, I64], tuple[F32, F32, F32]]
+Draw = Callable[[F32, ActionSpec, int, int | I64, I64], tuple[F32, F32, F32]]
 """`sample`, or `likeliest` in its place."""
 
 
-def likeliest(parameters: F32, spec: ActionSpec, seed: int, tick: int, rows: I64) -> tuple[F32, F32, F32]:
+def likeliest(parameters: F32, spec: ActionSpec, seed: int, tick: int | I64, rows: I64) -> tuple[F32, F32, F32]:
     """As `sample`, but the likeliest action of each row; seed, tick and rows do not matter."""
     actions, distribution = mode(parameters, spec), Distribution(torch.from_numpy(parameters), spec)
     return actions, distribution.log_probs(torch.from_numpy(actions)).numpy(), distribution.entropy().numpy()

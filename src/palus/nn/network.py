@@ -36,6 +36,10 @@ LOG_STD_SQUASHED = 2.0
 EVALUATION_ROWS = 2048
 """Rows per pass outside of the update: enough for full speed, few enough to stay in the cache."""
 
+FEWEST = 4
+"""Rows of a pass that acts, at least: in fp32 what a product gives for a row depends on how many others there are only
+where these are fewer (measured, with MKL and oneDNN), and with it how matches are spread over processes."""
+
 MakeCritic = Callable[[BehaviorSpec, NetworkSettings, Trust], nn.Module]
 Critic = Literal["shared", "separate", "none"] | MakeCritic
 Inputs = Mapping[str, Tensor]
@@ -301,9 +305,14 @@ class Network(nn.Module):
         [R, M] bool. Returns parameters [R, L], values [R] of the first stream, denormalised, or None where they would
         cost a pass of their own, new states [R, S], all float32.
         """
+        R = len(states)
+        if 0 < R < FEWEST:
+            wide = {name: _widened(o) for name, o in observations.items()}
+            parameters, values, after = self.act(wide, _widened(states), None if masks is None else _widened(masks))
+            return parameters[:R], values if values is None else values[:R], after[:R]
         with self.lock.reading():
             inputs = self.inputs({name: o.numpy() for name, o in observations.items()})
-            keep = torch.ones(1, len(states))
+            keep = torch.ones(1, R)
             if not self.state_size and len(self.sides) > 1:
                 features, _ = self._features(self.sides[0], inputs, states, keep)
                 return self._masked(self.action_parameterization.forward(features), masks), None, states
@@ -464,6 +473,11 @@ def scaler_of(observation: ObservationSpec, settings: NetworkSettings) -> Observ
 def _float(layer: nn.Linear, x: Tensor) -> Tensor:
     """A linear layer in float32, whatever its weights are kept in."""
     return F.linear(x, layer.weight.float(), layer.bias.float())
+
+
+def _widened(x: Tensor) -> Tensor:
+    """Rows and, of no meaning, so many more that there are `FEWEST`."""
+    return torch.cat([x, x[-1:].expand(FEWEST - len(x), *x.shape[1:])])
 
 
 def _swapped(units: int) -> Tensor:

@@ -38,14 +38,22 @@ class Buffer:
     """
 
     def __init__(
-        self, env_id: str, roster: BehaviorRows, table: Table, state_size: int, gather: bool, draw: Draw = sample
+        self,
+        env_id: str,
+        roster: BehaviorRows,
+        table: Table,
+        state_size: int,
+        gather: bool,
+        keys: I64,
+        draw: Draw = sample,
     ) -> None:
-        """gather: batches come from several places. draw: how actions follow from distributions."""
+        """gather: batches come from several places. keys: [B], of the draws. draw: how actions follow from
+        distributions."""
         self._draw = draw
         n, T, B = table.rewards.shape
         actions = roster.behavior.actions
         self.roster, self.table = roster, table
-        self.numbers = np.arange(B)
+        self.numbers, self._keys = np.arange(B), keys
         self.policies, self.learners = np.zeros(B, np.int32), np.full(B, NOBODY, np.int32)
         self.states = np.zeros((B, state_size), np.float32)
         self._env_id = env_id
@@ -78,15 +86,15 @@ class Buffer:
         table.active[page, 0, rows] = table.active_aside[rows] if fresh else table.active[page - 1, -1, rows]
         self._states[page, rows] = self.states[rows]
 
-    def decide(self, policies: Policies, at: Place, rows: slice | I64, seed: int, tick: int) -> None:
-        """Decide for a batch and give its actions to the games. seed, tick: of the key of its draws.
+    def decide(self, policies: Policies, at: Place, rows: slice | I64, seed: int, ticks: I64) -> None:
+        """Decide for a batch and give its actions to the games. seed, ticks [R]: of the key of its draws.
 
         Raises EnvError on an observation that is not finite.
         """
         spec = self.roster.behavior.actions
         acted = policies.act(self._seen(at, rows), self.states[rows], self.policies[rows], spec.parameters)
         self._parameters[at], self._values[at], self.states[rows], self._versions[at] = acted
-        actions, log_probs, entropies = self._draw(acted[0], spec, seed, tick, self.numbers[rows])
+        actions, log_probs, entropies = self._draw(acted[0], spec, seed, ticks, self._keys[rows])
         self._actions[at], self._log_probs[at], self._entropies[at] = actions, log_probs, entropies
         self._learners[at] = self.learners[rows]
         self.table.actions[rows] = policies.told(actions, self.policies[rows], spec)

@@ -20,6 +20,7 @@ from palus.envs.protocol import MultiAgentEnv
 from palus.nn.distributions import Draw, sample
 from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.episodes import Episodes
+from palus.rollout.plan import Share
 from palus.rollout.players import Learning, Others
 from palus.rollout.rollout import ENDLESS, FROZEN, Cast, Collected, Episode, FinishedMatch, Seat
 from palus.types import F32, F64, I64, Bool
@@ -28,7 +29,9 @@ from palus.types import F32, F64, I64, Bool
 class InProcessCollector:
     """A `palus.rollout.rollout.Collector`: plays N matches and hands out rollouts of `rollout_steps` decisions.
 
-    Draws are keyed by (seed, tick, row, column): learners' at twice the decision's number, all others' at one more.
+    Draws are keyed by (seed, tick, match and seat, column), learners' at twice the decision's number, all others' at
+    one more; games by seeds of their own. Matches are numbered over all ranks (`Share`): a rank plays its part of the
+    matches of one process, to the bit.
     """
 
     def __init__(
@@ -44,19 +47,21 @@ class InProcessCollector:
         members: Mapping[int, tuple[str, Policy]] | None = None,
         scripts: Mapping[int, BotAct] | None = None,
         draws: Mapping[str, Draw] | None = None,
+        share: Share = Share(),  # noqa: B008  # frozen
     ) -> None:
         """learners: policy id -> behavior and policy. rows_per_match: the most agents of a match that learn for each.
 
         load: the policy of a frozen id that nobody published. threads: with two or more, everybody else decides while
         the learners do; the result is the same. members: as learners, those that never learn and are there from the
         start. scripts: by policy id, players that read the game itself. draws: by behavior, where actions are not
-        sampled.
+        sampled. share: which matches of the run these are.
         """
         everybody = {**learners, **(members or {})}
         self.env, self.cast, self.rollout_steps, self.seed = env, cast, rollout_steps, seed
         spec, N, draws = env.spec, env.num_matches, draws or {}
+        self._first, self._total = share.first(N), share.size * N
         self.policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
-        self._episodes = Episodes(spec, N)
+        self._episodes = Episodes(spec, N, self._first)
         self._helper = ThreadPoolExecutor(1, "others", torch.set_num_threads, (1,)) if threads > 1 else None
         sizes = memories({k: (spec.behavior(name).name, own) for k, (name, own) in everybody.items()})
         # Actions per behavior [N, P_b, A]; learners and the others write their own rows.
@@ -65,18 +70,21 @@ class InProcessCollector:
         for behavior in spec.behaviors:
             P_b, A = len(spec.agents_of(behavior.name)), behavior.actions.columns
             self._actions.append(np.zeros((N, P_b, A), np.float32))
-            before = sum(others.capacity for others in self._others)
+            numbers = (self._first + np.arange(N))[:, None]
+            keys = numbers * spec.num_agents + np.array(spec.agents_of(behavior.name))
             draw, size = draws.get(behavior.name, sample), sizes.get(behavior.name, 0)
-            self._others.append(Others(env, behavior, size, before, self._actions[-1], scripts or {}, draw))
+            self._others.append(Others(env, behavior, size, keys, self._actions[-1], scripts or {}, draw))
         self._learning: dict[int, Learning] = {}
         for policy, (name, acting) in learners.items():
             behavior = spec.behavior(name)
             actions = self._actions[spec.behaviors.index(behavior)]
-            before = sum(rows.count for rows in self._learning.values())
             draw = draws.get(behavior.name, sample)
             self._learning[policy] = Learning(
-                env, behavior, acting.state_size, rows_per_match[policy], rollout_steps, before, actions, draw
+                env, behavior, acting.state_size, rows_per_match[policy], rollout_steps, actions, draw
             )
+        places = np.cumsum([0, *(rows.per_match for rows in self._learning.values())])
+        for rows, place in zip(self._learning.values(), places[:-1], strict=True):
+            rows.key((self._first + np.arange(N)) * places[-1] + place)
         shape = (N, spec.num_agents)
         self._seats: list[tuple[Seat, ...]] = [()] * N
         self._decides: I64 = np.zeros(shape, np.int64)  # policy ids
@@ -84,7 +92,7 @@ class InProcessCollector:
         self._age: I64 = np.zeros(N, np.int64)  # decisions since the match was cast
         self._recast: Bool = np.zeros(N, np.bool_)  # it was cast anew while it ran
         self._numbers: dict[int, Sequence[float]] = {}
-        self._parameters = MatchParameters(env)
+        self._parameters = MatchParameters(env, self._first)
         self.tick = 0
         self._started, self._restarts = False, 0
 
@@ -94,7 +102,8 @@ class InProcessCollector:
         """Begin all matches, with seeds that follow from the run's and the number of restarts."""
         self._started, N = True, self.env.num_matches
         self._parameters.begin(range(N))
-        self.env.reset(np.arange(N, dtype=np.int64) + (np.int64(self.seed) << 20) + self._restarts * N)
+        first = self._first + self._restarts * self._total
+        self.env.reset(np.arange(first, first + N, dtype=np.int64) + (np.int64(self.seed) << 20))
         self._episodes.forget(slice(None))
         for states in (*(r.states for r in self._learning.values()), *(o.states for o in self._others)):
             states[:] = 0.0
@@ -105,7 +114,7 @@ class InProcessCollector:
         spec = self.env.spec
         self._age[matches], self._recast[matches] = 0, False
         for n in matches.tolist():
-            seats = self._seats[n] = tuple(self.cast(n))
+            seats = self._seats[n] = tuple(self.cast(self._first + n))
             for p, (agent, seat) in enumerate(zip(spec.agents, seats, strict=True)):
                 learner = self._learning.get(seat.policy)
                 if seat.learns and (learner is None or learner.behavior.name != agent.behavior):
@@ -168,13 +177,13 @@ class InProcessCollector:
                 others.count(active & self._learns.any(1, keepdims=True))
             episodes += self._episodes.add(
                 slice(None), active, step.reward, step.group_reward, step.terminated | step.truncated,
-                self._seats, step.stats,
+                self._seats, step.stats, t,
             )  # fmt: skip
             if step.match_over.any():
                 over = np.flatnonzero(step.match_over)
                 for n, points in zip(over.tolist(), step.points[over], strict=True):
                     verdict = () if self._recast[n] or np.isnan(points).any() else tuple(points.tolist())
-                    matches.append(FinishedMatch(n, verdict, self._seats[n]))
+                    matches.append(FinishedMatch(self._first + n, verdict, self._seats[n], t))
                 self._parameters.begin(over.tolist())
                 self._assign(over)
                 self._age[over] = self.rollout_steps - 1 - t

@@ -18,7 +18,9 @@ class Episodes:
     partial: [N, P] policies have not played it from its beginning; such an episode is not told of.
     """
 
-    def __init__(self, spec: GameSpec, num_matches: int) -> None:
+    def __init__(self, spec: GameSpec, num_matches: int, first: int = 0) -> None:
+        """first: the number of the first match in the run."""
+        self._first = first
         shape = num_matches, spec.num_agents
         self.length, self.reward, self.group_reward = np.zeros((3, *shape))
         self.partial: Bool = np.zeros(shape, np.bool_)
@@ -41,10 +43,12 @@ class Episodes:
         ended: Bool,
         seats: Sequence[Sequence[Seat]],
         stats: Mapping[int, Mapping[int, Mapping[str, float]]],
+        decision: int = 0,
     ) -> list[Episode]:
         """Add a decision of M matches, [M, P] each; returns the episodes that ended with it, by match and agent.
 
-        active: who decided. seats: of all N matches. stats: match -> agent -> what the game tells.
+        active: who decided. seats: of all N matches. stats: match -> agent -> what the game tells. decision: its number
+        in the rollout.
         """
         self.length[matches] += active
         self.reward[matches] += reward
@@ -61,7 +65,8 @@ class Episodes:
             if not self.partial[n, p]:
                 policy, learned = seats[n][p]
                 told = stats.get(n, {}).get(p, {})
-                episodes.append(Episode(n, p, policy, learned, length, *paid, left_early, told))
+                slot = self._first + n
+                episodes.append(Episode(slot, p, policy, learned, length, *paid, left_early, told, decision))
             self.length[n, p] = self.reward[n, p] = self.group_reward[n, p] = 0.0
             self.partial[n, p] = False
         return episodes

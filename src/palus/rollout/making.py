@@ -13,7 +13,7 @@ from palus.nn.distributions import Draw, likeliest
 from palus.rollout.acting import Policy
 from palus.rollout.collector import InProcessCollector
 from palus.rollout.exchanging import Demand, ExchangeCollector, Meet
-from palus.rollout.plan import OUT_OF_SIGHT, worker_rows
+from palus.rollout.plan import OUT_OF_SIGHT, Share, worker_rows
 from palus.rollout.rollout import Cast, Collector
 from palus.rollout.workers import WorkerCollector
 from palus.trust import Trust
@@ -67,18 +67,21 @@ def make_collector(
     members: Mapping[int, tuple[str, Policy]],
     scripts: Mapping[int, BotAct],
     meet: Meet,
+    share: Share = Share(),  # noqa: B008  # frozen
 ) -> Collector:
     """The collector that `palus.sampling.collector` asks for, with rollouts as long as the first learner wants.
 
     spec: of the game, as far as it is known. learners: policy id -> behavior in the game, policy. rows_per_match: the
     most agents of a match that learn for each. load: the policy of a frozen id; members: those that are there from the
-    start. scripts: by policy id, players that read the game. meet: as `ExchangeCollector` takes it.
+    start. scripts: by policy id, players that read the game. meet: as `ExchangeCollector` takes it. share: which of
+    the run's matches are played here; a talking game's are played by one rank alone.
     Raises ConfigError where games cannot be divided over workers, or are out of a script's sight there, EnvError.
     """
     first, sampling = next(iter(run.behaviors.values())), run.palus.sampling
     rows, horizon = next(iter(rows_per_match.values())), first.time_horizon
     draws = draws_of(run, spec)
     if not isinstance(source, GameSource):
+        assert share.size == 1, "checked by palus.run.parts"
         if scripts:
             raise ConfigError(OUT_OF_SIGHT)
         return ExchangeCollector(
@@ -89,14 +92,17 @@ def make_collector(
         size = first.rollout_rows(rows, run.palus.num_matches or 1)
         matches = run.palus.num_matches or max(1, size // (rows * min(horizon, TARGET_ROLLOUT_STEPS)))
         steps = -(-size // (matches * rows))
-        env = source.batch(matches, threads)
+        env = source.batch(share.of(matches, "palus.num_matches"), threads)
         return InProcessCollector(
-            env, learners, cast, steps, seed, rows_per_match, load, threads, members, scripts, draws
+            env, learners, cast, steps, seed, rows_per_match, load, threads, members, scripts, draws, share
         )
     if scripts:
         raise ConfigError(OUT_OF_SIGHT)
+    rows = worker_rows(run, spec.num_agents, rows)
+    if rows % spec.num_agents == 0:  # else `WorkerCollector` says what is wrong
+        rows = share.of(rows // spec.num_agents, "buffer_size / time_horizon") * spec.num_agents
     return WorkerCollector(
         source.single, spec, sampling,
-        rows=worker_rows(run, spec.num_agents, rows), horizon=horizon, seed=seed,
-        learners=learners, cast=cast, load=load, members=members, draws=draws,
+        rows=rows, horizon=horizon, seed=seed,
+        learners=learners, cast=cast, load=load, members=members, draws=draws, share=share,
     )  # fmt: skip

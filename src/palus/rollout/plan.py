@@ -18,6 +18,28 @@ _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
 @dataclass(frozen=True)
+class Share:
+    """Which of a run's N matches are played here: rank r of R has the matches from r N / R to (r + 1) N / R.
+
+    Draws are keyed by the numbers that matches have in the whole run, so who plays them where changes none.
+    """
+
+    rank: int = 0
+    size: int = 1
+
+    def of(self, matches: int, what: str) -> int:
+        """How many of a run's matches. what: the setting that says how many, for the ConfigError where they do not
+        divide evenly."""
+        if matches % self.size:
+            raise ConfigError(f"{what}: {matches} matches, on {self.size} ranks; make them a multiple of {self.size}")
+        return matches // self.size
+
+    def first(self, own: int) -> int:
+        """The number of the first match. own: how many are played here."""
+        return self.rank * own
+
+
+@dataclass(frozen=True)
 class WorkerPlan:
     """An even division of games. workers: processes, 0 for none. games: a worker's share of a split.
 

@@ -20,7 +20,7 @@ from palus.types import F32, I32, I64, MASKS, AnyArray, BehaviorSpec, Bool, Step
 
 
 class Learning:
-    """The rows of one learner. Those of match n begin at n * rows per match; groups lie one after the other.
+    """The rows of one learner. Those of match n begin at n * per_match; groups lie one after the other.
 
     A group has `group_size` rows, one for each of its agents of this behavior; rows that nobody fills are inactive.
     Arrays are allocated once: tens of MB that would be faulted in anew for every rollout.
@@ -33,12 +33,10 @@ class Learning:
         state_size: int,
         per_match: int,
         steps: int,
-        first_draw: int,
         actions: F32,
         draw: Draw = sample,
     ) -> None:
-        """per_match: the most agents of a match that learn. first_draw: the third part of the key of row 0's draws.
-        draw: how actions follow from distributions.
+        """per_match: the most agents of a match that learn. draw: how actions follow from distributions.
 
         actions: [N, P_b, A], where the game reads them.
         """
@@ -53,15 +51,15 @@ class Learning:
         )
         self._member = np.arange(len(groups)) - self._first[self._group]
         G = self.group_size = int(sizes.max())
-        self._per_match = G * (-(-per_match // G) if (sizes == G).all() else len(sizes))
-        T, B = steps, N * self._per_match
+        self.per_match = G * (-(-per_match // G) if (sizes == G).all() else len(sizes))
+        T, B = steps, N * self.per_match
         self.count = B
         self._rows: I32 = np.full((N, len(self.agents)), -1, np.int32)
         # Of each row, -1 where nobody fills it: flat indices into [N, P_b] and into [N, P].
         self._seat, self._agent = np.full(B, -1, np.int64), np.full(B, -1, np.int64)
         self._empty: Bool = np.ones(B, np.bool_)
         self._full = False
-        self._draws = first_draw + np.arange(B)
+        self._draws: I64 = np.arange(B)
         self._room = room_for(behavior, T + 1, B)
         self._active: Bool = np.zeros((T + 1, B), np.bool_)
         self._chosen, self._log_probs = (np.zeros((T, B, behavior.actions.columns), np.float32) for _ in range(2))
@@ -73,6 +71,10 @@ class Learning:
         self.states: F32 = np.zeros((B, state_size), np.float32)
         self.begin()
 
+    def key(self, firsts: I64) -> None:
+        """Set the third part of the key of all draws. firsts: [N], of each match's first row; its others follow."""
+        self._draws = (firsts[:, None] + np.arange(self.per_match)).ravel()
+
     def place(self, matches: I64, own: Bool) -> None:
         """Matches begin. own: [matches, P_b], the agents that learn in them. ValueError for more than there are rows.
 
@@ -81,15 +83,15 @@ class Learning:
         own = own[:, self._order]
         turn = np.cumsum(np.logical_or.reduceat(own, self._first, axis=1), axis=1) - 1
         place = turn[:, self._group] * self.group_size + self._member
-        if (own & (place >= self._per_match)).any():
-            raise ValueError(f"{self.behavior.name}: more agents of a match learn than its {self._per_match} rows hold")
-        rows = np.where(own, matches[:, None] * self._per_match + place, -1)
+        if (own & (place >= self.per_match)).any():
+            raise ValueError(f"{self.behavior.name}: more agents of a match learn than its {self.per_match} rows hold")
+        rows = np.where(own, matches[:, None] * self.per_match + place, -1)
         self._rows[matches[:, None], self._order] = rows
         for index, width, column in (
             (self._seat, len(self.agents), self._order),
             (self._agent, self.env.spec.num_agents, self.agents[self._order]),
         ):
-            index.reshape(-1, self._per_match)[matches] = -1
+            index.reshape(-1, self.per_match)[matches] = -1
             index[rows[own]] = (matches[:, None] * width + column)[own]
         self._empty = self._seat < 0
         self._full = not self._empty.any()
@@ -217,12 +219,12 @@ class Others:
         env: MultiAgentEnv,
         behavior: BehaviorSpec,
         state_size: int,
-        first_draw: int,
+        keys: I64,
         actions: F32,
         scripts: Mapping[int, BotAct],
         draw: Draw = sample,
     ) -> None:
-        """first_draw, actions, draw: as in `Learning`."""
+        """keys: [N, P_b], the third part of the key of each agent's draws; actions, draw: as in `Learning`."""
         self._draw = draw
         self._scripts, teams = scripts, env.spec.teams
         self._team_mates = {team: [i for i, other in enumerate(teams) if other == team] for team in env.spec.sides}
@@ -232,7 +234,7 @@ class Others:
         self.blocks: list[tuple[int, int, int]] = []  # policy id, first row, row behind the last
         self._rows: I32 = np.full((env.num_matches, len(self.agents)), -1, np.int32)
         self._seats: I64 = np.zeros(0, np.int64)  # of each row, the flat index into [N, P_b]
-        self._draws = first_draw + np.arange(self.capacity)
+        self._draws = keys.ravel()
         self._room = room_for(behavior, self.capacity)
         self._parameters: F32 = np.zeros((self.capacity, behavior.actions.parameters), np.float32)
         self.states: F32 = np.zeros((self.capacity, state_size), np.float32)  # by agent, not by row
@@ -269,7 +271,7 @@ class Others:
             seen = {name: array[first:end] for name, array in self._room.items()}
             self._parameters[first:end], _, states[first:end] = decide(policies[number], seen, states[first:end])
         spec = self.behavior.actions
-        actions, _, _ = self._draw(self._parameters[:count], spec, seed, tick, self._draws[:count])
+        actions, _, _ = self._draw(self._parameters[:count], spec, seed, tick, self._draws[self._seats])
         if not spec.is_discrete:
             for number, first, end in self.blocks:
                 if number not in self._scripts:

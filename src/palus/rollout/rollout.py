@@ -99,7 +99,8 @@ class Episode:
 
     slot: of the match; agent: index in `GameSpec.agents`; policy: id; learned: its decisions were learned from.
     length: decisions. The returns are undiscounted and as the game gave them. stats: what the game reported.
-    left_early: others of its group played on; what the group reached is told by them.
+    left_early: others of its group played on; what the group reached is told by them. decision: of the rollout, with
+    which it ended; 0 of games whose agents decide when they please.
     """
 
     slot: int
@@ -111,6 +112,7 @@ class Episode:
     group_reward: float
     left_early: bool = False
     stats: Mapping[str, float] = field(default_factory=dict)
+    decision: int = field(default=0, compare=False)
 
     def number(self, name: str) -> float | None:
         """A figure by name: reward (with the group's), length, true_objective (else the reward), or a statistic."""
@@ -123,12 +125,13 @@ class Episode:
 class FinishedMatch:
     """The verdict of one match. points: by side, in the order of `GameSpec.sides`; () where the game gave none.
 
-    seats: who played, by agent, in the order of `GameSpec.agents`.
+    seats: who played, by agent, in the order of `GameSpec.agents`. decision: as in `Episode`.
     """
 
     slot: int
     points: tuple[float, ...]
     seats: tuple[Seat, ...]
+    decision: int = field(default=0, compare=False)
 
 
 class Seat(NamedTuple):
@@ -139,7 +142,8 @@ class Seat(NamedTuple):
 
 
 Cast = Callable[[int], Sequence[Seat]]
-"""Match slot -> the seat of every agent, in the order of `GameSpec.agents`; asked before every match."""
+"""Match slot -> the seat of every agent, in the order of `GameSpec.agents`; asked before every match. Slots are
+numbered over all ranks of a run, as in `Episode` and `FinishedMatch`."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -79,9 +79,12 @@ class Rounds:
         cast: Cast,
         seed: int,
         asynchronous: bool,
+        first: int = 0,
     ) -> None:
+        """first: the number of the first match in the run."""
         self.tally = Tally()
-        self.tick = 0  # batches so far; part of the key of every draw
+        self.before = 0  # pages of earlier parts of the run; with page and decision part of the key of every draw
+        self._first = first
         self._workers, self._buffers, self._policies, self._cast = workers, buffers, policies, cast
         self._seed, self._asynchronous = seed, asynchronous
         self._pages, self._horizon, _ = buffers[0].table.rewards.shape
@@ -94,7 +97,7 @@ class Rounds:
         self._splits = [[s for s in self._shards if s.split == split] for split in range(plan.splits)]
         self._hosts = {game: shard for shard in self._shards for game in shard.games}
         self._seats: list[tuple[Seat, ...]] = [()] * len(self._hosts)
-        self._episodes = Episodes(spec, len(self._hosts))
+        self._episodes = Episodes(spec, len(self._hosts), first)
         self._age = np.zeros(len(self._hosts), np.int64)  # decisions since the match was cast, in whole pages
         self._recast = np.zeros(len(self._hosts), np.bool_)  # it was cast anew while it ran
         self._endless = not spec.max_decisions
@@ -175,9 +178,10 @@ class Rounds:
                 for buffer in self._buffers:
                     buffer.open(shard.page % self._pages, buffer.roster.rows(shard.games), shard.fresh)
                 shard.fresh = False
+        decisions = [(self.before + s.page) * self._horizon + s.t for s in batch]
         for buffer in self._buffers:
-            buffer.decide(self._policies, *self._locate(batch, buffer), self._seed, self.tick)
-            self.tick += 1
+            ticks = np.repeat(decisions, [len(s.games) * len(buffer.roster.agents) for s in batch])
+            buffer.decide(self._policies, *self._locate(batch, buffer), self._seed, ticks)
         for shard in batch:
             shard.state = "stepping"
             self._workers.order(shard.worker, StepOrder(shard.split, shard.page % self._pages, shard.t))
@@ -208,13 +212,14 @@ class Rounds:
         answers = [(shard, shard.answer) for shard in batch if shard.answer]
         stats = {game: told for _, answer in answers for game, told in answer.stats.items()}
         for episode in self._episodes.add(games, active, reward, group_reward, ended, self._seats, stats):
-            shard = self._hosts[episode.slot]
+            shard = self._hosts[episode.slot - self._first]
+            episode = replace(episode, decision=shard.t)
             self._ends[shard.page % self._pages].append((shard.t, episode.slot, episode.agent, episode))
         for shard, answer in answers:
             for over in answer.over:
                 if over.whole:
                     points = () if self._recast[over.game] else over.points
-                    match = FinishedMatch(over.game, points, self._seats[over.game])
+                    match = FinishedMatch(self._first + over.game, points, self._seats[over.game], shard.t)
                     self._ends[shard.page % self._pages].append((shard.t, over.game, -1, match))
 
     def _locate(self, batch: Sequence[GameGroup], buffer: Buffer) -> tuple[Place, slice | I64]:
@@ -232,7 +237,7 @@ class Rounds:
     def _seat(self, games: Sequence[int]) -> None:
         """Who plays in games that begin, and what pays them."""
         for game in games:
-            seats = self._seats[game] = tuple(self._cast(game))
+            seats = self._seats[game] = tuple(self._cast(self._first + game))
             self._age[game], self._recast[game] = 0, False
             paid = {seat.policy: self._shaping.get(seat.policy, self._default) for seat in seats}
             for policy in paid:

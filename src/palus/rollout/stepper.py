@@ -28,7 +28,8 @@ class Assignment:
     """What a worker has to know. splits: indices of the games of each split. life: how often it was replaced before.
 
     make: makes one more instance of the game, in any process. warm_up: the most random decisions before a game counts.
-    core: the processor to stay on, None for any. parameters: numbers of the game to change before it starts.
+    core: the processor to stay on, None for any. parameters: numbers of the game to change before it starts. first: the
+    number of the first match in the run.
     """
 
     worker: int
@@ -39,6 +40,7 @@ class Assignment:
     core: int | None
     life: int = 0
     parameters: Mapping[str, Value] = field(default_factory=dict)
+    first: int = 0
 
 
 class Restart(NamedTuple):
@@ -128,7 +130,7 @@ class Stepper:
     def _restart(self, split: int, counter: int) -> Answer:
         env, games, told = self._splits[split], self._assignment.splits[split], self._assignment
         # A replaced worker must not play its first life's episodes again.
-        keys = [(told.seed, game, counter, told.life) for game in games]
+        keys = [(told.seed, told.first + game, counter, told.life) for game in games]
         self._parameters[split].restart(keys)
         env.restart(keys)
         partial = [game for n, game in enumerate(games) if self._warm_up(env, n, np.random.default_rng([*keys[n], 0]))]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from mmap import mmap
 from typing import Any
 
+import numpy as np
 import torch
 
 from palus.config.appo import Sampling
@@ -23,7 +24,7 @@ from palus.nn.distributions import Draw, sample
 from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.buffer import Buffer
 from palus.rollout.layout import Layout, Table, open_memory
-from palus.rollout.plan import WorkerPlan, core_for, plan_workers
+from palus.rollout.plan import Share, WorkerPlan, core_for, plan_workers
 from palus.rollout.pool import InlineWorker, WorkerPool, Workers
 from palus.rollout.rollout import Cast, Collected
 from palus.rollout.rounds import Rounds
@@ -51,10 +52,12 @@ class WorkerCollector:
         load: Callable[[int], Policy],
         members: Mapping[int, tuple[str, Policy]] | None = None,
         draws: Mapping[str, Draw] | None = None,
+        share: Share = Share(),  # noqa: B008  # frozen
     ) -> None:
         """make: can be pickled. learners: id -> name of its behavior in the game, policy; members: the same of those
         that never learn. load: gives a frozen policy that `cast` names and nobody published; it and `cast` are called
-        in a thread of their own when it is asynchronous. draws: by behavior, where actions are not sampled.
+        in a thread of their own when it is asynchronous. draws: by behavior, where actions are not sampled. share:
+        which of the run's games these are; their rows and workers are those of one rank.
 
         Raises ConfigError when the games do not divide evenly, StorageError without memory, and, here or from
         `collect`, EnvError when games cannot be made.
@@ -65,12 +68,14 @@ class WorkerCollector:
         self._pages = settings.pages if self._asynchronous else 1
         everybody = {**learners, **(members or {})}
         self.policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
-        layout = Layout(spec, rows // spec.num_agents, horizon, self._pages)
+        games = rows // spec.num_agents
+        first = share.first(games)
+        layout = Layout(spec, games, horizon, self._pages)
         self._memory = open_memory(layout.size)
         self._behavior = {policy: behavior for policy, (behavior, _) in learners.items()}
         try:
             tables = layout.tables(mmap(self._memory, layout.size))
-            self._workers = _workers(make, settings, self.plan, layout, self._memory, tables, seed)
+            self._workers = _workers(make, settings, self.plan, layout, self._memory, tables, seed, share)
         except BaseException:
             os.close(self._memory)
             raise
@@ -82,12 +87,15 @@ class WorkerCollector:
                 table,
                 sizes.get(roster.behavior.name, 0),
                 self._asynchronous,
+                ((first + np.arange(games))[:, None] * spec.num_agents + np.array(roster.agents)).ravel(),
                 (draws or {}).get(roster.behavior.name, sample),
             )
             for roster, table in zip(layout.rosters, tables, strict=True)
         }
         buffers = list(self._buffers.values())
-        self._rounds = Rounds(spec, self.plan, self._workers, buffers, self.policies, cast, seed, self._asynchronous)
+        self._rounds = Rounds(
+            spec, self.plan, self._workers, buffers, self.policies, cast, seed, self._asynchronous, first
+        )
         self._counter, self._parameters = 0, dict[str, Value]()
         self._begun = time.perf_counter()
         self._told = 0  # losses that `complaints` has spoken of
@@ -240,11 +248,11 @@ class WorkerCollector:
         Asynchronous runs do not repeat anyway, and their games go on.
         """
         self.restart()
-        return {"tick": self._rounds.tick, "counter": self._counter}
+        return {"tick": self._rounds.before + self._rounds.complete, "counter": self._counter}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue where `save` was called; before the first `collect`. KeyError, ValueError: it is of another kind."""
-        self._rounds.tick, self._counter = int(state["tick"]), int(state["counter"])
+        self._rounds.before, self._counter = int(state["tick"]), int(state["counter"])
 
     def close(self) -> None:
         """End the thread, the workers and their games; calling it twice does no harm. Collected pages stay readable."""
@@ -268,10 +276,12 @@ def _workers(
     memory: int,
     tables: Sequence[Table],
     seed: int,
+    share: Share,
 ) -> Workers:
     """Start whatever steps the games."""
-    warm_up = layout.horizon * min(plan.splits * plan.games, WARM_UP_GAMES) if settings.decorrelate else 0
-    pinned = settings.affinity and plan.workers > 0
+    games = plan.splits * plan.games * (1 if plan.workers else share.size)  # as one process of as many workers has
+    warm_up = layout.horizon * min(games, WARM_UP_GAMES) if settings.decorrelate else 0
+    pinned = settings.affinity and plan.workers > 0 and share.size == 1  # ranks of one machine would crowd its cores
     assignments = [
         Assignment(
             worker=worker,
@@ -280,6 +290,7 @@ def _workers(
             seed=seed,
             warm_up=warm_up,
             core=core_for(worker, plan.workers) if pinned else None,
+            first=share.first(layout.games),
         )
         for worker in range(plan.processes)
     ]
