@@ -14,7 +14,8 @@ from pathlib import Path
 
 from palus.arena.referee.result import PairingSummary
 from palus.config import RunFile
-from palus.errors import ProtocolError, StorageError, WorkerError
+from palus.errors import ProtocolError, WorkerError
+from palus.league.exchange import Berth
 from palus.league.population import with_numbers
 from palus.nn.matmul import explain, slowness
 from palus.rollout.rollout import FROZEN, Collected
@@ -65,6 +66,8 @@ class Run(Parts):
         """Let the league rate, save and change what is due."""
         self.league.rate(collected.matches)
         self.book.rate(collected.matches)
+        if self.exchange is not None:
+            self.exchange.rate(collected.matches, self.league)
         self._publish(self.league.advance(self.steps, collected.ghost_steps, self.saving.save_snapshot))
         for trainee in (self.trainees[policy] for policy in self.league.resets):
             trainee.learner.take_over(self._untrained(trainee.behavior, trainee.name, trainee.policy))
@@ -138,6 +141,8 @@ class Run(Parts):
             self.saving.keep_best(trainee, self.report)
         if is_due:
             self._write_book()
+        if self.exchange is not None:
+            self.exchange.greet(self.steps)
         if not self.run.checkpoint_settings.inference:
             self.enter(self.baselines.evaluate_if_due(self.step, self.wall_seconds))
 
@@ -164,15 +169,16 @@ def train(
     trust: Trust = NOBODY,
     on_start: Callable[[Run], None] | None = None,
     log: Callable[[str, str], None] | None = None,
+    berth: Berth | None = None,
 ) -> TrainingResult:
     """Run to max_steps (or `palus.max_minutes`, or Ctrl-C), save, export; with `inference` play on, and save nothing.
 
     Ctrl-C once ends after the current iteration with everything saved; twice aborts at once, the last checkpoint stays.
-    trust: modules of one's own that the run file may name. log: as `Run` takes it.
+    trust: modules of one's own that the run file may name. log, berth: as `Run` takes them.
     Raises CheckpointError, ConfigError, DivergenceError, EnvError, StorageError, TrustError, WorkerError.
     """
     with interruptible() as interrupted:
-        parts = Run(run, resume=resume, force=force, trust=trust, log=log)
+        parts = Run(run, resume=resume, force=force, trust=trust, log=log, berth=berth)
         try:
             for line in parts.lessons.lines(parts.lessons.numbers):
                 parts.report.tell(line)
@@ -188,11 +194,13 @@ def train(
         finally:
             parts.close()
             parts.write_timers()
+            if parts.exchange is not None:
+                parts.exchange.greet(parts.steps, "stopped")
 
 
 def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
     limit = parts.run.palus.max_minutes * 60
-    begun, passed = time.perf_counter(), parts.checkpoints
+    begun = time.perf_counter()
     inference = parts.run.checkpoint_settings.inference
     while (inference or not parts.finished) and not interrupted():
         try:
@@ -204,13 +212,7 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
             raise
         if limit and time.perf_counter() - begun > limit:
             break
-        before, passed = passed, parts.checkpoints
-        due = [name for name in passed if passed[name] != before.get(name, 0)]
-        if due and not parts.finished:
-            try:
-                parts.save(due)
-            except StorageError as error:
-                parts.report.warn(f"{error} Training goes on; the next checkpoint tries again.")
+        parts.save_if_due()
     if inference:  # nothing was learned, and what is there stays
         name = parts.folder.behaviors[0]
         return TrainingResult(parts.folder.root / f"{name}.onnx", parts.step, parts.wall_seconds, False)

@@ -170,6 +170,9 @@ class Book:
         for own in gone.values():
             stay = kept([self.records[policy].step for policy in own], 0, REMEMBERED)
             dropped |= {*own} - {own[k] for k in stay}
+        met = {policy for cells in (self.training, self.evaluation) for pair in cells for policy in pair}
+        here = {member.policy for member in self.league.members}
+        dropped |= {policy for policy in met - here if MEMBERS <= policy < BASELINE}  # visitors who left
         for table in (self.records, self.ratings) if dropped else ():
             for policy in dropped & table.keys():
                 del table[policy]

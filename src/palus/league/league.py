@@ -42,7 +42,8 @@ class League:
     """The league of one run. `cast` may be called from another thread than the rest.
 
     pools: by policy id of the learner. snapshots: by id, those that are needed. turns: which team learns. literal:
-    counts as ML-Agents does, to the step. resets: learners that have to begin anew since the last `advance`.
+    counts as ML-Agents does, to the step. resets: learners that have to begin anew since the last `advance`. house: the
+    members that it was made with; visitors: snapshots of other runs that are met now.
     """
 
     def __init__(
@@ -59,7 +60,9 @@ class League:
         Raises ConfigError where a behavior's self-play finds no opponents in the game.
         """
         self.spec, self.seed = spec, seed
-        self.settings, self.members = settings or LeagueSettings(), members
+        self.settings, self.house = settings or LeagueSettings(), members
+        self.visitors: list[Member] = []
+        self._leaving: list[Member] = []
         self._learners: dict[str, list[Contender]] = {}
         for contender in contenders:
             self._learners.setdefault(contender.behavior, []).append(contender)
@@ -71,11 +74,8 @@ class League:
         self.literal = self.turns.literal
         self.payoffs, self.snapshots, self.snapshot_count = PayoffTable(), dict[int, Snapshot](), 0
         self.resets: list[int] = []
-        self._guests = {
-            m.policy: Snapshot(m.policy, m.behavior, 0, pools[0].settings.initial_elo)
-            for m in members
-            if (pools := self.pools_of(m.behavior))
-        }  # as they are rated
+        self._guests: dict[int, Snapshot] = {}  # members as they are rated
+        self._welcome(members)
         self._odds: dict[tuple[int, ...], Odds] = {}  # as `odds`
         self._drawn: dict[tuple[int, int, str, int], tuple[int, int, int]] = {}  # as `_opponent`: policy, since when
         self._begun: dict[int, int] = {}  # slot -> matches
@@ -86,6 +86,25 @@ class League:
     def pools_of(self, behavior: str) -> list[Pool]:
         """Of the learners of a behavior."""
         return [pool for pool in self.pools.values() if pool.contender.behavior == behavior]
+
+    @property
+    def members(self) -> list[Member]:
+        """All who are met and not trained here, and visitors who left but still play."""
+        return [*self.house, *self.visitors, *self._leaving]
+
+    def visit(self, visitors: Sequence[Member]) -> None:
+        """From now on these snapshots of other runs are met, and no others; a match that runs keeps its own."""
+        with self._lock:
+            here = {visitor.policy for visitor in visitors}
+            self._leaving = [v for v in (*self._leaving, *self.visitors) if v.policy not in here]
+            self.visitors, self._odds = list(visitors), {}
+            self._welcome(visitors)
+
+    def _welcome(self, members: Sequence[Member]) -> None:
+        """Give members a rating, where somebody may meet them."""
+        for m in members:
+            if m.policy not in self._guests and (pools := self.pools_of(m.behavior)):
+                self._guests[m.policy] = Snapshot(m.policy, m.behavior, 0, pools[0].settings.initial_elo)
 
     def rows_per_match(self, contender: Contender) -> int:
         """The most agents of a match that learn for this learner."""
@@ -183,7 +202,7 @@ class League:
 
     def _field(self, behaviors: Collection[str]) -> list[Candidate]:
         """The members, the past and the learners of some behaviors."""
-        members = [Candidate(m.policy, m.policy, role="member") for m in self.members if m.behavior in behaviors]
+        members = [m.candidate for m in (*self.house, *self.visitors) if m.behavior in behaviors]
         pools = [pool for pool in self.pools.values() if pool.contender.behavior in behaviors]
         return [*members, *(c for pool in pools for c in self._candidates(pool))]
 
@@ -207,6 +226,8 @@ class League:
         One of them is drawn by how many of these it lacks, so that a new one soon has met all others.
         """
         past = {b: [FROZEN + k for pool in self.pools_of(b) for k in pool.past] for b in self.turns.learners}
+        for visitor in self.visitors:
+            past.get(visitor.behavior, []).append(visitor.policy)
         parts = dict.fromkeys((agent.team, agent.behavior) for agent in self.spec.agents)
         if any(len(past.get(behavior, ())) < 2 for _, behavior in parts):
             return ()
@@ -365,16 +386,20 @@ class League:
     def needed(self, in_play: set[int]) -> set[int]:
         """Ids of snapshots that may be drawn, stay with a slot, or are in a running match. in_play: policy ids.
 
-        Forgets all others.
+        Forgets all others. Of a visitor the id is what its policy id is above FROZEN.
         """
         with self._lock:
             playing = {policy - FROZEN for policy in in_play | {policy for policy, *_ in self._drawn.values()}}
             needed = playing.union(*([*pool.past, *pool.ghosts.values()] for pool in self.pools.values()))
-            if gone := {FROZEN + k for k in self.snapshots.keys() - needed}:
+            needed.update(visitor.policy - FROZEN for visitor in self.visitors)
+            left = {visitor.policy - FROZEN for visitor in self._leaving}
+            if gone := {FROZEN + k for k in (self.snapshots.keys() | left) - needed}:
                 self.payoffs.forget(gone)
             self.snapshots = {k: snapshot for k, snapshot in self.snapshots.items() if k in needed}
+            self._leaving = [visitor for visitor in self._leaving if visitor.policy not in gone]
+            self._guests = {policy: guest for policy, guest in self._guests.items() if policy not in gone}
             self._examined = Counter({k: n for k, n in self._examined.items() if k - FROZEN in needed})
-            return set(self.snapshots)
+            return {*self.snapshots, *(left & needed), *(visitor.policy - FROZEN for visitor in self.visitors)}
 
     def forgotten(self, in_play: set[int]) -> set[int]:
         """Ids of snapshots that have become unneeded since the last call."""
@@ -401,7 +426,9 @@ class League:
                 "snapshots": [(k, asdict(snapshot)) for k, snapshot in self.snapshots.items()],
                 "drawn": [[*key, *draw] for key, draw in self._drawn.items()],
                 "begun": list(self._begun.items()),
-                "members": [[m.name, m.behavior] for m in self.members],
+                "members": [[m.name, m.behavior] for m in self.house],
+                "visitors": [asdict(visitor) for visitor in self.visitors],
+                "leaving": [asdict(visitor) for visitor in self._leaving],
                 "member_elo": list(self.member_elo.items()),
                 "examined": list(self._examined.items()),
                 "turns": self.turns.state_dict(),
@@ -412,8 +439,11 @@ class League:
         """Continue where `state_dict` was taken. Learners that it does not know
         begin with nothing. ValueError for other members."""
         with self._lock:
-            if (members := [[m.name, m.behavior] for m in self.members]) != state["members"]:
+            if (members := [[m.name, m.behavior] for m in self.house]) != state["members"]:
                 raise ValueError(f"palus.league.members: {members}; expected {state['members']}, as they were")
+            self.visitors = [Member(**visitor) for visitor in state.get("visitors", ())]  # older runs knew none
+            self._leaving = [Member(**visitor) for visitor in state.get("leaving", ())]
+            self._welcome(self.members)
             for policy, elo in state["member_elo"]:
                 self._guests[policy].elo = elo
             self.payoffs.load_state_dict(state["payoffs"])

@@ -1,14 +1,29 @@
-"""Who is met like a past self and was never trained here: the house's scripted players, files of others."""
+"""Who is met like a past self and not trained here: scripted players, files, snapshots of other runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from palus.config.league import Role
+from palus.league.roles import Candidate
+
 
 @dataclass(frozen=True)
 class Member:
-    """Of one behavior: whoever plays several is one for each. policy: MEMBERS + n; name: as the run file has it."""
+    """Of one behavior: whoever plays several is one for each. policy: MEMBERS + n; name: as the run file has it.
+
+    Of a snapshot of another run, called `run/number`: learner, below 0, stands for whom it is a copy of; version: how
+    many snapshots that one had made before; role: its.
+    """
 
     policy: int
     name: str
     behavior: str
+    learner: int | None = None
+    version: int = 0
+    role: Role = "member"
+
+    @property
+    def candidate(self) -> Candidate:
+        """As one who can be met."""
+        return Candidate(self.policy, self.policy if self.learner is None else self.learner, self.version, self.role)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from palus.ratings.bradley_terry import fit_table
 
 Cells = Mapping[tuple[int, int], tuple[float, int]]
 """(policy, opponent) -> points of the policy and matches; the lower id stands first."""
+Name = TypeVar("Name", int, str)
+"""What policies are called by: their ids within a run, names among several."""
 
 
 class Strength(NamedTuple):
@@ -39,15 +41,17 @@ def kept(steps: Sequence[int], window: int, landmarks: int) -> list[int]:
     return [*firsts, *range(len(older), len(steps))]
 
 
-def credited(cells: Cells, learner: int, snapshot: int) -> dict[tuple[int, int], tuple[float, int]]:
+def credited(
+    cells: Mapping[tuple[Name, Name], tuple[float, int]], learner: Name, snapshot: Name
+) -> dict[tuple[Name, Name], tuple[float, int]]:
     """The same matches, those of a learner as those of its new snapshot: from now on it will be another player."""
-    found: dict[tuple[int, int], tuple[float, int]] = {}
+    found: dict[tuple[Name, Name], tuple[float, int]] = {}
     for (a, b), (points, matches) in cells.items():
         add(found, snapshot if a == learner else a, snapshot if b == learner else b, points, matches)
     return found
 
 
-def add(cells: dict[tuple[int, int], tuple[float, int]], a: int, b: int, points: float, matches: int = 1) -> None:
+def add(cells: dict[tuple[Name, Name], tuple[float, int]], a: Name, b: Name, points: float, matches: int = 1) -> None:
     """Matches between two policies. points: of a, all together; a policy's matches against itself say nothing."""
     if a != b:
         pair, points = ((a, b), points) if a < b else ((b, a), matches - points)

@@ -12,6 +12,7 @@
   run_logs/timers.json                                            where the time went, as ML-Agents writes it
   run_logs/progress.jsonl                                         every summary, for the live page (`palus.progress`)
   league/league.json                                              self-play's snapshots, results and ratings
+  league/visitors/                                                snapshots of the other runs of its league
   .palus-files                                                    which of all these palus wrote, and may remove
 """
 
@@ -177,7 +178,7 @@ class RunFolder:
         b = f"({'|'.join(map(re.escape, self.behaviors))})"
         names = re.compile(
             rf"configuration\.yaml|bundle\.json|{b}\.onnx|run_logs/(training_status\.json|timers\.json|progress\.jsonl)"
-            r"|league/league\.json"
+            r"|league/(league\.json|visitors/.+\.npz)"
             rf"|{b}/(checkpoint\.pt|{b}-\d+\.onnx|payoffs\.json|snapshots/snapshot-\d+\.npz)"
             rf"|{b}/(policy_\d+/)?(policy\.npz|best\.npz|hyperparameters\.json)"
         )
@@ -185,6 +186,17 @@ class RunFolder:
             path for path in sorted(self.root.rglob("*")) if names.fullmatch(path.relative_to(self.root).as_posix())
         )
         return [path for path in files if path not in self._own]
+
+    def owned(self, pattern: str) -> list[Path]:
+        """The files of its own that are there and match a pattern."""
+        return [path for path in self.root.glob(pattern) if path in self._own]
+
+    def mirrored(self) -> dict[str, Path]:
+        """What another machine needs to go on, by name: all of its own, but for what only grows. Of that the league's
+        book has the progress."""
+        grows = re.compile(r".*events\.out\.tfevents\..*|run_logs/(progress\.jsonl|timers\.json)")
+        files = {path.relative_to(self.root).as_posix(): path for path in self.owned("**/*") if path.is_file()}
+        return {name: path for name, path in files.items() if not grows.fullmatch(name)}
 
     def clear(self) -> None:
         """Remove what palus wrote for a former run of this id and make the folder. Raises StorageError."""

@@ -19,12 +19,14 @@ from palus.config.league import Role
 from palus.errors import CheckpointError, ConfigError, EnvError, ModelError, StorageError
 from palus.files import write_text
 from palus.league.book import Book
+from palus.league.exchange import Berth, Exchange, visitor_path
 from palus.league.league import League
-from palus.league.pools import Contender
+from palus.league.pools import Contender, Snapshot
 from palus.league.population import PopulationLeague, shaping_of, with_numbers
 from palus.learn import ALGORITHMS
 from palus.learn.learner import Learner
 from palus.nn.matmul import choose, keep_freed_memory
+from palus.nn.network import Network
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.making import demands_of, draws_of, make_collector, make_source
 from palus.rollout.rollout import FROZEN
@@ -60,9 +62,16 @@ class Parts:
         force: bool = False,
         trust: Trust = NOBODY,
         log: Callable[[str, str], None] | None = None,
+        berth: Berth | None = None,
     ) -> None:
-        """log: takes level and text of every line that is told, in place of the terminal."""
+        """log: takes level and text of every line that is told, in place of the terminal. berth: in a league of several
+        runs, whose snapshots this one meets, too.
+
+        Raises StorageError where the league's storage cannot be opened.
+        """
         self.trust = trust
+        self.exchange = None if berth is None else Exchange(berth)
+        self._told: Mapping[str, Any] | None = None  # what the run told a league that it trains apart from now
         self.source = make_source(run, trust)
         try:
             self._wire(run, resume, force, trust, log)
@@ -112,11 +121,12 @@ class Parts:
         acting = {t.policy: (t.kind, t.learner.network) for t in self.trainees}
         self.collector = make_collector(
             run, self.source, self.spec, acting, {c.policy: self.league.rows_per_match(c) for c in contenders},
-            self.league.cast, seed, self.threads, self.saving.load_snapshot, guests.policies, guests.scripts,
+            self.league.cast, seed, self.threads, self._load_policy, guests.policies, guests.scripts,
             self._meet,
         )  # fmt: skip
         self.timers = Timers()
-        self.report = Report(run, self.trainees, self.folder, self.timers, log=log)
+        note = None if self.exchange is None else self.exchange.note
+        self.report = Report(run, self.trainees, self.folder, self.timers, log=log, note=note)
         self.lessons = Lessons(run)
         self.opening: list[str] = []  # where the weights come from, in ML-Agents' words
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
@@ -128,7 +138,7 @@ class Parts:
                     self.lessons.load_state_dict({"numbers": lessons, "smoothed": {}, "rewards": {}})
                 self.folder.clear()  # only now, when nothing can be wrong with the run file any more
                 self.league.advance(self.steps, {}, self.saving.save_snapshot)  # the past begins with the untrained
-                self.book.follow()
+                self._follow()
                 self.book.assess()
             else:
                 self._load(saved)
@@ -141,6 +151,8 @@ class Parts:
                 self.opening.append(f"{name} has not appeared yet; it is trained when it does.")
             self._shape_rewards()
             self.collector.set_parameters(self.lessons.values)
+            self.passed = self.checkpoints
+            self._exchange()
         except BaseException:
             self.close()
             raise
@@ -173,7 +185,7 @@ class Parts:
                 fresh = self._trainees([seen.name], len(self.trainees))
                 lines = self._initialize(fresh)
             contenders = [_contender(trainee) for trainee in (*self.trainees, *fresh)]
-            settings, members = self.run.palus.league, self.league.members
+            settings, members = self.run.palus.league, self.league.house
             league = League(self.spec, contenders, self.seed, settings=settings, members=members)
         except (CheckpointError, ConfigError, ModelError) as error:
             self.run, self.spec, self.populations = before
@@ -279,7 +291,40 @@ class Parts:
         """Have new snapshots at hand, and enter them into the book."""
         for snapshot in snapshots:
             self.collector.policies.publish(FROZEN + snapshot, self.saving.load_snapshot(FROZEN + snapshot))
+        self._follow()
+
+    def _follow(self) -> None:
+        """Enter what the league has taken into the book, and tell of it."""
         self.book.follow()
+        if self.exchange is not None:
+            self.exchange.follow(self.league, self._snapshot_path)
+
+    def _snapshot_path(self, snapshot: Snapshot, number: int) -> Path:
+        return self.saving.path(self.trainees[snapshot.parent], number)
+
+    def _load_policy(self, policy: int) -> Network:
+        """A frozen policy from its file. Raises CheckpointError when that is gone."""
+        visitor = next((member for member in self.league.members if member.policy == policy), None)
+        if visitor is None:
+            return self.saving.load_snapshot(policy)
+        return self.saving.load_policy(visitor_path(self.folder.root, visitor.name))
+
+    def _exchange(self) -> None:
+        """Tell the league what the checkpoint holds, and learn who else is there; while its storage is away, later."""
+        if self.exchange is None:
+            return
+        try:
+            files = self.folder.mirrored() if self.exchange.mirrored else {}
+            self.exchange.publish(self.league, self.saving.find, files)
+            visitors, complaints = self.exchange.visitors(
+                self.league, self.folder.root, self.folder.own, self.saving.misfit
+            )
+        except StorageError as error:
+            complaints = [f"{error}. Training goes on; the next checkpoint tries again."]
+        else:
+            self.league.visit(visitors)
+        for complaint in complaints:
+            self.report.warn(complaint)
 
     @property
     def _numbers(self) -> dict[int, Mapping[str, float]]:
@@ -308,18 +353,34 @@ class Parts:
         # The export refuses weights that diverged, so it comes before the checkpoint that it would replace.
         kept = list(self.run.behaviors) if due is None else due
         models = self.saving.write_onnx(self.report, kept)
+        if self.exchange is not None:
+            goals = {trainee.policy: trainee.behavior.max_steps for trainee in self.trainees}
+            self.exchange.seal(self.league, self.steps, goals)
         self.folder.save(self._state())
         self._write_book()
-        self.saving.prune(self.league, self.league.needed(self.collector.in_play))
+        unsent = set() if self.exchange is None else self.exchange.unsent
+        self.saving.prune(self.league, self.league.needed(self.collector.in_play) | unsent)
         self.saving.write_policies(self.league, self._numbers)
         self.folder.record_lessons(self.lessons.numbers)
         results, pairs = self.baselines.latest, self.baselines.settings.baseline_pairs
         model = self.saving.write_bundle(models, kept, self.league, self.wall_seconds, results, pairs)
         if due is None:
             self.saving.tell_copies(models, self.report)
+        self._exchange()
         return model
 
+    def save_if_due(self) -> None:
+        """Save where a behavior has passed a checkpoint since the last one; what goes wrong costs no training."""
+        before, self.passed = self.passed, self.checkpoints
+        due = [name for name in self.passed if self.passed[name] != before.get(name, 0)]
+        if due and not self.finished:
+            try:
+                self.save(due)
+            except StorageError as error:
+                self.report.warn(f"{error} Training goes on; the next checkpoint tries again.")
+
     def _state(self) -> dict[str, Any]:
+        told = self._told if self.exchange is None else self.exchange.state_dict()
         return {
             "seed": self.seed,
             "wall_seconds": self.wall_seconds,
@@ -334,6 +395,7 @@ class Parts:
             "report": self.report.state_dict(),
             "lessons": self.lessons.state_dict(),
             "baselines": self.baselines.state_dict(),
+            **({} if told is None else {"exchange": told}),
         }
 
     def _initialize(self, trainees: Sequence[Trainee]) -> list[str]:
@@ -382,6 +444,9 @@ class Parts:
             self.report.load_state_dict(state["report"])
             self.baselines.load_state_dict(state["baselines"])
             self.previous_seconds = float(state["wall_seconds"])
+            self._told = state.get("exchange")
+            if self.exchange is not None and self._told is not None:
+                self.exchange.load_state_dict(self._told)
         except (KeyError, RuntimeError, ValueError, TypeError, EnvError, ModelError) as error:
             raise CheckpointError(
                 f"{self.folder.checkpoint}: does not fit this run file ({error}); resume with the run's own "

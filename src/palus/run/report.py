@@ -58,11 +58,13 @@ class Report:
         timers: Timers,
         console: Console | None = None,
         log: Callable[[str, str], None] | None = None,
+        note: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
-        """log: takes level and text of every line in place of the console, which then shows no progress either."""
+        """log: takes level and text of every line in place of the console, which then shows no progress either. note:
+        takes what goes to the progress file, too."""
         self.run, self.lines, self.folder = run, [_Line(trainee) for trainee in trainees], folder
         self._timers = timers
-        self.console, self._tell = console or Console(stderr=True), log
+        self.console, self._tell, self._also = console or Console(stderr=True), log, note
         self.last_scores: dict[str, float] = {}
         self._log, self._log_failed = ProgressWriter(folder.root / PROGRESS), False
         self._seconds = 0.0
@@ -178,6 +180,8 @@ class Report:
 
     def _note(self, **line: Any) -> None:
         """One line of the progress file; what goes wrong is told once, and never stops the run."""
+        if self._also is not None:
+            self._also(line)
         try:
             self.folder.own(self._log.path)
             self._log.append(line)

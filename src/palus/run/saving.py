@@ -7,14 +7,16 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from palus.config import RunFile, dump_run
-from palus.errors import CheckpointError, ModelError, StorageError
+from palus.errors import CheckpointError, ModelError, StorageError, TrustError
 from palus.export.bundle import Provenance, write_bundle
-from palus.export.policy_file import read_policy, write_policy
+from palus.export.policy_file import parse_policy, read_policy, write_policy
 from palus.files import write_bytes, write_text
 from palus.hub.model_card import refresh_card
 from palus.league.book import FILE, Book
+from palus.league.exchange import visitor_path
 from palus.league.league import League, snapshot_path
 from palus.league.pools import Contender
+from palus.league.records import Publication
 from palus.nn.graph import game_facts
 from palus.nn.network import Network
 from palus.rollout.rollout import FROZEN
@@ -36,29 +38,56 @@ class Saving:
     ) -> None:
         self.run, self.spec, self.folder, self.trainees, self.trust = run, spec, folder, trainees, trust
 
-    def _path(self, trainee: Trainee, snapshot: int) -> Path:
+    def path(self, trainee: Trainee, snapshot: int) -> Path:
+        """Where a snapshot of a learner lies."""
         return snapshot_path(self.folder.of(trainee.name) / "snapshots", snapshot)
 
     def save_snapshot(self, contender: Contender, snapshot: int) -> None:
         """Write a learner's present weights under the id of a snapshot. Raises StorageError."""
         trainee = self.trainees[contender.policy]
-        write_policy(self.folder.own(self._path(trainee, snapshot)), trainee.policy_file(self.spec, snapshot))
+        write_policy(self.folder.own(self.path(trainee, snapshot)), trainee.policy_file(self.spec, snapshot))
 
     def load_snapshot(self, policy: int) -> Network:
         """The network of a frozen policy, in the number format of the run. Raises CheckpointError when it is gone."""
-        for trainee in self.trainees:
-            path = self._path(trainee, policy - FROZEN)
+        return self.load_policy(self.find(policy - FROZEN))
+
+    def find(self, snapshot: int) -> Path:
+        """The file of a snapshot. Raises CheckpointError when it is gone."""
+        paths = [self.path(trainee, snapshot) for trainee in self.trainees]
+        for path in paths:
             if path.exists():
-                file, dtype = read_policy(path), trainee.learner.network.weights.dtype
-                return Network.acting(file.spec, file.settings, file.arrays, dtype, trust=self.trust)
-        raise CheckpointError(f"{path}: no such snapshot; was the run folder copied without `snapshots/`?")
+                return path
+        raise CheckpointError(f"{paths[-1]}: no such snapshot; was the run folder copied without `snapshots/`?")
+
+    def load_policy(self, path: Path) -> Network:
+        """The network of a file, in the number format of the run. Raises CheckpointError when it is gone."""
+        file, dtype = read_policy(path), self.trainees[0].learner.network.weights.dtype
+        return Network.acting(file.spec, file.settings, file.arrays, dtype, trust=self.trust)
+
+    def misfit(self, data: bytes, told: Publication) -> str | None:
+        """Why a snapshot of another run cannot be met; None where it can."""
+        try:
+            file = parse_policy(data, told.name)
+            Network.acting(file.spec, file.settings, file.arrays, trust=self.trust)
+        except (CheckpointError, ModelError, TrustError) as error:
+            return str(error)
+        played = self.spec.behavior(told.behavior)
+        if (file.spec.observations, file.spec.actions) != (played.observations, played.actions):
+            return f"{told.name}: sees or does something else than {told.behavior} does here; it is not met"
+        return None
 
     def prune(self, league: League, needed: set[int]) -> None:
-        """Delete snapshot files that the checkpoint just written does not need."""
+        """Delete snapshot files that the checkpoint just written does not need, and what kills left of them."""
         for trainee in self.trainees:
+            for unfinished in self.path(trainee, 0).parent.glob(".snapshot-*.npz.*"):
+                unfinished.unlink()
             for snapshot in range(league.snapshot_count):  # its own ones, whatever else lies there
                 if snapshot not in needed:
-                    self._path(trainee, snapshot).unlink(missing_ok=True)
+                    self.path(trainee, snapshot).unlink(missing_ok=True)
+        met = {visitor_path(self.folder.root, member.name) for member in league.members if member.learner is not None}
+        for path in self.folder.owned("league/visitors/*.npz"):
+            if path not in met:
+                path.unlink(missing_ok=True)
 
     def keep_best(self, trainee: Trainee, report: Report) -> None:
         """Write best.npz when the mean score of a policy's recent episodes is a new record.

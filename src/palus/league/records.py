@@ -1,0 +1,276 @@
+"""What the runs of one league tell each other, on a storage that all of them reach: the only truth of the league.
+
+    book/<run>/00000007.jsonl   the seventh part of what a run told, written once, by nobody else
+    book/<run>/files/<sha256>   its snapshots; where its own folder may be lost, also the files of its last checkpoint
+    book/<run>/seen.json        a sign of life, replaced every few seconds; nothing depends on it
+
+A part holds what happened between two checkpoints of its run, and is written when the second one is: so who continues
+from a checkpoint tells nothing twice, and every match counts once (`palus.league.exchange`). Lines are JSON objects:
+those of `palus.progress`, and
+
+    {"kind": "results", "training", "evaluation"}    rows [policy, opponent, points of the policy, matches]
+    {"kind": "snapshot", "number", "learner", "behavior", "role", "origin", "step", "version", "elo", "sha256"}
+    {"kind": "checkpoint", "steps", "max_steps", "matches", "window", "landmarks"}   matches: all that it has told of
+    {"kind": "files", "time", "files"}               the last line: Unix time; name -> SHA-256, null without
+
+In rows a snapshot is `run/number`, a learner `run` or `run+k`, a member of the run file `=name`. Results of a learner
+are its next snapshot's from then on. Loads no torch.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from palus.config.league import Role
+from palus.errors import StorageError
+from palus.league.strength import Strength, add, credited, kept, strengths
+from palus.store.depot import Depot
+
+BOOK = "book"
+FILES = "files"
+SEEN = "seen.json"
+TABLES = ("training", "evaluation")
+NamedCells = dict[tuple[str, str], tuple[float, int]]
+START = 1200.0
+"""Rating of the first policy that is rated."""
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}\Z")
+_PART = re.compile(r"(\d{8})\.jsonl\Z")
+
+
+def is_run_name(name: str) -> bool:
+    """Whether a run of a league can be called so."""
+    return bool(_NAME.match(name))
+
+
+def home(run: str) -> str:
+    """Where a run of the league writes."""
+    return f"{BOOK}/{run}"
+
+
+def part(run: str, number: int) -> str:
+    """The name of a part, which number begins with 1."""
+    return f"{home(run)}/{number:08d}.jsonl"
+
+
+def encoded(lines: Sequence[Mapping[str, Any]]) -> bytes:
+    """The bytes of a part."""
+    return b"".join(json.dumps(line, allow_nan=False, default=str).encode() + b"\n" for line in lines)
+
+
+def decoded(data: bytes) -> list[dict[str, Any]]:
+    """The lines of a part; what is no object is none."""
+    found = []
+    for line in data.splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return [line for line in found if isinstance(line, dict)]
+
+
+def runs_of(depot: Depot) -> list[str]:
+    """The runs that told anything. Raises StorageError."""
+    names = {name.split("/")[1] for name in depot.list(BOOK) if name.count("/") >= 2}
+    return sorted(filter(is_run_name, names))
+
+
+def news(depot: Depot, run: str, after: int) -> tuple[int, list[dict[str, Any]]]:
+    """The number of the last part that is there, and the lines of all parts behind `after`. Raises StorageError."""
+    there = (name.removeprefix(f"{home(run)}/") for name in depot.list(home(run)))
+    numbers = sorted(int(match[1]) for name in there if (match := _PART.match(name)) and int(match[1]) > after)
+    lines = [line for number in numbers for line in decoded(depot.get(part(run, number)))]
+    return max(numbers, default=after), lines
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A snapshot as its run told of it. learner: policy id there; version: how many snapshots that had made before."""
+
+    run: str
+    number: int
+    learner: int
+    behavior: str
+    role: Role
+    origin: int | None
+    step: int
+    version: int
+    elo: float
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """As rows have it."""
+        return f"{self.run}/{self.number}"
+
+
+def publications(run: str, lines: Iterable[Mapping[str, Any]]) -> list[Publication]:
+    """The snapshots that some lines of a run tell of; a line that lacks something is none."""
+    found = []
+    for line in lines:
+        match line:
+            case {
+                "kind": "snapshot", "number": int(number), "learner": int(learner), "behavior": str(behavior),
+                "role": ("main" | "main_exploiter" | "league_exploiter") as role, "origin": int() | None as origin,
+                "step": int(step), "version": int(version), "elo": float(elo), "sha256": str(sha256),
+            }:  # fmt: skip
+                found.append(Publication(run, number, learner, behavior, role, origin, step, version, elo, sha256))
+    return found
+
+
+def still_met(told: Sequence[Publication], window: int, landmarks: int) -> list[Publication]:
+    """Of the snapshots of one learner, older before newer, those that are met, as its own league keeps them."""
+    return [told[k] for k in kept([one.step for one in told], window, landmarks)]
+
+
+@dataclass
+class RunRecord:
+    """What one run told, or as much as was read. parts: read so far. lines: of `palus.progress`, all of them. cells: of
+    frozen policies, by table; open: of those where one of the two still learns, so that its next snapshot takes them
+    over. Both are (policy, opponent) -> points and matches, by names, the lesser name first; matches: in all."""
+
+    name: str
+    parts: int = 0
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    snapshots: list[Publication] = field(default_factory=list)
+    cells: dict[str, NamedCells] = field(default_factory=lambda: {table: {} for table in TABLES})
+    open: dict[str, NamedCells] = field(default_factory=lambda: {table: {} for table in TABLES})
+    steps: dict[str, int] = field(default_factory=dict)
+    max_steps: dict[str, int] = field(default_factory=dict)
+    matches: int = 0
+    window: int = 10
+    landmarks: int = 0
+    told_at: float | None = None
+    seen: dict[str, Any] = field(default_factory=dict)
+
+    def read(self, depot: Depot) -> None:
+        """Take in what is new. Raises StorageError."""
+        self.parts, lines = news(depot, self.name, self.parts)
+        for line in lines:
+            self._take(line)
+        try:
+            self.seen = decoded(depot.get(f"{home(self.name)}/{SEEN}"))[0]
+        except (StorageError, IndexError):
+            self.seen = {}
+
+    def _take(self, line: dict[str, Any]) -> None:
+        match line:
+            case {"kind": "results", "training": list(training), "evaluation": list(evaluation)}:
+                for table, rows in zip(TABLES, (training, evaluation), strict=True):
+                    for a, b, points, matches in rows:
+                        add(self.open[table], str(a), str(b), float(points), int(matches))
+                        self.matches += int(matches)
+                    self._settle(table)
+            case {"kind": "snapshot"}:
+                for told in publications(self.name, [line]):
+                    self.snapshots.append(told)
+                    for table in TABLES:
+                        learner = learner_name(self.name, told.learner)
+                        self.open[table] = credited(self.open[table], learner, told.name)
+                        self._settle(table)
+            case {"kind": "checkpoint", "steps": dict(steps), "max_steps": dict(max_steps)}:
+                self.steps, self.max_steps = steps, max_steps
+                self.window, self.landmarks = int(line.get("window", 10)), int(line.get("landmarks", 0))
+            case {"kind": "files", "time": float(told_at)}:
+                self.told_at = told_at
+            case {"kind": "run" | "summary" | "end"}:
+                self.lines.append(line)
+
+    def _settle(self, table: str) -> None:
+        """Move what is between frozen policies out of the way."""
+        for pair in [pair for pair in self.open[table] if not any(map(is_learner, pair))]:
+            add(self.cells[table], *pair, *self.open[table].pop(pair))
+
+    @property
+    def kept(self) -> list[Publication]:
+        """Its snapshots that are still met."""
+        learners = dict.fromkeys(told.learner for told in self.snapshots)
+        return [
+            told
+            for learner in learners
+            for told in still_met([t for t in self.snapshots if t.learner == learner], self.window, self.landmarks)
+        ]
+
+    @property
+    def step(self) -> int:
+        """Of its slowest learner, as it said last."""
+        newer = self.seen if self.seen.get("time", 0.0) > (self.told_at or 0.0) else {}
+        return min(newer.get("steps", self.steps).values(), default=0)
+
+    @property
+    def goal(self) -> int:
+        """Steps of its slowest learner when it is done; 0 before it said so."""
+        return min(self.max_steps.values(), default=0)
+
+    def state(self, now: float) -> str:
+        """finished, stopped, silent for a minute and more, or training."""
+        if self.goal and self.step >= self.goal:
+            return "finished"
+        if self.seen.get("state") == "stopped":
+            return "stopped"
+        last = self.last_seen
+        return "silent" if last is None or now - last > 60 else "training"
+
+    @property
+    def last_seen(self) -> float | None:
+        """Unix time by the clock of its machine; None before it told anything."""
+        times = [at for at in (self.told_at, self.seen.get("time")) if isinstance(at, float)]
+        return max(times, default=None)
+
+
+def is_learner(name: str) -> bool:
+    """Whether a name in a row is that of a learner."""
+    return "/" not in name and not name.startswith("=")
+
+
+def learner_name(run: str, policy: int) -> str:
+    """A learner as rows have it."""
+    return run if policy == 0 else f"{run}+{policy}"
+
+
+class LeagueRecord:
+    """The whole league, read from its storage; `read` again takes in what is new."""
+
+    def __init__(self, depot: Depot) -> None:
+        self.depot, self.runs = depot, dict[str, RunRecord]()
+
+    def read(self) -> LeagueRecord:
+        """Raises StorageError."""
+        for name in runs_of(self.depot):
+            self.runs.setdefault(name, RunRecord(name)).read(self.depot)
+        return self
+
+    @property
+    def field(self) -> dict[str, Publication]:
+        """All snapshots that are still met, by name, run by run, older before newer."""
+        return {told.name: told for run in self.runs.values() for told in run.kept}
+
+    def cells(self, table: str) -> NamedCells:
+        """`training` or `evaluation` of all runs together."""
+        total: NamedCells = {}
+        for cells in (cells for run in self.runs.values() for cells in (run.cells[table], run.open[table])):
+            for (a, b), (points, matches) in cells.items():
+                add(total, a, b, points, matches)
+        return total
+
+    def ratings(self) -> dict[str, Strength]:
+        """Of every snapshot that is still met and every learner, which is one player with its newest snapshot."""
+        newest = {
+            learner_name(told.run, told.learner): told.name for run in self.runs.values() for told in run.snapshots
+        }
+        tables = [self.cells(table) for table in TABLES]
+        house = [name for cells in tables for pair in cells for name in pair if name.startswith("=")]
+        number = {name: k for k, name in enumerate(dict.fromkeys([*newest, *self.field, *house]))}
+        if not number:
+            return {}
+        cells: dict[tuple[int, int], tuple[float, int]] = {}
+        for named in tables:
+            for (a, b), (points, matches) in named.items():
+                if a in number and b in number:
+                    add(cells, number[a], number[b], points, matches)
+        same = {number[learner]: number[snapshot] for learner, snapshot in newest.items() if snapshot in number}
+        found = strengths(cells, list(number.values()), same, {}, START)
+        return {name: found[k] for name, k in number.items()}

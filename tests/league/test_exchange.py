@@ -1,0 +1,131 @@
+"""Runs of one league: they meet each other's snapshots, and whatever is killed, every match counts once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from killed_run import RUN, SETTINGS
+
+from palus.config import load_run
+from palus.errors import CheckpointError, StorageError
+from palus.league.exchange import Berth, visitor_path
+from palus.league.records import LeagueRecord
+from palus.store.depot import Depot
+from palus.train import Run
+
+OVERRIDES = {**SETTINGS, "max_steps": 6000, "checkpoint_interval": 1000, "summary_freq": 1000}
+
+
+@contextmanager
+def run(folder: Path, name: str, storage: Path | None = None, *, resume: bool = False, **more: Any) -> Iterator[Run]:
+    """A run of the league, which its test drives."""
+    behaviors = json.dumps({"DuelToy": {**OVERRIDES, **more}})
+    file = load_run("debug", [*RUN, f"behaviors={behaviors}", f"checkpoint_settings.run_id={name}",
+                              f"checkpoint_settings.results_dir={folder}"])  # fmt: skip
+    made = Run(file, resume=resume, force=not resume, log=lambda level, text: None,
+               berth=Berth(str(storage or folder), name, mirrored=storage is not None))  # fmt: skip
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def go_on(made: Run, checkpoints: int) -> None:
+    """Train until so many parts more are in the book, as the loop does."""
+    told = made.exchange._number + checkpoints  # type: ignore[union-attr]
+    while made.exchange._number < told:  # type: ignore[union-attr]
+        made.iterate()
+        made.save_if_due()
+
+
+def names(made: Run) -> set[str]:
+    return {visitor.name for visitor in made.league.visitors}
+
+
+def told(folder: Path) -> LeagueRecord:
+    return LeagueRecord(Depot(str(folder))).read()
+
+
+def test_runs_meet_each_other_s_snapshots_rate_them_and_forget_them(tmp_path: Path) -> None:
+    with run(tmp_path, "ada") as ada, run(tmp_path, "bob") as bob:
+        go_on(ada, 2)
+        go_on(bob, 1)
+        record = told(tmp_path)
+        assert names(bob) == {one.name for one in record.runs["ada"].kept} and len(names(bob)) > 3
+        go_on(bob, 1)
+        go_on(ada, 1)
+        assert names(ada) == {one.name for one in told(tmp_path).runs["bob"].kept}
+        met = {seat.policy for match in [bob.league.cast(slot) for slot in range(400)] for seat in match}
+        assert {visitor.policy for visitor in bob.league.visitors[-3:]} <= met  # `window`: the newest of each learner
+        record = told(tmp_path)
+        pairs = record.cells("training")
+        assert any(a.startswith("ada/") and b.startswith("bob/") for a, b in pairs)
+        assert sum(matches for _, matches in pairs.values()) == sum(r.matches for r in record.runs.values()) > 100
+        for made in (ada, bob):
+            assert record.runs[made.exchange.run].matches == made.exchange.matches  # type: ignore[union-attr]
+        ratings = record.ratings()
+        assert ratings["ada"] == ratings[record.runs["ada"].snapshots[-1].name]
+        assert {"ada", "bob"} <= ratings.keys()
+        shown = json.loads((tmp_path / "bob" / "league" / "league.json").read_text())["members"]
+        assert {one["name"] for one in shown} >= {name for name in names(bob) if name.startswith("ada/")}
+
+        go_on(ada, 1)  # whose oldest snapshots are not met any more
+        go_on(bob, 2)
+        here = {visitor_path(bob.folder.root, member.name) for member in bob.league.members}
+        assert {*(tmp_path / "bob" / "league" / "visitors").iterdir()} <= here
+        known = {policy for policy in bob.collector.policies.known if policy >= 1 << 24}
+        assert known <= {member.policy for member in bob.league.members}
+        kept = {one.sha256 for one in told(tmp_path).runs["ada"].kept}
+        assert {path.name for path in (tmp_path / "book" / "ada" / "files").iterdir()} == kept
+
+
+@pytest.mark.parametrize("died", ["before its checkpoint", "before it was told", "after it was told"])
+def test_who_dies_tells_nothing_twice_and_forgets_nothing(
+    tmp_path: Path, died: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with run(tmp_path, "ada") as ada:
+        go_on(ada, 2)
+        ada.iterate()
+        if died == "before it was told":
+            with monkeypatch.context() as patch:
+                patch.setattr(Depot, "create", lambda *_: (_ for _ in ()).throw(StorageError("away")))
+                ada.save()
+        elif died == "after it was told":
+            ada.save()
+    with run(tmp_path, "ada", resume=True) as again:
+        record, exchange = told(tmp_path).runs["ada"], again.exchange
+        assert exchange is not None
+        assert (record.matches, record.step) == (exchange.matches, again.step)
+        assert record.parts == exchange._number - 1 == (2 if died == "before its checkpoint" else 3)
+        assert [one.number for one in record.snapshots] == list(range(len(record.snapshots)))
+        go_on(again, 1)
+        assert told(tmp_path).runs["ada"].matches == exchange.matches
+
+
+def test_a_storage_that_is_away_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with run(tmp_path, "ada") as ada:
+        go_on(ada, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Depot, "list", lambda *_: (_ for _ in ()).throw(StorageError("away")))
+            while ada.step < 3500:
+                ada.iterate()
+                ada.save_if_due()
+        assert told(tmp_path).runs["ada"].parts == 1
+        go_on(ada, 1)
+        record = told(tmp_path).runs["ada"]
+        assert record.parts == 2 and record.matches == ada.exchange.matches  # type: ignore[union-attr]
+        assert [one.number for one in record.snapshots] == list(range(ada.league.snapshot_count))
+
+
+def test_of_two_processes_of_one_run_one_ends(tmp_path: Path) -> None:
+    with run(tmp_path, "ada") as ada:
+        go_on(ada, 1)
+        with run(tmp_path, "ada", resume=True) as twin:
+            go_on(twin, 1)
+        with pytest.raises(CheckpointError, match="another process has told of ada since"):
+            go_on(ada, 1)
