@@ -225,4 +225,8 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
 
 def describe(parts: Run) -> list[str]:
     """Derived values of a run with their reasons, for the start of the log."""
-    return [explain(parts.matmul, parts.measured), *parts.collector.describe(), *parts.baselines.describe()]
+    return [
+        explain(parts.matmul, parts.measured, parts.place.device),
+        *parts.collector.describe(),
+        *parts.baselines.describe(),
+    ]

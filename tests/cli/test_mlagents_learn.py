@@ -115,7 +115,7 @@ def test_resume_and_initialize_from(here: Path, capsys: pytest.CaptureFixture[st
     [
         (["--num-envs=2", "3DBall.yaml"], "unrecognized arguments: 3DBall.yaml"),
         (["--num-areas=0"], "num_areas: expected more than 0"),
-        (["--torch-device=cuda"], "palus trains on the CPU"),
+        (["--torch-device=gpu"], "torch_settings.device gpu: no device that palus computes on"),
         (["--timeout-wait=long"], "invalid int value"),
     ],
 )

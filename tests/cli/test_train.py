@@ -144,12 +144,12 @@ chekpoint_settings: {}
 def test_settings_that_palus_cannot_train_with_are_refused_together(tmp_path):
     path = tmp_path / "later.yaml"
     path.write_text(
-        "{torch_settings: {device: cuda}, behaviors: {SoccerTwos: {trainer_type: appo, "
+        "{torch_settings: {device: gpu}, behaviors: {SoccerTwos: {trainer_type: appo, "
         "reward_signals: {curiosity: {}}}}}"
     )
     message = palus(path, "--check", code=2).stderr
     for sentence in (
-        "torch_settings.device cuda: palus trains on the CPU; remove it",
+        "torch_settings.device gpu: no device that palus computes on; use cpu, cuda, cuda:1 (the second of several)",
         "behaviors.SoccerTwos.reward_signals.curiosity: appo learns from extrinsic alone",
         "behaviors.SoccerTwos.reward_signals.extrinsic: appo learns from it alone",
     ):
@@ -327,7 +327,7 @@ def test_the_debug_run_replaces_its_own_former_run_and_no_other(tmp_path):
 
 def test_a_precision_that_this_cpu_is_slow_at_is_warned_of(tmp_path, monkeypatch):
     rates = {"highest": 80.0, "bf16": 20.0}
-    monkeypatch.setattr("palus.nn.matmul.measure", lambda name, seconds: MatmulPath(name, rates[name], 0.0))
+    monkeypatch.setattr("palus.nn.matmul.measure", lambda name, seconds, device: MatmulPath(name, rates[name], 0.0))
     words = ("debug", "palus.threads=1", "palus.matmul=bf16", f"{SETTINGS}max_steps=2048", "--results-dir", tmp_path)
     assert "warning: palus.matmul bf16 makes 20 GFLOP/s on one thread here, highest 80" in palus(*words).stderr
 

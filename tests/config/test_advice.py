@@ -85,11 +85,6 @@ def test_what_appo_cannot_learn_from_is_refused_by_name_and_others_take_it(overr
     assert unsupported(load_run("debug", [at + override])) == []
 
 
-def test_a_device_that_palus_cannot_train_on_is_refused() -> None:
-    (sentence,) = unsupported(load_run("debug", ["torch_settings.device=cuda"]))
-    assert sentence.startswith("torch_settings.device cuda: palus trains on the CPU")
-
-
 def test_an_executable_is_the_game_and_its_keys_are_read() -> None:
     unity = ["env_settings.env_path=Soccer.x86_64", "env_settings.num_envs=2", "palus.num_matches=3"]
     run = load_run("debug", unity)

@@ -80,7 +80,7 @@ def known_keys() -> set[str]:
     )
     keys |= {"reward_signals.extrinsic.gamma", "reward_signals.extrinsic.strength"}
     keys |= {f"palus.env_options.{name}" for name in inspect.signature(doom.make).parameters}
-    for name in ("palus", "env_settings", "checkpoint_settings"):
+    for name in ("palus", "env_settings", "checkpoint_settings", "torch_settings"):
         section = sections[name]
         assert isinstance(section, type)
         keys |= fields(section, f"{name}.")

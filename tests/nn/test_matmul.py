@@ -23,7 +23,7 @@ def measured(monkeypatch, medium, bf16, medium_error=FP32):
         "medium": MatmulPath("medium", medium, medium_error),
         "bf16": MatmulPath("bf16", bf16, ROUNDED),
     }
-    monkeypatch.setattr(matmul, "measure", lambda name, seconds: paths[name])
+    monkeypatch.setattr(matmul, "measure", lambda name, seconds, device: paths[name])
 
 
 def test_errors_are_those_of_the_number_formats():
@@ -80,7 +80,7 @@ def test_auto_takes_the_fastest_that_is_worth_its_error(monkeypatch, medium, bf1
 
 def test_another_program_that_runs_for_a_moment_does_not_change_the_choice(monkeypatch):
     rates = {"highest": [90, 100, 40], "medium": [30, 20, 200], "bf16": [10, 110, 10]}
-    monkeypatch.setattr(matmul, "measure", lambda name, seconds: MatmulPath(name, rates[name].pop(0), FP32))
+    monkeypatch.setattr(matmul, "measure", lambda name, seconds, device: MatmulPath(name, rates[name].pop(0), FP32))
     path, seen = choose("auto")
     assert path.name == "medium"
     assert [p.gflops for p in seen] == [100, 200, 110]

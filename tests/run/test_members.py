@@ -15,6 +15,7 @@ from palus.envs import make
 from palus.errors import CheckpointError, ModelError, TrustError
 from palus.export.policy_file import PolicyFile, write_policy
 from palus.nn.network import Network
+from palus.nn.place import CPU
 from palus.rollout.rollout import FROZEN, MEMBERS
 from palus.run.guests import policy_of
 from palus.run.members import find_guests
@@ -61,7 +62,7 @@ def test_a_strangers_file_decides_as_its_author_meant_under_masks_too(tmp_path):
     spec = make("MenuToy", 1).spec
     path = written(tmp_path / "menu.onnx", spec)
     (guest,) = find_guests([path], spec)
-    policy = policy_of(guest, torch.float32, NOBODY)
+    policy = policy_of(guest, torch.float32, CPU, NOBODY)
     seen, masks = np.array([[0.25], [0.5]], np.float32), np.array([[1, 1, 0, 1], [0, 1, 1, 1]], np.bool_)
     logits, values, _ = policy.act({"obs_0": torch.from_numpy(seen)}, torch.zeros(2, 0), torch.from_numpy(masks))
     expected, _ = OnnxPlayer(tmp_path / "menu.onnx", spec.behaviors[0]).answer({"obs_0": seen}, seen[:, :0], masks)
@@ -76,7 +77,7 @@ def test_a_file_whose_network_needs_foreign_code_is_refused(tmp_path):
     spec = GameSpec("Eye", (picture,), (AgentSpec("eye", 0, 0, "Eye"),))
     (guest,) = find_guests([str(tmp_path / "own.npz")], spec)
     with pytest.raises(TrustError, match="no_such_module"):
-        policy_of(guest, torch.float32, NOBODY)
+        policy_of(guest, torch.float32, CPU, NOBODY)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ FLAGS: dict[str, tuple[str, type, str]] = {
     "--capture-frame-rate": ("engine_settings.capture_frame_rate", int, "Simulated frames per second."),
     "--no-graphics": ("engine_settings.no_graphics", bool, "Run without graphics."),
     "--no-graphics-monitor": ("engine_settings.no_graphics_monitor", bool, "The same, but worker 0 keeps graphics."),
-    "--torch-device": ("torch_settings.device", str, "cpu, cuda, cuda:0, ..."),
+    "--torch-device": ("torch_settings.device", str, "cpu, cuda, cuda:1, ... or mps"),
 }
 """Flag -> key of the run file, type, help. A flag that is given stands above the file, whatever its value.
 

@@ -77,7 +77,9 @@ class CheckpointSettings(Section):
 class TorchSettings(Section):
     """Where PyTorch computes."""
 
-    device: str | None = Field(default=None, description="`cpu`, `cuda`, `cuda:0`, ...; null means automatic.")
+    device: str | None = Field(
+        default=None, description="`cpu`, `cuda`, `cuda:1`, ... or `mps`; null means the CPU. See docs/gpu.md."
+    )
 
 
 class PalusSettings(Section):

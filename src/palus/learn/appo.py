@@ -19,10 +19,11 @@ from torch import Tensor
 from palus.config.appo import AppoHyperparameters
 from palus.config.trainer import AppoBehavior, Behavior
 from palus.errors import ConfigError
-from palus.learn.learner import Learner, means
+from palus.learn.learner import Learner, means, numbers_of
 from palus.learn.losses import clipped_policy_loss
-from palus.learn.returns import gae, kept_memory, usable_decisions, vtrace
+from palus.learn.returns import kept_memory, usable_decisions
 from palus.nn.distributions import Distribution
+from palus.nn.place import CPU, Placement
 from palus.nn.running import CLIP, RunningMoments
 from palus.rollout.rollout import Rollout
 from palus.trust import NOBODY, Trust
@@ -88,6 +89,7 @@ class APPO(Learner):
         threads: int = 1,
         *,
         trust: Trust = NOBODY,
+        place: Placement = CPU,
     ) -> None:
         h = behavior.hyperparameters
         if h.exploration_loss == "symmetric_kl" and not spec.actions.is_discrete:
@@ -95,7 +97,7 @@ class APPO(Learner):
                 "exploration_loss symmetric_kl: the game has continuous actions, which no uniform distribution covers; "
                 "use entropy"
             )
-        super().__init__(behavior, spec, dtype, seed, threads, trust=trust)
+        super().__init__(behavior, spec, dtype, seed, threads, trust=trust, place=place)
         self.network.returns = RunningMoments(1) if h.normalize_returns else None
         self.adapted_rate = h.learning_rate
 
@@ -153,13 +155,14 @@ class APPO(Learner):
         h, network = self.behavior.hyperparameters, self.network
         final = self.finals(rollout)  # as the acting policy saw them, like its values
         self.observe(rollout, usable)
+        rollout = self.resident(rollout)
         values = rollout.values if rollout.values is not None else self.replay(rollout, len(usable))[0][..., 0]
         ended, rewards = rollout.terminated | rollout.truncated, self.rewards(rollout, usable)[..., 0]
         following = self.following(rollout, values[..., None], final)[..., 0]
         if not h.bootstrap_truncated:
             following[ended] = 0.0
         gamma = self.behavior.extrinsic.gamma
-        advantages, targets = gae(rewards, values, following, ended, usable, gamma, h.lambd)
+        advantages, targets = self.kernels.gae(rewards, values, following, ended, usable, gamma, h.lambd)
         if network.returns is not None:
             values = _normalized(values, network.returns)
             with network.lock:
@@ -174,7 +177,7 @@ class APPO(Learner):
     def _forward(self, rows: I64, batch: Batch) -> tuple[Tensor, Tensor]:
         """Parameters [T, R, L] and values [T, R] of some rows by the present weights."""
         T, B = batch.usable.shape
-        states = torch.from_numpy(batch.rollout.states[rows])
+        states = self.place.tensor(batch.rollout.states[rows])
         index = np.arange(T)[:, None] * B + rows
         parameters, values, _ = self.forward(batch.rollout, index, states, batch.keep)
         assert values is not None
@@ -199,17 +202,18 @@ class APPO(Learner):
 
     def _minibatch(self, rows: I64, batch: Batch, parameters: Tensor, values: Tensor) -> Minibatch:
         """What the loss compares with. GAE was done once for the rollout; V-trace looks at the present outputs."""
-        usable, actions = batch.usable[:, rows], torch.from_numpy(batch.rollout.actions[:, rows])
+        tensor = self.place.tensor
+        usable, actions = batch.usable[:, rows], tensor(batch.rollout.actions[:, rows])
         advantages, targets = batch.advantages[:, rows], batch.targets[:, rows]
         if self.behavior.hyperparameters.advantages == "vtrace":
             with torch.no_grad():
                 now = Distribution(parameters.flatten(0, 1), self.spec.actions).log_prob(actions.flatten(0, 1))
-            ratios = np.exp(now.view(usable.shape).numpy() - batch.log_probs[:, rows])
-            advantages, targets = self._vtrace(rows, batch, ratios, values.detach().numpy())
+            ratios = np.exp(now.view(usable.shape).cpu().numpy() - batch.log_probs[:, rows])
+            advantages, targets = self._vtrace(rows, batch, ratios, values.detach().cpu().numpy())
         acting = (batch.rollout.parameters, batch.log_probs, batch.old_values)
-        parameters_then, log_probs, old_values = (torch.from_numpy(array[:, rows][usable]) for array in acting)
-        wanted, aimed = torch.from_numpy(advantages[usable]), torch.from_numpy(targets[usable])
-        mask = torch.from_numpy(usable)
+        parameters_then, log_probs, old_values = (tensor(array[:, rows][usable]) for array in acting)
+        wanted, aimed = tensor(advantages[usable]), tensor(targets[usable])
+        mask = tensor(usable)
         return Minibatch(actions[mask], parameters_then, log_probs, old_values, wanted, aimed, mask)
 
     def _vtrace(self, rows: I64, batch: Batch, ratios: F32, values: F32) -> tuple[F32, F32]:
@@ -218,7 +222,9 @@ class APPO(Learner):
         following[:-1][inside] = values[1:][inside]
         h, gamma = self.behavior.hyperparameters, self.behavior.extrinsic.gamma
         ended, usable = batch.ended[:, rows], batch.usable[:, rows]
-        return vtrace(ratios, batch.rewards[:, rows], values, following, ended, usable, gamma, h.vtrace_rho, h.vtrace_c)
+        return self.kernels.vtrace(
+            ratios, batch.rewards[:, rows], values, following, ended, usable, gamma, h.vtrace_rho, h.vtrace_c
+        )
 
     def tune(self, behavior: Behavior) -> None:
         """See `Learner.tune`."""
@@ -279,7 +285,7 @@ def loss(
         "Policy/Clipped": ((ratio < low) | (ratio > high)).float().mean(),
     }
     total = policy_loss + value_loss + exploration + kl_loss
-    return total, {tag: float(number.detach()) for tag, number in found.items()}
+    return total, numbers_of(found)
 
 
 def _normalized(values: F32, moments: RunningMoments) -> F32:

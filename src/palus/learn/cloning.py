@@ -60,7 +60,9 @@ class Cloning:
     def __init__(self, settings: BehavioralCloning, network: Network, seed: int) -> None:
         self.settings, self.network = settings, network
         self.experts = read_demonstrations(Path(settings.demo_path), network.spec)
-        self.optimizer = Adam(network.weights)  # of the critic's weights, whose gradient is 0, it moves none
+        self.optimizer = Adam(
+            network.weights, place=network.place
+        )  # of the critic's weights, whose gradient is 0, it moves none
         self.generator = torch.Generator().manual_seed(seed)
         self._numbers = sum(part.size for part in network.spec.actions.parts if isinstance(part, Continuous))
         self._keep = np.ones((len(self.experts), 1), np.float32)
@@ -92,12 +94,14 @@ class Cloning:
         """The loss of some sequences and its gradient, tensor by tensor; memory is empty before each."""
         network, experts = self.network, self.experts
         index, counts = sequences.decisions(numbers)
-        states, keep = torch.zeros(len(numbers), network.state_size), torch.from_numpy(self._keep.ravel()[index])
+        tensor = network.place.tensor
+        states = tensor(np.zeros((len(numbers), network.state_size), np.float32))
+        keep = tensor(self._keep.ravel()[index])
         parameters, _, _ = network(network.inputs(experts.observations, index.ravel()), states, keep)
-        parameters = parameters[torch.from_numpy(counts.ravel())]
-        noise = torch.randn((len(parameters), self._numbers), generator=self.generator)
+        parameters = parameters[tensor(counts.ravel())]
+        noise = torch.randn((len(parameters), self._numbers), generator=self.generator).to(parameters.device)
         leaf = parameters.detach().requires_grad_()
-        actions = torch.from_numpy(experts.actions[index[counts]])
+        actions = tensor(experts.actions[index[counts]])
         loss = cloning_loss(leaf, noise, actions, network.spec.actions, network.squash)
         (slope,) = torch.autograd.grad(loss, leaf)
         return float(loss.detach()), network.weights.backward([parameters], [slope], partial=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -18,17 +18,23 @@ from palus.config.trainer import Behavior
 from palus.errors import DivergenceError
 from palus.learn.adam import Adam
 from palus.learn.cloning import Cloning
+from palus.learn.device_steps import DeviceSteps
+from palus.learn.kernels import kernels_of
 from palus.learn.losses import linear_schedule
 from palus.learn.returns import following_values, kept_memory, next_episode_values
 from palus.learn.signals import Experience, LearnedReward, decisions_of, make_signals
-from palus.nn.network import EVALUATION_ROWS, Critic, Network
+from palus.nn.network import Critic, Network, Rows
 from palus.nn.parameters import FlatParameters
+from palus.nn.place import CACHED_ROWS, CPU, Placement
 from palus.rollout.rollout import Rollout
 from palus.trust import NOBODY, Trust
 from palus.types import F32, I64, AnyArray, BehaviorSpec, Bool
 
 T = TypeVar("T")
 U = TypeVar("U")
+A = TypeVar("A", AnyArray, Tensor)
+SEEN = "seen "
+"""Before an observation's name among what `DeviceSteps` hold."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,8 @@ class Part:
 
 
 class Learner:
-    """One algorithm at work on one policy. threads: parts of a minibatch that are computed side by side.
+    """One algorithm at work on one policy. threads: parts of a minibatch that are computed side by side. place: where
+    its network lies; reward signals' are small, and stay on the CPU.
 
     signals: the rewards it learns from, S of them, each with a value stream of its own (`make_signals`); cloning: what
     it imitates beside them.
@@ -65,17 +72,21 @@ class Learner:
         threads: int = 1,
         *,
         trust: Trust = NOBODY,
+        place: Placement = CPU,
     ) -> None:
-        self.behavior, self.spec = behavior, spec
+        self.behavior, self.spec, self.place, self.kernels = behavior, spec, place, kernels_of(place)
         self.generator = torch.Generator().manual_seed(seed)
         settings = behavior.network_settings
         self.signals = make_signals(behavior, spec, seed, trust)
         streams, critic = len(self.signals), self.critic()
-        self.network = Network(spec, settings, self.generator, dtype, critic=critic, streams=streams, trust=trust)
+        self.network = Network(
+            spec, settings, self.generator, dtype, critic=critic, streams=streams, trust=trust, place=place
+        )
         if settings.symmetric:
             self.network.weights.tie(self.network.images())
-        self.optimizer = Adam(self.network.weights, **self.adam())
-        self.parallel = DataParallel(self.network.weights, self.optimizer, threads)
+        self.optimizer = Adam(self.network.weights, **self.adam(), place=place)
+        self.parallel = DataParallel(self.network.weights, self.optimizer, threads if place.compiled else 1)
+        self.device_steps = DeviceSteps(self.network, self.optimizer)
         cloned = behavior.behavioral_cloning
         self.cloning = Cloning(cloned, self.network, seed) if cloned is not None else None
         self.updates = 0
@@ -117,7 +128,14 @@ class Learner:
             for name, scaler in self.network.scalers.items():
                 scaler.update(flat(rollout.observations[name]), rows)
 
-    def estimate(self, observations: Mapping[str, AnyArray], states: F32) -> F32:
+    def resident(self, rollout: Rollout) -> Rollout:
+        """The rollout with its observations on the learner's device, where it has one: they are moved there once."""
+        if self.place.compiled:
+            return rollout
+        held = self.device_steps.hold({SEEN + name: x for name, x in rollout.observations.items()})
+        return replace(rollout, resident={name: held[SEEN + name] for name in rollout.observations})
+
+    def estimate(self, observations: Mapping[str, Rows], states: F32) -> F32:
         """The critic's values [R, S]. observations: name -> [R, *shape]; states: [R, floats of memory]."""
         return self.network.values(observations, states, self.parallel.map)
 
@@ -131,31 +149,32 @@ class Learner:
         states = np.zeros((-(-T // length), B, self.network.state_size), np.float32)
         if not self.network.state_size:
             if self.network.has_values:
-                seen = {name: flat(x[:-1]) for name, x in rollout.observations.items()}
+                seen = {name: flat(x[:-1]) for name, x in rollout.seen.items()}
                 values = self.estimate(seen, np.zeros((T * B, 0), np.float32)).reshape(values.shape)
             return values, states
         keep = kept_memory(rollout)
 
         @torch.no_grad()
         def play(rows: I64) -> None:
-            state = torch.from_numpy(rollout.states[rows])
+            state = self.place.tensor(rollout.states[rows])
             for k, first in enumerate(range(0, T, length)):
-                states[k, rows] = state.numpy()
+                states[k, rows] = state.cpu().numpy()
                 steps = np.arange(first, min(first + length, T))[:, None]
                 _, found, state = self.forward(rollout, steps * B + rows, state, keep)
                 if found is not None:
-                    values[steps, rows] = self.network.denormalize(found).numpy().reshape(len(steps), len(rows), -1)
+                    found = self.network.denormalize(found).cpu()
+                    values[steps, rows] = found.numpy().reshape(len(steps), len(rows), -1)
 
-        self.parallel.map(play, np.array_split(np.arange(B), -(-B * length // EVALUATION_ROWS)))
+        self.parallel.map(play, np.array_split(np.arange(B), -(-B * length // self.place.rows)))
         return values, states
 
     def forward(self, rollout: Rollout, index: I64, states: Tensor, keep: F32) -> tuple[Tensor, Tensor | None, Tensor]:
         """`Network.forward` on some decisions. index: [L, R] numbers t B + b; states: [R, S]; keep: [T, B]."""
         places = index.ravel()
-        inputs = self.network.inputs({name: flat(x) for name, x in rollout.observations.items()}, places)
-        masks = None if rollout.masks is None else torch.from_numpy(flat(rollout.masks)[places])
+        inputs = self.network.inputs({name: flat(x) for name, x in rollout.seen.items()}, places)
+        masks = None if rollout.masks is None else self.place.tensor(flat(rollout.masks)[places])
         found: tuple[Tensor, Tensor | None, Tensor]
-        found = self.network(inputs, states, torch.from_numpy(keep.ravel()[index]), masks)
+        found = self.network(inputs, states, self.place.tensor(keep.ravel()[index]), masks)
         return found
 
     def gamma(self, name: str) -> float:
@@ -183,7 +202,7 @@ class Learner:
     def pay(self, signal: LearnedReward, rollout: Rollout, usable: Bool) -> F32:
         """What a signal pays, [T, B], before its strength; 0 for decisions that are not usable."""
         paid, index = np.zeros(usable.size, np.float32), np.flatnonzero(usable)
-        for part in np.array_split(index, -(-len(index) // EVALUATION_ROWS) or 1):
+        for part in np.array_split(index, -(-len(index) // CACHED_ROWS) or 1):
             paid[part] = signal.rewards(decisions_of(rollout, part, self.spec.actions, self.network.squash))
         return paid.reshape(usable.shape)
 
@@ -229,7 +248,7 @@ class Learner:
     def following(self, rollout: Rollout, values: F32, final: F32) -> F32:
         """The value [T, B, S] of what follows each decision. values: of the decisions, [T, B, S]; final: as in
         `finals`."""
-        last = self.estimate({name: x[-1] for name, x in rollout.observations.items()}, rollout.last_states)
+        last = self.estimate({name: x[-1] for name, x in rollout.seen.items()}, rollout.last_states)
         found = following_values(values, last, final, rollout.terminated, rollout.truncated)
         for s, signal in enumerate(self.signals.values()):
             if signal is not None and signal.goes_on:
@@ -263,8 +282,8 @@ class Learner:
     def finish(self) -> None:
         """End an update. Raises DivergenceError where a number is not finite: checkpoints on disk stay good."""
         self.updates += 1
-        numbers = self.network.weights.master.numpy(), self.optimizer.square
-        if not all(np.isfinite(array).all() for array in numbers):
+        numbers = self.network.weights.master, self.optimizer.square
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in numbers):
             raise self.divergence()
 
     def divergence(self) -> DivergenceError:
@@ -344,8 +363,7 @@ class DataParallel:
         """Add up what `FlatParameters.backward` gave for the parts of a minibatch; returns the sum's norm."""
         self.map(lambda shard: self.weights.set_gradient(gradients, shard), self.shards)
         self.weights.fold_gradient()
-        with np.errstate(over="ignore"):  # infinite: for the caller to judge
-            return float(np.linalg.norm(self.weights.gradient.numpy()))
+        return self.weights.norm
 
     def step(self, rate: float, optimizer: Adam | None = None) -> None:
         """Move the weights along the gathered gradient. optimizer: another one than its own."""
@@ -354,9 +372,14 @@ class DataParallel:
         self.map(optimizer.move, self.shards)
 
 
-def flat(x: AnyArray) -> AnyArray:
+def flat(x: A) -> A:
     """[T, B, ...] -> [T B, ...], a view."""
     return x.reshape(len(x) * x.shape[1], *x.shape[2:])
+
+
+def numbers_of(found: Mapping[str, Tensor]) -> dict[str, float]:
+    """Scalars as plain numbers, all of them waited for at once."""
+    return dict(zip(found, torch.stack([number.detach() for number in found.values()]).tolist(), strict=True))
 
 
 def means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """The clipped losses: each formula once as torch computes it, and PPO's once more as one compiled loop for the CPU.
 
 On a CPU the thirty small tensor calls of PPO's loss cost as much as a layer; the loop costs nothing. The tests compare
-its value and every gradient with those of the formula, which other devices take.
+its value and every gradient with those of the formula, which other devices take (`OnPolicy.objective`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ from palus.types import F32, I64, ActionSpec
 
 def clipped_policy_loss(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
     """-mean min(ratio A, clip(ratio, low, high) A). Source: Schulman et al. 2017, equation 7."""
-    return -torch.minimum(ratio * advantages, ratio.clamp(low, high) * advantages).mean()
+    return -_clipped_gain(ratio, advantages, low, high).mean()
+
+
+def _clipped_gain(ratio: Tensor, advantages: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
+    return torch.minimum(ratio * advantages, ratio.clamp(low, high) * advantages)  # type: ignore[arg-type]
+
+
+def _mean(numbers: Tensor, shares: Tensor | None) -> Tensor:
+    """The mean over rows, which count by their shares; None: alike. numbers: [R, ...]; shares: [R], their sum 1."""
+    return numbers.mean() if shares is None else (shares * numbers.flatten(1).mean(1)).sum()
 
 
 class Surrogate(NamedTuple):
@@ -33,9 +42,15 @@ class Surrogate(NamedTuple):
 
 
 def surrogate_formula(
-    parameters: Tensor, actions: Tensor, old_log_probs: Tensor, advantages: Tensor, spec: ActionSpec, epsilon: float
+    parameters: Tensor,
+    actions: Tensor,
+    old_log_probs: Tensor,
+    advantages: Tensor,
+    spec: ActionSpec,
+    epsilon: float | Tensor,
+    shares: Tensor | None = None,
 ) -> Surrogate:
-    """What `surrogate` computes, as differentiable tensors without dimensions.
+    """What `surrogate` computes, as differentiable tensors without dimensions. shares: [R], by which rows count.
 
     rho = exp(log p(a) - old log p(a)), one ratio for each column (as ML-Agents does, not their product);
     loss = -mean over rows and columns of min(rho A, clip(rho, 1 - epsilon, 1 + epsilon) A), so a column weighs 1 / A.
@@ -47,10 +62,10 @@ def surrogate_formula(
     entropy = sum(own / part.columns for own, part in zip(now.entropies(), spec.parts, strict=True))
     assert isinstance(entropy, Tensor)
     return Surrogate(
-        clipped_policy_loss(ratio, advantages[:, None], 1.0 - epsilon, 1.0 + epsilon),
-        entropy.mean(),
-        (ratio - 1.0 - log_ratio).mean(),
-        ((ratio - 1.0).abs() > epsilon).float().mean(),
+        -_mean(_clipped_gain(ratio, advantages[:, None], 1.0 - epsilon, 1.0 + epsilon), shares),
+        _mean(entropy[:, None], shares),
+        _mean(ratio - 1.0 - log_ratio, shares),
+        _mean(((ratio - 1.0).abs() > epsilon).float(), shares),
     )
 
 
@@ -61,19 +76,11 @@ def surrogate(
 
     parameters: [R, L]; actions, old_log_probs: [R, A]; advantages: [R]. The gradient is that of loss - beta entropy.
     """
-    if parameters.device.type == "cpu":
-        gradient = torch.empty(parameters.shape)
-        found = _surrogate(
-            parameters.detach().numpy(), actions, old_log_probs, advantages, table(spec), epsilon, beta,
-            gradient.numpy(),
-        )  # fmt: skip
-        return found, gradient
-    chosen, old, wanted = (torch.from_numpy(x).to(parameters.device) for x in (actions, old_log_probs, advantages))
-    leaf = parameters.detach().requires_grad_()
-    numbers = surrogate_formula(leaf, chosen, old, wanted, spec, epsilon)
-    (gradient,) = torch.autograd.grad(numbers.loss - beta * numbers.entropy, leaf)
-    loss, entropy, kl, clipped = (float(x.detach()) for x in numbers)
-    return (loss, entropy, kl, clipped), gradient
+    gradient = torch.empty(parameters.shape)
+    found = _surrogate(
+        parameters.detach().numpy(), actions, old_log_probs, advantages, table(spec), epsilon, beta, gradient.numpy()
+    )
+    return found, gradient
 
 
 @njit(cache=True, nogil=True)
@@ -158,8 +165,14 @@ def value_loss(values: Tensor, targets: F32, scale: float) -> tuple[float, Tenso
     Not clipped: PPO's clip range is a change of probabilities, and the same number in units of returns stops a critic
     whose returns are large (benchmarks/value_clipping.py).
     """
-    error = values.detach() - torch.from_numpy(targets).to(values.device)
+    error = values.detach() - torch.from_numpy(targets)
     return float(error.double().square().mean()), error * (2.0 * scale / error.numel())
+
+
+def value_formula(values: Tensor, targets: Tensor, shares: Tensor) -> Tensor:
+    """`value_loss`'s mean as a differentiable tensor. values, targets: [R, streams]; shares: [R], by which rows
+    count."""
+    return _mean((values - targets).square(), shares)
 
 
 def linear_schedule(initial: float, minimum: float, step: int, max_steps: int) -> float:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from palus.config.trainer import OnPolicyBehavior
-from palus.learn.learner import Learner, Part, means
+from palus.learn.device_steps import Held
+from palus.learn.learner import SEEN, Learner, Part, means
+from palus.learn.sequences import Sequences
+from palus.nn.network import Inputs
 from palus.rollout.rollout import Rollout
-from palus.types import I64
+from palus.types import I64, AnyArray
 
 
 @dataclass(frozen=True)
@@ -57,14 +64,60 @@ class OnPolicy(Learner):
         part: (items of a part, items of the minibatch) -> Part; called from several threads at once. study: lets what
         else learns learn from the same minibatch. The policy loss is reported by its size, as ML-Agents does.
         """
-        size = max(1, min(size, len(items)))
         found: list[dict[str, float]] = []
+        for minibatch in self._minibatches(items, size):
+            parts = self.parallel.map(lambda piece: part(piece, minibatch), self.parallel.split(minibatch))  # noqa: B023
+            self.descend([each.gradient for each in parts], rate)
+            total = {tag: sum(each.means[tag] for each in parts) for tag in parts[0].means}
+            found.append(total | {"Losses/Policy Loss": abs(total["Losses/Policy Loss"])} | study(minibatch))
+        return means(found)
+
+    def _minibatches(self, items: I64, size: int) -> Iterator[I64]:
+        """`size` items each, or all where there are fewer; shuffled anew in every epoch."""
+        size = max(1, min(size, len(items)))
         for _ in range(self.behavior.hyperparameters.num_epoch):
             order = items[torch.randperm(len(items), generator=self.generator).numpy()]
             for first in range(0, len(items) - size + 1, size):
-                minibatch = order[first : first + size]
-                parts = self.parallel.map(lambda piece: part(piece, minibatch), self.parallel.split(minibatch))  # noqa: B023
-                self.descend([each.gradient for each in parts], rate)
-                total = {tag: sum(each.means[tag] for each in parts) for tag in parts[0].means}
-                found.append(total | {"Losses/Policy Loss": abs(total["Losses/Policy Loss"])} | study(minibatch))
-        return means(found)
+                yield order[first : first + size]
+
+    # -- on a device ------------------------------------------------------------------------------------------------
+
+    tags: ClassVar[tuple[str, ...]]
+    """Of what `objective` reports."""
+
+    @abstractmethod
+    def objective(self, held: Held) -> tuple[Tensor, Tensor]:
+        """The loss whose gradient `update`'s parts take, as one pure function of tensors of fixed shapes, and the means
+        of `tags`: see `palus.learn.device_steps.Objective`. What does not count weighs 0; nothing is picked out."""
+
+    def device_epochs(
+        self,
+        rollout: Rollout,
+        sequences: Sequences,
+        size: int,
+        arrays: Mapping[str, AnyArray],
+        now: Schedules,
+        study: Callable[[I64], dict[str, float]],
+    ) -> dict[str, float]:
+        """`epochs` of the same minibatches on the learner's device. rollout: resident; size: sequences in a minibatch;
+        arrays: what `objective` reads besides, [T B, ...] of decisions."""
+        minibatches = list(self._minibatches(sequences.numbers, size))
+        decisions = [sequences.decisions(numbers) for numbers in minibatches]
+        plan = {
+            "numbers": np.stack(minibatches),
+            "index": np.stack([index for index, _ in decisions]),
+            "counts": np.stack([counts for _, counts in decisions]),
+        }
+        masks = {} if rollout.masks is None else {"masks": rollout.masks.reshape(-1, rollout.masks.shape[2])}
+        bounds = {"epsilon": np.array(now.epsilon, np.float32), "beta": np.array(now.beta, np.float32)}
+        self.device_steps.hold({**arrays, **masks, **bounds})
+        studied: list[dict[str, float]] = []
+        found = self.device_steps.run(
+            self.objective, self.tags, plan, now.learning_rate, lambda k: studied.append(study(minibatches[k]))
+        )
+        return found | means(studied)
+
+    def inputs_of(self, held: Held, places: Tensor) -> tuple[Inputs, Tensor | None]:
+        """What the network reads of some decisions that are held, and their masks. places: [R], numbers t B + b."""
+        seen = {name.removeprefix(SEEN): x.flatten(0, 1) for name, x in held.items() if name.startswith(SEEN)}
+        return self.network.inputs(seen, places), held["masks"][places] if "masks" in held else None

@@ -18,15 +18,17 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from palus.config.trainer import PocaBehavior
+from palus.learn.device_steps import Held
 from palus.learn.learner import Part, flat
-from palus.learn.losses import surrogate, value_loss
+from palus.learn.losses import surrogate, surrogate_formula, value_formula, value_loss
 from palus.learn.on_policy import OnPolicy
-from palus.learn.returns import kept_memory, normalize, td_lambda, usable_decisions
+from palus.learn.returns import kept_memory, normalize, usable_decisions
 from palus.learn.sequences import Sequences
 from palus.nn.attention import AttentionCritic
-from palus.nn.network import EVALUATION_ROWS, Critic
+from palus.nn.network import Critic, Rows
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I64, AnyArray, Bool
 
@@ -53,34 +55,39 @@ class POCA(OnPolicy):
 
     behavior: PocaBehavior
     splits_rewards: ClassVar[bool] = True
+    tags: ClassVar = (
+        "Losses/Policy Loss",
+        "Losses/Value Loss",
+        "Losses/Baseline Loss",
+        "Policy/KL",
+        "Policy/Clipped",
+    )
 
     def critic(self) -> Critic:
         """See `Learner.critic`."""
         return partial(AttentionCritic, streams=len(self.signals))
 
-    def group_estimates(
-        self, observations: Mapping[str, AnyArray], actions: F32 | None, present: Bool
-    ) -> tuple[F32, F32]:
+    def group_estimates(self, observations: Mapping[str, Rows], actions: F32 | None, present: Bool) -> tuple[F32, F32]:
         """Values [M, S] and baselines [M, G, S] (empty without actions) of group steps.
 
         observations: name -> [M G, *shape], the members of a group adjacent; actions, present: as in GroupBatch.
         """
         M, G = present.shape
-        S, known = len(self.signals), M if actions is not None else 0
+        S, known, at_once = len(self.signals), M if actions is not None else 0, self.place.rows // G
         values, baselines = np.zeros((M, S), np.float32), np.zeros((known, G, S), np.float32)
 
         @torch.inference_mode()
         def evaluate(first: int) -> None:
-            part = slice(first, first + EVALUATION_ROWS // G)
-            there = torch.from_numpy(present[part])
-            acted = torch.from_numpy(actions[part]) if actions is not None else None
+            part = slice(first, first + at_once)
+            there = self.place.tensor(present[part])
+            acted = self.place.tensor(actions[part]) if actions is not None else None
             inputs = self.network.inputs(observations, np.arange(first * G, (first + len(there)) * G))
             v, b = self.network.critic(inputs, acted, there)
-            values[part] = v.float().numpy()
+            values[part] = v.float().cpu().numpy()
             if b is not None:
-                baselines[part] = b.float().numpy()
+                baselines[part] = b.float().cpu().numpy()
 
-        self.parallel.map(evaluate, range(0, M, EVALUATION_ROWS // G))
+        self.parallel.map(evaluate, range(0, M, at_once))
         return values, baselines
 
     def batch(self, rollout: Rollout) -> GroupBatch:
@@ -92,7 +99,7 @@ class POCA(OnPolicy):
             return x.reshape(T, B // G, G, *x.shape[2:])
 
         active, actions = grouped(rollout.active), flat(grouped(rollout.actions))
-        seen = {name: flat(x[:-1]) for name, x in rollout.observations.items()}
+        seen = {name: flat(x[:-1]) for name, x in rollout.seen.items()}
         values, baselines = self.group_estimates(seen, actions, flat(active))
         next_values, ended = self._next_values(rollout, values.reshape(T, B // G, -1))
         rewards = self.rewards(rollout, usable_decisions(rollout))
@@ -102,7 +109,7 @@ class POCA(OnPolicy):
         ended[:-1] |= ~known[1:]
         lambd = self.behavior.hyperparameters.lambd
         streams = [
-            td_lambda(rewards[..., s], next_values[..., s], ended, self.gamma(name), lambd).ravel()
+            self.kernels.td_lambda(rewards[..., s], next_values[..., s], ended, self.gamma(name), lambd).ravel()
             for s, name in enumerate(self.signals)
         ]
         returns = np.stack(streams, -1)
@@ -141,7 +148,7 @@ class POCA(OnPolicy):
         ended: Bool = np.logical_not((active & ~cut_off & ~rollout.terminated.reshape(shape)).any(2))
         following = np.empty_like(values)
         following[:-1] = values[1:]
-        last = {name: x[-1] for name, x in rollout.observations.items()}
+        last = {name: x[-1] for name, x in rollout.seen.items()}
         following[-1] = self.group_estimates(last, None, rollout.last_active.reshape(B // G, G))[0]
         following[ended] = self._next_episodes(rollout, following)[ended]
         bootstrapped = ended & cut_off.any(2)
@@ -168,6 +175,7 @@ class POCA(OnPolicy):
             return {}
         self.observe(rollout, rollout.active)
         h, now, length = self.behavior.hyperparameters, self.schedules(step), self.sequence_length(rollout)
+        rollout = self.resident(rollout)
         batch, G = self.batch(rollout), rollout.group_size
         present, returns = batch.present, batch.returns
         batch.advantages[present] = normalize(batch.advantages[present])
@@ -226,10 +234,41 @@ class POCA(OnPolicy):
             return self.study(rollout, rows[usable[rows]])
 
         items = h.batch_size // G // length
-        found = self.epochs(sequences.numbers, items, part, now.learning_rate, study) | self.imitate(step)
+        if self.place.compiled:
+            found = self.epochs(sequences.numbers, items, part, now.learning_rate, study)
+        else:
+            arrays = {"actions": flat(rollout.actions), "log_probs": flat(rollout.log_probs), "keep": keep.ravel(),
+                      "memory": states.reshape(K * B // G, G, S), "advantages": batch.advantages.ravel(),
+                      "returns": returns, "present": present}  # fmt: skip
+            found = self.device_epochs(rollout, sequences, items, arrays, now, study)
+        found |= self.imitate(step)
         self.finish()
         estimates = dict(batch.paid)
         for s, name in enumerate(self.signals):
             estimates[f"Policy/{name.title()} Value Estimate"] = float(batch.values[present.any(1), s].mean())
             estimates[f"Policy/{name.title()} Baseline Estimate"] = float(batch.baselines[present, s].mean())
         return found | estimates | now.tags()
+
+    def objective(self, held: Held) -> tuple[Tensor, Tensor]:
+        """L_pi + 0.5 (L_V + 0.5 L_b) - beta entropy: see `OnPolicy.objective`. Every agent of a group step is computed
+        with, and counts where it is present."""
+        steps, counts, present = held["index"], held["counts"], held["present"]
+        own, there, G = steps.flatten(), present[steps.flatten()], present.shape[1]
+        agents = steps[:, :, None] * G + torch.arange(G, device=steps.device)
+        places, length = agents.flatten(), len(steps)
+        inputs, masks = self.inputs_of(held, places)
+        memory, keep = held["memory"][held["numbers"]].flatten(0, 1), held["keep"][agents.view(length, -1)]
+        parameters, _, _ = self.network(inputs, memory, keep, masks)
+        values, baselines = self.network.critic(inputs, held["actions"][places].view(len(own), G, -1), there)
+        of_steps = counts.flatten() / counts.sum()
+        acting = (counts[:, :, None] & present[steps]).flatten()
+        of_agents = acting / acting.sum()
+        found = surrogate_formula(
+            parameters, held["actions"][places], held["log_probs"][places], held["advantages"][places],
+            self.spec.actions, held["epsilon"], of_agents,
+        )  # fmt: skip
+        targets = held["returns"][own]
+        critic_loss = value_formula(values.float(), targets, of_steps)
+        baseline_loss = value_formula(baselines.float().flatten(0, 1), targets.repeat_interleave(G, 0), of_agents)
+        loss = found.loss + 0.5 * critic_loss + 0.25 * baseline_loss - held["beta"] * found.entropy
+        return loss, torch.stack([found.loss.abs(), critic_loss, baseline_loss, found.kl, found.clipped])

@@ -10,14 +10,18 @@ rollout, segments end with the rollout rather than at `time_horizon`. As there, 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
+from torch import Tensor
 
 from palus.config.trainer import PpoBehavior
+from palus.learn.device_steps import Held
 from palus.learn.learner import Part, flat
-from palus.learn.losses import surrogate, value_loss
+from palus.learn.losses import surrogate, surrogate_formula, value_formula, value_loss
 from palus.learn.on_policy import OnPolicy
-from palus.learn.returns import gae, kept_memory, normalize, usable_decisions
+from palus.learn.returns import kept_memory, normalize, usable_decisions
 from palus.learn.sequences import Sequences
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I64
@@ -27,6 +31,7 @@ class PPO(OnPolicy):
     """Learner of one behavior; every agent learns from its own reward plus its group's."""
 
     behavior: PpoBehavior
+    tags: ClassVar = ("Losses/Policy Loss", "Losses/Value Loss", "Policy/KL", "Policy/Clipped")
 
     def advantages(self, rollout: Rollout, rewards: F32, values: F32) -> tuple[F32, F32]:
         """Advantages [T, B], the mean over the signals' own, and value targets [T, B, S]. rewards, values: [T, B, S],
@@ -34,7 +39,7 @@ class PPO(OnPolicy):
         following, ended = self.following(rollout, values, self.finals(rollout)), rollout.terminated | rollout.truncated
         usable, lambd = usable_decisions(rollout), self.behavior.hyperparameters.lambd
         found = [
-            gae(rewards[..., s], values[..., s], following[..., s], ended, usable, self.gamma(name), lambd)
+            self.kernels.gae(rewards[..., s], values[..., s], following[..., s], ended, usable, self.gamma(name), lambd)
             for s, name in enumerate(self.signals)
         ]
         advantages: F32 = np.mean([own for own, _ in found], 0)
@@ -47,6 +52,7 @@ class PPO(OnPolicy):
             return {}
         self.observe(rollout, usable)
         h, now, length = self.behavior.hyperparameters, self.schedules(step), self.sequence_length(rollout)
+        rollout = self.resident(rollout)
         values, states = self.replay(rollout, length)
         rewards = self.rewards(rollout, usable)
         advantages, targets = self.advantages(rollout, rewards, values)
@@ -79,8 +85,28 @@ class PPO(OnPolicy):
             return self.study(rollout, index[counts])
 
         items = h.batch_size // length
-        found = self.epochs(sequences.numbers, items, part, now.learning_rate, study) | self.imitate(step)
+        if self.place.compiled:
+            found = self.epochs(sequences.numbers, items, part, now.learning_rate, study)
+        else:
+            arrays = {"actions": flat(rollout.actions), "log_probs": flat(rollout.log_probs), "keep": keep.ravel(),
+                      "memory": flat(states), "advantages": advantages.ravel(), "targets": flat(targets)}  # fmt: skip
+            found = self.device_epochs(rollout, sequences, items, arrays, now, study)
+        found |= self.imitate(step)
         self.finish()
         estimates = {f"Policy/{n.title()} Value Estimate": float(values[usable, s].mean())
                      for s, n in enumerate(self.signals)}  # fmt: skip
         return found | self.paid_tags(rewards, usable) | estimates | now.tags()
+
+    def objective(self, held: Held) -> tuple[Tensor, Tensor]:
+        """L_pi + 0.5 L_V - beta entropy: see `OnPolicy.objective`."""
+        index, places = held["index"], held["index"].flatten()
+        inputs, masks = self.inputs_of(held, places)
+        parameters, values, _ = self.network(inputs, held["memory"][held["numbers"]], held["keep"][index], masks)
+        shares = held["counts"].flatten() / held["counts"].sum()
+        found = surrogate_formula(
+            parameters, held["actions"][places], held["log_probs"][places], held["advantages"][places],
+            self.spec.actions, held["epsilon"], shares,
+        )  # fmt: skip
+        critic_loss = value_formula(values, held["targets"][places], shares)
+        loss = found.loss + 0.5 * critic_loss - held["beta"] * found.entropy
+        return loss, torch.stack([found.loss.abs(), critic_loss, found.kl, found.clipped])

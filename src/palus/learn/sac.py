@@ -37,7 +37,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor
 
 from palus.config.trainer import Behavior, SacBehavior
-from palus.learn.learner import Learner, Part, means
+from palus.learn.learner import Learner, Part, means, numbers_of
 from palus.learn.replay_buffer import ReplayBuffer
 from palus.learn.returns import usable_decisions
 from palus.learn.signals import Experience
@@ -45,6 +45,7 @@ from palus.nn.distributions import Categorical, Distribution, told
 from palus.nn.graph import FORBIDDEN
 from palus.nn.network import Critic, Inputs
 from palus.nn.parameters import FlatParameters
+from palus.nn.place import CPU, Placement
 from palus.nn.twin_critic import TwinCritic
 from palus.rollout.rollout import Rollout
 from palus.trust import NOBODY, Trust
@@ -109,7 +110,7 @@ def taken(q: Tensor, actions: Tensor, spec: ActionSpec) -> Tensor:
     if not spec.branches:
         return q[:, 0]
     columns = [c.start for part, c in zip(spec.parts, spec.column_slices, strict=True) if isinstance(part, Discrete)]
-    firsts = torch.tensor(np.cumsum([0, *spec.branches[:-1]]))
+    firsts = torch.tensor(np.cumsum([0, *spec.branches[:-1]]), device=q.device)
     return q.gather(1, actions[:, columns].long() + firsts).mean(1)
 
 
@@ -136,7 +137,7 @@ def entropy_slopes(acts: Acts, alpha: Tensor) -> Tensor:
     if acts.numbers is not None:
         targets.append(torch.full_like(acts.log_density, -float(acts.numbers.shape[1])))
         weights.append(1.0)
-    return -(alpha * torch.tensor(weights))[:, None] * (acts.negentropies() + torch.stack(targets))
+    return -(alpha * alpha.new_tensor(weights))[:, None] * (acts.negentropies() + torch.stack(targets))
 
 
 class SAC(Learner):
@@ -158,8 +159,9 @@ class SAC(Learner):
         threads: int = 1,
         *,
         trust: Trust = NOBODY,
+        place: Placement = CPU,
     ) -> None:
-        super().__init__(behavior, spec, dtype, seed, threads, trust=trust)
+        super().__init__(behavior, spec, dtype, seed, threads, trust=trust, place=place)
         memory, size = behavior.network_settings.memory, self.network.state_size
         length = (memory.sequence_length or behavior.time_horizon) if memory is not None else 1
         runs_on = any(signal.goes_on for signal in self.learned_signals.values())
@@ -234,7 +236,7 @@ class SAC(Learner):
         """One gradient step of everything on a minibatch; tag -> number."""
         h = self.behavior.hyperparameters
         rows = self.buffer.draw(h.batch_size, self.generator)
-        noise = torch.randn((*rows.shape, self.numbers), generator=self.generator)
+        noise = torch.randn((*rows.shape, self.numbers), generator=self.generator).to(self.place.device)
         paid = self._paid(rows.ravel()).reshape(*rows.shape, -1)
         alpha, count = self.coefficients, max(int(self.buffer.counts[rows].sum()), 1)
         pieces = np.array_split(
@@ -259,12 +261,13 @@ class SAC(Learner):
         paid: [L, R, S].
         """
         network, critic, buffer, actions = self.network, self.twins, self.buffer, self.spec.actions
-        flat, keep = rows.ravel(), torch.from_numpy(buffer.keep[rows])
+        tensor = self.place.tensor
+        flat, keep = rows.ravel(), tensor(buffer.keep[rows])
         inputs = network.inputs(buffer.observations, flat)
-        masks = None if buffer.masks is None else torch.from_numpy(buffer.masks[flat])
-        memory = torch.from_numpy(buffer.memory[rows[0] // buffer.length])
+        masks = None if buffer.masks is None else tensor(buffer.masks[flat])
+        memory = tensor(buffer.memory[rows[0] // buffer.length])
         parameters, _, _ = network(inputs, memory, keep, masks)
-        then = torch.from_numpy(buffer.actions[flat])
+        then = tensor(buffer.actions[flat])
         taken_now = self._numbers(then)
         empty = None if not network.state_size else memory.new_zeros(memory.shape)
         q1, q2 = (q.forward(inputs, taken_now, empty, keep) for q in (critic.q1, critic.q2))
@@ -275,7 +278,7 @@ class SAC(Learner):
         own: Tensor | slice = slice(None)
         noise, kept, before = noise.flatten(0, 1), keep.reshape(1, -1), list[Tensor | None]([None, None])
         if network.state_size:
-            own = torch.from_numpy(np.flatnonzero(buffer.counts[flat]))
+            own = tensor(np.flatnonzero(buffer.counts[flat]))
             if self.numbers:
                 remembered = (q.states(inputs, taken_now, keep)[:-1] for q in (critic.q1, critic.q2))
                 before = [states.flatten(0, 1)[own] for states in remembered]
@@ -299,30 +302,31 @@ class SAC(Learner):
         losses = [0.5 * error.square().sum() / (count * split) for error in (*errors, v - wanted)]
         gradient = network.weights.backward(
             [parameters, *losses, critic.log_coefficients],
-            [slope, *(torch.ones(()) for _ in losses), slopes.to(critic.log_coefficients.dtype)],
+            [slope, *(torch.ones_like(loss) for loss in losses), slopes.to(critic.log_coefficients.dtype)],
         )
         tags = ("Losses/Q1 Loss", "Losses/Q2 Loss", "Losses/Value Loss")
         found = {"Losses/Policy Loss": policy_loss}
-        counted = torch.from_numpy(paid.reshape(-1, split))[own]
+        counted = tensor(paid.reshape(-1, split))[own]
         for s, (name, signal) in enumerate(self.signals.items()):
             found[f"Policy/{name.title()} Value"] = v[:, s].sum() / count
             if signal is not None:
                 found[f"Policy/{name.title()} Reward"] = counted[:, s].sum() / count
         found |= dict(zip(tags, losses, strict=True))
-        return Part(gradient, {tag: float(number.detach()) for tag, number in found.items()})
+        return Part(gradient, numbers_of(found))
 
     def _targets(self, rows: I64, paid: F32, inputs: Inputs, keep: Tensor) -> Tensor:
         """y of the module's formulas, [R, S]. paid: [R, S]; inputs: of the rows; keep: [L, R / L]."""
         buffer, target = self.buffer, self.target_value
         after = target.states(inputs, None, keep)[1:].flatten(0, 1) if self.network.state_size else None
         seen = self.network.inputs(buffer.following, rows)
-        following = target.forward(seen, None, after, torch.ones(1, len(rows)))
-        goes_on, streams = torch.from_numpy(~buffer.terminated[rows]), []
+        following = target.forward(seen, None, after, keep.new_ones(1, len(rows)))
+        tensor = self.place.tensor
+        goes_on, streams = tensor(~buffer.terminated[rows]), []
         for s, (name, signal) in enumerate(self.signals.items()):
             on = goes_on
             if signal is not None and signal.goes_on and buffer.renewed is not None:
-                on = on | torch.from_numpy(buffer.renewed[rows])
-            streams.append(torch.from_numpy(paid[:, s]) + self.gamma(name) * following[:, s] * on)
+                on = on | tensor(buffer.renewed[rows])
+            streams.append(tensor(paid[:, s]) + self.gamma(name) * following[:, s] * on)
         return torch.stack(streams, 1)
 
     def _numbers(self, actions: Tensor) -> Tensor | None:
@@ -347,7 +351,7 @@ class SAC(Learner):
 
     def state_dict(self) -> dict[str, Any]:
         """See `Learner.state_dict`; with the buffer where `save_replay_buffer`."""
-        own = {"target": self.target.master.numpy().copy(), "learned_until": self.learned_until}
+        own = {"target": self.target.master.cpu().numpy().copy(), "learned_until": self.learned_until}
         if self.learned_signals:
             own["taught_until"] = self.taught_until
         if self.behavior.hyperparameters.save_replay_buffer:

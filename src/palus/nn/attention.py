@@ -55,7 +55,7 @@ class AttentionCritic(nn.Module):
         """
         M, G = present.shape
         x = self.encoder(inputs).view(M, G, -1)
-        embedded, sets = F.silu(self.observation(x)), _sets(G)
+        embedded, sets = F.silu(self.observation(x)), _sets(G, x.device)
         if actions is None:
             return self._evaluate(embedded, sets[:1], present)[:, 0], None
         acted = torch.cat([x, action_features(actions, self.actions, x.dtype)], -1)
@@ -72,10 +72,11 @@ class AttentionCritic(nn.Module):
         return result
 
 
-def _sets(group_size: int) -> Tensor:
+def _sets(group_size: int, device: torch.device) -> Tensor:
     """[1 + G, G] indices into the 2 G embeddings: row 0 the value's set, row 1 + j the baseline's of agent j."""
-    members = torch.arange(group_size)
-    return torch.cat([members[None], torch.where(torch.eye(group_size) > 0, members, group_size + members)])
+    members = torch.arange(group_size, device=device)
+    own = torch.eye(group_size, device=device) > 0
+    return torch.cat([members[None], torch.where(own, members, group_size + members)])
 
 
 def action_features(actions: Tensor, spec: ActionSpec, dtype: torch.dtype) -> Tensor:

@@ -36,7 +36,7 @@ class GruSteps(torch.autograd.Function):
         """
         T, H = len(x), h.shape[1]
         x, bias32 = x.float(), bias.float()
-        before, gates, hidden, out = [], [], [], torch.empty(T, *h.shape)
+        before, gates, hidden, out = [], [], [], x.new_empty(T, *h.shape)
         for t in range(T):
             h = h * keep[t]
             g = F.linear(h.to(weight.dtype), weight).float().add_(bias32)
@@ -56,7 +56,7 @@ class GruSteps(torch.autograd.Function):
         r, z, n = gates.split(H, 2)
         # d h'/d(pre-activation), without the arriving gradient
         dn_dh, dz_dh, dr_dn = (1 - z) * (1 - n * n), (before - n) * z * (1 - z), hidden * r * (1 - r)
-        dx, dg = torch.empty(T, B, 3 * H), torch.empty(T, B, 3 * H)
+        dx, dg = before.new_empty(T, B, 3 * H), before.new_empty(T, B, 3 * H)
         carry = d_last
         for t in range(T - 1, -1, -1):
             d = d_out[t] + carry
@@ -85,7 +85,7 @@ class LstmSteps(torch.autograd.Function):
         """x: [T, B, 4 H]; h, c: [B, H] float32; keep: [T, B, 1]. Returns outputs [T, B, H], last h and c."""
         T, H = len(x), h.shape[1]
         x, bias32 = x.float(), bias.float()
-        before_h, before_c, gates, cells, out = [], [], [], [], torch.empty(T, *h.shape)
+        before_h, before_c, gates, cells, out = [], [], [], [], x.new_empty(T, *h.shape)
         for t in range(T):
             h, c = h * keep[t], c * keep[t]
             a = F.linear(h.to(weight.dtype), weight).float().add_(bias32).add_(x[t])
@@ -105,7 +105,7 @@ class LstmSteps(torch.autograd.Function):
         before_h, before_c, gates, cells, keep, weight = ctx.saved_tensors
         T, B, H = before_h.shape
         i, f, g, o = gates.split(H, 2)
-        da = torch.empty(T, B, 4 * H)
+        da = before_h.new_empty(T, B, 4 * H)
         for t in range(T - 1, -1, -1):
             d = d_out[t] + d_h
             d_c = d_c + d * o[t] * (1 - cells[t] * cells[t])

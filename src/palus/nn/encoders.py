@@ -171,7 +171,7 @@ class EntityEncoder(nn.Module):
                 x = torch.cat([x, own.expand(-1, count, -1)], 2)
             embedded.append(F.silu(self.entities[name](x)))
         there = torch.cat(present, 1)
-        everyone = torch.arange(there.shape[1]).unsqueeze(0)
+        everyone = torch.arange(there.shape[1], device=there.device).unsqueeze(0)
         return self.attention(torch.cat(embedded, 1), everyone, there)[:, 0]  # type: ignore[no-any-return]
 
     def onnx(self, g: Graph, inputs: Mapping[str, str], others: str | None = None) -> str:

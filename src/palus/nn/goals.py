@@ -71,9 +71,12 @@ class GoalLayers(nn.Module):
     goal: the columns of the input that are the goal; it stays a part of the input.
     """
 
+    goal: Tensor
+
     def __init__(self, in_features: int, goal: Sequence[int], units: int, num_layers: int, activation: str) -> None:
         super().__init__()
-        self.goal, self.out_features = torch.tensor(goal), units
+        self.out_features = units
+        self.register_buffer("goal", torch.tensor(goal), persistent=False)  # it moves with the weights
         self.layers = fully_connected(in_features, [units] * (num_layers - 1), activation)
         inside = self.layers.out_features
         self.embed = fully_connected(len(goal), [units] * 2, "swish")

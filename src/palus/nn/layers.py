@@ -43,7 +43,7 @@ def _look_up(bits: AnyArray, table: AnyArray) -> None:
 def elu_(x: Tensor) -> Tensor:
     """ELU in place, without gradient. Source: Clevert et al. 2016 (arXiv 1511.07289), alpha = 1."""
     dense = x.is_contiguous() or (x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last))
-    if x.dtype != torch.bfloat16 or not dense:
+    if x.dtype != torch.bfloat16 or not dense or not x.is_cpu:
         return F.elu(x, inplace=True)
     flat = x.detach().as_strided((x.numel(),), (1,))
     _look_up(flat.view(torch.uint16).numpy(), _table().view("uint16"))

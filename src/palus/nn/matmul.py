@@ -18,6 +18,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from palus.nn.place import CPU
+
 ROWS, WIDTH = 2048, 512
 PATHS = ("highest", "medium", "bf16")
 SLOWER = 1.25
@@ -39,9 +41,10 @@ class MatmulPath:
         """The type of weights and activations on this path."""
         return torch.bfloat16 if self.name == "bf16" else torch.float32
 
-    def activate(self) -> None:
-        """Make torch use this path for fp32 products from now on."""
-        torch.set_float32_matmul_precision("medium" if self.name == "medium" else exact_setting())
+    def activate(self, device: torch.device = CPU.device) -> None:
+        """Make torch use this path for fp32 products on that device from now on."""
+        exact = exact_setting() if device.type == "cpu" else "highest"
+        torch.set_float32_matmul_precision("medium" if self.name == "medium" else exact)
 
 
 @cache
@@ -66,43 +69,51 @@ def _error(product: Tensor, x: Tensor, w: Tensor) -> float:
     return float((product.double() - exact).norm() / exact.norm())
 
 
-def measure(name: str, seconds: float = 0.05, clock: Callable[[], float] = time.perf_counter) -> MatmulPath:
-    """Time ROWSxWIDTHxWIDTH products forward and as weight gradient on the current number of threads.
+def measure(
+    name: str,
+    seconds: float = 0.05,
+    clock: Callable[[], float] = time.perf_counter,
+    device: torch.device = CPU.device,
+) -> MatmulPath:
+    """Time ROWSxWIDTHxWIDTH products forward and as weight gradient on the current number of threads, or on a device.
 
     The best repetition counts: other programs can only slow one down. clock: `time.process_time` on one thread ignores
     them altogether.
     """
     previous = torch.get_float32_matmul_precision()
     path = MatmulPath(name, 0.0, 0.0)
-    path.activate()
+    path.activate(device)
+    waits = device.type != "cpu"
     try:
         generator = torch.Generator().manual_seed(0)
         x32 = torch.randn(ROWS, WIDTH, generator=generator)
         w32 = torch.randn(WIDTH, WIDTH, generator=generator)
-        x, w = x32.to(path.dtype), w32.to(path.dtype)
-        error = _error(torch.nn.functional.linear(x[:64], w), x32[:64], w32.T)
+        x, w = x32.to(device, path.dtype), w32.to(device, path.dtype)
+        error = _error(torch.nn.functional.linear(x[:64], w).cpu(), x32[:64], w32.T)
         best, until = float("inf"), time.perf_counter() + seconds
         while time.perf_counter() < until or best == float("inf"):
             start = clock()
             y = torch.nn.functional.linear(x, w)
-            y.T @ x
+            product = y.T @ x
+            if waits:
+                product[0, 0].item()
             best = min(best, clock() - start)
     finally:
         torch.set_float32_matmul_precision(previous)
     return MatmulPath(name, 4.0 * ROWS * WIDTH * WIDTH / best / 1e9, error)
 
 
-def choose(setting: str) -> tuple[MatmulPath, list[MatmulPath]]:
-    """The path to use and all that were measured: all there are, or that of the setting and `highest`.
+def choose(setting: str, device: torch.device = CPU.device) -> tuple[MatmulPath, list[MatmulPath]]:
+    """The path to use on a device and all that were measured: all there are, or that of the setting and `highest`.
 
     setting: `auto` or one of PATHS. `auto` takes the fastest; bfloat16 has to beat the best fp32 path by a fifth to be
     worth its rounding.
     """
     if setting != "auto":
-        measured = [measure(name, 0.05) for name in dict.fromkeys(("highest", setting))]
+        measured = [measure(name, 0.05, device=device) for name in dict.fromkeys(("highest", setting))]
         return measured[-1], measured
     # In turns, so that another program that runs for a moment slows all of them alike.
-    rounds = [[measure(name, 0.02) for name in PATHS] for _ in range(3)]
+    rounds = [[measure(name, 0.02, device=device) for name in PATHS] for _ in range(3)]
     measured = [max(tries, key=lambda path: path.gflops) for tries in zip(*rounds, strict=True)]
     best = measured[0]
     for path in measured[1:]:
@@ -112,11 +123,12 @@ def choose(setting: str) -> tuple[MatmulPath, list[MatmulPath]]:
     return best, measured
 
 
-def explain(path: MatmulPath, measured: Sequence[MatmulPath]) -> str:
+def explain(path: MatmulPath, measured: Sequence[MatmulPath], device: torch.device = CPU.device) -> str:
     """One line for the start of the log: which path, why, and how fast the measured ones are."""
     reason = "fastest of the paths measured" if len(measured) == len(PATHS) else "as the run file says, measured"
     rates = ", ".join(f"{p.name} {p.gflops:.0f}" for p in measured)
-    return f"matmul {path.name}: {reason} on one thread (GFLOP/s: {rates})"
+    where = "one thread" if device.type == "cpu" else str(device)
+    return f"matmul {path.name}: {reason} on {where} (GFLOP/s: {rates})"
 
 
 def slowness(path: MatmulPath, measured: Sequence[MatmulPath]) -> str | None:

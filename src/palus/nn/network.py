@@ -25,7 +25,9 @@ from palus.nn.graph import FORBIDDEN, Graph, PolicyOutputs, close_policy, open_p
 from palus.nn.layers import Chain, Linear, fully_connected
 from palus.nn.lock import SharedLock
 from palus.nn.parameters import FlatParameters, Init, kaiming, xavier_uniform
+from palus.nn.place import CPU, Placement
 from palus.nn.running import CLIP, ObservationScaler, RunningMoments
+from palus.nn.small_attention import SelfAttention
 from palus.trust import NOBODY, Trust
 from palus.types import F32, I64, ActionSpec, AnyArray, BehaviorSpec, Continuous, Discrete, ObservationSpec
 
@@ -33,8 +35,6 @@ OBSERVATION_PREFIX = "obs_normalizer.running_mean_std.running_mean_std."
 RETURN_PREFIX = "returns_normalizer."
 LOG_STD_SQUASHED = 2.0
 """The largest logarithm of a deviation before tanh, as in ML-Agents' SAC: beyond, all draws are at the range's ends."""
-EVALUATION_ROWS = 2048
-"""Rows per pass outside of the update: enough for full speed, few enough to stay in the cache."""
 
 FEWEST = 4
 """Rows of a pass that acts, at least: in fp32 what a product gives for a row depends on how many others there are only
@@ -43,6 +43,8 @@ where these are fewer (measured, with MKL and oneDNN), and with it how matches a
 MakeCritic = Callable[[BehaviorSpec, NetworkSettings, Trust], nn.Module]
 Critic = Literal["shared", "separate", "none"] | MakeCritic
 Inputs = Mapping[str, Tensor]
+Rows = AnyArray | Tensor
+"""Observations of some rows: arrays, or tensors where the network is, which only a network without Numba takes."""
 
 
 class ActionHead(nn.Module):
@@ -125,8 +127,8 @@ class Network(nn.Module):
     critic: `shared` takes the policy's features, `separate` has encoder, core and decoder of its own; a function makes
     a module that the learner evaluates itself, `network.critic`. streams: rewards of which the critic has a value each.
     generator: None leaves weights that `load_arrays` replaces. returns: moments that values are normalised by; None
-    where the critic learns plain returns. version: gradient steps. `lock`: threads that act read, a thread that
-    changes weights writes.
+    where the critic learns plain returns. place: where its weights lie; the first ones are the same anywhere. version:
+    gradient steps. `lock`: threads that act read, a thread that changes weights writes.
     """
 
     def __init__(
@@ -139,8 +141,10 @@ class Network(nn.Module):
         critic: Critic = "shared",
         streams: int = 1,
         trust: Trust = NOBODY,
+        place: Placement = CPU,
     ) -> None:
         super().__init__()
+        self.place = place
         self.spec, self.settings, self.version, self.squash = spec, settings, 0, settings.squash
         self.streams = streams
         self.sides = ("actor_", "critic_") if critic == "separate" else ("",)
@@ -152,15 +156,22 @@ class Network(nn.Module):
             self._build(critic, trust)
             if generator is not None:
                 self._initialize(generator)
+        self.to(place.device)
         self.weights = FlatParameters(self, dtype, self._in_order())
         self.scalers = {o.name: scaler_of(o, settings) for o in spec.observations}
+        if not place.compiled:
+            for scaler in self.scalers.values():
+                scaler.move(place.device)
+            for module in self.modules():
+                if isinstance(module, SelfAttention):
+                    module.compiled = False
         self.returns: RunningMoments | None = None
         sizes = {o.name: o.size for o in spec.observations}
         self._joined = tuple((name, sizes[name]) for name in self._parts[self.sides[0]][0].joined)
         self._alone = tuple(name for name in sizes if name not in dict(self._joined))
         parts = zip(spec.actions.parts, spec.actions.parameter_slices, strict=True)
         choices = [np.arange(k.start, k.stop) for part, k in parts if isinstance(part, Discrete)]
-        self._choices = torch.from_numpy(np.concatenate([np.zeros(0, np.int64), *choices]))
+        self._choices = place.tensor(np.concatenate([np.zeros(0, np.int64), *choices]))
 
     def _build(self, critic: Critic, trust: Trust) -> None:
         settings, spec = self.settings, self.spec
@@ -243,11 +254,36 @@ class Network(nn.Module):
             images[f"{name}.bias"] = rows
         return images
 
-    def inputs(self, observations: Mapping[str, AnyArray], index: I64 | None = None) -> dict[str, Tensor]:
+    def inputs(self, observations: Mapping[str, Rows], index: I64 | Tensor | None = None) -> dict[str, Tensor]:
         """Rows of observations as the network reads them, in its number format.
 
         observations: name -> [N, *shape] as the game gives them; index: [R], None for all rows.
         """
+        if not self.place.compiled:
+            return self._inputs_there(observations, index)
+        return self._inputs_compiled(observations, index)  # type: ignore[arg-type]  # arrays, on the CPU
+
+    def _inputs_there(self, observations: Mapping[str, Rows], index: I64 | Tensor | None) -> dict[str, Tensor]:
+        """`inputs` by torch's operators. Arrays are gathered here and scaled there, tensors both there."""
+        there = self.place.tensor(index) if isinstance(index, np.ndarray) else index
+
+        def rows(name: str) -> Tensor:
+            x = observations[name]
+            if isinstance(x, Tensor):
+                x = x.to(self.place.device, non_blocking=True)
+                taken = x if there is None else x[there]
+            else:
+                taken = self.place.tensor(x if index is None else x[index])
+            return self.scalers[name].scaled(taken, self.weights.dtype)
+
+        inputs = {name: rows(name) for name in self._alone}
+        if self._joined:
+            vectors = [rows(name) for name, _ in self._joined]
+            inputs[VECTORS] = torch.cat(vectors, 1) if len(vectors) > 1 else vectors[0]
+        return inputs
+
+    def _inputs_compiled(self, observations: Mapping[str, AnyArray], index: I64 | None) -> dict[str, Tensor]:
+        """`inputs` in one compiled pass."""
         if index is None:
             index = np.arange(len(next(iter(observations.values()))))
         dtype = self.weights.dtype
@@ -290,7 +326,7 @@ class Network(nn.Module):
         if masks is None:
             return parameters
         if not self.spec.actions.is_discrete:
-            everywhere = torch.ones(parameters.shape, dtype=torch.bool)
+            everywhere = torch.ones(parameters.shape, dtype=torch.bool, device=parameters.device)
             everywhere[:, self._choices] = masks
             masks = everywhere
         return parameters.masked_fill(~masks, FORBIDDEN)
@@ -303,7 +339,7 @@ class Network(nn.Module):
 
         observations: name -> [R, *shape] as games give them, uint8 images included; states: [R, S] float32; masks:
         [R, M] bool. Returns parameters [R, L], values [R] of the first stream, denormalised, or None where they would
-        cost a pass of their own, new states [R, S], all float32.
+        cost a pass of their own, new states [R, S], all float32. All lie on the CPU, wherever the network does.
         """
         R = len(states)
         if 0 < R < FEWEST:
@@ -311,17 +347,20 @@ class Network(nn.Module):
             parameters, values, after = self.act(wide, _widened(states), None if masks is None else _widened(masks))
             return parameters[:R], values if values is None else values[:R], after[:R]
         with self.lock.reading():
-            inputs = self.inputs({name: o.numpy() for name, o in observations.items()})
-            keep = torch.ones(1, R)
+            compiled, device = self.place.compiled, self.place.device
+            inputs = self.inputs({name: o.numpy() if compiled else o for name, o in observations.items()})
+            states, keep = states.to(device), torch.ones(1, R, device=device)
+            masks = None if masks is None else masks.to(device)
             if not self.state_size and len(self.sides) > 1:
                 features, _ = self._features(self.sides[0], inputs, states, keep)
-                return self._masked(self.action_parameterization.forward(features), masks), None, states
+                return self._masked(self.action_parameterization.forward(features), masks).cpu(), None, states.cpu()
             parameters, values, after = self(inputs, states, keep, masks)
-            return parameters, values if values is None else self.denormalize(values[:, 0]), after
+            values = values if values is None else self.denormalize(values[:, 0]).cpu()
+            return parameters.cpu(), values, after.cpu()
 
     def values(
         self,
-        observations: Mapping[str, AnyArray],
+        observations: Mapping[str, Rows],
         states: F32,
         spread: Callable[[Callable[[int], None], range], Iterable[None]] = map,
     ) -> F32:
@@ -334,14 +373,14 @@ class Network(nn.Module):
 
         @torch.inference_mode()
         def evaluate(first: int) -> None:
-            part = slice(first, first + EVALUATION_ROWS)
+            part = slice(first, first + self.place.rows)
             inputs = self.inputs({name: rows[part] for name, rows in observations.items()})
-            state = torch.tensor_split(torch.from_numpy(states[part]), len(self.sides), 1)[-1]
-            features, _ = self._features(side, inputs, state, torch.ones(1, len(out[part])))
-            out[part] = self.denormalize(_float(self.critic_linear, features)).numpy()
+            state = torch.tensor_split(self.place.tensor(states[part]), len(self.sides), 1)[-1]
+            features, _ = self._features(side, inputs, state, state.new_ones(1, len(state)))
+            out[part] = self.denormalize(_float(self.critic_linear, features)).cpu().numpy()
 
         with self.lock.reading():
-            for _ in spread(evaluate, range(0, R, EVALUATION_ROWS)):
+            for _ in spread(evaluate, range(0, R, self.place.rows)):
                 pass
         return out
 
@@ -360,13 +399,14 @@ class Network(nn.Module):
         dtype: torch.dtype = torch.float32,
         *,
         trust: Trust = NOBODY,
+        place: Placement = CPU,
     ) -> Network:
         """What acts of a stored network. arrays: of `arrays` or `acting_arrays`. Raises ModelError when they misfit."""
         arrays = acting_arrays(arrays)
         head = arrays.get("critic_linear.weight")
         critic: Critic = "none" if head is None else "shared"
         streams = len(head) if head is not None and head.ndim else 1
-        network = cls(spec, settings, None, dtype, critic=critic, streams=streams, trust=trust)
+        network = cls(spec, settings, None, dtype, critic=critic, streams=streams, trust=trust, place=place)
         network.load_arrays(arrays)
         return network
 
@@ -381,7 +421,7 @@ class Network(nn.Module):
 
     def arrays(self) -> dict[str, AnyArray]:
         """Weights (float32) and moments (float64) by Sample Factory's names: snapshots, exports, populations."""
-        arrays: dict[str, AnyArray] = {k: v.detach().numpy().copy() for k, v in self.weights.masters.items()}
+        arrays: dict[str, AnyArray] = {k: v.detach().cpu().numpy().copy() for k, v in self.weights.masters.items()}
         for name, scaler in self.scalers.items():
             if scaler.moments is not None:
                 found = scaler.moments.arrays(f"{OBSERVATION_PREFIX}{name}.")
@@ -424,7 +464,7 @@ class Network(nn.Module):
                     f"{self.spec.name}: {name} holds NaN or infinity; the training diverged, take an older policy"
                 )
         masters = self.weights.masters
-        g = Graph({id(p): (name, masters[name].numpy()) for name, p in self.named_parameters()})
+        g = Graph({id(p): (name, masters[name].cpu().numpy()) for name, p in self.named_parameters()})
         side, state_size = self.sides[0], self.state_size // len(self.sides)
         state = open_policy(g, self.spec, state_size)
         inputs = {o.name: self.scalers[o.name].onnx(g, o.name, o.dtype) for o in self.spec.observations}

@@ -107,8 +107,8 @@ class FlatParameters:
         for name, view in self._views(places).items():
             if name in images:
                 image[view.flatten()] = view.flatten()[images[name]]
-        self._image = image
-        self.load(self.master[torch.minimum(image, places)])
+        self._image = image.to(self.master.device)
+        self.load(self.master[torch.minimum(image, places).to(self.master.device)])
 
     def fold_gradient(self) -> None:
         """Make the gradient that of the data and its mirror image together, where weights are tied."""
@@ -141,6 +141,7 @@ class FlatParameters:
 
     def load(self, flat: Tensor) -> None:
         """Replace all weights. flat: same length as `master`. Raises ModelError where tied ones differ."""
+        flat = flat.to(self.master.device)
         if self._image is not None and not torch.equal(flat, flat[self._image]):
             raise ModelError(
                 "the weights are not their own mirror image; they were trained without network_settings.symmetric"
@@ -148,6 +149,14 @@ class FlatParameters:
         with torch.no_grad():
             self.master.copy_(flat)
         self.refresh()
+
+    @property
+    def norm(self) -> float:
+        """Of the gradient."""
+        if not self.gradient.is_cpu:
+            return float(torch.linalg.vector_norm(self.gradient))
+        with np.errstate(over="ignore"):  # infinite: for the caller to judge
+            return float(np.linalg.norm(self.gradient.numpy()))
 
     @property
     def masters(self) -> Mapping[str, Tensor]:

@@ -123,6 +123,7 @@ class ObservationScaler:
     def __init__(self, shape: tuple[int, ...], divisor: float, normalize: bool) -> None:
         self.shape, self.divisor, self.size = shape, divisor, int(np.prod(shape))
         self.moments = RunningMoments(self.size) if normalize else None
+        self._there: tuple[Tensor, Tensor] | None = None
         numbers = np.arange(self.size, dtype=np.uint32).reshape(shape)
         self._order = (np.moveaxis(numbers, 0, -1) if len(shape) == 3 else numbers).ravel()
         self.refresh()
@@ -132,8 +133,12 @@ class ObservationScaler:
         mean, deviation = np.zeros(self.size), np.ones(self.size)
         if self.moments is not None:
             mean, deviation = self.moments.mean, self.moments.deviation
-        self._scale = (1.0 / (self.divisor * deviation)).astype(np.float32)[self._order]
-        self._shift = (-mean / deviation).astype(np.float32)[self._order]
+        scale: F32 = (1.0 / (self.divisor * deviation)).astype(np.float32)
+        shift: F32 = (-mean / deviation).astype(np.float32)
+        self._scale, self._shift = scale[self._order], shift[self._order]
+        if self._there is not None:  # into the same memory, which captured work reads
+            for tensor, array in zip(self._there, (scale, shift), strict=True):
+                tensor.copy_(torch.from_numpy(array.reshape(self.shape)))
         self._limit = CLIP if self.moments else float(np.finfo(np.float32).max)
 
     def update(self, rows: AnyArray, index: I64) -> None:
@@ -164,6 +169,22 @@ class ObservationScaler:
         _scale_rows(flat, index, self._order, self._scale, self._shift, self._limit, kernel_view(out))
         channels, height, width = self.shape
         return out.view(-1, height, width, channels).permute(0, 3, 1, 2)
+
+    def move(self, device: torch.device) -> None:
+        """Have at hand there what `scaled` reads."""
+        self._there = tuple(torch.zeros(self.shape, device=device) for _ in range(2))  # type: ignore[assignment]
+        self.refresh()
+
+    def scaled(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
+        """What `__call__` computes, by torch's operators where the rows lie: [R, *shape] -> the same in `dtype`."""
+        if self.moments is not None or self.divisor != 1.0 or rows.dtype != torch.float32:
+            assert self._there is not None, "moved there"
+            rows = torch.addcmul(self._there[1], rows.float(), self._there[0])
+        if self.moments is not None:
+            rows = rows.clamp(-CLIP, CLIP)
+        if len(self.shape) != 3:
+            return rows.to(dtype)
+        return rows.to(dtype, memory_format=torch.channels_last)
 
     def onnx(self, g: Graph, x: str, dtype: str) -> str:
         """The same on the value x of that type, clip((x / divisor - mean) / deviation, +-CLIP)."""

@@ -273,7 +273,12 @@ def attention_gain(width: int) -> float:
 
 
 class SelfAttention(nn.Module):
-    """Layer norm, 4 heads, residual connection, layer norm, mean over the members that are present."""
+    """Layer norm, 4 heads, residual connection, layer norm, mean over the members that are present.
+
+    compiled: by the passes of this module; else by torch's operators (`palus.nn.place.Placement`).
+    """
+
+    compiled = True
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -285,8 +290,9 @@ class SelfAttention(nn.Module):
     def forward(self, embeddings: Tensor, sets: Tensor, present: Tensor) -> Tensor:
         """embeddings: [M, E, h]; sets: [S, G] indices into E; present: [M, G] bool. Returns [M, S, h]."""
         x = F.layer_norm(embeddings, (self.width,), eps=LAYER_NORM_EPSILON)
-        mixed = attend(self.query_key_value(x), sets, present, HEADS)
-        return pool(self.out(mixed), x, sets, present)
+        mix, mean = (attend, pool) if self.compiled else (attend_formula, pool_formula)
+        mixed = mix(self.query_key_value(x), sets, present, HEADS)
+        return mean(self.out(mixed), x, sets, present)
 
     def onnx(self, g: Graph, embeddings: str, present: str, count: int) -> str:
         """One set of all. embeddings: [M, E, h]; present: [M, E] floats, 1 where present; count: E. Returns [M, h]."""

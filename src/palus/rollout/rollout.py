@@ -41,7 +41,8 @@ class Rollout:
     last_active: [B] the same after decision T - 1.
     final_observations: name -> [K, *shape] of truncated rows, in the order of `np.argwhere(truncated)`; final_states:
     [K, S] their memory then.
-    group_size: rows per group. versions: [T, B] gradient steps behind the acting weights.
+    group_size: rows per group. versions: [T, B] gradient steps behind the acting weights. resident: the observations as
+    tensors on the learner's device, where it has one.
     """
 
     observations: Mapping[str, AnyArray]
@@ -62,6 +63,7 @@ class Rollout:
     final_states: F32
     group_size: int
     versions: I32
+    resident: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         T, B = self.rewards.shape
@@ -78,6 +80,11 @@ class Rollout:
                 f"{B} rows in groups of {self.group_size}, states {self.states.shape} and {self.last_states.shape}; "
                 "expected whole groups and a state for each row"
             )
+
+    @property
+    def seen(self) -> Mapping[str, Any]:
+        """The observations for the learner's network."""
+        return self.observations if self.resident is None else self.resident
 
     @property
     def agent_steps(self) -> int:

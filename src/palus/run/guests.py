@@ -15,6 +15,7 @@ from palus.export.policy_file import PolicyFile
 from palus.league.members import Member
 from palus.nn.graph import FORBIDDEN
 from palus.nn.network import Network
+from palus.nn.place import Placement
 from palus.rollout.acting import Policy
 from palus.rollout.rollout import MEMBERS
 from palus.run.members import Guest
@@ -50,10 +51,10 @@ class Guests:
     scripts: Mapping[int, BotAct]
 
     @classmethod
-    def of(cls, guests: Sequence[Guest], dtype: torch.dtype, trust: Trust) -> Guests:
-        """Raises as `policy_of`. dtype: the number format of the run."""
+    def of(cls, guests: Sequence[Guest], dtype: torch.dtype, place: Placement, trust: Trust) -> Guests:
+        """Raises as `policy_of`. dtype: the number format of the run; place: where its networks lie."""
         numbered = dict(enumerate(guests, MEMBERS))
-        played = {number: (guest.behavior, policy_of(guest, dtype, trust)) for number, guest in numbered.items()}
+        played = {number: (guest.behavior, policy_of(guest, dtype, place, trust)) for number, guest in numbered.items()}
         return cls(
             [Member(number, guest.name, guest.behavior) for number, guest in numbered.items()],
             {number: (behavior, policy) for number, (behavior, policy) in played.items() if policy is not None},
@@ -61,8 +62,8 @@ class Guests:
         )
 
 
-def policy_of(guest: Guest, dtype: torch.dtype, trust: Trust) -> Policy | None:
-    """What answers for a guest; None for a script. dtype: as in `Guests.of`.
+def policy_of(guest: Guest, dtype: torch.dtype, place: Placement, trust: Trust) -> Policy | None:
+    """What answers for a guest; None for a script. dtype, place: as in `Guests.of`.
 
     Raises ModelError, and TrustError where the network of its file needs code that nobody trusts.
     """
@@ -70,5 +71,5 @@ def policy_of(guest: Guest, dtype: torch.dtype, trust: Trust) -> Policy | None:
     if isinstance(player, Bot):
         return None
     if isinstance(player, PolicyFile):
-        return Network.acting(player.spec, player.settings, player.arrays, dtype, trust=trust)
+        return Network.acting(player.spec, player.settings, player.arrays, dtype, trust=trust, place=place)
     return AnsweringPolicy(player)

@@ -20,11 +20,12 @@ from palus.types import GameSpec
 def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
     """Why a run that is written correctly would die at its start, one sentence each.
 
-    Makes one instance of the game, as the start does. Loads no torch. Raises TrustError when it is not trusted.
+    Makes one instance of the game, as the start does. Loads no torch, but where a device is named. Raises TrustError
+    when the game is not trusted.
     """
     env_id = run.env_id
     if env_id is None:
-        return unsupported(run)
+        return [*unsupported(run), *_of_device(run)]
     try:
         source = GameSource(env_id, run.palus.env_options, trust)
         env, faults = _made(source)
@@ -32,7 +33,7 @@ def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
         return [*unsupported(run), f"palus.env: {error}"]
     try:
         run = run.completed(behavior.name for behavior in env.spec.behaviors)
-        faults = [*unsupported(run), *faults]
+        faults = [*unsupported(run), *_of_device(run), *faults]
         if not run.behaviors:
             return faults
         collector = run.palus.sampling.collector
@@ -41,6 +42,18 @@ def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
         return [*faults, *_of_workers(run, env.spec)] if in_workers else faults
     finally:
         env.close()
+
+
+def _of_device(run: RunFile) -> Iterator[str]:
+    """What torch says of the device."""
+    if run.torch_settings.device in (None, "cpu"):
+        return
+    from palus.nn.place import place_of
+
+    try:
+        place_of(run.torch_settings.device)
+    except ConfigError as error:
+        yield str(error)
 
 
 def _made(source: GameSource) -> tuple[MultiAgentEnv, list[str]]:

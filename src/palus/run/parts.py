@@ -27,6 +27,7 @@ from palus.learn import ALGORITHMS
 from palus.learn.learner import Learner
 from palus.nn.matmul import choose, keep_freed_memory
 from palus.nn.network import Network
+from palus.nn.place import place_of
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.making import demands_of, draws_of, make_collector, make_source
 from palus.rollout.rollout import FROZEN
@@ -83,6 +84,7 @@ class Parts:
         self, run: RunFile, resume: bool, force: bool, trust: Trust, log: Callable[[str, str], None] | None
     ) -> None:
         """Make all parts."""
+        self.place = place_of(run.torch_settings.device)
         settings = run.checkpoint_settings
         root = Path(settings.results_dir) / settings.run_id
         if run.talks and not resume:  # before the game writes its log there
@@ -103,17 +105,18 @@ class Parts:
         self.threads = run.palus.threads or PHYSICAL_CORES
         torch.set_num_threads(1)  # the learner splits minibatches over its own threads, the game its matches
         keep_freed_memory()
-        # A resumed run goes on with the path that it began with: another one would give other bits.
-        automatic = run.palus.matmul == "auto" and saved is not None
-        self.matmul, self.measured = choose(saved["matmul"] if automatic and saved else run.palus.matmul)
-        self.matmul.activate()
+        # A resumed run goes on with the path that it began with: another one would give other bits. So does a device.
+        device = self.place.device
+        automatic = run.palus.matmul == "auto" and saved is not None and saved.get("device", "cpu") == device.type
+        self.matmul, self.measured = choose(saved["matmul"] if automatic and saved else run.palus.matmul, device)
+        self.matmul.activate(device)
         seed = run.env_settings.seed if run.env_settings.seed >= 0 else secrets.randbelow(2**31)
         self.seed = seed = int(saved["seed"]) if saved is not None else seed
         self.run = run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
         self.populations = self._populations(self.folder.behaviors, 0)
         self.trainees = self._trainees(self.folder.behaviors, 0)
         contenders = [_contender(trainee) for trainee in self.trainees]
-        guests = Guests.of(find_guests(run.palus.league.members, self.spec), self.matmul.dtype, trust)
+        guests = Guests.of(find_guests(run.palus.league.members, self.spec), self.matmul.dtype, self.place, trust)
         self.league = League(self.spec, contenders, seed, settings=run.palus.league, members=guests.members)
         self.book = Book(self.league)
         self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)
@@ -251,7 +254,9 @@ class Parts:
     def _untrained(self, behavior: Behavior, name: str, policy: int) -> Learner:
         """A learner as it is before it has learned anything. name: of the behavior."""
         algorithm, spec = ALGORITHMS[behavior.trainer_type], self.spec.behavior(name)
-        return algorithm(behavior, spec, self.matmul.dtype, self.seed + policy, self.threads, trust=self.trust)
+        return algorithm(
+            behavior, spec, self.matmul.dtype, self.seed + policy, self.threads, trust=self.trust, place=self.place
+        )
 
     @property
     def steps(self) -> dict[int, int]:
@@ -385,6 +390,7 @@ class Parts:
             "seed": self.seed,
             "wall_seconds": self.wall_seconds,
             "matmul": self.matmul.name,
+            "device": self.place.device.type,
             "names": [t.name for t in self.trainees],
             **({"game": _GAME.dump_python(self.spec)} if self.run.talks else {}),
             "learners": [(t.step, t.best, t.learner.state_dict()) for t in self.trainees],

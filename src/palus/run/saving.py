@@ -60,9 +60,12 @@ class Saving:
         raise CheckpointError(f"{paths[-1]}: no such snapshot; was the run folder copied without `snapshots/`?")
 
     def load_policy(self, path: Path) -> Network:
-        """The network of a file, in the number format of the run. Raises CheckpointError when it is gone."""
-        file, dtype = read_policy(path), self.trainees[0].learner.network.weights.dtype
-        return Network.acting(file.spec, file.settings, file.arrays, dtype, trust=self.trust)
+        """The network of a file, in the number format and on the device of the run. Raises CheckpointError when it is
+        gone."""
+        file, own = read_policy(path), self.trainees[0].learner.network
+        return Network.acting(
+            file.spec, file.settings, file.arrays, own.weights.dtype, trust=self.trust, place=own.place
+        )
 
     def misfit(self, data: bytes, told: Publication) -> str | None:
         """Why a snapshot of another run cannot be met; None where it can."""

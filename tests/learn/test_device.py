@@ -1,0 +1,140 @@
+"""Torch's path, which GPUs take, against the compiled one: the same games, the same gradients, the same learning.
+
+It runs on the CPU here. On torch's device `meta`, where there are shapes and no numbers, it shows what a CUDA graph
+asks for: no shape depends on a number, no number is read back, and nothing is left behind on the CPU.
+"""
+
+import numpy as np
+import pytest
+import torch
+from sampled import appo_behavior
+from toys import Forbidden, Pictures, Play, Recall, Remember, behavior_of, curve
+
+from palus.learn import kernels, returns
+from palus.learn.appo import APPO
+from palus.learn.poca import POCA
+from palus.learn.ppo import PPO
+from palus.learn.sac import SAC
+from palus.nn.place import CPU, Placement
+from palus.types import Continuous, Discrete
+
+HERE = Placement(torch.device("cpu"), compiled=False)
+META = Placement(torch.device("meta"), compiled=False)
+LSTM = "network_settings.memory={memory_size: 32, sequence_length: 4}"
+GRU = "network_settings.memory={kind: gru, memory_size: 16, sequence_length: 5}"
+MIXED = (Discrete(2), Continuous(1, -2.0, 2.0))
+IMAGES = "network_settings.vis_encode_type=match3"
+NORMALIZE = "network_settings.normalize=true"
+SHARED = "hyperparameters.shared_critic=true"
+TRAINERS = pytest.mark.parametrize(("make", "trainer"), [(PPO, "ppo"), (POCA, "poca")])
+CASES = {
+    "masks": (Forbidden, (NORMALIZE,)),
+    "lstm": (Recall, (LSTM,)),
+    "gru, lists, numbers": (lambda: Remember(*MIXED, listed=True), (GRU,)),
+    "images": (lambda: Pictures(64), (IMAGES,)),
+}
+
+
+def pair(make, behavior, toy, places=(CPU, HERE)):
+    """A learner of each place, and a rollout that the first of them has played."""
+    learners = [make(behavior, toy.spec, torch.float32, 0, place=place) for place in places]
+    return *learners, Play(learners[0], toy).collect()
+
+
+def same_update(ours, theirs, rollout):
+    """One update by each path, the same to 1e-5: what it reports, and Adam's means, decayed sums of its gradients."""
+    found, expected = (learner.update(rollout, 0) for learner in (theirs, ours))
+    assert found.keys() == expected.keys() and found
+    for tag in found:
+        assert found[tag] == pytest.approx(expected[tag], rel=1e-4, abs=1e-5), tag
+    np.testing.assert_allclose(theirs.optimizer.mean, ours.optimizer.mean, atol=1e-5)
+    assert float(ours.optimizer.mean.abs().max()) > 1e-3
+
+
+@TRAINERS
+@pytest.mark.parametrize("case", CASES)
+def test_an_update_is_the_compiled_one(make, trainer, case):
+    toy, more = CASES[case]
+    same_update(*pair(make, behavior_of(trainer, *more, "hyperparameters.num_epoch=1"), toy()))
+
+
+@pytest.mark.parametrize("more", [(), ("hyperparameters.advantages=vtrace", "hyperparameters.normalize_returns=false")])
+def test_an_update_of_appo_is_the_compiled_one(more):
+    same_update(*pair(APPO, appo_behavior(*more), Recall()))
+
+
+SAC_SETTINGS = (
+    "hyperparameters=null", "network_settings=null", "network_settings.hidden_units=8", "hyperparameters.batch_size=64",
+    "hyperparameters.steps_per_update=500", "hyperparameters.buffer_init_steps=0",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("toy", "more"), [(Forbidden(), ()), (Remember(*MIXED), (LSTM,))], ids=["masks", "lstm"])
+def test_an_update_of_sac_is_the_compiled_one(toy, more):
+    same_update(*pair(SAC, behavior_of("sac", *SAC_SETTINGS, *more), toy))
+
+
+@TRAINERS
+@pytest.mark.parametrize("case", CASES)
+def test_a_step_can_be_captured(make, trainer, case):
+    toy, more = CASES[case]
+    there, bare, rollout = pair(make, behavior_of(trainer, *more, "hyperparameters.num_epoch=1"), toy(), (HERE, META))
+    there.update(rollout, 0)
+    bare.device_steps.held |= {name: tensor.to("meta") for name, tensor in there.device_steps.held.items()}
+    bare.device_steps.work(bare.objective)
+    where = {name: tensor.data_ptr() for name, tensor in there.device_steps.held.items()}
+    there.update(rollout, 0)
+    assert where == {name: tensor.data_ptr() for name, tensor in there.device_steps.held.items()}
+
+
+def test_reading_a_number_back_cannot_be_captured():
+    there, bare, rollout = pair(PPO, behavior_of("ppo"), Forbidden(), (HERE, META))
+    there.update(rollout, 0)
+    bare.device_steps.held |= {name: tensor.to("meta") for name, tensor in there.device_steps.held.items()}
+
+    def objective(held):
+        loss, means = bare.objective(held)
+        return loss / held["counts"].sum().item(), means
+
+    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
+        bare.device_steps.work(objective)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 37])
+def test_returns_are_the_compiled_ones(rows):
+    random, shape = np.random.default_rng(rows), (rows, 5)
+    rewards, values, following = random.normal(size=(3, *shape)).astype(np.float32)
+    ended, active = random.random(shape) < 0.2, random.random(shape) < 0.8
+    values[~active] = np.nan  # of nobody's decision nothing may flow anywhere
+    ratios = random.lognormal(size=shape).astype(np.float32)
+    found = kernels.kernels_of(HERE)
+    for ours, theirs, given in (
+        (returns.gae, found.gae, (rewards, values, following, ended, active, 0.99, 0.95)),
+        (returns.vtrace, found.vtrace, (ratios, rewards, values, following, ended, active, 0.99, 1.0, 0.9)),
+        (returns.td_lambda, found.td_lambda, (rewards, following, ended, 0.99, 0.95)),
+    ):
+        np.testing.assert_allclose(theirs(*given), ours(*given), atol=1e-5)
+
+
+@TRAINERS
+def test_it_learns(make, trainer):
+    learner = make(behavior_of(trainer), Forbidden.spec, torch.float32, 0, place=HERE)
+    scores = curve(learner, Play(learner, Forbidden()), 40)
+    assert scores[0] < -0.2
+    assert np.mean(scores[-4:]) > -0.02
+
+
+@TRAINERS
+def test_a_checkpoint_goes_on_elsewhere(make, trainer):
+    ours, theirs, rollout = pair(make, behavior_of(trainer, NORMALIZE), Forbidden())
+    ours.update(rollout, 0)
+    theirs.load_state_dict(ours.state_dict())
+    theirs.update(rollout, 0)
+    ours.update(rollout, 0)
+    before, after = ours.state_dict(), theirs.state_dict()
+    assert before["optimizer"]["steps"] == after["optimizer"]["steps"]
+    np.testing.assert_allclose(after["optimizer"]["mean"], before["optimizer"]["mean"], atol=1e-5)
+    for name, array in before["network"].items():
+        assert isinstance(after["network"][name], np.ndarray)
+        np.testing.assert_allclose(after["network"][name], array, atol=2e-3)  # where a gradient is almost 0
+    ours.load_state_dict(after)
