@@ -10,7 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, update
 
-from palus.arena.ladder.derive import fit_games, rating_rows
+from palus.arena.ladder.derive import fit_games, intervals_of, rating_rows
+from palus.arena.ladder.intake import Intake, read_on, save
 from palus.arena.ladder.log import (
     GENESIS,
     LogRecord,
@@ -25,7 +26,6 @@ from palus.arena.models.entity import Entity
 from palus.arena.referee.games import EnvBuild
 from palus.arena.referee.result import Side, Verdict
 from palus.ratings.games import Played
-from palus.ratings.online import Skill
 from palus.store import Store
 from palus.store.derived import fields, rating_points, ratings
 from palus.store.engine import now_ms
@@ -54,27 +54,31 @@ def fill(store: Store, models: int, count: int) -> None:
     for begin in range(0, count, _BATCH):
         with store.write() as connection:
             _append_fast(connection, history[begin : begin + _BATCH], begin, start_ms)
-    rate(store, history, start_ms)
+    rate(store, start_ms)
 
 
-def rate(store: Store, history: list[Played], start_ms: int) -> None:
-    """The joint fit as published ratings; the history of each rating is the final one with a bend."""
-    named = [
-        game._replace(order=seq, first=sha_of(game.first), second=sha_of(game.second))
-        for seq, game in enumerate(history, start=1)
-    ]
-    fitted = fit_games(named)
-    board = set(fitted.field.names)
-    rows = rating_rows(ENV, named, fitted, dict.fromkeys(board, Skill()), board)
+def rate(store: Store, start_ms: int) -> None:
+    """The log added up, and the joint fit as published ratings; each rating's history is the final one with a bend."""
+    known = Intake(ENV)
+    with store.read() as connection:
+        read_on(connection, known, lambda: None)
+    fitted = fit_games(known.sums(), known.rated_seq, exact=True)
+    board = frozenset(fitted.names)
+    rows = rating_rows(ENV, fitted, known.online, board, intervals_of(fitted, board))
+    of_env = {
+        "env": ENV,
+        "upto_seq": known.rated_seq,
+        "intervals_seq": known.rated_seq,
+        "prior_sd": fitted.fit.prior_sd,
+    }
     with store.write() as connection:
+        save(connection, known)
         connection.execute(insert(ratings), rows)
         connection.execute(
-            insert(fields).values(
-                env=ENV, upto_seq=len(history), side_advantage=0.0, side_half_width=2.0, summary=json.dumps({})
-            )
+            insert(fields).values(of_env | {"side_advantage": 0.0, "side_half_width": 2.0, "summary": json.dumps({})})
         )
         for row in rows:
-            connection.execute(insert(rating_points), list(_points(row, len(history), start_ms)))
+            connection.execute(insert(rating_points), list(_points(row, known.rated_seq, start_ms)))
 
 
 def play_on(store: Store, seq: int, models: int) -> None:
@@ -186,4 +190,5 @@ def _points(row: dict[str, Any], last_seq: int, start_ms: int) -> Iterator[dict[
             "rating": row["rating"] + 40.0 / i,
             "half_width": row["half_width"] * (POINTS / i) ** 0.5,
             "games": row["games"] * i // POINTS,
+            **{name: row[name] for name in ("elo", "openskill_mu", "openskill_sigma")},
         }

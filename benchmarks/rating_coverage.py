@@ -141,7 +141,7 @@ def _arena_batch(fit: Fit, rng: np.random.Generator) -> tuple[I64, I64]:
     """Everybody once: a share of the pairings uniformly, then those of largest information gain."""
     n = len(fit.strength)
     i, j = np.triu_indices(n, 1)
-    gain = information_gain(fit.strength, fit.covariance)[i, j]
+    gain = information_gain(fit.strength, fit.joint)[i, j]
     by_chance, by_gain = rng.permutation(len(i)), np.argsort(-gain, kind="stable")
     uniform = int(rng.binomial(n // 2, UNIFORM_SHARE))
     busy = np.zeros(n, np.bool_)
@@ -161,7 +161,7 @@ def _score(fit: Fit, truth: F64) -> tuple[float, ...]:
     error = fit.strength - truth
     held = np.abs(error) <= fit.half_width
     leader, second = np.argsort(-fit.strength, kind="stable")[:2].tolist()
-    between = float(np.sqrt(variance_of_gaps(fit.covariance)[leader, second]))
+    between = float(np.sqrt(variance_of_gaps(fit.joint)[leader, second]))
     return (
         float(held.mean()),
         float(held[leader]),

@@ -24,7 +24,7 @@ import numpy as np
 
 from machine import RESULTS, Json, Session, caption, save, table
 from palus.ratings import bradley_terry, cycles, elo, nash, online, pairing
-from palus.ratings.games import Played, arrange
+from palus.ratings.games import Played, add_up, arrange, units_of
 
 TARGET_S = 3.0
 NEIGHBOURS = 100
@@ -72,11 +72,11 @@ def measure(models: int, matches: int) -> dict[str, float]:
     n = len(field)
     fit = timed("joint fit, covariance, intervals", lambda: bradley_terry.fit(field.games, n))
     timed("the same with the side term", lambda: bradley_terry.fit(field.games, n, side_term=True))
-    timed("rank ranges", lambda: bradley_terry.rank_ranges(fit.strength, fit.covariance))
-    timed("information gain of every pairing", lambda: pairing.information_gain(fit.strength, fit.covariance))
-    matrix = timed("win matrix", lambda: nash.win_matrix(field.games, n))
+    timed("rank ranges", lambda: bradley_terry.rank_ranges(fit.strength, fit.joint))
+    timed("information gain of every pairing", lambda: pairing.information_gain(fit.strength, fit.joint))
+    matrix = timed("win matrix", lambda: nash.win_matrix(add_up(field.games, n), n))
     timed("share that no order explains", lambda: nash.unexplained(matrix, fit.phi))
-    timed("cycles", lambda: cycles.cycles(field.games))
+    timed("cycles", lambda: cycles.cycles(units_of(field.games)))
     for best in (60, 200, models):
         top = np.sort(np.argsort(-fit.strength)[:best])
         advantage = matrix.advantage[np.ix_(top, top)]

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from palus.ratings.connections import LooseGroup, loose_groups
-from palus.ratings.games import Games
+from palus.ratings.games import Games, Units, units_of
 
 
-def field(pairs: dict[tuple[int, int], int]) -> Games:
+def field(pairs: dict[tuple[int, int], int]) -> Units:
     """pairs: how many mirrored pairs two players have played."""
     rows = [(i, j) for (i, j), count in pairs.items() for _ in range(count)]
     first = np.array([row[0] for row in rows] + [row[1] for row in rows], np.int64)
     second = np.array([row[1] for row in rows] + [row[0] for row in rows], np.int64)
     unit = np.tile(np.arange(len(rows)), 2)
-    return Games(first, second, np.full(len(first), 0.5), unit)
+    return units_of(Games(first, second, np.full(len(first), 0.5), unit))
 
 
 def everybody(players: range, pairs: int) -> dict[tuple[int, int], int]:

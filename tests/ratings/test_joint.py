@@ -15,6 +15,7 @@ from palus.ratings import bradley_terry
 from palus.ratings.games import Played, add_up, arrange, tally, units_of
 from palus.ratings.interval import is_provisional
 from palus.ratings.pairing import information_gain
+from palus.ratings.sums import add_history
 
 
 def play(strength: dict[str, float], pairs: int, seed: int, nu: float = 0.4) -> list[Played]:
@@ -43,7 +44,7 @@ def test_shuffled_rows_change_no_bit(history: list[Played]) -> None:
     def everything(rows: list[Played]) -> tuple[object, ...]:
         field = arrange(rows)
         fit = bradley_terry.fit(field.games, len(field), side_term=True)
-        return field.names, fit.strength.tobytes(), fit.covariance.tobytes(), fit.side
+        return field.names, fit.strength.tobytes(), fit.joint.tobytes(), fit.side
 
     assert everything(random.Random(1).sample(history, len(history))) == everything(history)
 
@@ -88,7 +89,7 @@ def test_two_copies_of_one_file_get_overlapping_intervals() -> None:
         fit = bradley_terry.fit(field.games, len(field))
         one, other = field.names.index("p3"), field.names.index("copy of p3")
         overlap += abs(fit.strength[one] - fit.strength[other]) <= fit.half_width[one] + fit.half_width[other]
-        best, worst = bradley_terry.rank_ranges(fit.strength, fit.covariance)[one]
+        best, worst = bradley_terry.rank_ranges(fit.strength, fit.joint)[one]
         assert best <= 1 + (fit.strength > fit.strength[one]).sum() <= worst
     assert overlap >= 39
 
@@ -99,7 +100,7 @@ def test_rock_paper_scissors_share_one_rating_and_all_ranks() -> None:
     field = arrange(history)
     fit = bradley_terry.fit(field.games, 3)
     assert fit.strength == pytest.approx(np.zeros(3))
-    assert bradley_terry.rank_ranges(fit.strength, fit.covariance).tolist() == [[1, 3]] * 3
+    assert bradley_terry.rank_ranges(fit.strength, fit.joint).tolist() == [[1, 3]] * 3
     assert field.names == ("paper", "rock", "scissors")
     assert tally(field.games, 3).tolist() == [[60, 0, 60]] * 3
     assert not any(is_provisional(120, half_width) for half_width in fit.half_width)
@@ -127,7 +128,7 @@ def test_pairs_are_found_whatever_their_sides() -> None:
 
 
 def test_nothing_played_is_an_empty_board() -> None:
-    assert rating_rows("SoccerTwos", [], fit_games([]), {}, ()) == []
+    assert rating_rows("SoccerTwos", fit_games(add_history([]), 0), {}, (), {}) == []
 
 
 def test_information_gain_prefers_open_and_unsure_pairings() -> None:
@@ -153,7 +154,7 @@ def test_a_refit_at_the_size_of_the_reference_takes_less_than_three_seconds() ->
     field = arrange(history)
     started = time.process_time()
     fit = bradley_terry.fit(field.games, len(field))
-    ranges = bradley_terry.rank_ranges(fit.strength, fit.covariance)
+    ranges = bradley_terry.rank_ranges(fit.strength, fit.joint)
     assert time.process_time() - started < 3.0
     assert np.all(ranges[:, 0] <= ranges[:, 1])
     assert np.mean(np.abs(fit.strength - (strength - strength.mean())) <= fit.half_width) > 0.9

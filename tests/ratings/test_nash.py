@@ -7,7 +7,7 @@ import pytest
 
 from palus.ratings import bradley_terry, nash
 from palus.ratings.cycles import cycles, sure_edges
-from palus.ratings.games import Field, Played, arrange
+from palus.ratings.games import Field, Played, add_up, arrange, units_of
 
 ROCK_PAPER_SCISSORS = np.array([[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]])
 
@@ -71,7 +71,7 @@ def test_nobody_beats_the_equilibrium(seed: int) -> None:
 
 def test_win_matrix_counts_both_sides_and_is_pulled_to_even() -> None:
     field = arrange(duel("a", "b", [1.0, 1.0, 0.5]))
-    matrix = nash.win_matrix(field.games, 2)
+    matrix = nash.win_matrix(add_up(field.games, 2), 2)
     assert matrix.played.tolist() == [[0.0, 6.0], [6.0, 0.0]]
     assert matrix.points.tolist() == [[0.0, 5.0], [1.0, 0.0]]
     assert matrix.advantage[0, 1] == pytest.approx(np.log(3.0)) == -matrix.advantage[1, 0]
@@ -87,10 +87,10 @@ def test_one_lucky_pair_does_not_lift_the_eighteenth_of_nineteen() -> None:
                 history += duel(f"{i:02d}", f"{j:02d}", (rng.random((4, 2)) < p).mean(axis=1).tolist())
     field = arrange([*history, *duel("17", "00", [1.0])])
     fit = bradley_terry.fit(field.games, 19)
-    matrix = nash.win_matrix(field.games, 19)
+    matrix = nash.win_matrix(add_up(field.games, 19), 19)
     assert nash.equilibrium(matrix.advantage).weights[17] > 0.02  # what the cells alone say
     belief = nash.believed(matrix, fit.strength, fit.phi)
-    found, span = nash.equilibrium(belief.advantage), nash.plausible(belief, fit.covariance)
+    found, span = nash.equilibrium(belief.advantage), nash.plausible(belief, fit.joint)
     assert found.weights[17] == 0.0 and span[17, 1] < 0.02
     assert found.weights.argmax() == fit.strength.argmax()
     assert np.all(span[:, 0] <= found.weights) and np.all(found.weights <= span[:, 1])
@@ -99,18 +99,18 @@ def test_one_lucky_pair_does_not_lift_the_eighteenth_of_nineteen() -> None:
 def test_a_cycle_of_many_games_keeps_its_equilibrium() -> None:
     field = rock_paper_scissors(60)
     fit = bradley_terry.fit(field.games, 3)
-    belief = nash.believed(nash.win_matrix(field.games, 3), fit.strength, fit.phi)
+    belief = nash.believed(nash.win_matrix(add_up(field.games, 3), 3), fit.strength, fit.phi)
     assert belief.cyclic > 1.0
     np.testing.assert_allclose(nash.equilibrium(belief.advantage).weights, [1 / 3] * 3, atol=0.02)
-    span = nash.plausible(belief, fit.covariance)
+    span = nash.plausible(belief, fit.joint)
     assert np.all((span[:, 0] > 0.1) & (span[:, 1] < 0.7))
-    assert nash.plausible(belief, fit.covariance).tolist() == span.tolist()
-    nothing = nash.believed(nash.win_matrix(arrange([]).games, 0), np.zeros(0))
+    assert nash.plausible(belief, fit.joint).tolist() == span.tolist()
+    nothing = nash.believed(nash.win_matrix(add_up(arrange([]).games, 0), 0), np.zeros(0))
     assert nash.plausible(nothing, np.zeros((0, 0))).shape == (0, 2)
 
 
 def test_a_cycle_is_what_no_order_explains() -> None:
-    matrix = nash.win_matrix(rock_paper_scissors(40).games, 3)
+    matrix = nash.win_matrix(add_up(rock_paper_scissors(40).games, 3), 3)
     cyclic = nash.unexplained(matrix)
     assert cyclic.share == pytest.approx(1.0)
     assert cyclic.by_chance < 0.05
@@ -120,23 +120,23 @@ def test_a_cycle_is_what_no_order_explains() -> None:
         for j in range(i):
             p = bradley_terry.win_probability(np.array(100.0 * (i - j)))
             ladder += duel(f"{i}", f"{j}", (rng.random((40, 2)) < p).mean(axis=1).tolist())
-    ordered = nash.unexplained(nash.win_matrix(arrange(ladder).games, 6))
+    ordered = nash.unexplained(nash.win_matrix(add_up(arrange(ladder).games, 6), 6))
     assert ordered.share < 0.1
     assert ordered.share < 3 * ordered.by_chance
-    assert nash.unexplained(nash.win_matrix(arrange([]).games, 0)) == nash.Unexplained(0.0, 0.0)
+    assert nash.unexplained(nash.win_matrix(add_up(arrange([]).games, 0), 0)) == nash.Unexplained(0.0, 0.0)
 
 
 def test_a_real_cycle_is_listed() -> None:
     field = rock_paper_scissors(24, extra=duel("rock", "weak", [1.0] * 20))
-    (cycle,) = cycles(field.games)
+    (cycle,) = cycles(units_of(field.games))
     assert [field.names[i] for i in cycle.players] == ["paper", "rock", "scissors"]
     assert cycle.strength == pytest.approx(22.5 / 24)
     assert all(edge.p_value < 1e-4 for edge in cycle.edges)
-    assert len(sure_edges(field.games)) == 4
+    assert len(sure_edges(units_of(field.games))) == 4
 
 
 def test_a_cycle_of_few_games_is_not_listed() -> None:
-    assert cycles(rock_paper_scissors(5).games) == ()
+    assert cycles(units_of(rock_paper_scissors(5).games)) == ()
 
 
 def test_equal_players_show_no_cycles_however_many_they_are() -> None:
@@ -145,12 +145,12 @@ def test_equal_players_show_no_cycles_however_many_they_are() -> None:
     for i in range(16):
         for j in range(i):
             history += duel(f"{i:02d}", f"{j:02d}", rng.choice([0.0, 0.5, 1.0], 20).tolist())
-    assert cycles(arrange(history).games) == ()
+    assert cycles(units_of(arrange(history).games)) == ()
 
 
 def test_edges_are_corrected_for_how_many_are_looked_at() -> None:
     alone = duel("a", "b", [1.0] * 7)
     crowd = [g for k in range(20) for g in duel(f"x{k:02d}", f"y{k:02d}", [1.0, 0.0])]
     # Sign test by hand: 7 of 7 is 2 / 2^7, times 21 pairings.
-    assert sure_edges(arrange(alone).games)[0].p_value == pytest.approx(2 / 2**7)
-    assert sure_edges(arrange(alone + crowd).games) == ()
+    assert sure_edges(units_of(arrange(alone).games))[0].p_value == pytest.approx(2 / 2**7)
+    assert sure_edges(units_of(arrange(alone + crowd).games)) == ()

@@ -60,7 +60,7 @@ def test_two_players_have_the_mean_and_the_deviation_of_their_posterior(wins: in
     mean = float(weight @ gap / weight.sum())
     deviation = float(np.sqrt(weight @ (gap - mean) ** 2 / weight.sum()))
     assert fit.strength[0] - fit.strength[1] == pytest.approx(mean, abs=0.1 * deviation)
-    assert np.sqrt(bradley_terry.variance_of_gaps(fit.covariance)[0, 1]) == pytest.approx(deviation, rel=0.05)
+    assert np.sqrt(bradley_terry.variance_of_gaps(fit.joint)[0, 1]) == pytest.approx(deviation, rel=0.05)
 
 
 def test_the_spread_of_the_field_is_found():
@@ -81,13 +81,13 @@ def test_players_of_known_strength_come_out_in_order_and_in_scale():
     fit = bradley_terry.fit(play(strengths, pairs=200, seed=1), 5)
     assert list(np.argsort(-fit.strength)) == [0, 1, 2, 3, 4]
     np.testing.assert_allclose(fit.strength, strengths, atol=50)
-    ranks = bradley_terry.rank_ranges(fit.strength, fit.covariance)
+    ranks = bradley_terry.rank_ranges(fit.strength, fit.joint)
     assert ranks.tolist() == [[1, 1], [2, 2], [3, 3], [4, 4], [5, 5]]
 
 
 def test_equal_players_share_their_ranks():
     fit = bradley_terry.fit(play([200.0, 0.0, 0.0, 0.0], pairs=50, seed=2), 4)
-    assert bradley_terry.rank_ranges(fit.strength, fit.covariance).tolist() == [[1, 1], [2, 4], [2, 4], [2, 4]]
+    assert bradley_terry.rank_ranges(fit.strength, fit.joint).tolist() == [[1, 1], [2, 4], [2, 4], [2, 4]]
 
 
 def test_side_term_finds_the_advantage_and_leaves_strengths_alone():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import delete, insert, select
 
-from palus.arena.ladder.derive import field_row, fit_games, rating_rows
+from palus.arena.ladder.derive import field_row, fit_games, intervals_of, rating_rows
 from palus.arena.ladder.log import LogRecord, RunnerInfo, StoredBytes, append
 from palus.arena.models.entity import Entity
 from palus.arena.referee.games import EnvBuild
@@ -18,8 +18,9 @@ from palus.hub.accounts import create_account, find_account
 from palus.hub.commits import Message, Put, add_commit
 from palus.hub.limits import HubLimits
 from palus.hub.repos import create_repo, find_repo
-from palus.ratings import online
 from palus.ratings.games import Played
+from palus.ratings.online import Online, follow
+from palus.ratings.sums import add_history
 from palus.store import Store
 from palus.store.derived import fields, rating_points, ratings
 from palus.store.tables import blobs, entries
@@ -88,13 +89,17 @@ class SyntheticArena:
 
     def rate(self, summary: dict[str, object] | None = None) -> None:
         """Fit the ratings and publish them, as the arena does."""
-        fitted = fit_games(self.history)
-        players = fitted.field.names
-        rows = rating_rows(self.env, self.history, fitted, online.replay(self.history), players)
+        fitted = fit_games(add_history(self.history), max((game.order for game in self.history), default=0))
+        players, last = frozenset(fitted.names), dict[str, Online]()
+        follow(last, self.history)
+        rows = rating_rows(self.env, fitted, last, players, intervals_of(fitted, players))
         of_env = field_row(self.env, fitted, players, annulments=0) | {"upto_seq": self.seq}
         of_env |= {"summary": json.dumps(summary or {})}
         points = [
-            {name: row[name] for name in ("env", "sha256", "rating", "half_width", "games")}
+            {
+                name: row[name]
+                for name in ("env", "sha256", "rating", "half_width", "games", "elo", "openskill_mu", "openskill_sigma")
+            }
             | {"seq": self.seq, "at_ms": START_MS + self.seq * 60_000}
             for row in rows
         ]

@@ -274,6 +274,8 @@ export interface components {
             readonly env: string;
             readonly updated_ms: number | null;
             readonly upto_seq: number;
+            /** @description when the last match ended that half-widths and rank ranges include, where ratings include more: in large fields they are computed hourly */
+            readonly intervals_ms: number | null;
             /** @description newest match of the log; ahead of upto_seq while a fit is due */
             readonly log_seq: number;
             readonly matches: number;

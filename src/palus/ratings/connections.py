@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from palus.ratings.games import Games, units_of
-from palus.types import F64, I64
+from palus.ratings.games import Units
+from palus.types import F32, I64
 
 ENOUGH_PAIRS = 10
 """Mirrored pairs between a group and all others from which their strengths can be compared."""
@@ -22,7 +22,7 @@ class LooseGroup:
     pairs: int
 
 
-def loose_groups(games: Games, num_players: int) -> tuple[LooseGroup, ...]:
+def loose_groups(units: Units, num_players: int) -> tuple[LooseGroup, ...]:
     """Groups that fewer than `ENOUGH_PAIRS` connect with the others, all but the largest; by their first player.
 
     How such groups stand to each other is said by the prior more than by results: intervals that look narrow were seen
@@ -32,21 +32,20 @@ def loose_groups(games: Games, num_players: int) -> tuple[LooseGroup, ...]:
     ordering that always takes next whoever is tied most to those taken, ties of enough pairs show two that no
     smaller cut separates. Such two are joined; where there are none left, whoever came last hangs on too few.
     """
-    units = units_of(games)
-    met = np.zeros((num_players, num_players))
-    np.add.at(met, (units.low, units.high), 1.0)
-    met += met.T
+    met: F32 = np.zeros((num_players, num_players), np.float32)  # whole numbers: exact
+    np.add.at(met, (units.low, units.high), units.count)
+    met = met + met.T
     groups = [[i] for i in range(num_players)]
     parts: list[list[int]] = []
-    ties = met.copy()
+    ties: F32 = met.copy()
     while len(groups) > 1:
         loose = np.flatnonzero(ties.sum(axis=1) < ENOUGH_PAIRS)
         if len(loose) == 0:
             label, last = _joined(ties)
             if label.max() + 1 < len(groups):
-                member = np.zeros((int(label.max()) + 1, len(groups)))
+                member = np.zeros((int(label.max()) + 1, len(groups)), np.float32)
                 member[label, np.arange(len(groups))] = 1.0
-                ties = member @ ties @ member.T
+                ties = (member @ ties @ member.T).astype(np.float32)
                 np.fill_diagonal(ties, 0.0)
                 groups = [[i for k in np.flatnonzero(row) for i in groups[k]] for row in member]
                 continue
@@ -63,7 +62,7 @@ def loose_groups(games: Games, num_players: int) -> tuple[LooseGroup, ...]:
     )
 
 
-def _joined(ties: F64) -> tuple[I64, int]:
+def _joined(ties: F32) -> tuple[I64, int]:
     """A number for each group, equal where no cut of too few pairs separates two; and whoever came last."""
     n = len(ties)
     label = np.arange(n)

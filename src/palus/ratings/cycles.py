@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from palus.ratings.games import Games, units_of
+from palus.ratings.games import Units
 from palus.types import F64
 
 LEVEL = 0.05
@@ -45,7 +45,7 @@ class Cycle:
         return min(edge.share for edge in self.edges)
 
 
-def sure_edges(games: Games) -> tuple[Edge, ...]:
+def sure_edges(units: Units) -> tuple[Edge, ...]:
     """Pairings whose winner is certain at the family-wise error level `LEVEL`, by (winner, loser).
 
     Sign test on mirrored pairs, so draws and games of a pair that go together do no harm: among the pairs that one of
@@ -55,14 +55,12 @@ def sure_edges(games: Games) -> tuple[Edge, ...]:
     """
     from scipy.special import bdtr  # slow to import, needed by few
 
-    units = units_of(games)
     starts = units.starts
     if len(starts) == 0:
         return ()
-    pairs = np.diff(starts, append=len(units.share))
-    won = np.add.reduceat((units.share > 0.5).astype(np.int64), starts)
-    lost = np.add.reduceat((units.share < 0.5).astype(np.int64), starts)
-    share = np.add.reduceat(units.share, starts) / pairs
+    won = np.add.reduceat(np.where(units.share > 0.5, units.count, 0), starts)
+    lost = np.add.reduceat(np.where(units.share < 0.5, units.count, 0), starts)
+    share = np.add.reduceat(units.share * units.count, starts) / np.add.reduceat(units.count, starts)
     p_value = np.minimum(1.0, 2.0 * bdtr(np.minimum(won, lost).astype(np.float64), won + lost, 0.5))
     corrected = _holm(p_value)
     edges = []
@@ -73,9 +71,9 @@ def sure_edges(games: Games) -> tuple[Edge, ...]:
     return tuple(sorted(edges, key=lambda edge: (edge.winner, edge.loser)))
 
 
-def cycles(games: Games) -> tuple[Cycle, ...]:
+def cycles(units: Units) -> tuple[Cycle, ...]:
     """Three-cycles of sure edges, the clearest first (by their weakest edge), at most `LISTED`."""
-    edges = {(edge.winner, edge.loser): edge for edge in sure_edges(games)}
+    edges = {(edge.winner, edge.loser): edge for edge in sure_edges(units)}
     beaten: dict[int, set[int]] = {}
     for winner, loser in edges:
         beaten.setdefault(winner, set()).add(loser)

@@ -69,16 +69,17 @@ class Cells:
 
 @dataclass(frozen=True)
 class Units:
-    """Mirrored pairs, sorted by (low, high, share, games).
+    """Mirrored pairs, sorted by (low, high, share, games); those that are alike may stand in one row.
 
     low, high: [U] player indices, low < high. share: [U] of the points that `low` took in the unit, in [0, 1].
-    games: [U] of the unit.
+    games: [U] of the unit. count: [U] how many such units there were.
     """
 
     low: I64
     high: I64
     share: F64
     games: I64
+    count: I64
 
     @property
     def starts(self) -> I64:
@@ -142,7 +143,8 @@ def units_of(games: Games) -> Units:
     first_game = np.flatnonzero(np.concatenate([np.ones(min(1, len(low)), np.bool_), changes]))
     low, high = low[first_game], high[first_game]
     canonical = np.lexsort((played, share, high, low))
-    return Units(low[canonical], high[canonical], share[canonical], played[canonical])
+    ones = np.ones(len(canonical), np.int64)
+    return Units(low[canonical], high[canonical], share[canonical], played[canonical], ones)
 
 
 def tally(games: Games, num_players: int) -> I64:

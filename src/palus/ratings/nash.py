@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from palus.ratings.bradley_terry import POINTS_TO_LOGIT
-from palus.ratings.games import Games, add_up
+from palus.ratings.games import Cells
 from palus.types import F64, I64
 
 IN_SUPPORT = 1e-6
@@ -145,9 +145,8 @@ def plausible(field: Believed, covariance: F64) -> F64:
     return np.quantile(weights, [0.025, 0.975], axis=0).T
 
 
-def win_matrix(games: Games, num_players: int) -> WinMatrix:
+def win_matrix(cells: Cells, num_players: int) -> WinMatrix:
     """Counts of everybody against everybody."""
-    cells = add_up(games, num_players)
     played, points = (np.zeros((num_players, num_players)) for _ in range(2))
     played[cells.first, cells.second] = cells.played
     points[cells.first, cells.second] = cells.points

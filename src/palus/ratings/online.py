@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from openskill.models import PlackettLuce
 
+from palus.ratings import elo
 from palus.ratings.games import Played, in_order
 
 _MODEL = PlackettLuce()
@@ -53,6 +54,24 @@ def taken_in(skills: dict[str, Skill], games: Iterable[Played]) -> dict[str, Ski
         teams = [[skills.get(game.first, stranger)], [skills.get(game.second, stranger)]]
         (skills[game.first],), (skills[game.second],) = rated(teams, [game.points, 1.0 - game.points])
     return skills
+
+
+class Online(NamedTuple):
+    """A player after every single game: Elo of the reference leaderboard, and the belief."""
+
+    elo: float = elo.START
+    skill: Skill = Skill()
+
+
+def follow(players: dict[str, Online], games: Iterable[Played]) -> None:
+    """Bring players by name up to date with games in their order; those of a player against itself do not count."""
+    stranger = Online()
+    for game in games:
+        if game.first != game.second:
+            a, b = players.get(game.first, stranger), players.get(game.second, stranger)
+            (of_a,), (of_b,) = rated([[a.skill], [b.skill]], [game.points, 1.0 - game.points])
+            elo_a, elo_b = elo.update(a.elo, b.elo, game.points, elo.REFERENCE_K, elo.REFERENCE_SCALE)
+            players[game.first], players[game.second] = Online(elo_a, of_a), Online(elo_b, of_b)
 
 
 def _after(skill: Skill, variance: float, c: float, omega: float, p: float) -> Skill:

@@ -83,7 +83,49 @@ ratings = Table(
         for name, field in Standing.model_fields.items()
         if name != "sha256"
     ),
+    Column("variance", Float, nullable=False, comment="of the strength, points squared, for matchmaking"),
     Column("upto_seq", BigInteger, nullable=False, comment="last match that went in"),
+)
+
+# What the log adds up to. `intake` says up to where; what was struck out is in none of it.
+intake = Table(
+    "intake",
+    metadata,
+    Column("env", String(64), primary_key=True),
+    Column("upto_seq", BigInteger, nullable=False, comment="newest match that was taken in"),
+    Column("rated_seq", BigInteger, nullable=False, comment="newest of them that counts"),
+    Column("rated_ms", BigInteger, nullable=False, comment="when that was logged"),
+    Column("seen_seq", BigInteger, nullable=False, comment="newest match that was counted among `matches`"),
+    Column("matches", BigInteger, nullable=False, comment="all of the env's, rated or not"),
+)
+
+left_out = Table(
+    "left_out",
+    metadata,
+    Column("match_id", String(32), primary_key=True, comment="struck out, and not taken in"),
+    Column("env", String(64), nullable=False),
+)
+
+pair_sums = Table(
+    "pair_sums",
+    metadata,
+    Column("env", String(64), primary_key=True),
+    Column("season", Integer, primary_key=True),
+    Column("low", SHA256, primary_key=True, comment="entity, the alphabetically lower of the two"),
+    Column("high", SHA256, primary_key=True),
+    Column("counts", LargeBinary, nullable=False, comment="`palus.ratings.sums.Sums.counts`: 16 int32, little-endian"),
+)
+
+player_sums = Table(
+    "player_sums",
+    metadata,
+    Column("env", String(64), primary_key=True),
+    Column("sha256", SHA256, primary_key=True),
+    Column("elo", Float, nullable=False, comment="after all its rated games"),
+    Column("openskill_mu", Float, nullable=False),
+    Column("openskill_sigma", Float, nullable=False),
+    Column("last_seq", BigInteger, nullable=False, comment="newest match, rated or not"),
+    Column("last_ms", BigInteger, nullable=False, comment="when that was logged"),
 )
 
 rating_points = Table(
@@ -96,6 +138,9 @@ rating_points = Table(
     Column("rating", Float, nullable=False),
     Column("half_width", Float, nullable=False),
     Column("games", Integer, nullable=False),
+    Column("elo", Float, nullable=False),
+    Column("openskill_mu", Float, nullable=False),
+    Column("openskill_sigma", Float, nullable=False),
 )
 
 fields = Table(
@@ -106,7 +151,10 @@ fields = Table(
     Column("side_advantage", Float, nullable=False, comment="worth of the blue side, rating points"),
     Column("side_half_width", Float, nullable=False),
     Column("summary", Text, nullable=False, comment="JSON: Nash support, skill, unexplained share, cycles"),
-    Column("covariance", LargeBinary, comment="of the ratings, by SHA-256: lower triangle by rows, float32"),
+    Column("prior_sd", Float, nullable=False, comment="spread of strengths in the field, points"),
+    Column("intervals_seq", BigInteger, nullable=False, comment="last match that half-widths and rank ranges include"),
+    Column("intervals_ms", BigInteger, comment="when that was logged"),
+    Column("covariance", LargeBinary, comment="of ratings, by SHA-256, where few: lower triangle by rows, float32"),
 )
 
 play_stats = Table(
@@ -116,8 +164,8 @@ play_stats = Table(
     Column("stats", Text, nullable=False, comment="JSON per side, from the replay: possession, shots, distance, heat"),
 )
 
-_MADE_TOGETHER = ((ratings,), (rating_points, fields), (play_stats,))
-"""`fields` tells which annulments the points left out, so one is not kept without the other."""
+_MADE_TOGETHER = ((ratings,), (fields,), (intake, left_out, pair_sums, player_sums, rating_points), (play_stats,))
+"""Sums are taken back to the last point before a match that was struck out: one is not kept without the other."""
 
 DERIVED = tuple(table for tables in _MADE_TOGETHER for table in tables)
 """Tables that `recompute` may empty."""

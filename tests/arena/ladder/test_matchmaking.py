@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from palus.arena.ladder.field_picture import Ledger, take_picture
-from palus.arena.ladder.matchmaking import Picture, choose, entry_pairings, ladder_pairings
+from palus.arena.ladder.matchmaking import NEIGHBOURS, Meetings, Picture, choose, entry_pairings, ladder_pairings
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.models.entity import Entity
 
@@ -21,10 +21,11 @@ def picture(strength: list[float], sd: float | list[float] = 100.0, **changes: o
     sds = np.broadcast_to(np.array(sd, float), n)
     made = Picture(
         strength=np.array(strength, float),
+        variance=sds**2,
         covariance=np.diag(sds**2),
         idle=np.arange(n, dtype=float),
-        barred=np.eye(n, dtype=bool),
-        meetings=np.zeros((n, n), np.int64),
+        owner=np.arange(n),
+        meetings=Meetings(n, np.empty(0, np.int64), np.empty(0, np.int64)),
         queued=np.zeros(n, np.int64),
         entry_left=np.zeros(n, np.int64),
         over=np.zeros(n, np.bool_),
@@ -47,9 +48,7 @@ def test_more_hands_than_players_let_them_play_several_units_at_once() -> None:
 
 
 def test_models_of_one_owner_never_meet() -> None:
-    barred = np.eye(3, dtype=bool)
-    barred[0, 1] = barred[1, 0] = True
-    seen = picture([0, 0, 300], barred=barred)
+    seen = picture([0, 0, 300], owner=np.array([0, 0, 1]))
     for seed in range(20):
         assert all({0, 1} != pair for pair in ladder(seen, 3, ArenaSettings(uniform_share=0.5), seed))
 
@@ -62,12 +61,10 @@ def test_players_that_are_known_well_enough_are_left_alone_until_a_newcomer_arri
 
 
 def test_a_pairing_at_the_seasons_limit_waits_until_every_open_pairing_had_a_meeting() -> None:
-    meetings = np.zeros((3, 3), np.int64)
-    meetings[0, 1] = meetings[1, 0] = 20
-    seen = picture([0, 0, 2000], meetings=meetings)
+    seen = picture([0, 0, 2000], meetings=Meetings(3, np.array([1]), np.array([20])))
     assert ladder(seen, 1) != [{0, 1}]
-    meetings = meetings + 1
-    assert ladder(replace(seen, meetings=meetings), 1) == [{0, 1}]
+    met = Meetings(3, np.array([1, 2, 5]), np.array([21, 1, 1]))
+    assert ladder(replace(seen, meetings=met), 1) == [{0, 1}]
 
 
 def test_among_equals_the_one_idle_longest_goes_first() -> None:
@@ -80,16 +77,17 @@ def test_a_tenth_of_the_pairs_is_drawn_uniformly() -> None:
     assert distant / 600 == pytest.approx(0.1 * 5 / 6, abs=0.035)
 
 
-def test_without_a_covariance_the_idle_meet_mostly_near_players() -> None:
-    seen = replace(picture([10.0 * i for i in range(40)]), covariance=None)
-    gaps = Counter(abs(j - i) for seed in range(300) for i, j in ladder_pairs(seen, seed))
-    assert all(i == 39 for seed in range(5) for i, _ in ladder_pairs(seen, seed))
-    assert sum(count for gap, count in gaps.items() if gap <= 8) > 150
-    assert max(gaps) > 20
-
-
-def ladder_pairs(seen: Picture, seed: int) -> list[tuple[int, int]]:
-    return ladder_pairings(seen, 1, GREEDY, np.random.default_rng(seed))
+def test_among_many_the_near_meet_and_a_share_is_drawn_from_all() -> None:
+    rng = np.random.default_rng(0)
+    n = 3000
+    seen = replace(picture(rng.permutation(np.arange(float(n))).tolist()), covariance=None, owner=np.arange(n) // 3)
+    pairs = ladder_pairings(seen, 1000, ArenaSettings(), rng)
+    gaps = np.abs([seen.strength[i] - seen.strength[j] for i, j in pairs])
+    assert len({player for pair in pairs for player in pair}) == 2000, "nobody twice"
+    assert all(i // 3 != j // 3 for i, j in pairs)
+    assert 60 < (gaps > NEIGHBOURS).sum() < 140 and gaps.max() > 1500
+    all_of_them = ladder_pairings(seen, 4000, GREEDY, rng)
+    assert len({frozenset(pair) for pair in all_of_them}) == 4000
 
 
 def test_a_newcomer_meets_ten_anchors_from_the_top_to_the_bottom() -> None:
@@ -102,9 +100,7 @@ def test_a_newcomer_meets_ten_anchors_from_the_top_to_the_bottom() -> None:
 
 
 def test_the_owners_own_are_no_anchors_and_few_settled_players_are_no_reason_to_meet_the_same_ones() -> None:
-    barred = np.eye(4, dtype=bool)
-    barred[3, 2] = barred[2, 3] = True
-    seen = picture([0, 10, 20, 0], barred=barred, entry_left=np.array([0, 0, 0, 10]))
+    seen = picture([0, 10, 20, 0], owner=np.array([0, 1, 2, 2]), entry_left=np.array([0, 0, 0, 10]))
     assert Counter(anchor for _, anchor in entry_pairings(seen, 50)) == {0: 5, 1: 5}
     young = picture([0, 0, 0, 0], entry_left=np.array([0, 6, 6, 6]))
     met = Counter(frozenset(pair) for pair in entry_pairings(young, 50))

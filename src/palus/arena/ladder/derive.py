@@ -7,21 +7,22 @@ the derived tables is `palus.arena.ladder.refresh`.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from palus.ratings import bradley_terry, elo
+from palus.ratings import bradley_terry
 from palus.ratings.bradley_terry import DISPLAY_BASE, Fit
 from palus.ratings.connections import loose_groups
 from palus.ratings.cycles import cycles
-from palus.ratings.games import Field, Games, Played, arrange, tally
 from palus.ratings.interval import Z_95
 from palus.ratings.nash import IN_SUPPORT, believed, equilibrium, plausible, unexplained, win_matrix
-from palus.ratings.online import Skill
+from palus.ratings.online import Online
+from palus.ratings.sums import Sums
 from palus.store.derived import Standing
 
 DECIMALS = 6
@@ -34,115 +35,165 @@ FIRST_POINT_GAMES, POINT_GROWTH = 20, 0.04
 """The history of ratings has a point every 20 games at first, later whenever the log has grown by 4 %."""
 
 
+STRONGEST = 1000
+"""Of a large field, among whom an equilibrium, cycles and what no order explains are looked for."""
+
+
 @dataclass(frozen=True)
 class Fitted:
-    """The joint fit of one env's rated games. upto_seq: last of them in the log; 0 when there is none."""
+    """The joint fit of one env's rated games. upto_seq: last match of the log that is in it; 0 when there is none."""
 
-    field: Field
+    sums: Sums
     fit: Fit
     upto_seq: int
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everybody with a rated game, sorted."""
+        return self.sums.names
 
-def fit_games(history: Sequence[Played]) -> Fitted:
-    """The main rating. The order of the history changes nothing."""
-    field = arrange(history)
-    return Fitted(field, bradley_terry.fit(field.games, len(field)), max((game.order for game in history), default=0))
+
+class Interval(NamedTuple):
+    """What is published of how sure a rating is: half of the 95 % interval, best and worst rank."""
+
+    half_width: float
+    rank_best: int
+    rank_worst: int
+
+
+def fit_games(sums: Sums, upto_seq: int, *, exact: bool = False) -> Fitted:
+    """The main rating. exact: with the joint covariance, however many players there are."""
+    return Fitted(sums, bradley_terry.fit_sums(sums.cells(), sums.units(), len(sums), exact=exact), upto_seq)
+
+
+def intervals_of(fitted: Fitted, board: Collection[str]) -> dict[str, Interval]:
+    """Of everybody; the fit must have a covariance. Who is not on the board has ranks 0."""
+    names, fit = fitted.names, fitted.fit
+    on_board = np.array([i for i, name in enumerate(names) if name in board], np.int64)
+    whole = len(on_board) == len(names)
+    covariance = fit.joint if whole else fit.joint[np.ix_(on_board, on_board)]
+    ranges = bradley_terry.rank_ranges(fit.strength[on_board], covariance)
+    span = {int(i): ranges[k].tolist() for k, i in enumerate(on_board)}
+    width = fit.half_width
+    return {name: Interval(published(width[i]), *span.get(i, (0, 0))) for i, name in enumerate(names)}
 
 
 def rating_rows(
     env: str,
-    history: Sequence[Played],
     fitted: Fitted,
-    skills: Mapping[str, Skill],
+    online: Mapping[str, Online],
     board: Collection[str],
+    intervals: Mapping[str, Interval],
 ) -> list[dict[str, Any]]:
     """Rows of the table `ratings`: everybody with a rated game.
 
-    skills: online ratings after the same history. board: SHA-256 of those who are ranked now; the others, such as
-    replaced revisions, keep a rating and have rank 0.
+    online: ratings after the same games. board: SHA-256 of those who are ranked now; the others, such as replaced
+    revisions, keep a rating and have rank 0. intervals: as last published, by SHA-256; who came after that has the
+    one with all others held, and any rank.
     """
-    names, fit = fitted.field.names, fitted.fit
-    on_board = np.array([i for i, name in enumerate(names) if name in board], np.int64)
-    covariance = fit.covariance[np.ix_(on_board, on_board)]
-    ranges = bradley_terry.rank_ranges(fit.strength[on_board], covariance)
-    best_first = on_board[np.argsort(-fit.strength[on_board], kind="stable")].tolist()
+    names, fit = fitted.names, fitted.fit
+    on_board = [i for i, name in enumerate(names) if name in board]
+    best_first = sorted(on_board, key=lambda i: -fit.strength[i])
     rank = {i: place for place, i in enumerate(best_first, start=1)}
-    span = {int(i): ranges[k].tolist() for k, i in enumerate(on_board)}
-    elo_of = elo.replay(history)
-    outcomes = tally(fitted.field.games, len(names))
+    outcomes = fitted.sums.outcomes()
     half_width = fit.half_width
-    lines = [
-        Standing(
-            sha256=name,
-            rank=rank.get(i, 0),
-            rank_best=span.get(i, (0, 0))[0],
-            rank_worst=span.get(i, (0, 0))[1],
-            rating=_published(DISPLAY_BASE + fit.strength[i]),
-            half_width=_published(half_width[i]),
-            games=int(outcomes[i].sum()),
-            wins=int(outcomes[i, 0]),
-            draws=int(outcomes[i, 1]),
-            losses=int(outcomes[i, 2]),
-            elo=_published(elo_of[name]),
-            openskill_mu=_published(skills[name].mu),
-            openskill_sigma=_published(skills[name].sigma),
+    lines = []
+    for i, name in enumerate(names):
+        place, skill = rank.get(i, 0), online[name].skill
+        known = intervals.get(name) or Interval(published(half_width[i]), 0, 0)
+        best, worst = (known.rank_best, known.rank_worst) if known.rank_best else (1, len(on_board))
+        lines.append(
+            Standing(
+                sha256=name,
+                rank=place,
+                rank_best=min(best, place),
+                rank_worst=max(min(worst, len(on_board)), place) if place else 0,
+                rating=published(DISPLAY_BASE + fit.strength[i]),
+                half_width=known.half_width,
+                games=int(outcomes[i].sum()),
+                wins=int(outcomes[i, 0]),
+                draws=int(outcomes[i, 1]),
+                losses=int(outcomes[i, 2]),
+                elo=published(online[name].elo),
+                openskill_mu=published(skill.mu),
+                openskill_sigma=published(skill.sigma),
+            )
         )
-        for i, name in enumerate(names)
+    variance = [published(value) for value in fit.variance]
+    return [
+        {"env": env, "upto_seq": fitted.upto_seq, "variance": of_it, **vars(line)}
+        for line, of_it in zip(lines, variance, strict=True)
     ]
-    return [{"env": env, "upto_seq": fitted.upto_seq, **vars(line)} for line in lines]
 
 
 def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int) -> dict[str, Any]:
-    """Row of the table `fields`: worth of the blue side, and what one number per player cannot say.
+    """Row of the table `fields`: worth of the blue side, and what one number per player cannot say. The fit must have a
+    covariance.
 
     `summary` is JSON: support [{sha256, mass, low, high}] of the maximum-entropy equilibrium among those on the board,
     and of those for whom the games leave it open; skill {sha256: points ahead of it}, unexplained_share of the win
-    matrix and what chance would leave, cycles [{players, shares}], phi of the mirrored pairs, annulments that were left
-    out, loose groups [{players, pairs}] that few matches tie to the others. `covariance`: `packed`, in the order of all
-    SHA-256.
+    matrix and what chance would leave, cycles [{players, shares}], all of them among the `STRONGEST`; phi of the
+    mirrored pairs, annulments that were left out, loose groups [{players, pairs}] that few matches tie to the others.
+    `covariance`: `packed`, in the order of all SHA-256, where the field is small.
     """
-    field = fitted.field
-    side = bradley_terry.fit(field.games, len(field), side_term=True).side or (0.0, 0.0)
-    names, games = _among(field, board)
-    matrix = win_matrix(games, len(names))
-    place = [field.names.index(name) for name in names]
-    belief = believed(matrix, fitted.fit.strength[place], fitted.fit.phi)
+    names, fit = fitted.names, fitted.fit
+    cells, units = fitted.sums.cells(), fitted.sums.units()
+    side = bradley_terry.fit_sums(cells, units, len(names), side_term=True).side or (0.0, 0.0)
+    best = [names[i] for i in np.argsort(-fit.strength, kind="stable") if names[i] in board][:STRONGEST]
+    among = fitted.sums.among(frozenset(best))
+    matrix = win_matrix(among.cells(), len(among))
+    place = [i for i, name in enumerate(names) if name in frozenset(best)]
+    belief = believed(matrix, fit.strength[place], fit.phi)
     balance = equilibrium(belief.advantage)
-    span = plausible(belief, fitted.fit.covariance[np.ix_(place, place)])
-    rest = unexplained(matrix, fitted.fit.phi)
+    span = plausible(belief, fit.joint[np.ix_(place, place)])
+    rest = unexplained(matrix, fit.phi)
     summary = {
         "support": [
-            {"sha256": names[i], "mass": _published(weight), "low": _published(low), "high": _published(high)}
+            {"sha256": among.names[i], "mass": published(weight), "low": published(low), "high": published(high)}
             for i, (weight, (low, high)) in enumerate(zip(balance.weights, span, strict=True))
             if weight > IN_SUPPORT or high > LISTED
         ],
-        "skill": {name: _published(points) for name, points in zip(names, balance.points, strict=True)},
-        "unexplained_share": _published(rest.share),
-        "unexplained_by_chance": _published(rest.by_chance),
+        "skill": {name: published(points) for name, points in zip(among.names, balance.points, strict=True)},
+        "unexplained_share": published(rest.share),
+        "unexplained_by_chance": published(rest.by_chance),
         "cycles": [
-            {"players": [names[i] for i in cycle.players], "shares": [_published(edge.share) for edge in cycle.edges]}
-            for cycle in cycles(games)
+            {
+                "players": [among.names[i] for i in cycle.players],
+                "shares": [published(edge.share) for edge in cycle.edges],
+            }
+            for cycle in cycles(among.units())
         ],
-        "phi": _published(fitted.fit.phi),
+        "phi": published(fit.phi),
         "annulments": annulments,
         "loose": [
-            {"players": [field.names[i] for i in group.players], "pairs": group.pairs}
-            for group in loose_groups(field.games, len(field))
+            {"players": [names[i] for i in group.players], "pairs": group.pairs}
+            for group in loose_groups(units, len(names))
         ],
     }
     return {
         "env": env,
         "upto_seq": fitted.upto_seq,
-        "side_advantage": _published(side[0]),
-        "side_half_width": _published(Z_95 * side[1]),
+        "side_advantage": published(side[0]),
+        "side_half_width": published(Z_95 * side[1]),
         "summary": json.dumps(summary, sort_keys=True, separators=(",", ":")),
-        "covariance": packed(fitted.fit.covariance),
+        "prior_sd": published(fit.prior_sd),
+        "intervals_seq": fitted.upto_seq,
+        "covariance": packed(fit.joint) if len(names) < bradley_terry.SPARSE_FROM else None,
     }
 
 
 def packed(covariance: NDArray[np.float64]) -> bytes:
     """A symmetric matrix as its lower triangle, row by row, in float32."""
     return covariance[np.tril_indices(len(covariance))].astype("<f4").tobytes()
+
+
+def unpacked(triangle: bytes) -> NDArray[np.float64]:
+    """The symmetric matrix that `packed` made this of."""
+    values = np.frombuffer(triangle, "<f4")
+    n = (math.isqrt(8 * len(values) + 1) - 1) // 2
+    matrix = np.zeros((n, n))
+    matrix[np.tril_indices(n)] = values
+    return matrix + np.tril(matrix, -1).T
 
 
 def variance_of_gap(triangle: bytes, i: int, j: int) -> float:
@@ -156,51 +207,41 @@ def variance_of_gap(triangle: bytes, i: int, j: int) -> float:
     return max(0.0, entry(i, i) + entry(j, j) - 2.0 * entry(i, j))
 
 
-def point_counts(games: int) -> Iterator[int]:
-    """Numbers of games, up to this one, after which the history of ratings has a point."""
+def next_point(games: int) -> int:
+    """The first of them beyond a number of games."""
     count = FIRST_POINT_GAMES
     while count <= games:
-        yield count
         count += max(FIRST_POINT_GAMES, int(count * POINT_GROWTH))
+    return count
 
 
 def point_rows(
-    env: str, history: Sequence[Played], start: int, end: int, at_ms: Mapping[int, int]
+    env: str, fitted: Fitted, online: Mapping[str, Online], before: Mapping[str, int], at_ms: int
 ) -> list[dict[str, Any]]:
-    """Rows of `rating_points` after the first `end` games, for those who played since game `start`.
+    """Rows of `rating_points` after these games, for those who played since their last point.
 
-    history: in the order of the log. at_ms: log number -> when that match ended. The ratings are those of all games
-    so far fitted together, as if published then.
+    before: games of each player at its last point. at_ms: when the last match ended. The ratings are those of all games
+    so far fitted together, as if published then; in large fields with the half-width that holds all others.
     """
-    fitted = fit_games(history[:end])
-    recent = {name for game in history[start:end] for name in (game.first, game.second)}
-    half_width = fitted.fit.half_width
-    games = tally(fitted.field.games, len(fitted.field)).sum(axis=1)
+    half_width, games = fitted.fit.half_width, fitted.sums.outcomes().sum(axis=1).tolist()
     return [
         {
             "env": env,
             "sha256": name,
             "seq": fitted.upto_seq,
-            "at_ms": at_ms[fitted.upto_seq],
-            "rating": _published(DISPLAY_BASE + fitted.fit.strength[i]),
-            "half_width": _published(half_width[i]),
-            "games": int(games[i]),
+            "at_ms": at_ms,
+            "rating": published(DISPLAY_BASE + fitted.fit.strength[i]),
+            "half_width": published(half_width[i]),
+            "games": games[i],
+            "elo": online[name].elo,
+            "openskill_mu": online[name].skill.mu,
+            "openskill_sigma": online[name].skill.sigma,
         }
-        for i, name in enumerate(fitted.field.names)
-        if name in recent
+        for i, name in enumerate(fitted.names)
+        if games[i] != before.get(name, 0)
     ]
 
 
-def _among(field: Field, board: Collection[str]) -> tuple[list[str], Games]:
-    """The games that players of the board played against each other, renumbered."""
-    kept = [i for i, name in enumerate(field.names) if name in board]
-    number = np.full(len(field), -1, np.int64)
-    number[kept] = np.arange(len(kept))
-    games = field.games
-    inside = (number[games.first] >= 0) & (number[games.second] >= 0)
-    first, second = number[games.first[inside]], number[games.second[inside]]
-    return [field.names[i] for i in kept], Games(first, second, games.points[inside], games.unit[inside])
-
-
-def _published(value: float) -> float:
+def published(value: float) -> float:
+    """A number as it is stored."""
     return round(float(value), DECIMALS)

@@ -11,34 +11,75 @@ from dataclasses import dataclass, field
 import numpy as np
 from sqlalchemy import Connection, select
 
-from palus.arena.ladder.derive import Fitted
-from palus.arena.ladder.matchmaking import Picture
+from palus.arena.ladder.derive import unpacked
+from palus.arena.ladder.matchmaking import Meetings, Picture
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.locked.unit import Unit
 from palus.arena.models.entity import Entity
 from palus.arena.referee.games import game_of
+from palus.ratings.bradley_terry import DISPLAY_BASE, PRIOR_SD
+from palus.store.derived import fields, intake, pair_sums, player_sums, ratings
 from palus.store.tables import matches
-from palus.types import F64, Bool
+from palus.types import F64, I64, Bool
 
 RECENT_UNITS = 1000
 """Of which the workers' time is shared out."""
 SHARE = 2.0
 """Times its even share that an owner may take before others go first. Information decides within that."""
+_NOBODY = np.empty(0, np.int64)
 SLOWEST = 10.0
 """What the slowest model that is let in adds to the cost of a unit; the game itself costs 1."""
 
 
+@dataclass(frozen=True)
+class Beliefs:
+    """What the ratings as published say. names: [N] sorted. strength: [N] points. variance: [N] points squared;
+    covariance: [N, N] of small fields. prior_sd: points, of those who are not rated yet. state: changes with them."""
+
+    names: tuple[str, ...]
+    strength: F64
+    variance: F64
+    covariance: F64 | None
+    prior_sd: float
+    state: object
+
+
+def read_beliefs(connection: Connection, env: str, known: Beliefs | None) -> Beliefs | None:
+    """As they stand now; `known` where that is the same. None before the first."""
+    columns = [fields.c[name] for name in ("upto_seq", "prior_sd", "intervals_seq")]
+    state = connection.execute(select(*columns).where(fields.c.env == env)).first()
+    if state is None or (known is not None and known.state == tuple(state)):
+        return known if state is not None else None
+    rated = select(ratings.c.sha256, ratings.c.rating, ratings.c.variance).where(ratings.c.env == env)
+    rows = connection.execute(rated.order_by(ratings.c.sha256)).all()
+    triangle = connection.scalar(select(fields.c.covariance).where(fields.c.env == env))
+    covariance = unpacked(triangle) if triangle is not None else None
+    if covariance is not None and len(covariance) != len(rows):  # published in between
+        return known
+    return Beliefs(
+        tuple(row.sha256 for row in rows),
+        np.array([row.rating - DISPLAY_BASE for row in rows]),
+        np.array([row.variance for row in rows]),
+        covariance,
+        state.prior_sd,
+        tuple(state),
+    )
+
+
 @dataclass
 class Ledger:
-    """Units of an env that the log holds; read on from where it stopped.
+    """Units of an env that the log holds; begun with what it was added up to, and read on from where that stopped.
 
-    meetings: of this season, by (sha256, sha256) in alphabetical order. units: of each entity in all seasons.
-    last_seq: newest match of each entity.   recent: sides of the newest units, trials included.
+    early: meetings of this season by then, as numbers of `numbers` and counts. meetings: those since, by (sha256,
+    sha256) in alphabetical order. units: of each entity in all seasons. last_seq: newest match of each entity.
+    recent: sides of the newest units, trials included.
     """
 
     env: str
     season: int
     upto_seq: int = 0
+    numbers: dict[str, int] = field(default_factory=dict)
+    early: tuple[I64, I64, I64] = field(default_factory=lambda: (_NOBODY, _NOBODY, _NOBODY))
     meetings: Counter[tuple[str, str]] = field(default_factory=Counter)
     units: Counter[str] = field(default_factory=Counter)
     last_seq: dict[str, int] = field(default_factory=dict)
@@ -46,6 +87,8 @@ class Ledger:
 
     def read(self, connection: Connection) -> None:
         """Take in what was logged since."""
+        if not self.upto_seq:
+            self._begin(connection)
         columns = [matches.c[name] for name in ("seq", "blue", "purple", "season", "leg")]
         new = (matches.c.env == self.env) & (matches.c.seq > self.upto_seq)
         for row in connection.execute(select(*columns).where(new).order_by(matches.c.seq)):
@@ -58,6 +101,26 @@ class Ledger:
                 if row.season == self.season:
                     self.meetings[pair_of(row.blue, row.purple)] += 1
 
+    def _begin(self, connection: Connection) -> None:
+        """With the sums, so that no start reads the whole log."""
+        self.upto_seq = connection.scalar(select(intake.c.upto_seq).where(intake.c.env == self.env)) or 0
+        rows = []
+        columns = [pair_sums.c[name] for name in ("season", "low", "high", "counts")]
+        for season, low, high, counts in connection.execute(select(*columns).where(pair_sums.c.env == self.env)):
+            units = int(np.frombuffer(counts, "<i4").sum())
+            if season > 0:
+                self.units.update({low: units, high: units})
+            if season == self.season:
+                rows.append((*(self.numbers.setdefault(name, len(self.numbers)) for name in (low, high)), units))
+        first, second, count = np.array(rows, np.int64).reshape(-1, 3).T
+        self.early = first, second, count
+        last = select(player_sums.c.sha256, player_sums.c.last_seq).where(player_sums.c.env == self.env)
+        self.last_seq = {row.sha256: row.last_seq for row in connection.execute(last)}
+        newest = (matches.c.env == self.env) & (matches.c.leg == 1) & (matches.c.seq <= self.upto_seq)
+        sides = select(matches.c.blue, matches.c.purple).where(newest).order_by(matches.c.seq.desc())
+        found = connection.execute(sides.limit(RECENT_UNITS)).all()
+        self.recent.extend((row.blue, row.purple) for row in reversed(found))
+
 
 def take_picture(
     entrants: Sequence[Entity],
@@ -65,7 +128,7 @@ def take_picture(
     ledger: Ledger,
     waiting: Sequence[Unit],
     given_up: Iterable[Unit],
-    fitted: Fitted | None,
+    beliefs: Beliefs | None,
     settings: ArenaSettings,
 ) -> Picture:
     """The field as `matchmaking.choose` wants it, in the order of the entrants.
@@ -75,31 +138,44 @@ def take_picture(
     they would be ordered for ever.
     """
     index = {entrant.sha256: i for i, entrant in enumerate(entrants)}
-    n = len(entrants)
-    meetings, queued = np.zeros((n, n), np.int64), np.zeros(n, np.int64)
-    met = Counter(ledger.meetings)
+    queued = np.zeros(len(entrants), np.int64)
+    late = Counter(ledger.meetings)
     for order in waiting:
-        met[pair_of(*_ids(order))] += 1
+        late[pair_of(*_ids(order))] += 1
         for side in order.contenders:
             if side.sha256 in index:
                 queued[index[side.sha256]] += 1
-    met.update(pair_of(*_ids(order)) for order in given_up)
-    for (a, b), count in met.items():
-        if a in index and b in index:
-            meetings[index[a], index[b]] = meetings[index[b], index[a]] = count
-    strength, covariance = _beliefs(entrants, fitted)
+    late.update(pair_of(*_ids(order)) for order in given_up)
+    strength, variance, covariance = _beliefs(entrants, beliefs)
     units = np.array([ledger.units[entrant.sha256] for entrant in entrants], np.int64)
     last = np.array([ledger.last_seq.get(entrant.sha256, 0) for entrant in entrants], np.float64)
     return Picture(
         strength=strength,
+        variance=variance,
         covariance=covariance,
         idle=ledger.upto_seq - last,
-        barred=_barred(entrants),
-        meetings=meetings,
+        owner=_owners(entrants),
+        meetings=_meetings(index, ledger, late),
         queued=queued,
         entry_left=np.maximum(settings.entry_pairs - units - queued, 0),
         over=_over(entrants, known, ledger, waiting, settings),
     )
+
+
+def _meetings(index: Mapping[str, int], ledger: Ledger, late: Mapping[tuple[str, str], int]) -> Meetings:
+    """index: place of each entrant. late: meetings that are not among the ledger's early ones."""
+    n = len(index)
+    place = np.array([index.get(name, -1) for name in ledger.numbers] or [-1], np.int64)
+    first, second, count = ledger.early
+    more = [(index[a], index[b], met) for (a, b), met in late.items() if a in index and b in index]
+    table = np.array(more, np.int64).reshape(-1, 3).T
+    first = np.concatenate([place[first], table[0]])
+    second = np.concatenate([place[second], table[1]])
+    count = np.concatenate([count, table[2]])
+    among = (first >= 0) & (second >= 0)
+    keys = (np.minimum(first, second) * n + np.maximum(first, second))[among]
+    met, of = np.unique(keys, return_inverse=True)
+    return Meetings(n, met, np.bincount(of.reshape(-1), count[among], len(met)).astype(np.int64))
 
 
 def pair_of(a: str, b: str) -> tuple[str, str]:
@@ -107,19 +183,15 @@ def pair_of(a: str, b: str) -> tuple[str, str]:
     return (a, b) if a <= b else (b, a)
 
 
-def _barred(entrants: Sequence[Entity]) -> Bool:
-    """[N, N] pairings that are not rated: itself, and models that one owner is credited with. House players may meet.
+def _owners(entrants: Sequence[Entity]) -> I64:
+    """[N] a number for each owner that entrants are credited with, whose models are not rated against each other; -1
+    for house players, which may meet.
 
     Whoever pushes copies of others' models owns none of them, or copies would keep those others apart.
     """
-    barred = np.eye(len(entrants), dtype=np.bool_)
-    of_owner: dict[str, list[int]] = {}
-    for i, entrant in enumerate(entrants):
-        if entrant.house is None:
-            of_owner.setdefault(entrant.owner, []).append(i)
-    for owned in of_owner.values():
-        barred[np.ix_(owned, owned)] = True
-    return barred
+    numbers: dict[str, int] = {}
+    owners = (e.owner if e.house is None else None for e in entrants)
+    return np.array([-1 if name is None else numbers.setdefault(name, len(numbers)) for name in owners], np.int64)
 
 
 def _over(
@@ -144,18 +216,21 @@ def _over(
     return np.array([entrant.house is None and taken[entrant.owner] > allowed for entrant in entrants], np.bool_)
 
 
-def _beliefs(entrants: Sequence[Entity], fitted: Fitted | None) -> tuple[F64, F64 | None]:
-    """Strengths and their covariance from the last fit; who is not in it yet has the prior's."""
+def _beliefs(entrants: Sequence[Entity], beliefs: Beliefs | None) -> tuple[F64, F64, F64 | None]:
+    """Strengths, variances and covariance; who is not rated yet has the prior's."""
     n = len(entrants)
-    if fitted is None:
-        return np.zeros(n), None
-    place = {name: i for i, name in enumerate(fitted.field.names)}
+    if beliefs is None:
+        return np.zeros(n), np.full(n, PRIOR_SD**2), None
+    place = {name: i for i, name in enumerate(beliefs.names)}
     known = np.array([i for i, entrant in enumerate(entrants) if entrant.sha256 in place], np.int64)
     rows = np.array([place[entrants[i].sha256] for i in known.tolist()], np.int64)
-    strength, covariance = np.zeros(n), fitted.fit.prior_sd**2 * np.eye(n)
-    strength[known] = fitted.fit.strength[rows]
-    covariance[np.ix_(known, known)] = fitted.fit.covariance[np.ix_(rows, rows)]
-    return strength, covariance
+    strength, variance = np.zeros(n), np.full(n, beliefs.prior_sd**2)
+    strength[known], variance[known] = beliefs.strength[rows], beliefs.variance[rows]
+    if beliefs.covariance is None:
+        return strength, variance, None
+    covariance = np.diag(variance)
+    covariance[np.ix_(known, known)] = beliefs.covariance[np.ix_(rows, rows)]
+    return strength, variance, covariance
 
 
 def _ids(order: Unit) -> tuple[str, str]:

@@ -14,39 +14,72 @@ import numpy as np
 
 from palus.arena.ladder.settings import ArenaSettings
 from palus.ratings.interval import Z_95
-from palus.ratings.pairing import information_gain
+from palus.ratings.pairing import gain_of
 from palus.types import F64, I64, Bool
 
-MIN_NEIGHBOURS, NEIGHBOURS = 4, 5.0
-"""Halite III's choice of opponents: k = 5 / (0.01 + u)^0.65 nearest, u uniform; mostly near, sometimes anybody."""
+NEIGHBOURS = 25
+"""On each side of a player in the order of strength: among these the pairing that teaches most is looked for."""
+TRIES = 200
+"""Draws of two players that may not meet, before those who may are listed."""
 
 MIN_ANCHORS = 5
 """Settled players that a newcomer needs as anchors; with fewer of them newcomers meet each other too."""
 
 
 @dataclass(frozen=True)
-class Picture:
-    """The N entities that are ranked, as the scheduler sees them. All pair matrices are symmetric.
+class Meetings:
+    """How often two of N players met. keys: [M] i N + j of each two that did, i < j, ascending. counts: [M]."""
 
-    strength: [N] points. covariance: [N, N] points squared; None while there is none.
+    n: int
+    keys: I64
+    counts: I64
+
+    def of(self, first: I64, second: I64) -> I64:
+        """Of each pairing."""
+        if not len(self.keys):
+            return np.zeros(np.broadcast_shapes(np.shape(first), np.shape(second)), np.int64)
+        keys = np.minimum(first, second) * self.n + np.maximum(first, second)
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[place] == keys, self.counts[place], 0)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The N entities that are ranked, as the scheduler sees them.
+
+    strength: [N] points. variance: [N] points squared. covariance: [N, N] of the strengths, where the field is small
+    enough for one; else differences are as sure as if strengths were independent.
     idle: [N] larger for those whose last match is longer ago.
-    barred: [N, N] pairings that are never rated: the same owner, and everybody with itself.
-    meetings: [N, N] units of this season, those that are queued included. queued: [N] units that wait or are played.
+    owner: [N] number of the owner: two of one owner are never rated; -1 for those that may meet anybody.
+    meetings: units of this season, those that are queued included. queued: [N] units that wait or are played.
     entry_left: [N] units that a newcomer still has to play against anchors, those that are queued subtracted.
     over: [N] whose owner took more than its share of the workers' time lately: others go first.
     """
 
     strength: F64
+    variance: F64
     covariance: F64 | None
     idle: F64
-    barred: Bool
-    meetings: I64
+    owner: I64
+    meetings: Meetings
     queued: I64
     entry_left: I64
     over: Bool
 
     def __len__(self) -> int:
         return len(self.strength)
+
+    def may_meet(self, first: I64, second: I64) -> Bool:
+        """Whether each pairing would be rated."""
+        related = (self.owner[first] == self.owner[second]) & (self.owner[first] >= 0)
+        return np.asarray((first != second) & ~related)
+
+    def gap(self, first: I64, second: I64) -> F64:
+        """Variance of each difference of strengths, points squared."""
+        variance = self.variance[first] + self.variance[second]
+        if self.covariance is not None:
+            variance = np.maximum(variance - 2.0 * self.covariance[first, second], 0.0)
+        return np.asarray(variance)
 
 
 def choose(
@@ -69,8 +102,14 @@ def entry_pairings(picture: Picture, count: int) -> list[tuple[int, int]]:
     Newcomers of an owner beyond its share wait for the ladder, and none of its models is an anchor.
     """
     newcomers = np.flatnonzero((picture.entry_left > 0) & ~picture.over)
-    settled = (picture.entry_left <= 0) & ~picture.over
-    meetings = picture.meetings.copy()
+    newcomers = newcomers[np.argsort(-picture.entry_left[newcomers], kind="stable")][: max(count, 0)]
+    by_strength = np.argsort(picture.strength, kind="stable")
+    settled = by_strength[(picture.entry_left[by_strength] <= 0) & ~picture.over[by_strength]]
+    anchors = {i: _anchors(picture, i, by_strength, settled) for i in newcomers.tolist()}
+    met = {
+        i: dict(zip(of.tolist(), picture.meetings.of(np.array(i), of).tolist(), strict=True))
+        for i, of in anchors.items()
+    }
     left = picture.entry_left.copy()
     pairs: list[tuple[int, int]] = []
     while len(pairs) < count and (left[newcomers] > 0).any():
@@ -78,17 +117,14 @@ def entry_pairings(picture: Picture, count: int) -> list[tuple[int, int]]:
         for i in newcomers[np.argsort(-left[newcomers], kind="stable")].tolist():
             if left[i] <= 0 or len(pairs) >= count:
                 continue
-            allowed = ~picture.barred[i]
-            few = (allowed & settled).sum() < MIN_ANCHORS
-            pool = np.flatnonzero(allowed if few else allowed & settled)
-            if len(pool) == 0:
+            if not met[i]:
                 left[i] = 0
                 continue
-            anchors = _spread_out(pool, picture.strength, int(picture.entry_left[i]))
-            j = int(anchors[np.argmin(meetings[i, anchors])])
-            meetings[i, j] = meetings[j, i] = meetings[i, j] + 1
-            left[i] -= 1
-            left[j] -= 1
+            j = min(met[i], key=lambda anchor: met[i][anchor])
+            for a, b in ((i, j), (j, i)):
+                if b in met.get(a, ()):
+                    met[a][b] += 1
+                left[a] -= 1
             pairs.append((i, j))
         if len(pairs) == before:
             break
@@ -100,34 +136,35 @@ def ladder_pairings(
 ) -> list[tuple[int, int]]:
     """The pairings that teach most, greedily, nobody twice in a batch while others are free.
 
-    A share of them is drawn uniformly. Only pairings with somebody whose interval is still wider than the target are
-    open; those at the season's limit of meetings wait until every open pairing had one, and those with a model of an
-    owner beyond its share until no other is left.
+    They are looked for among each player's nearest; a share of them is drawn uniformly from all. Only pairings with
+    somebody whose interval is still wider than the target are open; those at the season's limit of meetings wait until
+    every open pairing had one, and those with a model of an owner beyond its share until no other is left.
     """
-    open_pairs = _open(picture, settings)
-    in_share = open_pairs & ~(picture.over[:, None] | picture.over[None, :])
+    first, second = _candidates(picture, settings)
+    in_share = ~(picture.over[first] | picture.over[second])
+    barred, unsure = np.zeros(len(picture), np.bool_), _unsure(picture, settings)
     if in_share.any():
-        open_pairs = in_share
-    gain = _gain(picture)
-    busy = picture.queued > 0
-    pairs: list[tuple[int, int]] = []
-    used = np.zeros_like(open_pairs)
-    for _ in range(max(count, 0)):
-        free = open_pairs & ~busy[:, None] & ~busy[None, :]
-        if not free.any():  # fewer players than hands: let them play several units at a time
-            busy = np.zeros(len(picture), np.bool_)
-            free = open_pairs & ~used
-        if not free.any():
-            break
+        first, second, barred = first[in_share], second[in_share], picture.over
+    first, second = _best_first(picture, first, second)
+    busy, pairs, used = (picture.queued > 0).tolist(), [], set[tuple[int, int]]()
+    candidates, left, place = list(zip(first.tolist(), second.tolist(), strict=True)), count, 0
+    while left > 0:
         if rng.random() < settings.uniform_share:
-            pair = _uniform(free, rng)
-        elif gain is None:
-            pair = _neighbour(free, picture, rng)
+            pair = _drawn(picture, settings, barred, unsure, busy, used, candidates[place:], rng)
         else:
-            pair = _best(free, gain, picture.idle)
+            while place < len(candidates) and (busy[candidates[place][0]] or busy[candidates[place][1]]):
+                place += 1
+            pair = candidates[place] if place < len(candidates) else None
+        if pair is None:  # fewer players than hands: let them play several units at a time
+            candidates, place = [pair for pair in candidates if (min(pair), max(pair)) not in used], 0
+            if not candidates:
+                break
+            busy = [False] * len(picture)
+            continue
         pairs.append(pair)
-        busy[list(pair)] = True
-        used[pair] = used[pair[::-1]] = True
+        used.add((min(pair), max(pair)))
+        busy[pair[0]] = busy[pair[1]] = True
+        left -= 1
     return pairs
 
 
@@ -150,51 +187,65 @@ def draw_round(queue: Sequence[tuple[str, float]], neighbours: int, rng: np.rand
     return pairs
 
 
-def _open(picture: Picture, settings: ArenaSettings) -> Bool:
-    unsure = np.ones(len(picture), np.bool_)
-    if picture.covariance is not None:
-        unsure = Z_95 * np.sqrt(np.diag(picture.covariance)) >= settings.target_half_width
-    wanted = (unsure[:, None] | unsure[None, :]) & ~picture.barred
-    if (wanted & (picture.meetings == 0)).any():
-        wanted &= picture.meetings < settings.meetings
-    return wanted
+def _candidates(picture: Picture, settings: ArenaSettings) -> tuple[I64, I64]:
+    """Open pairings of players that are near in the order of strength, each once."""
+    order, n = np.argsort(picture.strength, kind="stable"), len(picture)
+    reach = n - 1 if n <= 2 * NEIGHBOURS + 1 else NEIGHBOURS  # few: everybody
+    first = np.concatenate([order[: n - d] for d in range(1, reach + 1)] or [order[:0]])
+    second = np.concatenate([order[d:] for d in range(1, reach + 1)] or [order[:0]])
+    unsure = _unsure(picture, settings)
+    wanted = (unsure[first] | unsure[second]) & picture.may_meet(first, second)
+    first, second = first[wanted], second[wanted]
+    met = picture.meetings.of(first, second)
+    if (met == 0).any():
+        first, second = first[met < settings.meetings], second[met < settings.meetings]
+    return first, second
 
 
-def _gain(picture: Picture) -> F64 | None:
-    """[N, N]. A pairing that is queued already teaches less the second time, so gains are shared among its units."""
-    if picture.covariance is None:
-        return None
-    waiting = np.maximum(picture.queued[:, None], picture.queued[None, :])
-    gain: F64 = information_gain(picture.strength, picture.covariance) / (1 + waiting)
-    return gain
+def _unsure(picture: Picture, settings: ArenaSettings) -> Bool:
+    return np.asarray(Z_95 * np.sqrt(picture.variance) >= settings.target_half_width)
 
 
-def _best(free: Bool, gain: F64, idle: F64) -> tuple[int, int]:
-    """The largest gain; among equals whoever has been idle longest. First of the pair: the one who waited longer."""
-    value = np.where(free, gain, -1.0)
-    ties = np.argwhere(value >= value.max() * (1.0 - 1e-9))
-    i, j = max(ties.tolist(), key=lambda pair: (max(idle[pair[0]], idle[pair[1]]), idle[pair[0]] + idle[pair[1]]))
-    return (i, j) if idle[i] >= idle[j] else (j, i)
+def _best_first(picture: Picture, first: I64, second: I64) -> tuple[I64, I64]:
+    """By gain; among equals whoever has been idle longest. First of a pair: the one who waited longer.
+
+    A pairing that is queued already teaches less the second time, so gains are shared among its units.
+    """
+    gain = gain_of(picture.strength[first] - picture.strength[second], picture.gap(first, second))
+    gain = gain / (1 + np.maximum(picture.queued[first], picture.queued[second]))
+    idle = picture.idle[first], picture.idle[second]
+    rounded = np.round(np.log(np.maximum(gain, 1e-300)), 9)
+    order = np.lexsort((-(idle[0] + idle[1]), -np.maximum(*idle), -rounded))
+    swap = idle[1] > idle[0]
+    return np.where(swap, second, first)[order], np.where(swap, first, second)[order]
 
 
-def _uniform(free: Bool, rng: np.random.Generator) -> tuple[int, int]:
-    pairs = np.argwhere(np.triu(free))
-    i, j = pairs[rng.integers(len(pairs))].tolist()
-    return (i, j) if rng.random() < 0.5 else (j, i)
+def _drawn(
+    picture: Picture,
+    settings: ArenaSettings,
+    barred: Bool,
+    unsure: Bool,
+    busy: list[bool],
+    used: set[tuple[int, int]],
+    candidates: Sequence[tuple[int, int]],
+    rng: np.random.Generator,
+) -> tuple[int, int] | None:
+    """An open pairing of two free players, uniformly of all; of the candidates where hardly any is open; None where
+    there is none. barred: who waits until the others had theirs."""
+    for i, j in rng.integers(len(picture), size=(TRIES, 2)).tolist():
+        if busy[i] or busy[j] or barred[i] or barred[j] or (min(i, j), max(i, j)) in used:
+            continue
+        pair = np.array(i), np.array(j)
+        if (unsure[i] or unsure[j]) and picture.may_meet(*pair) and picture.meetings.of(*pair) < settings.meetings:
+            return i, j
+    free = [pair for pair in candidates if not (busy[pair[0]] or busy[pair[1]])]
+    return free[int(rng.integers(len(free)))] if free else None
 
 
-def _neighbour(free: Bool, picture: Picture, rng: np.random.Generator) -> tuple[int, int]:
-    """Without a covariance: whoever has been idle longest, against one of its k nearest, k heavy-tailed."""
-    waiting = np.flatnonzero(free.any(axis=1))
-    i = int(waiting[np.argmax(picture.idle[waiting])])
-    others = np.flatnonzero(free[i])
-    k = max(MIN_NEIGHBOURS, int(NEIGHBOURS / (0.01 + rng.random()) ** 0.65))
-    nearest = others[np.argsort(np.abs(picture.strength[others] - picture.strength[i]), kind="stable")[:k]]
-    return i, int(nearest[rng.integers(len(nearest))])
-
-
-def _spread_out(pool: I64, strength: F64, wanted: int) -> I64:
-    """At most `wanted` of the pool, at equal steps of the order by strength."""
-    order = pool[np.argsort(strength[pool], kind="stable")]
-    places = np.linspace(0, len(order) - 1, min(wanted, len(order)))
-    return order[np.unique(np.rint(places).astype(np.int64))]
+def _anchors(picture: Picture, i: int, by_strength: I64, settled: I64) -> I64:
+    """At most as many as a newcomer has left to play, at equal steps of the order by strength."""
+    pool = settled[picture.may_meet(np.array(i), settled)]
+    if len(pool) < MIN_ANCHORS:
+        pool = by_strength[picture.may_meet(np.array(i), by_strength)]
+    places = np.linspace(0, len(pool) - 1, min(int(picture.entry_left[i]), len(pool)))
+    return np.asarray(pool[np.unique(np.rint(places).astype(np.int64))])

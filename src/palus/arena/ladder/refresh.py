@@ -5,29 +5,39 @@ Both ways end in the same bytes. What a refresh remembers between calls only sav
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
+import time
 from dataclasses import dataclass, field
+from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, insert, select, update
 
-from palus.arena.ladder.derive import Fitted, field_row, fit_games, point_counts, point_rows, rating_rows
+from palus.arena.ladder.derive import (
+    Interval,
+    field_row,
+    fit_games,
+    intervals_of,
+    point_rows,
+    published,
+    rating_rows,
+)
 from palus.arena.ladder.entries import board
+from palus.arena.ladder.intake import Intake, go_back, load, read_on, save, struck_out
 from palus.arena.ladder.log import LogRecord
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.games import game_of
 from palus.arena.referee.replay import decode_replay
-from palus.arena.referee.result import POINTS
 from palus.errors import ArenaError, ReplayError, StorageError
-from palus.ratings.games import Played
-from palus.ratings.online import Skill, replay, taken_in
+from palus.ratings import bradley_terry
 from palus.store import Store
 from palus.store.derived import DERIVED, fields, play_stats, rating_points, ratings
-from palus.store.tables import annulments, matches
+from palus.store.tables import matches
 
 logger = logging.getLogger(__name__)
 
+INTERVALS_EVERY_S = 3600.0
+"""Intervals of a large field take minutes: they, and what else needs the joint covariance, are published so often."""
 _STATS_PER_TRANSACTION = 50
 _STATS_PER_REFRESH = 500
 """Replays that one refresh reads: a log that was restored without them must not stop the arena for minutes."""
@@ -35,16 +45,13 @@ _STATS_PER_REFRESH = 500
 
 @dataclass
 class _Memory:
-    """What is known of one env's games so far. upto_seq: newest match that was looked at; at_ms: by log number.
-    skills: after the history. seen: what the last refresh was made from."""
+    """What is known of one env so far. seen: what the last refresh was made from. exact: what the published intervals
+    were made from, and when that is due again."""
 
-    history: list[Played] = field(default_factory=list)
-    upto_seq: int = 0
-    at_ms: dict[int, int] = field(default_factory=dict)
-    skills: dict[str, Skill] = field(default_factory=dict)
-    annulled: int = 0
-    fitted: Fitted | None = None
+    intake: Intake
     seen: object = None
+    exact: object = None
+    exact_due_s: float = field(default=-float("inf"))
 
 
 class Refresher:
@@ -56,14 +63,10 @@ class Refresher:
         self._memory: dict[str, _Memory] = {}
         self._stats_seq = 0
 
-    def fitted(self, env: str) -> Fitted | None:
-        """The joint fit of the last refresh."""
-        memory = self._memory.get(env)
-        return memory.fitted if memory else None
-
-    def refresh(self) -> list[str]:
-        """Take in what is new. Returns the envs whose published ratings changed."""
-        changed = [env for env in self._settings.envs if self._refresh_env(env)]
+    def refresh(self, *, intervals: bool = False) -> list[str]:
+        """Take in what is new. Returns the envs whose published ratings changed. intervals: those of large fields, too,
+        although they are not due."""
+        changed = [env for env in self._settings.envs if self._refresh_env(env, intervals)]
         for _ in range(_STATS_PER_REFRESH // _STATS_PER_TRANSACTION):
             if not self._read_some_replays():
                 break
@@ -80,68 +83,71 @@ class Refresher:
         while self._read_some_replays():
             pass
 
-    def _refresh_env(self, env: str) -> bool:
+    def _refresh_env(self, env: str, intervals_now: bool) -> bool:
+        try:
+            return self._refreshed(env, intervals_now)
+        except Exception:
+            self._memory.pop(env, None)  # it may have stopped half-way; the store did not
+            raise
+
+    def _refreshed(self, env: str, intervals_now: bool) -> bool:
         with self._store.read() as connection:
-            memory = self._load(connection, env)
+            memory = self._memory.get(env)
+            if memory is None:
+                memory = self._memory[env] = _Memory(load(connection, env))
+            self._take_in(connection, memory.intake)
             ranked = frozenset(board(connection, env, repos_per_owner=self._settings.repos_per_owner))
-        state = (len(memory.history), memory.annulled, ranked)
-        if state == memory.seen:
-            return False
-        fitted = memory.fitted = fit_games(memory.history)
-        rating = rating_rows(env, memory.history, fitted, memory.skills, ranked)
-        summary = field_row(env, fitted, ranked, memory.annulled)
-        self._refresh_points(env, memory)
+            known = memory.intake
+            state = (known.games, known.rated_seq, frozenset(known.struck), ranked)
+            is_due = state != memory.exact and (intervals_now or time.monotonic() >= memory.exact_due_s)
+            if state == memory.seen and not is_due:
+                return False
+            intervals = _published_intervals(connection, env)
+        sums = known.sums()
+        exact = is_due or len(sums) < bradley_terry.SPARSE_FROM
+        fitted = fit_games(sums, known.rated_seq, exact=exact)
+        summary = None
+        if exact:
+            intervals = intervals_of(fitted, ranked)
+            summary = field_row(env, fitted, ranked, len(known.struck)) | {"intervals_ms": known.rated_ms}
+            memory.exact, memory.exact_due_s = state, time.monotonic() + INTERVALS_EVERY_S
+        rating = rating_rows(env, fitted, known.online, ranked, intervals)
         with self._store.write() as connection:
             connection.execute(delete(ratings).where(ratings.c.env == env))
-            connection.execute(delete(fields).where(fields.c.env == env))
+            if summary is not None:
+                connection.execute(delete(fields).where(fields.c.env == env))
             if rating:
                 connection.execute(insert(ratings), rating)
-                connection.execute(insert(fields).values(summary))
+                if summary is not None:
+                    connection.execute(insert(fields).values(summary))
+                else:
+                    fresh = {"upto_seq": fitted.upto_seq, "prior_sd": published(fitted.fit.prior_sd)}
+                    connection.execute(update(fields).where(fields.c.env == env).values(fresh))
         memory.seen = state
         return True
 
-    def _load(self, connection: Connection, env: str) -> _Memory:
-        """The env's memory with the rated games of the log, without those that were struck out since."""
-        memory = self._memory.setdefault(env, _Memory())
-        annulled = connection.execute(
-            select(func.count()).select_from(annulments.join(matches, matches.c.id == annulments.c.match_id))
-        ).scalar_one()
-        struck = select(annulments.c.match_id)
-        if annulled != memory.annulled:
-            memory.annulled, gone = annulled, set(connection.scalars(struck))
-            kept = [game for game in memory.history if game.id not in gone]
-            if len(kept) < len(memory.history):
-                memory.history, memory.skills = kept, replay(kept)
-        wanted = (matches.c.env == env) & matches.c.rated & (matches.c.seq > memory.upto_seq)
-        wanted &= matches.c.id.not_in(struck)
-        columns = [matches.c[name] for name in ("seq", "id", "unit_id", "blue", "purple", "result", "finished_ms")]
-        new = []
-        for row in connection.execute(select(*columns).where(wanted).order_by(matches.c.seq)):
-            new.append(Played(row.seq, row.id, row.unit_id, row.blue, row.purple, POINTS[row.result]))
-            memory.upto_seq, memory.at_ms[row.seq] = row.seq, row.finished_ms
-        memory.history += new
-        memory.skills = taken_in(memory.skills, new)
-        return memory
+    def _take_in(self, connection: Connection, known: Intake) -> None:
+        """Bring the sums and the history of ratings up to date."""
+        struck = struck_out(connection, known.env)
+        before = (known.upto_seq, known.seen_seq, known.struck)
+        if struck != known.struck:
+            go_back(connection, known, struck)
+        later = (rating_points.c.env == known.env) & (rating_points.c.seq > known.upto_seq)
+        if connection.execute(select(rating_points.c.seq).where(later).limit(1)).first() is not None:
+            with self._store.write() as writing:  # after what was struck out, or saved just before a crash
+                writing.execute(delete(rating_points).where(later))
 
-    def _refresh_points(self, env: str, memory: _Memory) -> None:
-        """Append the points that are missing, each in a transaction of its own: a restart goes on where it stopped.
+        def at_point() -> None:
+            fitted = fit_games(known.sums(), known.rated_seq)
+            rows = point_rows(known.env, fitted, known.online, known.pointed, known.rated_ms)
+            known.pointed |= {row["sha256"]: row["games"] for row in rows}
+            with self._store.write() as writing:
+                writing.execute(insert(rating_points), rows)
 
-        Those after the first game that was struck out stand after other games now, and are made again.
-        """
-        ends = list(point_counts(len(memory.history)))
-        seqs = [memory.history[end - 1].order for end in ends]
-        own = rating_points.c.env == env
-        with self._store.read() as connection:
-            stored = connection.scalars(select(rating_points.c.seq).where(own).distinct().order_by(rating_points.c.seq))
-            found = list(stored)
-        sound = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(found, seqs, strict=False)))
-        if sound < len(found):
-            with self._store.write() as connection:
-                connection.execute(delete(rating_points).where(own, rating_points.c.seq >= found[sound]))
-        for start, end in list(itertools.pairwise((0, *ends)))[sound:]:
-            rows = point_rows(env, memory.history, start, end, memory.at_ms)
-            with self._store.write() as connection:
-                connection.execute(insert(rating_points), rows)
+        read_on(connection, known, at_point)
+        if (known.upto_seq, known.seen_seq, known.struck) != before:
+            with self._store.write() as writing:
+                save(writing, known)
 
     def _read_some_replays(self) -> bool:
         """Statistics of the next replays that have none yet; False when there is none left.
@@ -175,3 +181,9 @@ class Refresher:
             logger.exception("no play statistics of match %s", match_id)
             return None
         return None if statistics is None else json.dumps(statistics, sort_keys=True, separators=(",", ":"))
+
+
+def _published_intervals(connection: Connection, env: str) -> dict[str, Interval]:
+    columns = (ratings.c.sha256, ratings.c.half_width, ratings.c.rank_best, ratings.c.rank_worst)
+    rows: Any = connection.execute(select(*columns).where(ratings.c.env == env))
+    return {row.sha256: Interval(row.half_width, row.rank_best, row.rank_worst) for row in rows}

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from palus.arena.ladder import entries, queue
 from palus.arena.ladder.discovery import Sweep
-from palus.arena.ladder.field_picture import Ledger, take_picture
+from palus.arena.ladder.field_picture import Beliefs, Ledger, read_beliefs, take_picture
 from palus.arena.ladder.inbox import REPORTS_PER_TRANSACTION, link
 from palus.arena.ladder.log import check_head
 from palus.arena.ladder.matchmaking import choose, draw_round
@@ -33,9 +33,9 @@ from palus.arena.referee.games import GAMES
 from palus.errors import ArenaError
 from palus.ratings.elo import START
 from palus.store import Store
-from palus.store.derived import ratings
+from palus.store.derived import intake, ratings
 from palus.store.engine import now_ms
-from palus.store.tables import jobs, workers
+from palus.store.tables import jobs, matches, workers
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,10 @@ def run_sweep(store: Store, periodic: PeriodicSweep, settings: ArenaSettings) ->
 
 
 class Scheduler:
-    """One per store. min_workers: that are expected even before they are seen. seed: of the random choices."""
+    """One per store. min_workers: that are expected even before they are seen. seed: of the random choices.
+
+    rated_elsewhere: another process refits the ratings.
+    """
 
     def __init__(
         self,
@@ -90,10 +93,12 @@ class Scheduler:
         seed: int | None = None,
     ) -> None:
         self.refresher = Refresher(store, settings)
+        self.rated_elsewhere = False
         self._store, self._settings, self._sweeps = store, settings, sweeps
         self._min_workers = min_workers
         self._rng = np.random.default_rng(seed)
         self._ledgers = {env: Ledger(env, settings.season) for env in settings.envs}
+        self._beliefs: dict[str, Beliefs | None] = dict.fromkeys(settings.envs)
         self._refitting, self._refresh_due_s = threading.Lock(), -np.inf
 
     def tick(self) -> None:
@@ -106,8 +111,6 @@ class Scheduler:
                 run_sweep(self._store, periodic, self._settings)
                 periodic.due_s = time.monotonic() + periodic.every_s
         self.take_back()
-        if self._refresh_due_s == -np.inf:  # what is ordered first is chosen with ratings, too
-            self.refresh()
         for env in self._settings.envs:
             if self._settings.mode == "rounds":
                 self._draw_round(env)
@@ -135,7 +138,7 @@ class Scheduler:
         May be called by another thread than `tick`, which goes on with the fit before.
         """
         with self._refitting:
-            if not force and time.monotonic() < self._refresh_due_s:
+            if self.rated_elsewhere or (not force and time.monotonic() < self._refresh_due_s):
                 return
             started = time.monotonic()
             self.refresher.refresh()
@@ -154,10 +157,10 @@ class Scheduler:
             ranked = entries.board(connection, env, repos_per_owner=self._settings.repos_per_owner)
             known = entries.credited(connection, env)
             given_up = _orders(payload for payload, _ in queue.failed_jobs(connection, "pair"))
+            beliefs = self._beliefs[env] = read_beliefs(connection, env, self._beliefs[env])
         entrants = [ranked[sha256] for sha256 in sorted(ranked)]
-        fitted = self.refresher.fitted(env)
         lost = [order for order in given_up if order.env == env]
-        picture = take_picture(entrants, known, ledger, waiting, lost, fitted, self._settings)
+        picture = take_picture(entrants, known, ledger, waiting, lost, beliefs, self._settings)
         pairings = choose(picture, min(REFILL_TO * hands - len(waiting), REFILL_AT_ONCE), self._settings, self._rng)
         if not pairings:
             return
@@ -179,6 +182,10 @@ class Scheduler:
             return
         number = int(last.key.split(":")[2]) + 1 if last else 1
         self.refresh(force=True)
+        with self._store.read() as connection:
+            played = connection.scalar(select(func.max(matches.c.seq)).where(matches.c.env == env)) or 0
+            if (connection.scalar(select(intake.c.upto_seq).where(intake.c.env == env)) or 0) < played:
+                return  # another process still rates the last round
         with self._store.write() as connection:
             ranked = entries.board(connection, env, repos_per_owner=self._settings.repos_per_owner)
             columns = select(ratings.c.sha256, ratings.c.elo).where(ratings.c.env == env)

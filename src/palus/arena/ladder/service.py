@@ -22,6 +22,7 @@ from palus.arena.jobs.worker import RESTART_S, pause_after
 from palus.arena.ladder.audit import LOCAL, audit, suspend_outliers
 from palus.arena.ladder.charge import Charge
 from palus.arena.ladder.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
+from palus.arena.ladder.rater import is_large
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler, run_sweep
 from palus.arena.ladder.settings import SETTINGS_FILE, ArenaSettings
 from palus.arena.ladder.workers import instructions
@@ -86,6 +87,7 @@ class ArenaService:
         self._store, self._url, self._wanted = store, url, workers
         self._scheduler = Scheduler(store, settings, _sweeps(store, settings, sources), min_workers=max(workers, 1))
         self._workers: list[_LocalWorker] = []
+        self._rater: subprocess.Popen[bytes] | None = None
         self._restart_s = RESTART_S
         self._restart_due_s = 0.0
         self._audited_seq = 0
@@ -94,7 +96,7 @@ class ArenaService:
         first_audit_s = min(FIRST_AUDIT_S, settings.audit_interval_s)
         self._threads = [  # each on its own: matches go on meanwhile
             self._thread("arena scheduler", 0.0, TICK_S, self._keep_workers, self._scheduler.tick, leads=True),
-            self._thread("arena ratings", TICK_S, TICK_S, self._scheduler.refresh),
+            self._thread("arena ratings", 0.0, TICK_S, self._rate),
             self._thread("arena garbage", 0.0, GARBAGE_EVERY_S, partial(collect_garbage, store)),
             self._thread("arena audit", first_audit_s, settings.audit_interval_s, self._audit),
         ]
@@ -122,6 +124,7 @@ class ArenaService:
         for thread in self._threads:
             if not thread.daemon:
                 thread.join()
+        self._end_rater()
         self._end_workers()
         self._charge.release()
 
@@ -130,6 +133,8 @@ class ArenaService:
         one still live, its result is refused."""
         was, self._in_charge = self._in_charge, False
         self._in_charge = self._charge.take()
+        if not self._in_charge:
+            self._end_rater()
         if was or not self._in_charge:
             return
         write_text(self._store.folder / SETTINGS_FILE, self.settings.to_json())
@@ -189,8 +194,12 @@ class ArenaService:
 
     def _start_worker(self) -> _LocalWorker:
         name = f"{LOCAL}{secrets.token_hex(4)}"
+        return _LocalWorker(name, self._start("workers", name), time.monotonic())
+
+    def _start(self, module: str, name: str) -> subprocess.Popen[bytes]:
+        """A process of ours that ends with its standard input."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "palus.arena.ladder.workers"],
+            [sys.executable, "-m", f"palus.arena.ladder.{module}"],
             stdin=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the service, which lets its workers finish
         )
@@ -198,7 +207,27 @@ class ArenaService:
         with contextlib.suppress(BrokenPipeError):  # it died at once; noticed at the next look
             process.stdin.write(instructions(self._store.folder, self._url, name, self.settings))
             process.stdin.flush()
-        return _LocalWorker(name, process, time.monotonic())
+        return process
+
+    def _rate(self) -> None:
+        """Refit the ratings: in this thread while the field is small, else in a process of its own."""
+        if not self._scheduler.rated_elsewhere and not is_large(self._store):
+            self._scheduler.refresh()
+            return
+        self._scheduler.rated_elsewhere = True
+        if self._rater is None or self._rater.poll() is not None:
+            if self._rater is not None:
+                logger.warning("the process that rates ended with %s; another one is started", self._rater.returncode)
+                self._stop.wait(PAUSE_S)
+            self._rater = self._start("rater", "rater")
+
+    def _end_rater(self) -> None:
+        if self._rater is not None:
+            assert self._rater.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                self._rater.stdin.close()
+            self._rater.wait()
+            self._rater = None
 
     def _end_workers(self) -> None:
         for worker in self._workers:

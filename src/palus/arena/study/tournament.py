@@ -94,7 +94,7 @@ def leaderboard(results: Sequence[MatchResult]) -> Leaderboard:
         return Leaderboard((), (), (0.0, 0.0))
     games = _games(results, identities)
     fit = bradley_terry.fit(games, len(identities))
-    ranges = bradley_terry.rank_ranges(fit.strength, fit.covariance)
+    ranges = bradley_terry.rank_ranges(fit.strength, fit.joint)
     half_width = fit.half_width
     side = bradley_terry.fit(games, len(identities), side_term=True).side or (0.0, 0.0)
     units, played = units_of(games), tally(games, len(identities)).sum(axis=1).tolist()
@@ -116,7 +116,7 @@ def leaderboard(results: Sequence[MatchResult]) -> Leaderboard:
             )
         )
     loose = tuple(
-        (tuple(identities[i][0] for i in group.players), group.pairs) for group in loose_groups(games, len(identities))
+        (tuple(identities[i][0] for i in group.players), group.pairs) for group in loose_groups(units, len(identities))
     )
     return Leaderboard(tuple(standings), tuple(results), (side[0], Z_95 * side[1]), loose)
 

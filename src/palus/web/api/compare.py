@@ -104,12 +104,16 @@ def _players(view: View, env: str, a: str, b: str) -> tuple[Player, Player] | No
 
 
 def _rating_difference(view: View, env: str, a: Player, b: Player) -> tuple[float | None, float | None]:
-    """b minus a and its half-width, from the joint covariance; None where one is not rated or it is not known yet."""
+    """b minus a and its half-width, from the joint covariance; None where one is not rated. In large fields, which
+    publish none, from the two half-widths as if they were independent."""
     if a.sha256 == b.sha256:
         return (0.0, 0.0) if a.rating is not None else (None, None)
     field, board = view.roster.fields.get(env), view.roster.ratings.get(env, {})
-    if field is None or field.covariance is None or a.sha256 not in board or b.sha256 not in board:
+    if field is None or a.sha256 not in board or b.sha256 not in board:
         return None, None
+    if field.covariance is None:
+        widths = board[a.sha256].half_width, board[b.sha256].half_width
+        return board[b.sha256].rating - board[a.sha256].rating, float(np.hypot(*widths))
     order = sorted(board)
     variance = variance_of_gap(field.covariance, order.index(a.sha256), order.index(b.sha256))
     return board[b.sha256].rating - board[a.sha256].rating, Z_95 * float(np.sqrt(variance))

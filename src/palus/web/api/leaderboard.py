@@ -85,6 +85,10 @@ class Leaderboard(Shape):
     env: str
     updated_ms: int | None
     upto_seq: int
+    intervals_ms: int | None = Field(
+        description="when the last match ended that half-widths and rank ranges include, where ratings include more: "
+        "in large fields they are computed hourly"
+    )
     log_seq: int = Field(description="newest match of the log; ahead of upto_seq while a fit is due")
     matches: int
     side: SideTerm | None
@@ -160,6 +164,7 @@ def leaderboard(view: View, env: str) -> Leaderboard:
         env=env,
         updated_ms=fitted_ms(view, env),
         upto_seq=view.roster.fitted(env),
+        intervals_ms=field.intervals_ms if field and field.intervals_seq < field.upto_seq else None,
         log_seq=int(view.log["seq"][of_env[-1]]) if len(of_env) else 0,
         matches=len(of_env),
         side=SideTerm(points=field.side_advantage, half_width=field.side_half_width) if field else None,

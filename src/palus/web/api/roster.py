@@ -41,8 +41,9 @@ Boards = dict[str, dict[str, Standing]]
 class FieldFit:
     """What the last fit says about an env as a whole.
 
-    summary: Nash support, cycles and more. covariance: of all ratings of the env, sorted by SHA-256
-    (`palus.arena.ladder.derive.packed`); None until a version that computes it has refitted.
+    summary: Nash support, cycles and more. intervals_seq, intervals_ms: last match that half-widths, rank ranges and
+    the summary include, and when that was logged. covariance: of all ratings of the env, sorted by SHA-256
+    (`palus.arena.ladder.derive.packed`); None in large fields.
     """
 
     env: str
@@ -50,6 +51,9 @@ class FieldFit:
     side_advantage: float
     side_half_width: float
     summary: dict[str, Any]
+    prior_sd: float
+    intervals_seq: int
+    intervals_ms: int | None
     covariance: bytes | None
 
 

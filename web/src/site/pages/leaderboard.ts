@@ -226,6 +226,7 @@ function summaryOf(board: Leaderboard): (Node | string)[] {
   return [
     `${plural(board.rows.length, "model")}, ${plural(board.matches, "match", "matches")}. `,
     ...(board.updated_ms === null ? ["No ratings yet"] : ["Ratings computed ", timeAgo(board.updated_ms)]),
+    ...(board.intervals_ms === null ? [] : [", intervals ", timeAgo(board.intervals_ms)]),
     due > 0 ? `, ${plural(due, "match", "matches")} not in yet.` : ".",
     side ? ` Playing blue is worth ${rated(side.points, side.half_width)} points.` : "",
     ...board.loose.map(looseText),
