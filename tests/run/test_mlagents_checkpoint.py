@@ -37,13 +37,15 @@ MEMORY = ", memory: {sequence_length: 4, memory_size: 8}"
 SHOWN = {"ppo": ((3,), (1, 20, 20), (2,), (2,)), "entities": ((3,), (4, 2), (3, 3))}
 ACTIONS: dict[str, tuple[Any, ...]] = {
     "poca": (Continuous(1, -1.0, 1.0), Discrete(3)),
+    "poca_memory": (Continuous(1, -1.0, 1.0), Discrete(3)),
     "entities": (Discrete(3),),
 }
 CASES = [p.stem for p in sorted(DATA.glob("*.pt"))]
 
 
 def learner_of(name: str, parts: tuple[Any, ...] | None = None) -> Learner:
-    trainer, memory = ("ppo" if name == "entities" else name), MEMORY if name in ("ppo", "sac") else ""
+    trainer = "ppo" if name == "entities" else name.removesuffix("_memory")
+    memory = "" if name in ("poca", "entities") else MEMORY
     shared = ", hyperparameters: {shared_critic: true}" if name == "entities" else ""
     settings = f"{{trainer_type: {trainer}, network_settings: {{normalize: true, hidden_units: 8{memory}}}{shared}}}"
     behavior = load_run("debug", [f"behaviors.SoccerTwos={settings}"]).behaviors["SoccerTwos"]
@@ -107,9 +109,11 @@ def test_critics_answer_as_ml_agents_did() -> None:
         seen, keep = {o.name: data[o.name] for o in spec.observations}, torch.ones(1, len(data["obs_0"]))
         inputs, memory = network.inputs(seen), torch.from_numpy(data["memory"])
         found = {}
-        if name == "poca":
+        if name.startswith("poca"):
             acted = torch.from_numpy(np.concatenate([data["numbers"] / 3, data["chosen"]], 1)).float().view(3, 2, 2)
-            value, baselines = network.critic(inputs, acted, torch.ones(3, 2, dtype=torch.bool))
+            own = memory[::2, None].expand(3, 3, -1)  # of the group, and of both baselines
+            everyone = torch.ones(3, 2, dtype=torch.bool)
+            value, baselines = network.critic(inputs, acted, everyone, own, torch.ones(1, 3, 3))
             found = {"value": value, "baseline_0": baselines[:, 0], "baseline_1": baselines[:, 1]}
         elif name == "sac":
             numbers, twins = torch.from_numpy(data["numbers"]), network.critic

@@ -116,7 +116,7 @@ LESSONS = {
     "ppo gail discrete": Lesson(PPO, DISCRETE, 10000, more=GAIL),
     "ppo gail hybrid": Lesson(PPO, HYBRID, 12000, more=GAIL),
     "ppo gail cloning picture": Lesson(
-        PPO, CONTINUOUS | PICTURE, 7000, more=GAIL | {"behavioral_cloning": {"demo_path": EXPERT}}
+        PPO, CONTINUOUS | PICTURE, 12000, more=GAIL | {"behavioral_cloning": {"demo_path": EXPERT}}
     ),
     "sac gail": Lesson(SAC, CONTINUOUS, 4000, more=GAIL),
     "poca gail": Lesson(POCA, DISCRETE | GROUPS, 10000, more=GAIL),

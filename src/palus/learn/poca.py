@@ -5,8 +5,10 @@ that leaves out only the agent's own action, TD(lambda) targets for both, PPO's 
 
 A group shares one return: r_t is the sum of the members' own rewards plus the group reward, and the return runs on
 after a member has left. So its last action is credited with what the group achieves later, without absorbing states.
-(ML-Agents stops the lambda-return where a member leaves and bootstraps there; docs/differences.md.) The critic sees
-what all members see now and remembers nothing; memory is the policy's.
+(ML-Agents stops the lambda-return where a member leaves and bootstraps there; docs/differences.md.)
+
+With memory the policy's is each agent's own. The critic's value remembers for the group, as long as somebody of it goes
+on, every baseline for its agent; both begin each rollout with an empty memory.
 """
 
 from __future__ import annotations
@@ -34,11 +36,32 @@ from palus.types import F32, I64, AnyArray, Bool
 
 
 @dataclass(frozen=True)
+class GroupMemory:
+    """What a critic remembers in a rollout, of the value and of every baseline.
+
+    states: [T + 1, groups, 1 + G, floats] before each step and after the last; keep: [T + 1, groups, 1 + G], 0 where
+    they are empty nevertheless, because an episode ended or nobody decided, else 1.
+    """
+
+    states: F32
+    keep: F32
+
+    def before(self, steps: slice, heads: int) -> F32:
+        """[steps groups, heads, floats] at some steps. heads: 1 for the value alone."""
+        return flat(self.states[steps, :, :heads] * self.keep[steps, :, :heads, None])
+
+    def arrays(self, length: int) -> dict[str, F32]:
+        """What learning begins sequences with, [sequences groups, 1 + G, floats], and `keep` of all steps,
+        [T groups, 1 + G]."""
+        return {"critic_memory": flat(self.states[:-1:length]), "critic_keep": flat(self.keep[:-1])}
+
+
+@dataclass(frozen=True)
 class GroupBatch:
     """A rollout seen as M = T x groups group steps of G agents.
 
     actions: [M, G, A]; present: [M, G]; values, returns: [M, S], of S reward signals; baselines: [M, G, S];
-    advantages: [M, G], the mean over signals. paid: TensorBoard tag -> number.
+    advantages: [M, G], the mean over signals. paid: TensorBoard tag -> number. memory: the critic's, where it has one.
     """
 
     actions: F32
@@ -48,6 +71,7 @@ class GroupBatch:
     advantages: F32
     returns: F32
     paid: Mapping[str, float]
+    memory: GroupMemory | None
 
 
 class POCA(OnPolicy):
@@ -67,10 +91,17 @@ class POCA(OnPolicy):
         """See `Learner.critic`."""
         return partial(AttentionCritic, streams=len(self.signals))
 
-    def group_estimates(self, observations: Mapping[str, Rows], actions: F32 | None, present: Bool) -> tuple[F32, F32]:
+    def group_estimates(
+        self,
+        observations: Mapping[str, Rows],
+        actions: F32 | None,
+        present: Bool,
+        states: F32 | None = None,
+    ) -> tuple[F32, F32]:
         """Values [M, S] and baselines [M, G, S] (empty without actions) of group steps.
 
-        observations: name -> [M G, *shape], the members of a group adjacent; actions, present: as in GroupBatch.
+        observations: name -> [M G, *shape], the members of a group adjacent; actions, present: as in GroupBatch;
+        states: [M, 1 + G, floats] before each, [M, 1, floats] without actions; None without memory.
         """
         M, G = present.shape
         S, known, at_once = len(self.signals), M if actions is not None else 0, self.place.rows // G
@@ -82,13 +113,43 @@ class POCA(OnPolicy):
             there = self.place.tensor(present[part])
             acted = self.place.tensor(actions[part]) if actions is not None else None
             inputs = self.network.inputs(observations, np.arange(first * G, (first + len(there)) * G))
-            v, b = self.network.critic(inputs, acted, there)
+            memory = () if states is None else self._one_step(states[part])
+            v, b = self.network.critic(inputs, acted, there, *memory)
             values[part] = v.float().cpu().numpy()
             if b is not None:
                 baselines[part] = b.float().cpu().numpy()
 
         self.parallel.map(evaluate, range(0, M, at_once))
         return values, baselines
+
+    def _one_step(self, states: F32) -> tuple[Tensor, Tensor]:
+        """Memories and `keep` of a step that begins with them. states: [M, heads, floats]."""
+        before = self.place.tensor(states)
+        return before, before.new_ones(1, *before.shape[:2])
+
+    def remembered(self, rollout: Rollout) -> GroupMemory | None:
+        """The critic's memory in a rollout, with the present weights and from an empty one on; None without memory."""
+        critic, (T, B), G = self.network.critic, rollout.active.shape, rollout.group_size
+        assert isinstance(critic, AttentionCritic)
+        if not critic.core.layers:
+            return None
+        M, N, at_once = T * B // G, B // G, self.place.rows // G
+        goes_on = (rollout.active & ~(rollout.terminated | rollout.truncated)).reshape(T, N, G)
+        keep = np.ones((T + 1, N, 1 + G), np.float32)
+        keep[1:, :, 0], keep[1:, :, 1:] = goes_on.any(2), goes_on
+        seen = {name: flat(x[:-1]) for name, x in rollout.seen.items()}
+        actions, present = rollout.actions.reshape(M, G, -1), rollout.active.reshape(M, G)
+
+        @torch.no_grad()
+        def pool(first: int) -> Tensor:
+            part = slice(first, min(first + at_once, M))
+            inputs = self.network.inputs(seen, np.arange(part.start * G, part.stop * G))
+            there = self.place.tensor(present[part])
+            return critic.pooled(inputs, self.place.tensor(actions[part]), there)
+
+        read = torch.cat(self.parallel.map(pool, range(0, M, at_once)))
+        states = critic.core.states(read.flatten(0, 1), self.place.tensor(keep[:-1]).flatten(1))
+        return GroupMemory(states.view(T + 1, N, 1 + G, -1).cpu().numpy(), keep)
 
     def batch(self, rollout: Rollout) -> GroupBatch:
         """Values, baselines, returns and advantages of a rollout."""
@@ -100,8 +161,10 @@ class POCA(OnPolicy):
 
         active, actions = grouped(rollout.active), flat(grouped(rollout.actions))
         seen = {name: flat(x[:-1]) for name, x in rollout.seen.items()}
-        values, baselines = self.group_estimates(seen, actions, flat(active))
-        next_values, ended = self._next_values(rollout, values.reshape(T, B // G, -1))
+        memory = self.remembered(rollout)
+        before = memory.before(slice(T), 1 + G) if memory is not None else None
+        values, baselines = self.group_estimates(seen, actions, flat(active), before)
+        next_values, ended = self._next_values(rollout, values.reshape(T, B // G, -1), memory)
         rewards = self.rewards(rollout, usable_decisions(rollout))
         # A step that is followed by nothing known is not learned from, and the return of the one before stops there.
         known = np.ones_like(ended)
@@ -116,7 +179,7 @@ class POCA(OnPolicy):
         present = flat(active & known[:, :, None])
         advantages = (returns[:, None] - baselines).mean(-1)
         paid = self.paid_tags(flat(rewards), np.asarray(present.any(1)))
-        return GroupBatch(actions, present, values, baselines, advantages, returns, paid)
+        return GroupBatch(actions, present, values, baselines, advantages, returns, paid, memory)
 
     def rewards(self, rollout: Rollout, usable: Bool) -> F32:
         """What the groups are paid, [T, groups, S]: by each signal what all members are, by the game also what the
@@ -135,7 +198,7 @@ class POCA(OnPolicy):
             streams.append(paid.astype(np.float32))
         return np.stack(streams, -1)
 
-    def _next_values(self, rollout: Rollout, values: F32) -> tuple[F32, Bool]:
+    def _next_values(self, rollout: Rollout, values: F32, memory: GroupMemory | None) -> tuple[F32, Bool]:
         """V of the following group step, [T, groups, S], and whether the group's episode ended, [T, groups].
 
         A member that is cut off while others go on leaves like one that is terminated: the group's return runs on.
@@ -149,7 +212,8 @@ class POCA(OnPolicy):
         following = np.empty_like(values)
         following[:-1] = values[1:]
         last = {name: x[-1] for name, x in rollout.seen.items()}
-        following[-1] = self.group_estimates(last, None, rollout.last_active.reshape(B // G, G))[0]
+        before = memory.before(slice(T, None), 1) if memory is not None else None
+        following[-1] = self.group_estimates(last, None, rollout.last_active.reshape(B // G, G), before)[0]
         following[ended] = self._next_episodes(rollout, following)[ended]
         bootstrapped = ended & cut_off.any(2)
         if bootstrapped.any():
@@ -159,7 +223,9 @@ class POCA(OnPolicy):
             for name, x in rollout.final_observations.items():
                 final[name] = np.zeros((members.size, *x.shape[1:]), x.dtype)
                 final[name][members.ravel()] = x[used]
-            following[bootstrapped] = self.group_estimates(final, None, members)[0]
+            # What a group remembered that was cut off; `keep` is of its next episode.
+            after = memory.states[1:, :, :1][bootstrapped] if memory is not None else None
+            following[bootstrapped] = self.group_estimates(final, None, members, after)[0]
         return following, ended
 
     def _next_episodes(self, rollout: Rollout, following: F32) -> F32:
@@ -183,6 +249,7 @@ class POCA(OnPolicy):
         states, keep = self.replay(rollout, length)[1], kept_memory(rollout)
         K, B, S = states.shape
         memory = torch.from_numpy(states.reshape(K * B // G, G, S))
+        recalled = batch.memory.arrays(length) if batch.memory is not None else {}
         seen = {name: flat(x) for name, x in rollout.observations.items()}
 
         def part(numbers: I64, minibatch: I64) -> Part:
@@ -200,9 +267,16 @@ class POCA(OnPolicy):
                 parameters = parameters[torch.from_numpy(acting.ravel())]
             else:
                 parameters = self.forward(rollout, rows[None], torch.empty(len(rows), 0), keep)[0]
-            there = torch.from_numpy(present[own])
-            inputs = self.network.inputs(seen, agents[counts].ravel())
-            values, baselines = self.network.critic(inputs, torch.from_numpy(batch.actions[own]), there)
+            places, carried = own, tuple[Tensor, ...]()
+            if recalled:  # memory runs over the decisions of a sequence that do not count, too
+                places, before = steps.ravel(), torch.from_numpy(recalled["critic_memory"][numbers])
+                carried = before, torch.from_numpy(recalled["critic_keep"][steps])
+            inputs = self.network.inputs(seen, (places[:, None] * G + np.arange(G)).ravel())
+            acted, there = torch.from_numpy(batch.actions[places]), torch.from_numpy(present[places])
+            values, baselines = self.network.critic(inputs, acted, there, *carried)
+            if recalled:
+                chosen = torch.from_numpy(counts.ravel())
+                values, baselines, there = values[chosen], baselines[chosen], there[chosen]
             values, baselines = values.float(), baselines.float()[there]
             (policy_loss, _, kl, clipped), slope = surrogate(
                 parameters, flat(rollout.actions)[rows], flat(rollout.log_probs)[rows], batch.advantages.ravel()[rows],
@@ -239,7 +313,7 @@ class POCA(OnPolicy):
         else:
             arrays = {"actions": flat(rollout.actions), "log_probs": flat(rollout.log_probs), "keep": keep.ravel(),
                       "memory": states.reshape(K * B // G, G, S), "advantages": batch.advantages.ravel(),
-                      "returns": returns, "present": present}  # fmt: skip
+                      "returns": returns, "present": present, **recalled}  # fmt: skip
             found = self.device_epochs(rollout, sequences, items, arrays, now, study)
         found |= self.imitate(step)
         self.finish()
@@ -259,7 +333,10 @@ class POCA(OnPolicy):
         inputs, masks = self.inputs_of(held, places)
         memory, keep = held["memory"][held["numbers"]].flatten(0, 1), held["keep"][agents.view(length, -1)]
         parameters, _, _ = self.network(inputs, memory, keep, masks)
-        values, baselines = self.network.critic(inputs, held["actions"][places].view(len(own), G, -1), there)
+        acted, carried = held["actions"][places].view(len(own), G, -1), tuple[Tensor, ...]()
+        if "critic_memory" in held:
+            carried = held["critic_memory"][held["numbers"]], held["critic_keep"][steps]
+        values, baselines = self.network.critic(inputs, acted, there, *carried)
         of_steps = counts.flatten() / counts.sum()
         acting = (counts[:, :, None] & present[steps]).flatten()
         of_agents = acting / acting.sum()

@@ -1,8 +1,8 @@
 """MA-POCA's centralised critic, evaluated once per group step instead of once per agent.
 
 Source: Cohen et al. 2021 (arXiv 2111.05992) with ML-Agents' sizes and initialisation: entity encoders for "observation"
-and "observation and action", residual self-attention with 4 heads over the agents present, a linear encoder, one
-feature for the number of agents, an output for each reward.
+and "observation and action", residual self-attention with 4 heads over the agents present, a linear encoder, memory
+where the policy has one, one feature for the number of agents, an output for each reward.
 
 What a group step of G agents needs: the value V of all observations, and for every agent j the baseline b_j, where j
 enters with its observation and its mates with observation and action. That is 1 + G sets of G entities, but only 2 G
@@ -18,6 +18,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from palus.config.network import NetworkSettings
+from palus.nn.cores import Core
 from palus.nn.encoders import Apart, InputLayer
 from palus.nn.layers import Linear, fully_connected
 from palus.nn.parameters import kaiming, normal, xavier_uniform
@@ -42,34 +43,43 @@ class AttentionCritic(nn.Module):
         self.action = Linear(width + acted, h, normal(gain))
         self.attention = SelfAttention(h)
         self.layers = fully_connected(h, [h] * settings.num_layers, settings.activation, kaiming(gain))
-        self.head = Linear(h + 1, streams, xavier_uniform)
+        self.core = Core(h, settings.memory)
+        self.head = Linear(self.core.out_features + 1, streams, xavier_uniform)
 
     def forward(
-        self, inputs: Mapping[str, Tensor], actions: Tensor | None, present: Tensor
+        self,
+        inputs: Mapping[str, Tensor],
+        actions: Tensor | None,
+        present: Tensor,
+        states: Tensor | None = None,
+        keep: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """V [M, S] and b [M, G, S] of M group steps; without actions V alone.
 
         inputs: of M G agents, the members of a group adjacent (`Network.inputs`); actions: [M, G, A] as stored;
         present: [M, G] bool. Baselines of absent agents, and values of steps without agents, are meaningless numbers,
-        but numbers.
+        but numbers. Where there is memory, M are T steps of N groups, time first, and V and every baseline remember
+        for themselves: states [N, 1 + G, floats] and keep [T, N, 1 + G] as of `Core.forward` ([., 1, .] for V alone).
         """
+        x = self.pooled(inputs, actions, present)
+        if states is not None and keep is not None:
+            remembered, _ = self.core.forward(x.flatten(0, 1), states.flatten(0, 1), keep.flatten(1))
+            x = remembered.view(*x.shape[:2], -1)
+        count = 2.0 * present.sum(1, keepdim=True).to(x.dtype) / present.shape[1] - 1.0
+        heads: Tensor = self.head(torch.cat([x, count[:, None].expand(*x.shape[:2], 1)], -1))
+        return heads[:, 0], None if actions is None else heads[:, 1:]
+
+    def pooled(self, inputs: Mapping[str, Tensor], actions: Tensor | None, present: Tensor) -> Tensor:
+        """What memory and head read, of V and of every baseline, without actions of V alone: [M, 1 + G, h]."""
         M, G = present.shape
         x = self.encoder(inputs).view(M, G, -1)
         embedded, sets = F.silu(self.observation(x)), _sets(G, x.device)
         if actions is None:
-            return self._evaluate(embedded, sets[:1], present)[:, 0], None
-        acted = torch.cat([x, action_features(actions, self.actions, x.dtype)], -1)
-        embedded = torch.cat([embedded, F.silu(self.action(acted))], 1)
-        heads = self._evaluate(embedded, sets, present)
-        return heads[:, 0], heads[:, 1:]
-
-    def _evaluate(self, embeddings: Tensor, sets: Tensor, present: Tensor) -> Tensor:
-        """embeddings: [M, E, h]; sets: [K, G] indices into E. Returns [M, K, S]."""
-        hidden = self.layers(self.attention(embeddings, sets, present))
-        count = 2.0 * present.sum(1, keepdim=True).to(hidden.dtype) / present.shape[1] - 1.0
-        features = torch.cat([hidden, count[:, None].expand(len(present), len(sets), 1)], -1)
-        result: Tensor = self.head(features)
-        return result
+            sets = sets[:1]
+        else:
+            acted = torch.cat([x, action_features(actions, self.actions, x.dtype)], -1)
+            embedded = torch.cat([embedded, F.silu(self.action(acted))], 1)
+        return self.layers.forward(self.attention(embedded, sets, present))
 
 
 def _sets(group_size: int, device: torch.device) -> Tensor:

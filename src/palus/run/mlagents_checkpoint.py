@@ -135,7 +135,7 @@ class _Body:
 
     def arrays(self, own: str) -> Arrays:
         """All of it, `own` before our names."""
-        return self.encoders(own) | self._layers(f"{own}encoder.layers.") | self._memory(own)
+        return self.encoders(own) | self._layers(f"{own}encoder.layers.") | self.memory(own)
 
     def encoders(self, own: str) -> Arrays:
         """Of images and of lists of entities."""
@@ -193,7 +193,8 @@ class _Body:
                     found[f"{own}matrix.{kind}"] = blocks.reshape(rows.shape)
         return found
 
-    def _memory(self, own: str) -> Arrays:
+    def memory(self, own: str) -> Arrays:
+        """Of its LSTM, if there is one."""
         theirs = f"{self.prefix}lstm.lstm."
         return {f"{own}core.core.{n.removeprefix(theirs)}": x for n, x in self.theirs.items() if n.startswith(theirs)}
 
@@ -272,9 +273,7 @@ def _head(theirs: Mapping[str, AnyArray], spec: BehaviorSpec, settings: NetworkS
 
 
 def _group_critic(theirs: Mapping[str, AnyArray], spec: BehaviorSpec, settings: NetworkSettings) -> Arrays:
-    """MA-POCA's, without the memory that theirs may have: ours has none."""
-    if any(".lstm." in name for name in theirs):
-        raise ValueError("its critic remembers, palus's of MA-POCA does not; train without memory")
+    """MA-POCA's."""
     body, columns = _Body(theirs, "", spec.observations, settings), [0]
     entity = "network_body.{}.self_ent_encoder.seq_layers.0.weight"
     found = body.encoders("critic.") | _pair(theirs, entity.format("obs_encoder"), "critic.observation.weight")
@@ -282,7 +281,7 @@ def _group_critic(theirs: Mapping[str, AnyArray], spec: BehaviorSpec, settings: 
     found |= _attention(theirs, "network_body.self_attn.", "critic.attention.")
     for k in range(0, 2 * settings.num_layers, 2):
         found |= _pair(theirs, f"network_body.linear_encoder.seq_layers.{k}.weight", f"critic.layers.{k}.weight")
-    found |= _values(theirs, "", "critic.head")
+    found |= body.memory("critic.") | _values(theirs, "", "critic.head")
     # Actions, there: all numbers, then all choices; here part by part, numbers in the game's units.
     unit, middle = _units(spec.actions.parts)
     acted = len(body.columns)

@@ -1,11 +1,12 @@
 """Remakes these files with ML-Agents 1.1.0 itself: a checkpoint of each trainer, its own ONNX file of the same weights,
 and what its networks answer to a few inputs. Runs in ML-Agents' environment (benchmarks/peer), with onnx:
 
-    python tests/run/data/mlagents/remake.py
+    python tests/run/data/mlagents/remake.py [CASE ...]
 """
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -51,6 +52,7 @@ CASES = {
         ActionSpec(2, (2, 3)),
     ),
     "poca": (TorchPOCAOptimizer, POCASettings(), network(), seen((3,), (2,)), ActionSpec(1, (3,))),
+    "poca_memory": (TorchPOCAOptimizer, POCASettings(), network(memory=MEMORY), seen((3,), (2,)), ActionSpec(1, (3,))),
     "sac": (TorchSACOptimizer, SACSettings(), network(memory=MEMORY), seen((3,), (2,)), ActionSpec(2, (2, 3))),
     "entities": (
         TorchPPOOptimizer,
@@ -65,7 +67,9 @@ CASES = {
 def make(name, generator):
     optimizer_class, hyper, settings, shown, actions = CASES[name]
     trainer = TrainerSettings(
-        trainer_type=name if name in ("poca", "sac") else "ppo", hyperparameters=hyper, network_settings=settings
+        trainer_type={"ppo": "ppo", "sac": "sac", "entities": "ppo"}.get(name, "poca"),
+        hyperparameters=hyper,
+        network_settings=settings,
     )
     squash = {"conditional_sigma": name == "sac", "tanh_squash": name == "sac"}
     actor = SimpleActor
@@ -114,14 +118,14 @@ def answers(name, policy, optimizer, obs, draws):
     memory = torch.from_numpy(draws.uniform(-1, 1, (1, ROWS, policy.m_size or 0)).astype(np.float32))
     found["memory"] = memory[0].numpy()
     memory = memory if policy.m_size else None
-    if name == "poca":
+    if name.startswith("poca"):
         group = [[o[k::2] for o in obs] for k in (0, 1)]  # agents 2 m and 2 m + 1 are group m
         acted = [AgentAction(numbers[k::2], [c[k::2, 0] for c in chosen]) for k in (0, 1)]
-        found["value"] = optimizer.critic.critic_pass(group)[0]["extrinsic"].numpy()
+        own = None if memory is None else memory[:, ::2].contiguous()  # of the group
+        found["value"] = optimizer.critic.critic_pass(group, own, 1)[0]["extrinsic"].numpy()
         for k in (0, 1):
-            found[f"baseline_{k}"] = optimizer.critic.baseline(group[k], ([group[1 - k]], [acted[1 - k]]))[0][
-                "extrinsic"
-            ].numpy()
+            mates = [group[1 - k]], [acted[1 - k]]
+            found[f"baseline_{k}"] = optimizer.critic.baseline(group[k], mates, own, 1)[0]["extrinsic"].numpy()
         return found
     values, after = optimizer.critic.critic_pass(obs, memory, 1)
     found["value"] = values["extrinsic"].numpy()
@@ -134,6 +138,6 @@ def answers(name, policy, optimizer, obs, draws):
     return found
 
 
-for name in CASES:
+for name in sys.argv[1:] or CASES:
     generator = torch.Generator().manual_seed(len(name))
     np.savez(HERE / f"{name}.npz", **answers(name, *make(name, generator)))
