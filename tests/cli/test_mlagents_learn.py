@@ -175,6 +175,7 @@ def test_without_a_file_and_a_game_every_behavior_of_the_editors_has_ppos_defaul
     words: list[str], path: str, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[RunFile] = []
+    Path("Game").touch()
     monkeypatch.setattr("palus.train.train", lambda run, **more: started.append(run))
     assert learn(words) == 0
     told = capsys.readouterr().out

@@ -190,6 +190,11 @@ palus: {env: SoccerTwos, env_options: {wad: x}, baselines: [nobody]}
             "palus.env_options: game SoccerTwos refuses its options: kick_point: Input should be 'ball' or 'agent', "
             "found 'foot'; threads: Input should be a valid integer",
         ),
+        (
+            ("debug", "behaviors.SoccerTwos.behavioral_cloning.demo_path=x.demo"),
+            "behaviors.SoccerTwos.behavioral_cloning.demo_path: x.demo: no such file or folder; demo_path",
+        ),
+        (("debug", "env_settings.env_path=Builds/Nowhere"), "env_settings.env_path Builds/Nowhere: no executable"),
         (("doom-basic", "palus.env=SoccerTwos"), "behaviors.doom_basic: SoccerTwos has no behavior of that name"),
         (
             ("doom-basic", "palus.env_options.wat=1"),

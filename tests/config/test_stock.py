@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from stock import OLD_LESSONS, PARAMETERS, stock_files
@@ -22,6 +23,8 @@ from palus.config.load import plain
 from palus.config.run_file import EDITOR
 from palus.config.source import Source
 from palus.config.trainer import BehavioralCloning, Gail, SacHyperparameters, SelfPlay
+from palus.types import BehaviorSpec
+from palus.unity.demonstrations import ExpertEpisode, write_demonstrations
 
 Tree = dict[str, Any]
 NEW, OLD = stock_files("new"), stock_files("old")
@@ -127,7 +130,12 @@ def test_nothing_of_a_stock_file_is_refused(name: str) -> None:
     assert unsupported(unity) == []
 
 
-def test_check_accepts_a_file_for_the_editor(tmp_path: Path) -> None:
+def test_check_accepts_a_file_for_the_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = tmp_path / "ExpertHallway.demo"  # as the file has it, in the working directory
+    spec, one = BehaviorSpec.of_vectors("Hallway", (2,), (5,)), np.zeros(1, np.float32)
+    episode = ExpertEpisode({"obs_0": np.zeros((1, 2))}, np.zeros((1, 1)), None, one, one, False)
+    write_demonstrations(shown, spec, "Hallway", [episode])
     for name in ("ppo/Sorter_curriculum", "ppo/Match3", "sac/Walker", "imitation/Hallway"):
         path = tmp_path / "run.yaml"
         path.write_text(yaml.safe_dump(NEW[name]))

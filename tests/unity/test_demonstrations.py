@@ -15,7 +15,7 @@ from palus.cli import app
 from palus.envs.protocol import observe_slots
 from palus.errors import DemonstrationError
 from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, ObservationSpec
-from palus.unity.demonstrations import ExpertEpisode, read_demonstrations, write_demonstrations
+from palus.unity.demonstrations import ExpertEpisode, demonstrated, read_demonstrations, write_demonstrations
 from palus.unity.messages import DemonstrationMeta
 
 SPEC = BehaviorSpec("Aim", (ObservationSpec("eye", (2,)),), ActionSpec((Continuous(1, -2.0, 4.0), Discrete(3))))
@@ -75,6 +75,22 @@ def test_bytes_by_hand_are_read(tmp_path: Path) -> None:
     assert found.actions.tolist() == [[-2, 0], [1, 1], [4, 2]]
     assert found.rewards.tolist() == [0.5, 2.0, 0.5]
     assert found.ended.tolist() == [False, True, True]
+
+
+def test_before_a_run_heads_and_first_records_tell_whether_demonstrations_fit(tmp_path: Path) -> None:
+    (tmp_path / "a.demo").write_bytes(TWO_EPISODES)
+    shown = demonstrated(tmp_path, None)
+    assert (shown.name, shown.observations[0].shape, shown.actions.branches) == ("Aim", (2,), (3,))
+    assert demonstrated(tmp_path, SPEC) is SPEC
+    wide = replace(SPEC, observations=(ObservationSpec("eye", (4,)),))
+    with pytest.raises(DemonstrationError, match=r"a\.demo: observations \[\(2,\)\]; Aim has \[\(4,\)\], so give"):
+        demonstrated(tmp_path, wide)
+    seen = {"eye": np.zeros((1, 4), np.float32)}
+    write_demonstrations(tmp_path / "b.demo", wide, "Aim", [replace(episodes()[1], observations=seen)])
+    with pytest.raises(DemonstrationError, match=r"b\.demo: observations \[\(4,\)\]; Aim has \[\(2,\)\]"):
+        demonstrated(tmp_path, None)
+    with pytest.raises(DemonstrationError, match=r"a\.demo: of behavior Aim, with 1 continuous actions"):
+        demonstrated(tmp_path, replace(SPEC, actions=ActionSpec((Discrete(3),))))
 
 
 def test_what_is_written_are_these_bytes(tmp_path: Path) -> None:

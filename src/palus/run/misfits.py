@@ -1,20 +1,25 @@
-"""What only the game can say about a valid run file: whether it has the behavior, takes the options, has the sides."""
+"""What only the game can say about a valid run file: whether it has the behavior, takes the options, has the sides; and
+other files: whether the executable is there, and what demonstrations show."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from palus.arena.models.players import Bot, load_player
 from palus.config import AppoBehavior, PocaBehavior, RunFile, unsupported
 from palus.config.faults import near_name
+from palus.config.run_file import EDITOR
 from palus.envs import GameSource, arena_games
 from palus.envs.drawing import draw
 from palus.envs.protocol import MultiAgentEnv
-from palus.errors import ConfigError, EnvError, ModelError, TrustError
+from palus.errors import ConfigError, DemonstrationError, EnvError, ModelError, TrustError
 from palus.rollout.plan import OUT_OF_SIGHT, plan_workers, worker_rows
 from palus.run.members import find_guests
 from palus.trust import NOBODY, Trust
-from palus.types import GameSpec
+from palus.types import BehaviorSpec, GameSpec
+from palus.unity.demonstrations import demonstrated
+from palus.unity.executable import find_executable
 
 
 def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
@@ -25,7 +30,7 @@ def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
     """
     env_id = run.env_id
     if env_id is None:
-        return [*unsupported(run), *_of_device(run)]
+        return [*unsupported(run), *_of_device(run), *_of_executable(run), *_of_demonstrations(run, {})]
     try:
         source = GameSource(env_id, run.palus.env_options, trust)
         env, faults = _made(source)
@@ -39,9 +44,36 @@ def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
         collector = run.palus.sampling.collector
         in_workers = collector == "workers" or (collector == "auto" and not source.prefers_batch)
         faults += [*_of_game(run, env_id, env.spec), *_of_matches(run, env), *_of_members(run, env.spec, in_workers)]
+        faults += _of_demonstrations(run, {behavior.name: behavior for behavior in env.spec.behaviors})
         return [*faults, *_of_workers(run, env.spec)] if in_workers else faults
     finally:
         env.close()
+
+
+def _of_executable(run: RunFile) -> Iterator[str]:
+    path = run.env_settings.env_path
+    if path is None or path == EDITOR:
+        return
+    try:
+        find_executable(path)
+    except EnvError as error:
+        yield f"env_settings.{error}"
+
+
+def _of_demonstrations(run: RunFile, specs: Mapping[str, BehaviorSpec]) -> Iterator[str]:
+    """specs: of the game, by behavior; where it is not known yet, demonstrations have to fit each other."""
+    for name, behavior in run.behaviors.items():
+        if isinstance(behavior, AppoBehavior):  # it does not imitate
+            continue
+        spec = specs.get(name, specs.get(""))
+        cloned, imitated = behavior.behavioral_cloning, behavior.reward_signals.gail
+        for key, settings in (("behavioral_cloning", cloned), ("reward_signals.gail", imitated)):
+            if settings is None:
+                continue
+            try:
+                spec = demonstrated(Path(settings.demo_path), spec)
+            except DemonstrationError as error:
+                yield f"behaviors.{name}.{key}.demo_path: {error}"
 
 
 def _of_device(run: RunFile) -> Iterator[str]:

@@ -26,6 +26,7 @@ from palus.unity.translation import (
     describe_actions,
     numbers,
     observation_of,
+    observation_specs,
     observation_template,
     write_action,
 )
@@ -78,12 +79,8 @@ def read_demonstrations(path: Path, spec: BehaviorSpec) -> Demonstrations:
 
     Raises DemonstrationError for what is missing, damaged, cut short, foreign, or of another behavior.
     """
-    files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
-    if not files or not path.exists():
-        found = f"a folder without any {SUFFIX} file" if path.exists() else "no such file or folder"
-        raise DemonstrationError(f"{path}: {found}; demo_path names a {SUFFIX} file, or a folder of some")
     parts = []
-    for file in files:
+    for file in _files(path):
         try:
             parts.append(_decisions(_records(file, spec), spec))
         except ProtocolError as error:
@@ -97,8 +94,43 @@ def read_demonstrations(path: Path, spec: BehaviorSpec) -> Demonstrations:
     return whole
 
 
-def _records(file: Path, spec: BehaviorSpec) -> Iterator[Any]:
-    """The pairs of a file. Raises DemonstrationError unless they are `spec`'s."""
+def demonstrated(path: Path, spec: BehaviorSpec | None) -> BehaviorSpec:
+    """What is seen and done in demonstrations, by the head and the first record of every file: enough to tell before a
+    run whether they fit. spec: the behavior that is to learn from them; None: what the first file shows.
+
+    Raises DemonstrationError for what is missing, foreign, damaged there, or of another behavior.
+    """
+    for file in _files(path):
+        data, _, brain, at = _opened(file)
+        if spec is not None:
+            _check_actions(file, brain, spec)
+        info = _message(InfoAndAction, data, at, file, "record 1")[0].agent_info
+        try:
+            shown = BehaviorSpec(brain.brain_name, observation_specs(info), action_spec(brain))
+        except ValueError as error:
+            raise DemonstrationError(f"{file}: {error}") from error
+        spec = spec or shown
+        found, expected = ([o.shape for o in own.observations] for own in (shown, spec))
+        if found != expected:
+            raise DemonstrationError(
+                f"{file}: observations {found}; {spec.name or 'the game'} has {expected}, so give demonstrations of "
+                "that behavior"
+            )
+    assert spec is not None
+    return spec
+
+
+def _files(path: Path) -> list[Path]:
+    """At least one. Raises DemonstrationError."""
+    files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
+    if not files or not path.exists():
+        found = f"a folder without any {SUFFIX} file" if path.exists() else "no such file or folder"
+        raise DemonstrationError(f"{path}: {found}; demo_path names a {SUFFIX} file, or a folder of some")
+    return files
+
+
+def _opened(file: Path) -> tuple[bytes, Any, Any, int]:
+    """What a file holds, its head, its behavior, and the byte at which its records begin."""
     if file.suffix != SUFFIX or not file.is_file():
         raise DemonstrationError(f"{file}: no {SUFFIX} file; demo_path names one, or a folder of some")
     try:
@@ -113,7 +145,12 @@ def _records(file: Path, spec: BehaviorSpec) -> Iterator[Any]:
             f"{file}: version {meta.api_version} with {meta.number_steps} steps; expected a demonstration of "
             f"ML-Agents, version {VERSION}"
         )
-    brain, at = _message(Brain, data, BRAIN_AT, file, "its behavior")
+    return data, meta, *_message(Brain, data, BRAIN_AT, file, "its behavior")
+
+
+def _records(file: Path, spec: BehaviorSpec) -> Iterator[Any]:
+    """The pairs of a file. Raises DemonstrationError unless they are `spec`'s."""
+    data, meta, brain, at = _opened(file)
     _check_actions(file, brain, spec)
     count = 0
     while at < len(data) and (count < meta.number_steps or not meta.number_steps):

@@ -12,13 +12,12 @@ import numpy as np
 from palus import __version__
 from palus.config.run_file import EDITOR, EngineSettings, EnvSettings
 from palus.errors import LostGameError, ProtocolError
-from palus.types import F32, MASKS, AnyArray, BehaviorSpec, Bool, ObservationSpec
+from palus.types import F32, MASKS, AnyArray, BehaviorSpec, Bool
 from palus.unity import side_channels
 from palus.unity.executable import Executable, find_executable
 from palus.unity.messages import (
     API_VERSION,
     CAPABILITIES,
-    GOAL_SIGNAL,
     RESET,
     STEP,
     bools,
@@ -28,7 +27,7 @@ from palus.unity.messages import (
 )
 from palus.unity.news import Discovery, News, Steps, behavior_of
 from palus.unity.serving import EDITOR_PORT
-from palus.unity.translation import action_spec, observation_of
+from palus.unity.translation import action_spec, observation_of, observation_specs
 from palus.unity.wire import Listener
 
 ENDING_S = 1.0
@@ -212,17 +211,9 @@ class UnityEnv:
 def _spec(name: str, brain: Any, example: Any) -> BehaviorSpec:
     """Raises ProtocolError for a behavior that no policy can play."""
     try:
-        return BehaviorSpec(behavior_of(name)[0], _observations(example), action_spec(brain))
+        return BehaviorSpec(behavior_of(name)[0], observation_specs(example), action_spec(brain))
     except ValueError as error:
         raise ProtocolError(f"behavior {name}: {error}") from error
-
-
-def _observations(example: Any) -> tuple[ObservationSpec, ...]:
-    """Named as ML-Agents' models name them: obs_0, obs_1, ..."""
-    return tuple(
-        ObservationSpec(f"obs_{i}", tuple(o.shape), goal=o.observation_type == GOAL_SIGNAL)
-        for i, o in enumerate(example.observations)
-    )
 
 
 def _steps(name: str, spec: BehaviorSpec, infos: list[Any], *, masks: bool) -> Steps:

@@ -23,6 +23,15 @@ def observation_template(o: ObservationSpec) -> Any:
     return Observation(shape=o.shape, dimension_properties=properties, observation_type=kind, name=o.name)
 
 
+def observation_specs(example: Any) -> tuple[ObservationSpec, ...]:
+    """What an `AgentInfoProto` shows, named as ML-Agents' models name it: obs_0, obs_1, ... Raises ValueError for what
+    nobody can see."""
+    return tuple(
+        ObservationSpec(f"obs_{i}", tuple(o.shape), goal=o.observation_type == GOAL_SIGNAL)
+        for i, o in enumerate(example.observations)
+    )
+
+
 def numbers(seen: AnyArray) -> bytes:
     """An observation as `FloatData`. seen: as the game gives it."""
     return packed(seen / np.float32(255)) if seen.dtype == np.uint8 else packed(seen)
