@@ -74,6 +74,10 @@ def test_every_multiple_of_summary_freq_has_its_summary(tmp_path: Path) -> None:
     rewards = [line["values"]["Environment/Cumulative Reward"] for line in found]
     gauge = timers["gauges"]["MenuToy.Environment.CumulativeReward.mean"]
     assert gauge == pytest.approx({"value": rewards[-1], "min": min(rewards), "max": max(rewards), "count": 20})
+    total = timers["gauges"]["MenuToy.Environment.CumulativeReward.sum"]
+    assert total["value"] == pytest.approx(32 * rewards[-1])  # the last summary has 32 episodes
+    entropy = (timers["gauges"][f"MenuToy.Policy.Entropy.{kind}"]["value"] for kind in ("mean", "sum"))
+    assert len(set(entropy)) == 1  # of one update
     assert timers["metadata"]["timer_format_version"] == "0.1.0"
     assert kept(run, "MenuToy") == [1024, 1536, 2048]  # the first after 700, the first after 1400, the end
 

@@ -18,6 +18,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+import yaml
 from typer.testing import CliRunner
 
 import stand_ins
@@ -193,6 +194,21 @@ def test_a_run_of_ml_agents_is_resumed_with_its_steps_and_lessons(results: Path)
     assert "Resuming training from step 14" in train(
         results, "--run-id", "old", "--resume", "behaviors.Ours.max_steps=1400"
     )
+
+
+def test_ratings_of_ml_agents_go_on(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(stand_ins.KINDS, "Theirs", stand_ins.KINDS["Ours"])
+    shutil.copytree(results / "old" / "Ours", results / "old" / "Theirs")
+    status = results / "old" / "run_logs" / "training_status.json"
+    status.write_text(json.dumps({"Ours": {"elo": 1234.5}, "Theirs": {"elo": "high"}}))
+    run = yaml.safe_load((results / "run.yaml").read_text())
+    del run["environment_parameters"]
+    ours = run["behaviors"]["Ours"] | {"self_play": {}, "max_steps": 0}
+    run["behaviors"], run["palus"]["env_options"]["behaviors"] = {"Ours": ours, "Theirs": ours}, ["Ours", "Theirs"]
+    (results / "run.yaml").write_text(yaml.safe_dump(run))
+    train(results, "--run-id", "old", "--resume")
+    found = json.loads(status.read_text())
+    assert (found["Ours"]["elo"], found["Theirs"]["elo"]) == (1234.5, 1200.0)
 
 
 class Hostile:

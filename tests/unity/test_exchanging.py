@@ -175,7 +175,9 @@ def test_a_group_keeps_its_members_in_step_with_one_that_comes_late_and_one_that
         news(steps((1, 4, 0), (2, 14, 0), (3, 24, 0), group=5)),
         news(steps((1, 5, 1), (2, 15, 1), (3, 25, 1), group=5)),
     ]
-    rollout = one(collector(Story(told), rows=10, grouped=True).collect())
+    collected = collector(Story(told), rows=10, grouped=True).collect()
+    rollout = one(collected)
+    assert [(e.length, e.left_early) for e in collected.episodes] == [(2, True), (3, False), (2, False)]
     assert rollout.group_size == 3
     assert rollout.active[:4].tolist() == [[1, 1, 0], [1, 1, 1], [1, 0, 1], [1, 1, 1]]
     assert rollout.terminated[:3].tolist() == [[0, 0, 0], [0, 1, 0], [1, 0, 1]]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,13 +52,14 @@ class Demand(NamedTuple):
 @dataclass
 class _Agent:
     """One that waits for what comes of its decision. row: of the decision in the learner's record, -1 where nobody
-    learns from it; state: its memory after it. The sums are of the running episode."""
+    learns from it; state: its memory after it. The sums are of the running episode. group: of its decision, 0: none."""
 
     state: F32
     row: int = -1
     length: int = 0
     reward: float = 0.0
     group_reward: float = 0.0
+    group: int = 0
 
 
 @dataclass
@@ -337,7 +338,7 @@ class ExchangeCollector:
 
     def _end(self, k: int, news: News) -> None:
         """Episodes that are over. One without a decision leaves no trace."""
-        game = self._games[k]
+        game, over = self._games[k], list[tuple[int, Episode]]()
         for name, ends in news.ends.items():
             for i, agent in self._known(game, name, ends):
                 self._pay(k, name, agent, ends, i)
@@ -348,14 +349,15 @@ class ExchangeCollector:
                     record["followed"][row] = record.add(1, {**record.seen(last), "states": agent.state})[0]
                 elif row >= 0:
                     self._records[seat.policy]["terminated"][row] = True
-                self._episodes.append(
-                    Episode(k, self._places[name], *seat, agent.length, agent.reward, agent.group_reward)
-                )
+                paid = agent.reward, agent.group_reward
+                over.append((agent.group, Episode(k, self._places[name], *seat, agent.length, *paid)))
                 number, group = int(ends.agent[i]), int(ends.group[i])
                 del game.agents[name, number]
                 if row >= 0:
                     key = self._key(seat.policy, k, name, number, group)
                     self._open[seat.policy][key].members.pop(number)  # its place is free
+        there = {agent.group for agent in game.agents.values() if agent.group}
+        self._episodes += [replace(episode, left_early=group in there) for group, episode in over]
 
     def _finish(self, k: int, news: News) -> None:
         """All agents ended at once: whose side got more in the end is ahead, as in ML-Agents' rating."""
@@ -435,6 +437,8 @@ class ExchangeCollector:
             for agent, row, state in zip(deciding[own], rows.tolist(), after[own], strict=True):
                 agent.row, agent.state = row, state.copy()
                 agent.length += 1
+            for agent, group in zip(deciding[own], steps.group.tolist(), strict=True):
+                agent.group = group
         return self.policies.told(actions, ids, spec)
 
     def _follows(self, policy: int, k: int, name: str, group: int, row: int) -> bool:

@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import time
@@ -264,6 +265,12 @@ class RunFolder:
         entries = self._read_status().items()
         found = {name: entry.get("lesson_num") for name, entry in entries if isinstance(entry, dict)}
         return {name: number for name, number in found.items() if isinstance(number, int) and number >= 0}
+
+    def recorded_elo(self, behavior: str) -> float | None:
+        """A behavior's rating in training_status.json; None where there is none."""
+        entry = self._read_status().get(behavior)
+        elo = entry.get("elo") if isinstance(entry, dict) else None
+        return float(elo) if isinstance(elo, int | float) and math.isfinite(elo) else None
 
     def _read_status(self) -> dict[str, Any]:
         """A table of contents on which nothing depends: one that cannot be read is begun anew."""

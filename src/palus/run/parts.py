@@ -139,6 +139,8 @@ class Parts:
                 if self.foreign:
                     lessons = self.folder.recorded_lessons()
                     self.lessons.load_state_dict({"numbers": lessons, "smoothed": {}, "rewards": {}})
+                    for policy, pool in self.league.pools.items():
+                        pool.elo = self.folder.recorded_elo(self.trainees[policy].name) or pool.elo
                 self.folder.clear()  # only now, when nothing can be wrong with the run file any more
                 self.league.advance(self.steps, {}, self.saving.save_snapshot)  # the past begins with the untrained
                 self._follow()

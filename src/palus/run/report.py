@@ -166,7 +166,7 @@ class Report:
             values["Self-play/ELO"] = elo
         for tag, value in values.items():
             self._write(line, tag, summary.scalar("value", value), step)
-            self._timers.gauge(line.trainee.label, tag, value)
+            self._timers.gauge(line.trainee.label, tag, value, record.numbers_of(tag))
         if record.episodes:
             self._write(line, "Environment/Cumulative Reward_hist", _histogram(record.rewards), step)
         if record.group_rewards:

@@ -55,16 +55,14 @@ class Timers:
             node.count += 1
             node.total += time.perf_counter() - begun
 
-    def gauge(self, behavior: str, tag: str, value: float) -> None:
-        """A figure of a summary; its latest value stays, with the least and the greatest."""
-        name = f"{behavior}.{tag}.mean".replace("/", ".").replace(" ", "")
-        old = self._gauges.get(name, {"min": value, "max": value, "count": 0})
-        self._gauges[name] = {
-            "value": value,
-            "min": min(old["min"], value),
-            "max": max(old["max"], value),
-            "count": old["count"] + 1,
-        }
+    def gauge(self, behavior: str, tag: str, value: float, numbers: int = 1) -> None:
+        """A figure of a summary, and the sum of the numbers that it is the mean of; their latest values stay, with the
+        least and the greatest."""
+        for kind, now in (("mean", value), ("sum", value * numbers)):
+            name = f"{behavior}.{tag}.{kind}".replace("/", ".").replace(" ", "")
+            old = self._gauges.get(name, {"min": now, "max": now, "count": 0})
+            least, most = min(old["min"], now), max(old["max"], now)
+            self._gauges[name] = {"value": now, "min": least, "max": most, "count": old["count"] + 1}
 
     def to_json(self) -> str:
         """The file's text as of now."""

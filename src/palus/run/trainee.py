@@ -92,6 +92,17 @@ class PolicyRecord:
             values[f"Environment/{tag}"] = _mean(self.episodes, name) or 0.0
         return values
 
+    def numbers_of(self, tag: str) -> int:
+        """How many numbers a figure of `summarize` is the mean of: updates, or episodes; 1 for what is none."""
+        updates = sum(tag in stats for stats in self.updates)
+        if updates or not (tag.startswith("Environment/") or tag == "Policy/Extrinsic Reward"):
+            return updates or 1
+        if tag == "Environment/Group Cumulative Reward":
+            return len(self.group_rewards)
+        name = tag.removeprefix("Environment/")
+        told = sum(name in e.stats for e in self.episodes)
+        return told or len(self.episodes) or 1
+
     def split_off(self, step: int, *, losses: bool) -> PolicyRecord:
         """What a summary at a step tells: the episodes until then, and the updates' losses where it is to have them."""
         part, n = PolicyRecord(self.splits_rewards, self.length_unit), bisect_right(self.counted, step)
