@@ -65,6 +65,7 @@ OTHER: dict[str, Any] = {
     "palus.baselines": ["random"],
     "palus.league.change_every": 5,
     "palus.league.members": ["x"],
+    "palus.league.runs": {"x": {}},
     "palus.league.evaluation_share": 0.1,
     "vis_encode_type": "convnet_atari",
     "encoding_size": 8,

@@ -30,13 +30,13 @@ from palus.config import RunFile, load_run
 from palus.config.source import Source
 from palus.errors import ConfigError, PalusError
 from palus.progress import PROGRESS, ProgressWriter
+from palus.run.apart import Ending
 from palus.sweep import study as study_module
 from palus.sweep.objective import Objective
 from palus.sweep.outcome import importances, rows, write_outcome
 from palus.sweep.plan import Plan
 from palus.sweep.space import read_space
 from palus.sweep.study import Worker, make_study, opened_storage, own_folder, trial_folder
-from palus.sweep.training import Ending
 from palus.trust import NOBODY
 
 KEY = "behaviors.MenuToy.hyperparameters"

@@ -12,7 +12,7 @@ from rich.markup import escape
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from palus import __version__
-from palus.cli import account, site, sweep
+from palus.cli import account, league, site, sweep
 from palus.cli.arena import arena
 from palus.cli.backup import backup, restore
 from palus.cli.compare import compare
@@ -139,3 +139,4 @@ for _command in (*_TEAMS, *_ARENAS):
 app.add_typer(account.app, name="account")
 app.add_typer(site.app, name="site")
 app.add_typer(sweep.app, name="sweep")
+app.add_typer(league.app, name="league")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
+from typer.core import TyperGroup
 
 from palus.config import RunFile
 from palus.envs import check_game_trust
@@ -37,6 +38,16 @@ TrustOption: TypeAlias = Annotated[
         metavar="MODULE",
     ),
 ]
+
+
+class FileFirst(TyperGroup):
+    """`palus sweep FILE` is `palus sweep run FILE`; typer asks for a subclass here."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """A file called like a command is given as ./status."""
+        if args and args[0] not in self.commands and args[0] not in ("--help", "--install-completion"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
 
 
 @contextmanager

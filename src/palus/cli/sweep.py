@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
-from typer.core import TyperGroup
 
-from palus.cli.options import TrustOption, told_where
+from palus.cli.options import FileFirst, TrustOption, told_where
 from palus.cli.output import EXIT_INTERRUPTED, print_json, progress_bar, stderr, stdout
 from palus.errors import ConfigError
 from palus.trust import Trust
@@ -48,18 +47,8 @@ Ctrl-C puts the trial back, and the same command goes on. All of it: docs/sweep.
 """
 
 
-class _Group(TyperGroup):
-    """`palus sweep FILE` is `palus sweep run FILE`; typer asks for a subclass here."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """A file called like a command is given as ./status."""
-        if args and args[0] not in self.commands and args[0] not in ("--help", "--install-completion"):
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
-
-
 app = typer.Typer(
-    cls=_Group, help="Find the best numbers of a run file: many trials, on any number of machines.",
+    cls=FileFirst, help="Find the best numbers of a run file: many trials, on any number of machines.",
     no_args_is_help=True, epilog=EPILOG,
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ The defaults are a league of ghosts: a sliding window of snapshots that change e
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -63,6 +63,11 @@ class LeagueSettings(Section):
         default=(),
         description="Others who are met like snapshots: `random`, scripted players of the game, .onnx and .npz files "
         "and folders of bundles.",
+    )
+    runs: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="Runs of `palus league`, by name, each with its changes by dotted path: "
+        "`{careful: {}, bold: {behaviors.Striker.hyperparameters.learning_rate: 1e-3}}`.",
     )
     roles: Roles = Field(default_factory=Roles, description="Learners of each behavior, by what they are for.")
     learn: Literal["one_team", "all_teams"] = Field(

@@ -87,6 +87,7 @@ OF_RUNS = (
     Unread("env_settings.restarts_rate_limit_period_s", ALL, _UNITY, games=BUILT_IN),
     Unread("engine_settings", ALL, _UNITY, games=BUILT_IN | IN_PROCESS),
     Unread("checkpoint_settings.train_model", ALL, "every run trains"),
+    Unread("palus.league.runs", ALL, "`palus train` trains one run, `palus league` all of these"),
     Unread("debug", ALL, "what a run logs is always the same", games=BUILT_IN | IN_PROCESS),
     _refused("palus.env", ALL, "env_settings.env_path names a game too; remove one of the two", games=EXECUTABLE),
     Unread("palus.env_options", ALL, _NO_UNITY, games=EXECUTABLE),

@@ -9,6 +9,8 @@ finds something else in its place is one of two processes with the same name, an
 from __future__ import annotations
 
 import hashlib
+import os
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -187,7 +189,10 @@ class Exchange:
             return
         speed = (total - self._greeted_steps) / (now - self._greeted) if self._greeted_steps else None
         self._greeted, self._greeted_steps = now, total
-        line = {"time": time.time(), "steps": {str(p): s for p, s in steps.items()}, "speed": speed, "state": state}
+        line = {
+            "time": time.time(), "steps": {str(p): s for p, s in steps.items()}, "speed": speed, "state": state,
+            "host": socket.gethostname(), "pid": os.getpid(),
+        }  # fmt: skip
         try:
             self.depot.replace(f"{home(self.run)}/{SEEN}", encoded([line]))
         except StorageError:

@@ -32,9 +32,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from palus.errors import ConfigError, PalusError, StorageError
 from palus.files import write_text
 from palus.progress import PROGRESS, ProgressReader
+from palus.run.apart import Training, claimed, training
 from palus.sweep.objective import MARKS, curve, is_over
 from palus.sweep.plan import Plan
-from palus.sweep.training import Training, claimed, training
 from palus.trust import Trust
 
 PLAN, STUDY_ID = "palus.plan", "palus.id"

@@ -1,5 +1,5 @@
-"""A trial's run in a process of its own: a crash ends the trial and not the sweep, and whoever started it dies with it
-in mind. Processes are forked from a server that has imported the training stack once."""
+"""A run in a process of its own: a crash ends the run and not whoever started it; where that one dies, the run saves
+and ends. Processes are forked from a server that has imported the training stack once."""
 
 from __future__ import annotations
 
@@ -9,28 +9,35 @@ import multiprocessing.connection
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import IO
 
 from palus.config import RunFile
 from palus.errors import DivergenceError, PalusError
+from palus.league.exchange import Berth
+from palus.run.mirror import restored
 from palus.trust import Trust
 
 LOCK = ".lock"
-"""In a trial's folder; held by the process that trains in it."""
+"""In a trial's folder, and in that of a run of a league; held by the process that trains in it."""
+PATIENCE_S = 120.0
+"""How long a run of a league waits until a former process of its name has saved and ended."""
 
 
 @dataclass(frozen=True)
 class Ending:
     """How a run ended. failure: "" when it did not; diverged: its numbers went wrong, which its settings are to blame
-    for."""
+    for; crashed: its process died before it could say anything."""
 
     failure: str = ""
     diverged: bool = False
+    crashed: bool = False
 
 
 class Training:
@@ -44,10 +51,20 @@ class Training:
         self._process.join(timeout_s)
         return not self._process.is_alive()
 
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def ask(self) -> None:
+        """Let it end its iteration, save and end; at once where it has not begun yet."""
+        if self._process.is_alive():
+            os.kill(self.pid, signal.SIGTERM)
+
     def stop(self) -> None:
-        """Let it end its iteration and save, and wait for that; at once where it has not begun yet."""
-        if self._process.is_alive() and self._process.pid is not None:
-            os.kill(self._process.pid, signal.SIGTERM)
+        """The same, and wait for that."""
+        self.ask()
         self._process.join()
 
     def kill(self) -> None:
@@ -63,16 +80,21 @@ class Training:
         except EOFError:
             code = self._process.exitcode or 0
             how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            return Ending(f"its process ended by {how} before it was done")
+            return Ending(f"its process ended by {how} before it was done", crashed=True)
 
 
 @contextmanager
-def training(run: RunFile, log: Path, *, resume: bool, trust: Trust) -> Iterator[Training]:
-    """Start a run; whatever happens within the block, it does not outlive it. log: takes what it prints."""
+def training(run: RunFile, log: Path, *, resume: bool, trust: Trust, berth: Berth | None = None) -> Iterator[Training]:
+    """Start a run; whatever happens within the block, it does not outlive it. log: takes what it prints.
+
+    berth: its place in a league. It then goes on wherever there is a checkpoint, and waits for a former process of its
+    name that still saves.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["palus.train"])
     told, tell = context.Pipe(duplex=False)
-    process = context.Process(target=_train, args=(run, log, resume, trust, tell), name=run.checkpoint_settings.run_id)
+    args = (run, log, resume, trust, tell, berth)
+    process = context.Process(target=_train, args=args, name=run.checkpoint_settings.run_id)
     process.start()
     tell.close()
     own = Training(process, told)
@@ -87,32 +109,42 @@ def training(run: RunFile, log: Path, *, resume: bool, trust: Trust) -> Iterator
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[bool]:
-    """Whether nobody trains in a folder; nobody begins to while the block runs."""
+def claimed(folder: Path, patience_s: float = 0.0) -> Iterator[bool]:
+    """Whether nobody trains in a folder, so long after at most; nobody begins to while the block runs."""
     with (folder / LOCK).open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-        else:
-            yield True
+        until = time.monotonic() + patience_s
+        while not (free := _locked(file)) and time.monotonic() < until:
+            time.sleep(0.1)
+        yield free
 
 
-def _train(run: RunFile, log: Path, resume: bool, trust: Trust, tell: Connection) -> None:
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _train(run: RunFile, log: Path, resume: bool, trust: Trust, tell: Connection, berth: Berth | None) -> None:
     """In the child: train, and say how it ended."""
     os.setsid()  # Ctrl-C in the terminal is for the sweep, which passes on what it means
     with log.open("ab", buffering=0) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    with claimed(Path(run.checkpoint_settings.results_dir)) as free:
+    folder = Path(run.checkpoint_settings.results_dir)
+    folder = folder if berth is None else folder / run.checkpoint_settings.run_id
+    with claimed(folder, 0.0 if berth is None else PATIENCE_S) as free:
         if not free:
-            tell.send(Ending(f"{run.checkpoint_settings.results_dir}: another process trains in this folder"))
+            tell.send(Ending(f"{folder}: another process trains in this folder"))
             return
         from palus.train import train
 
         try:
-            train(run, resume=resume, force=not resume, trust=trust)
+            if berth is not None:
+                resume = (berth.mirrored and restored(berth, folder)) or any(folder.glob("*/checkpoint.pt"))
+            train(run, resume=resume, force=not resume, trust=trust, berth=berth)
         except PalusError as error:
             print(f"error: {error}", flush=True)
             tell.send(Ending(str(error), isinstance(error, DivergenceError)))

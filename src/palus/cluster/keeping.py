@@ -1,0 +1,72 @@
+"""A run that is kept alive: when its process dies, another one goes on from its checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+
+from palus.cluster.plan import LeaguePlan
+from palus.run.apart import Ending, Training, training
+from palus.trust import Trust
+
+POLL_S = 0.2
+FRUITLESS = 5
+"""A run whose process dies so often between two checkpoints will not get further."""
+
+
+class Keeper:
+    """Keeps one run of a league. stop: let it save and end; abort: end it at once."""
+
+    def __init__(self, plan: LeaguePlan, name: str, trust: Trust, tell: Callable[[str], None]) -> None:
+        self.plan, self.name, self.trust, self.tell = plan, name, trust, tell
+        self.stop, self.abort = Event(), Event()
+        self.process: Training | None = None
+
+    def keep(self) -> Ending:
+        """Train to the end, whatever dies on the way."""
+        folder, fruitless = self.plan.folder(self.name), 0
+        folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            before = _saved(folder)
+            ending = self._train()
+            fruitless = fruitless + 1 if _saved(folder) == before else 0
+            if not ending.crashed or self.stop.is_set() or fruitless >= FRUITLESS:
+                return ending
+            self.tell(f"{self.name}: {ending.failure}; it goes on from its checkpoint.")
+
+    def _train(self) -> Ending:
+        run, berth = self.plan.runs[self.name], self.plan.berth(self.name)
+        with training(run, self.plan.log(self.name), resume=True, trust=self.trust, berth=berth) as process:
+            self.process, asked = process, False
+            while not process.wait(POLL_S):
+                if self.stop.is_set() and not asked:
+                    process.ask()
+                    asked = True
+                if self.abort.is_set():
+                    process.kill()
+            ending = process.ending
+            return Ending() if asked and ending.crashed else ending
+
+
+def _saved(folder: Path) -> list[float]:
+    """When its checkpoints were written."""
+    return [path.stat().st_mtime for path in folder.glob("*/checkpoint.pt")]
+
+
+class Tail:
+    """Follows what a run prints, from now on."""
+
+    def __init__(self, log: Path) -> None:
+        self._log, self._at = log, log.stat().st_size if log.exists() else 0
+
+    def lines(self) -> list[str]:
+        """The whole lines since the last call."""
+        if not self._log.exists():
+            return []
+        with self._log.open("rb") as file:
+            file.seek(self._at)
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._at += len(whole)
+        return whole.decode("utf-8", errors="replace").splitlines()

@@ -1,0 +1,84 @@
+"""`palus league` on one machine, as a user types it, and as machines end it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small_league import assert_whole, plan_of, read, wait, write_file
+
+from palus.errors import ConfigError
+
+
+def command(file: Path, *options: str) -> list[str]:
+    results = str(file.parent / "results")
+    return [sys.executable, "-m", "palus", "league", str(file), "--results-dir", results, *options]
+
+
+def test_a_league_goes_on_after_a_run_and_then_everybody_s_parent_was_killed(tmp_path: Path) -> None:
+    file, root = write_file(tmp_path), tmp_path / "results" / "cup"
+
+    def parts(name: str) -> int:
+        return read(str(root))[name].parts if name in read(str(root)) else 0
+
+    with (tmp_path / "out").open("w") as out:
+        league = subprocess.Popen(command(file), stderr=out, start_new_session=True)
+    wait(lambda: parts("ada") > 0 and parts("bob") > 0, "both have told something")
+    killed = read(str(root))["ada"]
+    os.kill(killed.seen["pid"], signal.SIGKILL)
+    wait(lambda: parts("ada") > killed.parts and read(str(root))["ada"].seen["pid"] != killed.seen["pid"], "it went on")
+    league.kill()
+    league.wait()
+    wait(lambda: all(run.seen["state"] == "stopped" for run in read(str(root)).values()), "both saved and ended")
+    assert_whole(str(root), root)
+
+    done = subprocess.run(command(file), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert_whole(str(root), root)
+    runs = read(str(root))
+    assert {name: run.state(0.0) for name, run in runs.items()} == {"ada": "finished", "bob": "finished"}
+    assert all(any(f"{other}/" in name for pair in runs[own].cells["training"] for name in pair)
+               for own, other in (("ada", "bob"), ("bob", "ada")))  # fmt: skip
+    printed = (tmp_path / "out").read_text() + done.stderr
+    assert "ada: its process ended by SIGKILL before it was done; it goes on" in printed
+    assert all(f"{name}    DuelToy. Step: " in printed for name in ("ada", "bob"))
+
+    shown = subprocess.run([sys.executable, "-m", "palus", "league", "status", str(root), "--json"],
+                           capture_output=True, text=True, check=True)  # fmt: skip
+    rows = json.loads(shown.stdout)
+    assert [(row["run"], row["state"], row["max_steps"]) for row in rows] == [
+        ("ada", "finished", 6000), ("bob", "finished", 6000)]  # fmt: skip
+    assert all(low < mean < high for mean, low, high in (row["rating"] for row in rows))
+
+
+def test_a_plan_gives_each_run_its_changes_a_seed_and_its_share_of_the_cores(tmp_path: Path) -> None:
+    file = write_file(tmp_path)
+    plan = plan_of(file, ["env_settings.seed=7", "palus.threads=0"], cores=5)
+    assert {name: (run.env_settings.seed, run.palus.threads) for name, run in plan.runs.items()} == {
+        "ada": (7, 2), "bob": (1007, 2)}  # fmt: skip
+    assert plan.runs["bob"].behaviors["DuelToy"].hyperparameters.learning_rate == 1e-3
+    assert plan.runs["bob"].checkpoint_settings.run_id == "bob" and not plan.runs["bob"].palus.league.runs
+    assert not plan.berth("ada").mirrored and plan_of(file, storage="memory://cup").berth("ada").mirrored
+    assert list(plan_of(file, number=3).runs) == ["run-1", "run-2", "run-3"]
+    assert list(plan_of(file, only=["bob"]).runs) == ["bob"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "options", "fault"),
+    [
+        ([], {"only": ["eve"]}, "--only eve: not a run of this league; it has ada, bob"),
+        (["palus.league.runs={}"], {}, "a league has two runs at least"),
+        (["palus.league.runs={../x: {}, b: {}}"], {}, "cannot name a run"),
+        (["palus.league.runs={a: {palus.threds: 1}, b: {}}"], {}, r"palus.league.runs.a: .*palus.threds.*threads"),
+        (["behaviors.DuelToy.self_play=null"], {}, "give a behavior self_play"),
+        ([], {"storage": "nosuch://cup"}, "--storage nosuch://cup: cannot be opened"),
+    ],
+)
+def test_a_plan_that_makes_no_league_says_why(tmp_path: Path, overrides: list[str], options: dict, fault: str) -> None:
+    with pytest.raises(ConfigError, match=fault):
+        plan_of(write_file(tmp_path), overrides, **options)
