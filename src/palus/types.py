@@ -24,6 +24,9 @@ AnyArray = NDArray[Any]
 
 MASKS = "action_masks"
 """Beside the observations of a behavior with masks: [rows, M] bool, True where a choice is allowed now."""
+RAY_TAGS, RAY_DISTANCES = " tags", " distances"
+"""Behind the name of an observation of n rays, [rows, n k] float32, in its compact form: [rows, n] uint8, 1 + the place
+of a one among the ray's k numbers, 0 where all of them are 0; and [rows, n] float32, the last of the k."""
 
 FROZEN = 1 << 16
 """Policy ids: 0, 1, ... are learning policies; FROZEN + n is the league's snapshot n, which never learns."""

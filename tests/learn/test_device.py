@@ -4,6 +4,10 @@ It runs on the CPU here. On torch's device `meta`, where there are shapes and no
 asks for: no shape depends on a number, no number is read back, and nothing is left behind on the CPU.
 """
 
+import types
+from contextlib import contextmanager, nullcontext
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -138,3 +142,38 @@ def test_a_checkpoint_goes_on_elsewhere(make, trainer):
         assert isinstance(after["network"][name], np.ndarray)
         np.testing.assert_allclose(after["network"][name], array, atol=2e-3)  # where a gradient is almost 0
     ours.load_state_dict(after)
+
+
+class Replayed:
+    """A CUDA graph for machines without one: capturing runs nothing, replaying calls the work."""
+
+    work = None
+
+    def replay(self):
+        self.work()
+
+
+@TRAINERS
+def test_capturing_changes_nothing(make, trainer, monkeypatch):
+    graphs, worked = [], []
+
+    @contextmanager
+    def capture(graph, capture_error_mode):
+        assert capture_error_mode == "thread_local"
+        graphs.append(graph)
+        with monkeypatch.context() as patched:
+            patched.setattr(learner.device_steps, "work", worked.append)
+            yield
+        graph.work = partial(learner.device_steps.work, learner.objective)
+
+    nothing = types.SimpleNamespace(wait_stream=lambda other: None)
+    plain, learner, rollout = pair(make, behavior_of(trainer, LSTM), Recall(), (HERE, HERE))
+    for name, fake in {
+        "device": nullcontext, "stream": nullcontext, "Stream": lambda: nothing, "graph": capture,
+        "current_stream": lambda: nothing, "CUDAGraph": Replayed,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, fake)
+    monkeypatch.setattr(learner.device_steps, "captures", True)
+    expected, found = (own.update(rollout, 0) for own in (plain, learner))
+    assert (len(graphs), len(worked)) == (1, 1) and found == expected
+    assert torch.equal(plain.network.weights.master, learner.network.weights.master)

@@ -51,3 +51,25 @@ def test_a_run_goes_on_on_another_device(tmp_path, monkeypatch, trainer, first_h
     session = onnxruntime.InferenceSession(file.model)
     given = {seen.name: np.ones((2, seen.shape[-1]), np.float32) for seen in session.get_inputs()}
     assert all(np.isfinite(found).all() for found in session.run(None, given))
+
+
+def test_rays_travel_in_compact_form_and_mean_the_same(tmp_path, monkeypatch):
+    elsewhere(monkeypatch)
+    found = []
+    for number, compact in enumerate((True, False)):
+        monkeypatch.setattr("palus.learn.learner.Learner.takes_rays", property(lambda learner, own=compact: own))
+        run = load_run("debug", [*FAST, "behaviors.SoccerTwos.trainer_type=poca",
+                                 f"checkpoint_settings.results_dir={tmp_path / str(number)}"])  # fmt: skip
+        parts = Run(run)
+        rollouts = [parts.collector.collect().rollouts[0]]
+        names = {name: (array.dtype, array.shape[2]) for name, array in rollouts[0].observations.items()}
+        with parts.report:
+            parts.iterate()
+        found.append(parts.trainees[0].learner.network.weights.master.clone())
+        parts.close()
+        whole = {"obs_0": (np.float32, 264), "obs_1": (np.float32, 72)}
+        kinds = {" tags": np.uint8, " distances": np.float32}
+        rays = {"obs_0": 33, "obs_1": 9}
+        short = {name + end: (kind, rays[name]) for name in rays for end, kind in kinds.items()}
+        assert names == (short if compact else whole)
+    assert torch.equal(*found)

@@ -5,12 +5,12 @@ Anything with these members can be trained on, matched and recorded; `palus.envs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
-from palus.types import F32, F64, I32, I64, MASKS, AnyArray, BehaviorSpec, Bool, GameSpec, Step
+from palus.types import F32, F64, I32, I64, MASKS, RAY_DISTANCES, RAY_TAGS, AnyArray, BehaviorSpec, Bool, GameSpec, Step
 
 
 class MultiAgentEnv(Protocol):
@@ -64,12 +64,42 @@ class MultiAgentEnv(Protocol):
         """Free everything; calling it twice does no harm."""
 
 
-def room_for(behavior: BehaviorSpec, *shape: int, masks: bool = True) -> dict[str, AnyArray]:
-    """Zeroed arrays [*shape, ...] for every observation of a behavior, and for its masks where it has any."""
-    room: dict[str, AnyArray] = {o.name: np.zeros((*shape, *o.shape), o.dtype) for o in behavior.observations}
+Rays = Mapping[str, Mapping[str, int]]
+"""Behavior -> observation -> rays, of observations that are nothing but rays."""
+
+
+def rays_of(env: MultiAgentEnv) -> Rays:
+    """What the game also writes in compact form (`palus.types.RAY_TAGS`), where `out` has that: a game that can says so
+    by an attribute `rays`."""
+    found: Rays = getattr(env, "rays", {})
+    return found
+
+
+def room_for(
+    behavior: BehaviorSpec,
+    *shape: int,
+    masks: bool = True,
+    rays: Rays | None = None,
+    zeros: Callable[[tuple[int, ...], str | type], AnyArray] = np.zeros,
+) -> dict[str, AnyArray]:
+    """Zeroed arrays [*shape, ...] for every observation of a behavior, and for its masks where it has any.
+
+    rays: of the game, to have these observations in compact form. zeros: makes an array of a shape and a type.
+    """
+    compact, room = (rays or {}).get(behavior.name, {}), dict[str, AnyArray]()
+    for o in behavior.observations:
+        if o.name in compact:
+            room[o.name + RAY_TAGS] = zeros((*shape, compact[o.name]), np.uint8)
+            room[o.name + RAY_DISTANCES] = zeros((*shape, compact[o.name]), np.float32)
+        else:
+            room[o.name] = zeros((*shape, *o.shape), o.dtype)
     if masks and behavior.actions.masked:
-        room[MASKS] = np.zeros((*shape, sum(behavior.branches)), np.bool_)
+        room[MASKS] = zeros((*shape, sum(behavior.branches)), np.bool_)
     return room
+
+
+Room = Callable[..., dict[str, AnyArray]]
+"""`room_for`, or with some of its options."""
 
 
 def observe_slots(env: MultiAgentEnv, behavior: BehaviorSpec, slots: Bool) -> tuple[dict[str, AnyArray], Bool | None]:

@@ -26,11 +26,11 @@ WARM_UP = 3
 
 
 class DeviceSteps:
-    """Gradient steps of one network. Where a held shape changes, the next step is captured anew."""
+    """Gradient steps of one network. captures: as a graph, anew where a held shape has changed."""
 
     def __init__(self, network: Network, optimizer: Adam) -> None:
         self.network, self.optimizer, self.place = network, optimizer, network.place
-        self.held: dict[str, Tensor] = {}
+        self.captures, self.held = self.place.device.type == "cuda", dict[str, Tensor]()
         self._shards = network.weights.shards(1)
         self._replay: Callable[[], None] | None = None
 
@@ -81,7 +81,7 @@ class DeviceSteps:
         self.held["totals"].add_(means.detach())
 
     def _step(self, objective: Objective) -> None:
-        if self.place.device.type != "cuda":
+        if not self.captures:
             self.work(objective)
             return
         if self._replay is None:

@@ -126,7 +126,8 @@ class Learner:
             signal.observe({name: flat(x) for name, x in rollout.observations.items()}, rows)
         with self.network.lock:
             for name, scaler in self.network.scalers.items():
-                scaler.update(flat(rollout.observations[name]), rows)
+                if scaler.moments is not None:
+                    scaler.update(flat(rollout.observations[name]), rows)
 
     def resident(self, rollout: Rollout) -> Rollout:
         """The rollout with its observations on the learner's device, where it has one: they are moved there once."""
@@ -134,6 +135,12 @@ class Learner:
             return rollout
         held = self.device_steps.hold({SEEN + name: x for name, x in rollout.observations.items()})
         return replace(rollout, resident={name: held[SEEN + name] for name in rollout.observations})
+
+    @property
+    def takes_rays(self) -> bool:
+        """Whether rollouts may hold rays in compact form: its network takes them, and nobody on the CPU reads them."""
+        statistics = any(scaler.moments is not None for scaler in self.network.scalers.values())
+        return not (self.place.compiled or statistics or self.learned_signals)
 
     def estimate(self, observations: Mapping[str, Rows], states: F32) -> F32:
         """The critic's values [R, S]. observations: name -> [R, *shape]; states: [R, floats of memory]."""

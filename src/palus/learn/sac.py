@@ -179,6 +179,11 @@ class SAC(Learner):
         return partial(TwinCritic, coefficient=self.behavior.hyperparameters.init_entcoef, streams=len(self.signals))
 
     @property
+    def takes_rays(self) -> bool:
+        """See `Learner.takes_rays`; the buffer holds observations as they are."""
+        return False
+
+    @property
     def coefficients(self) -> Tensor:
         """The entropies' weights alpha, [branches, then one for all numbers], in float32 on every path."""
         return self.network.weights.masters["critic.log_coefficients"].exp()

@@ -29,7 +29,18 @@ from palus.nn.place import CPU, Placement
 from palus.nn.running import CLIP, ObservationScaler, RunningMoments
 from palus.nn.small_attention import SelfAttention
 from palus.trust import NOBODY, Trust
-from palus.types import F32, I64, ActionSpec, AnyArray, BehaviorSpec, Continuous, Discrete, ObservationSpec
+from palus.types import (
+    F32,
+    I64,
+    RAY_DISTANCES,
+    RAY_TAGS,
+    ActionSpec,
+    AnyArray,
+    BehaviorSpec,
+    Continuous,
+    Discrete,
+    ObservationSpec,
+)
 
 OBSERVATION_PREFIX = "obs_normalizer.running_mean_std.running_mean_std."
 RETURN_PREFIX = "returns_normalizer."
@@ -257,7 +268,8 @@ class Network(nn.Module):
     def inputs(self, observations: Mapping[str, Rows], index: I64 | Tensor | None = None) -> dict[str, Tensor]:
         """Rows of observations as the network reads them, in its number format.
 
-        observations: name -> [N, *shape] as the game gives them; index: [R], None for all rows.
+        observations: name -> [N, *shape] as the game gives them, rays in compact form where there is no Numba; index:
+        [R], None for all rows.
         """
         if not self.place.compiled:
             return self._inputs_there(observations, index)
@@ -267,14 +279,20 @@ class Network(nn.Module):
         """`inputs` by torch's operators. Arrays are gathered here and scaled there, tensors both there."""
         there = self.place.tensor(index) if isinstance(index, np.ndarray) else index
 
-        def rows(name: str) -> Tensor:
+        def taken(name: str) -> Tensor:
             x = observations[name]
             if isinstance(x, Tensor):
                 x = x.to(self.place.device, non_blocking=True)
-                taken = x if there is None else x[there]
+                return x if there is None else x[there]
+            return self.place.tensor(x if index is None else x[index])
+
+        def rows(name: str) -> Tensor:
+            scaler = self.scalers[name]
+            if name in observations:
+                whole = taken(name)
             else:
-                taken = self.place.tensor(x if index is None else x[index])
-            return self.scalers[name].scaled(taken, self.weights.dtype)
+                whole = expanded(taken(name + RAY_TAGS), taken(name + RAY_DISTANCES), scaler.size)
+            return scaler.scaled(whole, self.weights.dtype)
 
         inputs = {name: rows(name) for name in self._alone}
         if self._joined:
@@ -508,6 +526,14 @@ def scaler_of(observation: ObservationSpec, settings: NetworkSettings) -> Observ
     divisor = settings.image_scale if observation.dtype == "uint8" else 1.0
     is_list = not (observation.is_image or observation.is_vector)
     return ObservationScaler(observation.shape, divisor, wanted and observation.normalize and not is_list)
+
+
+def expanded(tags: Tensor, distances: Tensor, size: int) -> Tensor:
+    """Rays out of their compact form (`palus.types.RAY_TAGS`), to the bit: [R, n] and [R, n] -> [R, size]."""
+    each = size // tags.shape[1]
+    rays = (tags.unsqueeze(2) == torch.arange(1, each + 1, device=tags.device)).float()
+    rays[:, :, -1] = distances
+    return rays.flatten(1)
 
 
 def _float(layer: nn.Linear, x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ import torch
 from palus.config.environment import Value
 from palus.envs.arena_game import BotAct
 from palus.envs.drawing import MatchParameters
-from palus.envs.protocol import MultiAgentEnv
+from palus.envs.protocol import MultiAgentEnv, Room, room_for
 from palus.nn.distributions import Draw, sample
 from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.episodes import Episodes
@@ -48,13 +48,14 @@ class InProcessCollector:
         scripts: Mapping[int, BotAct] | None = None,
         draws: Mapping[str, Draw] | None = None,
         share: Share = Share(),  # noqa: B008  # frozen
+        room: Room = room_for,
     ) -> None:
         """learners: policy id -> behavior and policy. rows_per_match: the most agents of a match that learn for each.
 
         load: the policy of a frozen id that nobody published. threads: with two or more, everybody else decides while
         the learners do; the result is the same. members: as learners, those that never learn and are there from the
         start. scripts: by policy id, players that read the game itself. draws: by behavior, where actions are not
-        sampled. share: which matches of the run these are.
+        sampled. share: which matches of the run these are. room: makes arrays for observations.
         """
         everybody = {**learners, **(members or {})}
         self.env, self.cast, self.rollout_steps, self.seed = env, cast, rollout_steps, seed
@@ -73,14 +74,14 @@ class InProcessCollector:
             numbers = (self._first + np.arange(N))[:, None]
             keys = numbers * spec.num_agents + np.array(spec.agents_of(behavior.name))
             draw, size = draws.get(behavior.name, sample), sizes.get(behavior.name, 0)
-            self._others.append(Others(env, behavior, size, keys, self._actions[-1], scripts or {}, draw))
+            self._others.append(Others(env, behavior, size, keys, self._actions[-1], scripts or {}, draw, room))
         self._learning: dict[int, Learning] = {}
         for policy, (name, acting) in learners.items():
             behavior = spec.behavior(name)
             actions = self._actions[spec.behaviors.index(behavior)]
             draw = draws.get(behavior.name, sample)
             self._learning[policy] = Learning(
-                env, behavior, acting.state_size, rows_per_match[policy], rollout_steps, actions, draw
+                env, behavior, acting.state_size, rows_per_match[policy], rollout_steps, actions, draw, room
             )
         places = np.cumsum([0, *(rows.per_match for rows in self._learning.values())])
         for rows, place in zip(self._learning.values(), places[:-1], strict=True):

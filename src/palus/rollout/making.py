@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from palus.config import PocaBehavior, RunFile
 from palus.config.trainer import SacBehavior
 from palus.envs import GameSource
 from palus.envs.arena_game import BotAct
+from palus.envs.protocol import rays_of, room_for
 from palus.errors import ConfigError
 from palus.nn.distributions import Draw, likeliest
+from palus.nn.place import CPU, Placement
 from palus.rollout.acting import Policy
 from palus.rollout.collector import InProcessCollector
 from palus.rollout.exchanging import Demand, ExchangeCollector, Meet
@@ -68,13 +71,16 @@ def make_collector(
     scripts: Mapping[int, BotAct],
     meet: Meet,
     share: Share = Share(),  # noqa: B008  # frozen
+    place: Placement = CPU,
+    compact: bool = False,
 ) -> Collector:
     """The collector that `palus.sampling.collector` asks for, with rollouts as long as the first learner wants.
 
     spec: of the game, as far as it is known. learners: policy id -> behavior in the game, policy. rows_per_match: the
     most agents of a match that learn for each. load: the policy of a frozen id; members: those that are there from the
     start. scripts: by policy id, players that read the game. meet: as `ExchangeCollector` takes it. share: which of
-    the run's matches are played here; a talking game's are played by one rank alone.
+    the run's matches are played here; a talking game's are played by one rank alone. place: where policies act;
+    compact: they all take rays in compact form.
     Raises ConfigError where games cannot be divided over workers, or are out of a script's sight there, EnvError.
     """
     first, sampling = next(iter(run.behaviors.values())), run.palus.sampling
@@ -93,8 +99,9 @@ def make_collector(
         matches = run.palus.num_matches or max(1, size // (rows * min(horizon, TARGET_ROLLOUT_STEPS)))
         steps = -(-size // (matches * rows))
         env = source.batch(share.of(matches, "palus.num_matches"), threads)
+        room = partial(room_for, rays=rays_of(env) if compact else None, zeros=place.zeros)
         return InProcessCollector(
-            env, learners, cast, steps, seed, rows_per_match, load, threads, members, scripts, draws, share
+            env, learners, cast, steps, seed, rows_per_match, load, threads, members, scripts, draws, share, room
         )
     if scripts:
         raise ConfigError(OUT_OF_SIGHT)

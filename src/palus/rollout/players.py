@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from palus.envs.arena_game import BotAct
-from palus.envs.protocol import MultiAgentEnv, room_for
+from palus.envs.protocol import MultiAgentEnv, Room, room_for
 from palus.errors import EnvError
 from palus.nn.distributions import Draw, sample, told
 from palus.rollout.acting import Policies, Policy, decide
@@ -35,8 +35,10 @@ class Learning:
         steps: int,
         actions: F32,
         draw: Draw = sample,
+        room: Room = room_for,
     ) -> None:
-        """per_match: the most agents of a match that learn. draw: how actions follow from distributions.
+        """per_match: the most agents of a match that learn. draw: how actions follow from distributions. room: makes
+        arrays for observations.
 
         actions: [N, P_b, A], where the game reads them.
         """
@@ -60,7 +62,7 @@ class Learning:
         self._empty: Bool = np.ones(B, np.bool_)
         self._full = False
         self._draws: I64 = np.arange(B)
-        self._room = room_for(behavior, T + 1, B)
+        self._new_room, self._room = room, room(behavior, T + 1, B)
         self._active: Bool = np.zeros((T + 1, B), np.bool_)
         self._chosen, self._log_probs = (np.zeros((T, B, behavior.actions.columns), np.float32) for _ in range(2))
         self._parameters: F32 = np.zeros((T, B, behavior.actions.parameters), np.float32)
@@ -99,7 +101,7 @@ class Learning:
     def begin(self) -> None:
         """A rollout begins."""
         self._first_states = self.states.copy()
-        self._finals = [room_for(self.behavior, 0, masks=False)]
+        self._finals = [self._new_room(self.behavior, 0, masks=False)]
         self._final_states = [self.states[:0]]
         self._entropy_sum, self._entropy_count = 0.0, 0
 
@@ -162,7 +164,7 @@ class Learning:
         count = int(truncated.sum())
         rows = np.full(self._rows.size, -1, np.int32)
         rows[self._seat[truncated]] = np.arange(count, dtype=np.int32)
-        room = room_for(self.behavior, count, masks=False)
+        room = self._new_room(self.behavior, count, masks=False)
         self.env.observe_final(self.behavior.name, rows.reshape(self._rows.shape), room)
         self._finals.append(room)
         self._final_states.append(self.states[truncated])
@@ -223,8 +225,9 @@ class Others:
         actions: F32,
         scripts: Mapping[int, BotAct],
         draw: Draw = sample,
+        room: Room = room_for,
     ) -> None:
-        """keys: [N, P_b], the third part of the key of each agent's draws; actions, draw: as in `Learning`."""
+        """keys: [N, P_b], the third part of the key of each agent's draws; actions, draw, room: as in `Learning`."""
         self._draw = draw
         self._scripts, teams = scripts, env.spec.teams
         self._team_mates = {team: [i for i, other in enumerate(teams) if other == team] for team in env.spec.sides}
@@ -235,7 +238,7 @@ class Others:
         self._rows: I32 = np.full((env.num_matches, len(self.agents)), -1, np.int32)
         self._seats: I64 = np.zeros(0, np.int64)  # of each row, the flat index into [N, P_b]
         self._draws = keys.ravel()
-        self._room = room_for(behavior, self.capacity)
+        self._room = room(behavior, self.capacity)
         self._parameters: F32 = np.zeros((self.capacity, behavior.actions.parameters), np.float32)
         self.states: F32 = np.zeros((self.capacity, state_size), np.float32)  # by agent, not by row
         self.begin()

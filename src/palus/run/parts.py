@@ -125,7 +125,8 @@ class Parts:
         self.collector = make_collector(
             run, self.source, self.spec, acting, {c.policy: self.league.rows_per_match(c) for c in contenders},
             self.league.cast, seed, self.threads, self._load_policy, guests.policies, guests.scripts,
-            self._meet,
+            self._meet, place=self.place,
+            compact=not guests.policies and all(trainee.learner.takes_rays for trainee in self.trainees),
         )  # fmt: skip
         self.timers = Timers()
         note = None if self.exchange is None else self.exchange.note

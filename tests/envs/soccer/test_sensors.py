@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from scenes import S1, S1_BALL, act, observation, rays, scene
 
-from palus.envs.protocol import observe_slots
-from palus.envs.soccer.env import SoccerTwos
+from palus.envs.protocol import observe_slots, rays_of, room_for
+from palus.envs.soccer.env import SoccerTwos, StrikersVsGoalie
+from palus.nn.network import expanded
+from palus.types import RAY_DISTANCES, RAY_TAGS
 
 BALL, OWN_GOAL, GOAL, WALL, MATE, OPPONENT, NOTHING = range(7)
 
@@ -125,3 +128,21 @@ def test_every_distance_is_a_share_of_the_ray_whatever_the_heading():
         seen, _ = observe_slots(env, env.spec.behaviors[0], np.ones((720, 4), np.bool_))
         assert min(out.min() for out in seen.values()) >= 0.0
         assert max(out.max() for out in seen.values()) <= 1.0
+
+
+@pytest.mark.parametrize("make", [SoccerTwos, StrikersVsGoalie])
+def test_the_compact_form_of_rays_is_the_whole_to_the_bit(make):
+    env = make(3, max_steps=40)
+    env.reset(np.arange(3))
+    for _ in range(12):  # through the first frames, in which there are no older ones, and a match's end
+        for behavior in env.spec.behaviors:
+            rows = np.arange(3 * len(env.spec.agents_of(behavior.name)), dtype=np.int32).reshape(3, -1)
+            for look in (env.observe, env.observe_final):
+                whole, compact = room_for(behavior, rows.size), room_for(behavior, rows.size, rays=rays_of(env))
+                look(behavior.name, rows, whole)
+                look(behavior.name, rows, compact)
+                assert sum(x.nbytes for x in compact.values()) * 4 < sum(x.nbytes for x in whole.values())
+                for name, seen in whole.items():
+                    parts = (torch.from_numpy(compact[name + part]) for part in (RAY_TAGS, RAY_DISTANCES))
+                    assert torch.equal(expanded(*parts, seen.shape[1]), torch.from_numpy(seen))
+        env.step([np.ones((3, len(env.spec.agents_of(b.name)), 3), np.float32) for b in env.spec.behaviors])

@@ -14,38 +14,42 @@ from numpy.typing import NDArray
 from palus.envs.soccer import match
 from palus.envs.soccer.compile import compiled
 from palus.envs.soccer.geometry import STEPS_PER_DECISION
-from palus.envs.soccer.pitch import GROUNDS, Ground, Pitch, pitch_of, sensors_of
+from palus.envs.soccer.pitch import FRAMES, GROUNDS, Ground, Pitch, pitch_of, sensors_of
 from palus.envs.soccer.state import new_outcome, new_state
 from palus.errors import EnvError
-from palus.types import F32, F64, I32, I64, AgentSpec, AnyArray, GameSpec, Step
+from palus.types import F32, F64, I32, I64, RAY_DISTANCES, RAY_TAGS, AgentSpec, AnyArray, GameSpec, Step
 
 TOUCH_REWARD = 0.2
 
 
 class _Kernels(NamedTuple):
-    """The kernels of a game. look: takes a first frame anew. observe: by behavior, of each sensor."""
+    """The kernels of a game. look: takes a first frame anew. observe, compact: by behavior, of each sensor."""
 
     reset: Any
     step: Any
     look: Any
     observe: dict[str, tuple[Any, ...]]
+    compact: dict[str, tuple[Any, ...]]
 
 
 @cache
 def _kernels_of(ground: Ground) -> tuple[Pitch, _Kernels]:
     """The numbers of a game, and what they are compiled into."""
     pitch, name = pitch_of(ground), ground.env_id
-    observe = {
-        role.behavior: tuple(
-            compiled(match.observe_sensor, f"{name}-{role.behavior}-{i}", SENSOR=sensor)
-            for i, sensor in enumerate(sensors_of(ground, role))
-        )
-        for role in ground.roles
-    }
+    observe, compact = (
+        {
+            role.behavior: tuple(
+                compiled(entry, f"{name}-{role.behavior}-{i}", SENSOR=sensor)
+                for i, sensor in enumerate(sensors_of(ground, role))
+            )
+            for role in ground.roles
+        }
+        for entry in (match.observe_sensor, match.observe_compact)
+    )
     reset, step, look = (
         compiled(entry, name, PITCH=pitch) for entry in (match.reset_range, match.step_range, match.refresh_frames)
     )
-    return pitch, _Kernels(reset, step, look, observe)
+    return pitch, _Kernels(reset, step, look, observe, compact)
 
 
 class Soccer:
@@ -93,6 +97,10 @@ class Soccer:
             agents=tuple(AgentSpec(p.name, p.team, p.team, p.role.behavior) for p in ground.places),
             max_decisions=-(-max_steps // STEPS_PER_DECISION),
         )
+        self.rays = {
+            role.behavior: {f"obs_{i}": FRAMES * sensor.rays for i, sensor in enumerate(sensors_of(ground, role))}
+            for role in ground.roles
+        }
         self.num_matches = num_matches
         self.active = np.ones((num_matches, self._pitch.agents), np.bool_)
         self._agents_of = {role.behavior: ground.agents_of(role) for role in ground.roles}
@@ -148,8 +156,11 @@ class Soccer:
         if kernels is None:
             known = ", ".join(self._kernels.observe)
             raise EnvError(f"{self.spec.env_id} has no behavior {behavior!r}; there are {known}")
-        for sensor, kernel in enumerate(kernels):
-            kernel(objects, fractions, rows, out[f"obs_{sensor}"])
+        for name, kernel, compact in zip(self.rays[behavior], kernels, self._kernels.compact[behavior], strict=True):
+            if name in out:
+                kernel(objects, fractions, rows, out[name])
+            else:
+                compact(objects, fractions, rows, out[name + RAY_TAGS], out[name + RAY_DISTANCES])
 
     def step(self, actions: Sequence[F32]) -> Step:
         """Play one decision; actions: per behavior [N, P_b, 3] branch indices. The result lives until the next step."""

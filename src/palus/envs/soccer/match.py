@@ -24,7 +24,7 @@ from palus.envs.soccer.geometry import (
 )
 from palus.envs.soccer.physics import HEADING, face, fixed_step, new_scratch
 from palus.envs.soccer.pitch import FRAMES, PITCH, SENSOR
-from palus.envs.soccer.sensors import SCRATCH, cast_rays, write_observation
+from palus.envs.soccer.sensors import SCRATCH, cast_rays, write_compact, write_observation
 
 ZERO = np.float32(0)
 ONE = np.float32(1)
@@ -212,3 +212,13 @@ def observe_sensor(objects, fractions, rows, out):
             if rows[n, p] >= 0:
                 a = SENSOR.first_agent + p
                 write_observation(objects[n, a], fractions[n, a], out[rows[n, p]])
+
+
+@kernel
+def observe_compact(objects, fractions, rows, tags, distances):
+    """The same in compact form."""
+    for n in range(rows.shape[0]):
+        for p in range(rows.shape[1]):
+            if rows[n, p] >= 0:
+                a = SENSOR.first_agent + p
+                write_compact(objects[n, a], fractions[n, a], tags[rows[n, p]], distances[rows[n, p]])

@@ -168,3 +168,13 @@ def write_observation(objects, fractions, out):
             start = (frame * SENSOR.rays + ray) * size
             out[start + objects[frame, SENSOR.first_ray + ray]] = ONE
             out[start + SENSOR.tags + 1] = fractions[frame, SENSOR.first_ray + ray]
+
+
+@inner
+def write_compact(objects, fractions, tags, distances):
+    """The same in compact form (`palus.types.RAY_TAGS`), frame by frame: [3 rays] each."""
+    for frame in range(FRAMES):
+        for ray in range(SENSOR.rays):
+            place, known = frame * SENSOR.rays + ray, objects[frame, 0] >= 0
+            tags[place] = objects[frame, SENSOR.first_ray + ray] + 1 if known else 0
+            distances[place] = fractions[frame, SENSOR.first_ray + ray] if known else ZERO
