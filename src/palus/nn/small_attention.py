@@ -243,10 +243,15 @@ class _Pool(torch.autograd.Function):
         return dmixed, dx, None, None
 
 
+def _members(x: Tensor, sets: Tensor) -> Tensor:
+    """x[:, sets], [M, S, G, ...]; its gradient is added up directly, where that of indexing sorts the places first."""
+    return x.index_select(1, sets.flatten()).view(len(x), *sets.shape, -1)
+
+
 def attend_formula(qkv: Tensor, sets: Tensor, present: Tensor, heads: int) -> Tensor:
     """What `attend` computes, as torch does it."""
     h = qkv.shape[2] // 3
-    q, k, v = (p.reshape(*p.shape[:-1], heads, -1).transpose(2, 3) for p in torch.split(qkv[:, sets], h, -1))
+    q, k, v = (p.reshape(*p.shape[:-1], heads, -1).transpose(2, 3) for p in torch.split(_members(qkv, sets), h, -1))
     scores = (q @ k.transpose(-1, -2) / math.sqrt(h)).masked_fill(~present[:, None, None, None], -1e6)
     mixed: Tensor = (scores.softmax(-1) @ v).transpose(2, 3).flatten(3)
     return mixed
@@ -254,7 +259,7 @@ def attend_formula(qkv: Tensor, sets: Tensor, present: Tensor, heads: int) -> Te
 
 def pool_formula(mixed: Tensor, x: Tensor, sets: Tensor, present: Tensor) -> Tensor:
     """What `pool` computes, as torch does it."""
-    rows = F.layer_norm(mixed + x[:, sets], mixed.shape[-1:], eps=LAYER_NORM_EPSILON)
+    rows = F.layer_norm(mixed + _members(x, sets), mixed.shape[-1:], eps=LAYER_NORM_EPSILON)
     there = present[:, None, :, None].to(rows.dtype)
     return (rows * there).sum(2) / there.sum(2).clamp(min=1.0)
 
