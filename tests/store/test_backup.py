@@ -54,7 +54,14 @@ def test_a_backup_restores_to_the_same_rows_and_bytes(store: Store, url: str | N
         connection.execute(
             insert(ratings).values(
                 dict.fromkeys(Standing.model_fields, 1)
-                | {"env": "SoccerTwos", "sha256": "a" * 64, "rating": 1234.567890123456, "elo": 0.1, "upto_seq": 11}
+                | {
+                    "env": "SoccerTwos",
+                    "sha256": "a" * 64,
+                    "rating": 1234.567890123456,
+                    "elo": 0.1,
+                    "variance": 2.5,
+                    "upto_seq": 11,
+                }
             )
         )
     made = back_up(store.folder, tmp_path / "backup", url)

@@ -13,20 +13,23 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from postgres import postgres_server, postgres_url  # noqa: F401
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 from synthetic_arena import ENV, SyntheticArena, sha_of
 from web_server import serving
 
 from palus.arena.ladder.audit import annul_unit
+from palus.arena.ladder.refresh import Refresher
+from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.replay import encode_replay
 from palus.envs.recording import Recording
 from palus.ratings.bradley_terry import fit, variance_of_gaps
 from palus.ratings.games import arrange
 from palus.ratings.interval import score_interval, share_intervals
 from palus.store import Store, open_store
-from palus.store.derived import play_stats
+from palus.store.derived import DERIVED, play_stats
 from palus.store.tables import annulments, entries, jobs, matches, workers
 from palus.web.api.compare import SequentialTest, verdict
+from palus.web.api.view import Views
 from palus.web.app import WebLimits, make_app
 
 AT_ONCE = WebLimits(fresh_s=0.0, keep_s=0.0, poll_s=0.05)
@@ -226,6 +229,30 @@ def test_a_struck_out_match_stays_in_the_log_and_leaves_the_statistics(client: T
     assert (page["rated"], page["annulled"]) == (False, "audit differs")
     assert get(client, "models/ada/one")["performance"][0]["head_to_head"][0]["games"] == 11
     assert get(client, f"analytics/{ENV}")["matches"] == 23
+
+
+def test_pages_from_the_sums_of_the_log_say_what_those_from_the_log_itself_said(
+    client: TestClient, store: Store, arena: SyntheticArena
+) -> None:
+    def counted() -> list[Any]:
+        shown = {name: get(client, f"matrix/{ENV}")[name] for name in ("share", "games")}
+        board = [(row["repo"], row["last_match_ms"]) for row in get(client, f"leaderboard/{ENV}")["rows"]]
+        return [get(client, "envs"), get(client, f"analytics/{ENV}"), shown, board]
+
+    from_log = counted()
+    assert Views(store).current().tail(ENV).n == 24
+    Refresher(store, ArenaSettings()).refresh()
+    assert Views(store).current().tail(ENV).n == 0, "nothing of the log is read"
+    assert counted() == from_log
+    arena.play("ada/one", "cy/three", "win1", "win2")
+    assert Views(store).current().tail(ENV).n == 2
+    with_more = counted()
+    assert with_more != from_log
+    with store.write() as connection:
+        for table in DERIVED:
+            if table.name in ("intake", "pair_sums", "player_sums", "census"):
+                connection.execute(delete(table))
+    assert counted() == with_more
 
 
 def test_comparing_says_whether_the_second_is_better(client: TestClient, arena: SyntheticArena) -> None:

@@ -116,6 +116,20 @@ pair_sums = Table(
     Column("counts", LargeBinary, nullable=False, comment="`palus.ratings.sums.Sums.counts`: 16 int32, little-endian"),
 )
 
+census = Table(
+    "census",
+    metadata,
+    Column("env", String(64), primary_key=True),
+    Column("what", String(8), primary_key=True, comment="day, team, cause, length, or all of them"),
+    Column("name", String(200), primary_key=True, comment="day of 1970, owner/name, cause, tens of seconds, nothing"),
+    Column("games", BigInteger, nullable=False, comment="that count"),
+    Column("won", BigInteger, nullable=False, comment="by the team, or by blue"),
+    Column("drawn", BigInteger, nullable=False),
+    Column("lost", BigInteger, nullable=False),
+    Column("ticks", BigInteger, nullable=False, comment="of the game's clock, that they took"),
+    Column("first_ms", BigInteger, nullable=False, comment="when the first match was logged, counting or not"),
+)
+
 player_sums = Table(
     "player_sums",
     metadata,
@@ -164,7 +178,12 @@ play_stats = Table(
     Column("stats", Text, nullable=False, comment="JSON per side, from the replay: possession, shots, distance, heat"),
 )
 
-_MADE_TOGETHER = ((ratings,), (fields,), (intake, left_out, pair_sums, player_sums, rating_points), (play_stats,))
+_MADE_TOGETHER = (
+    (ratings,),
+    (fields,),
+    (intake, left_out, pair_sums, player_sums, census, rating_points),
+    (play_stats,),
+)
 """Sums are taken back to the last point before a match that was struck out: one is not kept without the other."""
 
 DERIVED = tuple(table for tables in _MADE_TOGETHER for table in tables)

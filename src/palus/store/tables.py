@@ -213,8 +213,9 @@ matches = Table(
     Column("record", Text, nullable=False, comment="the whole record, canonical JSON"),
     Column("prev_hash", SHA256, nullable=False),
     Column("hash", SHA256, nullable=False),
-    Index("ix_matches_blue", "blue"),
-    Index("ix_matches_purple", "purple"),
+    Index("ix_matches_blue_seq", "blue", "seq"),
+    Index("ix_matches_purple_seq", "purple", "seq"),
+    Index("ix_matches_env_seq", "env", "seq"),
 )
 
 # Which declaration each table of `palus.store.derived` was made from.

@@ -134,9 +134,9 @@ def changes(old: View, new: View) -> list[Event]:
 
 def match_events(view: View, after_seq: int) -> list[Event]:
     """The newest matches after this one of the log, oldest first."""
-    log = view.log
+    log = view.newest
     first = int(np.searchsorted(log["seq"], after_seq, side="right"))
-    summaries = [match_summary(view, row) for row in range(max(first, log.n - BACKLOG), log.n)]
+    summaries = [match_summary(view, log, row) for row in range(max(first, log.n - BACKLOG), log.n)]
     return [Event(type="match", seq=summary.seq, env=summary.env, match=summary) for summary in summaries]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import json
 import os
 import threading
 import time
@@ -17,13 +18,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from fastapi import APIRouter
 from fastapi.responses import FileResponse
 from sqlalchemy import select
 
 from palus.arena.ladder.log import LogRecord
 from palus.arena.referee.games import game_of
+from palus.arena.referee.result import POINTS
 from palus.errors import StorageError
 from palus.store.tables import annulments, matches
 from palus.web.api.leaderboard import LeaderboardRow, leaderboard
@@ -106,13 +107,13 @@ def rating_rows(view: View, env: str) -> Iterable[Row]:
 
 def history_rows(view: View, env: str) -> Iterable[Row]:
     """Rated matches that nobody struck out, in the order of the log."""
-    log = view.log
-    rows = np.flatnonzero(view.counts & view.of_env(env))
-    repos = log.repos.texts
-    points = log.points(rows).tolist()
-    ended = (log["finished_ms"][rows] / 1000).tolist()
-    for blue, purple, at_s, result in zip(log["blue_repo"][rows], log["purple_repo"][rows], ended, points, strict=True):
-        yield repos[blue], repos[purple], at_s, result
+    columns = select(matches.c.record, matches.c.finished_ms, matches.c.result)
+    kept = matches.c.id.not_in(select(annulments.c.match_id))
+    wanted = columns.where(matches.c.env == env, matches.c.rated, kept).order_by(matches.c.seq)
+    with view.store.read() as connection:
+        for row in connection.execute(wanted, execution_options={"yield_per": 2000}):
+            blue, purple = (side["repo"] for side in json.loads(row.record)["sides"])
+            yield blue, purple, row.finished_ms / 1000, POINTS[row.result]
 
 
 def elo_rows(view: View, env: str) -> Iterable[Row]:

@@ -22,10 +22,13 @@ from itertools import product
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
+from sqlalchemy import select
+
 from palus.errors import ArenaError, HubError, StorageError
 from palus.hub.repos import read_file
 from palus.store import Store
-from palus.web.api.analytics import team_results
+from palus.store.tables import matches
+from palus.web.api.analytics import analytics, team_results
 from palus.web.api.compare import compare
 from palus.web.api.leaderboard import board_order, environments, leaderboard, recent_matches
 from palus.web.api.matches import MatchPage, match_page
@@ -117,8 +120,9 @@ class _Export:
             self._write_env(env)
         models = [self._write_model(repo) for repo in view.roster.entries_of]
         linked = set(self._linked_matches(envs, models))
-        newest_first = map(view.log.id_text, reversed(range(view.log.n)))
-        chosen = [match_id for match_id in newest_first if match_id in linked][: self._max_matches]
+        with self._store.read() as connection:
+            found = connection.execute(select(matches.c.seq, matches.c.id).where(matches.c.id.in_(linked))).all()
+        chosen = [row.id for row in sorted(found, reverse=True)][: self._max_matches]
         pages = [self._write_match(match_id) for match_id in chosen]
         self._write_offline(envs, pages)
         files = [path for path in self._folder.rglob("*") if path.is_file()]
@@ -139,7 +143,7 @@ class _Export:
         view = self._view
         for name, build in BOARDS.items():
             self._write(f"{name}/{env}", build(view, env))
-        for team in view.log.repos.texts:
+        for team in (line.team for line in analytics(view, env).teams):
             self._write(f"analytics/{env}/{team}", team_results(view, env, team))
         strongest = [view.roster.player(rated.sha256).repo for rated in board_order(view, env)[:COMPARED]]
         for a, b in product(strongest, repeat=2):

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select
+from sqlalchemy import Connection, Row, Select, bindparam, delete, func, insert, select
 
+from palus.arena.ladder.census import Census, counted, load_census, save_census
 from palus.arena.ladder.derive import next_point
 from palus.arena.referee.result import POINTS
 from palus.errors import ArenaError
@@ -25,11 +26,12 @@ from palus.types import I32
 
 _READ = 20_000
 """Matches that are read at once."""
+_TAIL = 200_000
 _IDS = 500
 """Names in one condition."""
 _COLUMNS = [
     matches.c[name]
-    for name in ("seq", "id", "unit_id", "leg", "season", "blue", "purple", "result", "rated", "finished_ms")
+    for name in ("seq", "id", "unit_id", "env", "season", "blue", "purple", "result", "rated", "finished_ms")
 ]
 
 Key = tuple[int, str, str]
@@ -67,6 +69,7 @@ class Intake:
     changed: set[Key] = field(default_factory=set)
     players_changed: set[str] = field(default_factory=set)
     saved: object = None
+    census: Census = field(default_factory=Census)
 
     def sums(self) -> Sums:
         """All seasons together: pairings with a game that counts."""
@@ -103,6 +106,7 @@ def load(connection: Connection, env: str) -> Intake:
     if row is None:
         return Intake(env)
     known = Intake(env, row.upto_seq, row.rated_seq, row.rated_ms, row.seen_seq, row.matches, saved=tuple(row))
+    known.census = load_census(connection, env)
     known.struck = set(connection.scalars(select(left_out.c.match_id).where(left_out.c.env == env)))
     wanted = select(pair_sums.c.season, pair_sums.c.low, pair_sums.c.high, pair_sums.c.counts)
     for season, low, high, counts in connection.execute(wanted.where(pair_sums.c.env == env)):
@@ -113,6 +117,25 @@ def load(connection: Connection, env: str) -> Intake:
     known.games, known.looked_seq = known.sums().games, row.upto_seq
     known.pointed = {point.sha256: point.games for point in _latest_points(connection, env, row.upto_seq)}
     return known
+
+
+def read_counts(connection: Connection, env: str) -> Census:
+    """The census of an env with what was logged since it was saved, at most `_TAIL` matches of that."""
+    upto = connection.scalar(select(intake.c.upto_seq).where(intake.c.env == env)) or 0
+    found, struck = load_census(connection, env), struck_out(connection, env)
+    for rows in _read(connection, env, upto, upto + _TAIL):
+        counted(found, rows, struck)
+    return found
+
+
+def read_sums(connection: Connection, env: str, players: Sequence[str]) -> Sums:
+    """Of these players' units against each other, as saved last; `Sums.names` are the players as they come."""
+    place = {name: i for i, name in enumerate(players)}
+    own = (pair_sums.c.env == env) & pair_sums.c.low.in_(place) & pair_sums.c.high.in_(place)
+    rows = connection.execute(select(pair_sums.c.low, pair_sums.c.high, pair_sums.c.counts).where(own)).all()
+    counts = np.frombuffer(b"".join(row.counts for row in rows), "<i4").astype(np.int32).reshape(-1, 4, 4)
+    low, high = (np.array([place[row[side]] for row in rows], np.int64) for side in (0, 1))
+    return Sums(tuple(players), low, high, counts)
 
 
 def save(connection: Connection, known: Intake) -> None:
@@ -141,6 +164,7 @@ def save(connection: Connection, known: Intake) -> None:
         gone = delete(player_sums).where(player_sums.c.env == env, player_sums.c.sha256 == bindparam("a"))
         connection.execute(gone, [{"a": name} for name in players])
         connection.execute(insert(player_sums), [_player_row(known, name) for name in players])
+    save_census(connection, env, known.census)
     connection.execute(delete(left_out).where(left_out.c.env == env))
     if known.struck:
         connection.execute(insert(left_out), [{"match_id": name, "env": env} for name in sorted(known.struck)])
@@ -185,6 +209,8 @@ def _rewind(connection: Connection, known: Intake, first: int) -> None:
                 known.adjust(key, kind, -1)
             for kind in before:
                 known.adjust(key, kind, 1)
+        for row in rows:
+            known.census.add(row, -int(row.rated and row.id not in known.struck))
     known.players_changed |= known.online.keys()
     known.online = {name: Online(row.elo, Skill(row.openskill_mu, row.openskill_sigma)) for name, row in points.items()}
     known.pointed = {name: row.games for name, row in points.items()}
@@ -232,6 +258,7 @@ def _take_in(connection: Connection, known: Intake, rows: Sequence[Row[Any]]) ->
     if counted:
         known.rated_seq, known.rated_ms = counted[-1].seq, counted[-1].finished_ms
     for row in rows:
+        known.census.add(row, int(row.rated and row.id not in known.struck), first=row.seq > known.seen_seq)
         if row.seq > known.seen_seq:
             known.last[row.blue] = known.last[row.purple] = (row.seq, row.finished_ms)
             known.matches += 1
@@ -288,7 +315,7 @@ def _counts(row: Row[Any], struck: set[str]) -> bool:
 
 def _read(connection: Connection, env: str, after: int, upto: int) -> Iterator[Sequence[Row[Any]]]:
     own = (matches.c.env == env) & (matches.c.seq <= upto)
-    wanted = select(*_COLUMNS).where(own).order_by(matches.c.seq).limit(_READ)
+    wanted: Select[Any] = select(*_COLUMNS, matches.c.record).where(own).order_by(matches.c.seq).limit(_READ)
     while rows := connection.execute(wanted.where(matches.c.seq > after)).all():
         yield rows
         after = rows[-1].seq

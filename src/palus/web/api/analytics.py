@@ -7,21 +7,21 @@ in percent of all games with two decimals. A team is an `owner/name` over all it
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Literal
+from itertools import accumulate
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from palus.arena.ladder.census import DAY_MS, LENGTH_S, Count
+from palus.arena.ladder.intake import read_counts
 from palus.arena.referee.games import game_of
+from palus.store.tables import matches
+from palus.web.api.log_columns import LogColumns, read_columns
 from palus.web.api.summaries import Tally, tallies
 from palus.web.api.view import View
 from palus.web.shapes import Shape
 
-DAY_MS = 86_400_000
-DURATION_BIN_S = 10.0
 GAMES_LIMIT = 1000
-
-Array = NDArray[Any]
 
 
 class DayMatches(Shape):
@@ -99,42 +99,37 @@ class TeamResults(TeamLine):
 
 def analytics(view: View, env: str) -> Analytics:
     """Statistics of an env over its counted matches."""
-    log = view.log
-    rows = np.flatnonzero(view.counts & view.of_env(env))
-    points = log.points(rows)
-    seconds = log["ticks"][rows] * game_of(env).tick_s
-    repos = np.concatenate([log["blue_repo"][rows], log["purple_repo"][rows]])
-    causes = np.bincount(log["cause"][rows], minlength=len(log.causes.texts))
+    with view.store.read() as connection:
+        found = read_counts(connection, env)
+    every, teams = found.of("all").get("", Count()), found.of("team")
+    lengths = {int(name): count.games for name, count in found.of("length").items()}
     return Analytics.like(
         view.arena,
         env=env,
-        matches=len(rows),
-        models=len(np.unique(repos)),
-        days=_days(log["finished_ms"][rows]),
-        teams=_teams(view, rows),
-        blue_wins=(points == 1.0).sum(),
-        draws=(points == 0.5).sum(),
-        purple_wins=(points == 0.0).sum(),
-        mean_duration_s=float(seconds.mean()) if len(rows) else None,
-        duration_bin_s=DURATION_BIN_S,
-        duration_bins=np.bincount((seconds // DURATION_BIN_S).astype(np.int64)).tolist(),
+        matches=every.games,
+        models=len(teams),
+        days=_days({int(name): count.games for name, count in found.of("day").items()}),
+        teams=_teams(teams),
+        blue_wins=every.won,
+        draws=every.drawn,
+        purple_wins=every.lost,
+        mean_duration_s=every.ticks * game_of(env).tick_s / every.games if every.games else None,
+        duration_bin_s=LENGTH_S,
+        duration_bins=[lengths.get(i, 0) for i in range(max(lengths, default=-1) + 1)],
         causes=[
-            CauseCount(cause=cause, matches=count)
-            for cause, count in zip(log.causes.texts, causes, strict=True)
-            if count
+            CauseCount(cause=cause, matches=count.games)
+            for cause, count in sorted(found.of("cause").items(), key=lambda line: (line[1].first_ms, line[0]))
         ],
     )
 
 
-def _days(ended_ms: Array) -> list[DayMatches]:
+def _days(matches_of: dict[int, int]) -> list[DayMatches]:
     """Every day from the first match to the last, those without any too."""
-    if not len(ended_ms):
-        return []
-    day = ended_ms // DAY_MS
-    counts = np.bincount(day - day.min())
+    days = range(min(matches_of, default=0), max(matches_of, default=-1) + 1)
+    counts = [matches_of.get(day, 0) for day in days]
     return [
-        DayMatches(day=_day_text(int(day.min()) + i), matches=count, cumulative=total)
-        for i, (count, total) in enumerate(zip(counts, np.cumsum(counts), strict=True))
+        DayMatches(day=_day_text(day), matches=count, cumulative=total)
+        for day, count, total in zip(days, counts, accumulate(counts), strict=True)
     ]
 
 
@@ -142,19 +137,13 @@ def _day_text(day: int) -> str:
     return datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()
 
 
-def _teams(view: View, rows: Array) -> list[TeamLine]:
-    log = view.log
-    names = log.repos.texts
-    team = np.concatenate([log["blue_repo"][rows], log["purple_repo"][rows]])
-    points = np.concatenate([log.points(rows), 1.0 - log.points(rows)])
-    since = np.full(len(names), np.iinfo(np.int64).max)
-    np.minimum.at(since, team, np.concatenate([log["finished_ms"][rows]] * 2))
-    lines = zip(names, tallies(team, points, len(names)), since.tolist(), strict=True)
-    return [
-        TeamLine.like(tally, team=name, win_rate=_win_rate(tally), since_ms=since_ms)
-        for name, tally, since_ms in sorted(lines, key=lambda line: (line[0].lower(), line[0]))
-        if tally.games
-    ]
+def _teams(counts: dict[str, Count]) -> list[TeamLine]:
+    lines = []
+    for name, count in sorted(counts.items(), key=lambda line: (line[0].lower(), line[0])):
+        share = (count.won + 0.5 * count.drawn) / count.games
+        tally = Tally(games=count.games, wins=count.won, draws=count.drawn, losses=count.lost, share=share)
+        lines.append(TeamLine.like(tally, team=name, win_rate=_win_rate(tally), since_ms=count.first_ms))
+    return lines
 
 
 def _win_rate(tally: Tally) -> float:
@@ -163,10 +152,13 @@ def _win_rate(tally: Tally) -> float:
 
 def team_results(view: View, env: str, team: str) -> TeamResults | None:
     """Results of one team, newest first; None for one that never played."""
-    log = view.log
+    entities = {entry.sha256 for entry in view.roster.entries_of.get(team, ()) if entry.sha256}
+    played = matches.c.blue.in_(entities) | matches.c.purple.in_(entities)
+    with view.store.read() as connection:
+        log = read_columns(connection, matches.c.env == env, played)
     number = log.repos.get(team, -1)
     is_blue, is_purple = log["blue_repo"] == number, log["purple_repo"] == number
-    rows = np.flatnonzero((is_blue ^ is_purple) & view.counts & view.of_env(env))
+    rows = np.flatnonzero((is_blue ^ is_purple) & log.counts)
     if not len(rows):
         return None
     points = np.where(is_blue[rows], log.points(rows), 1.0 - log.points(rows))
@@ -178,7 +170,7 @@ def team_results(view: View, env: str, team: str) -> TeamResults | None:
         team=team,
         win_rate=_win_rate(tally),
         since_ms=log["finished_ms"][rows[0]],
-        games=[_game(view, int(rows[i]), float(points[i]), number) for i in range(len(rows))[::-1][:GAMES_LIMIT]],
+        games=[_game(log, int(rows[i]), float(points[i]), number) for i in range(len(rows))[::-1][:GAMES_LIMIT]],
         days=[
             TeamDay.like(of_day, day=_day_text(int(day)))
             for day, of_day in zip(days, tallies(day_of, points, len(days)), strict=True)
@@ -186,8 +178,7 @@ def team_results(view: View, env: str, team: str) -> TeamResults | None:
     )
 
 
-def _game(view: View, row: int, points: float, number: int) -> TeamGame:
-    log = view.log
+def _game(log: LogColumns, row: int, points: float, number: int) -> TeamGame:
     other = log["purple_repo"][row] if log["blue_repo"][row] == number else log["blue_repo"][row]
     owner, _, name = log.repos.texts[other].partition("/")
     return TeamGame(

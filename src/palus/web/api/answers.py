@@ -145,7 +145,7 @@ class Answers:
         return kept.body
 
     def warm(self) -> None:
-        """Begin to read the log, so that the first reader does not wait for 240 000 matches."""
+        """Begin to read entries and ratings, so that the first reader does not wait for thousands."""
         self._threads.submit(self.views.current)
 
     def close(self) -> None:

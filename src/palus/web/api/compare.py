@@ -195,7 +195,7 @@ def compare_revisions(view: View, env: str, newer: Player, older: Player) -> Rev
 
 def _sequential_test(games: EntityMatches, rows: Rows, a: Player, b: Player) -> SequentialTest:
     """The test of "b is better than a" on the complete mirrored pairs among b's games in these rows."""
-    test = Test().after(_pair_scores(games.points(rows), games.view.log["unit"][rows]).tolist())
+    test = Test().after(_pair_scores(games.points(rows), games.log["unit"][rows]).tolist())
     return SequentialTest.like(
         test, test.hypotheses, state=test.decision or "undecided", sentence=_sentence(test, a, b)
     )
@@ -230,4 +230,4 @@ def _pair_scores(points: F64, units: Rows) -> F64:
 
 def _meetings(games: EntityMatches, opponent: str) -> Rows:
     rows = games.valid
-    return np.asarray(rows[games.opponents(rows) == games.view.log.entities.get(opponent, -1)])
+    return np.asarray(rows[games.opponents(rows) == games.log.entities.get(opponent, -1)])

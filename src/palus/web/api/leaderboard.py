@@ -7,8 +7,11 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
+from palus.arena.ladder.intake import read_sums
 from palus.ratings.interval import is_provisional
 from palus.store.derived import Measure, Standing
+from palus.store.tables import matches
+from palus.web.api.log_columns import read_columns
 from palus.web.api.roster import Kind, Player
 from palus.web.api.summaries import MatchSummary, Rows, match_summary
 from palus.web.api.view import View
@@ -142,38 +145,38 @@ class Matrix(Shape):
 def environments(view: View) -> Environments:
     """Every env that is or was played, the most played first."""
     ranked = view.arena.envs
-    known = [env for env in view.envs() if env in ranked or env in view.log.envs.texts]
+    known = [env for env in view.envs() if env in ranked or view.total(env).matches]
     return Environments(environments=[_environment(view, env) for env in [*known, *(set(ranked) - set(known))]])
 
 
 def _environment(view: View, env: str) -> Environment:
-    of_env = np.flatnonzero(view.of_env(env))
+    total = view.total(env)
     return Environment(
         env=env,
         models=len(set(view.roster.current.get(env, {}).values())),
-        matches=len(of_env),
-        updated_ms=int(view.log["finished_ms"][of_env[-1]]) if len(of_env) else None,
+        matches=total.matches,
+        updated_ms=total.newest_ms,
     )
 
 
 def leaderboard(view: View, env: str) -> Leaderboard:
     """The board of an env, strongest first."""
-    of_env = np.flatnonzero(view.of_env(env))
+    total, last_ms = view.total(env), view.last_matches_ms(env)
     field = view.roster.fields.get(env)
     return Leaderboard(
         env=env,
         updated_ms=fitted_ms(view, env),
         upto_seq=view.roster.fitted(env),
         intervals_ms=field.intervals_ms if field and field.intervals_seq < field.upto_seq else None,
-        log_seq=int(view.log["seq"][of_env[-1]]) if len(of_env) else 0,
-        matches=len(of_env),
+        log_seq=total.newest_seq,
+        matches=total.matches,
         side=SideTerm(points=field.side_advantage, half_width=field.side_half_width) if field else None,
         loose=[
             LooseGroup(repos=[view.roster.player(sha256).repo for sha256 in group["players"]], pairs=group["pairs"])
             for group in view.roster.summary(env).get("loose", ())
         ],
         measures=MEASURES,
-        rows=[board_row(view, env, rated) for rated in board_order(view, env)],
+        rows=[board_row(view, env, rated, last_ms.get(rated.sha256)) for rated in board_order(view, env)],
     )
 
 
@@ -182,14 +185,14 @@ def board_order(view: View, env: str) -> list[Standing]:
     return sorted((rated for rated in view.roster.ratings.get(env, {}).values() if rated.rank), key=lambda r: r.rank)
 
 
-def board_row(view: View, env: str, rated: Standing) -> LeaderboardRow:
-    """One row."""
+def board_row(view: View, env: str, rated: Standing, last_match_ms: int | None) -> LeaderboardRow:
+    """One row. last_match_ms: when the newest match of the player ended."""
     player = view.roster.player(rated.sha256)
     return LeaderboardRow.like(
         rated,
         player,
         provisional=is_provisional(rated.games, rated.half_width),
-        last_match_ms=view.last_match_ms(rated.sha256),
+        last_match_ms=last_match_ms,
         openskill=rated.openskill_mu - 3.0 * rated.openskill_sigma,
         revisions=sum(
             entry.state == "accepted" and entry.env == env for entry in view.roster.entries_of.get(player.repo, ())
@@ -199,14 +202,14 @@ def board_row(view: View, env: str, rated: Standing) -> LeaderboardRow:
 
 def fitted_ms(view: View, env: str) -> int | None:
     """When the match ended that was the last to go into the ratings of an env."""
-    row = int(np.searchsorted(view.log["seq"], view.roster.fitted(env), side="right")) - 1
-    return int(view.log["finished_ms"][row]) if row >= 0 else None
+    return view.ended_ms(view.roster.fitted(env))
 
 
 def recent_matches(view: View, env: str) -> RecentMatches:
     """The newest matches of an env, rated or not."""
-    rows = np.flatnonzero(view.of_env(env))[::-1][:RECENT_MATCHES]
-    return RecentMatches(env=env, matches=[match_summary(view, int(row)) for row in rows])
+    with view.store.read() as connection:
+        log = read_columns(connection, matches.c.env == env, most=RECENT_MATCHES)
+    return RecentMatches(env=env, matches=[match_summary(view, log, row) for row in reversed(range(log.n))])
 
 
 def matrix(view: View, env: str) -> Matrix:
@@ -240,14 +243,17 @@ def matrix(view: View, env: str) -> Matrix:
 
 def _cells(view: View, env: str, shown: list[str]) -> tuple[Rows, np.ndarray[Any, np.dtype[np.float64]]]:
     """Counted games and points of the row player, [players, players]."""
-    log, size = view.log, len(shown)
-    place = np.full(len(log.entities.texts) + 1, -1)
-    place[[log.entities.get(sha256, -1) for sha256 in shown]] = np.arange(size)
-    place[-1] = -1  # where players without games ended up
-    rows = np.flatnonzero(view.counts & view.of_env(env))
+    log, size = view.tail(env), len(shown)
+    index = {sha256: i for i, sha256 in enumerate(shown)}
+    place = np.array([index.get(sha256, -1) for sha256 in log.entities.texts] or [-1], np.int64)
+    rows = np.flatnonzero(log.counts)
     blue, purple = place[log["blue"][rows]], place[log["purple"][rows]]
     inside = (blue >= 0) & (purple >= 0)
     cell = blue[inside] * size + purple[inside]
     games = np.bincount(cell, minlength=size * size).reshape(size, size)
     won = np.bincount(cell, log.points(rows)[inside], size * size).reshape(size, size)
+    with view.store.read() as connection:
+        early = read_sums(connection, env, shown).cells()
+    np.add.at(games, (early.first, early.second), early.played.astype(np.int64))  # once for every season
+    np.add.at(won, (early.first, early.second), early.points)
     return games + games.T, won + (games.T - won.T)

@@ -1,32 +1,32 @@
-"""The match log as columns in memory, so that a page over 240 000 matches is a few array operations.
+"""A part of the match log as columns, so that a page over many matches is a few array operations.
 
-The log only grows. The columns are therefore read once, extended by what is new, and shared by all threads: a snapshot
-sees the first `n` rows, which never change again. About 110 bytes per match.
+Parts are one player's matches, or those that the sums of the log do not include yet; nobody holds the log as a whole.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, select
 
 from palus.arena.referee import result
 from palus.arena.referee.games import game_of
 from palus.arena.referee.result import Verdict
-from palus.store.tables import matches
+from palus.store.tables import annulments, matches
 
 VERDICTS = get_args(Verdict)
 POINTS = np.array([result.POINTS.get(verdict, np.nan) for verdict in VERDICTS])
 """Of the blue side, by index into VERDICTS; NaN where nobody gets any."""
 FORFEITS = np.array([verdict.startswith("forfeit") for verdict in VERDICTS])
 
-_CHUNK = 5000
+MOST = 100_000
+"""Rows that one page looks at, the newest: a house player may have more matches than a page can wait for."""
 _READ = ("seq", "id", "unit_id", "leg", "env", "blue", "purple", "result", "rated", "finished_ms", "record")
 _UNKNOWN_VERDICT = VERDICTS.index("void")
 _DTYPES: dict[str, str] = {
@@ -42,6 +42,7 @@ _DTYPES: dict[str, str] = {
     "verdict": "i1",
     "cause": "i2",
     "rated": "?",
+    "struck": "?",
     "has_replay": "?",
     "finished_ms": "i8",
     "ticks": "i4",
@@ -85,6 +86,16 @@ class LogColumns:
     def __getitem__(self, column: str) -> Array:
         return self.arrays[column][: self.n]
 
+    @cached_property
+    def valid(self) -> NDArray[np.bool_]:
+        """[n] matches with a result that nobody struck out."""
+        return np.asarray((self["verdict"] != VERDICTS.index("void")) & ~self["struck"])
+
+    @cached_property
+    def counts(self) -> NDArray[np.bool_]:
+        """[n] those of them that ratings use."""
+        return np.asarray(self.valid & self["rated"])
+
     def points(self, rows: Array | slice = slice(None)) -> NDArray[np.float64]:
         """Points of the blue side in these rows, NaN for void."""
         return np.asarray(POINTS[self["verdict"][rows]], np.float64)
@@ -94,27 +105,21 @@ class LogColumns:
         return bytes(self["id"][row]).decode("ascii")
 
 
-def extend(columns: LogColumns, connection: Connection) -> LogColumns:
-    """The columns with every match that was logged since; the argument stays as it was."""
-    wanted = select(*(matches.c[name] for name in _READ)).order_by(matches.c.seq).limit(_CHUNK)
-    newest = int(columns["seq"][-1]) if columns.n else 0
-    while chunk := connection.execute(wanted.where(matches.c.seq > newest)).all():
-        columns, newest = _append(columns, chunk), chunk[-1].seq
-    return columns
-
-
-def _append(columns: LogColumns, rows: Sequence[Row[Any]]) -> LogColumns:
-    end = columns.n + len(rows)
-    arrays = columns.arrays
-    capacity = len(arrays["seq"])
-    if end > capacity:  # older snapshots keep the old arrays
-        capacity = max(end, capacity + capacity // 2, 1024)
-        room = capacity - columns.n
-        arrays = {name: np.concatenate([columns[name], np.empty(room, dtype)]) for name, dtype in _DTYPES.items()}
-    values = [_values(columns, row) for row in rows]
-    for name, column in zip(_DTYPES, zip(*values, strict=True), strict=True):
-        arrays[name][columns.n : end] = column
-    return replace(columns, n=end, arrays=arrays)
+def read_columns(connection: Connection, *wanted: ColumnElement[bool], most: int = MOST) -> LogColumns:
+    """The matches for which all of this holds, in the order of the log; the newest `most` of them."""
+    reasons = annulments.c.reason.is_not(None).label("struck")
+    columns: Select[Any] = select(*(matches.c[name] for name in _READ), reasons)
+    of_all = columns.select_from(matches.outerjoin(annulments, annulments.c.match_id == matches.c.id))
+    newest = select(matches.c.seq).where(*wanted).order_by(matches.c.seq.desc())
+    since = connection.scalar(newest.offset(most - 1).limit(1)) or 0
+    found = LogColumns()
+    those = of_all.where(*wanted, matches.c.seq >= since).order_by(matches.c.seq).limit(most)
+    rows = connection.execute(those, execution_options={"yield_per": 2000})
+    values = [_values(found, row) for row in rows]
+    if not values:
+        return found
+    table = zip(_DTYPES.items(), zip(*values, strict=True), strict=True)
+    return replace(found, n=len(values), arrays={name: np.array(column, dtype) for (name, dtype), column in table})
 
 
 def _values(columns: LogColumns, row: Row[Any]) -> tuple[Any, ...]:
@@ -136,6 +141,7 @@ def _values(columns: LogColumns, row: Row[Any]) -> tuple[Any, ...]:
         VERDICTS.index(row.result) if row.result in VERDICTS else _UNKNOWN_VERDICT,
         columns.causes[record.get("cause") or "unknown"],
         row.rated,
+        row.struck,
         bool(record.get("replay")),
         row.finished_ms,
         _within(record.get("duration_ticks") or 0, 0, game.max_ticks),

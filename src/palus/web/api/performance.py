@@ -126,7 +126,8 @@ def performance(view: View, connection: Connection, env: str, repo: str) -> Perf
     games = games_of(view, env, view.roster.current_of(env, repo) or "")
     counted = games.counted
     rated = view.roster.rated(env, games.sha256)
-    standing = board_row(view, env, rated) if rated is not None and rated.rank else None
+    last_ms = int(games.log["finished_ms"][-1]) if games.log.n else None
+    standing = board_row(view, env, rated, last_ms) if rated is not None and rated.rank else None
     newest = next(entry for entry in view.roster.entries_of[repo] if entry.env == env)
     purple, blue = tallies(games.is_blue(counted).astype(int), games.points(counted), 2)
     revisions = view.roster.accepted(env, repo)
@@ -182,7 +183,7 @@ def _goals(games: EntityMatches) -> Goals:
 
     In games that are filmed: frags, which do not end a match and have no time.
     """
-    log, rows, game = games.view.log, games.counted, game_of(games.env)
+    log, rows, game = games.log, games.counted, game_of(games.env)
     is_blue = games.is_blue(rows)
     own = np.where(is_blue, log["blue_goals"][rows], log["purple_goals"][rows])
     other = np.where(is_blue, log["purple_goals"][rows], log["blue_goals"][rows])
@@ -227,7 +228,7 @@ def _by_strength(games: EntityMatches) -> list[StrengthBin]:
 def _play_stats(connection: Connection, games: EntityMatches) -> PlayStats | None:
     """Means over the newest matches, of those with statistics; None when no match has any."""
     rows = games.counted[::-1][:PLAY_STATS_MATCHES]
-    sides = {games.view.log.id_text(row): int(not blue) for row, blue in zip(rows, games.is_blue(rows), strict=True)}
+    sides = {games.log.id_text(row): int(not blue) for row, blue in zip(rows, games.is_blue(rows), strict=True)}
     found = connection.execute(select(play_stats).where(play_stats.c.match_id.in_(list(sides)))).all()
     stats = [(json.loads(row.stats), sides[row.match_id]) for row in found]
     if not stats:
@@ -261,7 +262,7 @@ def _play_next(games: EntityMatches) -> list[NextOpponent]:
     player = view.roster.player(games.sha256)
     if player.rating is None or player.half_width is None:
         return []
-    met = Counter(view.log.entities.texts[entity] for entity in games.opponents(games.counted))
+    met = Counter(games.log.entities.texts[entity] for entity in games.opponents(games.counted))
     candidates = []
     for rated in board_order(view, games.env):
         if view.roster.player(rated.sha256).owner == player.owner:

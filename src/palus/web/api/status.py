@@ -7,14 +7,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from pydantic import Field, JsonValue
 from sqlalchemy import Connection, Row, func, select
 
 from palus.arena.ladder.log import GENESIS, NOTHING_ANNULLED, noted_head
 from palus.arena.ladder.workers import ALIVE_MS, untended
 from palus.store.engine import now_ms
-from palus.store.tables import jobs, workers
+from palus.store.tables import annulments, jobs, matches, workers
 from palus.web.api.view import View
 from palus.web.shapes import Shape
 
@@ -135,15 +134,18 @@ def status(view: View) -> Status:
         ).all()
         seen = connection.execute(select(workers).order_by(workers.c.last_seen_ms.desc()).limit(WORKERS)).all()
         waiting, counts = untended(connection, now), _job_counts(connection)
+        hours = _hours(connection, now)
+        last_hour = count_since(connection, now - HOUR_MS)
+        behind = sum(_behind(connection, view, env) for env in view.envs())
     left_out = unranked(view, view.envs())
     head = log_head(view)
     return Status(
         now_ms=now,
         mode=view.arena.mode,
-        matches=view.log.n,
-        matches_last_hour=int((view.log["finished_ms"] > now - HOUR_MS).sum()),
-        hours=_hours(view, now),
-        ratings_behind=_behind(view),
+        matches=view.version.seq,
+        matches_last_hour=last_hour,
+        hours=hours,
+        ratings_behind=behind,
         jobs=counts,
         running=[
             RunningJob.like(row, what=_phrase(json.loads(row.payload)) or row.key, worker=row.worker or "")
@@ -161,17 +163,30 @@ def status(view: View) -> Status:
     )
 
 
-def _hours(view: View, now: int) -> list[HourCount]:
+def _hours(connection: Connection, now: int) -> list[HourCount]:
     first = (now // HOUR_MS - 23) * HOUR_MS
-    ended = view.log["finished_ms"]
-    counts = np.bincount((ended[(ended >= first) & (ended <= now)] - first) // HOUR_MS, minlength=24)
-    return [HourCount(start_ms=first + hour * HOUR_MS, matches=int(counts[hour])) for hour in range(24)]
+    since = [count_since(connection, first + hour * HOUR_MS - 1) for hour in range(24)]
+    since.append(count_since(connection, now))
+    return [HourCount(start_ms=first + i * HOUR_MS, matches=since[i] - since[i + 1]) for i in range(24)]
 
 
-def _behind(view: View) -> int:
+def count_since(connection: Connection, at_ms: int) -> int:
+    """Matches that were logged after a time. The log's numbers have no gaps and follow the clock, so it is searched
+    like a list."""
+    head: int = connection.scalar(select(func.max(matches.c.seq))) or 0
+    low, high = 0, head  # of the newest match up to that time
+    while low < high:
+        middle = (low + high + 1) // 2
+        ended = connection.scalar(select(matches.c.finished_ms).where(matches.c.seq == middle))
+        low, high = (middle, high) if ended is not None and ended <= at_ms else (low, middle - 1)
+    return head - low
+
+
+def _behind(connection: Connection, view: View, env: str) -> int:
     """Counted matches after the last one that a fit included."""
-    fitted = np.array([view.roster.fitted(env) for env in view.log.envs.texts] or [0], np.int64)
-    return int((view.counts & (view.log["seq"] > fitted[view.log["env"]])).sum())
+    since = (matches.c.env == env) & matches.c.rated & (matches.c.seq > view.roster.fitted(env))
+    wanted = select(func.count()).select_from(matches).where(since, matches.c.id.not_in(select(annulments.c.match_id)))
+    return connection.scalar(wanted) or 0
 
 
 def _job_counts(connection: Connection) -> list[JobCounts]:

@@ -14,7 +14,8 @@ from palus.arena.referee.games import game_of
 from palus.arena.referee.result import Verdict
 from palus.ratings.elo import expected_score
 from palus.ratings.interval import share_intervals
-from palus.web.api.log_columns import FORFEITS, POINTS, VERDICTS
+from palus.store.tables import matches
+from palus.web.api.log_columns import FORFEITS, POINTS, VERDICTS, LogColumns, read_columns
 from palus.web.api.roster import Player
 from palus.web.api.view import View
 from palus.web.shapes import Shape
@@ -76,42 +77,43 @@ class MatchSummary(_LoggedMatch):
 
 @dataclass(frozen=True)
 class EntityMatches:
-    """Matches of one entity in one env, oldest first. rows: [G] indices into the log."""
+    """Matches of one entity in one env. log: these alone. rows: [G] those against others, oldest first."""
 
     view: View
     env: str
     sha256: str
+    log: LogColumns
     entity: int
     rows: Rows
 
     @cached_property
     def counted(self) -> Rows:
         """Those that ratings use."""
-        return self.rows[self.view.counts[self.rows]]
+        return self.rows[self.log.counts[self.rows]]
 
     @cached_property
     def valid(self) -> Rows:
         """Those with a result, rated or not."""
-        return self.rows[self.view.valid[self.rows]]
+        return self.rows[self.log.valid[self.rows]]
 
     def is_blue(self, rows: Rows) -> NDArray[np.bool_]:
         """Whether the entity had the blue side."""
-        return np.asarray(self.view.log["blue"][rows] == self.entity)
+        return np.asarray(self.log["blue"][rows] == self.entity)
 
     def points(self, rows: Rows) -> F64:
         """Points of the entity, NaN for void."""
-        points = self.view.log.points(rows)
+        points = self.log.points(rows)
         return np.where(self.is_blue(rows), points, 1.0 - points)
 
     def opponents(self, rows: Rows) -> Rows:
         """Entity of the other side."""
-        log = self.view.log
+        log = self.log
         return np.where(self.is_blue(rows), log["purple"][rows], log["blue"][rows]).astype(np.int64)
 
     def opponent_ratings(self, rows: Rows) -> F64:
         """Rating of the other side, NaN where it has none."""
         entities, of = np.unique(self.opponents(rows), return_inverse=True)
-        texts, roster = self.view.log.entities.texts, self.view.roster
+        texts, roster = self.log.entities.texts, self.view.roster
         known = [roster.player(texts[entity]).rating for entity in entities]
         return np.array([np.nan if rating is None else rating for rating in known])[of]
 
@@ -120,14 +122,14 @@ class EntityMatches:
         return [self._line(row, blue) for row, blue in zip(rows.tolist(), self.is_blue(rows).tolist(), strict=True)]
 
     def _line(self, row: int, is_blue: bool) -> MatchLine:
-        log = self.view.log
+        log = self.log
         points = float(POINTS[log["verdict"][row]])
-        facts = _facts(self.view, row)
+        facts = _facts(log, row)
         return MatchLine(
             **facts if is_blue else facts | {"score": facts["score"][::-1]},
             leg=log["leg"][row],
             side="blue" if is_blue else "purple",
-            opponent=_player(self.view, "purple" if is_blue else "blue", row),
+            opponent=_player(self.view, log, "purple" if is_blue else "blue", row),
             outcome=_outcome(points if is_blue else 1.0 - points),
             forfeit=FORFEITS[log["verdict"][row]],
             has_replay=log["has_replay"][row],
@@ -140,50 +142,49 @@ class EntityMatches:
         roster, points = self.view.roster, self.points(rows)
         own = roster.player(self.sha256).rating
         entities, of = np.unique(self.opponents(rows), return_inverse=True)
-        low, high = share_intervals(points, self.view.log["unit"][rows], of, len(entities))
+        low, high = share_intervals(points, self.log["unit"][rows], of, len(entities))
         lines = []
         for entity, tally, least, most in zip(entities, tallies(of, points, len(entities)), low, high, strict=True):
-            opponent = roster.player(self.view.log.entities.texts[entity])
+            opponent = roster.player(self.log.entities.texts[entity])
             expected = None if own is None or opponent.rating is None else expected_score(own, opponent.rating)
             lines.append(HeadToHead.like(tally, opponent=opponent, low=least, high=most, expected=expected))
         return sorted(lines, key=lambda line: -line.games)
 
 
 def games_of(view: View, env: str, sha256: str) -> EntityMatches:
-    """Matches of an entity in an env; a match against itself tells nothing and is left out."""
-    log = view.log
-    entity = log.entities.get(sha256, -1)
-    blue, purple = log["blue"] == entity, log["purple"] == entity
-    return EntityMatches(view, env, sha256, entity, np.flatnonzero((blue ^ purple) & view.of_env(env)))
+    """Matches of an entity in an env, the newest `MOST`; a match against itself tells nothing and is left out."""
+    sides = (matches.c.blue == sha256) | (matches.c.purple == sha256)
+    with view.store.read() as connection:
+        log = read_columns(connection, matches.c.env == env, sides)
+    return EntityMatches(
+        view, env, sha256, log, log.entities.get(sha256, -1), np.flatnonzero(log["blue"] != log["purple"])
+    )
 
 
-def match_summary(view: View, row: int) -> MatchSummary:
+def match_summary(view: View, log: LogColumns, row: int) -> MatchSummary:
     """A match as lists of the newest ones show it."""
-    log = view.log
     return MatchSummary(
-        **_facts(view, row),
+        **_facts(log, row),
         seq=log["seq"][row],
         env=log.envs.texts[log["env"][row]],
-        blue=_player(view, "blue", row),
-        purple=_player(view, "purple", row),
+        blue=_player(view, log, "blue", row),
+        purple=_player(view, log, "purple", row),
         result=VERDICTS[log["verdict"][row]],
     )
 
 
-def _facts(view: View, row: int) -> dict[str, Any]:
+def _facts(log: LogColumns, row: int) -> dict[str, Any]:
     """The fields of `_LoggedMatch`, seen from outside."""
-    log = view.log
     return {
         "id": log.id_text(row),
         "at_ms": log["finished_ms"][row],
         "score": (log["blue_goals"][row], log["purple_goals"][row]),
         "duration_s": float(log["ticks"][row]) * game_of(log.envs.texts[log["env"][row]]).tick_s,
-        "rated": view.counts[row],
+        "rated": log.counts[row],
     }
 
 
-def _player(view: View, side: str, row: int) -> Player:
-    log = view.log
+def _player(view: View, log: LogColumns, side: str, row: int) -> Player:
     return view.roster.player(log.entities.texts[log[side][row]], log.repos.texts[log[f"{side}_repo"][row]])
 
 

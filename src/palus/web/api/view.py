@@ -1,30 +1,32 @@
-"""One consistent state of the arena, held in memory and renewed when the store has moved on.
+"""What pages know of one version of the arena, renewed when the store has moved on.
 
-Every page is a function of a `View`. Its version tells when an answer that was computed before is still right.
+Every page is a function of a `View` and of what it reads through it: parts of the log, what the log adds up to. Its
+version tells when an answer that was computed before is still right.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Row, func, select
 
 from palus.arena.referee.games import DEFAULT_GAME
 from palus.store import Store
-from palus.store.derived import fields, ratings
+from palus.store.derived import fields, intake, player_sums, ratings
 from palus.store.tables import annulments, entries, matches, repos
-from palus.web.api.log_columns import VERDICTS, LogColumns, extend
+from palus.web.api.log_columns import LogColumns, read_columns
 from palus.web.api.roster import Roster, read_roster
 
 FRESH_S = 0.25
 """How long a view is taken for the newest one without asking the database."""
 
-Bools = NDArray[np.bool_]
+NEWEST = 100
+"""Of the last matches: what a page hears of that lost its connection for a moment."""
 
 
 @dataclass(frozen=True)
@@ -50,41 +52,96 @@ class Version:
 
 
 @dataclass(frozen=True)
+class Total:
+    """Matches of an env, rated or not; the newest one's number and time, 0 and None where there is none."""
+
+    matches: int
+    newest_seq: int
+    newest_ms: int | None
+
+
+@dataclass(frozen=True)
 class View:
-    """The log and the roster of one version. valid: [n] matches with a result that nobody struck out. counts: [n] those
-    of them that ratings use. store: for what is too large to be held, such as records and replays."""
+    """What pages say of one version of the arena; nothing in it grows with the log.
+
+    store: for what is read when a page asks for it. newest: the last matches, oldest first. last: newest match of each
+    entity that played since this process began. intakes: by env, up to where derived tables hold the log.
+    """
 
     store: Store
     arena: Arena
     version: Version
-    log: LogColumns
     roster: Roster
-    valid: Bools
-    counts: Bools
+    newest: LogColumns
+    last: Mapping[str, int]
+    intakes: Mapping[str, Row[Any]]
 
     def envs(self) -> list[str]:
         """Every env that has entries or matches, the most played first."""
-        played = np.bincount(self.log["env"], minlength=len(self.log.envs.texts))
-        matches_of = dict(zip(self.log.envs.texts, played.tolist(), strict=True))
-        known = {entry.env for rows in self.roster.entries_of.values() for entry in rows} | set(matches_of)
-        return sorted(known, key=lambda env: (-matches_of.get(env, 0), env))
+        return list(self._envs)
+
+    @cached_property
+    def _envs(self) -> list[str]:
+        known = {entry.env for rows in self.roster.entries_of.values() for entry in rows} | self.intakes.keys()
+        if not self.intakes:  # before the first refresh
+            with self.store.read() as connection:
+                known |= set(connection.scalars(select(matches.c.env).distinct()))
+        known |= set(self.newest.envs.texts)
+        return sorted(known, key=lambda env: (-self.total(env).matches, env))
 
     def knows(self, env: str) -> bool:
         """Whether there are pages of it: nobody can fill memory or disk with those of games that he made up."""
-        return env in self.arena.envs or env in self.envs()
+        return env in self.arena.envs or env in self._envs
+
+    def total(self, env: str) -> Total:
+        """How much an env was played."""
+        if env not in self._totals:
+            taken = self.intakes.get(env)
+            since = (matches.c.env == env) & (matches.c.seq > (taken.seen_seq if taken else 0))
+            last = select(matches.c.seq, matches.c.finished_ms).where(matches.c.env == env)
+            with self.store.read() as connection:
+                more = connection.scalar(select(func.count()).select_from(matches).where(since)) or 0
+                row = connection.execute(last.order_by(matches.c.seq.desc()).limit(1)).first()
+            played = more + (taken.matches if taken else 0)
+            self._totals[env] = Total(played, row.seq, row.finished_ms) if row else Total(played, 0, None)
+        return self._totals[env]
 
     @cached_property
-    def _newest(self) -> NDArray[np.int64]:
-        """Index of the newest match of each entity."""
-        newest = np.zeros(len(self.log.entities.texts), np.int64)
-        for side in ("blue", "purple"):
-            np.maximum.at(newest, self.log[side], np.arange(self.log.n))
-        return newest
+    def _totals(self) -> dict[str, Total]:
+        return {}
 
-    def last_match_ms(self, sha256: str) -> int | None:
-        """When the newest match of an entity ended."""
-        entity = self.log.entities.get(sha256, -1)
-        return int(self.log["finished_ms"][self._newest[entity]]) if entity >= 0 else None
+    def tail(self, env: str) -> LogColumns:
+        """Matches that the sums of the log do not include yet."""
+        if env not in self._tails:
+            taken = self.intakes.get(env)
+            with self.store.read() as connection:
+                after = matches.c.seq > (taken.upto_seq if taken else 0)
+                self._tails[env] = read_columns(connection, matches.c.env == env, after)
+        return self._tails[env]
+
+    @cached_property
+    def _tails(self) -> dict[str, LogColumns]:
+        return {}
+
+    def last_matches_ms(self, env: str) -> dict[str, int]:
+        """When the newest match of each entity ended."""
+        columns = select(player_sums.c.sha256, player_sums.c.last_ms).where(player_sums.c.env == env)
+        with self.store.read() as connection:
+            found = {row.sha256: int(row.last_ms) for row in connection.execute(columns)}
+        tail = self.tail(env)
+        for side in ("blue", "purple"):
+            ended = zip(tail[side].tolist(), tail["finished_ms"].tolist(), strict=True)
+            for entity, at_ms in ended:
+                sha256 = tail.entities.texts[entity]
+                found[sha256] = max(found.get(sha256, 0), at_ms)
+        return found
+
+    def ended_ms(self, seq: int) -> int | None:
+        """When a match of the log ended, the newest one up to that number."""
+        wanted = select(matches.c.finished_ms).where(matches.c.seq <= seq).order_by(matches.c.seq.desc())
+        with self.store.read() as connection:
+            found: int | None = connection.scalar(wanted.limit(1))
+        return found
 
     def stamp(self, *repos: str) -> object:
         """Changes with whatever pages about these repositories alone show: their matches, all ratings and entries.
@@ -94,13 +151,8 @@ class View:
         entries_of = self.roster.entries_of
         if not repos or any(repo not in entries_of for repo in repos):
             return self.version
-        entities = [self.log.entities.get(entry.sha256 or "", -1) for repo in repos for entry in entries_of[repo]]
-        newest = tuple(int(self._newest[entity]) for entity in entities if entity >= 0)
-        return self.version.roster, self.version.annulled, newest
-
-    def of_env(self, env: str) -> Bools:
-        """[n] matches of an env."""
-        return np.asarray(self.log["env"] == self.log.envs.get(env, -1))
+        entities = [entry.sha256 for repo in repos for entry in entries_of[repo] if entry.sha256]
+        return self.version.roster, self.version.annulled, tuple(self.last.get(entity, 0) for entity in entities)
 
 
 class Views:
@@ -112,6 +164,7 @@ class Views:
         self.fresh_s = fresh_s
         self._lock = threading.Lock()
         self._view: View | None = None
+        self._last: dict[str, int] = {}
         self._checked = -float("inf")
 
     def cached(self) -> View | None:
@@ -133,13 +186,14 @@ class Views:
 
     def _renewed(self, version: Version, connection: Connection) -> View:
         old = self._view
-        log = extend(old.log if old else LogColumns(), connection)
         roster = old.roster if old and old.version.roster == version.roster else read_roster(connection)
-        valid = log["verdict"] != VERDICTS.index("void")
-        if version.annulled:
-            struck = [match_id.encode("ascii") for match_id in connection.scalars(select(annulments.c.match_id))]
-            valid &= ~np.isin(log["id"], np.array(struck, "S32"))
-        return View(self.store, self.arena, version, log, roster, valid, valid & log["rated"])
+        if old is not None:
+            played = select(matches.c.seq, matches.c.blue, matches.c.purple).where(matches.c.seq > old.version.seq)
+            for row in connection.execute(played.order_by(matches.c.seq)):
+                self._last[row.blue] = self._last[row.purple] = row.seq
+        newest = read_columns(connection, most=NEWEST)
+        taken = {row.env: row for row in connection.execute(select(intake))}
+        return View(self.store, self.arena, version, roster, newest, self._last, taken)
 
 
 def read_version(connection: Connection) -> Version:
