@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import device
 import learning_curves
 import strength
 import throughput_table
@@ -152,3 +153,21 @@ def test_the_peer_is_measured_with_the_values_of_the_presets(trainer, preset):
     peer = load_run(STOCK, [f"behaviors.SoccerTwos.trainer_type={trainer}"]).behaviors["SoccerTwos"]
     ours = load_run(preset).behaviors["SoccerTwos"]
     assert ours.model_copy(update={"max_steps": peer.max_steps}) == peer
+
+
+def test_rates_on_a_device_stand_beside_what_they_are_meant_to_reach():
+    graph = {
+        "what": "ppo",
+        "matches": 128,
+        "step": "one graph",
+        "matmul": "medium",
+        "per_s": 412345,
+        "playing_share": 0.6,
+    }
+    runs = [graph, graph | {"what": "poca", "per_s": 9}, {"what": device.DOOM, "matches": 256, "step": "x", "per_s": 5}]
+    rows = device.markdown(MACHINE | {"device": "Some GPU", "runs": runs}).splitlines()[-3:]
+    assert rows == [
+        "| ppo | 128 | one graph | medium | 412,345 | 400,000 (reached) | 60% |",
+        "| poca | 128 | one graph | medium | 9 | - | 60% |",
+        "| health_gathering_supreme | 256 | x | - | 5 | 100,000 (not reached) | - |",
+    ]
