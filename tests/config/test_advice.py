@@ -93,8 +93,6 @@ def test_an_executable_is_the_game_and_its_keys_are_read() -> None:
     assert told == ["palus.num_matches has no effect; it is about games of palus; use env_settings.num_envs"]
     (both,) = unsupported(load_run("debug", [*unity, "palus.env=SoccerTwos"]))
     assert both == "palus.env SoccerTwos: env_settings.env_path names a game too; remove one of the two"
-    (appo,) = unsupported(load_run("debug", [*unity, "behaviors.SoccerTwos={trainer_type: appo}"]))
-    assert appo == "behaviors.SoccerTwos.trainer_type appo: it plays games of palus only; use ppo or poca"
 
 
 def test_a_behavior_without_a_game_is_refused(load) -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from palus.cli import app
 from palus.config import RunFile, load_run
-from palus.errors import ConfigError, EnvError, LostGameError, ProtocolError, TrustError
+from palus.errors import EnvError, LostGameError, ProtocolError, TrustError
 from palus.train import Run, train
 from palus.trust import NOBODY, Trust
 from palus.types import MASKS
@@ -152,6 +152,17 @@ def test_the_command_trains_in_an_environment_that_the_run_file_names(tmp_path: 
     assert done.exit_code == 0, done.output
     assert (tmp_path / "results" / "x" / "Line.onnx").exists()
     assert "2 games of Line" in done.output and "no effect" not in done.output
+    folder = str(tmp_path / "results" / "x")
+    refused = CliRunner().invoke(app, ["enjoy", folder])
+    assert refused.exit_code == 2 and "--trust line_envs" in refused.output
+    words = ["enjoy", folder, "--trust", "line_envs", "--max-num-episodes", "30"]
+    first, second = (CliRunner().invoke(app, [*words, "--json"]) for _ in "ab")
+    found, again = (json.loads(said.stdout.splitlines()[-1]) for said in (first, second))
+    assert found["objectives"] == again["objectives"] and len(found["objectives"]) == 30
+    assert found["mean"] > 0.5 and found["steps"] >= 1500
+    for more, sentence in ((["--video", "x.mp4"], "a window of its own"), (["--env", "Game"], "leave it out")):
+        said = CliRunner().invoke(app, [*words, *more])
+        assert said.exit_code == 2 and sentence in said.output
 
 
 def test_a_factory_that_is_not_there_or_refuses_is_named(tmp_path: Path) -> None:
@@ -161,10 +172,6 @@ def test_a_factory_that_is_not_there_or_refuses_is_named(tmp_path: Path) -> None
         train(load_run(run_file(tmp_path, levels=3)), trust=TRUST)
     with pytest.raises(TrustError, match="would run code of the module os"):
         train(load_run(run_file(tmp_path, "os:system")), trust=NOBODY)
-    with pytest.raises(ConfigError, match="appo: it plays games of palus only"):
-        from palus.cli.train import obstacles
-
-        load_run(run_file(tmp_path), ["behaviors.Line.trainer_type=appo"], judge=lambda run: obstacles(run, TRUST))
 
 
 def test_an_exception_ends_the_run_with_one_sentence_and_saved(tmp_path: Path) -> None:

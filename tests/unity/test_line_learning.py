@@ -42,6 +42,12 @@ POCA: dict[str, Any] = PPO | {
     "trainer_type": "poca",
     "hyperparameters": PPO["hyperparameters"] | {"buffer_size": 512, "learning_rate": 0.003},
 }
+APPO: dict[str, Any] = {
+    "trainer_type": "appo",
+    "hyperparameters": {"batch_size": 256, "buffer_size": 512, "learning_rate": 0.005, "num_epoch": 2},
+    "network_settings": {"hidden_units": 32, "num_layers": 1},
+    "time_horizon": 16,
+}
 MEMORY: dict[str, Any] = {"network_settings": {"memory": {"memory_size": 16, "sequence_length": 8}}}
 EXPERT = "expert.demo"
 """Made for a lesson, in its folder."""
@@ -113,6 +119,10 @@ LESSONS = {
     "poca entities": Lesson(POCA, DISCRETE | GROUPS | ENTITIES, 8000),
     "poca goal": Lesson(POCA, DISCRETE | GROUPS | GOAL, 8000, more=HYPER),
     "poca memory": Lesson(POCA, DISCRETE | GROUPS | RECALL, 16000, more=MEMORY),
+    "appo discrete": Lesson(APPO, DISCRETE, 8000, fast=True),
+    "appo continuous": Lesson(APPO, CONTINUOUS, 8000),
+    "appo memory": Lesson(APPO, DISCRETE | RECALL, 16000, more=MEMORY),
+    "appo groups": Lesson(APPO, DISCRETE | GROUPS, 10000),
     "ppo gail discrete": Lesson(PPO, DISCRETE, 10000, more=GAIL),
     "ppo gail hybrid": Lesson(PPO, HYBRID, 12000, more=GAIL),
     "ppo gail cloning picture": Lesson(

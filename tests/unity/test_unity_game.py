@@ -276,6 +276,14 @@ def test_a_run_learns_over_the_wire(served: Any, tmp_path: Path, capsys: Any) ->
     assert (tmp_path / "results" / "x" / "MenuToy.onnx").exists()
     with pytest.raises(CheckpointError, match="a run of this id exists"):
         train(run)
+    folder, path = str(tmp_path / "results" / "x"), str(run.env_settings.env_path)
+    refused = CliRunner().invoke(app, ["enjoy", folder])
+    assert refused.exit_code == 2 and f"--env {path}" in " ".join(refused.output.split())
+    said = CliRunner().invoke(app, ["enjoy", folder, "--env", path, "--max-num-episodes", "20", "--json"])
+    found = json.loads(said.stdout.splitlines()[-1])
+    assert found["episodes"] == 20 and found["mean"] > 3.0
+    said = CliRunner().invoke(app, ["enjoy", folder, "--env", str(served("DuelToy", 1))])
+    assert said.exit_code == 2 and "nobody of MenuToy asked for a decision; it has DuelToy" in said.output
 
 
 def test_mlagents_learn_says_what_it_is_connected_to(served: Any, tmp_path: Path, capsys: Any) -> None:

@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from palus.cli.options import TrustOption, told_where
 from palus.cli.output import matches_progress, print_json, stdout
-from palus.errors import HubError
+from palus.errors import EnvError, HubError
 from palus.trust import Trust
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from palus.hub.score import AgentScore
     from palus.run.agents import Playable
     from palus.run.evaluate import Evaluation
+    from palus.run.talking_agent import TalkingAgent
 
 EPILOG = """
 RUN is a run's folder, an experiment that Sample Factory trained, or OWNER/NAME of a published agent, which is fetched
@@ -36,6 +37,8 @@ Examples:
   palus enjoy results/mine --max-num-episodes 100 --no-render             the score for a model card
 
   palus enjoy results/mine --best --deterministic --video best.mp4
+
+  palus enjoy results/mine --env Builds/Game                              in the Unity game that it was trained in
 
   palus enjoy results/mine --max-num-episodes 100 --push-to-hub ada/doom  measure, film and publish
 """
@@ -57,6 +60,9 @@ def enjoy(
     seed: Annotated[int, typer.Option(help="The same seed gives the same episodes.")] = 0,
     push_to_hub: Annotated[str | None, typer.Option(help="Publish run, score and video.", metavar="OWNER/NAME")] = None,
     hub: Annotated[str | None, typer.Option(help="huggingface.co, http://host:port, or folder:PATH.")] = None,
+    env: Annotated[
+        str | None, typer.Option(help="The Unity executable that it was trained in; `UnityEditor` for the Editor.")
+    ] = None,
     trust: TrustOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -73,11 +79,12 @@ def enjoy(
     trusted = Trust.of(trust or [])
     folder = local_folder(run, hub)
     with Console(stderr=True).status("Loading PyTorch and the agent"):
-        from palus.run.agents import open_agent
-        from palus.run.evaluate import evaluate
+        from palus.run.talking_agent import NO_PICTURES, TalkingAgent, open_player
 
         with told_where(folder):
-            agent = open_agent(folder, "best" if best else "latest", trusted)
+            agent = open_player(folder, "best" if best else "latest", trusted, env)
+    if video is not None and isinstance(agent, TalkingAgent):
+        raise EnvError(f"--video {video}: {NO_PICTURES}")
     if push_to_hub is not None:  # before the work: packages, token and rights
         if not agent.is_ours:
             raise HubError("--push-to-hub publishes runs of palus; Sample Factory publishes its own experiments")
@@ -87,7 +94,7 @@ def enjoy(
     # Games that draw no pictures of their own accord are filmed only into a file that was named.
     place = None if no_render else video or (folder / VIDEO if agent.draws else None)
     players = agent.players(seed, deterministic)
-    play = partial(evaluate, agent.make_game, players, episodes=max_num_episodes, seed=seed)
+    play = partial(agent.evaluate, players, episodes=max_num_episodes, seed=seed)
     evaluation = _play(agent, play, max_num_episodes, games, max_num_frames, place, video_frames)
     score = _score(agent, evaluation, deterministic)
     if agent.is_ours and score is not None:
@@ -101,7 +108,7 @@ def enjoy(
 
 
 def _play(
-    agent: Playable,
+    agent: Playable | TalkingAgent,
     play: Callable[..., Evaluation],
     episodes: int,
     games: int,
@@ -125,7 +132,7 @@ def _play(
     return evaluation
 
 
-def _score(agent: Playable, evaluation: Evaluation, deterministic: bool) -> AgentScore | None:
+def _score(agent: Playable | TalkingAgent, evaluation: Evaluation, deterministic: bool) -> AgentScore | None:
     """What a model card is to say; None when no episode came to its end."""
     from palus.hub.score import AgentScore
 
@@ -152,14 +159,16 @@ def _keep(folder: Path, score: AgentScore) -> None:
     write_text(OwnFiles(folder).add(folder / EVALUATION), json.dumps(asdict(score), indent=2) + "\n")
 
 
-def _parts(agent: Playable, evaluation: Evaluation) -> dict[str, Evaluation]:
+def _parts(agent: Playable | TalkingAgent, evaluation: Evaluation) -> dict[str, Evaluation]:
     """What each behavior's agents did; {} where all are of one behavior."""
     spec = agent.spec
     named = spec.behaviors if len(spec.behaviors) > 1 else ()
     return {behavior.name: evaluation.by(spec.agents_of(behavior.name)) for behavior in named}
 
 
-def _print_json(agent: Playable, evaluation: Evaluation, score: AgentScore | None, place: Path | None) -> None:
+def _print_json(
+    agent: Playable | TalkingAgent, evaluation: Evaluation, score: AgentScore | None, place: Path | None
+) -> None:
     parts = {name: {"mean": part.mean, "std": part.std} for name, part in _parts(agent, evaluation).items()}
     print_json(
         {
@@ -174,7 +183,9 @@ def _print_json(agent: Playable, evaluation: Evaluation, score: AgentScore | Non
     )
 
 
-def _print(agent: Playable, evaluation: Evaluation, score: AgentScore | None, place: Path | None) -> None:
+def _print(
+    agent: Playable | TalkingAgent, evaluation: Evaluation, score: AgentScore | None, place: Path | None
+) -> None:
     name = f"[bold]{escape(agent.env_id)}[/]"
     rate = f"{evaluation.frames:,} frames in {evaluation.seconds:.1f} s"
     if evaluation.lost:

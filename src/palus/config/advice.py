@@ -121,9 +121,6 @@ def unsupported(run: RunFile) -> list[str]:
             "behaviors: default_settings alone names nothing to train; add a behavior of the game, for example "
             "behaviors: {SoccerTwos: {}}"
         )
-    for name, behavior in run.behaviors.items():
-        if run.talks and isinstance(behavior, AppoBehavior):
-            lines.append(f"behaviors.{name}.trainer_type appo: it plays games of palus only; use ppo or poca")
     for path, value, why in unread(run, refused=True):
         lines.append(f"{path} {value}: {why}" if isinstance(value, str) else f"{path}: {why}")
     if run.env_id is None and run.behaviors and not run.talks:

@@ -17,6 +17,7 @@ from palus.errors import CheckpointError
 from palus.export.policy_file import PolicyFile, find_policies
 from palus.nn.distributions import mode, sample, told
 from palus.nn.network import Network
+from palus.run.evaluate import Evaluation, evaluate
 from palus.run.sf_checkpoint import is_sf_experiment, read_sf_agent
 from palus.trust import NOBODY, Trust
 from palus.types import F32, I64, MASKS, AnyArray, GameSpec
@@ -66,6 +67,10 @@ class Playable:
         """A player for every behavior."""
         return {name: AgentPlayer(policy, seed, deterministic) for name, policy in self.policies.items()}
 
+    def evaluate(self, players: Mapping[str, AgentPlayer], **how: Any) -> Evaluation:
+        """`palus.run.evaluate.evaluate` in its game. how: keywords of it."""
+        return evaluate(self.make_game, players, **how)
+
 
 class AgentPlayer:
     """A trained policy as a player. deterministic: the likeliest action instead of a drawn one.
@@ -112,6 +117,11 @@ def open_agent(folder: Path, kind: Kind = "latest", trust: Trust = NOBODY) -> Pl
             "and checkpoint_p0. Give results/RUN_ID, or OWNER/NAME of a published agent"
         )
     run = load_run(configuration)
+    if run.talks:
+        raise CheckpointError(
+            f"{folder}: trained in a Unity game, which is played by palus enjoy alone; record experts with Unity's "
+            "Demonstration Recorder"
+        )
     if run.env_id is None:
         raise CheckpointError(f"{configuration}: names no game; set palus.env to the one it was trained in")
     ours, policies = find_policies(folder, kind), {}
