@@ -118,7 +118,7 @@ def test_the_list_has_everybody_who_was_accepted_best_first(store: Store) -> Non
     enter(store, "lin/best", "accepted", sha256="c" * 64)
     row = dict.fromkeys(Standing.model_fields, 1) | {"sha256": "c" * 64, "rating": 1300.0}
     with store.write() as connection:
-        connection.execute(insert(ratings).values(env="SoccerTwos", upto_seq=1, **row))
+        connection.execute(insert(ratings).values(env="SoccerTwos", upto_seq=1, variance=1.0, **row))
     found = [(player.repo, player.rating, player.house) for player in list_players(store, "SoccerTwos")]
     assert found[0] == ("lin/best", 1300.0, False)
     assert [repo for repo, _, _ in found[1:]] == [

@@ -27,6 +27,9 @@ from palus.types import I32
 _READ = 20_000
 """Matches that are read at once."""
 _TAIL = 200_000
+"""Matches that a page counts itself, at most."""
+_ROOM = 4
+"""Rows at first; there is always twice as much room as was needed last."""
 _IDS = 500
 """Names in one condition."""
 _COLUMNS = [
@@ -59,8 +62,8 @@ class Intake:
     games: int = 0
     place: dict[Key, int] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
-    counts: I32 = field(default_factory=lambda: np.zeros((1024, 4, 4), np.int32))
-    sides: I32 = field(default_factory=lambda: np.zeros((1024, 2), np.int32))
+    counts: I32 = field(default_factory=lambda: np.zeros((_ROOM, 4, 4), np.int32))
+    sides: I32 = field(default_factory=lambda: np.zeros((_ROOM, 2), np.int32))
     online: dict[str, Online] = field(default_factory=dict)
     last: dict[str, tuple[int, int]] = field(default_factory=dict)
     pointed: dict[str, int] = field(default_factory=dict)
@@ -86,7 +89,8 @@ class Intake:
 
     def adjust(self, key: Key, kind: tuple[int, int], by: int) -> None:
         """Count units of a kind more often, or less."""
-        self.counts[self.row(key)][kind] += by
+        row = self.row(key)  # may make room
+        self.counts[row][kind] += by
         self.changed.add(key)
 
     def row(self, key: Key) -> int:
@@ -102,20 +106,21 @@ class Intake:
 
 def load(connection: Connection, env: str) -> Intake:
     """As it was saved last; empty where it never was."""
-    row = connection.execute(select(intake).where(intake.c.env == env)).first()
-    if row is None:
+    last = connection.execute(select(intake).where(intake.c.env == env)).first()
+    if last is None:
         return Intake(env)
-    known = Intake(env, row.upto_seq, row.rated_seq, row.rated_ms, row.seen_seq, row.matches, saved=tuple(row))
+    known = Intake(env, last.upto_seq, last.rated_seq, last.rated_ms, last.seen_seq, last.matches, saved=tuple(last))
     known.census = load_census(connection, env)
     known.struck = set(connection.scalars(select(left_out.c.match_id).where(left_out.c.env == env)))
     wanted = select(pair_sums.c.season, pair_sums.c.low, pair_sums.c.high, pair_sums.c.counts)
     for season, low, high, counts in connection.execute(wanted.where(pair_sums.c.env == env)):
-        known.counts[known.row((season, low, high))] = np.frombuffer(counts, "<i4").reshape(4, 4)
+        row = known.row((season, low, high))
+        known.counts[row] = np.frombuffer(counts, "<i4").reshape(4, 4)
     for player in connection.execute(select(player_sums).where(player_sums.c.env == env)):
         known.online[player.sha256] = Online(player.elo, Skill(player.openskill_mu, player.openskill_sigma))
         known.last[player.sha256] = (player.last_seq, player.last_ms)
-    known.games, known.looked_seq = known.sums().games, row.upto_seq
-    known.pointed = {point.sha256: point.games for point in _latest_points(connection, env, row.upto_seq)}
+    known.games, known.looked_seq = known.sums().games, last.upto_seq
+    known.pointed = {point.sha256: point.games for point in _latest_points(connection, env, last.upto_seq)}
     return known
 
 

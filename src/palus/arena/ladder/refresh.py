@@ -61,7 +61,7 @@ class Refresher:
         self._store = store
         self._settings = settings
         self._memory: dict[str, _Memory] = {}
-        self._stats_seq = 0
+        self._stats_seq: int | None = None
 
     def refresh(self, *, intervals: bool = False) -> list[str]:
         """Take in what is new. Returns the envs whose published ratings changed. intervals: those of large fields, too,
@@ -155,6 +155,10 @@ class Refresher:
         A replay that is missing or damaged is passed over, and told of once.
         """
         with self._store.read() as connection:
+            if self._stats_seq is None:  # not the whole log again at every start
+                done = matches.c.id.in_(select(play_stats.c.match_id))
+                newest = select(matches.c.seq).where(done).order_by(matches.c.seq.desc()).limit(1)
+                self._stats_seq = connection.scalar(newest) or 0
             wanted = select(matches.c.seq, matches.c.id, matches.c.record).where(matches.c.seq > self._stats_seq)
             todo = wanted.where(matches.c.id.not_in(select(play_stats.c.match_id))).order_by(matches.c.seq)
             batch = connection.execute(todo.limit(_STATS_PER_TRANSACTION)).all()
