@@ -16,7 +16,7 @@ INSTALL = .venv/bin/pip install -qq --disable-pip-version-check -c constraints.t
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow lint bench web docs clean
+.PHONY: help demo test test-slow test-cluster lint bench web docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target does; do \
@@ -30,6 +30,9 @@ test: .venv/dev.stamp  ## the tests, without the slow ones
 
 test-slow: .venv/dev.stamp  ## only the tests that take minutes: training to a score, kills by the dozen, intervals
 	@.venv/bin/pytest -m slow
+
+test-cluster: .venv/dev,cluster.stamp  ## the tests that start a Ray cluster on this machine, and kill parts of it
+	@.venv/bin/pytest -m cluster
 
 lint: .venv/dev.stamp  ## style, formatting, types
 	@.venv/bin/ruff check

@@ -223,11 +223,11 @@ def test_the_base_install_needs_no_training_framework() -> None:
 def test_only_who_keeps_something_loads_the_database() -> None:
     heavy = read_picture().heavy["sqlalchemy"]
     assert "arena/ladder" in heavy
-    heavy = heavy + read_picture().heavy["grpc"] + read_picture().heavy["optuna"]
+    heavy = heavy + [word for name in ("grpc", "optuna", "ray") for word in read_picture().heavy[name]]
     import_without(["sqlalchemy", "alembic"], heavy, light_modules(heavy))
 
 
-@pytest.mark.parametrize("package", ["fsspec"])
+@pytest.mark.parametrize("package", ["fsspec", "ray"])
 def test_what_reaches_other_machines_is_loaded_where_the_picture_says(package: str) -> None:
     loading = {path.parts[0] for path, name, _ in all_imports() if name.split(".")[0] == package}
     assert sorted(loading) == read_picture().heavy[package]

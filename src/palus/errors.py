@@ -58,6 +58,10 @@ class CheckpointError(PalusError):
     """A run folder or checkpoint is missing or corrupt."""
 
 
+class SupersededError(CheckpointError):
+    """Another process has trained on in this run's name; its checkpoint is the newer one."""
+
+
 class ReplayError(PalusError):
     """A replay file is missing or corrupt."""
 

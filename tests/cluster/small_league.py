@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from palus.cluster.plan import LeaguePlan, make_plan
-from palus.league.records import LeagueRecord, RunRecord
+from palus.league.records import LeagueRecord, RunRecord, news
 from palus.run.folder import RunFolder
 from palus.store.depot import Depot
 from palus.trust import NOBODY
@@ -62,8 +62,10 @@ def wait(condition: Callable[[], bool], what: str, limit_s: float = 120.0) -> No
 
 
 def assert_whole(storage: str, folder: Path) -> None:
-    """Every match counts once, every snapshot is told of once, and nobody is behind its checkpoint."""
+    """Every match counts once, every snapshot is told of once, and nobody ever fell behind a checkpoint."""
     for name, told in read(storage).items():
+        steps = [line["steps"]["0"] for line in news(Depot(storage), name, 0)[1] if line["kind"] == "checkpoint"]
+        assert steps == sorted(steps)
         state = RunFolder(folder / name, ["DuelToy"]).load()
         assert told.matches == state["exchange"]["matches"] > 0
         assert told.step >= told.steps["0"] == state["learners"][0][0]

@@ -7,7 +7,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -88,7 +88,7 @@ def run(
     with told_where(file):
         plan = make_plan(
             file, [*given, *(overrides or [])], number=runs, storage=storage, only=only or [],
-            cores=os.cpu_count() or 1, trust=trusted,
+            cores=0 if cluster is not None else os.cpu_count() or 1, trust=trusted,
         )  # fmt: skip
     if force:
         plan.clear()
@@ -104,7 +104,7 @@ def run(
 
             endings = play_league(plan, trusted, stopped, tell)
         else:
-            endings = {}
+            endings = _on_cluster()(plan, trusted, cluster, stopped, tell)
     for own, ending in endings.items():
         if ending.failure:
             stderr.print(f"[bold red]{own}:[/] {escape(ending.failure)}")
@@ -114,6 +114,15 @@ def run(
         raise typer.Exit(EXIT_INTERRUPTED)
     if any(ending.failure for ending in endings.values()):
         raise typer.Exit(1)
+
+
+def _on_cluster() -> Any:
+    """What plays a league on Ray. Raises ConfigError where the extra is not installed."""
+    try:
+        from palus.cluster.on_ray import play_league
+    except ImportError as error:
+        raise ConfigError(f'--cluster takes more than is installed ({error}): pip install "palus[cluster]"') from error
+    return play_league
 
 
 @app.command(epilog=EPILOG)

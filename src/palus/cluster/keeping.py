@@ -7,12 +7,15 @@ from pathlib import Path
 from threading import Event
 
 from palus.cluster.plan import LeaguePlan
+from palus.errors import StorageError
+from palus.league.records import news
 from palus.run.apart import Ending, Training, training
+from palus.store.depot import Depot
 from palus.trust import Trust
 
 POLL_S = 0.2
 FRUITLESS = 5
-"""A run whose process dies so often between two checkpoints will not get further."""
+"""A run whose process dies so often between two parts of the book will not get further."""
 
 
 class Keeper:
@@ -25,15 +28,22 @@ class Keeper:
 
     def keep(self) -> Ending:
         """Train to the end, whatever dies on the way."""
-        folder, fruitless = self.plan.folder(self.name), 0
-        folder.mkdir(parents=True, exist_ok=True)
+        fruitless, told = 0, 0
+        self.plan.folder(self.name).mkdir(parents=True, exist_ok=True)
         while True:
-            before = _saved(folder)
             ending = self._train()
-            fruitless = fruitless + 1 if _saved(folder) == before else 0
+            before, told = told, self._told(told)
+            fruitless = fruitless + 1 if told == before else 0
             if not ending.crashed or self.stop.is_set() or fruitless >= FRUITLESS:
                 return ending
             self.tell(f"{self.name}: {ending.failure}; it goes on from its checkpoint.")
+
+    def _told(self, before: int) -> int:
+        """The last part of the book that it has written; the one before where nobody can say."""
+        try:
+            return news(Depot(self.plan.storage), self.name, before)[0]
+        except StorageError:
+            return before
 
     def _train(self) -> Ending:
         run, berth = self.plan.runs[self.name], self.plan.berth(self.name)
@@ -47,11 +57,6 @@ class Keeper:
                     process.kill()
             ending = process.ending
             return Ending() if asked and ending.crashed else ending
-
-
-def _saved(folder: Path) -> list[float]:
-    """When its checkpoints were written."""
-    return [path.stat().st_mtime for path in folder.glob("*/checkpoint.pt")]
 
 
 class Tail:

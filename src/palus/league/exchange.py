@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from palus.errors import CheckpointError, StorageError
+from palus.errors import StorageError, SupersededError
 from palus.files import write_bytes
 from palus.league.league import League
 from palus.league.members import Member
@@ -139,7 +139,7 @@ class Exchange:
         """The checkpoint is written: tell what it holds. snapshots: where a snapshot lies; files: those that go to the
         storage with it, by their names in the run's folder.
 
-        Raises CheckpointError where another process tells under this run's name.
+        Raises SupersededError where another process tells under this run's name.
         """
         while self._sealed:
             folder = f"{home(self.run)}/{FILES}"
@@ -169,7 +169,7 @@ class Exchange:
             told = decoded(self.depot.get(name))[:-1]
             written = len(told)
             if not told or told != decoded(encoded(lines))[:written]:
-                raise CheckpointError(
+                raise SupersededError(
                     f"{self.depot.place}/{name}: another process has told of {self.run} since; this one ends. One at a "
                     "time trains a run: end the other one, or give its league another --storage."
                 )

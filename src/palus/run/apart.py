@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from palus.config import RunFile
-from palus.errors import DivergenceError, PalusError
+from palus.errors import DivergenceError, PalusError, SupersededError
 from palus.league.exchange import Berth
 from palus.run.mirror import restored
 from palus.trust import Trust
@@ -33,7 +33,7 @@ PATIENCE_S = 120.0
 @dataclass(frozen=True)
 class Ending:
     """How a run ended. failure: "" when it did not; diverged: its numbers went wrong, which its settings are to blame
-    for; crashed: its process died before it could say anything."""
+    for; crashed: its process died before it could say anything, or another one had gone on in its name."""
 
     failure: str = ""
     diverged: bool = False
@@ -147,7 +147,7 @@ def _train(run: RunFile, log: Path, resume: bool, trust: Trust, tell: Connection
             train(run, resume=resume, force=not resume, trust=trust, berth=berth)
         except PalusError as error:
             print(f"error: {error}", flush=True)
-            tell.send(Ending(str(error), isinstance(error, DivergenceError)))
+            tell.send(Ending(str(error), isinstance(error, DivergenceError), isinstance(error, SupersededError)))
         else:
             tell.send(Ending())
 
