@@ -123,7 +123,7 @@ def test_returns_are_the_compiled_ones(rows):
 @TRAINERS
 def test_it_learns(make, trainer):
     learner = make(behavior_of(trainer), Forbidden.spec, torch.float32, 0, place=HERE)
-    scores = curve(learner, Play(learner, Forbidden()), 40)
+    scores = curve(learner, Play(learner, Forbidden(64)), 25)
     assert scores[0] < -0.2
     assert np.mean(scores[-4:]) > -0.02
 

@@ -357,7 +357,7 @@ class Network(nn.Module):
 
         observations: name -> [R, *shape] as games give them, uint8 images included; states: [R, S] float32; masks:
         [R, M] bool. Returns parameters [R, L], values [R] of the first stream, denormalised, or None where they would
-        cost a pass of their own, new states [R, S], all float32. All lie on the CPU, wherever the network does.
+        cost a pass of their own, new states [R, S], all float32. All lie where the network does.
         """
         R = len(states)
         if 0 < R < FEWEST:
@@ -371,10 +371,9 @@ class Network(nn.Module):
             masks = None if masks is None else masks.to(device)
             if not self.state_size and len(self.sides) > 1:
                 features, _ = self._features(self.sides[0], inputs, states, keep)
-                return self._masked(self.action_parameterization.forward(features), masks).cpu(), None, states.cpu()
+                return self._masked(self.action_parameterization.forward(features), masks), None, states
             parameters, values, after = self(inputs, states, keep, masks)
-            values = values if values is None else self.denormalize(values[:, 0]).cpu()
-            return parameters.cpu(), values, after.cpu()
+            return parameters, values if values is None else self.denormalize(values[:, 0]), after
 
     def values(
         self,

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from palus.nn.distributions import told
-from palus.types import F32, I32, MASKS, ActionSpec, AnyArray
+from palus.nn.network import expanded
+from palus.nn.place import Placement
+from palus.types import F32, I32, MASKS, RAY_DISTANCES, RAY_TAGS, ActionSpec, AnyArray, BehaviorSpec
 
 
 class Policy(Protocol):
@@ -29,7 +31,8 @@ class Policy(Protocol):
         where they would cost a pass of their own, new states [R, S].
 
         All float32; values in units of returns. Forbidden choices have logits so low that their probability is 0. The
-        tensors may be views of memory that is written again later.
+        tensors may be views of memory that is written again later, and lie on the policy's device: who reads them waits
+        for it.
         """
 
 
@@ -118,11 +121,36 @@ def decide(policy: Policy, seen: Mapping[str, AnyArray], states: F32) -> tuple[F
     seen: [R, *shape], masks among them. states: [R, S]; a policy that remembers less takes its part from the left: a
     snapshot has no critic's memory. What comes back are views that hold until the policy acts again.
     """
-    tensors = {name: torch.from_numpy(array) for name, array in seen.items()}
+    return fetched(asked(policy, seen, states), states.shape[1])
+
+
+Answer = tuple[Tensor, Tensor | None, Tensor]
+"""What `Policy.act` gives."""
+
+
+def asked(policy: Policy, seen: Mapping[str, AnyArray | Tensor], states: F32) -> Answer:
+    """A policy's answer, on which a device may be at work yet. Arguments as of `decide`; seen: tensors where all
+    policies are on one device."""
+    tensors = {name: x if isinstance(x, Tensor) else torch.from_numpy(x) for name, x in seen.items()}
     masks = tensors.pop(MASKS, None)
-    width = policy.state_size
-    parameters, values, after = policy.act(tensors, torch.from_numpy(states[:, :width]), masks)
-    memory = after.numpy()
-    if width < states.shape[1]:
-        memory = np.pad(memory, ((0, 0), (0, states.shape[1] - width)))
-    return parameters.numpy(), None if values is None else values.numpy(), memory
+    return policy.act(tensors, torch.from_numpy(states[:, : policy.state_size]), masks)
+
+
+def fetched(answer: Answer, width: int) -> tuple[F32, F32 | None, F32]:
+    """An answer as `decide` gives it. width: floats of memory, the most of any policy."""
+    parameters, values, after = answer
+    memory = after.cpu().numpy()
+    if memory.shape[1] < width:
+        memory = np.pad(memory, ((0, 0), (0, width - memory.shape[1])))
+    return parameters.cpu().numpy(), None if values is None else values.cpu().numpy(), memory
+
+
+def brought(room: Mapping[str, AnyArray], behavior: BehaviorSpec, place: Placement) -> Mapping[str, AnyArray | Tensor]:
+    """What many policies on one device are to see, moved there once and rays made whole; elsewhere the arrays."""
+    if place.compiled:
+        return room
+    there = {name: place.tensor(array) for name, array in room.items()}
+    for o in behavior.observations:
+        if o.name not in there:
+            there[o.name] = expanded(there.pop(o.name + RAY_TAGS), there.pop(o.name + RAY_DISTANCES), o.size)
+    return there

@@ -18,6 +18,7 @@ from palus.envs.arena_game import BotAct
 from palus.envs.drawing import MatchParameters
 from palus.envs.protocol import MultiAgentEnv, Room, room_for
 from palus.nn.distributions import Draw, sample
+from palus.nn.place import CPU, Placement
 from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.episodes import Episodes
 from palus.rollout.plan import Share
@@ -49,6 +50,7 @@ class InProcessCollector:
         draws: Mapping[str, Draw] | None = None,
         share: Share = Share(),  # noqa: B008  # frozen
         room: Room = room_for,
+        place: Placement = CPU,
     ) -> None:
         """learners: policy id -> behavior and policy. rows_per_match: the most agents of a match that learn for each.
 
@@ -56,6 +58,7 @@ class InProcessCollector:
         the learners do; the result is the same. members: as learners, those that never learn and are there from the
         start. scripts: by policy id, players that read the game itself. draws: by behavior, where actions are not
         sampled. share: which matches of the run these are. room: makes arrays for observations.
+        place: of all policies.
         """
         everybody = {**learners, **(members or {})}
         self.env, self.cast, self.rollout_steps, self.seed = env, cast, rollout_steps, seed
@@ -74,7 +77,7 @@ class InProcessCollector:
             numbers = (self._first + np.arange(N))[:, None]
             keys = numbers * spec.num_agents + np.array(spec.agents_of(behavior.name))
             draw, size = draws.get(behavior.name, sample), sizes.get(behavior.name, 0)
-            self._others.append(Others(env, behavior, size, keys, self._actions[-1], scripts or {}, draw, room))
+            self._others.append(Others(env, behavior, size, keys, self._actions[-1], scripts or {}, draw, room, place))
         self._learning: dict[int, Learning] = {}
         for policy, (name, acting) in learners.items():
             behavior = spec.behavior(name)

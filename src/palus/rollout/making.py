@@ -79,8 +79,8 @@ def make_collector(
     spec: of the game, as far as it is known. learners: policy id -> behavior in the game, policy. rows_per_match: the
     most agents of a match that learn for each. load: the policy of a frozen id; members: those that are there from the
     start. scripts: by policy id, players that read the game. meet: as `ExchangeCollector` takes it. share: which of
-    the run's matches are played here; a talking game's are played by one rank alone. place: where policies act;
-    compact: they all take rays in compact form.
+    the run's matches are played here; a talking game's are played by one rank alone. place: where all policies act;
+    compact: they take rays in compact form.
     Raises ConfigError where games cannot be divided over workers, or are out of a script's sight there, EnvError.
     """
     first, sampling = next(iter(run.behaviors.values())), run.palus.sampling
@@ -101,7 +101,7 @@ def make_collector(
         env = source.batch(share.of(matches, "palus.num_matches"), threads)
         room = partial(room_for, rays=rays_of(env) if compact else None, zeros=place.zeros)
         return InProcessCollector(
-            env, learners, cast, steps, seed, rows_per_match, load, threads, members, scripts, draws, share, room
+            env, learners, cast, steps, seed, rows_per_match, load, threads, members, scripts, draws, share, room, place
         )
     if scripts:
         raise ConfigError(OUT_OF_SIGHT)

@@ -14,7 +14,8 @@ from palus.envs.arena_game import BotAct
 from palus.envs.protocol import MultiAgentEnv, Room, room_for
 from palus.errors import EnvError
 from palus.nn.distributions import Draw, sample, told
-from palus.rollout.acting import Policies, Policy, decide
+from palus.nn.place import CPU, Placement
+from palus.rollout.acting import Answer, Policies, Policy, asked, brought, decide, fetched
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I32, I64, MASKS, AnyArray, BehaviorSpec, Bool, Step
 
@@ -226,9 +227,13 @@ class Others:
         scripts: Mapping[int, BotAct],
         draw: Draw = sample,
         room: Room = room_for,
+        place: Placement = CPU,
     ) -> None:
-        """keys: [N, P_b], the third part of the key of each agent's draws; actions, draw, room: as in `Learning`."""
-        self._draw = draw
+        """keys: [N, P_b], the third part of the key of each agent's draws; actions, draw, room: as in `Learning`.
+
+        place: where all policies are that will be asked.
+        """
+        self._draw, self._place = draw, place
         self._scripts, teams = scripts, env.spec.teams
         self._team_mates = {team: [i for i, other in enumerate(teams) if other == team] for team in env.spec.sides}
         self.env, self.behavior, self._actions = env, behavior, actions.reshape(-1, actions.shape[2])
@@ -268,11 +273,13 @@ class Others:
         """Decide what was looked at, and hand the actions to the game."""
         count = len(self._seats)
         states = self.states[self._seats]
+        room, answers = brought(self._room, self.behavior, self._place), list[tuple[int, int, Answer]]()
         for number, first, end in self.blocks:
-            if number in self._scripts:
-                continue
-            seen = {name: array[first:end] for name, array in self._room.items()}
-            self._parameters[first:end], _, states[first:end] = decide(policies[number], seen, states[first:end])
+            if number not in self._scripts:
+                seen = {name: array[first:end] for name, array in room.items()}
+                answers.append((first, end, asked(policies[number], seen, states[first:end])))
+        for first, end, answer in answers:  # a device is asked everything before the first answer is waited for
+            self._parameters[first:end], _, states[first:end] = fetched(answer, states.shape[1])
         spec = self.behavior.actions
         actions, _, _ = self._draw(self._parameters[:count], spec, seed, tick, self._draws[self._seats])
         if not spec.is_discrete:

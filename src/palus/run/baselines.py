@@ -39,7 +39,9 @@ class ActingPolicy:
         seen = {name: torch.from_numpy(rows) for name, rows in observations.items()}
         allowed = None if masks is None else torch.from_numpy(masks)
         logits, _, after = self.network.act(seen, torch.from_numpy(states), allowed)
-        return torch.cat([b.softmax(1) for b in torch.split(logits, sizes, dim=1)], 1).numpy(), after.numpy()
+        return torch.cat(
+            [b.softmax(1) for b in torch.split(logits, sizes, dim=1)], 1
+        ).cpu().numpy(), after.cpu().numpy()
 
 
 class Baselines:

@@ -27,7 +27,7 @@ from palus.learn import ALGORITHMS
 from palus.learn.learner import Learner
 from palus.nn.matmul import choose, keep_freed_memory
 from palus.nn.network import Network
-from palus.nn.place import place_of
+from palus.nn.place import CPU, place_of
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.making import demands_of, draws_of, make_collector, make_source
 from palus.rollout.rollout import FROZEN
@@ -125,7 +125,7 @@ class Parts:
         self.collector = make_collector(
             run, self.source, self.spec, acting, {c.policy: self.league.rows_per_match(c) for c in contenders},
             self.league.cast, seed, self.threads, self._load_policy, guests.policies, guests.scripts,
-            self._meet, place=self.place,
+            self._meet, place=CPU if guests.policies else self.place,
             compact=not guests.policies and all(trainee.learner.takes_rays for trainee in self.trainees),
         )  # fmt: skip
         self.timers = Timers()
