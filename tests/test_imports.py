@@ -55,7 +55,7 @@ def read_picture() -> Picture:
         lines(r"^()    (\w+(?: -> \w+)+)$")[0][1],
         lines(r"^    (leaves), .*: (.+)$")[0][1],
         lines(r"^    (on top), .*: (.+)$")[0][1],
-        dict(lines(r"^    (\w+) is loaded by these only: (.+)$")),
+        dict(lines(r"^    ([\w.]+) is loaded by these only: (.+)$")),
         dict(lines(r"^    (\w+): (\w+(?: -> \w+)+)$")),
     )
 
@@ -231,6 +231,11 @@ def test_only_who_keeps_something_loads_the_database() -> None:
 def test_what_reaches_other_machines_is_loaded_where_the_picture_says(package: str) -> None:
     loading = {path.parts[0] for path, name, _ in all_imports() if name.split(".")[0] == package}
     assert sorted(loading) == read_picture().heavy[package]
+
+
+def test_what_joins_ranks_is_loaded_by_one_module() -> None:
+    loading = {path.with_suffix("").as_posix() for path, name, _ in all_imports() if "torch.distributed" in name}
+    assert sorted(loading) == read_picture().heavy["torch.distributed"]
 
 
 @pytest.mark.parametrize("command", ["match", "worker"])

@@ -34,6 +34,10 @@ class WorkerError(PalusError):
     """Worker processes crash or hang faster than they may be restarted."""
 
 
+class RankError(PalusError):
+    """Another rank of a run of several processes is gone; none of them can go on alone."""
+
+
 class ProtocolError(PalusError):
     """The other end of a game's connection says what the protocol does not have, is silent, or is gone."""
 

@@ -17,6 +17,7 @@ from palus.config import RunFile
 from palus.errors import ProtocolError, WorkerError
 from palus.league.exchange import Berth
 from palus.league.population import with_numbers
+from palus.learn.ranks import ALONE, Ranks
 from palus.nn.matmul import explain, slowness
 from palus.rollout.rollout import FROZEN, Collected
 from palus.run.parts import Parts
@@ -41,14 +42,32 @@ class Run(Parts):
     def iterate(self) -> None:
         """Collect a rollout of every learner, learn from it, advance the league, report."""
         with self.timers.block("env_step"):
-            collected, before = self.collector.collect(), self.steps
+            collected, before = self._together(self.collector.collect()), self.steps
         with self.timers.block("trainer_advance"):
             self._digest(collected, before)
+
+    def _together(self, collected: Collected) -> Collected:
+        """What all ranks brought, in the order in which one process would tell it; rollouts stay where they are."""
+        if self.ranks.size == 1:
+            return collected
+        steps = {policy: rollout.agent_steps for policy, rollout in collected.rollouts.items()}
+        told = self.ranks.gather(
+            (steps, collected.entropies, collected.episodes, collected.matches, collected.ghost_steps)
+        )
+        agent_steps = {policy: sum(own[0][policy] for own in told) for policy in steps}
+        entropies = {
+            policy: sum(own[1][policy] * own[0][policy] for own in told) / max(count, 1)
+            for policy, count in agent_steps.items()
+        }
+        episodes = sorted((e for own in told for e in own[2]), key=lambda e: e.decision)  # of one decision, by match
+        matches = sorted((m for own in told for m in own[3]), key=lambda m: m.decision)
+        ghost_steps = {name: sum(own[4][name] for own in told) for name in collected.ghost_steps}
+        return Collected(collected.rollouts, entropies, episodes, matches, ghost_steps, agent_steps)
 
     def _digest(self, collected: Collected, before: Mapping[int, int]) -> None:
         """Learn from a rollout, advance the league, report."""
         for trainee in self.trainees:
-            trainee.count(trainee.learner.steps_in(collected.rollouts[trainee.policy], self.spec.frameskip))
+            trainee.count(trainee.learner.steps_in(collected.steps_of(trainee.policy), self.spec.frameskip))
         if self.league.literal:  # what is due within a rollout has the weights that played it
             self._advance(collected)
         for trainee in self.trainees:
@@ -56,7 +75,7 @@ class Run(Parts):
         self.collector.release()
         if not self.league.literal:
             self._advance(collected)
-        for snapshot in self.league.forgotten(self.collector.in_play):
+        for snapshot in self.league.forgotten(self.in_play):
             self.collector.policies.retired.add(FROZEN + snapshot)
         self._evolve()
         self._teach(collected)
@@ -77,12 +96,13 @@ class Run(Parts):
     def _learn(self, trainee: Trainee, collected: Collected, step: int) -> None:
         """Let a learner learn from its rollout; not where it is done, or where it took no decision in it."""
         rollout, begun = collected.rollouts[trainee.policy], time.perf_counter()
-        learns = step < trainee.behavior.max_steps and rollout.agent_steps > 0 and not trainee.plays_only
+        made = collected.steps_of(trainee.policy)
+        learns = step < trainee.behavior.max_steps and made > 0 and not trainee.plays_only
         with self.timers.block("_update_policy"):
             stats = trainee.learner.update(rollout, step) if learns else {}
         self.learning_seconds += time.perf_counter() - begun
         own = [e for e in collected.episodes if e.policy == trainee.policy and e.learned]
-        steps = trainee.learner.steps_in(rollout, self.spec.frameskip)
+        steps = trainee.learner.steps_in(made, self.spec.frameskip)
         share = steps / max(rollout.agent_steps, 1)
         at = trainee.shown_step - steps + rollout.ended_after(len(own)) * share
         trainee.record.add(own, stats, collected.entropies[trainee.policy], at.tolist())
@@ -127,7 +147,7 @@ class Run(Parts):
 
     def _tell(self) -> None:
         """Report what happened and play the baselines when they are due."""
-        for complaint in self.collector.complaints():
+        for complaint in (line for own in self.ranks.gather([*self.collector.complaints()]) for line in own):
             self.report.warn(complaint)
         share = self.learning_seconds / max(time.perf_counter() - self.started, 1e-9)
         performance = {"Performance/Learning Share": share, **self.collector.performance()}
@@ -143,7 +163,7 @@ class Run(Parts):
             self._write_book()
         if self.exchange is not None:
             self.exchange.greet(self.steps)
-        if not self.run.checkpoint_settings.inference:
+        if not self.run.checkpoint_settings.inference and self.ranks.rank == 0:
             self.enter(self.baselines.evaluate_if_due(self.step, self.wall_seconds))
 
     def _values(self, trainee: Trainee) -> dict[str, float]:
@@ -170,15 +190,17 @@ def train(
     on_start: Callable[[Run], None] | None = None,
     log: Callable[[str, str], None] | None = None,
     berth: Berth | None = None,
+    ranks: Ranks = ALONE,
 ) -> TrainingResult:
     """Run to max_steps (or `palus.max_minutes`, or Ctrl-C), save, export; with `inference` play on, and save nothing.
 
     Ctrl-C once ends after the current iteration with everything saved; twice aborts at once, the last checkpoint stays.
-    trust: modules of one's own that the run file may name. log, berth: as `Run` takes them.
-    Raises CheckpointError, ConfigError, DivergenceError, EnvError, StorageError, TrustError, WorkerError.
+    trust: modules of one's own that the run file may name. log, berth: as `Run` takes them. ranks: each of them calls
+    this with the same arguments; rank 0 tells and writes.
+    Raises CheckpointError, ConfigError, DivergenceError, EnvError, RankError, StorageError, TrustError, WorkerError.
     """
     with interruptible() as interrupted:
-        parts = Run(run, resume=resume, force=force, trust=trust, log=log, berth=berth)
+        parts = Run(run, resume=resume, force=force, trust=trust, log=log, berth=berth, ranks=ranks)
         try:
             for line in parts.lessons.lines(parts.lessons.numbers):
                 parts.report.tell(line)
@@ -199,26 +221,30 @@ def train(
 
 
 def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
-    limit = parts.run.palus.max_minutes * 60
+    limit, ranks = parts.run.palus.max_minutes * 60, parts.ranks
     begun = time.perf_counter()
     inference = parts.run.checkpoint_settings.inference
-    while (inference or not parts.finished) and not interrupted():
+    pressed = late = False
+    while (inference or not parts.finished) and not (pressed or late):
         try:
             with parts.timers.block("TrainerController.advance"):
                 parts.iterate()
         except (ProtocolError, WorkerError):  # before anything was learned from it: what there is is whole
-            if not inference:
+            if not inference and ranks.size == 1:
                 parts.save()
             raise
-        if limit and time.perf_counter() - begun > limit:
-            break
-        parts.save_if_due()
+        # One word of any rank ends all of them, after the same iteration.
+        words = ranks.gather((interrupted(), limit > 0 and time.perf_counter() - begun > limit))
+        pressed, late = (any(said) for said in zip(*words, strict=True))
+        if not (pressed or late):
+            parts.save_if_due()
     if inference:  # nothing was learned, and what is there stays
         name = parts.folder.behaviors[0]
         return TrainingResult(parts.folder.root / f"{name}.onnx", parts.step, parts.wall_seconds, False)
-    if interrupted():
+    if pressed:
         parts.report.tell("Learning was interrupted. Please wait while the graph is generated.")
-    parts.enter(parts.baselines.evaluate(parts.step))
+    if ranks.rank == 0:
+        parts.enter(parts.baselines.evaluate(parts.step))
     model = parts.save()
     return TrainingResult(model, parts.step, parts.wall_seconds, parts.finished)
 

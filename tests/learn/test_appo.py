@@ -13,7 +13,7 @@ from toys import Play, Recall, curve
 
 from palus.config.appo import AppoHyperparameters
 from palus.errors import DivergenceError
-from palus.learn.appo import APPO, Minibatch, clipped_value_loss, loss
+from palus.learn.appo import APPO, Minibatch, Whole, clipped_value_loss, loss
 from palus.learn.losses import clipped_policy_loss
 from palus.learn.returns import usable_decisions
 from palus.rollout.rollout import Rollout
@@ -48,7 +48,13 @@ def test_the_whole_loss_by_hand() -> None:
         usable=torch.tensor([[True, False, True]]),
     )  # fmt: skip
     total, found = loss(
-        torch.zeros(1, 3, 2), torch.tensor([[1.0, 99.0, 1.0]]), batch, ActionSpec((Discrete(2),)), h, 0.01
+        torch.zeros(1, 3, 2),
+        torch.tensor([[1.0, 99.0, 1.0]]),
+        batch,
+        ActionSpec((Discrete(2),)),
+        h,
+        0.01,
+        Whole(2, 2.0, 1.0),
     )
     # ratio = 2 for both: -(min(2, 1.1) + min(-2, -1.1)) / 2 = 0.45; values: 0.5 (1 + 0) / 2; entropy ln 2
     assert found["Losses/Policy Loss"] == pytest.approx(0.45)
@@ -101,7 +107,8 @@ def test_vtrace_learns_from_a_lagging_policys_rollouts() -> None:
 
 
 def test_two_threads_take_the_same_step() -> None:
-    (one, play), (two, _) = learner(), learner(threads=2)
+    whole = ("hyperparameters.batch_size=1024",)
+    (one, play), (two, _) = learner(*whole), learner(*whole, threads=2)
     rollout = play.collect()
     a, b = one.update(rollout, 0), two.update(rollout, 0)
     np.testing.assert_allclose(one.network.weights.master, two.network.weights.master, atol=1e-4)
@@ -164,7 +171,7 @@ def test_nobody_active_nothing_learned() -> None:
 
 def test_steps_are_engine_frames() -> None:
     appo, rollout = by_hand()
-    assert appo.steps_in(rollout, 4) == 24
+    assert appo.steps_in(rollout.agent_steps, 4) == 24
 
 
 def test_taking_over_goes_on_from_the_donor_and_makes_what_was_played_too_old() -> None:

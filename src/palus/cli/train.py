@@ -47,6 +47,10 @@ def train(
     env: Annotated[str | None, typer.Option(help="Unity executable to train in; `UnityEditor` for the Editor.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random in the run.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run of this id.")] = False,
+    resume_if_there: Annotated[
+        bool,
+        typer.Option("--resume-if-there", help="Continue the run of this id where it has saved, else begin."),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run of this id.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Only validate the run file and show what it means.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show a live page of the run while it trains.")] = False,
@@ -80,7 +84,14 @@ def train(
         return
     with ExitStack() as beside:
         show = partial(live_page, browser=browser) if watch else None
+        there = resume_if_there and any(folder_of(run).glob("*/checkpoint.pt"))
+        resume, force = resume or there, force or (resume_if_there and not there)
         _train(run, resume, force, trusted, as_json, lambda folder: show and beside.enter_context(show(folder)))
+
+
+def folder_of(run: RunFile) -> Path:
+    """Where a run lives."""
+    return Path(run.checkpoint_settings.results_dir) / run.checkpoint_settings.run_id
 
 
 def obstacles(run: RunFile, trust: Trust) -> list[str]:
@@ -111,8 +122,12 @@ def _train(
     resume = resume or run.checkpoint_settings.resume or run.checkpoint_settings.load_model
     force = force or run.checkpoint_settings.force
     with Console(stderr=True).status("Loading PyTorch and starting the games (kernels compile once per version) ..."):
+        from palus.learn.ranks import Ranks
         from palus.train import Run, describe
         from palus.train import train as run_training
+
+    ranks = Ranks.joined()  # where torchrun has started this process beside others
+    resume, force = ranks.first((resume, force))
 
     def announce(parts: Run) -> None:
         for line in [*notes(parts.run), *describe(parts)]:
@@ -121,12 +136,18 @@ def _train(
             stderr.print("Playing without learning; nothing is saved. End with Ctrl-C.")
         show(parts.folder.root)
 
-    result = run_training(run, resume=resume, force=force, trust=trust, on_start=announce)
+    try:
+        on_start = announce if ranks.rank == 0 else None
+        result = run_training(run, resume=resume, force=force, trust=trust, on_start=on_start, ranks=ranks)
+    finally:
+        ranks.close()
+    if ranks.rank:
+        return
     if as_json:
         print_json({**result.__dict__, "model": str(result.model)})
         return
     rate = result.steps / max(result.wall_seconds, 1e-9)
-    folder = Path(run.checkpoint_settings.results_dir) / run.checkpoint_settings.run_id
+    folder = folder_of(run)
     stderr.print(
         f"{'Finished' if result.finished else 'Stopped'} at step {result.steps:,} after "
         f"{result.wall_seconds / 60:.1f} min ({rate:,.0f} steps/s). Model: {result.model}"

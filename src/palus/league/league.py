@@ -383,13 +383,20 @@ class League:
 
     # -- what is kept ---------------------------------------------------------------------------------------------
 
+    @property
+    def staying(self) -> set[int]:
+        """Ids of policies that stay with a slot for its next match."""
+        with self._lock:
+            return {policy for policy, *_ in self._drawn.values()}
+
     def needed(self, in_play: set[int]) -> set[int]:
-        """Ids of snapshots that may be drawn, stay with a slot, or are in a running match. in_play: policy ids.
+        """Ids of snapshots that may be drawn, stay with a slot, or are in a running match. in_play: policy ids, of
+        other ranks also those that stay.
 
         Forgets all others. Of a visitor the id is what its policy id is above FROZEN.
         """
         with self._lock:
-            playing = {policy - FROZEN for policy in in_play | {policy for policy, *_ in self._drawn.values()}}
+            playing = {policy - FROZEN for policy in in_play | self.staying}
             needed = playing.union(*([*pool.past, *pool.ghosts.values()] for pool in self.pools.values()))
             needed.update(visitor.policy - FROZEN for visitor in self.visitors)
             left = {visitor.policy - FROZEN for visitor in self._leaving}
@@ -463,6 +470,10 @@ class League:
 
 
 _OF_POOLS = ("elo", "versions", "window", "landmarks", "last_save", "last_swap", "ghosts", "origin")
+
+
+OF_SLOTS = ("drawn", "begun")
+"""What of a league's state differs between ranks: whom the slots of their matches met."""
 
 
 def snapshot_path(folder: Path, snapshot_id: int) -> Path:

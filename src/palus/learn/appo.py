@@ -8,7 +8,7 @@ observation, V-trace evaluates the state after the last decision, linear schedul
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ from palus.config.trainer import AppoBehavior, Behavior
 from palus.errors import ConfigError
 from palus.learn.learner import Learner, means, numbers_of
 from palus.learn.losses import clipped_policy_loss
+from palus.learn.ranks import ALONE, Ranks
 from palus.learn.returns import kept_memory, usable_decisions
 from palus.nn.distributions import Distribution
 from palus.nn.place import CPU, Placement
@@ -71,6 +72,17 @@ class Minibatch:
     usable: Tensor
 
 
+@dataclass(frozen=True)
+class Whole:
+    """Of a whole minibatch: how many decisions are usable, mean and deviation of their advantages, and the mean
+    symmetric KL of their distributions, where the loss has it."""
+
+    count: int
+    mean: float
+    deviation: float
+    symmetric_kl: float = 0.0
+
+
 class APPO(Learner):
     """Learner of one policy whose rollouts are rows of one length, learned from as they are.
 
@@ -90,6 +102,7 @@ class APPO(Learner):
         *,
         trust: Trust = NOBODY,
         place: Placement = CPU,
+        ranks: Ranks = ALONE,
     ) -> None:
         h = behavior.hyperparameters
         if h.exploration_loss == "symmetric_kl" and not spec.actions.is_discrete:
@@ -97,7 +110,7 @@ class APPO(Learner):
                 "exploration_loss symmetric_kl: the game has continuous actions, which no uniform distribution covers; "
                 "use entropy"
             )
-        super().__init__(behavior, spec, dtype, seed, threads, trust=trust, place=place)
+        super().__init__(behavior, spec, dtype, seed, threads, trust=trust, place=place, ranks=ranks)
         self.network.returns = RunningMoments(1) if h.normalize_returns else None
         self.adapted_rate = h.learning_rate
 
@@ -116,27 +129,29 @@ class APPO(Learner):
         h = self.behavior.hyperparameters
         behind = self.network.version - rollout.versions
         usable = usable_decisions(rollout) & (behind < h.max_policy_lag)
-        rows = np.flatnonzero(usable.any(0))
-        if not len(rows):
+        if not self.anybody(usable):
             return {}
+        rows, strata = np.flatnonzero(usable.any(0)), self.strata(rollout)
+        items = [rows[own] for own in strata.split(rows)]
+        minibatches = max(1, round(self.total([len(own) for own in items]) * len(usable) / h.batch_size))
         lags = behind[usable]
         batch = self.prepare(rollout, usable)
         found: list[dict[str, float]] = []
         for _ in range(h.num_epoch):
-            order = rows[torch.randperm(len(rows), generator=self.generator).numpy()] if h.shuffle else rows
+            order = strata.shuffled(items, self.generator) if h.shuffle else items
             first = len(found)
-            for part in np.array_split(order, max(1, round(len(rows) * len(usable) / h.batch_size))):
-                found.append(self._step(part, batch, step))
+            for pieces in strata.dealt(order, minibatches, (1, minibatches)):
+                found.append(self._step(pieces, batch, step))
                 if h.adaptive_learning_rate == "minibatch":
                     self._adapt(found[-1]["Policy/KL"])
             if h.adaptive_learning_rate == "epoch":
                 self._adapt(means(found[first:])["Policy/KL"])
         self.finish()
+        lag = {"Policy/Lag": lags.mean(), "Policy/Valid Share": usable[:, rows].mean()} if len(rows) else {}
         return means(found) | {
             "Policy/Learning Rate": self.learning_rate(step),
-            "Policy/Lag": float(lags.mean()),
-            "Policy/Lag Max": float(lags.max()),
-            "Policy/Valid Share": float(usable[:, rows].mean()),
+            "Policy/Lag Max": float(max(self.ranks.gather(int(lags.max(initial=0))))),
+            **self.pooled({tag: float(number) for tag, number in lag.items()}, len(lags)),
         }
 
     def _adapt(self, kl: float) -> None:
@@ -165,9 +180,12 @@ class APPO(Learner):
         advantages, targets = self.kernels.gae(rewards, values, following, ended, usable, gamma, h.lambd)
         if network.returns is not None:
             values = _normalized(values, network.returns)
+            strata = self.strata(rollout).split(np.nonzero(usable)[1])
+            own = [targets[usable][rows].astype(np.float64) for rows in strata]
+            told = self.ranks.gather([(x.mean(keepdims=True), x.var(keepdims=True), len(x)) for x in own if len(x)])
             with network.lock:
-                own = targets[usable].astype(np.float64)
-                network.returns.update(own.mean(keepdims=True), own.var(keepdims=True), len(own))
+                for moments in (each for of_rank in told for each in of_rank):
+                    network.returns.update(*moments)
             targets = _normalized(targets, network.returns).clip(-CLIP, CLIP)
         log_probs = rollout.log_probs.sum(-1)
         return Batch(
@@ -183,22 +201,46 @@ class APPO(Learner):
         assert values is not None
         return parameters.view(T, len(rows), -1), values.view(T, len(rows))
 
-    def _step(self, rows: I64, batch: Batch, step: int) -> dict[str, float]:
-        """One gradient step on some rows; tag -> part of its loss."""
-        pieces = self.parallel.split(rows)
+    def _step(self, strata: Sequence[I64], batch: Batch, step: int) -> dict[str, float]:
+        """One gradient step on some rows of each stratum; tag -> part of its loss."""
+        h, beta = self.behavior.hyperparameters, self.scheduled("beta", step)
+        groups = [self.parallel.split(strata[0])] if len(strata) == 1 else [[rows] for rows in strata if len(rows)]
+        pieces = [piece for group in groups for piece in group]
         outputs = self.parallel.map(lambda piece: self._forward(piece, batch), pieces)
-        parameters = torch.cat([p.detach() for p, _ in outputs], 1).requires_grad_()
-        values = torch.cat([v.detach() for _, v in outputs], 1).requires_grad_()
-        # The loss is computed for the whole minibatch at once: its means do not depend on the number of threads.
-        compared, h = self._minibatch(rows, batch, parameters, values), self.behavior.hyperparameters
-        total, found = loss(parameters, values, compared, self.spec.actions, h, self.scheduled("beta", step))
-        slopes = torch.autograd.grad(total, [parameters, values])
-        sizes = [len(piece) for piece in pieces]
-        shares = list(zip(outputs, *(torch.split(slope, sizes, 1) for slope in slopes), strict=True))
+        parts, behind = list[tuple[Tensor, Tensor, Minibatch]](), iter(outputs)
+        # The loss is computed for a whole stratum at once: its means do not depend on the number of threads.
+        for group in groups:
+            own = [next(behind) for _ in group]
+            parameters = torch.cat([p.detach() for p, _ in own], 1).requires_grad_()
+            values = torch.cat([v.detach() for _, v in own], 1).requires_grad_()
+            parts.append((parameters, values, self._minibatch(np.concatenate(group), batch, parameters, values)))
+        whole = self._whole([(parameters, compared) for parameters, _, compared in parts])
+        found, shares = list[dict[str, float]](), list[tuple[tuple[Tensor, Tensor], Tensor, Tensor]]()
+        for group, (parameters, values, compared) in zip(groups, parts, strict=True):
+            total, told = loss(parameters, values, compared, self.spec.actions, h, beta, whole)
+            share = len(compared.actions) / whole.count
+            found.append({tag: number * share for tag, number in told.items()})
+            slopes = torch.autograd.grad(total * share, [parameters, values])
+            cut = (torch.split(slope, [len(piece) for piece in group], 1) for slope in slopes)
+            shares += zip(outputs[len(shares) : len(shares) + len(group)], *cut, strict=True)
         gradients = self.parallel.map(lambda share: self.network.weights.backward(share[0], share[1:]), shares)
-        valid = float(batch.usable[:, rows].mean())
+        valid = whole.count / (self.total([len(own) for own in strata]) * len(batch.usable))
         norm = self.descend(gradients, valid * self.learning_rate(step), h.max_grad_norm)
-        return found | {"Policy/Gradient Norm": norm}
+        everywhere = [told for own in self.ranks.gather(found) for told in own]
+        return {tag: sum(told[tag] for told in everywhere) for tag in everywhere[0]} | {"Policy/Gradient Norm": norm}
+
+    def _whole(self, parts: Sequence[tuple[Tensor, Minibatch]]) -> Whole:
+        """What the loss has to know of the whole minibatch, from the strata of all ranks."""
+        advantages = [compared.advantages for _, compared in parts]
+        count = int(self.total([len(own) for own in advantages]))
+        mean = self.total([float(own.sum()) for own in advantages]) / count
+        square = self.total([float((own - mean).square().sum()) for own in advantages]) / count
+        symmetric = 0.0
+        if self.behavior.hyperparameters.exploration_loss == "symmetric_kl":
+            with torch.no_grad():
+                now = [Distribution(parameters[own.usable], self.spec.actions) for parameters, own in parts]
+                symmetric = self.total([float(own.symmetric_kl().sum()) for own in now]) / count
+        return Whole(count, mean, float(torch.tensor(square).sqrt().clamp(min=1e-7)), symmetric)
 
     def _minibatch(self, rows: I64, batch: Batch, parameters: Tensor, values: Tensor) -> Minibatch:
         """What the loss compares with. GAE was done once for the rollout; V-trace looks at the present outputs."""
@@ -253,18 +295,24 @@ def clipped_value_loss(values: Tensor, old_values: Tensor, targets: Tensor, epsi
 
 
 def loss(
-    parameters: Tensor, values: Tensor, batch: Minibatch, actions: ActionSpec, h: AppoHyperparameters, beta: float
+    parameters: Tensor,
+    values: Tensor,
+    batch: Minibatch,
+    actions: ActionSpec,
+    h: AppoHyperparameters,
+    beta: float,
+    whole: Whole,
 ) -> tuple[Tensor, dict[str, float]]:
     """Total loss, and by TensorBoard's tags its parts and what tells how far the policy moved.
 
-    parameters: [T, R, L]; values: [T, R]; both by the present weights. beta: weight of the exploration loss. These are
-    few numbers per decision: autograd through them costs nothing beside the network's own passes.
+    parameters: [T, R, L]; values: [T, R]; both by the present weights. beta: weight of the exploration loss. whole: of
+    the minibatch that these decisions are a part of. These are few numbers per decision: autograd through them costs
+    nothing beside the network's own passes.
     """
     now, old = Distribution(parameters[batch.usable], actions), Distribution(batch.parameters, actions)
     log_ratio = now.log_prob(batch.actions) - batch.log_probs
     ratio = log_ratio.exp().clamp(1.0 / RATIO_LIMIT, RATIO_LIMIT)
-    advantages = batch.advantages - batch.advantages.mean()
-    advantages = advantages / advantages.square().mean().sqrt().clamp(min=1e-7)
+    advantages = (batch.advantages - whole.mean) / whole.deviation
     low, high = 1.0 / (1.0 + h.epsilon), 1.0 + h.epsilon
     policy_loss = clipped_policy_loss(ratio, advantages, low, high)
     present = values[batch.usable]
@@ -273,7 +321,8 @@ def loss(
     if h.exploration_loss == "entropy":
         exploration = -beta * now.entropy().mean()
     else:
-        exploration = beta * now.symmetric_kl().mean().clamp(max=SYMMETRIC_KL_LIMIT)
+        within = whole.symmetric_kl <= SYMMETRIC_KL_LIMIT
+        exploration = beta * (now.symmetric_kl().mean() if within else torch.tensor(SYMMETRIC_KL_LIMIT))
     kl_loss = h.kl_coefficient * kl
     found = {
         "Losses/Policy Loss": policy_loss,

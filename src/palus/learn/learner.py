@@ -21,8 +21,10 @@ from palus.learn.cloning import Cloning
 from palus.learn.device_steps import DeviceSteps
 from palus.learn.kernels import kernels_of
 from palus.learn.losses import linear_schedule
+from palus.learn.ranks import ALONE, Ranks
 from palus.learn.returns import following_values, kept_memory, next_episode_values
 from palus.learn.signals import Experience, LearnedReward, decisions_of, make_signals
+from palus.learn.strata import Strata
 from palus.nn.network import Critic, Network, Rows
 from palus.nn.parameters import FlatParameters
 from palus.nn.place import CACHED_ROWS, CPU, Placement
@@ -50,7 +52,8 @@ class Part:
 
 class Learner:
     """One algorithm at work on one policy. threads: parts of a minibatch that are computed side by side. place: where
-    its network lies; reward signals' are small, and stay on the CPU.
+    its network lies; reward signals' are small, and stay on the CPU. ranks: the processes that learn it together, each
+    from its own matches.
 
     signals: the rewards it learns from, S of them, each with a value stream of its own (`make_signals`); cloning: what
     it imitates beside them.
@@ -73,8 +76,10 @@ class Learner:
         *,
         trust: Trust = NOBODY,
         place: Placement = CPU,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.behavior, self.spec, self.place, self.kernels = behavior, spec, place, kernels_of(place)
+        self.ranks = ranks
         self.generator = torch.Generator().manual_seed(seed)
         settings = behavior.network_settings
         self.signals = make_signals(behavior, spec, seed, trust)
@@ -113,21 +118,46 @@ class Learner:
         constant = getattr(h, f"{key}_schedule") == "constant"
         return value if constant else linear_schedule(value, minimum, step, self.behavior.max_steps)
 
-    def steps_in(self, rollout: Rollout, frameskip: int) -> int:
-        """Trainer steps of a rollout. frameskip: engine frames of a decision."""
-        return rollout.agent_steps * (frameskip if self.counts_frames else 1)
+    def steps_in(self, agent_steps: int, frameskip: int) -> int:
+        """Trainer steps of so many decisions. frameskip: engine frames of a decision."""
+        return agent_steps * (frameskip if self.counts_frames else 1)
+
+    # -- what is the same for all ranks -----------------------------------------------------------------------------
+
+    def strata(self, rollout: Rollout) -> Strata:
+        """The parts of a rollout that its threads learn from; one, on a device."""
+        return Strata.of(rollout, self.parallel.threads if self.place.compiled else 1, self.ranks)
+
+    def total(self, numbers: Sequence[float]) -> float:
+        """The sum of one number for each stratum of this rank, and of those of the others, in their order."""
+        return sum(number for own in self.ranks.gather([*numbers]) for number in own)
+
+    def anybody(self, usable: Bool) -> bool:
+        """Whether there is a decision to learn from, in any rank."""
+        return any(self.ranks.gather(bool(usable.any())))
+
+    def pooled(self, found: Mapping[str, float], weight: int) -> dict[str, float]:
+        """Means of this rank as means of all. weight: decisions that they are taken over."""
+        if self.ranks.size == 1:
+            return dict(found)
+        told = [own for own in self.ranks.gather((dict(found), weight)) if own[1]]
+        count = sum(own for _, own in told)
+        return {tag: sum(own[tag] * n for own, n in told) / count for tag in told[0][0]} if told else {}
 
     # -- what the present weights say -------------------------------------------------------------------------------
 
     def observe(self, rollout: Rollout, usable: Bool) -> None:
         """Take a rollout into the running statistics of observations."""
-        rows = np.flatnonzero(usable)
+        rows, columns = np.flatnonzero(usable), np.nonzero(usable)[1]
         for signal in self.learned_signals.values():
             signal.observe({name: flat(x) for name, x in rollout.observations.items()}, rows)
-        with self.network.lock:
-            for name, scaler in self.network.scalers.items():
-                if scaler.moments is not None:
-                    scaler.update(flat(rollout.observations[name]), rows)
+        strata = [rows[own] for own in self.strata(rollout).split(columns)]
+        for name, scaler in self.network.scalers.items():
+            if scaler.moments is not None:
+                seen = flat(rollout.observations[name])
+                told = self.ranks.gather([scaler.moments_of(seen, own) for own in strata])
+                with self.network.lock:
+                    scaler.take([batch for own in told for batch in own])
 
     def resident(self, rollout: Rollout) -> Rollout:
         """The rollout with its observations on the learner's device, where it has one: they are moved there once."""
@@ -142,9 +172,12 @@ class Learner:
         statistics = any(scaler.moments is not None for scaler in self.network.scalers.values())
         return not (self.place.compiled or statistics or self.learned_signals)
 
-    def estimate(self, observations: Mapping[str, Rows], states: F32) -> F32:
-        """The critic's values [R, S]. observations: name -> [R, *shape]; states: [R, floats of memory]."""
-        return self.network.values(observations, states, self.parallel.map)
+    def estimate(
+        self, observations: Mapping[str, Rows], states: F32, pieces: Sequence[slice | I64] | None = None
+    ) -> F32:
+        """The critic's values [R, S]. observations: name -> [R, *shape]; states: [R, floats of memory]; pieces: as
+        `Network.values` takes them."""
+        return self.network.values(observations, states, self.parallel.map, pieces)
 
     def replay(self, rollout: Rollout, length: int) -> tuple[F32, F32]:
         """The critic's values [T, B, S] of all decisions, and the memory [K, B, floats] before every `length`-th.
@@ -152,12 +185,14 @@ class Learner:
         Where there is memory, in one pass over the rollout. Values are zeros where the network has none.
         """
         T, B = rollout.active.shape
+        strata = self.strata(rollout)
         values = np.zeros((T, B, self.network.streams), np.float32)
         states = np.zeros((-(-T // length), B, self.network.state_size), np.float32)
         if not self.network.state_size:
             if self.network.has_values:
                 seen = {name: flat(x[:-1]) for name, x in rollout.seen.items()}
-                values = self.estimate(seen, np.zeros((T * B, 0), np.float32)).reshape(values.shape)
+                pieces = strata.pieces(np.tile(np.arange(B), T))
+                values = self.estimate(seen, np.zeros((T * B, 0), np.float32), pieces).reshape(values.shape)
             return values, states
         keep = kept_memory(rollout)
 
@@ -172,7 +207,9 @@ class Learner:
                     found = self.network.denormalize(found).cpu()
                     values[steps, rows] = found.numpy().reshape(len(steps), len(rows), -1)
 
-        self.parallel.map(play, np.array_split(np.arange(B), -(-B * length // self.place.rows)))
+        columns = strata.split(np.arange(B))
+        cut = (np.array_split(own, -(-len(own) * length // self.place.rows)) for own in columns if len(own))
+        self.parallel.map(play, [rows for own in cut for rows in own])
         return values, states
 
     def forward(self, rollout: Rollout, index: I64, states: Tensor, keep: F32) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -239,7 +276,7 @@ class Learner:
         losses = list[float]()
         for sequences, numbers in self.cloning.minibatches(self.behavior) if rate else ():
             loss, gradient = self.cloning.part(sequences, numbers)
-            self.descend([gradient], rate, optimizer=self.cloning.optimizer)
+            self.descend([gradient], rate, optimizer=self.cloning.optimizer, shared=False)
             losses.append(loss)
         return {"Losses/Pretraining Loss": float(np.mean(losses)) if losses else 0.0}
 
@@ -250,12 +287,14 @@ class Learner:
 
     def finals(self, rollout: Rollout) -> F32:
         """The values [K, S] of truncated episodes' last observations."""
-        return self.estimate(rollout.final_observations, rollout.final_states)
+        pieces = self.strata(rollout).pieces(np.nonzero(rollout.truncated)[1])
+        return self.estimate(rollout.final_observations, rollout.final_states, pieces)
 
     def following(self, rollout: Rollout, values: F32, final: F32) -> F32:
         """The value [T, B, S] of what follows each decision. values: of the decisions, [T, B, S]; final: as in
         `finals`."""
-        last = self.estimate({name: x[-1] for name, x in rollout.seen.items()}, rollout.last_states)
+        pieces = self.strata(rollout).pieces(np.arange(rollout.active.shape[1]))
+        last = self.estimate({name: x[-1] for name, x in rollout.seen.items()}, rollout.last_states, pieces)
         found = following_values(values, last, final, rollout.terminated, rollout.truncated)
         for s, signal in enumerate(self.signals.values()):
             if signal is not None and signal.goes_on:
@@ -271,12 +310,14 @@ class Learner:
         rate: float,
         max_norm: float = 0.0,
         optimizer: Adam | None = None,
+        shared: bool = True,
     ) -> float:
-        """Add up the threads' gradients, limit their norm (0: no limit), step. Returns the norm before the limit.
+        """Add up the gradients of all threads and ranks, limit their norm (0: no limit), step. Returns the norm before
+        the limit.
 
-        optimizer: another one than the learner's own.
+        optimizer: another one than the learner's own. shared: without, every rank has computed the whole gradient.
         """
-        norm = self.parallel.gather(gradients)
+        norm = self.parallel.gather(gradients, self.ranks if shared else ALONE)
         if not np.isfinite(norm):
             raise self.divergence()
         if 0 < max_norm < norm:
@@ -344,7 +385,7 @@ class DataParallel:
 
     Parts run their operators on one thread each: for networks of this size that scales where threads inside the
     operators do not (measured on 2 cores: 0.9 x for PPO). torch's own thread count has to be 1. Gradients are summed in
-    a fixed order, so the same number of threads gives the same bits.
+    a fixed order, so as many threads, in one process or in several, give the same bits.
     """
 
     def __init__(self, weights: FlatParameters, optimizer: Adam, threads: int) -> None:
@@ -366,9 +407,11 @@ class DataParallel:
         """A minibatch as one part for each thread, as far as there are items."""
         return [piece for piece in np.array_split(items, self.threads) if len(piece)]
 
-    def gather(self, gradients: Sequence[tuple[Tensor, ...]]) -> float:
-        """Add up what `FlatParameters.backward` gave for the parts of a minibatch; returns the sum's norm."""
+    def gather(self, gradients: Sequence[tuple[Tensor, ...]], ranks: Ranks = ALONE) -> float:
+        """Add up what `FlatParameters.backward` gave for the parts of a minibatch, here and in other ranks; returns the
+        sum's norm."""
         self.map(lambda shard: self.weights.set_gradient(gradients, shard), self.shards)
+        ranks.sum(self.weights.gradient)
         self.weights.fold_gradient()
         return self.weights.norm
 

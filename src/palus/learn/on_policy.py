@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,9 +15,13 @@ from palus.config.trainer import OnPolicyBehavior
 from palus.learn.device_steps import Held
 from palus.learn.learner import SEEN, Learner, Part, means
 from palus.learn.sequences import Sequences
+from palus.learn.strata import Strata
 from palus.nn.network import Inputs
 from palus.rollout.rollout import Rollout
 from palus.types import I64, AnyArray
+
+Counts = tuple[int, ...]
+"""Numbers of a minibatch that means are taken over."""
 
 
 @dataclass(frozen=True)
@@ -53,24 +57,36 @@ class OnPolicy(Learner):
 
     def epochs(
         self,
-        items: I64,
+        strata: Strata,
+        items: Sequence[I64],
         size: int,
-        part: Callable[[I64, I64], Part],
+        part: Callable[[I64, Counts], Part],
+        count: Callable[[I64], Counts],
         rate: float,
         study: Callable[[I64], dict[str, float]],
     ) -> dict[str, float]:
         """Passes over shuffled items in minibatches of `size`, the remainder dropped; means over the minibatches.
 
-        part: (items of a part, items of the minibatch) -> Part; called from several threads at once. study: lets what
-        else learns learn from the same minibatch. The policy loss is reported by its size, as ML-Agents does.
+        items: of each stratum. part: (items of a part, what counts in the minibatch) -> Part; called from several
+        threads at once. count: what counts in items; minibatches of all ranks are added up. study: lets what else
+        learns learn from the same minibatch. The policy loss is reported by its size, as ML-Agents does.
         """
-        found: list[dict[str, float]] = []
-        for minibatch in self._minibatches(items, size):
-            parts = self.parallel.map(lambda piece: part(piece, minibatch), self.parallel.split(minibatch))  # noqa: B023
-            self.descend([each.gradient for each in parts], rate)
-            total = {tag: sum(each.means[tag] for each in parts) for tag in parts[0].means}
-            found.append(total | {"Losses/Policy Loss": abs(total["Losses/Policy Loss"])} | study(minibatch))
-        return means(found)
+        there = int(self.total([len(own) for own in items]))
+        size = max(1, min(size, there))
+        found, told = list[dict[str, float]](), list[dict[str, float]]()
+        for _ in range(self.behavior.hyperparameters.num_epoch):
+            order = strata.shuffled(items, self.generator)
+            dealt = list(strata.dealt(order, there // size, (size, there)))
+            counts = self.ranks.gather([count(np.concatenate(pieces)) for pieces in dealt])
+            for pieces, *own in zip(dealt, *counts, strict=True):
+                whole: Counts = tuple(map(sum, zip(*own, strict=True)))
+                shares = self.parallel.split(pieces[0]) if strata.count == 1 else [own for own in pieces if len(own)]
+                parts = self.parallel.map(lambda piece: part(piece, whole), shares)  # noqa: B023
+                self.descend([each.gradient for each in parts], rate)
+                found.append({tag: sum(each.means[tag] for each in parts) for tag in (parts[0].means if parts else ())})
+                told.append(study(np.concatenate(pieces)))
+        losses = [_added(own) for own in zip(*self.ranks.gather(found), strict=True)]
+        return means([loss | other for loss, other in zip(losses, told, strict=True)])
 
     def _minibatches(self, items: I64, size: int) -> Iterator[I64]:
         """`size` items each, or all where there are fewer; shuffled anew in every epoch."""
@@ -121,3 +137,9 @@ class OnPolicy(Learner):
         """What the network reads of some decisions that are held, and their masks. places: [R], numbers t B + b."""
         seen = {name.removeprefix(SEEN): x.flatten(0, 1) for name, x in held.items() if name.startswith(SEEN)}
         return self.network.inputs(seen, places), held["masks"][places] if "masks" in held else None
+
+
+def _added(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """What the ranks found of one minibatch, some perhaps nothing."""
+    total = {tag: sum(own.get(tag, 0.0) for own in found) for tag in dict.fromkeys(tag for own in found for tag in own)}
+    return total | {"Losses/Policy Loss": abs(total["Losses/Policy Loss"])}

@@ -13,7 +13,7 @@ on, every baseline for its agent; both begin each rollout with an empty memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -26,8 +26,8 @@ from palus.config.trainer import PocaBehavior
 from palus.learn.device_steps import Held
 from palus.learn.learner import Part, flat
 from palus.learn.losses import surrogate, surrogate_formula, value_formula, value_loss
-from palus.learn.on_policy import OnPolicy
-from palus.learn.returns import kept_memory, normalize, usable_decisions
+from palus.learn.on_policy import Counts, OnPolicy
+from palus.learn.returns import kept_memory, normalized, usable_decisions
 from palus.learn.sequences import Sequences
 from palus.nn.attention import AttentionCritic
 from palus.nn.network import Critic, Rows
@@ -97,29 +97,32 @@ class POCA(OnPolicy):
         actions: F32 | None,
         present: Bool,
         states: F32 | None = None,
+        pieces: Sequence[slice | I64] | None = None,
     ) -> tuple[F32, F32]:
         """Values [M, S] and baselines [M, G, S] (empty without actions) of group steps.
 
         observations: name -> [M G, *shape], the members of a group adjacent; actions, present: as in GroupBatch;
-        states: [M, 1 + G, floats] before each, [M, 1, floats] without actions; None without memory.
+        states: [M, 1 + G, floats] before each, [M, 1, floats] without actions; None without memory. pieces: the group
+        steps of each pass, by default as they come.
         """
         M, G = present.shape
         S, known, at_once = len(self.signals), M if actions is not None else 0, self.place.rows // G
         values, baselines = np.zeros((M, S), np.float32), np.zeros((known, G, S), np.float32)
 
         @torch.inference_mode()
-        def evaluate(first: int) -> None:
-            part = slice(first, first + at_once)
+        def evaluate(part: slice | I64) -> None:
+            steps = np.arange(M)[part]
             there = self.place.tensor(present[part])
             acted = self.place.tensor(actions[part]) if actions is not None else None
-            inputs = self.network.inputs(observations, np.arange(first * G, (first + len(there)) * G))
+            inputs = self.network.inputs(observations, (steps[:, None] * G + np.arange(G)).ravel())
             memory = () if states is None else self._one_step(states[part])
             v, b = self.network.critic(inputs, acted, there, *memory)
             values[part] = v.float().cpu().numpy()
             if b is not None:
                 baselines[part] = b.float().cpu().numpy()
 
-        self.parallel.map(evaluate, range(0, M, at_once))
+        cut = [slice(first, first + at_once) for first in range(0, M, at_once)]
+        self.parallel.map(evaluate, cut if pieces is None else pieces)
         return values, baselines
 
     def _one_step(self, states: F32) -> tuple[Tensor, Tensor]:
@@ -163,7 +166,8 @@ class POCA(OnPolicy):
         seen = {name: flat(x[:-1]) for name, x in rollout.seen.items()}
         memory = self.remembered(rollout)
         before = memory.before(slice(T), 1 + G) if memory is not None else None
-        values, baselines = self.group_estimates(seen, actions, flat(active), before)
+        pieces = self._pieces(rollout, np.tile(np.arange(B // G), T))
+        values, baselines = self.group_estimates(seen, actions, flat(active), before, pieces)
         next_values, ended = self._next_values(rollout, values.reshape(T, B // G, -1), memory)
         rewards = self.rewards(rollout, usable_decisions(rollout))
         # A step that is followed by nothing known is not learned from, and the return of the one before stops there.
@@ -180,6 +184,11 @@ class POCA(OnPolicy):
         advantages = (returns[:, None] - baselines).mean(-1)
         paid = self.paid_tags(flat(rewards), np.asarray(present.any(1)))
         return GroupBatch(actions, present, values, baselines, advantages, returns, paid, memory)
+
+    def _pieces(self, rollout: Rollout, groups: I64) -> list[I64] | None:
+        """Group steps as passes without gradient take them. groups: whose they are."""
+        G = rollout.group_size
+        return self.strata(rollout).pieces(groups, G)
 
     def rewards(self, rollout: Rollout, usable: Bool) -> F32:
         """What the groups are paid, [T, groups, S]: by each signal what all members are, by the game also what the
@@ -213,7 +222,8 @@ class POCA(OnPolicy):
         following[:-1] = values[1:]
         last = {name: x[-1] for name, x in rollout.seen.items()}
         before = memory.before(slice(T, None), 1) if memory is not None else None
-        following[-1] = self.group_estimates(last, None, rollout.last_active.reshape(B // G, G), before)[0]
+        there, pieces = rollout.last_active.reshape(B // G, G), self._pieces(rollout, np.arange(B // G))
+        following[-1] = self.group_estimates(last, None, there, before, pieces)[0]
         following[ended] = self._next_episodes(rollout, following)[ended]
         bootstrapped = ended & cut_off.any(2)
         if bootstrapped.any():
@@ -225,7 +235,8 @@ class POCA(OnPolicy):
                 final[name][members.ravel()] = x[used]
             # What a group remembered that was cut off; `keep` is of its next episode.
             after = memory.states[1:, :, :1][bootstrapped] if memory is not None else None
-            following[bootstrapped] = self.group_estimates(final, None, members, after)[0]
+            pieces = self._pieces(rollout, np.nonzero(bootstrapped)[1])
+            following[bootstrapped] = self.group_estimates(final, None, members, after, pieces)[0]
         return following, ended
 
     def _next_episodes(self, rollout: Rollout, following: F32) -> F32:
@@ -237,22 +248,33 @@ class POCA(OnPolicy):
 
     def update(self, rollout: Rollout, step: int) -> dict[str, float]:
         """Several epochs of shuffled minibatches of whole group steps: batch_size / G of them, in sequences."""
-        if not rollout.active.any():
+        if not self.anybody(rollout.active):
             return {}
+        strata = self.strata(rollout)
         self.observe(rollout, rollout.active)
         h, now, length = self.behavior.hyperparameters, self.schedules(step), self.sequence_length(rollout)
         rollout = self.resident(rollout)
         batch, G = self.batch(rollout), rollout.group_size
         present, returns = batch.present, batch.returns
-        batch.advantages[present] = normalize(batch.advantages[present])
-        sequences = Sequences(present.any(1).reshape(len(rollout.active), -1), length)
+        groups = rollout.active.shape[1] // G
+        steps, members = np.nonzero(present)
+        places = [(steps[own], members[own]) for own in strata.split(steps % groups, G)]
+        told = normalized([batch.advantages[place] for place in places], self.total)
+        for place, own in zip(places, told, strict=True):
+            batch.advantages[place] = own
+        sequences = Sequences(present.any(1).reshape(-1, groups), length)
         states, keep = self.replay(rollout, length)[1], kept_memory(rollout)
         K, B, S = states.shape
         memory = torch.from_numpy(states.reshape(K * B // G, G, S))
         recalled = batch.memory.arrays(length) if batch.memory is not None else {}
         seen = {name: flat(x) for name, x in rollout.observations.items()}
 
-        def part(numbers: I64, minibatch: I64) -> Part:
+        def count(numbers: I64) -> tuple[int, int]:
+            """Group steps that count in some sequences, and agents present in them."""
+            index, counts = sequences.decisions(numbers)
+            return int(counts.sum()), int(present[index[counts]].sum())
+
+        def part(numbers: I64, whole: Counts) -> Part:
             """What some sequences add to the gradient of L_pi + 0.5 (L_V + 0.5 L_b) - beta entropy over a minibatch.
 
             L_V is a mean over group steps, the others are means over the agents present.
@@ -284,9 +306,7 @@ class POCA(OnPolicy):
             )  # fmt: skip
             critic_loss, value_slope = value_loss(values, returns[own], 0.5)
             baseline_loss, baseline_slope = value_loss(baselines, returns[rows // G], 0.25)
-            all_steps, all_count = sequences.decisions(minibatch)
-            whole = all_steps[all_count]
-            of_steps, of_agents = len(own) / len(whole), len(rows) / int(present[whole].sum())
+            of_steps, of_agents = len(own) / whole[0], len(rows) / whole[1]
             gradient = self.network.weights.backward(
                 [parameters, values, baselines],
                 [slope * of_agents, value_slope * of_steps, baseline_slope * of_agents],
@@ -307,21 +327,23 @@ class POCA(OnPolicy):
             rows = (steps[counts][:, None] * G + np.arange(G)).ravel()
             return self.study(rollout, rows[usable[rows]])
 
-        items = h.batch_size // G // length
+        size = h.batch_size // G // length
         if self.place.compiled:
-            found = self.epochs(sequences.numbers, items, part, now.learning_rate, study)
+            numbers = sequences.numbers
+            items = [numbers[own] for own in strata.split(numbers % groups, G)]
+            found = self.epochs(strata, items, size, part, count, now.learning_rate, study)
         else:
             arrays = {"actions": flat(rollout.actions), "log_probs": flat(rollout.log_probs), "keep": keep.ravel(),
                       "memory": states.reshape(K * B // G, G, S), "advantages": batch.advantages.ravel(),
                       "returns": returns, "present": present, **recalled}  # fmt: skip
-            found = self.device_epochs(rollout, sequences, items, arrays, now, study)
+            found = self.device_epochs(rollout, sequences, size, arrays, now, study)
         found |= self.imitate(step)
         self.finish()
         estimates = dict(batch.paid)
-        for s, name in enumerate(self.signals):
+        for s, name in enumerate(self.signals) if present.any() else ():
             estimates[f"Policy/{name.title()} Value Estimate"] = float(batch.values[present.any(1), s].mean())
             estimates[f"Policy/{name.title()} Baseline Estimate"] = float(batch.baselines[present, s].mean())
-        return found | estimates | now.tags()
+        return found | self.pooled(estimates, int(present.sum())) | now.tags()
 
     def objective(self, held: Held) -> tuple[Tensor, Tensor]:
         """L_pi + 0.5 (L_V + 0.5 L_b) - beta entropy: see `OnPolicy.objective`. Every agent of a group step is computed

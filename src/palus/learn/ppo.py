@@ -20,8 +20,8 @@ from palus.config.trainer import PpoBehavior
 from palus.learn.device_steps import Held
 from palus.learn.learner import Part, flat
 from palus.learn.losses import surrogate, surrogate_formula, value_formula, value_loss
-from palus.learn.on_policy import OnPolicy
-from palus.learn.returns import kept_memory, normalize, usable_decisions
+from palus.learn.on_policy import Counts, OnPolicy
+from palus.learn.returns import kept_memory, normalized, usable_decisions
 from palus.learn.sequences import Sequences
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I64
@@ -48,19 +48,27 @@ class PPO(OnPolicy):
     def update(self, rollout: Rollout, step: int) -> dict[str, float]:
         """Several epochs of shuffled minibatches of decisions, in whole sequences where there is memory."""
         usable = usable_decisions(rollout)
-        if not usable.any():
+        if not self.anybody(usable):
             return {}
+        strata = self.strata(rollout)
         self.observe(rollout, usable)
         h, now, length = self.behavior.hyperparameters, self.schedules(step), self.sequence_length(rollout)
         rollout = self.resident(rollout)
         values, states = self.replay(rollout, length)
         rewards = self.rewards(rollout, usable)
         advantages, targets = self.advantages(rollout, rewards, values)
-        advantages[usable] = normalize(advantages[usable])
+        rows, columns = np.nonzero(usable)
+        places = [(rows[own], columns[own]) for own in strata.split(columns)]
+        for place, own in zip(places, normalized([advantages[place] for place in places], self.total), strict=True):
+            advantages[place] = own
         sequences, keep = Sequences(usable, length), kept_memory(rollout)
         memory = torch.from_numpy(flat(states))
 
-        def part(numbers: I64, minibatch: I64) -> Part:
+        def count(numbers: I64) -> tuple[int]:
+            """Decisions that count in some sequences."""
+            return (int(sequences.decisions(numbers)[1].sum()),)
+
+        def part(numbers: I64, whole: Counts) -> Part:
             """What some sequences add to the gradient of L_pi + 0.5 L_V - beta entropy over a minibatch."""
             index, counts = sequences.decisions(numbers)
             parameters, values, _ = self.forward(rollout, index, memory[torch.from_numpy(numbers)], keep)
@@ -74,7 +82,7 @@ class PPO(OnPolicy):
                 self.spec.actions, now.epsilon, now.beta,
             )  # fmt: skip
             critic_loss, value_slope = value_loss(values, flat(targets)[own], 0.5)
-            share = len(own) / int(sequences.decisions(minibatch)[1].sum())
+            share = len(own) / whole[0]
             gradient = self.network.weights.backward([parameters, values], [slope * share, value_slope * share])
             found = {"Losses/Policy Loss": policy_loss, "Losses/Value Loss": critic_loss}
             found |= {"Policy/KL": kl, "Policy/Clipped": clipped}
@@ -84,18 +92,20 @@ class PPO(OnPolicy):
             index, counts = sequences.decisions(minibatch)
             return self.study(rollout, index[counts])
 
-        items = h.batch_size // length
+        size = h.batch_size // length
         if self.place.compiled:
-            found = self.epochs(sequences.numbers, items, part, now.learning_rate, study)
+            numbers = sequences.numbers
+            items = [numbers[own] for own in strata.split(numbers % usable.shape[1])]
+            found = self.epochs(strata, items, size, part, count, now.learning_rate, study)
         else:
             arrays = {"actions": flat(rollout.actions), "log_probs": flat(rollout.log_probs), "keep": keep.ravel(),
                       "memory": flat(states), "advantages": advantages.ravel(), "targets": flat(targets)}  # fmt: skip
-            found = self.device_epochs(rollout, sequences, items, arrays, now, study)
+            found = self.device_epochs(rollout, sequences, size, arrays, now, study)
         found |= self.imitate(step)
         self.finish()
         estimates = {f"Policy/{n.title()} Value Estimate": float(values[usable, s].mean())
-                     for s, n in enumerate(self.signals)}  # fmt: skip
-        return found | self.paid_tags(rewards, usable) | estimates | now.tags()
+                     for s, n in enumerate(self.signals)} if usable.any() else {}  # fmt: skip
+        return found | self.pooled(self.paid_tags(rewards, usable) | estimates, int(usable.sum())) | now.tags()
 
     def objective(self, held: Held) -> tuple[Tensor, Tensor]:
         """L_pi + 0.5 L_V - beta entropy: see `OnPolicy.objective`."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+
 import numpy as np
 from numba import njit
 
 from palus.rollout.rollout import Rollout
-from palus.types import F32, Bool
+from palus.types import F32, F64, AnyArray, Bool
 
 
 def usable_decisions(rollout: Rollout) -> Bool:
@@ -134,6 +137,18 @@ def td_lambda(rewards: F32, next_values: F32, ended: Bool, gamma: float, lambd: 
 
 def normalize(advantages: F32) -> F32:
     """Zero mean, unit population deviation over everything given; constant input gives zeros."""
-    centred = advantages - advantages.mean(dtype=np.float64)
-    result: F32 = (centred / (centred.std(dtype=np.float64) + 1e-10)).astype(np.float32)
-    return result
+    return normalized([advantages], sum)[0]
+
+
+def normalized(parts: Sequence[F32], total: Callable[[Sequence[float]], float]) -> list[F32]:
+    """The same of several arrays together. total: adds up one number for each of them, and those of other ranks."""
+    count = max(total([len(own) for own in parts]), 1)
+
+    def centre(arrays: Sequence[AnyArray]) -> list[F64]:
+        mean = total([float(own.sum(dtype=np.float64)) for own in arrays]) / count
+        return [own - np.float64(mean) for own in arrays]
+
+    centred = centre(parts)
+    squares = [float(np.square(own).sum()) for own in centre(centred)]
+    deviation = math.sqrt(total(squares) / count) + 1e-10
+    return [(own / deviation).astype(np.float32) for own in centred]

@@ -41,9 +41,9 @@ class MatmulPath:
         """The type of weights and activations on this path."""
         return torch.bfloat16 if self.name == "bf16" else torch.float32
 
-    def activate(self, device: torch.device = CPU.device) -> None:
-        """Make torch use this path for fp32 products on that device from now on."""
-        exact = exact_setting() if device.type == "cpu" else "highest"
+    def activate(self, device: torch.device = CPU.device, exact: str | None = None) -> None:
+        """Make torch use this path for fp32 products on that device from now on. exact: in place of `exact_setting`."""
+        exact = (exact or exact_setting()) if device.type == "cpu" else "highest"
         torch.set_float32_matmul_precision("medium" if self.name == "medium" else exact)
 
 
@@ -115,12 +115,22 @@ def choose(setting: str, device: torch.device = CPU.device) -> tuple[MatmulPath,
     # In turns, so that another program that runs for a moment slows all of them alike.
     rounds = [[measure(name, 0.02, device=device) for name in PATHS] for _ in range(3)]
     measured = [max(tries, key=lambda path: path.gflops) for tries in zip(*rounds, strict=True)]
+    return _best(measured), measured
+
+
+def _best(measured: Sequence[MatmulPath]) -> MatmulPath:
     best = measured[0]
     for path in measured[1:]:
         needed = 1.05 if path.error < EXACT_ERROR else 1.2
         if path.gflops > needed * best.gflops:
             best = path
-    return best, measured
+    return best
+
+
+def fastest_everywhere(measured: Sequence[Sequence[MatmulPath]]) -> str:
+    """The name of what `choose` takes for a machine that is as slow as the slowest of each path. measured: of each
+    machine all paths, in one order."""
+    return _best([min(paths, key=lambda path: path.gflops) for paths in zip(*measured, strict=True)]).name
 
 
 def explain(path: MatmulPath, measured: Sequence[MatmulPath], device: torch.device = CPU.device) -> str:

@@ -7,7 +7,7 @@ its `forward`, so that a file computes what is trained here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -379,25 +379,28 @@ class Network(nn.Module):
         self,
         observations: Mapping[str, Rows],
         states: F32,
-        spread: Callable[[Callable[[int], None], range], Iterable[None]] = map,
+        spread: Callable[[Callable[[slice | I64], None], Sequence[slice | I64]], Iterable[None]] = map,
+        pieces: Sequence[slice | I64] | None = None,
     ) -> F32:
         """The critic's estimates [R, streams], denormalised, without gradient.
 
-        observations: name -> [R, *shape]; states: [R, S]; spread: `map`, or one on threads.
+        observations: name -> [R, *shape]; states: [R, S]; spread: `map`, or one on threads. pieces: the rows of each
+        pass, by default as they come.
         """
         R, side = len(next(iter(observations.values()))), self.sides[-1]
         out = np.empty((R, self.streams), np.float32)
 
         @torch.inference_mode()
-        def evaluate(first: int) -> None:
-            part = slice(first, first + self.place.rows)
-            inputs = self.inputs({name: rows[part] for name, rows in observations.items()})
+        def evaluate(part: slice | I64) -> None:
+            own = {name: rows[part] for name, rows in observations.items()} if isinstance(part, slice) else observations
+            inputs = self.inputs(own, None if isinstance(part, slice) else part)
             state = torch.tensor_split(self.place.tensor(states[part]), len(self.sides), 1)[-1]
             features, _ = self._features(side, inputs, state, state.new_ones(1, len(state)))
             out[part] = self.denormalize(_float(self.critic_linear, features)).cpu().numpy()
 
         with self.lock.reading():
-            for _ in spread(evaluate, range(0, R, self.place.rows)):
+            cut = [slice(first, first + self.place.rows) for first in range(0, R, self.place.rows)]
+            for _ in spread(evaluate, cut if pieces is None else pieces):
                 pass
         return out
 

@@ -54,6 +54,14 @@ class Shard:
     end: int
 
 
+def tree_sum(parts: Sequence[Tensor]) -> Tensor:
+    """Their sum as a tree of neighbours, (a + b) + (c + d): of powers of two the same bits wherever they are cut."""
+    while len(parts) > 1:
+        pairs = (parts[k : k + 2] for k in range(0, len(parts), 2))
+        parts = [torch.add(*pair) if len(pair) > 1 else pair[0] for pair in pairs]
+    return parts[0]
+
+
 class FlatParameters:
     """The weights of a module in one vector; the module's parameters become views of `work`.
 
@@ -124,13 +132,12 @@ class FlatParameters:
         return [Shard(a, b, starts[a], starts[b]) for a, b in pairwise([*firsts, len(ends)])]
 
     def set_gradient(self, parts: Sequence[tuple[Tensor, ...]], shard: Shard | None = None) -> None:
-        """Overwrite `gradient`, or a shard of it, with the sum of what `backward` returned for parts of a minibatch."""
+        """Overwrite `gradient`, or a shard of it, with the sum of what `backward` returned for parts of a minibatch,
+        none: with zeros."""
         tensors = slice(shard.first_tensor, shard.end_tensor) if shard else slice(None)
         views = self._grad_views[tensors]
-        for view, first, *others in zip(views, *(part[tensors] for part in parts), strict=True):
-            view.copy_(first)
-            for other in others:
-                view.add_(other)
+        for view, *found in zip(views, *(part[tensors] for part in parts), strict=True):
+            view.copy_(tree_sum(found)) if found else view.zero_()
 
     def refresh(self, shard: Shard | None = None) -> None:
         """Bring `work`, or a shard of it, up to date after `master` changed."""

@@ -6,7 +6,7 @@ network's number format, so no float copy of a whole page exists.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -143,9 +143,20 @@ class ObservationScaler:
 
     def update(self, rows: AnyArray, index: I64) -> None:
         """Take rows[index] into the moments. rows: [N, *shape]."""
-        if self.moments is not None and len(index):
-            mean, variance = moments(rows.reshape(len(rows), -1), index, self.divisor)
-            self.moments.update(mean, variance, len(index))
+        self.take([self.moments_of(rows, index)])
+
+    def moments_of(self, rows: AnyArray, index: I64) -> tuple[F64, F64, int] | None:
+        """Of rows[index] what `take` takes, None where there are none or nothing is normalised."""
+        if self.moments is None or not len(index):
+            return None
+        return *moments(rows.reshape(len(rows), -1), index, self.divisor), len(index)
+
+    def take(self, batches: Sequence[tuple[F64, F64, int] | None]) -> None:
+        """Take batches into the moments, one after the other."""
+        for batch in batches:
+            if self.moments is not None and batch is not None:
+                self.moments.update(*batch)
+        if any(batch is not None for batch in batches):
             self.refresh()
 
     def write(self, rows: AnyArray, index: I64, out: AnyArray, first: int = 0) -> None:

@@ -21,11 +21,13 @@ _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 class Share:
     """Which of a run's N matches are played here: rank r of R has the matches from r N / R to (r + 1) N / R.
 
-    Draws are keyed by the numbers that matches have in the whole run, so who plays them where changes none.
+    Draws are keyed by the numbers that matches have in the whole run, so who plays them where changes none. neighbours:
+    the ranks on this machine, which share its cores.
     """
 
     rank: int = 0
     size: int = 1
+    neighbours: int = 1
 
     def of(self, matches: int, what: str) -> int:
         """How many of a run's matches. what: the setting that says how many, for the ConfigError where they do not
@@ -70,10 +72,11 @@ def worker_rows(run: RunFile, agents: int, learning: int) -> int:
     return first.rollout_rows(learning, matches) // first.time_horizon * agents // learning
 
 
-def plan_workers(settings: Sampling, rows: int, agents: int) -> WorkerPlan:
+def plan_workers(settings: Sampling, rows: int, agents: int, neighbours: int = 1) -> WorkerPlan:
     """Divide the games that have `rows` agents in all. ConfigError, with the arithmetic, where they do not divide.
 
     workers -1 takes as many physical cores as divide the games. Without workers there is nothing to overlap: one split.
+    neighbours: as in `Share`.
     """
     games = rows // agents
     if games < 1 or rows % agents:
@@ -85,7 +88,8 @@ def plan_workers(settings: Sampling, rows: int, agents: int) -> WorkerPlan:
     share = settings.games_per_worker
     workers = settings.workers
     if workers < 0:
-        fitting = [n for n in range(1, physical_cores() + 1) if games % (n * splits) == 0]
+        cores = max(physical_cores() // neighbours, 1)
+        fitting = [n for n in range(1, cores + 1) if games % (n * splits) == 0]
         workers = games // share if share else max(fitting, default=1)
     processes = max(workers, 1)
     if games % (processes * splits) or (share and processes * share != games):

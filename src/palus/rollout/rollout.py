@@ -42,7 +42,8 @@ class Rollout:
     final_observations: name -> [K, *shape] of truncated rows, in the order of `np.argwhere(truncated)`; final_states:
     [K, S] their memory then.
     group_size: rows per group. versions: [T, B] gradient steps behind the acting weights. resident: the observations as
-    tensors on the learner's device, where it has one.
+    tensors on the learner's device, where it has one. side_by_side: the rows are those of matches side by side, as many
+    of each.
     """
 
     observations: Mapping[str, AnyArray]
@@ -64,6 +65,7 @@ class Rollout:
     group_size: int
     versions: I32
     resident: Mapping[str, Any] | None = None
+    side_by_side: bool = True
 
     def __post_init__(self) -> None:
         T, B = self.rewards.shape
@@ -157,13 +159,19 @@ numbered over all ranks of a run, as in `Episode` and `FinishedMatch`."""
 class Collected:
     """What one call of `Collector.collect` brought. rollouts, entropies (mean, nats, of its decisions): by policy id of
     the learners; episodes of all policies and matches, in the order in which they ended. ghost_steps: by behavior,
-    decisions of agents that nobody learns from, in matches that somebody learns from."""
+    decisions of agents that nobody learns from, in matches that somebody learns from. agent_steps: by policy id, the
+    decisions of all ranks' rollouts, where there are several."""
 
     rollouts: Mapping[int, Rollout]
     entropies: Mapping[int, float]
     episodes: Sequence[Episode]
     matches: Sequence[FinishedMatch]
     ghost_steps: Mapping[str, int]
+    agent_steps: Mapping[int, int] = field(default_factory=dict)
+
+    def steps_of(self, policy: int) -> int:
+        """Decisions that a learner can use, in all ranks."""
+        return self.agent_steps.get(policy, self.rollouts[policy].agent_steps)
 
 
 class Collector(Protocol):

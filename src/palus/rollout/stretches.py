@@ -162,6 +162,7 @@ def build(
         final_states=record["states"][ends],
         group_size=G,
         versions=spread("versions"),
+        side_by_side=False,
     )
     entropy = float(record["entropies"][rows[active]].mean()) if active.any() else 0.0
     return rollout, entropy

@@ -62,7 +62,7 @@ class WorkerCollector:
         Raises ConfigError when the games do not divide evenly, StorageError without memory, and, here or from
         `collect`, EnvError when games cannot be made.
         """
-        self.plan = plan_workers(settings, rows, spec.num_agents)
+        self.plan = plan_workers(settings, rows, spec.num_agents, share.neighbours)
         self._spec, self._rows, self._horizon = spec, rows, horizon
         self._make, self._asynchronous = make, settings.asynchronous
         self._pages = settings.pages if self._asynchronous else 1
@@ -281,7 +281,7 @@ def _workers(
     """Start whatever steps the games."""
     games = plan.splits * plan.games * (1 if plan.workers else share.size)  # as one process of as many workers has
     warm_up = layout.horizon * min(games, WARM_UP_GAMES) if settings.decorrelate else 0
-    pinned = settings.affinity and plan.workers > 0 and share.size == 1  # ranks of one machine would crowd its cores
+    pinned = settings.affinity and plan.workers > 0 and share.neighbours == 1  # others would crowd these cores
     assignments = [
         Assignment(
             worker=worker,

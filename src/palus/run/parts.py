@@ -6,8 +6,10 @@ What they do with each other is `palus.train`, which is to be read first.
 from __future__ import annotations
 
 import secrets
+import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +19,21 @@ from pydantic import TypeAdapter
 from palus.config import Behavior, RunFile
 from palus.config.league import Role
 from palus.errors import CheckpointError, ConfigError, EnvError, ModelError, StorageError
-from palus.files import write_text
+from palus.files import write_bytes, write_text
 from palus.league.book import Book
 from palus.league.exchange import Berth, Exchange, visitor_path
-from palus.league.league import League
+from palus.league.league import OF_SLOTS, League
 from palus.league.pools import Contender, Snapshot
 from palus.league.population import PopulationLeague, shaping_of, with_numbers
 from palus.learn import ALGORITHMS
 from palus.learn.learner import Learner
-from palus.nn.matmul import choose, keep_freed_memory
+from palus.learn.ranks import ALONE, Ranks
+from palus.nn.matmul import choose, exact_setting, fastest_everywhere, keep_freed_memory
 from palus.nn.network import Network
 from palus.nn.place import CPU, place_of
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.making import demands_of, draws_of, make_collector, make_source
+from palus.rollout.plan import Share, physical_cores
 from palus.rollout.rollout import FROZEN
 from palus.run.baselines import Baselines
 from palus.run.folder import RunFolder
@@ -64,18 +68,21 @@ class Parts:
         trust: Trust = NOBODY,
         log: Callable[[str, str], None] | None = None,
         berth: Berth | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         """log: takes level and text of every line that is told, in place of the terminal. berth: in a league of several
-        runs, whose snapshots this one meets, too.
+        runs, whose snapshots this one meets, too. ranks: of which each makes the same parts; all but rank 0 tell
+        nothing and write into a folder that goes with them.
 
         Raises StorageError where the league's storage cannot be opened.
         """
-        self.trust = trust
+        self.trust, self.ranks = trust, ranks
+        self._scratch = None if ranks.rank == 0 else tempfile.TemporaryDirectory(prefix="palus-rank-")
         self.exchange = None if berth is None else Exchange(berth)
         self._told: Mapping[str, Any] | None = None  # what the run told a league that it trains apart from now
         self.source = make_source(run, trust)
         try:
-            self._wire(run, resume, force, trust, log)
+            self._wire(run, resume, force, trust, log if ranks.rank == 0 else _say_nothing)
         except BaseException:
             self.source.close()
             raise
@@ -85,8 +92,10 @@ class Parts:
     ) -> None:
         """Make all parts."""
         self.place = place_of(run.torch_settings.device)
-        settings = run.checkpoint_settings
-        root = Path(settings.results_dir) / settings.run_id
+        settings, ranks = run.checkpoint_settings, self.ranks
+        root = Path(self._scratch.name if self._scratch else settings.results_dir) / settings.run_id
+        if ranks.size > 1 and (reason := not_shared(run)):
+            raise ConfigError(f"{reason}: {ranks.size} ranks cannot train it; start it without torchrun")
         if run.talks and not resume:  # before the game writes its log there
             RunFolder(root, list(run.behaviors)).refuse_existing(force=force)
         self.spec = self.source.spec
@@ -94,23 +103,31 @@ class Parts:
         home = [path.parent.name for path in sorted(root.glob("*/checkpoint.pt"))] if run.talks and resume else []
         self.folder = RunFolder(root, [*home, *run.behaviors])
         self.foreign = resume and is_ml_agents(self.folder.checkpoint)
-        saved = self.folder.load() if resume and not self.foreign else None
+        if self.foreign and ranks.size > 1:
+            raise ConfigError(f"{root}: of ML-Agents itself; resume it once without torchrun, then with it")
+        saved = self.folder.load() if resume and not self.foreign and ranks.rank == 0 else None
+        saved = self._shared(saved)
         if run.talks:
             run = self._recall(run, saved)
         if self.foreign:
             run = continued(run, self.folder)
-        elif saved is None:
+        elif saved is None and ranks.rank == 0:
             run = with_initial_paths(run)
             self.folder.refuse_existing(force=force or run.talks)
-        self.threads = run.palus.threads or PHYSICAL_CORES
+        cores = PHYSICAL_CORES if ranks.size == 1 else max(physical_cores() // ranks.local_size, 1)
+        self.threads = min(ranks.gather(run.palus.threads or cores))  # one stratum of a rollout for each, everywhere
         torch.set_num_threads(1)  # the learner splits minibatches over its own threads, the game its matches
         keep_freed_memory()
         # A resumed run goes on with the path that it began with: another one would give other bits. So does a device.
         device = self.place.device
         automatic = run.palus.matmul == "auto" and saved is not None and saved.get("device", "cpu") == device.type
-        self.matmul, self.measured = choose(saved["matmul"] if automatic and saved else run.palus.matmul, device)
-        self.matmul.activate(device)
-        seed = run.env_settings.seed if run.env_settings.seed >= 0 else secrets.randbelow(2**31)
+        path = saved["matmul"] if automatic and saved else run.palus.matmul
+        if ranks.size > 1 and path == "auto":  # what the slowest rank does best
+            path = fastest_everywhere(ranks.gather(choose(path, device)[1]))
+        self.matmul, self.measured = choose(path, device)
+        exact = "medium" if all(own == "medium" for own in ranks.gather(exact_setting())) else "highest"
+        self.matmul.activate(device, exact)
+        seed = ranks.first(run.env_settings.seed if run.env_settings.seed >= 0 else secrets.randbelow(2**31))
         self.seed = seed = int(saved["seed"]) if saved is not None else seed
         self.run = run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
         self.populations = self._populations(self.folder.behaviors, 0)
@@ -127,6 +144,7 @@ class Parts:
             self.league.cast, seed, self.threads, self._load_policy, guests.policies, guests.scripts,
             self._meet, place=CPU if guests.policies else self.place,
             compact=not guests.policies and all(trainee.learner.takes_rays for trainee in self.trainees),
+            share=Share(ranks.rank, ranks.size, ranks.local_size),
         )  # fmt: skip
         self.timers = Timers()
         note = None if self.exchange is None else self.exchange.note
@@ -136,7 +154,8 @@ class Parts:
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
         try:
             if saved is None:
-                self.opening += self._initialize(self.trainees)
+                self.opening += self._initialize(self.trainees) if ranks.rank == 0 else []
+                self._begin_alike()
                 if self.foreign:
                     lessons = self.folder.recorded_lessons()
                     self.lessons.load_state_dict({"numbers": lessons, "smoothed": {}, "rewards": {}})
@@ -257,9 +276,8 @@ class Parts:
     def _untrained(self, behavior: Behavior, name: str, policy: int) -> Learner:
         """A learner as it is before it has learned anything. name: of the behavior."""
         algorithm, spec = ALGORITHMS[behavior.trainer_type], self.spec.behavior(name)
-        return algorithm(
-            behavior, spec, self.matmul.dtype, self.seed + policy, self.threads, trust=self.trust, place=self.place
-        )
+        dtype, seed, places = self.matmul.dtype, self.seed + policy, {"place": self.place, "ranks": self.ranks}
+        return algorithm(behavior, spec, dtype, seed, self.threads, trust=self.trust, **places)
 
     @property
     def steps(self) -> dict[int, int]:
@@ -360,14 +378,19 @@ class Parts:
     def _save(self, due: Collection[str] | None) -> Path:
         # The export refuses weights that diverged, so it comes before the checkpoint that it would replace.
         kept = list(self.run.behaviors) if due is None else due
-        models = self.saving.write_onnx(self.report, kept)
+        self._stay_alike()
+        models = self.saving.write_onnx(self.report, kept) if self.ranks.rank == 0 else {}
         if self.exchange is not None:
             goals = {trainee.policy: trainee.behavior.max_steps for trainee in self.trainees}
             self.exchange.seal(self.league, self.steps, goals)
-        self.folder.save(self._state())
+        state, in_play = self._state(), self.in_play
+        if self.ranks.rank:
+            self.saving.prune(self.league, self.league.needed(in_play))
+            return self.folder.root
+        self.folder.save(state)
         self._write_book()
         unsent = set() if self.exchange is None else self.exchange.unsent
-        self.saving.prune(self.league, self.league.needed(self.collector.in_play) | unsent)
+        self.saving.prune(self.league, self.league.needed(in_play) | unsent)
         self.saving.write_policies(self.league, self._numbers)
         self.folder.record_lessons(self.lessons.numbers)
         results, pairs = self.baselines.latest, self.baselines.settings.baseline_pairs
@@ -388,8 +411,13 @@ class Parts:
                 self.report.warn(f"{error} Training goes on; the next checkpoint tries again.")
 
     def _state(self) -> dict[str, Any]:
+        """Of all ranks, what differs between them under `ranks`: one file, which replaces its predecessor at once."""
+        league, collector = self.league.state_dict(), self.collector.save()
+        own = {"collector": collector, "league": {name: league[name] for name in OF_SLOTS}}
+        several = {"ranks": self.ranks.gather(own)} if self.ranks.size > 1 else {}
         told = self._told if self.exchange is None else self.exchange.state_dict()
         return {
+            **several,
             "seed": self.seed,
             "wall_seconds": self.wall_seconds,
             "matmul": self.matmul.name,
@@ -398,8 +426,8 @@ class Parts:
             **({"game": _GAME.dump_python(self.spec)} if self.run.talks else {}),
             "learners": [(t.step, t.best, t.learner.state_dict()) for t in self.trainees],
             "populations": {name: population.state_dict() for name, population in self.populations.items()},
-            "collector": self.collector.save(),
-            "league": self.league.state_dict(),
+            "collector": collector,
+            "league": league,
             "book": self.book.state_dict(),
             "report": self.report.state_dict(),
             "lessons": self.lessons.state_dict(),
@@ -435,6 +463,14 @@ class Parts:
         return lines
 
     def _load(self, state: dict[str, Any]) -> None:
+        there = state.get("ranks", [None])
+        if len(there) != self.ranks.size:
+            raise CheckpointError(
+                f"{self.folder.checkpoint}: saved by {len(there)} ranks, and this run has {self.ranks.size}; start as "
+                "many (torchrun's --nnodes times --nproc-per-node)"
+            )
+        if own := there[self.ranks.rank]:
+            state = state | {"collector": own["collector"], "league": state["league"] | own["league"]}
         try:
             for name in self.populations.keys() & state["populations"].keys():  # one may have just appeared
                 self.populations[name].load_state_dict(state["populations"][name])
@@ -469,9 +505,65 @@ class Parts:
         except StorageError as error:
             self.report.warn(str(error))
 
+    def _shared(self, saved: dict[str, Any] | None) -> dict[str, Any] | None:
+        """What rank 0 has loaded, for all; snapshots go along, to where the others keep theirs."""
+        if self.ranks.size == 1:
+            return saved
+        root = self.folder.root
+        paths = sorted(root.glob("*/snapshots/*.npz")) if saved is not None else []
+        saved, files = self.ranks.first((saved, {str(path.relative_to(root)): path.read_bytes() for path in paths}))
+        for name, data in files.items() if self.ranks.rank else ():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(root / name, data)
+        return saved
+
+    def _begin_alike(self) -> None:
+        """Have the learners of all ranks begin as those of rank 0."""
+        if self.ranks.size > 1:
+            told = self.ranks.first([(trainee.step, trainee.learner.state_dict()) for trainee in self.trainees])
+            for trainee, (step, state) in zip(self.trainees, told, strict=True):
+                trainee.step = step
+                trainee.learner.load_state_dict(state)
+
+    def _stay_alike(self) -> None:
+        """Processors of other kinds may round otherwise: where learners came apart, all go on as those of rank 0."""
+        if self.ranks.size > 1:
+            weights = (trainee.learner.network.weights.master.numpy() for trainee in self.trainees)
+            sums = [sha256(own.tobytes()).digest() for own in weights]
+            told = self.ranks.gather(sums)
+            if any(own != told[0] for own in told):
+                self.report.warn("the weights of ranks came apart; all go on with those of rank 0.")
+                self._begin_alike()
+
+    @property
+    def in_play(self) -> set[int]:
+        """Ids of policies that a running match of any rank needs, or its slot keeps for the next one."""
+        return set().union(*self.ranks.gather(self.collector.in_play | self.league.staying))
+
     def close(self) -> None:
         """End all games and their processes."""
         self.collector.close()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+
+def _say_nothing(level: str, text: str) -> None:
+    """Of ranks other than 0."""
+
+
+def not_shared(run: RunFile) -> str | None:
+    """Why several ranks cannot train a run; None where they can."""
+    if run.torch_settings.device not in (None, "cpu"):
+        return f"torch_settings.device {run.torch_settings.device}: ranks compute on CPUs"
+    if run.talks:
+        return "palus.env: its matches are played over a connection that one process holds"
+    for name, behavior in run.behaviors.items():
+        if behavior.trainer_type == "sac":
+            return f"behaviors.{name}.trainer_type sac: its replay buffer is one process's"
+        learned = [signal for signal, own in behavior.reward_signals if own is not None and signal != "extrinsic"]
+        if learned:
+            return f"behaviors.{name}.reward_signals.{learned[0]}: what it learns is one process's"
+    return None
 
 
 def _contender(trainee: Trainee) -> Contender:

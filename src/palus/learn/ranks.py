@@ -1,0 +1,119 @@
+"""The processes that train one policy together, and what they tell each other: the only importer of torch.distributed.
+
+`torchrun` starts them and says by environment variables who is who; gloo carries their words. Everything is added up in
+the order of the ranks, so R ranks compute the sums of one process with R threads, to the bit. What is exchanged beside
+gradients is pickled: ranks trust each other and their network, as torchrun itself does.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from palus.errors import ConfigError, RankError
+from palus.nn.parameters import tree_sum
+
+T = TypeVar("T")
+PATIENCE_S = 1800.0
+"""How long a rank waits for the others. Who dies is noticed at once; others may compile, save, or play baselines."""
+
+
+class Ranks:
+    """One process of a run's. rank: its number, from 0; size: how many there are. waited: seconds in exchanges.
+
+    local_size: how many of them share this machine. Every method but `close` is called by all ranks, in one order, and
+    raises RankError where another one is gone.
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1, local_size: int = 1) -> None:
+        self.rank, self.size, self.local_size, self.waited = rank, size, local_size, 0.0
+
+    @classmethod
+    def joined(cls, environment: Mapping[str, str] = os.environ) -> Ranks:
+        """Those that `torchrun` has started, this process among them; `ALONE` where it has started none."""
+        size = int(environment.get("WORLD_SIZE", "1"))
+        if size == 1 or "TORCHELASTIC_RUN_ID" not in environment:
+            return ALONE
+        ranks = cls(int(environment["RANK"]), size, int(environment.get("LOCAL_WORLD_SIZE", "1")))
+        import torch.distributed as dist
+
+        ranks._exchange(lambda: dist.init_process_group("gloo", timeout=timedelta(seconds=PATIENCE_S)))
+        return ranks
+
+    def gather(self, value: T) -> list[T]:
+        """What every rank says, in their order; small values."""
+        if self.size == 1:
+            return [value]
+        import torch.distributed as dist
+
+        found: list[Any] = [None] * self.size
+        self._exchange(lambda: dist.all_gather_object(found, value))
+        return found
+
+    def first(self, value: T) -> T:
+        """What rank 0 says."""
+        if self.size == 1:
+            return value
+        import torch.distributed as dist
+
+        said: list[Any] = [value]
+        self._exchange(lambda: dist.broadcast_object_list(said))
+        return said[0]  # type: ignore[no-any-return]
+
+    def agree(self, what: str, value: object) -> None:
+        """Raise ConfigError where ranks say different things. what: how a sentence calls it."""
+        said = self.gather(value)
+        if other := next((k for k, own in enumerate(said) if own != said[0]), 0):
+            raise ConfigError(
+                f"{what}: {said[0]!r} on rank 0, {said[other]!r} on rank {other}; start all ranks with the same "
+                "command, palus and run file"
+            )
+
+    def sum(self, flat: Tensor) -> None:
+        """Replace a vector, of equal length everywhere, by the sum over the ranks (`tree_sum`).
+
+        Each rank adds up one slice of it: as many bytes as a ring's, 2 (R - 1) / R of the vector, in a fixed order.
+        """
+        if self.size > 1:
+            self._exchange(lambda: self._sum(flat))
+
+    def _sum(self, flat: Tensor) -> None:
+        import torch.distributed as dist
+
+        if self.size == 2:  # two have but one order
+            dist.all_reduce(flat)
+            return
+        width = -(-len(flat) // self.size)
+        mine, theirs = torch.zeros(self.size * width), torch.empty(self.size * width)
+        mine[: len(flat)] = flat
+        dist.all_to_all_single(theirs, mine)
+        dist.all_gather(list(mine.view(self.size, width)), tree_sum(list(theirs.view(self.size, width))))
+        flat.copy_(mine[: len(flat)])
+
+    def _exchange(self, work: Callable[[], object]) -> None:
+        began = time.perf_counter()
+        try:
+            work()
+        except RuntimeError as error:  # of gloo: "Connection closed by peer" and its like
+            raise RankError(
+                f"rank {self.rank} of {self.size} lost the others ({str(error).splitlines()[0]}); with --max-restarts "
+                "torchrun starts all again, and --resume-if-there goes on from the last checkpoint"
+            ) from error
+        self.waited += time.perf_counter() - began
+
+    def close(self) -> None:
+        """Leave; others that still talk to this rank notice."""
+        if self.size > 1:
+            import torch.distributed as dist
+
+            dist.destroy_process_group()
+
+
+ALONE = Ranks()
+"""A run of one process, which has nobody to talk to."""

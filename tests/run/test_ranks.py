@@ -1,0 +1,178 @@
+"""One policy trained by several processes: the same bits as one process with as many threads, whatever happens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from palus.cli import app
+from palus.config import load_run
+from palus.run.folder import RunFolder
+from palus.run.parts import not_shared
+from test_bits import of_learner
+
+GHOSTS = {"save_steps": 200, "team_change": 300, "swap_steps": 50, "window": 3, "play_against_latest_model_ratio": 0.3}
+DUEL = {
+    "hyperparameters": {"buffer_size": 256, "batch_size": 64, "learning_rate": 0.01},
+    "network_settings": {"hidden_units": 16, "num_layers": 1, "normalize": True},
+    "max_steps": 1024,
+    "checkpoint_interval": 256,
+    "self_play": GHOSTS,
+}
+GAMES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "ppo": ("DuelToy", DUEL | {"trainer_type": "ppo"}, {"num_matches": 16, "league": {"opponents": "pfsp_hard"}}),
+    "poca": ("SoccerTwos", DUEL | {"trainer_type": "poca"}, {"num_matches": 8}),
+    "appo": (
+        "Recall",
+        DUEL
+        | {
+            "trainer_type": "appo",
+            "hyperparameters": {"buffer_size": 512, "batch_size": 128, "num_epoch": 2, "shuffle": True},
+            "network_settings": {"hidden_units": 16, "num_layers": 1, "core_size": 16},
+            "time_horizon": 8,
+            "max_steps": 4096,
+            "checkpoint_interval": 1024,
+        },
+        {"env": "sampled:RecallGame", "env_options": {"agents": 2}, "sampling": {"workers": 0}},
+    ),
+}
+
+
+def run_file(tmp_path: Path, game: str, **changes: Any) -> list[str]:
+    """The words of `palus train` behind which an id is to follow."""
+    behavior, settings, palus = GAMES[game]
+    palus = {"env": behavior, "matmul": "highest", "baseline_interval": 0, **palus}
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump({"behaviors": {behavior: settings | changes}, "palus": palus}))
+    words = ["-m", "palus", "train", str(file), "--results-dir", str(tmp_path), "--seed", "3", "--trust", "sampled"]
+    return [sys.executable, *words]
+
+
+def environment() -> dict[str, str]:
+    here = Path(__file__).parents[1]
+    path = os.pathsep.join(map(str, (here, here / "rollout", here / "learn")))
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def start(words: list[str], ranks: int) -> list[subprocess.Popen[str]]:
+    """The processes that torchrun would start."""
+    told = {"WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    told |= {"TORCHELASTIC_RUN_ID": "test"}
+    return [
+        subprocess.Popen(
+            [*words, "palus.threads=1"], text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+            env=environment() | {name: str(value) for name, value in (told | {"RANK": rank}).items()},
+        )
+        for rank in range(ranks)
+    ]  # fmt: skip
+
+
+def ended(processes: list[subprocess.Popen[str]], code: int = 0) -> list[str]:
+    """What each told, after all have ended."""
+    told = [process.communicate(timeout=600) for process in processes]
+    assert [process.returncode for process in processes] == [code] * len(processes), told
+    return [out + err for out, err in told]
+
+
+def alone(words: list[str], threads: int) -> None:
+    done = CliRunner().invoke(app, [*words[3:], f"palus.threads={threads}"])
+    assert done.exit_code == 0, done.output
+
+
+def checkpoint(tmp_path: Path, run_id: str, game: str) -> dict[str, Any]:
+    return RunFolder(tmp_path / run_id, [GAMES[game][0]]).load()
+
+
+def compare(one: dict[str, Any], several: dict[str, Any]) -> None:
+    """Checkpoints of one process and of ranks: learners, league, and the running matches."""
+    assert of_learner(one) == of_learner(several)
+    assert [step for step, *_ in one["learners"]] == [step for step, *_ in several["learners"]]
+    shares = several["ranks"]
+    for name, expected in one["league"].items():
+        if name in ("drawn", "begun"):
+            assert sorted(expected) == sorted(row for share in shares for row in share["league"][name])
+        else:
+            assert several["league"][name] == expected, name
+    for name, array in one["collector"].items():
+        if isinstance(array, np.ndarray):
+            np.testing.assert_array_equal(array, np.concatenate([share["collector"][name] for share in shares]), name)
+    for line, told in zip(one["report"]["lines"], several["report"]["lines"], strict=True):
+        assert (line["recent"], line["episodes"]) == (told["recent"], told["episodes"])
+
+
+def same_bits(tmp_path: Path, game: str, ranks: int) -> list[str]:
+    words = run_file(tmp_path, game)
+    processes = start([*words, "--run-id", "ranks"], ranks)
+    alone([*words, "--run-id", "one"], ranks)
+    told = ended(processes)
+    one, several = (checkpoint(tmp_path, run, game) for run in ("one", "ranks"))
+    assert one["league"]["snapshot_count"] > 3
+    compare(one, several)
+    return told
+
+
+def test_two_ranks_end_in_the_bits_of_two_threads(tmp_path: Path) -> None:
+    told = same_bits(tmp_path, "ppo", 2)
+    assert "Finished at step" in told[0] and told[1] == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("game", "ranks"), [("ppo", 4), ("poca", 2), ("poca", 4), ("appo", 2), ("appo", 4)])
+def test_ranks_end_in_the_bits_of_as_many_threads(game: str, ranks: int, tmp_path: Path) -> None:
+    same_bits(tmp_path, game, ranks)
+
+
+@pytest.mark.slow
+def test_a_rank_killed_at_any_time_ends_in_the_same_bits(tmp_path: Path) -> None:
+    """By torchrun itself, which starts all ranks again."""
+    words = [*run_file(tmp_path, "ppo", max_steps=8192), "--resume-if-there"]
+    alone([*words, "--run-id", "one"], 2)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "9"]
+    torchrun += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--local-addr", "127.0.0.1"]
+    command = [*torchrun, *words[1:], "--run-id", "ranks", "palus.threads=1"]
+    with subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True) as agent:
+        saved = tmp_path / "ranks" / "DuelToy" / "checkpoint.pt"
+        for victim in range(2):
+            before = saved.stat().st_mtime_ns if saved.exists() else 0
+            deadline = time.monotonic() + 300
+            while not saved.exists() or saved.stat().st_mtime_ns == before:
+                assert agent.poll() is None and time.monotonic() < deadline
+                time.sleep(0.01)
+            os.kill(children(agent.pid)[victim], signal.SIGKILL)
+        told = agent.communicate(timeout=600)[1]
+    assert agent.returncode == 0, told
+    compare(checkpoint(tmp_path, "one", "ppo"), checkpoint(tmp_path, "ranks", "ppo"))
+
+
+def children(pid: int) -> list[int]:
+    """The ranks that an agent has started, in their order."""
+    own = [p for p in Path("/proc").glob("[0-9]*/stat") if p.read_text().rpartition(")")[2].split()[1] == str(pid)]
+    found = {int(p.parent.name): (p.parent / "environ").read_bytes().split(b"\0") for p in own}
+    ranks = {pid: next((int(e[5:]) for e in told if e.startswith(b"RANK=")), None) for pid, told in found.items()}
+    return sorted((pid for pid, rank in ranks.items() if rank is not None), key=lambda pid: ranks[pid])
+
+
+def test_what_several_ranks_cannot_train_is_refused(tmp_path: Path) -> None:
+    file = run_file(tmp_path, "ppo")[4]
+    curious = ["behaviors.DuelToy.reward_signals.curiosity={}"]
+    assert "curiosity" in str(not_shared(load_run(file, curious)))
+    off_policy = ["behaviors.DuelToy={trainer_type: sac}"]
+    assert "replay buffer" in str(not_shared(load_run(file, off_policy)))
+    assert not_shared(load_run(file)) is None
