@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import math
+import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,15 +62,53 @@ def shortened(name: str, folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_stock_file_trains(name: str, tmp_path: Path) -> None:
-    words = ["train", str(shortened(name, tmp_path)), "--run-id", "x", "--results-dir", str(tmp_path / "results")]
-    result = CliRunner().invoke(app, [*words, "--trust", "stand_ins"])
-    assert result.exit_code == 0, result.output
-    folder = tmp_path / "results" / "x"
+def check(name: str, folder: Path) -> None:
+    """Every behavior has a model, and learned from finite losses."""
     lines = [json.loads(line) for line in (folder / PROGRESS).read_text().splitlines()]
     for behavior in [*STOCK[name]["behaviors"], *MORE.get(name, [])]:
         assert (folder / f"{behavior}.onnx").exists()
         own = [line["values"] for line in lines if line["kind"] == "summary" and line["behavior"] == behavior]
         losses = [values["Losses/Policy Loss"] for values in own if "Losses/Policy Loss" in values]
         assert losses and all(math.isfinite(loss) for loss in losses)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_stock_file_trains(name: str, tmp_path: Path) -> None:
+    words = ["train", str(shortened(name, tmp_path)), "--run-id", "x", "--results-dir", str(tmp_path / "results")]
+    result = CliRunner().invoke(app, [*words, "--trust", "stand_ins"])
+    assert result.exit_code == 0, result.output
+    check(name, tmp_path / "results" / "x")
+
+
+EXECUTABLE = """#!{python}
+import sys
+
+sys.path.insert(0, {tests!r})
+from palus.envs import GameSource
+from palus.trust import Trust
+from palus.unity.serving import parse_launch, serve
+
+game = GameSource("stand_ins:StandIn", {options!r}, Trust(frozenset(["stand_ins"])))
+serve(game.batch, 2, parse_launch(sys.argv[1:]).port, 60.0, print)
+"""
+"""A stand-in as `palus unity-serve` serves built-in games."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["poca/PushBlockCollab", "ppo/Sorter_curriculum", "imitation/Hallway", "sac/Walker"])
+def test_a_stock_file_trains_over_a_socket(name: str, tmp_path: Path) -> None:
+    file = yaml.safe_load(shortened(name, tmp_path).read_text())
+    options = file["palus"]["env_options"]
+    path, tests = tmp_path / "Game", str(Path(__file__).parent)
+    path.write_text(EXECUTABLE.format(python=sys.executable, tests=tests, options=options))
+    path.chmod(0o755)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    file["env_settings"] |= {"env_path": str(path), "base_port": port}
+    file["palus"] = {"matmul": "highest", "threads": 1}
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(file))
+    words = ["train", str(tmp_path / "run.yaml"), "--run-id", "x", "--results-dir", str(tmp_path / "results")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    check(name, tmp_path / "results" / "x")
