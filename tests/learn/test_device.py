@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 import torch
 from sampled import appo_behavior
-from toys import Forbidden, Pictures, Play, Recall, Remember, behavior_of, curve
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from toys import Errand, Forbidden, Pictures, Play, Recall, Remember, behavior_of, curve
 
 from palus.learn import kernels, returns
 from palus.learn.appo import APPO
@@ -36,6 +38,7 @@ CASES = {
     "lstm": (Recall, (LSTM,)),
     "gru, lists, numbers": (lambda: Remember(*MIXED, listed=True), (GRU,)),
     "images": (lambda: Pictures(64), (IMAGES,)),
+    "goals": (lambda: Errand(64), ()),
 }
 
 
@@ -78,6 +81,16 @@ def test_an_update_of_sac_is_the_compiled_one(toy, more):
     same_update(*pair(SAC, behavior_of("sac", *SAC_SETTINGS, *more), toy))
 
 
+class NothingElsewhere(TorchDispatchMode):
+    """No operator may take or make a tensor that is on the CPU: indexing would bring it over, which waits."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        for x in tree_leaves((args, kwargs, found)):
+            assert not isinstance(x, torch.Tensor) or x.is_meta or not x.ndim, f"{func}: {tuple(x.shape)} on {x.device}"
+        return found
+
+
 @TRAINERS
 @pytest.mark.parametrize("case", CASES)
 def test_a_step_can_be_captured(make, trainer, case):
@@ -85,7 +98,8 @@ def test_a_step_can_be_captured(make, trainer, case):
     there, bare, rollout = pair(make, behavior_of(trainer, *more, "hyperparameters.num_epoch=1"), toy(), (HERE, META))
     there.update(rollout, 0)
     bare.device_steps.held |= {name: tensor.to("meta") for name, tensor in there.device_steps.held.items()}
-    bare.device_steps.work(bare.objective)
+    with NothingElsewhere():
+        bare.device_steps.work(bare.objective)
     where = {name: tensor.data_ptr() for name, tensor in there.device_steps.held.items()}
     there.update(rollout, 0)
     assert where == {name: tensor.data_ptr() for name, tensor in there.device_steps.held.items()}
