@@ -29,9 +29,11 @@ from palus.errors import CheckpointError, EnvError, LostGameError, ProtocolError
 from palus.rollout.exchanging import ExchangeCollector
 from palus.train import Run, train
 from palus.types import MASKS
+from palus.unity import side_channels
+from palus.unity.analytics import Analytics
 from palus.unity.environment import UnityEnv
 from palus.unity.executable import find_executable
-from palus.unity.messages import API_VERSION, message, packed
+from palus.unity.messages import API_VERSION, Anything, BehaviorTold, EnvironmentTold, message, packed
 from palus.unity.news import behavior_of
 from palus.unity.pictures import decode
 from palus.unity.wire import Dialer
@@ -238,6 +240,44 @@ def test_parameters_and_the_engine_s_settings_go_out_with_the_reset(scripted: An
     game.env.reset({"speed": 2.0}, 0)
     assert len(game.env.receive().decisions["B?team=0"]) == 1
     assert heard[0].count(b"\x2c\x34\x51\xe9") == 5 and heard[0].endswith(b"speed" + struct.pack("<if", 0, 2.0))
+
+
+def test_a_game_that_listens_is_told_what_kind_of_run_it_is_and_no_name_of_it(tmp_path: Path) -> None:
+    run = load_run("debug", ["behaviors.SoccerTwos.reward_signals={rnd: {}}", "env_settings.num_envs=3"])
+    for listens in (True, False):
+        start = message()
+        start.unity_output.rl_initialization_output.communication_version = API_VERSION
+        start.unity_output.rl_initialization_output.capabilities.trainingAnalytics = listens
+        own, heard = settings(executable(tmp_path, "exec sleep 60"), timeout_wait=20), list[bytes]()
+
+        def play(start: Any = start, own: EnvSettings = own, heard: list[bytes] = heard) -> None:
+            game, told = Dialer(own.base_port, 20), said(name="SoccerTwos?team=1")
+            for words in (start, message(), told, said(name="SoccerTwos?team=1", brain=False)):
+                answer = game.exchange(words)
+                channels = side_channels.split(answer.unity_input.rl_input.side_channel)
+                heard.extend(payload for channel, payload in channels if channel == side_channels.ANALYTICS)
+
+        end = in_thread(play)
+        env = UnityEnv(own, EngineSettings(), analytics=Analytics(run))
+        try:
+            env.reset({}, 0)
+            for _ in range(2):
+                assert env.receive().decisions
+                env.send({"SoccerTwos?team=1": np.zeros((1, 1), np.float32)})
+            end()
+        finally:
+            env.kill()
+        if not listens:
+            assert heard == []
+            continue
+        environment, behavior = (Anything.FromString(data) for data in heard)
+        assert environment.type_url == "type.googleapis.com/communicator_objects.TrainingEnvironmentInitialized"
+        assert EnvironmentTold.FromString(environment.value).num_envs == 3
+        assert behavior.type_url.endswith(".TrainingBehaviorInitialized")
+        told = BehaviorTold.FromString(behavior.value)
+        # printf SoccerTwos | openssl dgst -sha256 -hmac unity.ml-agents
+        assert told.behavior_name == "02e4a808da4d9880700a622357cdcd55f6495d9a731b96674f7223c91e4ee17b"
+        assert told.rnd_reward_enabled and not told.extrinsic_reward_enabled and told.config == ""
 
 
 def test_behavior_ids_name_a_behavior_and_a_team() -> None:

@@ -15,6 +15,7 @@ from palus.errors import ConfigError, EnvError
 from palus.trust import Trust
 from palus.types import MASKS, GameSpec
 from palus.unity import base_env
+from palus.unity.analytics import Analytics
 from palus.unity.news import TalkingGame, behavior_of, game_of
 
 SEARCH = 200
@@ -31,9 +32,11 @@ def executables(run: RunFile, seed: int) -> Callable[[int], TalkingGame]:
     except ImportError as error:
         raise ConfigError(f"env_settings.env_path: {error}; pip install 'palus[unity]'") from error
     logs = Path(run.checkpoint_settings.results_dir) / run.checkpoint_settings.run_id / "run_logs"
+    analytics = Analytics(run)  # told by one of the games
     return lambda worker: UnityEnv(
-        run.env_settings, run.engine_settings, worker, seed=seed, log_folder=logs, show=run.debug
-    )
+        run.env_settings, run.engine_settings, worker, seed=seed, log_folder=logs, show=run.debug,
+        analytics=None if worker else analytics,
+    )  # fmt: skip
 
 
 class TalkingSource:

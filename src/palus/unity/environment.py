@@ -14,6 +14,7 @@ from palus.config.run_file import EDITOR, EngineSettings, EnvSettings
 from palus.errors import LostGameError, ProtocolError
 from palus.types import F32, MASKS, AnyArray, BehaviorSpec, Bool
 from palus.unity import side_channels
+from palus.unity.analytics import Analytics
 from palus.unity.executable import Executable, find_executable
 from palus.unity.messages import (
     API_VERSION,
@@ -48,13 +49,19 @@ class UnityEnv:
         seed: int = 0,
         log_folder: Path | None = None,
         show: bool = False,
+        analytics: Analytics | None = None,
     ) -> None:
-        """Start the game and shake hands. Raises EnvError when it cannot be started, ProtocolError for what it says."""
-        self._settings, self._engine = settings, engine
+        """Start the game and shake hands. analytics: of the run, for a game that listens.
+
+        Raises EnvError when it cannot be started, ProtocolError for what it says.
+        """
+        self._settings, self._engine, self._analytics = settings, engine, analytics
+        self._introduced: set[str] = set()  # behaviors that analytics were told of
         self.discovery = Discovery()
         self._executable: Executable | None = None
         self._asked: dict[str, int] = {}  # behavior id -> decisions that wait
         self.waits = False  # whether the game waits for an answer
+        self._is_known = False  # to analytics
         given = settings.env_path
         path = None if given is None or given == EDITOR else find_executable(given)
         self._listener = Listener(EDITOR_PORT if path is None else settings.base_port + worker)
@@ -104,6 +111,8 @@ class UnityEnv:
             check_version(told.communication_version, "the game")
         except ProtocolError as error:
             self._refuse(str(error))
+        if not told.capabilities.trainingAnalytics:
+            self._analytics = None
         self.package_version, self.communication_version = told.package_version, told.communication_version
         made = message()
         answer = made.unity_input.rl_initialization_input
@@ -125,6 +134,9 @@ class UnityEnv:
         if not self.waits:
             self.receive()  # what came of the last actions, which nobody wants to know
         messages = [*side_channels.engine_messages(self._engine), *self._parameters(parameters, seed)]
+        if self._analytics is not None and not self._is_known:
+            messages.append((side_channels.ANALYTICS, self._analytics.environment()))
+        self._is_known = True
         self._send(RESET, {}, messages)
 
     def send(self, actions: Mapping[str, F32], parameters: Mapping[str, Any] | None = None, seed: int = 0) -> None:
@@ -132,7 +144,16 @@ class UnityEnv:
         known = self.discovery.behaviors
         expected = {name: (count, known[name].actions.columns) for name, count in self._asked.items()}
         assert {name: own.shape for name, own in actions.items()} == expected, f"expected {expected}"
-        self._send(STEP, actions, self._parameters(parameters or {}, seed))
+        self._send(STEP, actions, [*self._parameters(parameters or {}, seed), *self._introductions()])
+
+    def _introductions(self) -> Iterator[tuple[Any, bytes]]:
+        """Analytics of behaviors that have appeared."""
+        names = {behavior_of(name)[0] for name in self.discovery.behaviors} if self._analytics is not None else set()
+        for name in sorted(names - self._introduced):
+            self._introduced.add(name)
+            told = self._analytics.behavior(name) if self._analytics is not None else None
+            if told is not None:
+                yield side_channels.ANALYTICS, told
 
     def _parameters(self, parameters: Mapping[str, Any], seed: int) -> Iterable[tuple[Any, bytes]]:
         return [side_channels.parameter_message(name, value, seed) for name, value in parameters.items()]

@@ -67,6 +67,15 @@ _MESSAGES = {
     "AgentInfoActionPairProto": "1 agent_info AgentInfoProto, 2 action_info AgentActionProto",
     "DemonstrationMetaProto": "1 api_version int32, 2 demonstration_name string, 3 number_steps int32, "
     "4 number_episodes int32, 5 mean_reward float",
+    "Any": "1 type_url string, 2 value bytes",  # google.protobuf's
+    "TrainingEnvironmentInitialized": "1 mlagents_version string, 2 mlagents_envs_version string, "
+    "3 python_version string, 4 torch_version string, 5 torch_device_type string, 6 num_envs int32, "
+    "7 num_environment_parameters int32, 8 run_options string",
+    "TrainingBehaviorInitialized": "1 behavior_name string, 2 trainer_type string, 3 extrinsic_reward_enabled bool, "
+    "4 gail_reward_enabled bool, 5 curiosity_reward_enabled bool, 6 rnd_reward_enabled bool, "
+    "7 behavioral_cloning_enabled bool, 8 recurrent_enabled bool, 9 visual_encoder string, "
+    "10 num_network_layers int32, 11 num_network_hidden_units int32, 12 trainer_threaded bool, "
+    "13 self_play_enabled bool, 14 curriculum_enabled bool, 15 config string",
     "UnityRLCapabilitiesProto": "1 baseRLCapabilities bool, 2 concatenatedPngObservations bool, "
     "3 compressedChannelMapping bool, 4 hybridActions bool, 5 trainingAnalytics bool, "
     "6 variableLengthObservation bool, 7 multiAgentGroups bool",
@@ -115,6 +124,9 @@ UnityMessage: Any = _CLASSES[f"{_PACKAGE}.UnityMessageProto"]
 Observation: Any = _CLASSES[f"{_PACKAGE}.ObservationProto"]
 Brain: Any = _CLASSES[f"{_PACKAGE}.BrainParametersProto"]
 DemonstrationMeta: Any = _CLASSES[f"{_PACKAGE}.DemonstrationMetaProto"]
+Anything: Any = _CLASSES[f"{_PACKAGE}.Any"]
+EnvironmentTold: Any = _CLASSES[f"{_PACKAGE}.TrainingEnvironmentInitialized"]
+BehaviorTold: Any = _CLASSES[f"{_PACKAGE}.TrainingBehaviorInitialized"]
 InfoAndAction: Any = _CLASSES[f"{_PACKAGE}.AgentInfoActionPairProto"]
 
 
