@@ -252,7 +252,7 @@ export interface components {
         };
         /**
          * JobCounts
-         * @description Jobs of one kind by state.
+         * @description Jobs of one kind by state. Pairs that were logged are forgotten within hours.
          */
         readonly JobCounts: {
             readonly kind: string;

@@ -113,6 +113,10 @@ def test_an_audit_strikes_out_the_pair_of_a_match_that_does_not_verify(tmp_path:
     assert [(row.match_id, row.created_ms) for row in rows] == [("f1", 5), ("f2", 5)]
     again = audit(store, 1.0, seed=0, now_ms=6)
     assert [verification.ok for verification in again.found] == [True] * 4
+    assert (
+        audit(store, 1.0, seed=0, now_ms=7, after_seq=again.upto_seq - 1).found[-1].match_id == again.found[-1].match_id
+    )
+    assert audit(store, 1.0, seed=0, now_ms=8, after_seq=again.upto_seq).found == (), "drawn from once"
 
 
 def report_of(store: Store, worker: str, *entrants: Entity, seed: int = 1) -> list[LogRecord]:

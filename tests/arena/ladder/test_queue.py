@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from palus.arena.ladder import queue
 from palus.errors import LeaseError
@@ -142,3 +142,14 @@ def test_what_cannot_be_checked_later_and_what_others_gave_back_is_for_trusted_w
         assert queue.take(connection, "lab/pc", games, trusted=False, lease_s=LEASE_S, now_ms=0) == []
         taken = queue.take(connection, "w", games, trusted=True, lease_s=LEASE_S, now_ms=0, count=5)
     assert [(lease.payload["n"], lease.attempts) for lease in taken] == [(4, 1), (2, 1), (3, 1)]
+
+
+def test_pairs_are_forgotten_some_time_after_they_were_logged_and_nothing_else_is(store: Store) -> None:
+    keys = {"pair:old": ("done", 10), "pair:new": ("done", 90), "pair:lost": ("failed", 10), "round:1:0": ("done", 10)}
+    with store.write() as connection:
+        for key, (state, done_ms) in keys.items():
+            queue.enqueue(connection, "pair", key, {"env": ENV}, priority=0, now_ms=0)
+            connection.execute(update(jobs).where(jobs.c.key == key).values(state=state, done_ms=done_ms))
+        assert queue.prune(connection, before_ms=50) == 1
+        assert queue.prune(connection, before_ms=50) == 0
+        assert set(connection.scalars(select(jobs.c.key))) == {"a", "b", "c", *keys} - {"pair:old"}

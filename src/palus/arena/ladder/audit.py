@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, Select, Table, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, func, insert, select, update
 
 from palus.arena.ladder.log import lock_log, note_annulments
 from palus.arena.ladder.runner_tests import RatedMatch, suspicions
@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 
 LOCAL = "local-"
 """Names of the workers that the service itself starts begin like this; nobody else's may."""
+
+OUTLIER_MATCHES = 200_000
+"""Of the newest, in which workers' results are compared."""
 
 FORFEITS_FORGIVEN = 2
 """A time-out or a crash that does not happen again may be the fault of a busy machine; so many of a worker's in one
@@ -56,23 +59,24 @@ def audit(
     *,
     seed: int,
     now_ms: int,
-    forfeits_after: int = 0,
+    after_seq: int = 0,
     stop: threading.Event | None = None,
 ) -> Audit:
     """Play a random share of the log again, at least one mirrored pair, both legs; strike out what fails.
 
     Pairs with a forfeit that a worker elsewhere reported are all played again. Workers from elsewhere whose matches
     turn out to be forged are suspended.
-    forfeits_after: number in the log after which those forfeits are looked at. stop: ends the audit early.
+    after_seq: number in the log after which that is done: each match is drawn from once. stop: ends the audit early.
     """
     columns = select(matches.c.seq, matches.c.id, matches.c.unit_id, matches.c.worker, matches.c.result)
+    new = (matches.c.seq > after_seq) & matches.c.id.not_in(_struck())
     with store.read() as connection:
-        rows = connection.execute(columns.where(matches.c.id.not_in(_struck())).order_by(matches.c.seq)).all()
+        rows = connection.execute(columns.where(new).order_by(matches.c.seq)).all()
     units = list(dict.fromkeys(row.unit_id for row in rows))
     count = min(len(units), max(1, round(share * len(units))))
     chosen = {units[i] for i in np.random.default_rng(seed).permutation(len(units))[:count].tolist()}
     for row in rows:
-        if row.seq > forfeits_after and row.result not in ("win1", "win2", "draw") and is_elsewhere(row.worker):
+        if row.result not in ("win1", "win2", "draw") and is_elsewhere(row.worker):
             chosen.add(row.unit_id)
     found, worker_of = [], {}
     for row in rows:
@@ -84,7 +88,7 @@ def audit(
             if failure.ok is False:
                 annul_unit(connection, failure.match_id, failure.sentence, now_ms=now_ms)
         suspended = _suspend_forgers(connection, found, worker_of, now_ms)
-    return Audit(tuple(found), tuple(suspended), rows[-1].seq if rows else forfeits_after)
+    return Audit(tuple(found), tuple(suspended), rows[-1].seq if rows else after_seq)
 
 
 def _look_again(store: Store, match_id: str) -> Verification:
@@ -170,10 +174,13 @@ def reinstate(connection: Connection, worker: str) -> None:
 
 
 def suspend_outliers(store: Store, *, now_ms: int) -> list[str]:
-    """Suspend every worker from elsewhere whose results differ from the rest's. Returns a sentence for each."""
+    """Suspend every worker from elsewhere whose results differ from the rest's, among the newest matches. Returns a
+    sentence for each."""
     with store.read() as connection:
         columns = select(matches.c.worker, matches.c.blue, matches.c.purple, matches.c.result)
-        counted = columns.where(matches.c.id.not_in(_struck()), matches.c.season > 0)
+        head = connection.scalar(select(func.max(matches.c.seq))) or 0
+        newest = (matches.c.seq > head - OUTLIER_MATCHES) & (matches.c.season > 0)
+        counted = columns.where(newest, matches.c.id.not_in(_struck()))
         games = [
             RatedMatch(LOCAL if is_local(worker) else worker, blue, purple, result)
             for worker, blue, purple, result in connection.execute(counted)

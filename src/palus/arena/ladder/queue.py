@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, func, insert, or_, select, update
 
 from palus.arena.jobs.worker import JobKind, Lease
 from palus.arena.referee.games import GAMES
@@ -27,6 +27,10 @@ PRIORITY_VALIDATE = 20
 PRIORITY_ENTRY = 10
 PRIORITY_LADDER = 0
 PRIORITY_IDLE = -1
+
+PAIR_KEY = "pair:"
+"""Keys of pairs that are ordered one by one begin like this; the others are of rounds."""
+PRUNED_AT_ONCE = 5000
 
 
 def needs_trust(kind: JobKind, env: str) -> bool:
@@ -119,6 +123,16 @@ def close(connection: Connection, job_ids: Collection[int]) -> None:
     """Mark reported jobs as done, in the transaction that logs what came of them."""
     reported = jobs.c.id.in_(job_ids) & (jobs.c.state == "reported")
     connection.execute(update(jobs).where(reported).values(state="done", report=None))
+
+
+def prune(connection: Connection, *, before_ms: int) -> int:
+    """Forget some pairs that were logged before a time; the log has them. Returns how many those were.
+
+    Others stay: what was checked is not checked again, a round is counted by its jobs.
+    """
+    logged = (jobs.c.state == "done") & (jobs.c.done_ms < before_ms) & jobs.c.key.startswith(PAIR_KEY)
+    some = select(jobs.c.id).where(logged).limit(PRUNED_AT_ONCE)
+    return int(connection.execute(delete(jobs).where(jobs.c.id.in_(some.scalar_subquery()))).rowcount)
 
 
 def drop_reports(connection: Connection, job_ids: Collection[int]) -> None:

@@ -168,7 +168,7 @@ class Scheduler:
             for first, second, is_entry in pairings:
                 order = self._order(env, entrants[first], entrants[second])
                 priority = queue.PRIORITY_ENTRY if is_entry else queue.PRIORITY_LADDER
-                _enqueue(connection, order, f"pair:{order.unit_id}", priority)
+                _enqueue(connection, order, f"{queue.PAIR_KEY}{order.unit_id}", priority)
 
     def _draw_round(self, env: str) -> None:
         """The next round, when its time has come and the one before is played to the end."""

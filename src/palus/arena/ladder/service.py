@@ -19,9 +19,11 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from palus.arena.jobs.worker import RESTART_S, pause_after
+from palus.arena.ladder import queue
 from palus.arena.ladder.audit import LOCAL, audit, suspend_outliers
 from palus.arena.ladder.charge import Charge
 from palus.arena.ladder.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
+from palus.arena.ladder.log import noted_head, set_head
 from palus.arena.ladder.rater import is_large
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler, run_sweep
 from palus.arena.ladder.settings import SETTINGS_FILE, ArenaSettings
@@ -45,6 +47,7 @@ FIRST_AUDIT_S = 600.0
 
 HUB_EVERY_S, FOLDER_EVERY_S, HF_EVERY_S = 1.0, 3.0, 900.0
 GARBAGE_EVERY_S = 600.0
+JOBS_KEPT_MS = 3_600_000
 """Uploads that no commit came to name are forgotten."""
 
 
@@ -90,14 +93,13 @@ class ArenaService:
         self._rater: subprocess.Popen[bytes] | None = None
         self._restart_s = RESTART_S
         self._restart_due_s = 0.0
-        self._audited_seq = 0
         self._charge, self._in_charge, self._waits = Charge(store), False, waits
         self._stop = threading.Event()
         first_audit_s = min(FIRST_AUDIT_S, settings.audit_interval_s)
         self._threads = [  # each on its own: matches go on meanwhile
             self._thread("arena scheduler", 0.0, TICK_S, self._keep_workers, self._scheduler.tick, leads=True),
             self._thread("arena ratings", 0.0, TICK_S, self._rate),
-            self._thread("arena garbage", 0.0, GARBAGE_EVERY_S, partial(collect_garbage, store)),
+            self._thread("arena garbage", 0.0, GARBAGE_EVERY_S, partial(collect_garbage, store), self._prune_jobs),
             self._thread("arena audit", first_audit_s, settings.audit_interval_s, self._audit),
         ]
         if sources.huggingface:
@@ -242,16 +244,27 @@ class ArenaService:
                 worker.process.kill()
                 worker.process.wait()
 
+    def _prune_jobs(self) -> None:
+        """Forget pairs some time after they were logged: a worker may ask about a report that it sent twice."""
+        pruned = queue.PRUNED_AT_ONCE
+        while pruned == queue.PRUNED_AT_ONCE and not self._stop.is_set():
+            with self._store.write() as connection:
+                pruned = queue.prune(connection, before_ms=now_ms() - JOBS_KEPT_MS)
+
     def _audit(self) -> None:
+        with self._store.read() as connection:
+            audited_seq, _ = noted_head(connection, "audited") or (0, "")
         found = audit(
             self._store,
             self.settings.audit_share,
             seed=secrets.randbits(32),
             now_ms=now_ms(),
-            forfeits_after=self._audited_seq,
+            after_seq=audited_seq,
             stop=self._stop,
         )
-        self._audited_seq = found.upto_seq
+        if not self._stop.is_set():
+            with self._store.write() as connection:
+                set_head(connection, "audited", found.upto_seq, "")
         for failure in found.failures:
             logger.error("audit: %s", failure.sentence)
         if found.unchecked:

@@ -34,7 +34,7 @@ class Head(Shape):
 
 
 class JobCounts(Shape):
-    """Jobs of one kind by state."""
+    """Jobs of one kind by state. Pairs that were logged are forgotten within hours."""
 
     kind: str
     ready: int = 0
