@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from palus.ratings.connections import LooseGroup, loose_groups
+from palus.ratings.connections import LooseGroup, loose_groups, separate_groups
 from palus.ratings.games import Games, Units, units_of
 
 
@@ -55,3 +55,10 @@ def test_two_random_camps_are_apart_exactly_while_few_pairs_link_them() -> None:
             pairs[link] = pairs.get(link, 0) + 1
         expected = () if bridge >= 10 else (LooseGroup(tuple(sorted(camps[1])), bridge),)
         assert loose_groups(field(pairs), 11) == expected
+
+
+def test_groups_without_any_match_between_them_are_found_among_many_too() -> None:
+    pairs = everybody(range(5), 6) | everybody(range(5, 9), 1)
+    assert separate_groups(field(pairs), 10) == (LooseGroup((5, 6, 7, 8), 0),), "one who played nobody is no group"
+    assert separate_groups(field(pairs | {(2, 7): 1}), 10) == ()
+    assert separate_groups(field({}), 0) == ()

@@ -62,6 +62,19 @@ def loose_groups(units: Units, num_players: int) -> tuple[LooseGroup, ...]:
     )
 
 
+def separate_groups(units: Units, num_players: int) -> tuple[LooseGroup, ...]:
+    """Of `loose_groups` those that never met anybody else: what can be told of many thousands of players in no time."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    met = coo_array((np.ones(len(units.low)), (units.low, units.high)), shape=(num_players, num_players))
+    _, part_of = connected_components(met, directed=False)
+    sizes = np.bincount(part_of)
+    largest = int(np.argmax(sizes)) if len(sizes) else 0
+    parts = [np.flatnonzero(part_of == part) for part in np.flatnonzero(sizes > 1) if part != largest]
+    return tuple(sorted((LooseGroup(tuple(part.tolist()), 0) for part in parts), key=lambda group: group.players))
+
+
 def _joined(ties: F32) -> tuple[I64, int]:
     """A number for each group, equal where no cut of too few pairs separates two; and whoever came last."""
     n = len(ties)

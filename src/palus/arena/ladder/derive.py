@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from palus.ratings import bradley_terry
 from palus.ratings.bradley_terry import DISPLAY_BASE, Fit
-from palus.ratings.connections import loose_groups
+from palus.ratings.connections import loose_groups, separate_groups
 from palus.ratings.cycles import cycles
 from palus.ratings.interval import Z_95
 from palus.ratings.nash import IN_SUPPORT, believed, equilibrium, plausible, unexplained, win_matrix
@@ -133,11 +133,13 @@ def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int)
     `summary` is JSON: support [{sha256, mass, low, high}] of the maximum-entropy equilibrium among those on the board,
     and of those for whom the games leave it open; skill {sha256: points ahead of it}, unexplained_share of the win
     matrix and what chance would leave, cycles [{players, shares}], all of them among the `STRONGEST`; phi of the
-    mirrored pairs, annulments that were left out, loose groups [{players, pairs}] that few matches tie to the others.
+    mirrored pairs, annulments that were left out, loose groups [{players, pairs}] that few matches, in a large field
+    none, tie to the others.
     `covariance`: `packed`, in the order of all SHA-256, where the field is small.
     """
     names, fit = fitted.names, fitted.fit
     cells, units = fitted.sums.cells(), fitted.sums.units()
+    small = len(names) < bradley_terry.SPARSE_FROM
     side = bradley_terry.fit_sums(cells, units, len(names), side_term=True).side or (0.0, 0.0)
     best = [names[i] for i in np.argsort(-fit.strength, kind="stable") if names[i] in board][:STRONGEST]
     among = fitted.sums.among(frozenset(best))
@@ -167,7 +169,7 @@ def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int)
         "annulments": annulments,
         "loose": [
             {"players": [names[i] for i in group.players], "pairs": group.pairs}
-            for group in loose_groups(units, len(names))
+            for group in (loose_groups if small else separate_groups)(units, len(names))
         ],
     }
     return {
@@ -178,7 +180,7 @@ def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int)
         "summary": json.dumps(summary, sort_keys=True, separators=(",", ":")),
         "prior_sd": published(fit.prior_sd),
         "intervals_seq": fitted.upto_seq,
-        "covariance": packed(fit.joint) if len(names) < bradley_terry.SPARSE_FROM else None,
+        "covariance": packed(fit.joint) if small else None,
     }
 
 
