@@ -38,6 +38,7 @@ from torch import Tensor
 
 from palus.config.trainer import Behavior, SacBehavior
 from palus.learn.learner import Learner, Part, means, numbers_of
+from palus.learn.ranks import ALONE, Ranks
 from palus.learn.replay_buffer import ReplayBuffer
 from palus.learn.returns import usable_decisions
 from palus.learn.signals import Experience
@@ -160,8 +161,9 @@ class SAC(Learner):
         *,
         trust: Trust = NOBODY,
         place: Placement = CPU,
+        ranks: Ranks = ALONE,
     ) -> None:
-        super().__init__(behavior, spec, dtype, seed, threads, trust=trust, place=place)
+        super().__init__(behavior, spec, dtype, seed, threads, trust=trust, place=place, ranks=ranks)
         memory, size = behavior.network_settings.memory, self.network.state_size
         length = (memory.sequence_length or behavior.time_horizon) if memory is not None else 1
         runs_on = any(signal.goes_on for signal in self.learned_signals.values())
