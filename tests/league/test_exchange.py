@@ -76,6 +76,7 @@ def test_runs_meet_each_other_s_snapshots_rate_them_and_forget_them(tmp_path: Pa
 
         go_on(ada, 1)  # whose oldest snapshots are not met any more
         go_on(bob, 2)
+        assert not any(name.startswith("=") for pair in told(tmp_path).cells("training") for name in pair)
         here = {visitor_path(bob.folder.root, member.name) for member in bob.league.members}
         assert {*(tmp_path / "bob" / "league" / "visitors").iterdir()} <= here
         known = {policy for policy in bob.collector.policies.known if policy >= 1 << 24}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import threading
 import webbrowser
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import typer
@@ -16,18 +17,24 @@ from rich.markup import escape
 from palus.cli.arena_start import listen
 from palus.cli.output import stderr, stop_signal
 from palus.errors import CheckpointError, StorageError
+from palus.league.records import BOOK
 from palus.progress import PROGRESS
 
 ADDRESS, ANNOUNCEMENT = "127.0.0.1", "Watch at "
+REFRESH_S = 3.0
+"""Between two looks into the book of a league."""
 PATIENCE_S = 10.0
 """How long the page may take to end with its run."""
 SIGNS = (str(PROGRESS), "configuration.yaml", ".palus-files", "*/checkpoint.pt", "*/events.out.tfevents.*")
 """What the folder of a run holds one of."""
 
 
-def serve_runs(folders: Sequence[Path], port: int, *, browser: bool, until_eof: bool) -> None:
-    """The page until Ctrl-C. until_eof: until whoever started us closes our input, too; their run may be too young to
-    show. Raises CheckpointError for a folder that holds no run, ArenaError for a port in use, StorageError."""
+def serve_runs(places: Sequence[str], port: int, *, browser: bool, until_eof: bool) -> None:
+    """The page until Ctrl-C. places: folders of runs, folders and URLs of leagues. until_eof: until whoever started us
+    closes our input, too; their run may be too young to show.
+
+    Raises CheckpointError for a folder that holds no run, ArenaError for a port in use, StorageError.
+    """
     try:
         from palus.web.serving import make_uvicorn
         from palus.web.watch.app import make_watch_app
@@ -35,10 +42,13 @@ def serve_runs(folders: Sequence[Path], port: int, *, browser: bool, until_eof: 
         raise StorageError(
             f"the page of a run needs {error.name}, which is not installed; pip install 'palus[arena]'"
         ) from error
-    for folder in () if until_eof else folders:
-        check_run(folder)
     stop = stop_signal()
-    with listen(ADDRESS, port) as listener:
+    with listen(ADDRESS, port) as listener, ExitStack() as beside:
+        folders = [beside.enter_context(_league_folder(place, stop)) if is_league(place) else Path(place)
+                   for place in places]  # fmt: skip
+        for place, folder in zip(places, folders, strict=True):
+            if not (until_eof or is_league(place)):
+                check_run(folder)
         server = make_uvicorn(make_watch_app(folders))
         pages = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="live page")
         pages.start()
@@ -55,6 +65,37 @@ def serve_runs(folders: Sequence[Path], port: int, *, browser: bool, until_eof: 
             server.should_exit = True
             pages.join()
     typer.echo("Ended.")
+
+
+def is_league(place: str) -> bool:
+    """Whether it is the storage of a league: a URL, or a folder with a book."""
+    return "://" in place or (Path(place) / BOOK).is_dir()
+
+
+@contextmanager
+def _league_folder(place: str, stop: threading.Event) -> Iterator[Path]:
+    """A folder that the page of a run can show, written anew from the league's book as that grows."""
+    from palus.web.watch.of_book import LeagueFolder
+
+    with tempfile.TemporaryDirectory(prefix="palus-watch-") as home:
+        folder = Path(home) / place.rstrip("/").rpartition("/")[2]
+        league = LeagueFolder(place, folder)
+        league.refresh()
+        if not league.record.runs:
+            raise CheckpointError(f"{place}: no league has told anything here; give its folder, or what --storage says")
+        reading = threading.Thread(target=_follow, args=(league.refresh, stop), name="book", daemon=True)
+        reading.start()
+        try:
+            yield folder
+        finally:
+            stop.set()
+            reading.join(PATIENCE_S)
+
+
+def _follow(refresh: Callable[[], None], stop: threading.Event) -> None:
+    while not stop.wait(REFRESH_S):
+        with suppress(StorageError):  # the page shows what it has until the book can be read again
+            refresh()
 
 
 def _wait_for_eof(stop: threading.Event) -> None:

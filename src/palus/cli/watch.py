@@ -23,12 +23,15 @@ Examples:
   palus watch results/mine                      a run, while it trains or afterwards: curves, win matrix, fresh matches
 
   palus watch results/mine results/other        both, their curves in the same charts
+
+  palus watch s3://bucket/cup                   a league of several runs, from its book: a URL, or its folder
 """
 
 
 def watch(
     what: Annotated[
-        list[Path], typer.Argument(help="A replay (*.match), or folders of runs.", metavar="REPLAY|RUN...")
+        list[str],
+        typer.Argument(help="A replay (*.match), or folders of runs and leagues.", metavar="REPLAY|RUN|LEAGUE..."),
     ],
     html: Annotated[
         Path | None, typer.Option("--html", help="Write one self-contained HTML file of a replay here.")
@@ -45,14 +48,14 @@ def watch(
     A match: a page with the pitch, the score, every player's sensors and choices. Runs: their curves, league, speed
     and time left, and a fresh match of the newest policy; the page follows a run that trains.
     """
-    if any(path.is_dir() for path in what):
+    if any("://" in word or Path(word).is_dir() for word in what):
         if html is not None:
             raise ReplayError(f"--html {html}: writes a replay, not a run; leave it out, or give a *.match file")
         serve_runs(what, port, browser=browser, until_eof=until_eof)
         return
     if len(what) > 1:
         raise ReplayError(f"{what[1]}: one replay at a time is shown; give one, or the folders of runs")
-    data, contents = read_replay(what[0])
+    data, contents = read_replay(Path(what[0]))
     if html is not None:
         write_html(html, data, contents.title, three_d=three_d)
         typer.echo(f"Wrote {html} ({html.stat().st_size / 1000:.0f} kB); open it in any browser.")

@@ -80,8 +80,7 @@ class Exchange:
 
     def rate(self, matches: Sequence[FinishedMatch], league: League) -> None:
         """Results of matches, one for each two policies that met."""
-        names = {member.policy: member.name for member in league.visitors}
-        names = {member.policy: f"={member.name}" for member in league.members} | names
+        names = {m.policy: f"={m.name}" if m.learner is None else m.name for m in league.members}
 
         def name(policy: int) -> str:
             snapshot = league.snapshots.get(policy - FROZEN)

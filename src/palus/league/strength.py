@@ -59,7 +59,7 @@ def add(cells: dict[tuple[Name, Name], tuple[float, int]], a: Name, b: Name, poi
         cells[pair] = total + points, count + matches
 
 
-def scored(cells: Cells, a: int, b: int) -> tuple[float, int]:
+def scored(cells: Mapping[tuple[Name, Name], tuple[float, int]], a: Name, b: Name) -> tuple[float, int]:
     """Points of a against b, and their matches."""
     points, matches = cells.get((min(a, b), max(a, b)), (0.0, 0))
     return (points if a < b else matches - points), matches

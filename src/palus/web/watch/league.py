@@ -87,6 +87,7 @@ class _Learner(_Part):
 
 class _Snapshot(_Part):
     id: int
+    name: str | None = None
     behavior: str
     parent: int | None = None
     role: str | None = None
@@ -126,7 +127,7 @@ def read_league(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
     labels = {curve.policy: curve.learner for curve in curves}
     policies = [
         *(_policy(p.policy, "learner", _role_of(p, labels.get(p.policy, p.behavior)), p) for p in file.learners),
-        *(_policy(p.id, "snapshot", _role_of(p, _name(p.id)), p) for p in file.snapshots),
+        *(_policy(p.id, "snapshot", _role_of(p, p.name or _name(p.id)), p) for p in file.snapshots),
         *(_policy(p.id, "member", p.name, p) for p in file.members),
     ]
     names = {str(policy.id): policy.label for policy in policies}

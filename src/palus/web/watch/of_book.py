@@ -1,0 +1,129 @@
+"""A league of several runs as the folder of one run, whose learners its runs are: so the page of a run shows a league,
+from its book alone, wherever that lies."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from palus.errors import StorageError
+from palus.files import write_bytes, write_text
+from palus.league.records import FILES, TABLES, LeagueRecord, NamedCells, Publication, RunRecord, home, learner_name
+from palus.league.strength import scored
+from palus.progress import PROGRESS, ProgressWriter
+from palus.store.depot import Depot
+from palus.types import FROZEN, MEMBERS
+from palus.web.watch.league import LEAGUE
+
+RUNS_APART = 100_000
+"""Between the ids of the snapshots of two runs."""
+
+
+class LeagueFolder:
+    """place: of the league, a folder or a URL; folder: what is written, nothing else lies there."""
+
+    def __init__(self, place: str, folder: Path) -> None:
+        self.record, self.folder = LeagueRecord(Depot(place)), folder
+        self._progress = ProgressWriter(folder / PROGRESS)
+        self._shown: dict[str, int] = {}
+        self._learners: list[list[Any]] = []
+        self._over = False
+
+    def refresh(self) -> None:
+        """Write what is new. Raises StorageError while the book cannot be read."""
+        self.record.read()
+        self._tell_progress()
+        if self.record.runs:
+            write_text(self.folder / LEAGUE, self._league())
+            self._fetch_newest()
+
+    def _tell_progress(self) -> None:
+        runs = self.record.runs
+        learners = [[self._label(run, line), self._learner(name, line), line["behavior"]] for name, run in runs.items()
+                    for line in _first_summaries(run)]  # fmt: skip
+        over = bool(runs) and all(run.state(time.time()) in ("finished", "stopped") for run in runs.values())
+        opening = next((line for run in runs.values() for line in run.lines if line["kind"] == "run"), None)
+        if opening is not None and (learners != self._learners or (self._over and not over)):
+            self._progress.append({
+                **opening, "run_id": self.folder.name, "learners": learners, "max_minutes": 0,
+                "max_steps": {behavior: max(run.max_steps.values(), default=0) for run in runs.values()
+                              for _, _, behavior in learners},
+            })  # fmt: skip
+            self._learners, self._over = learners, False
+        for name, run in runs.items():
+            for line in run.lines[self._shown.get(name, 0) :]:
+                if line["kind"] == "summary":
+                    mapped = {"learner": self._label(run, line), "policy": self._learner(name, line)}
+                    self._progress.append({**line, **mapped})
+            self._shown[name] = len(run.lines)
+        if over and not self._over:
+            step, done = min(run.step for run in runs.values()), all(run.step >= run.goal for run in runs.values())
+            self._progress.append({"kind": "end", "step": step, "seconds": 0.0, "finished": done})
+            self._over = True
+
+    def _label(self, run: RunRecord, line: dict[str, Any]) -> str:
+        several = len({told["learner"] for told in run.lines if told["kind"] == "summary"}) > 1
+        return f"{run.name} {line['learner']}" if several else run.name
+
+    def _learner(self, run: str, line: dict[str, Any]) -> int:
+        """A policy id of its own for each learner of each run, below those of snapshots."""
+        return list(self.record.runs).index(run) * 64 + int(line["policy"])
+
+    def _id(self, told: Publication) -> int:
+        return FROZEN + list(self.record.runs).index(told.run) * RUNS_APART + told.number
+
+    def _league(self) -> str:
+        """As `palus.league.book` writes it."""
+        runs, ratings = self.record.runs, self.record.ratings()
+        kept = self.record.field
+        ids = {name: self._id(told) for name, told in kept.items()}
+        shown = {name: rating._asdict() for name, rating in ratings.items()}
+        learners, newest = [], {learner_name(t.run, t.learner): t for run in runs.values() for t in run.snapshots}
+        for name, told in newest.items():
+            ids[name] = self._learner(told.run, {"policy": told.learner})
+            step = int(runs[told.run].steps.get(str(told.learner), told.step))
+            learners.append({"policy": ids[name], "behavior": told.behavior, "role": told.role, "step": step,
+                             "origin": ids.get(told.name), "elo": told.elo, "rating": shown.get(name)})  # fmt: skip
+        house = [name for name in ratings if name.startswith("=")]
+        ids |= {name: MEMBERS + k for k, name in enumerate(house)}
+        snapshots = [
+            {"id": ids[name], "name": name, "behavior": told.behavior, "role": told.role, "step": told.step,
+             "parent": ids[learner_name(told.run, told.learner)], "elo": told.elo, "rating": shown.get(name),
+             "origin": None if told.origin is None else ids.get(f"{told.run}/{told.origin - FROZEN}")}
+            for name, told in kept.items()
+        ]  # fmt: skip
+        members = [{"id": ids[name], "name": name[1:], "behavior": "", "rating": shown.get(name)} for name in house]
+        tables = {table: _rows(self.record.cells(table), ids) for table in TABLES}
+        content = {"format": 1, "learners": learners, "snapshots": snapshots, "members": members, **tables, "mix": {}}
+        return json.dumps(content) + "\n"
+
+    def _fetch_newest(self) -> None:
+        """The newest snapshot of each learner, to be watched playing; what went meanwhile comes with the next one."""
+        for run in self.record.runs.values():
+            for told in {told.learner: told for told in run.snapshots}.values():
+                number = self._id(told) - FROZEN
+                path = self.folder / told.behavior / "snapshots" / f"snapshot-{number:05d}.npz"
+                if path.exists() or "/" in told.behavior or told.behavior.startswith("."):
+                    continue
+                try:
+                    data = self.record.depot.take(f"{home(run.name)}/{FILES}", told.sha256)
+                except StorageError:
+                    continue
+                for older in path.parent.glob("*.npz"):
+                    if int(older.stem.split("-")[1]) // RUNS_APART == number // RUNS_APART and told.learner == 0:
+                        older.unlink()
+                write_bytes(path, data)
+
+
+def _first_summaries(run: RunRecord) -> Iterator[dict[str, Any]]:
+    """One of each learner that has told any."""
+    yield from {line["learner"]: line for line in reversed(run.lines) if line["kind"] == "summary"}.values()
+
+
+def _rows(cells: NamedCells, ids: Mapping[str, int]) -> list[list[Any]]:
+    """[policy, opponent, points of the policy, matches] in both directions, of those that have an id."""
+    known = [pair for pair in cells if pair[0] in ids and pair[1] in ids]
+    return [[ids[a], ids[b], *scored(cells, a, b)] for pair in known for a, b in (pair, pair[::-1])]

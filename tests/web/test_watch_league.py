@@ -1,0 +1,60 @@
+"""A league of several runs on the page of runs, from its book alone."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from palus.league.records import encoded, home, part
+from palus.store.depot import Depot
+from palus.types import FROZEN
+from palus.web.watch.app import Runs
+from palus.web.watch.of_book import LeagueFolder
+
+WEIGHTS = b"the weights"
+
+
+def tell(depot: Depot, run: str, number: int, step: int, rows: list[list[Any]], snapshots: int = 1) -> None:
+    """One part of a run's book: results, then a snapshot, a summary and the checkpoint."""
+    kept = depot.put(f"{home(run)}/files", WEIGHTS)
+    first = (number - 1) * snapshots
+    lines: list[dict[str, Any]] = [{"kind": "run", "game": "SoccerTwos", "env_options": {}, "started": 1.0}]
+    lines += [{"kind": "results", "training": rows, "evaluation": []}]
+    lines += [{"kind": "snapshot", "number": k, "learner": 0, "behavior": "SoccerTwos", "role": "main", "step": step,
+               "origin": FROZEN + k - 1 if k else None, "version": k, "elo": 1200.0, "sha256": kept}
+              for k in range(first, first + snapshots)]  # fmt: skip
+    lines += [{"kind": "summary", "learner": "SoccerTwos", "policy": 0, "behavior": "SoccerTwos", "step": step,
+               "seconds": step / 100, "values": {"Self-play/ELO": 1200.0 + step}}]  # fmt: skip
+    lines += [{"kind": "checkpoint", "steps": {"0": step}, "max_steps": {"0": 3000}, "matches": 0, "window": 10}]
+    depot.create(part(run, number), encoded([*lines, {"kind": "files", "time": 1e9, "files": None}]))
+
+
+def test_the_page_of_a_league_follows_its_book(tmp_path: Path) -> None:
+    depot = Depot(str(tmp_path / "cup"))
+    tell(depot, "ada", 1, 1000, [["ada", "=random", 8.0, 10]])
+    tell(depot, "bob", 1, 500, [["bob", "ada/0", 9.0, 10]])
+    folder = LeagueFolder(depot.place, tmp_path / "page" / "cup")
+    runs = Runs([tmp_path / "page" / "cup"])
+    folder.refresh()
+    (page,) = runs.look().runs
+    assert [(c.learner, c.behavior, c.step, c.max_steps) for c in page.learners] == [
+        ("ada", "SoccerTwos", 1000, 3000), ("bob", "SoccerTwos", 500, 3000)]  # fmt: skip
+    assert page.name == "cup" and page.game == "SoccerTwos" and page.state == "running"
+    tell(depot, "bob", 2, 3000, [["bob", "ada/0", 10.0, 10]])
+    tell(depot, "ada", 2, 3000, [["ada", "bob/0", 1.0, 4]])
+    folder.refresh()
+    (page,) = runs.look().runs
+    assert [(c.learner, c.steps, c.values["Self-play/ELO"]) for c in page.learners] == [
+        ("ada", [1000, 3000], [2200.0, 4200.0]), ("bob", [500, 3000], [1700.0, 4200.0])]  # fmt: skip
+    assert page.state == "finished" and page.league is not None
+    policies = {policy.label: policy for policy in page.league.policies}
+    assert list(policies) == ["ada", "bob", "ada/0", "ada/1", "bob/0", "bob/1", "random"]
+    assert [policies["bob/1"].parent, policies["bob/1"].origin] == [policies["bob"].id, policies["bob/0"].id]
+    bob, ada = policies["bob/1"].id, policies["ada/0"].id
+    assert (bob, ada, 10.0, 10) in page.league.training and (ada, bob, 0.0, 10) in page.league.training
+    ratings = [policies[name].rating for name in ("bob/1", "ada/0", "random")]
+    assert [r.mean for r in ratings if r] == sorted([r.mean for r in ratings if r], reverse=True) and len(ratings) == 3
+    files = sorted((tmp_path / "page" / "cup" / "SoccerTwos" / "snapshots").iterdir())
+    assert [path.name for path in files] == ["snapshot-00001.npz", "snapshot-100001.npz"]  # the newest of each
+    assert hashlib.sha256(files[0].read_bytes()).digest() == hashlib.sha256(WEIGHTS).digest()
