@@ -118,6 +118,8 @@ class OnPolicy(Learner):
         """`epochs` of the same minibatches on the learner's device. rollout: resident; size: sequences in a minibatch;
         arrays: what `objective` reads besides, [T B, ...] of decisions."""
         minibatches = list(self._minibatches(sequences.numbers, size))
+        if not minibatches:
+            return {}
         decisions = [sequences.decisions(numbers) for numbers in minibatches]
         plan = {
             "numbers": np.stack(minibatches),

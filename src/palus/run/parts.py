@@ -276,8 +276,10 @@ class Parts:
     def _untrained(self, behavior: Behavior, name: str, policy: int) -> Learner:
         """A learner as it is before it has learned anything. name: of the behavior."""
         algorithm, spec = ALGORITHMS[behavior.trainer_type], self.spec.behavior(name)
-        dtype, seed, places = self.matmul.dtype, self.seed + policy, {"place": self.place, "ranks": self.ranks}
-        return algorithm(behavior, spec, dtype, seed, self.threads, trust=self.trust, **places)
+        return algorithm(
+            behavior, spec, self.matmul.dtype, self.seed + policy, self.threads,
+            trust=self.trust, place=self.place, ranks=self.ranks,
+        )  # fmt: skip
 
     @property
     def steps(self) -> dict[int, int]:
