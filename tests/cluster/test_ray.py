@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -128,3 +129,62 @@ def test_a_league_on_two_nodes_outlives_a_run_an_actor_and_its_driver(machines: 
     assert league.driver.wait(60) == 0, league.printed
     assert_whole(str(league.storage), tmp_path / "results" / "cup")
     assert all(f"{name}    DuelToy. Step: " in league.printed for name in ("ada", "bob"))
+
+
+def kill_run(league: LeagueOnRay, random: Random) -> None:
+    """The process that trains, or the actor that keeps it."""
+    pids = league.pids
+    pid = random.choice(sorted(pids.values())) if pids else None
+    actors = [p.pid for p in psutil.process_iter(["cmdline"]) if "RunActor" in " ".join(p.info["cmdline"] or ())]
+    for victim in random.choice([[pid], actors[:1]]):
+        with contextlib.suppress(psutil.NoSuchProcess, TypeError):
+            psutil.Process(victim).kill()
+
+
+def kill_node(league: LeagueOnRay, _: Random) -> None:
+    league.machines.lose_node()
+    league.machines.add_node()
+
+
+def kill_driver(league: LeagueOnRay, _: Random) -> None:
+    assert league.driver is not None
+    league.driver.kill()
+    league.driver.wait()
+    league.type()
+
+
+def kill_head(league: LeagueOnRay, _: Random) -> None:
+    """Of a cluster without its head nothing is left."""
+    head = league.machines.cluster.head_node
+    head.all_processes["gcs_server"][0].process.kill()
+    head.all_processes["raylet"][0].process.kill()
+    assert league.driver is not None
+    league.machines.stop()
+    league.driver.kill()
+    league.driver.wait()
+    league.machines.start()
+    league.type()
+
+
+KILLS = {kill_run: 10, kill_driver: 5, kill_node: 3, kill_head: 2}
+
+
+def test_after_twenty_random_kills_every_match_counts_once(tmp_path: Path) -> None:
+    machines, random = Machines(), Random(15)
+    machines.start()
+    try:
+        league = LeagueOnRay(tmp_path, machines, max_steps=10_000_000)
+        league.type()
+        wait(lambda: len(league.parts) == 2, "both have told something", 300)
+        kills = [kill for kill, times in KILLS.items() for _ in range(times)]
+        for kill in random.sample(kills, len(kills)):
+            time.sleep(random.uniform(0.0, 2.0))
+            kill(league, random)
+            before = league.parts
+            wait(lambda: all(league.parts[name] > before[name] for name in before), f"{kill.__name__}: both go on", 300)  # noqa: B023
+        assert league.driver is not None
+        league.driver.send_signal(signal.SIGTERM)
+        assert league.driver.wait(120) == 130, league.printed
+        assert_whole(str(league.storage), tmp_path / "results" / "cup")
+    finally:
+        machines.stop()
