@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -208,8 +209,13 @@ def _by_entity(rows: Iterable[Row[Any]]) -> dict[str, Entity]:
 
 def entity_of(row: Row[Any]) -> Entity:
     """What a row of the entries is credited with, or shares."""
-    files, p99_ms = json.loads(row.files), json.loads(row.details).get("p99_ms", 0.0)
-    return Entity(row.sha256 or "", row.repo, row.revision, tuple(sorted(files.items())), p99_ms)
+    return _entity(row.sha256 or "", row.repo, row.revision, row.files, row.details)
+
+
+@lru_cache(maxsize=50_000)  # thousands of them are looked at several times a second, and hardly ever change
+def _entity(sha256: str, repo: str, revision: str, files: str, details: str) -> Entity:
+    p99_ms = json.loads(details).get("p99_ms", 0.0)
+    return Entity(sha256, repo, revision, tuple(sorted(json.loads(files).items())), p99_ms)
 
 
 def _json(content: dict[str, Any]) -> str:
