@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -107,13 +108,29 @@ def _show(run: RunFile, trust: Trust, as_json: bool) -> None:
     if run.default_settings is not None and run.env_id is not None:
         spec = envs.GameSource(run.env_id, run.palus.env_options, trust).spec
         run = run.completed(behavior.name for behavior in spec.behaviors)
+    link = _link(run, trust) if "TORCHELASTIC_RUN_ID" in os.environ else []
+    if link is None:  # rank 0 tells
+        return
     if as_json:
-        print_json({"valid": True, "notes": notes(run), "configuration": run.model_dump(mode="json")})
+        print_json({"valid": True, "notes": [*notes(run), *link], "configuration": run.model_dump(mode="json")})
         return
     print(dump_run(run))
-    for note in notes(run):
+    for note in [*notes(run), *link]:
         print(f"# {note}")
     print("# The run file is valid.")
+
+
+def _link(run: RunFile, trust: Trust) -> list[str] | None:
+    """Under torchrun: what its ranks will bring, measured, in a sentence; None of a rank that has nothing to say."""
+    from palus.learn.ranks import Ranks
+    from palus.run.link import measure
+
+    ranks = Ranks.joined()
+    try:
+        told = [measure(run, trust, ranks).sentence()] if ranks.size > 1 else []
+    finally:
+        ranks.close()
+    return told if ranks.rank == 0 else None
 
 
 def _train(

@@ -47,9 +47,10 @@ RETURN_PREFIX = "returns_normalizer."
 LOG_STD_SQUASHED = 2.0
 """The largest logarithm of a deviation before tanh, as in ML-Agents' SAC: beyond, all draws are at the range's ends."""
 
-FEWEST = 4
-"""Rows of a pass that acts, at least: in fp32 what a product gives for a row depends on how many others there are only
-where these are fewer (measured, with MKL and oneDNN), and with it how matches are spread over processes."""
+GRAIN, EVEN = 4, 64
+"""A pass that acts has a multiple of so many rows, and its head of one column of as many as `EVEN`. What products and
+vector instructions give for a row depends on how many others there are only where their number is odd or small
+(measured in fp32, with MKL and oneDNN), and with it how matches are spread over processes."""
 
 MakeCritic = Callable[[BehaviorSpec, NetworkSettings, Trust], nn.Module]
 Critic = Literal["shared", "separate", "none"] | MakeCritic
@@ -331,7 +332,7 @@ class Network(nn.Module):
         if len(self.sides) > 1:
             features, remembered = self._features(self.sides[1], inputs, own[1], keep)
             after = torch.cat([after, remembered], 1)
-        values = _float(self.critic_linear, features) if self.has_values else None
+        values = _values_of(self.critic_linear, features) if self.has_values else None
         return parameters, values, after
 
     def _features(self, side: str, inputs: Inputs, state: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
@@ -360,9 +361,11 @@ class Network(nn.Module):
         cost a pass of their own, new states [R, S], all float32. All lie where the network does.
         """
         R = len(states)
-        if 0 < R < FEWEST:
-            wide = {name: _widened(o) for name, o in observations.items()}
-            parameters, values, after = self.act(wide, _widened(states), None if masks is None else _widened(masks))
+        if R % GRAIN:
+            rows = -(-R // GRAIN) * GRAIN
+            wide = {name: _widened(o, rows) for name, o in observations.items()}
+            seen = None if masks is None else _widened(masks, rows)
+            parameters, values, after = self.act(wide, _widened(states, rows), seen)
             return parameters[:R], values if values is None else values[:R], after[:R]
         with self.lock.reading():
             compiled, device = self.place.compiled, self.place.device
@@ -543,9 +546,16 @@ def _float(layer: nn.Linear, x: Tensor) -> Tensor:
     return F.linear(x, layer.weight.float(), layer.bias.float())
 
 
-def _widened(x: Tensor) -> Tensor:
-    """Rows and, of no meaning, so many more that there are `FEWEST`."""
-    return torch.cat([x, x[-1:].expand(FEWEST - len(x), *x.shape[1:])])
+def _widened(x: Tensor, rows: int) -> Tensor:
+    """Rows and, of no meaning, so many more that there are as many as that."""
+    return torch.cat([x, x[-1:].expand(rows - len(x), *x.shape[1:])])
+
+
+def _values_of(layer: nn.Linear, x: Tensor) -> Tensor:
+    """`_float` of the critic's head; of who acts with a multiple of `EVEN` rows."""
+    if not torch.is_inference_mode_enabled() or not len(x) % EVEN:
+        return _float(layer, x)
+    return _float(layer, _widened(x, -(-len(x) // EVEN) * EVEN))[: len(x)]
 
 
 def _swapped(units: int) -> Tensor:
