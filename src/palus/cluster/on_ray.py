@@ -8,6 +8,7 @@ actor's other concurrency group, which answers while it trains.
 
 from __future__ import annotations
 
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -90,6 +91,7 @@ def play_league(
 
     Raises WorkerError where there is no cluster.
     """
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ray.init(address=address, log_to_driver=False, configure_logging=False)
     except (ConnectionError, RayError, RuntimeError, ValueError) as error:
@@ -97,6 +99,8 @@ def play_league(
             f"--cluster {address}: no Ray cluster answers ({error}); start one with `ray start --head`, or leave "
             "--cluster out to train here"
         ) from error
+    for number, handler in handlers.items():  # Ray puts its own in their place, and ends at once
+        signal.signal(number, handler)
     try:
         return _Driver(plan, trust, tell).drive(stopped)
     finally:
