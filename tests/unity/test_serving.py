@@ -15,10 +15,9 @@ from palus import envs
 from palus.errors import ProtocolError
 from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, ObservationSpec
 from palus.unity import side_channels
-from palus.unity.environment import _observations
 from palus.unity.messages import API_VERSION, RESET, floats, message, packed
 from palus.unity.serving import Launch, parse_launch, serve
-from palus.unity.translation import columns_of, observation_template
+from palus.unity.translation import columns_of, observation_specs, observation_template
 from palus.unity.wire import Listener
 
 
@@ -229,7 +228,7 @@ def test_goals_arrive_as_goals() -> None:
     for o in shown:
         info.observations.add().CopyFrom(observation_template(o))
     assert info.observations[1].observation_type == 1  # GOAL_SIGNAL
-    assert _observations(info) == shown
+    assert observation_specs(info) == shown
 
 
 def test_launch_arguments_are_unity_s() -> None:
