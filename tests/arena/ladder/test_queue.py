@@ -65,9 +65,8 @@ def test_urgent_jobs_go_first_and_nothing_is_handed_out_twice(store: Store) -> N
 def test_a_worker_gets_only_work_of_games_that_it_can_play(store: Store) -> None:
     with store.write() as connection:
         queue.enqueue(connection, "pair", "d", {"n": 4, "env": "doom_duel"}, priority=99, now_ms=0)
-        assert queue.has_ready(connection, ["doom_duel"], trusted=True) and not queue.has_ready(
-            connection, ["Tennis"], trusted=True
-        )
+        assert queue.has_ready(connection, "w", ["doom_duel"], trusted=True)
+        assert not queue.has_ready(connection, "w", ["Tennis"], trusted=True)
         assert [job["n"] for job in queue.open_jobs(connection, "pair", "doom_duel")] == [4]
         assert queue.take(connection, "w", [], trusted=True, lease_s=LEASE_S, now_ms=0) == []
     assert take(store).payload["n"] == 2
@@ -138,7 +137,7 @@ def test_what_cannot_be_checked_later_and_what_others_gave_back_is_for_trusted_w
             queue.give_back(connection, held.job_id, held.secret, "no", max_attempts=3, now_ms=0)
     assert take(store, "lab/pc", trusted=False).payload["n"] == 1
     with store.write() as connection:
-        assert not queue.has_ready(connection, games, trusted=False)
+        assert not queue.has_ready(connection, "w", games, trusted=False)
         assert queue.take(connection, "lab/pc", games, trusted=False, lease_s=LEASE_S, now_ms=0) == []
         taken = queue.take(connection, "w", games, trusted=True, lease_s=LEASE_S, now_ms=0, count=5)
     assert [(lease.payload["n"], lease.attempts) for lease in taken] == [(4, 1), (2, 1), (3, 1)]

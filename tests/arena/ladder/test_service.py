@@ -17,12 +17,13 @@ from arena_records import read_log
 from hostile import stock
 from postgres import postgres_server, postgres_url  # noqa: F401
 from sqlalchemy import select, text
+from units import passed_off
 
-from palus.arena.jobs.worker import describe_here, work
+from palus.arena.jobs.worker import describe_here, play_order, work
 from palus.arena.ladder.audit import suspension
 from palus.arena.ladder.charge import Charge
 from palus.arena.ladder.discovery import sweep_house
-from palus.arena.ladder.log import append, check_chain
+from palus.arena.ladder.log import check_chain
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.service import ArenaService, Sources
@@ -212,20 +213,20 @@ def test_a_step_that_fails_in_an_unforeseen_way_is_told_and_the_others_go_on(
 
 def test_a_running_arena_audits_its_log_and_suspends_who_forged_it(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    settings = replace(ENDLESS, audit_interval_s=0.2, audit_share=1.0)
+    settings = replace(ENDLESS, audit_share=1.0)
     plan = Scheduler(store, settings, [PeriodicSweep(sweep_house, 1e9)], seed=1)
     plan.tick()
-    work(StoreSource(store, "eve/pc", settings, describe_here()), threading.Event(), max_jobs=1)
+    source = StoreSource(store, "eve/pc", settings, describe_here())
+    (lease,) = source.take()
+    order = Unit.from_payload(lease.payload)
+    other = replace(order, contenders=order.contenders[::-1])
+    source.finish([(lease, passed_off(play_order(source, other, None), play_order(source, order, None)))])
     plan.link()
-    with store.write() as connection:
-        row = read_log(connection)[0]
-        forged = replace(row, id="forged", unit_id="forged", sides=row.sides[::-1])
-        append(connection, [forged], finished_ms=1)
 
     def is_suspended() -> bool:
         with store.read() as connection:
             return suspension(connection, "eve/other") is not None
 
-    with ArenaService(store, settings, Sources(), workers=0):
+    with ArenaService(store, settings, Sources(), workers=1):
         wait_until(is_suspended)
     store.close()

@@ -6,8 +6,6 @@ What is struck out stays in the log; `annulments` names it with the reason, and 
 from __future__ import annotations
 
 import logging
-import threading
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, func, insert, s
 from palus.arena.ladder.log import lock_log, note_annulments
 from palus.arena.ladder.runner_tests import RatedMatch, suspicions
 from palus.arena.ladder.verification import Verification, verify
+from palus.arena.referee.games import GAMES
 from palus.errors import ArenaError
 from palus.store import Store
 from palus.store.tables import annulments, jobs, matches, workers
@@ -30,17 +29,19 @@ OUTLIER_MATCHES = 200_000
 """Of the newest, in which workers' results are compared."""
 
 FORFEITS_FORGIVEN = 2
-"""A time-out or a crash that does not happen again may be the fault of a busy machine; so many of a worker's in one
-audit may."""
+"""A time-out or a crash that does not happen again may be the fault of a busy machine; so many of a worker's pairs
+within `FORGIVEN_MS` may."""
+FORGIVEN_MS = 24 * 3_600_000
+_SUSPENDED = "worker "
+"""Why a match was struck out begins like this where its worker was suspended."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit found. suspended: sentences. upto_seq: newest match that it knew of."""
+    """What an audit found. suspended: sentences."""
 
     found: tuple[Verification, ...]
     suspended: tuple[str, ...]
-    upto_seq: int
 
     @property
     def failures(self) -> list[Verification]:
@@ -53,25 +54,15 @@ class Audit:
         return [verification for verification in self.found if verification.ok is None]
 
 
-def audit(
-    store: Store,
-    share: float,
-    *,
-    seed: int,
-    now_ms: int,
-    after_seq: int = 0,
-    stop: threading.Event | None = None,
-) -> Audit:
+def audit(store: Store, share: float, *, seed: int, now_ms: int) -> Audit:
     """Play a random share of the log again, at least one mirrored pair, both legs; strike out what fails.
 
     Pairs with a forfeit that a worker elsewhere reported are all played again. Workers from elsewhere whose matches
     turn out to be forged are suspended.
-    after_seq: number in the log after which that is done: each match is drawn from once. stop: ends the audit early.
     """
     columns = select(matches.c.seq, matches.c.id, matches.c.unit_id, matches.c.worker, matches.c.result)
-    new = (matches.c.seq > after_seq) & matches.c.id.not_in(_struck())
     with store.read() as connection:
-        rows = connection.execute(columns.where(new).order_by(matches.c.seq)).all()
+        rows = connection.execute(columns.where(matches.c.id.not_in(_struck())).order_by(matches.c.seq)).all()
     units = list(dict.fromkeys(row.unit_id for row in rows))
     count = min(len(units), max(1, round(share * len(units))))
     chosen = {units[i] for i in np.random.default_rng(seed).permutation(len(units))[:count].tolist()}
@@ -80,18 +71,15 @@ def audit(
             chosen.add(row.unit_id)
     found, worker_of = [], {}
     for row in rows:
-        if row.unit_id in chosen and not (stop is not None and stop.is_set()):
-            found.append(_look_again(store, row.id))
+        if row.unit_id in chosen:
+            found.append(look_again(store, row.id))
             worker_of[row.id] = row.worker
     with store.write() as connection:
-        for failure in found:
-            if failure.ok is False:
-                annul_unit(connection, failure.match_id, failure.sentence, now_ms=now_ms)
-        suspended = _suspend_forgers(connection, found, worker_of, now_ms)
-    return Audit(tuple(found), tuple(suspended), rows[-1].seq if rows else after_seq)
+        suspended = strike_out(connection, found, worker_of, now_ms)
+    return Audit(tuple(found), tuple(suspended))
 
 
-def _look_again(store: Store, match_id: str) -> Verification:
+def look_again(store: Store, match_id: str) -> Verification:
     """`verify`; a record that nobody foresaw is reported, and the audit goes on."""
     try:
         return verify(store, match_id)
@@ -100,16 +88,22 @@ def _look_again(store: Store, match_id: str) -> Verification:
         return Verification(match_id, None, f"match {match_id} cannot be verified: {error}")
 
 
-def _suspend_forgers(
+def strike_out(
     connection: Connection, found: Sequence[Verification], worker_of: dict[str, str], now_ms: int
 ) -> list[str]:
-    """Suspend workers from elsewhere by what an audit found. Returns a sentence for each."""
-    failures = [failure for failure in found if failure.ok is False and is_elsewhere(worker_of[failure.match_id])]
-    counts = Counter(worker_of[failure.match_id] for failure in failures if not failure.forged and not failure.filmed)
-    reasons = {worker_of[failure.match_id]: failure.sentence for failure in failures if failure.forged}
-    for worker, count in counts.items():
+    """Strike out what did not verify, and suspend workers from elsewhere for it. Returns a sentence for each.
+
+    worker_of: who reported each match.
+    """
+    failures = [failure for failure in found if failure.ok is False]
+    for failure in failures:
+        annul_unit(connection, failure.match_id, failure.sentence, now_ms=now_ms)
+    guilty = [failure for failure in failures if is_elsewhere(worker_of[failure.match_id])]
+    reasons = {worker_of[failure.match_id]: failure.sentence for failure in guilty if failure.forged}
+    for worker in sorted({worker_of[failure.match_id] for failure in guilty} - reasons.keys()):
+        count = _struck_lately(connection, worker, now_ms)
         if count > FORFEITS_FORGIVEN:
-            reasons.setdefault(worker, f"{count} of its matches came out otherwise when they were played again")
+            reasons[worker] = f"{count} of its pairs came out otherwise when they were played again"
     for worker, reason in reasons.items():
         suspend(connection, worker, reason, now_ms=now_ms)
     return [f"worker {worker} is suspended: {reason}" for worker, reason in reasons.items()]
@@ -159,7 +153,7 @@ def suspend(connection: Connection, worker: str, reason: str, *, now_ms: int) ->
         raise ArenaError(f"there is no worker {worker}; the status page lists them")
     held = (jobs.c.state == "leased") & workers_with(worker, jobs)
     connection.execute(update(jobs).where(held).values(lease_until_ms=0))  # the scheduler hands them out again
-    reason = f"worker {worker} was suspended: {reason}"
+    reason = f"{_SUSPENDED}{worker} was suspended: {reason}"
     return _annul(connection, select(matches.c.id).where(workers_with(worker, matches)), reason, now_ms)
 
 
@@ -200,6 +194,16 @@ def _annul(connection: Connection, wanted: Select[tuple[str]], reason: str, now_
         connection.execute(insert(annulments), rows)
         note_annulments(connection)
     return len(ids)
+
+
+def _struck_lately(connection: Connection, worker: str, now_ms: int) -> int:
+    """Pairs of a worker that came out otherwise when they were played again."""
+    filmed = [game.env for game in GAMES.values() if game.filmed]
+    own = (matches.c.worker == worker) & matches.c.env.not_in(filmed)
+    own &= ~annulments.c.reason.startswith(_SUSPENDED) & (annulments.c.created_ms > now_ms - FORGIVEN_MS)
+    both = annulments.join(matches, matches.c.id == annulments.c.match_id)
+    counted = select(func.count(matches.c.unit_id.distinct())).select_from(both).where(own)
+    return int(connection.execute(counted).scalar_one())
 
 
 def _struck() -> Select[tuple[str]]:

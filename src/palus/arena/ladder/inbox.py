@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, Connection, Row, select, tuple_, update
 
 from palus import __version__
 from palus.arena.jobs.reports import Report, ValidationReport
-from palus.arena.ladder import entries, queue
+from palus.arena.ladder import audit_jobs, entries, queue
 from palus.arena.ladder.audit import is_elsewhere, suspend, suspension
 from palus.arena.ladder.log import LogRecord, RunnerInfo, StoredBytes, append, lock_log
 from palus.arena.ladder.report_check import check_unit
@@ -79,12 +79,15 @@ def accept(store: Store, deliveries: Sequence[Delivery], *, now_ms: int) -> set[
                 if reason is not None:
                     raise ArenaError(f"worker {name} is suspended ({reason}); its results are not taken")
             queue.note_reports(connection, [row for row in held.values() if row.id in written], written, now_ms=now_ms)
-        known = connection.scalars(select(jobs.c.id).where(_shown(deliveries), jobs.c.state.in_(("reported", "done"))))
+        taken = jobs.c.state.in_(("reported", "disputed", "done"))
+        known = connection.scalars(select(jobs.c.id).where(_shown(deliveries), taken))
         return {delivery.job_id for delivery in deliveries} - set(known)
 
 
-def link(store: Store, *, now_ms: int) -> int:
+def link(store: Store, *, now_ms: int, audit_share: float = 0.0) -> int:
     """Append the oldest reports of the inbox to the log and close their jobs. Returns how many that were.
+
+    audit_share: of the pairs that somebody else is to play again.
 
     Raises ArenaError when the log does not end where it was last left; the reports wait then.
     """
@@ -115,6 +118,8 @@ def link(store: Store, *, now_ms: int) -> int:
         append(connection, [record for row in sound for record in records[row.id]], now_ms)
         for row in sound:
             _carry_out(connection, row, json.loads(row.report), now_ms)
+            if row.kind == "pair":
+                audit_jobs.order_audit(connection, row, records[row.id], audit_share, now_ms)
         for name, count in tally.items():
             played = update(workers).where(workers.c.name == name)
             connection.execute(played.values(matches=workers.c.matches + count))
@@ -153,7 +158,7 @@ def _written(store: Store, job: Row[Any], report: Report, said: dict[str, Any]) 
     """A report as it waits: its records of the log, and what it decides. said: by the worker about its machine."""
     payload = json.loads(job.payload)
     unit: UnitReport | None
-    if job.kind == "pair" and isinstance(report, UnitReport):
+    if job.kind in ("pair", "audit") and isinstance(report, UnitReport):
         order, unit = Unit.from_payload(payload), report
     elif job.kind == "validate" and isinstance(report, ValidationReport):
         order, unit = Unit.trial(payload), report.trial
@@ -162,7 +167,9 @@ def _written(store: Store, job: Row[Any], report: Report, said: dict[str, Any]) 
     if unit is not None:
         check_unit(order, unit)
     noted: dict[str, Any] = {"records": [], "isolation": unit.isolation if unit else "none"}
-    if unit is not None:
+    if unit is not None and job.kind == "audit":
+        noted["told"] = audit_jobs.compared(store, order, unit)
+    elif unit is not None:
         noted["records"] = [record.to_json() for record in _records(store, order, unit, job.worker, said)]
     if isinstance(report, ValidationReport):
         refusal = report.refusal or _trial_refusal(report.trial)
@@ -172,6 +179,8 @@ def _written(store: Store, job: Row[Any], report: Report, said: dict[str, Any]) 
 
 def _carry_out(connection: Connection, job: Row[Any], noted: dict[str, Any], now_ms: int) -> None:
     """What a report means beyond its matches."""
+    if noted.get("told"):
+        queue.dispute(connection, [job.id])
     if job.kind == "validate":
         payload, refusal = json.loads(job.payload), noted["refusal"]
         verdict = Refusal(**refusal) if refusal else None

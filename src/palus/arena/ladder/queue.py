@@ -6,7 +6,8 @@ linked into the log; the job is closed in that transaction, so it is done exactl
 never half (`ladder.inbox`).
 
 Jobs whose outcome nobody could check later go to trusted workers alone: those that the arena starts itself, and those
-whose token says so. So do jobs that workers gave back too often: whether it cannot be done, a trusted one says.
+whose token says so. So do jobs that workers gave back too often: whether it cannot be done, a trusted one says. Audits
+look like the pairs that they are of, and go to workers of other accounts (`ladder.audit_jobs`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, func, insert, or_, select, update
 
@@ -24,7 +25,7 @@ from palus.errors import LeaseError
 from palus.store.tables import jobs
 
 PRIORITY_VALIDATE = 20
-PRIORITY_ENTRY = 10
+PRIORITY_ENTRY = PRIORITY_AUDIT = 10
 PRIORITY_LADDER = 0
 PRIORITY_IDLE = -1
 
@@ -32,8 +33,11 @@ PAIR_KEY = "pair:"
 """Keys of pairs that are ordered one by one begin like this; the others are of rounds."""
 PRUNED_AT_ONCE = 5000
 
+Kind = JobKind | Literal["audit"]
+"""Of a job as the arena knows it: to workers an audit is a pair like others."""
 
-def needs_trust(kind: JobKind, env: str) -> bool:
+
+def needs_trust(kind: Kind, env: str) -> bool:
     """Whether what a worker reports of such a job cannot be checked by doing it again.
 
     A validation measures a machine, and its refusal leaves nothing to play; matches of some games do not repeat.
@@ -42,12 +46,24 @@ def needs_trust(kind: JobKind, env: str) -> bool:
     return kind == "validate" or game is None or game.filmed
 
 
+def account_of(worker: str) -> str:
+    """Who answers for a worker: the account of one from elsewhere, of the arena's own each for itself."""
+    return worker.rpartition("/")[0] or worker
+
+
 def enqueue(
-    connection: Connection, kind: JobKind, key: str, payload: dict[str, Any], *, priority: int, now_ms: int
+    connection: Connection,
+    kind: Kind,
+    key: str,
+    payload: dict[str, Any],
+    *,
+    priority: int,
+    now_ms: int,
+    not_for: str | None = None,
 ) -> bool:
     """Add a job unless there is, or ever was, one of this key. Returns whether it was added.
 
-    payload: `env` in it says which game a worker must be able to play.
+    payload: `env` in it says which game a worker must be able to play.   not_for: account that it does not go to.
     """
     if connection.execute(select(jobs.c.id).where(jobs.c.key == key)).first() is not None:
         return False
@@ -59,6 +75,7 @@ def enqueue(
         "state": "ready",
         "priority": priority,
         "trusted_only": needs_trust(kind, payload["env"]),
+        "not_for": not_for,
         "attempts": 0,
         "created_ms": now_ms,
     }
@@ -80,19 +97,19 @@ def take(
 
     They share a secret and an end, and are closed one by one.
     """
-    query = select(jobs).where(_ready(games, trusted)).order_by(jobs.c.priority.desc(), jobs.c.id).limit(count)
+    query = select(jobs).where(_ready(worker, games, trusted)).order_by(jobs.c.priority.desc(), jobs.c.id).limit(count)
     rows = connection.execute(query.with_for_update(skip_locked=True)).all()
     secret = secrets.token_hex(16)
     change = {"state": "leased", "worker": worker, "lease": secret, "lease_until_ms": now_ms + round(1000 * lease_s)}
     taken = update(jobs).where(jobs.c.id.in_([row.id for row in rows]))
     if rows:
         connection.execute(taken.values(change | {"attempts": jobs.c.attempts + 1}))
-    return [Lease(row.id, row.kind, json.loads(row.payload), secret, row.attempts + 1) for row in rows]
+    return [Lease(row.id, _told(row.kind), json.loads(row.payload), secret, row.attempts + 1) for row in rows]
 
 
-def has_ready(connection: Connection, games: Collection[str], *, trusted: bool) -> bool:
+def has_ready(connection: Connection, worker: str, games: Collection[str], *, trusted: bool) -> bool:
     """Whether a job waits for a worker that can play these games."""
-    return connection.execute(select(jobs.c.id).where(_ready(games, trusted)).limit(1)).first() is not None
+    return connection.execute(select(jobs.c.id).where(_ready(worker, games, trusted)).limit(1)).first() is not None
 
 
 def void(job_id: int) -> LeaseError:
@@ -125,12 +142,32 @@ def close(connection: Connection, job_ids: Collection[int]) -> None:
     connection.execute(update(jobs).where(reported).values(state="done", report=None))
 
 
+def dispute(connection: Connection, job_ids: Collection[int]) -> None:
+    """Keep reported audits, with what was reported, until the arena has looked itself."""
+    reported = jobs.c.id.in_(job_ids) & (jobs.c.state == "reported")
+    connection.execute(update(jobs).where(reported).values(state="disputed"))
+
+
+def take_over(connection: Connection, *, before_ms: int) -> None:
+    """Audits that nobody took since, or that nobody could do, are for the arena itself now."""
+    left = (jobs.c.state == "failed") | ((jobs.c.state == "ready") & (jobs.c.created_ms < before_ms))
+    change = {"state": "disputed", "report": None, "lease": None}
+    connection.execute(update(jobs).where(jobs.c.kind == "audit", left).values(change))
+
+
+def settled(connection: Connection, job_id: int, sentence: str, *, now_ms: int) -> None:
+    """Close a disputed audit. sentence: what came of it."""
+    change = {"state": "done", "report": None, "fault": sentence, "done_ms": now_ms}
+    connection.execute(update(jobs).where(jobs.c.id == job_id, jobs.c.state == "disputed").values(change))
+
+
 def prune(connection: Connection, *, before_ms: int) -> int:
-    """Forget some pairs that were logged before a time; the log has them. Returns how many those were.
+    """Forget some pairs that were logged, or audited, before a time. Returns how many those were.
 
     Others stay: what was checked is not checked again, a round is counted by its jobs.
     """
-    logged = (jobs.c.state == "done") & (jobs.c.done_ms < before_ms) & jobs.c.key.startswith(PAIR_KEY)
+    logged = (jobs.c.state == "done") & (jobs.c.done_ms < before_ms)
+    logged &= jobs.c.key.startswith(PAIR_KEY) | (jobs.c.kind == "audit")
     some = select(jobs.c.id).where(logged).limit(PRUNED_AT_ONCE)
     return int(connection.execute(delete(jobs).where(jobs.c.id.in_(some.scalar_subquery()))).rowcount)
 
@@ -189,9 +226,15 @@ def _is_open(kind: JobKind, env: str) -> ColumnElement[bool]:
     return (jobs.c.kind == kind) & (jobs.c.env == env) & jobs.c.state.in_(("ready", "leased", "reported"))
 
 
-def _ready(games: Collection[str], trusted: bool) -> ColumnElement[bool]:
+def _told(kind: Kind) -> JobKind:
+    """Of a job, to a worker."""
+    return "pair" if kind == "audit" else kind
+
+
+def _ready(worker: str, games: Collection[str], trusted: bool) -> ColumnElement[bool]:
     """Jobs that a worker may take now."""
     ready = (jobs.c.state == "ready") & jobs.c.env.in_(games)
+    ready &= jobs.c.not_for.is_(None) | (jobs.c.not_for != account_of(worker))
     return ready if trusted else ready & jobs.c.trusted_only.is_(False)
 
 

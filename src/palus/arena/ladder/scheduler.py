@@ -119,7 +119,8 @@ class Scheduler:
 
     def link(self) -> None:
         """Move all that workers have handed in to the log."""
-        while link(self._store, now_ms=now_ms()) == REPORTS_PER_TRANSACTION:
+        share = self._settings.audit_share
+        while link(self._store, now_ms=now_ms(), audit_share=share) == REPORTS_PER_TRANSACTION:
             pass
 
     def take_back(self, dead_workers: tuple[str, ...] = ()) -> None:

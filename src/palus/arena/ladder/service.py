@@ -20,10 +20,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from palus.arena.jobs.worker import RESTART_S, pause_after
 from palus.arena.ladder import queue
-from palus.arena.ladder.audit import LOCAL, audit, suspend_outliers
+from palus.arena.ladder.audit import LOCAL, suspend_outliers
+from palus.arena.ladder.audit_jobs import settle
 from palus.arena.ladder.charge import Charge
 from palus.arena.ladder.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
-from palus.arena.ladder.log import noted_head, set_head
 from palus.arena.ladder.rater import is_large
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler, run_sweep
 from palus.arena.ladder.settings import SETTINGS_FILE, ArenaSettings
@@ -42,8 +42,9 @@ TICK_S = 0.25
 STOP_S = 20.0
 PAUSE_S = 5.0
 """After something went wrong."""
-FIRST_AUDIT_S = 600.0
-"""After the start, since a laptop's arena rarely runs for a whole day."""
+FIRST_COMPARISON_S = 600.0
+"""Of workers, after the start: a laptop's arena rarely runs for a whole day."""
+SETTLE_EVERY_S = 5.0
 
 HUB_EVERY_S, FOLDER_EVERY_S, HF_EVERY_S = 1.0, 3.0, 900.0
 GARBAGE_EVERY_S = 600.0
@@ -95,12 +96,13 @@ class ArenaService:
         self._restart_due_s = 0.0
         self._charge, self._in_charge, self._waits = Charge(store), False, waits
         self._stop = threading.Event()
-        first_audit_s = min(FIRST_AUDIT_S, settings.audit_interval_s)
+        first_s = min(FIRST_COMPARISON_S, settings.audit_interval_s)
         self._threads = [  # each on its own: matches go on meanwhile
             self._thread("arena scheduler", 0.0, TICK_S, self._keep_workers, self._scheduler.tick, leads=True),
             self._thread("arena ratings", 0.0, TICK_S, self._rate),
             self._thread("arena garbage", 0.0, GARBAGE_EVERY_S, partial(collect_garbage, store), self._prune_jobs),
-            self._thread("arena audit", first_audit_s, settings.audit_interval_s, self._audit),
+            self._thread("arena audits", 0.0, SETTLE_EVERY_S, self._settle),
+            self._thread("arena comparison", first_s, settings.audit_interval_s, self._compare_workers),
         ]
         if sources.huggingface:
             far = HuggingFace(store.blobs)
@@ -251,26 +253,12 @@ class ArenaService:
             with self._store.write() as connection:
                 pruned = queue.prune(connection, before_ms=now_ms() - JOBS_KEPT_MS)
 
-    def _audit(self) -> None:
-        with self._store.read() as connection:
-            audited_seq, _ = noted_head(connection, "audited") or (0, "")
-        found = audit(
-            self._store,
-            self.settings.audit_share,
-            seed=secrets.randbits(32),
-            now_ms=now_ms(),
-            after_seq=audited_seq,
-            stop=self._stop,
-        )
-        if not self._stop.is_set():
-            with self._store.write() as connection:
-                set_head(connection, "audited", found.upto_seq, "")
-        for failure in found.failures:
-            logger.error("audit: %s", failure.sentence)
-        if found.unchecked:
-            sentence = found.unchecked[0].sentence
-            logger.warning("audit: %d matches could not be played again, so %s", len(found.unchecked), sentence)
-        for sentence in (*found.suspended, *suspend_outliers(self._store, now_ms=now_ms())):
+    def _settle(self) -> None:
+        for sentence in settle(self._store, now_ms=now_ms(), stop=self._stop):
+            logger.error("audit: %s", sentence)
+
+    def _compare_workers(self) -> None:
+        for sentence in suspend_outliers(self._store, now_ms=now_ms()):
             logger.error("audit: %s", sentence)
 
 

@@ -38,7 +38,7 @@ class ArenaSettings:
 
     lease_s: a job whose worker has not been heard of for so long goes to another.   max_attempts: after so many it is
     called poisonous.   refresh_share: of the time of a core that refitting the ratings may take.
-    audit_share, audit_interval_s: share of the matches that are played again, and how often that happens.
+    audit_share: of the pairs, that somebody else plays again.   audit_interval_s: how often workers are compared.
     """
 
     envs: tuple[str, ...] = (DEFAULT_GAME,)

@@ -63,14 +63,22 @@ def verify_record(store: Store, record: LogRecord) -> Verification:
             "verify it",
         )
     try:
-        contenders = _contender(store, record.sides[0].entity), _contender(store, record.sides[1].entity)
         actions = store.blobs.read(record.actions.sha256) if record.actions else b""
         replay = store.blobs.read(record.replay.sha256) if record.replay else b""
     except StorageError as error:
         return _unchecked(record, str(error))
+    return verify_actions(store, record, actions, replay)
+
+
+def verify_actions(store: Store, record: LogRecord, actions: bytes, replay: bytes | None) -> Verification:
+    """`verify` for a match of a game that repeats, of the build that is here, with its action log at hand."""
+    try:
+        contenders = _contender(store, record.sides[0].entity), _contender(store, record.sides[1].entity)
+    except StorageError as error:
+        return _unchecked(record, str(error))
     mode: Mode = "greedy" if record.sides[0].mode == "greedy" else "stochastic"
     try:
-        again, said = ask_again(game.env, record.seed, actions, contenders, mode)
+        again, said = ask_again(record.env, record.seed, actions, contenders, mode)
         shown = decode_replay(replay, "its replay").recordings[0] if replay else None
     except ReplayError as error:
         return Verification(record.id, False, f"match {record.id} cannot be played again: {error}", forged=True)

@@ -113,7 +113,7 @@ class StoreSource:
         """At most so many jobs; none when nothing waits."""
         now, games = now_ms(), games_of(self.about)
         with self.store.read() as connection:
-            idle = not queue.has_ready(connection, games, trusted=self.trusted)
+            idle = not queue.has_ready(connection, self.worker, games, trusted=self.trusted)
             seen_ms = connection.scalar(select(workers.c.last_seen_ms).where(workers.c.name == self.worker)) or 0
         if idle and now - seen_ms < GREETING_MS:
             return []

@@ -1,0 +1,168 @@
+"""Logged pairs that other workers play again, without knowing: who is believed, and what it costs who lied."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from arena_records import read_log
+from hostile import stock, treacherous
+from sqlalchemy import select, update
+from units import contender, house, passed_off
+
+from palus.arena.jobs.worker import Lease, describe_here, play_order, work
+from palus.arena.ladder import queue
+from palus.arena.ladder.audit import suspension
+from palus.arena.ladder.audit_jobs import OVERDUE_MS, settle
+from palus.arena.ladder.inbox import Delivery, accept, link
+from palus.arena.ladder.log import LogRecord
+from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.ladder.workers import StoreSource
+from palus.arena.locked.unit import Unit, UnitReport
+from palus.arena.models.entity import Entity
+from palus.arena.models.rules import Limits
+from palus.store import Store, open_store
+from palus.store.tables import annulments, jobs, workers
+
+SETTINGS = ArenaSettings(max_attempts=1)
+ANN = contender("ann/a", stock())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path)
+
+
+def worker(store: Store, name: str) -> StoreSource:
+    return StoreSource(store, name, SETTINGS, describe_here(), trusted=False)
+
+
+def order_pair(store: Store, first: Entity = ANN) -> Unit:
+    for model in first.models:
+        store.blobs.put(model)
+    order = Unit("SoccerTwos", 7, (first, house("random")), season=1, rated=True)
+    with store.write() as connection:
+        queue.enqueue(connection, "pair", "pair:1", order.to_payload(), priority=0, now_ms=1)
+    return order
+
+
+def take(store: Store, name: str) -> Lease:
+    (lease,) = worker(store, name).take()
+    return lease
+
+
+def hand_in(store: Store, lease: Lease, report: UnitReport, share: float = 1.0) -> None:
+    assert accept(store, [Delivery(lease.job_id, lease.secret, report)], now_ms=1) == set()
+    assert link(store, now_ms=1, audit_share=share) == 1
+
+
+def honest(store: Store, lease: Lease) -> UnitReport:
+    return play_order(worker(store, ""), Unit.from_payload(lease.payload), Limits())
+
+
+def forged(store: Store, lease: Lease) -> UnitReport:
+    """A pair that was played, but by another in place of the first player."""
+    order = replace(Unit.from_payload(lease.payload), contenders=(house("ball-chaser"),) * 2)
+    return passed_off(play_order(worker(store, ""), order, Limits()), honest(store, lease))
+
+
+def records(store: Store) -> list[LogRecord]:
+    with store.read() as connection:
+        return read_log(connection)
+
+
+def struck(store: Store) -> set[str]:
+    with store.read() as connection:
+        return set(connection.scalars(select(annulments.c.match_id)))
+
+
+def suspended(store: Store) -> set[str]:
+    with store.read() as connection:
+        names = list(connection.scalars(select(workers.c.name)))
+        return {name for name in names if suspension(connection, name)}
+
+
+def states(store: Store) -> list[tuple[str, str]]:
+    with store.read() as connection:
+        return [(row.kind, row.state) for row in connection.execute(select(jobs).order_by(jobs.c.id))]
+
+
+def test_a_pair_is_played_again_by_a_worker_of_another_account_that_cannot_tell(store: Store) -> None:
+    order_pair(store)
+    first = take(store, "lab/pc")
+    hand_in(store, first, honest(store, first))
+    assert worker(store, "lab/other").take() == [] and worker(store, "lab/pc").take() == []
+    again = take(store, "bob/pc")
+    assert replace(again, job_id=first.job_id, secret=first.secret) == first
+    hand_in(store, again, honest(store, again))
+    assert states(store) == [("pair", "done"), ("audit", "done")]
+    assert len(records(store)) == 2 and settle(store, now_ms=1) == [] and struck(store) == set()
+
+
+def test_the_arenas_own_workers_audit_each_other_and_nobody_itself(store: Store) -> None:
+    order_pair(store)
+    assert work(worker(store, "local-1"), threading.Event(), max_jobs=1) == 1
+    link(store, now_ms=1, audit_share=1.0)
+    assert worker(store, "local-1").take() == []
+    assert take(store, "local-2").kind == "pair"
+
+
+def test_who_reported_a_forged_pair_loses_its_trust_and_the_pair(store: Store) -> None:
+    order_pair(store)
+    first = take(store, "eve/pc")
+    hand_in(store, first, forged(store, first))
+    again = take(store, "bob/pc")
+    hand_in(store, again, honest(store, again))
+    assert states(store)[1] == ("audit", "disputed")
+    sentences = settle(store, now_ms=2)
+    assert any(sentence.startswith("worker eve/pc is suspended") for sentence in sentences), sentences
+    assert suspended(store) == {"eve/pc"} and struck(store) == {row.id for row in records(store)}
+    assert states(store)[1] == ("audit", "done") and settle(store, now_ms=3) == []
+
+
+def test_an_auditor_that_lies_is_found_by_the_arena_itself(store: Store) -> None:
+    order_pair(store)
+    first = take(store, "lab/pc")
+    hand_in(store, first, honest(store, first))
+    again = take(store, "eve/pc")
+    hand_in(store, again, forged(store, again))
+    (sentence,) = settle(store, now_ms=2)
+    assert sentence.startswith("worker eve/pc is suspended: in an audit match"), sentence
+    assert suspended(store) == {"eve/pc"} and struck(store) == set() and len(records(store)) == 2
+
+
+def test_an_auditor_that_dies_is_followed_by_another_and_at_last_by_the_arena_itself(store: Store) -> None:
+    order_pair(store)
+    first = take(store, "eve/pc")
+    hand_in(store, first, forged(store, first))
+    take(store, "bob/pc")
+    with store.write() as connection:
+        connection.execute(update(jobs).where(jobs.c.kind == "audit").values(lease_until_ms=0))
+        queue.reap(connection, max_attempts=2, now_ms=1)
+    assert take(store, "bob/other").attempts == 2
+    with store.write() as connection:
+        connection.execute(update(jobs).where(jobs.c.kind == "audit").values(lease_until_ms=0))
+        queue.reap(connection, max_attempts=3, now_ms=1)
+    assert settle(store, now_ms=OVERDUE_MS) == []
+    assert settle(store, now_ms=OVERDUE_MS + 2) and suspended(store) == {"eve/pc"}
+    assert worker(store, "bob/pc").take() == []
+
+
+def test_every_forfeit_from_elsewhere_is_audited_and_what_cannot_be_played_again_is_not(store: Store) -> None:
+    order_pair(store, contender("tom/t", treacherous()))
+    first = take(store, "lab/pc")
+    hand_in(store, first, honest(store, first), share=0.0)
+    assert states(store) == [("pair", "done"), ("audit", "ready")]
+    again = take(store, "bob/pc")
+    hand_in(store, again, honest(store, again), share=0.0)
+    assert states(store)[1] == ("audit", "done") and struck(store) == set()
+
+
+def test_a_pair_of_another_build_is_not_audited(store: Store) -> None:
+    order_pair(store)
+    first = take(store, "lab/pc")
+    unit = honest(store, first)
+    hand_in(store, first, replace(unit, env=replace(unit.env, build_hash="0" * 64)))
+    assert states(store) == [("pair", "done")]
