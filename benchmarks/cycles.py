@@ -124,11 +124,11 @@ def measure_cycles(trainer: str, path: str, threads: int, cycles: int) -> dict[s
         with parts.report:
             parts.iterate()
             measured = [one_cycle(parts, collect, learn, simulation) for _ in range(cycles)]
-    error = gradient_error(trainer, parts.matmul)
+    error = gradient_error(trainer, parts.computing.matmul)
     return {
         "trainer": trainer,
-        "path": parts.matmul.name,
-        "gemm_error": parts.matmul.error,
+        "path": parts.computing.matmul.name,
+        "gemm_error": parts.computing.matmul.error,
         "gradient_error": error,
         "threads": threads,
         "matches": collector.env.num_matches,
@@ -142,8 +142,8 @@ def measure_cycles(trainer: str, path: str, threads: int, cycles: int) -> dict[s
 def one_cycle(parts: Run, collect: Meter, learn: Meter, simulation: Meter) -> Cycle:
     """The meters over one iteration of the training loop, league and report included."""
     # One thread: CPU time, so that another program on the core does not make the product look slow.
-    clock = time.process_time if parts.threads == 1 else time.perf_counter
-    gemm = measure(parts.matmul.name, GEMM_SECONDS, clock)
+    clock = time.process_time if parts.computing.threads == 1 else time.perf_counter
+    gemm = measure(parts.computing.matmul.name, GEMM_SECONDS, clock)
     before = collect.cpu_s, learn.cpu_s, simulation.cpu_s
     wall, cpu = time.perf_counter(), time.process_time()
     parts.iterate()

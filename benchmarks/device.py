@@ -72,7 +72,7 @@ def _cycles(parts: Run, trainer: str, graph: bool, seconds: float) -> Json:
         "what": trainer,
         "matches": collector.env.num_matches,
         "step": "one graph" if steps.captures else "kernel by kernel",
-        "matmul": parts.matmul.name,
+        "matmul": parts.computing.matmul.name,
         "per_s": round(trained / wall),
         "playing_share": round(playing / wall, 3),
     }

@@ -63,7 +63,7 @@ def measure(trainer: str, opponents: int, cycles: int) -> Json:
         runs = [Cycles(trainer, 0, folder), Cycles(trainer, opponents, folder)]
         try:
             found = [[run.measure() for run in runs] for _ in range(cycles + 1)][1:]
-            path = runs[0].parts.matmul.name
+            path = runs[0].parts.computing.matmul.name
         finally:
             for run in runs:
                 run.parts.close()

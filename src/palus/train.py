@@ -89,7 +89,7 @@ class Run(Parts):
             self.exchange.rate(collected.matches, self.league)
         self._publish(self.league.advance(self.steps, collected.ghost_steps, self.saving.save_snapshot))
         for trainee in (self.trainees[policy] for policy in self.league.resets):
-            trainee.learner.take_over(self._untrained(trainee.behavior, trainee.name, trainee.policy))
+            trainee.learner.take_over(self.maker.untrained(trainee.behavior, self.spec, trainee.name, trainee.policy))
             self.report.tell(f"{trainee.label}: frozen at step {trainee.step}, begins anew.")
         self._compare()
 
@@ -208,7 +208,7 @@ def train(
                 on_start(parts)
             for line in parts.opening:
                 parts.report.tell(line)
-            slow = slowness(parts.matmul, parts.measured)
+            slow = slowness(parts.computing.matmul, parts.computing.measured)
             if slow is not None:
                 parts.report.warn(slow)
             with parts.folder.held(), parts.report, parts.timers.block("TrainerController.start_learning"):
@@ -251,8 +251,9 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
 
 def describe(parts: Run) -> list[str]:
     """Derived values of a run with their reasons, for the start of the log."""
+    computing = parts.computing
     return [
-        explain(parts.matmul, parts.measured, parts.place.device),
+        explain(computing.matmul, computing.measured, computing.place.device),
         *parts.collector.describe(),
         *parts.baselines.describe(),
     ]

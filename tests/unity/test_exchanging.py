@@ -13,7 +13,8 @@ from torch import Tensor
 from palus.config.run_file import EnvSettings
 from palus.errors import EnvError, LostGameError, ProtocolError, WorkerError
 from palus.learn.returns import usable_decisions
-from palus.rollout.exchanging import Demand, ExchangeCollector
+from palus.rollout.exchanging import ExchangeCollector
+from palus.rollout.learner_stretches import Demand
 from palus.rollout.rollout import Collected, Rollout, Seat
 from palus.types import ActionSpec, AgentSpec, BehaviorSpec, Continuous, Discrete, GameSpec, ObservationSpec
 from palus.unity.news import Discovery, News, Steps
@@ -101,7 +102,8 @@ def collector(
 def test_who_wants_stretches_as_a_whole_gets_them_of_every_agent() -> None:
     told = [news(steps(*[(agent, float(t), 0.0) for agent in range(5)])) for t in range(9)]
     games = collector(Story(told), rows=4, horizon=4)
-    games._demands[0] = games._demands[0]._replace(whole=True)
+    record = games._records[0]
+    record.demand = record.demand._replace(whole=True)
     assert [len(row) for row in rows_of(one(games.collect()))] == [4] * 5
 
 

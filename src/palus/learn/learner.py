@@ -25,9 +25,10 @@ from palus.learn.ranks import ALONE, Ranks
 from palus.learn.returns import following_values, kept_memory, next_episode_values
 from palus.learn.signals import Experience, LearnedReward, decisions_of, make_signals
 from palus.learn.strata import Strata
-from palus.nn.network import Critic, Network, Rows
+from palus.nn.network import Critic, Network
 from palus.nn.parameters import FlatParameters
 from palus.nn.place import CACHED_ROWS, CPU, Placement
+from palus.nn.preprocessing import Rows
 from palus.rollout.rollout import Rollout
 from palus.trust import NOBODY, Trust
 from palus.types import F32, I64, AnyArray, BehaviorSpec, Bool

@@ -30,7 +30,8 @@ from palus.learn.on_policy import Counts, OnPolicy
 from palus.learn.returns import kept_memory, normalized, usable_decisions
 from palus.learn.sequences import Sequences
 from palus.nn.attention import AttentionCritic
-from palus.nn.network import Critic, Rows
+from palus.nn.network import Critic
+from palus.nn.preprocessing import Rows
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I64, AnyArray, Bool
 

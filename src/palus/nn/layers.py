@@ -92,6 +92,10 @@ class Linear(nn.Linear):
         super().__init__(in_features, out_features)
         self.init = init or kaiming()
 
+    def in_float32(self, x: Tensor) -> Tensor:
+        """`forward` in float32, whatever the weights are kept in."""
+        return F.linear(x, self.weight.float(), self.bias.float())
+
     def onnx(self, g: Graph, x: str) -> str:
         """x: [batch, in]."""
         return g.add("Gemm", [x, g.weight(self.weight), g.weight(self.bias)], transB=1)

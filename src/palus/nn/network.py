@@ -12,41 +12,28 @@ from typing import Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from onnx import ModelProto
 from torch import Tensor, nn
 
 from palus.config.network import NetworkSettings
-from palus.errors import ConfigError, ModelError
-from palus.nn.bfloat16 import kernel_view
+from palus.errors import ModelError
+from palus.nn.action_head import ActionHead
 from palus.nn.cores import Core
-from palus.nn.encoders import VECTORS, Apart, Joint
+from palus.nn.encoders import Apart, Joint
 from palus.nn.graph import FORBIDDEN, Graph, PolicyOutputs, close_policy, open_policy
 from palus.nn.layers import Chain, Linear, fully_connected
 from palus.nn.lock import SharedLock
-from palus.nn.parameters import FlatParameters, Init, kaiming, xavier_uniform
+from palus.nn.parameters import FlatParameters, xavier_uniform
 from palus.nn.place import CPU, Placement
-from palus.nn.running import CLIP, ObservationScaler, RunningMoments
+from palus.nn.preprocessing import Preprocessor, Rows
+from palus.nn.running import CLIP, RunningMoments
 from palus.nn.small_attention import SelfAttention
+from palus.nn.symmetry import images
 from palus.trust import NOBODY, Trust
-from palus.types import (
-    F32,
-    I64,
-    RAY_DISTANCES,
-    RAY_TAGS,
-    ActionSpec,
-    AnyArray,
-    BehaviorSpec,
-    Continuous,
-    Discrete,
-    ObservationSpec,
-)
+from palus.types import F32, I64, AnyArray, BehaviorSpec, Discrete
 
 OBSERVATION_PREFIX = "obs_normalizer.running_mean_std.running_mean_std."
 RETURN_PREFIX = "returns_normalizer."
-LOG_STD_SQUASHED = 2.0
-"""The largest logarithm of a deviation before tanh, as in ML-Agents' SAC: beyond, all draws are at the range's ends."""
-
 GRAIN, EVEN = 4, 64
 """A pass that acts has a multiple of so many rows, and its head of one column of as many as `EVEN`. What products and
 vector instructions give for a row depends on how many others there are only where their number is odd or small
@@ -55,81 +42,6 @@ vector instructions give for a row depends on how many others there are only whe
 MakeCritic = Callable[[BehaviorSpec, NetworkSettings, Trust], nn.Module]
 Critic = Literal["shared", "separate", "none"] | MakeCritic
 Inputs = Mapping[str, Tensor]
-Rows = AnyArray | Tensor
-"""Observations of some rows: arrays, or tensors where the network is, which only a network without Numba takes."""
-
-
-class ActionHead(nn.Module):
-    """Linear layer to the distribution's parameters; deviations are its outputs too, or vectors of their own."""
-
-    def __init__(self, in_features: int, actions: ActionSpec, settings: NetworkSettings) -> None:
-        super().__init__()
-        self.actions, self.adaptive, self.tanh_scale = actions, settings.adaptive_deviation, settings.tanh_scale
-        self.squash = settings.squash
-        free = 0 if self.adaptive else sum(p.size for p in actions.parts if isinstance(p, Continuous))
-        self.distribution_linear = Linear(in_features, actions.parameters - free, self._first_weights())
-        if free:
-            self.learned_stddev = nn.Parameter(torch.full((free,), float(np.log(settings.initial_deviation))))
-
-    def _widths(self) -> list[int]:
-        """Outputs of the linear layer for each part."""
-        return [
-            part.parameters if self.adaptive or isinstance(part, Discrete) else part.size for part in self.actions.parts
-        ]
-
-    def _first_weights(self) -> Init:
-        """Kaiming, a tenth of it for logits and a fifth for means. Source: ML-Agents."""
-        gains = [0.1 if isinstance(part, Discrete) else 0.2 for part in self.actions.parts]
-
-        def init(weight: Tensor, generator: torch.Generator) -> None:
-            kaiming()(weight, generator)
-            weight.mul_(torch.repeat_interleave(torch.tensor(gains), torch.tensor(self._widths())).unsqueeze(1))
-
-        return kaiming(0.1) if self.actions.is_discrete else init
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[R, in] -> [R, L] float32."""
-        out = _float(self.distribution_linear, x)
-        if self.actions.is_discrete:
-            return out
-        pieces, free = [], 0
-        for part, piece in zip(self.actions.parts, torch.split(out, self._widths(), 1), strict=True):
-            if isinstance(part, Continuous):
-                means, deviations = piece[:, : part.size], piece[:, part.size :]
-                if self.tanh_scale:
-                    means = torch.tanh(means / self.tanh_scale) * self.tanh_scale
-                if not self.adaptive:
-                    deviations = self.learned_stddev[free : free + part.size].float().expand(len(out), -1)
-                    free += part.size
-                if self.squash:
-                    deviations = deviations.clamp(max=LOG_STD_SQUASHED)
-                piece = torch.cat([means, deviations], 1)
-            pieces.append(piece)
-        return torch.cat(pieces, 1)
-
-    def onnx(self, g: Graph, x: str) -> tuple[str, ...]:
-        """The numbers of each part, with a product for each, as ML-Agents' files have them."""
-        weight, bias = (g.weight_array(p) for p in (self.distribution_linear.weight, self.distribution_linear.bias))
-        first, free, parts = 0, 0, []
-        for k, (part, width) in enumerate(zip(self.actions.parts, self._widths(), strict=True)):
-            rows, first = slice(first, first + width), first + width
-            names = [g.constant(f"part{k}_weight", weight[rows]), g.constant(f"part{k}_bias", bias[rows])]
-            own = g.add("Gemm", [x, *names], transB=1)
-            if isinstance(part, Continuous):
-                means, deviations = g.columns(own, 0, part.size), g.columns(own, part.size, 2 * part.size)
-                if self.tanh_scale:
-                    scale = g.number(self.tanh_scale)
-                    means = g.add("Mul", [g.add("Tanh", [g.add("Div", [means, scale])]), scale])
-                if not self.adaptive:
-                    zeros = g.add("Sub", [means, means])  # gives the vector its rows
-                    learned = g.weight_array(self.learned_stddev)[free : free + part.size]
-                    deviations = g.add("Add", [zeros, g.number(learned.tolist())])
-                    free += part.size
-                if self.squash:
-                    deviations = g.add("Clip", [deviations], max=LOG_STD_SQUASHED)
-                own = g.add("Concat", [means, deviations], axis=1)
-            parts.append(own)
-        return tuple(parts)
 
 
 class Network(nn.Module):
@@ -170,17 +82,13 @@ class Network(nn.Module):
                 self._initialize(generator)
         self.to(place.device)
         self.weights = FlatParameters(self, dtype, self._in_order())
-        self.scalers = {o.name: scaler_of(o, settings) for o in spec.observations}
-        if not place.compiled:
-            for scaler in self.scalers.values():
-                scaler.move(place.device)
-            for module in self.modules():
-                if isinstance(module, SelfAttention):
-                    module.compiled = False
+        joined = self._parts[self.sides[0]][0].joined
+        self.inputs = Preprocessor(spec.observations, settings, joined, dtype, place)
+        self.scalers = self.inputs.scalers
+        for module in self.modules() if not place.compiled else ():
+            if isinstance(module, SelfAttention):
+                module.compiled = False
         self.returns: RunningMoments | None = None
-        sizes = {o.name: o.size for o in spec.observations}
-        self._joined = tuple((name, sizes[name]) for name in self._parts[self.sides[0]][0].joined)
-        self._alone = tuple(name for name in sizes if name not in dict(self._joined))
         parts = zip(spec.actions.parts, spec.actions.parameter_slices, strict=True)
         choices = [np.arange(k.start, k.stop) for part, k in parts if isinstance(part, Discrete)]
         self._choices = place.tensor(np.concatenate([np.zeros(0, np.int64), *choices]))
@@ -235,86 +143,13 @@ class Network(nn.Module):
                 yield from getattr(self, name).modules()
 
     def images(self) -> dict[str, Tensor]:
-        """For `FlatParameters.tie`: pairs of weights that make the policy commute with its game's reflection.
-
-        Hidden units come in pairs, half a layer apart, each of which answers the mirror image as the other answers what
-        is seen; a value is its own image. Raises ConfigError where there is no image, or a part that has none.
-        Source: van der Pol et al. 2020 (MDP Homomorphic Networks, arXiv 2006.16908), section 4, for a group of two.
-        """
-        spec, settings, reflection = self.spec, self.settings, self.spec.reflection
-        plain = all(o.is_vector and not o.goal for o in spec.observations)
-        plain = plain and settings.encoding == "joint" and not self.state_size
-        odd = [width for width in (settings.hidden_units, *settings.decoder_layers) if width % 2]
-        if reflection is None or not plain or not spec.actions.is_discrete or odd:
-            found = "layers of odd width" if odd else "no mirror image that its network could keep to"
-            raise ConfigError(
-                f"network_settings.symmetric: {spec.name} has {found}; it needs a game that declares one, nothing but "
-                "vectors to see (encoding: joint) and choices to do, no memory, and layers of even width"
-            )
-        heads = {self.action_parameterization.distribution_linear: torch.tensor(reflection.logits)}
-        if self.has_values:
-            heads[self.critic_linear] = torch.arange(self.streams)
-        modules = [(name, module) for name, module in self.named_modules() if isinstance(module, Linear)]
+        """For `FlatParameters.tie`: what `palus.nn.symmetry` says of the layers of policy and values. Raises
+        ConfigError where there is no image."""
+        named = ((name, module) for name, module in self.named_modules() if isinstance(module, Linear))
+        layers = {name: module for name, module in named if not name.startswith("critic.")}  # that is of several agents
         first = {next(m for m in self._parts[side][0].modules() if isinstance(m, Linear)) for side in self.sides}
-        images: dict[str, Tensor] = {}
-        for name, layer in modules:
-            if name.startswith("critic."):  # the learner's own, of more than one agent
-                continue
-            columns = torch.tensor(reflection.observations) if layer in first else _swapped(layer.in_features)
-            rows = heads[layer] if layer in heads else _swapped(layer.out_features)
-            images[f"{name}.weight"] = (rows[:, None] * layer.in_features + columns).flatten()
-            images[f"{name}.bias"] = rows
-        return images
-
-    def inputs(self, observations: Mapping[str, Rows], index: I64 | Tensor | None = None) -> dict[str, Tensor]:
-        """Rows of observations as the network reads them, in its number format.
-
-        observations: name -> [N, *shape] as the game gives them, rays in compact form where there is no Numba; index:
-        [R], None for all rows.
-        """
-        if not self.place.compiled:
-            return self._inputs_there(observations, index)
-        return self._inputs_compiled(observations, index)  # type: ignore[arg-type]  # arrays, on the CPU
-
-    def _inputs_there(self, observations: Mapping[str, Rows], index: I64 | Tensor | None) -> dict[str, Tensor]:
-        """`inputs` by torch's operators. Arrays are gathered here and scaled there, tensors both there."""
-        there = self.place.tensor(index) if isinstance(index, np.ndarray) else index
-
-        def taken(name: str) -> Tensor:
-            x = observations[name]
-            if isinstance(x, Tensor):
-                x = x.to(self.place.device, non_blocking=True)
-                return x if there is None else x[there]
-            return self.place.tensor(x if index is None else x[index])
-
-        def rows(name: str) -> Tensor:
-            scaler = self.scalers[name]
-            if name in observations:
-                whole = taken(name)
-            else:
-                whole = expanded(taken(name + RAY_TAGS), taken(name + RAY_DISTANCES), scaler.size)
-            return scaler.scaled(whole, self.weights.dtype)
-
-        inputs = {name: rows(name) for name in self._alone}
-        if self._joined:
-            vectors = [rows(name) for name, _ in self._joined]
-            inputs[VECTORS] = torch.cat(vectors, 1) if len(vectors) > 1 else vectors[0]
-        return inputs
-
-    def _inputs_compiled(self, observations: Mapping[str, AnyArray], index: I64 | None) -> dict[str, Tensor]:
-        """`inputs` in one compiled pass."""
-        if index is None:
-            index = np.arange(len(next(iter(observations.values()))))
-        dtype = self.weights.dtype
-        inputs = {name: self.scalers[name](observations[name], index, dtype) for name in self._alone}
-        if self._joined:
-            out, first = torch.empty((len(index), sum(size for _, size in self._joined)), dtype=dtype), 0
-            view = kernel_view(out)
-            for name, size in self._joined:
-                self.scalers[name].write(observations[name], index, view, first)
-                first += size
-            inputs[VECTORS] = out
-        return inputs
+        last = self.action_parameterization.distribution_linear, self.critic_linear if self.has_values else None
+        return images(self.spec, self.settings, layers, first, *last)
 
     def forward(
         self, inputs: Inputs, states: Tensor, keep: Tensor, masks: Tensor | None = None
@@ -399,7 +234,7 @@ class Network(nn.Module):
             inputs = self.inputs(own, None if isinstance(part, slice) else part)
             state = torch.tensor_split(self.place.tensor(states[part]), len(self.sides), 1)[-1]
             features, _ = self._features(side, inputs, state, state.new_ones(1, len(state)))
-            out[part] = self.denormalize(_float(self.critic_linear, features)).cpu().numpy()
+            out[part] = self.denormalize(self.critic_linear.in_float32(features)).cpu().numpy()
 
         with self.lock.reading():
             cut = [slice(first, first + self.place.rows) for first in range(0, R, self.place.rows)]
@@ -524,40 +359,13 @@ def _seed(generator: torch.Generator, settings: NetworkSettings) -> int:
     return int(torch.randint(2**62, (), generator=generator))
 
 
-def scaler_of(observation: ObservationSpec, settings: NetworkSettings) -> ObservationScaler:
-    """An observation's way into a network. Entities stay as they are: absent ones are known by their zeros."""
-    names = settings.normalize_names
-    wanted = settings.normalize and (names is None or observation.name in names)
-    divisor = settings.image_scale if observation.dtype == "uint8" else 1.0
-    is_list = not (observation.is_image or observation.is_vector)
-    return ObservationScaler(observation.shape, divisor, wanted and observation.normalize and not is_list)
-
-
-def expanded(tags: Tensor, distances: Tensor, size: int) -> Tensor:
-    """Rays out of their compact form (`palus.types.RAY_TAGS`), to the bit: [R, n] and [R, n] -> [R, size]."""
-    each = size // tags.shape[1]
-    rays = (tags.unsqueeze(2) == torch.arange(1, each + 1, device=tags.device)).float()
-    rays[:, :, -1] = distances
-    return rays.flatten(1)
-
-
-def _float(layer: nn.Linear, x: Tensor) -> Tensor:
-    """A linear layer in float32, whatever its weights are kept in."""
-    return F.linear(x, layer.weight.float(), layer.bias.float())
-
-
 def _widened(x: Tensor, rows: int) -> Tensor:
     """Rows and, of no meaning, so many more that there are as many as that."""
     return torch.cat([x, x[-1:].expand(rows - len(x), *x.shape[1:])])
 
 
-def _values_of(layer: nn.Linear, x: Tensor) -> Tensor:
-    """`_float` of the critic's head; of who acts with a multiple of `EVEN` rows."""
+def _values_of(layer: Linear, x: Tensor) -> Tensor:
+    """What the critic's head says; of who acts with a multiple of `EVEN` rows."""
     if not torch.is_inference_mode_enabled() or not len(x) % EVEN:
-        return _float(layer, x)
-    return _float(layer, _widened(x, -(-len(x) // EVEN) * EVEN))[: len(x)]
-
-
-def _swapped(units: int) -> Tensor:
-    """The two halves of a layer in each other's place."""
-    return torch.arange(units).roll(units // 2)
+        return layer.in_float32(x)
+    return layer.in_float32(_widened(x, -(-len(x) // EVEN) * EVEN))[: len(x)]

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from palus.nn.distributions import told
-from palus.nn.network import expanded
 from palus.nn.place import Placement
+from palus.nn.preprocessing import expanded
 from palus.types import F32, I32, MASKS, RAY_DISTANCES, RAY_TAGS, ActionSpec, AnyArray, BehaviorSpec
 
 

@@ -8,45 +8,33 @@ plays changes within episodes, as in ML-Agents. Agents of a policy that learns f
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from palus.config.environment import Value
-from palus.config.run_file import EDITOR, EnvSettings
+from palus.config.run_file import EnvSettings
 from palus.envs.game import draw_actions, points_of
-from palus.errors import EnvError, LostGameError, ProtocolError, WorkerError
+from palus.errors import EnvError, LostGameError, ProtocolError
 from palus.nn.distributions import Draw, sample
 from palus.rollout.acting import Policies, Policy, memories
+from palus.rollout.game_statistics import GameStatistics
+from palus.rollout.learner_stretches import Demand, LearnerStretches
+from palus.rollout.restarts import Restarts
 from palus.rollout.rollout import FROZEN, Cast, Collected, Episode, FinishedMatch, Seat
-from palus.rollout.stretches import Decisions, Stretch, build
 from palus.types import F32, MASKS, AnyArray, BehaviorSpec, GameSpec
 from palus.unity.news import News, Steps, TalkingGame
-from palus.unity.side_channels import MOST_RECENT, SUM
 
 EXCHANGES = 1000
 """Messages after which who plays in a game may change within episodes."""
 IDLE = 10_000
 """Messages without a decision of any learner after which a game counts as one that has nobody to train."""
 
-
 Meet = Callable[[str, BehaviorSpec], str | None]
 """Behavior id and what its agents see and do, of one that appears in mid-run -> why nobody learns it; None where the
 collector has been told of a learner (`ExchangeCollector.admit`)."""
-
-
-class Demand(NamedTuple):
-    """What a learner asks of rollouts. rows: decisions of one; horizon: those of a stretch at most; grouped: it learns
-    from groups; whole: it wants as many of each agent as a stretch may have, however many agents there are."""
-
-    rows: int
-    horizon: int
-    grouped: bool
-    whole: bool = False
 
 
 @dataclass
@@ -99,23 +87,17 @@ class ExchangeCollector:
         everybody = {**learners, **members}
         self.policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
         self._games, self._start = [_Played(env) for env in games], start
-        self._settings, self._seed, self._meet = settings, seed, meet
+        self._restarts, self._seed, self._meet = Restarts(settings), seed, meet
         self._draws = dict(draws)
         self._sizes: dict[str, int] = {}
-        self._demands: dict[int, Demand] = {}
-        self._behavior: dict[int, str] = {}
-        self._records: dict[int, Decisions] = {}
-        self._open: dict[int, dict[tuple[int, str, int], Stretch]] = {}
-        self._done: dict[int, list[Stretch]] = {}
+        self._records: dict[int, LearnerStretches] = {}
         self._learn(spec, demands, learners, memories(everybody), cast)
         self._parameters: Mapping[str, Value] = {}
         self._untold = False
-        self._lost: deque[float] = deque()
-        self._lost_ever, self._idle = 0, 0
+        self._idle = 0
         self._complaints: list[str] = []
         self._strange: set[str] = set()
-        self._statistics: dict[str, float] = {}
-        self._heard: dict[tuple[str, int], list[float]] = {}
+        self._statistics = GameStatistics()
         self._episodes: list[Episode] = []
         self._matches: list[FinishedMatch] = []
         self._ghosts: dict[str, int] = {}
@@ -134,10 +116,8 @@ class ExchangeCollector:
         self._kinds = {agent.name: spec.behavior(agent.behavior) for agent in spec.agents}
         self._places = {agent.name: place for place, agent in enumerate(spec.agents)}
         self._sizes |= {b.name: sizes.get(b.name, 0) for b in spec.behaviors if b.name not in self._sizes}
-        self._demands |= demands
         for policy, (behavior, _) in learners.items():
-            self._behavior[policy], self._open[policy], self._done[policy] = behavior, {}, []
-            self._records[policy] = Decisions(spec.behavior(behavior), self._sizes[behavior])
+            self._records[policy] = LearnerStretches(demands[policy], spec.behavior(behavior), self._sizes[behavior])
 
     def admit(
         self,
@@ -163,47 +143,30 @@ class ExchangeCollector:
         """Play on for one rollout. Raises WorkerError when games are lost faster than they may be replaced,
         ProtocolError when one breaks the protocol, EnvError when nobody asks for a learner's decision."""
         self._episodes, self._matches, self._ghosts = [], [], dict.fromkeys(self._sizes, 0)
-        self._heard = {}
+        self._statistics.begin()
         if not self._started:
             self._started = True
             for k in range(len(self._games)):
                 self._guarded(k, self._begin)
-        while all(record.known < self._wanted(policy) for policy, record in self._records.items()):
+        while not any(record.enough for record in self._records.values()):
             self._exchange()
             if self._idle > IDLE:
+                behaviors = " or ".join(record.behavior.name for record in self._records.values())
                 raise EnvError(
-                    f"{self._spec.env_id}: {IDLE} messages, and no agent of {' or '.join(self._behavior.values())} "
+                    f"{self._spec.env_id}: {IDLE} messages, and no agent of {behaviors} "
                     "asked for a decision; check its Behavior Name and that its Behavior Type is Default"
                 )
         rollouts, entropies = {}, {}
         for policy, record in self._records.items():
-            cut = [stretch.cut(record) for stretch in self._open[policy].values()]
-            whole = [stretch for stretch in (*self._done[policy], *cut) if stretch.steps]
             has_values = policy not in self.policies.without_values
-            behavior = self._spec.behavior(self._behavior[policy])
-            rollouts[policy], entropies[policy] = build(record, whole, behavior, has_values)
-            self._forget(policy)
+            rollouts[policy], entropies[policy] = record.rollout(has_values)
+            numbers = record.forget()
+            for game in self._games:
+                for (name, _), agent in game.agents.items():
+                    if game.seats[name] == (policy, True):
+                        agent.row = numbers.get(agent.row, -1)
         self.policies.forget(self.in_play)
         return Collected(rollouts, entropies, self._episodes, self._matches, self._ghosts)
-
-    def _wanted(self, policy: int) -> int:
-        """Decisions that make a rollout of a learner."""
-        rows, horizon, _, whole = self._demands[policy]
-        return max(rows, horizon * len(self._open[policy])) if whole else rows
-
-    def _forget(self, policy: int) -> None:
-        """Keep of a record only what stretches that go on refer to."""
-        record = self._records[policy]
-        self._done[policy] = []
-        self._open[policy] = {key: stretch for key, stretch in self._open[policy].items() if stretch.steps}
-        steps = [step for stretch in self._open[policy].values() for step in stretch.steps]
-        numbers = record.keep(sorted(row for step in steps for row in step.values()))
-        for step in steps:
-            step.update({member: numbers[row] for member, row in step.items()})
-        for game in self._games:
-            for (name, _), agent in game.agents.items():
-                if game.seats[name] == (policy, True):
-                    agent.row = numbers.get(agent.row, -1)
 
     def release(self) -> None:
         """Nothing to do: rollouts are copies."""
@@ -239,9 +202,8 @@ class ExchangeCollector:
 
     def _close_stretches(self, k: int, names: Container[str]) -> None:
         """No more decisions follow on those of these behavior ids in a game."""
-        for policy, stretches in self._open.items():
-            for key in [key for key in stretches if key[0] == k and key[1] in names]:
-                self._done[policy].append(stretches.pop(key).cut(self._records[policy]))
+        for record in self._records.values():
+            record.close(k, names)
 
     def _guarded(self, k: int, talk: Callable[[int], None]) -> None:
         """Talk to a game; put another one in its place when it is lost."""
@@ -251,21 +213,9 @@ class ExchangeCollector:
             self._replace(k, error)
 
     def _replace(self, k: int, error: LostGameError) -> None:
-        told, now = self._settings, time.monotonic()
         self._games[k].env.kill()
         self._give_up(k)
-        self._lost_ever += 1
-        self._lost.append(now)
-        while now - self._lost[0] > told.restarts_rate_limit_period_s:
-            self._lost.popleft()
-        for limit, count, key in (
-            (told.max_lifetime_restarts, self._lost_ever, "max_lifetime_restarts"),
-            (told.restarts_rate_limit_n, len(self._lost), "restarts_rate_limit_n"),
-        ):
-            if 0 <= limit < count:
-                raise WorkerError(f"game {k}: {error}. It is not started again: env_settings.{key} is {limit}")
-        if told.env_path == EDITOR:
-            raise WorkerError(f"game {k}: {error}. Press Play in the Editor and continue with --resume")
+        self._restarts.take(k, error)
         self._complaints.append(f"game {k}: {error}. Another one is started in its place; training goes on.")
         self._games[k].env = self._start(k)
         self._games[k].met = set()
@@ -295,9 +245,7 @@ class ExchangeCollector:
         for name in sorted(news.decisions.keys() - game.met):
             game.met.add(name)
             self._greet(k, name)
-        for told in news.statistics:
-            if told.aggregation != MOST_RECENT or k == 0:
-                self._heard.setdefault((told.name, told.aggregation), []).append(told.value)
+        self._statistics.hear(k, news.statistics)
         waited = bool(game.agents)
         self._end(k, news)
         for name, steps in news.decisions.items():
@@ -342,20 +290,12 @@ class ExchangeCollector:
         for name, ends in news.ends.items():
             for i, agent in self._known(game, name, ends):
                 self._pay(k, name, agent, ends, i)
-                seat, row = game.seats[name], agent.row
-                if row >= 0 and ends.truncated[i]:
-                    record = self._records[seat.policy]
-                    last = {name: array[i : i + 1] for name, array in ends.observations.items()}
-                    record["followed"][row] = record.add(1, {**record.seen(last), "states": agent.state})[0]
-                elif row >= 0:
-                    self._records[seat.policy]["terminated"][row] = True
+                seat = game.seats[name]
+                if agent.row >= 0:
+                    self._records[seat.policy].end(k, name, ends, i, agent.row, agent.state)
                 paid = agent.reward, agent.group_reward
                 over.append((agent.group, Episode(k, self._places[name], *seat, agent.length, *paid)))
-                number, group = int(ends.agent[i]), int(ends.group[i])
-                del game.agents[name, number]
-                if row >= 0:
-                    key = self._key(seat.policy, k, name, number, group)
-                    self._open[seat.policy][key].members.pop(number)  # its place is free
+                del game.agents[name, int(ends.agent[i])]
         there = {agent.group for agent in game.agents.values() if agent.group}
         self._episodes += [replace(episode, left_early=group in there) for group, episode in over]
 
@@ -400,12 +340,13 @@ class ExchangeCollector:
     def _act(self, policy: int, kind: str, batch: Sequence[tuple[int, str, Steps]]) -> F32:
         """One forward pass. Returns the actions [n, A] of the whole batch; what is learned from is recorded."""
         spec, S = self._spec.behavior(kind).actions, self._sizes[kind]
-        deciding: list[_Agent] = []
+        record, deciding = self._records.get(policy), list[_Agent]()
+        groups = record if S and record is not None and record.demand.grouped else None
         for k, name, steps in batch:
             agents = self._games[k].agents
             for number, group in zip(steps.agent.tolist(), steps.group.tolist(), strict=True):
                 agent = agents.setdefault((name, number), _Agent(np.zeros(S, np.float32)))
-                if S and self._is_grouped(policy) and group and not self._follows(policy, k, name, group, agent.row):
+                if groups is not None and group and not groups.follows(k, name, group, agent.row):
                     agent.state = np.zeros(S, np.float32)  # as the learner will have it
                 deciding.append(agent)
         names = batch[0][2].observations
@@ -423,49 +364,20 @@ class ExchangeCollector:
         for k, name, steps in batch:
             own, first = slice(first, first + len(steps)), first + len(steps)
             rows = np.full(len(steps), -1, np.int64)
-            if self._games[k].seats[name].learns:
-                record = self._records[policy]
-                rows = record.add(len(steps), {
-                    **record.seen({name: array[own] for name, array in seen.items()}), "states": states[own],
-                    "actions": actions[own], "log_probs": log_probs[own], "parameters": parameters[own],
-                    "values": values[own], "entropies": entropies[own], "versions": versions[own],
+            if record is not None and self._games[k].seats[name].learns:
+                rows = record.add(k, name, steps, {name: array[own] for name, array in seen.items()}, {
+                    "states": states[own], "actions": actions[own], "log_probs": log_probs[own],
+                    "parameters": parameters[own], "values": values[own], "entropies": entropies[own],
+                    "versions": versions[own],
                 })  # fmt: skip
-                self._continue(policy, k, name, steps, rows.tolist())
                 self._idle = 0
             elif any(seat.learns for seat in self._games[k].seats.values()):
                 self._ghosts[kind] = self._ghosts.get(kind, 0) + len(steps)
-            for agent, row, state in zip(deciding[own], rows.tolist(), after[own], strict=True):
-                agent.row, agent.state = row, state.copy()
+            told = zip(deciding[own], rows.tolist(), after[own], steps.group.tolist(), strict=True)
+            for agent, row, state, group in told:
+                agent.row, agent.state, agent.group = row, state.copy(), group
                 agent.length += 1
-            for agent, group in zip(deciding[own], steps.group.tolist(), strict=True):
-                agent.group = group
         return self.policies.told(actions, ids, spec)
-
-    def _follows(self, policy: int, k: int, name: str, group: int, row: int) -> bool:
-        """Whether a decision of a group's member is of the step before the one that begins."""
-        stretch = self._open[policy].get((k, name, -group)) if policy in self._open else None
-        return stretch is not None and bool(stretch.steps) and row in stretch.steps[-1].values()
-
-    def _is_grouped(self, policy: int) -> bool:
-        return policy in self._demands and self._demands[policy].grouped
-
-    def _key(self, policy: int, k: int, name: str, agent: int, group: int) -> tuple[int, str, int]:
-        """Of the stretch of an agent, or of its group, whose numbers are made negative."""
-        return k, name, -group if group > 0 and self._is_grouped(policy) else agent
-
-    def _continue(self, policy: int, k: int, name: str, steps: Steps, rows: Sequence[int]) -> None:
-        """Add decisions to the stretches of their agents, or of their groups."""
-        stretches, touched = self._open[policy], dict[tuple[int, str, int], Stretch]()
-        for agent, group, row in zip(steps.agent.tolist(), steps.group.tolist(), rows, strict=True):
-            key = self._key(policy, k, name, agent, group)
-            stretch = stretches.setdefault(key, Stretch())
-            if key not in touched:
-                touched[key] = stretch
-                stretch.steps.append({})
-            stretch.steps[-1][stretch.place(agent)] = row
-        for stretch in touched.values():
-            if len(stretch.steps) > self._demands[policy].horizon:
-                self._done[policy].append(stretch.cut(self._records[policy]))
 
     # -- the rest of the contract ---------------------------------------------------------------------------------
 
@@ -487,12 +399,7 @@ class ExchangeCollector:
 
     def performance(self) -> Mapping[str, float]:
         """The game's own statistics, of the latest rollout that had any, and games that were lost."""
-        for (name, aggregation), values in self._heard.items():
-            total = float(np.sum(values))
-            self._statistics[name] = values[-1] if aggregation == MOST_RECENT else total
-            if aggregation not in (MOST_RECENT, SUM):
-                self._statistics[name] = total / len(values)
-        return {**self._statistics, "Sampling/Crashed": float(self._lost_ever)}
+        return {**self._statistics.numbers(), "Sampling/Crashed": float(self._restarts.count)}
 
     def describe(self) -> list[str]:
         """Games and behaviors."""

@@ -15,7 +15,8 @@ from palus.nn.distributions import Draw, likeliest
 from palus.nn.place import CPU, Placement
 from palus.rollout.acting import Policy
 from palus.rollout.collector import InProcessCollector
-from palus.rollout.exchanging import Demand, ExchangeCollector, Meet
+from palus.rollout.exchanging import ExchangeCollector, Meet
+from palus.rollout.learner_stretches import Demand
 from palus.rollout.plan import OUT_OF_SIGHT, Share, worker_rows
 from palus.rollout.rollout import Cast, Collector
 from palus.rollout.workers import WorkerCollector
@@ -87,7 +88,7 @@ def make_collector(
     rows, horizon = next(iter(rows_per_match.values())), first.time_horizon
     draws = draws_of(run, spec)
     if not isinstance(source, GameSource):
-        assert share.size == 1, "checked by palus.run.parts"
+        assert share.size == 1, "checked by palus.run.alike"
         if scripts:
             raise ConfigError(OUT_OF_SIGHT)
         return ExchangeCollector(

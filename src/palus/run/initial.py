@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from palus.config import RunFile
-from palus.errors import CheckpointError
+from palus.errors import CheckpointError, ModelError
 from palus.learn.learner import Learner
 from palus.run.folder import RunFolder, read_checkpoint
 from palus.run.mlagents_checkpoint import is_ml_agents, learner_state, read_ml_agents
+from palus.run.trainee import Trainee
 
 
 def with_initial_paths(run: RunFile) -> RunFile:
@@ -78,3 +80,30 @@ def continued(run: RunFile, folder: RunFolder) -> RunFile:
             raise CheckpointError(f"{path}: not there, though ML-Agents trained another behavior here; start anew.")
         behaviors[name] = behavior.model_copy(update={"init_path": str(path)})
     return run.model_copy(update={"behaviors": behaviors})
+
+
+def initialize(trainees: Sequence[Trainee], foreign: bool) -> list[str]:
+    """Give learners the weights of `init_path`; where ML-Agents trained them so far (foreign), their steps count that.
+
+    Returns where they come from, in ML-Agents' words. Raises CheckpointError where a file does not fit.
+    """
+    lines: list[str] = []
+    for trainee in trainees:
+        path = trainee.behavior.init_path
+        if path is None:
+            continue
+        try:
+            state, steps = initial_state(Path(path), trainee.name, trainee.learner)
+            trainee.learner.begin_from(state)
+        except (KeyError, IndexError, RuntimeError, ValueError, TypeError, ModelError) as error:
+            raise CheckpointError(
+                f"{path}: does not fit behavior {trainee.name} ({error}); its trainer and network_settings have to "
+                "be those of the run that it comes from."
+            ) from error
+        trainee.step = steps if foreign else 0
+        if foreign:
+            lines += [f"Resuming from {trainee.folder}.", f"Resuming training from step {trainee.step}."]
+        else:
+            lines.append(f"Initializing from {path}.")
+            lines.append(f"Starting training from step 0 and saving to {trainee.folder}.")
+    return lines

@@ -9,49 +9,43 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import TypeAdapter
 
-from palus.config import Behavior, RunFile
-from palus.config.league import Role
+from palus.config import RunFile
 from palus.errors import CheckpointError, ConfigError, EnvError, ModelError, StorageError
-from palus.files import write_bytes, write_text
+from palus.files import write_text
 from palus.league.book import Book
 from palus.league.exchange import Berth, Exchange, visitor_path
 from palus.league.league import OF_SLOTS, League
-from palus.league.pools import Contender, Snapshot
-from palus.league.population import PopulationLeague, shaping_of, with_numbers
-from palus.learn import ALGORITHMS
-from palus.learn.learner import Learner
+from palus.league.pools import Snapshot
+from palus.league.population import shaping_of, with_numbers
 from palus.learn.ranks import ALONE, Ranks
-from palus.nn.matmul import choose, exact_setting, fastest_everywhere, keep_freed_memory
 from palus.nn.network import Network
-from palus.nn.place import CPU, place_of
+from palus.nn.place import CPU
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.making import demands_of, draws_of, make_collector, make_source
-from palus.rollout.plan import Share, physical_cores
+from palus.rollout.plan import Share
 from palus.rollout.rollout import FROZEN
+from palus.run.alike import begin_alike, came_apart, not_shared, shared
 from palus.run.baselines import Baselines
+from palus.run.computing import Computing
 from palus.run.folder import RunFolder
 from palus.run.guests import Guests
-from palus.run.initial import continued, initial_state, with_initial_paths
+from palus.run.initial import continued, initialize, with_initial_paths
+from palus.run.learners import LearnerMaker, contender_of, populations_of
 from palus.run.lessons import Lessons
 from palus.run.members import find_guests
 from palus.run.mlagents_checkpoint import is_ml_agents
 from palus.run.report import Report
 from palus.run.saving import Saving
 from palus.run.timers import TIMERS, Timers
-from palus.run.trainee import PolicyRecord, Trainee
+from palus.run.trainee import Trainee
 from palus.trust import NOBODY, Trust
 from palus.types import BehaviorSpec, GameSpec
 from palus.unity.news import game_of, joined
-
-PHYSICAL_CORES = torch.get_num_threads()
-"""What torch counts when it is imported, before anybody changes it."""
 
 _GAME = TypeAdapter(GameSpec)
 
@@ -76,7 +70,7 @@ class Parts:
 
         Raises StorageError where the league's storage cannot be opened.
         """
-        self.trust, self.ranks = trust, ranks
+        self.ranks = ranks
         self._scratch = None if ranks.rank == 0 else tempfile.TemporaryDirectory(prefix="palus-rank-")
         self.exchange = None if berth is None else Exchange(berth)
         self._told: Mapping[str, Any] | None = None  # what the run told a league that it trains apart from now
@@ -91,7 +85,6 @@ class Parts:
         self, run: RunFile, resume: bool, force: bool, trust: Trust, log: Callable[[str, str], None] | None
     ) -> None:
         """Make all parts."""
-        self.place = place_of(run.torch_settings.device)
         settings, ranks = run.checkpoint_settings, self.ranks
         root = Path(self._scratch.name if self._scratch else settings.results_dir) / settings.run_id
         if ranks.size > 1 and (reason := not_shared(run)):
@@ -106,7 +99,7 @@ class Parts:
         if self.foreign and ranks.size > 1:
             raise ConfigError(f"{root}: of ML-Agents itself; resume it once without torchrun, then with it")
         saved = self.folder.load() if resume and not self.foreign and ranks.rank == 0 else None
-        saved = self._shared(saved)
+        saved = shared(saved, root, ranks)
         if run.talks:
             run = self._recall(run, saved)
         if self.foreign:
@@ -114,26 +107,16 @@ class Parts:
         elif saved is None and ranks.rank == 0:
             run = with_initial_paths(run)
             self.folder.refuse_existing(force=force or run.talks)
-        cores = PHYSICAL_CORES if ranks.size == 1 else max(physical_cores() // ranks.local_size, 1)
-        self.threads = min(ranks.gather(run.palus.threads or cores))  # one stratum of a rollout for each, everywhere
-        torch.set_num_threads(1)  # the learner splits minibatches over its own threads, the game its matches
-        keep_freed_memory()
-        # A resumed run goes on with the path that it began with: another one would give other bits. So does a device.
-        device = self.place.device
-        automatic = run.palus.matmul == "auto" and saved is not None and saved.get("device", "cpu") == device.type
-        path = saved["matmul"] if automatic and saved else run.palus.matmul
-        if ranks.size > 1 and path == "auto":  # what the slowest rank does best
-            path = fastest_everywhere(ranks.gather(choose(path, device)[1]))
-        self.matmul, self.measured = choose(path, device)
-        exact = "medium" if all(own == "medium" for own in ranks.gather(exact_setting())) else "highest"
-        self.matmul.activate(device, exact)
+        self.computing = computing = Computing.begin(run, saved, ranks)
         seed = ranks.first(run.env_settings.seed if run.env_settings.seed >= 0 else secrets.randbelow(2**31))
         self.seed = seed = int(saved["seed"]) if saved is not None else seed
         self.run = run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
-        self.populations = self._populations(self.folder.behaviors, 0)
-        self.trainees = self._trainees(self.folder.behaviors, 0)
-        contenders = [_contender(trainee) for trainee in self.trainees]
-        guests = Guests.of(find_guests(run.palus.league.members, self.spec), self.matmul.dtype, self.place, trust)
+        self.maker, names = LearnerMaker(seed, computing, trust, ranks), self.folder.behaviors
+        self.populations = populations_of(run, self.spec, names, seed)
+        self.trainees = self.maker.trainees(run, self.spec, self.folder, names, self.populations)
+        contenders = [contender_of(trainee) for trainee in self.trainees]
+        members, place = find_guests(run.palus.league.members, self.spec), computing.place
+        guests = Guests.of(members, computing.matmul.dtype, place, trust)
         self.league = League(self.spec, contenders, seed, settings=run.palus.league, members=guests.members)
         self.book = Book(self.league)
         self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)
@@ -141,8 +124,8 @@ class Parts:
         acting = {t.policy: (t.kind, t.learner.network) for t in self.trainees}
         self.collector = make_collector(
             run, self.source, self.spec, acting, {c.policy: self.league.rows_per_match(c) for c in contenders},
-            self.league.cast, seed, self.threads, self._load_policy, guests.policies, guests.scripts,
-            self._meet, place=CPU if guests.policies else self.place,
+            self.league.cast, seed, computing.threads, self._load_policy, guests.policies, guests.scripts,
+            self._meet, place=CPU if guests.policies else place,
             compact=not guests.policies and all(trainee.learner.takes_rays for trainee in self.trainees),
             share=Share(ranks.rank, ranks.size, ranks.local_size),
         )  # fmt: skip
@@ -153,34 +136,38 @@ class Parts:
         self.opening: list[str] = []  # where the weights come from, in ML-Agents' words
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
         try:
-            if saved is None:
-                self.opening += self._initialize(self.trainees) if ranks.rank == 0 else []
-                self._begin_alike()
-                if self.foreign:
-                    lessons = self.folder.recorded_lessons()
-                    self.lessons.load_state_dict({"numbers": lessons, "smoothed": {}, "rewards": {}})
-                    for policy, pool in self.league.pools.items():
-                        pool.elo = self.folder.recorded_elo(self.trainees[policy].name) or pool.elo
-                self.folder.clear()  # only now, when nothing can be wrong with the run file any more
-                self.league.advance(self.steps, {}, self.saving.save_snapshot)  # the past begins with the untrained
-                self._follow()
-                self.book.assess()
-            else:
-                self._load(saved)
-                if len(self.trainees) > len(saved["learners"]):  # the past of who is new begins
-                    self.league.advance(self.steps, {}, self.saving.save_snapshot)
-                for trainee in self.trainees:
-                    self.opening.append(f"Resuming from {trainee.folder}.")
-                    self.opening.append(f"Resuming training from step {trainee.step}.")
-            for name in run.behaviors.keys() - set(self.folder.behaviors):
-                self.opening.append(f"{name} has not appeared yet; it is trained when it does.")
-            self._shape_rewards()
-            self.collector.set_parameters(self.lessons.values)
-            self.passed = self.checkpoints
-            self._exchange()
+            self._begin(saved)
         except BaseException:
             self.close()
             raise
+
+    def _begin(self, saved: dict[str, Any] | None) -> None:
+        """Bring all parts to where the run begins, or goes on. saved: its checkpoint."""
+        if saved is None:
+            self.opening += initialize(self.trainees, self.foreign) if self.ranks.rank == 0 else []
+            begin_alike(self.trainees, self.ranks)
+            if self.foreign:
+                lessons = self.folder.recorded_lessons()
+                self.lessons.load_state_dict({"numbers": lessons, "smoothed": {}, "rewards": {}})
+                for policy, pool in self.league.pools.items():
+                    pool.elo = self.folder.recorded_elo(self.trainees[policy].name) or pool.elo
+            self.folder.clear()  # only now, when nothing can be wrong with the run file any more
+            self.league.advance(self.steps, {}, self.saving.save_snapshot)  # the past begins with the untrained
+            self._follow()
+            self.book.assess()
+        else:
+            self._load(saved)
+            if len(self.trainees) > len(saved["learners"]):  # the past of who is new begins
+                self.league.advance(self.steps, {}, self.saving.save_snapshot)
+            for trainee in self.trainees:
+                self.opening.append(f"Resuming from {trainee.folder}.")
+                self.opening.append(f"Resuming training from step {trainee.step}.")
+        for name in self.run.behaviors.keys() - set(self.folder.behaviors):
+            self.opening.append(f"{name} has not appeared yet; it is trained when it does.")
+        self._shape_rewards()
+        self.collector.set_parameters(self.lessons.values)
+        self.passed = self.checkpoints
+        self._exchange()
 
     def _recall(self, run: RunFile, saved: Mapping[str, Any] | None) -> RunFile:
         """Of a game that talks, put what it told in an earlier part of the run before what it tells now: behaviors
@@ -206,10 +193,11 @@ class Parts:
                 raise ConfigError("the run file has no settings for it; add it to behaviors, or give default_settings")
             if seen.name not in self.folder.behaviors:
                 self.run = with_initial_paths(self.run)
-                self.populations = self.populations | self._populations([seen.name], len(self.folder.behaviors))
-                fresh = self._trainees([seen.name], len(self.trainees))
-                lines = self._initialize(fresh)
-            contenders = [_contender(trainee) for trainee in (*self.trainees, *fresh)]
+                own = populations_of(self.run, self.spec, [seen.name], self.seed, len(self.folder.behaviors))
+                self.populations = self.populations | own
+                fresh = self.maker.trainees(self.run, self.spec, self.folder, [seen.name], own, len(self.trainees))
+                lines = initialize(fresh, self.foreign)
+            contenders = [contender_of(trainee) for trainee in (*self.trainees, *fresh)]
             settings, members = self.run.palus.league, self.league.house
             league = League(self.spec, contenders, self.seed, settings=settings, members=members)
         except (CheckpointError, ConfigError, ModelError) as error:
@@ -239,47 +227,6 @@ class Parts:
         lessons, self.lessons = self.lessons, Lessons(self.run)
         self.lessons.load_state_dict(lessons.state_dict())
         self._shape_rewards()
-
-    def _populations(self, names: Sequence[str], first: int) -> dict[str, PopulationLeague]:
-        """Those of these behaviors. first: how many behaviors there were before."""
-        own = {name: self.run.behaviors[name] for name in names}
-        return {
-            name: PopulationLeague(behavior.population, behavior, self.seed + number, self.spec.shaping)
-            for number, (name, behavior) in enumerate(own.items(), first)
-            if behavior.population is not None
-        }
-
-    def _trainees(self, names: Sequence[str], first: int) -> list[Trainee]:
-        """The learners of each behavior: one, the policies of its population, or those of the league's roles. first:
-        the id of the first."""
-        found: list[Trainee] = []
-        for name in names:
-            behavior = self.run.behaviors[name]
-            kind, roles = self.spec.behavior(name).name, self.run.learners_of(name)
-            several = behavior.population is not None or len(roles) > 1
-            for k, role in enumerate(roles):
-                tuned: Behavior = behavior
-                if behavior.population is not None:
-                    tuned = with_numbers(behavior, self.populations[name].numbers[k])
-                policy = first + len(found)
-                learner = self._untrained(tuned, name, policy)
-                record = PolicyRecord(learner.splits_rewards, self.spec.frameskip if learner.counts_frames else None)
-                folder = self.folder.of(name) / f"policy_{k}" if several else self.folder.of(name)
-                label = _label(name, behavior, roles, k)
-                trainee = Trainee(policy, name, kind, label, behavior, learner, folder, record)
-                trainee.number, trainee.role = k, role
-                trainee.plays_only = self.run.checkpoint_settings.inference
-                trainee.in_league = several and behavior.self_play is not None
-                found.append(trainee)
-        return found
-
-    def _untrained(self, behavior: Behavior, name: str, policy: int) -> Learner:
-        """A learner as it is before it has learned anything. name: of the behavior."""
-        algorithm, spec = ALGORITHMS[behavior.trainer_type], self.spec.behavior(name)
-        return algorithm(
-            behavior, spec, self.matmul.dtype, self.seed + policy, self.threads,
-            trust=self.trust, place=self.place, ranks=self.ranks,
-        )  # fmt: skip
 
     @property
     def steps(self) -> dict[int, int]:
@@ -380,7 +327,9 @@ class Parts:
     def _save(self, due: Collection[str] | None) -> Path:
         # The export refuses weights that diverged, so it comes before the checkpoint that it would replace.
         kept = list(self.run.behaviors) if due is None else due
-        self._stay_alike()
+        if came_apart(self.trainees, self.ranks):
+            self.report.warn("the weights of ranks came apart; all go on with those of rank 0.")
+            begin_alike(self.trainees, self.ranks)
         models = self.saving.write_onnx(self.report, kept) if self.ranks.rank == 0 else {}
         if self.exchange is not None:
             goals = {trainee.policy: trainee.behavior.max_steps for trainee in self.trainees}
@@ -422,8 +371,8 @@ class Parts:
             **several,
             "seed": self.seed,
             "wall_seconds": self.wall_seconds,
-            "matmul": self.matmul.name,
-            "device": self.place.device.type,
+            "matmul": self.computing.matmul.name,
+            "device": self.computing.place.device.type,
             "names": [t.name for t in self.trainees],
             **({"game": _GAME.dump_python(self.spec)} if self.run.talks else {}),
             "learners": [(t.step, t.best, t.learner.state_dict()) for t in self.trainees],
@@ -436,33 +385,6 @@ class Parts:
             "baselines": self.baselines.state_dict(),
             **({} if told is None else {"exchange": told}),
         }
-
-    def _initialize(self, trainees: Sequence[Trainee]) -> list[str]:
-        """Give learners the weights of `init_path`. Where ML-Agents trained them so far, their steps count that.
-        Returns where they come from, in ML-Agents' words."""
-        lines: list[str] = []
-        for trainee in trainees:
-            path = trainee.behavior.init_path
-            if path is None:
-                continue
-            try:
-                state, steps = initial_state(Path(path), trainee.name, trainee.learner)
-                trainee.learner.begin_from(state)
-            except (KeyError, IndexError, RuntimeError, ValueError, TypeError, ModelError) as error:
-                raise CheckpointError(
-                    f"{path}: does not fit behavior {trainee.name} ({error}); its trainer and network_settings have to "
-                    "be those of the run that it comes from."
-                ) from error
-            trainee.step = steps if self.foreign else 0
-            lines += (
-                [f"Resuming from {trainee.folder}.", f"Resuming training from step {trainee.step}."]
-                if self.foreign
-                else [
-                    f"Initializing from {path}.",
-                    f"Starting training from step 0 and saving to {trainee.folder}.",
-                ]
-            )
-        return lines
 
     def _load(self, state: dict[str, Any]) -> None:
         there = state.get("ranks", [None])
@@ -507,36 +429,6 @@ class Parts:
         except StorageError as error:
             self.report.warn(str(error))
 
-    def _shared(self, saved: dict[str, Any] | None) -> dict[str, Any] | None:
-        """What rank 0 has loaded, for all; snapshots go along, to where the others keep theirs."""
-        if self.ranks.size == 1:
-            return saved
-        root = self.folder.root
-        paths = sorted(root.glob("*/snapshots/*.npz")) if saved is not None else []
-        saved, files = self.ranks.first((saved, {str(path.relative_to(root)): path.read_bytes() for path in paths}))
-        for name, data in files.items() if self.ranks.rank else ():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(root / name, data)
-        return saved
-
-    def _begin_alike(self) -> None:
-        """Have the learners of all ranks begin as those of rank 0."""
-        if self.ranks.size > 1:
-            told = self.ranks.first([(trainee.step, trainee.learner.state_dict()) for trainee in self.trainees])
-            for trainee, (step, state) in zip(self.trainees, told, strict=True):
-                trainee.step = step
-                trainee.learner.load_state_dict(state)
-
-    def _stay_alike(self) -> None:
-        """Processors of other kinds may round otherwise: where learners came apart, all go on as those of rank 0."""
-        if self.ranks.size > 1:
-            weights = (trainee.learner.network.weights.master.numpy() for trainee in self.trainees)
-            sums = [sha256(own.tobytes()).digest() for own in weights]
-            told = self.ranks.gather(sums)
-            if any(own != told[0] for own in told):
-                self.report.warn("the weights of ranks came apart; all go on with those of rank 0.")
-                self._begin_alike()
-
     @property
     def in_play(self) -> set[int]:
         """Ids of policies that a running match of any rank needs, or its slot keeps for the next one."""
@@ -551,37 +443,3 @@ class Parts:
 
 def _say_nothing(level: str, text: str) -> None:
     """Of ranks other than 0."""
-
-
-def not_shared(run: RunFile) -> str | None:
-    """Why several ranks cannot train a run; None where they can."""
-    if run.torch_settings.device not in (None, "cpu"):
-        return f"torch_settings.device {run.torch_settings.device}: ranks compute on CPUs"
-    if run.talks:
-        return "palus.env: its matches are played over a connection that one process holds"
-    for name, behavior in run.behaviors.items():
-        if behavior.trainer_type == "sac":
-            return f"behaviors.{name}.trainer_type sac: its replay buffer is one process's"
-        learned = [signal for signal, own in behavior.reward_signals if own is not None and signal != "extrinsic"]
-        if learned:
-            return f"behaviors.{name}.reward_signals.{learned[0]}: what it learns is one process's"
-    return None
-
-
-def _contender(trainee: Trainee) -> Contender:
-    """A learner as the league sees it."""
-    behavior = trainee.behavior
-    mixes = behavior.population is None or behavior.population.mix_in_game
-    return Contender(
-        trainee.policy, trainee.kind, behavior.self_play, behavior.mirrors, behavior.max_steps, trainee.role, mixes
-    )
-
-
-def _label(name: str, behavior: Behavior, roles: Sequence[Role], number: int) -> str:
-    """How lines call a learner: by its behavior, and by its number or its role where there are several."""
-    if behavior.population is not None:
-        return f"{name} policy {number}"
-    if len(roles) == 1:
-        return name
-    role = roles[number]
-    return f"{name} {role} {number - roles.index(role) + 1}" if roles.count(role) > 1 else f"{name} {role}"

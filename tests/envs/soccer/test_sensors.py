@@ -9,7 +9,7 @@ from scenes import S1, S1_BALL, act, observation, rays, scene
 
 from palus.envs.protocol import observe_slots, rays_of, room_for
 from palus.envs.soccer.env import SoccerTwos, StrikersVsGoalie
-from palus.nn.network import expanded
+from palus.nn.preprocessing import expanded
 from palus.types import RAY_DISTANCES, RAY_TAGS
 
 BALL, OWN_GOAL, GOAL, WALL, MATE, OPPONENT, NOTHING = range(7)

@@ -20,8 +20,8 @@ from palus.nn.attention import action_features
 from palus.nn.distributions import told
 from palus.nn.encoders import VECTORS
 from palus.nn.layers import Linear
-from palus.nn.network import scaler_of
 from palus.nn.parameters import FlatParameters
+from palus.nn.preprocessing import scaler_of
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I64, ActionSpec, AnyArray, BehaviorSpec, Bool, Discrete
 

@@ -1,0 +1,107 @@
+"""Observations as games give them -> what a network's encoders read: scaled, normalised, vectors side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from palus.config.network import NetworkSettings
+from palus.nn.bfloat16 import kernel_view
+from palus.nn.encoders import VECTORS
+from palus.nn.place import Placement
+from palus.nn.running import ObservationScaler
+from palus.types import I64, RAY_DISTANCES, RAY_TAGS, AnyArray, ObservationSpec
+
+Rows = AnyArray | Tensor
+"""Observations of some rows: arrays, or tensors where the network is, which only a network without Numba takes."""
+
+
+class Preprocessor:
+    """In one pass over the rows, by Numba's kernels or by torch's operators as the place has it.
+
+    scalers: by name of the observation, each with the moments that it normalises by.
+    """
+
+    def __init__(
+        self,
+        observations: Sequence[ObservationSpec],
+        settings: NetworkSettings,
+        joined: Collection[str],
+        dtype: torch.dtype,
+        place: Placement,
+    ) -> None:
+        """joined: names of those that enter as one vector, in this order. dtype: of the network's activations."""
+        self.scalers = {o.name: scaler_of(o, settings) for o in observations}
+        self._joined, self._dtype, self._place = {name: self.scalers[name].size for name in joined}, dtype, place
+        self._alone = tuple(name for name in self.scalers if name not in self._joined)
+        if not place.compiled:
+            for scaler in self.scalers.values():
+                scaler.move(place.device)
+
+    def __call__(self, observations: Mapping[str, Rows], index: I64 | Tensor | None = None) -> dict[str, Tensor]:
+        """Rows of observations as the network reads them, in its number format.
+
+        observations: name -> [N, *shape] as the game gives them, rays in compact form where there is no Numba; index:
+        [R], None for all rows.
+        """
+        if not self._place.compiled:
+            return self._by_torch(observations, index)
+        return self._by_numba(observations, index)  # type: ignore[arg-type]  # arrays, on the CPU
+
+    def _by_torch(self, observations: Mapping[str, Rows], index: I64 | Tensor | None) -> dict[str, Tensor]:
+        """Arrays are gathered here and scaled there, tensors both there."""
+        there = self._place.tensor(index) if isinstance(index, np.ndarray) else index
+
+        def taken(name: str) -> Tensor:
+            x = observations[name]
+            if isinstance(x, Tensor):
+                x = x.to(self._place.device, non_blocking=True)
+                return x if there is None else x[there]
+            return self._place.tensor(x if index is None else x[index])
+
+        def rows(name: str) -> Tensor:
+            scaler = self.scalers[name]
+            if name in observations:
+                whole = taken(name)
+            else:
+                whole = expanded(taken(name + RAY_TAGS), taken(name + RAY_DISTANCES), scaler.size)
+            return scaler.scaled(whole, self._dtype)
+
+        inputs = {name: rows(name) for name in self._alone}
+        if self._joined:
+            vectors = [rows(name) for name in self._joined]
+            inputs[VECTORS] = torch.cat(vectors, 1) if len(vectors) > 1 else vectors[0]
+        return inputs
+
+    def _by_numba(self, observations: Mapping[str, AnyArray], index: I64 | None) -> dict[str, Tensor]:
+        if index is None:
+            index = np.arange(len(next(iter(observations.values()))))
+        inputs = {name: self.scalers[name](observations[name], index, self._dtype) for name in self._alone}
+        if self._joined:
+            out, first = torch.empty((len(index), sum(self._joined.values())), dtype=self._dtype), 0
+            view = kernel_view(out)
+            for name, size in self._joined.items():
+                self.scalers[name].write(observations[name], index, view, first)
+                first += size
+            inputs[VECTORS] = out
+        return inputs
+
+
+def scaler_of(observation: ObservationSpec, settings: NetworkSettings) -> ObservationScaler:
+    """An observation's way into a network. Entities stay as they are: absent ones are known by their zeros."""
+    names = settings.normalize_names
+    wanted = settings.normalize and (names is None or observation.name in names)
+    divisor = settings.image_scale if observation.dtype == "uint8" else 1.0
+    is_list = not (observation.is_image or observation.is_vector)
+    return ObservationScaler(observation.shape, divisor, wanted and observation.normalize and not is_list)
+
+
+def expanded(tags: Tensor, distances: Tensor, size: int) -> Tensor:
+    """Rays out of their compact form (`palus.types.RAY_TAGS`), to the bit: [R, n] and [R, n] -> [R, size]."""
+    each = size // tags.shape[1]
+    rays = (tags.unsqueeze(2) == torch.arange(1, each + 1, device=tags.device)).float()
+    rays[:, :, -1] = distances
+    return rays.flatten(1)

@@ -1,0 +1,106 @@
+"""What a learner's agents did since its latest rollout, where agents are born, end and decide when they please.
+
+Agents of a learner that learns from groups are kept with their group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import NamedTuple
+
+from palus.rollout.rollout import Rollout
+from palus.rollout.stretches import Decisions, Stretch, build
+from palus.types import F32, I64, AnyArray, BehaviorSpec
+from palus.unity.news import Steps
+
+
+class Demand(NamedTuple):
+    """What a learner asks of rollouts. rows: decisions of one; horizon: those of a stretch at most; grouped: it learns
+    from groups; whole: it wants as many of each agent as a stretch may have, however many agents there are."""
+
+    rows: int
+    horizon: int
+    grouped: bool
+    whole: bool = False
+
+
+class LearnerStretches:
+    """Decisions of one learner, and the stretches that they are in.
+
+    Agents are known by game, behavior id and id. behavior: what they see and do.
+    """
+
+    def __init__(self, demand: Demand, behavior: BehaviorSpec, state_size: int) -> None:
+        self.demand, self.behavior = demand, behavior
+        self._decisions = Decisions(behavior, state_size)
+        self._open: dict[tuple[int, str, int], Stretch] = {}
+        self._done: list[Stretch] = []
+
+    @property
+    def enough(self) -> bool:
+        """Whether there is what the learner asks for."""
+        rows, horizon, _, whole = self.demand
+        return self._decisions.known >= (max(rows, horizon * len(self._open)) if whole else rows)
+
+    def _key(self, game: int, name: str, agent: int, group: int) -> tuple[int, str, int]:
+        """Of the stretch of an agent, or of its group, whose numbers are made negative."""
+        return game, name, -group if group > 0 and self.demand.grouped else agent
+
+    def follows(self, game: int, name: str, group: int, row: int) -> bool:
+        """Whether a decision of a group's member is of the step before the one that begins."""
+        stretch = self._open.get((game, name, -group))
+        return stretch is not None and bool(stretch.steps) and row in stretch.steps[-1].values()
+
+    def add(
+        self, game: int, name: str, steps: Steps, seen: Mapping[str, AnyArray], fields: Mapping[str, AnyArray]
+    ) -> I64:
+        """Enter decisions; returns their rows. seen: as the policy saw it; fields: the others of `Decisions.add`."""
+        rows = self._decisions.add(len(steps), {**self._decisions.seen(seen), **fields})
+        touched = dict[tuple[int, str, int], Stretch]()
+        for agent, group, row in zip(steps.agent.tolist(), steps.group.tolist(), rows.tolist(), strict=True):
+            key = self._key(game, name, agent, group)
+            stretch = self._open.setdefault(key, Stretch())
+            if key not in touched:
+                touched[key] = stretch
+                stretch.steps.append({})
+            stretch.steps[-1][stretch.place(agent)] = row
+        for stretch in touched.values():
+            if len(stretch.steps) > self.demand.horizon:
+                self._done.append(stretch.cut(self._decisions))
+        return rows
+
+    def pay(self, row: int, reward: float, group_reward: float) -> None:
+        """What came of a decision; it is known now."""
+        self._decisions.pay(row, reward, group_reward)
+
+    def end(self, game: int, name: str, ends: Steps, i: int, row: int, state: F32) -> None:
+        """The episode of the i-th agent of `ends` is over. row: of its last decision; state: its memory after it."""
+        if ends.truncated[i]:
+            last = {name: array[i : i + 1] for name, array in ends.observations.items()}
+            followed = self._decisions.add(1, {**self._decisions.seen(last), "states": state})[0]
+            self._decisions["followed"][row] = followed
+        else:
+            self._decisions["terminated"][row] = True
+        agent, group = int(ends.agent[i]), int(ends.group[i])
+        self._open[self._key(game, name, agent, group)].members.pop(agent)  # its place is free
+
+    def close(self, game: int, names: Container[str]) -> None:
+        """No more decisions follow on those of these behavior ids in a game."""
+        for key in [key for key in self._open if key[0] == game and key[1] in names]:
+            self._done.append(self._open.pop(key).cut(self._decisions))
+
+    def rollout(self, has_values: bool) -> tuple[Rollout, float]:
+        """What there is, and the mean entropy of its decisions in nats; stretches go on from there."""
+        cut = [stretch.cut(self._decisions) for stretch in self._open.values()]
+        whole = [stretch for stretch in (*self._done, *cut) if stretch.steps]
+        return build(self._decisions, whole, self.behavior, has_values)
+
+    def forget(self) -> dict[int, int]:
+        """After `rollout`, keep only rows that stretches that go on refer to. Returns old -> new numbers of these."""
+        self._done = []
+        self._open = {key: stretch for key, stretch in self._open.items() if stretch.steps}
+        steps = [step for stretch in self._open.values() for step in stretch.steps]
+        numbers = self._decisions.keep(sorted(row for step in steps for row in step.values()))
+        for step in steps:
+            step.update({member: numbers[row] for member, row in step.items()})
+        return numbers

@@ -1,0 +1,58 @@
+"""What the ranks of a run have in common: each makes the same parts, and all learners stay the same to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from palus.config import RunFile
+from palus.files import write_bytes
+from palus.learn.ranks import Ranks
+from palus.run.trainee import Trainee
+
+
+def not_shared(run: RunFile) -> str | None:
+    """Why several ranks cannot train a run; None where they can."""
+    if run.torch_settings.device not in (None, "cpu"):
+        return f"torch_settings.device {run.torch_settings.device}: ranks compute on CPUs"
+    if run.talks:
+        return "palus.env: its matches are played over a connection that one process holds"
+    for name, behavior in run.behaviors.items():
+        if behavior.trainer_type == "sac":
+            return f"behaviors.{name}.trainer_type sac: its replay buffer is one process's"
+        learned = [signal for signal, own in behavior.reward_signals if own is not None and signal != "extrinsic"]
+        if learned:
+            return f"behaviors.{name}.reward_signals.{learned[0]}: what it learns is one process's"
+    return None
+
+
+def shared(saved: dict[str, Any] | None, root: Path, ranks: Ranks) -> dict[str, Any] | None:
+    """What rank 0 has loaded, for all; snapshots go along, to where the others keep theirs. root: the run's folder."""
+    if ranks.size == 1:
+        return saved
+    paths = sorted(root.glob("*/snapshots/*.npz")) if saved is not None else []
+    saved, files = ranks.first((saved, {str(path.relative_to(root)): path.read_bytes() for path in paths}))
+    for name, data in files.items() if ranks.rank else ():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(root / name, data)
+    return saved
+
+
+def begin_alike(trainees: Sequence[Trainee], ranks: Ranks) -> None:
+    """Have the learners of all ranks go on as those of rank 0."""
+    if ranks.size > 1:
+        told = ranks.first([(trainee.step, trainee.learner.state_dict()) for trainee in trainees])
+        for trainee, (step, state) in zip(trainees, told, strict=True):
+            trainee.step = step
+            trainee.learner.load_state_dict(state)
+
+
+def came_apart(trainees: Sequence[Trainee], ranks: Ranks) -> bool:
+    """Whether the weights of some rank are others, since its processor rounds otherwise."""
+    if ranks.size == 1:
+        return False
+    weights = (trainee.learner.network.weights.master.numpy() for trainee in trainees)
+    told = ranks.gather([sha256(own.tobytes()).digest() for own in weights])
+    return any(own != told[0] for own in told)

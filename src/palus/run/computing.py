@@ -1,0 +1,49 @@
+"""What a run computes with: a device, a path of matrix products, threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from palus.config import RunFile
+from palus.learn.ranks import Ranks
+from palus.nn.matmul import MatmulPath, choose, exact_setting, fastest_everywhere, keep_freed_memory
+from palus.nn.place import Placement, place_of
+from palus.rollout.plan import physical_cores
+
+PHYSICAL_CORES = torch.get_num_threads()
+"""What torch counts when it is imported, before anybody changes it."""
+
+
+@dataclass(frozen=True)
+class Computing:
+    """threads: of every rank, one stratum of a rollout for each. measured: paths that matmul was chosen from."""
+
+    place: Placement
+    threads: int
+    matmul: MatmulPath
+    measured: tuple[MatmulPath, ...]
+
+    @classmethod
+    def begin(cls, run: RunFile, saved: Mapping[str, Any] | None, ranks: Ranks) -> Computing:
+        """As the run file asks, and as a saved run did, from now on in this process. Called by all ranks.
+
+        Raises ConfigError for a device that is not there.
+        """
+        place = place_of(run.torch_settings.device)
+        cores = PHYSICAL_CORES if ranks.size == 1 else max(physical_cores() // ranks.local_size, 1)
+        threads = min(ranks.gather(run.palus.threads or cores))
+        torch.set_num_threads(1)  # the learner splits minibatches over its own threads, the game its matches
+        keep_freed_memory()
+        # A resumed run goes on with the path that it began with: another one would give other bits. So does a device.
+        automatic = run.palus.matmul == "auto" and saved is not None and saved.get("device", "cpu") == place.device.type
+        path = saved["matmul"] if automatic and saved else run.palus.matmul
+        if ranks.size > 1 and path == "auto":  # what the slowest rank does best
+            path = fastest_everywhere(ranks.gather(choose(path, place.device)[1]))
+        matmul, measured = choose(path, place.device)
+        exact = "medium" if all(own == "medium" for own in ranks.gather(exact_setting())) else "highest"
+        matmul.activate(place.device, exact)
+        return cls(place, threads, matmul, tuple(measured))
