@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from palus.errors import CheckpointError, ModelError
 from palus.learn.learner import Learner
 from palus.run.folder import RunFolder, read_checkpoint
 from palus.run.mlagents_checkpoint import is_ml_agents, learner_state, read_ml_agents
+from palus.run.mlagents_optimizer import MISFITS, optimizer_state
 from palus.run.trainee import Trainee
 
 
@@ -49,15 +50,23 @@ def _checkpoint(source: Path, behavior: str) -> Path:
     return found[0]
 
 
-def initial_state(path: Path, behavior: str, learner: Learner) -> tuple[dict[str, Any], int]:
+def initial_state(
+    path: Path, behavior: str, learner: Learner, warn: Callable[[str], None]
+) -> tuple[dict[str, Any], int]:
     """What a learner of that behavior knew when the checkpoint was written, as `Learner.begin_from` takes it, and at
     which step where ML-Agents wrote it, else 0.
 
-    learner: that is to take it. Raises CheckpointError, KeyError or ValueError where it does not fit.
+    learner: that is to take it. warn: is told where only the optimiser's moments of ML-Agents do not fit, which is no
+    reason not to begin. Raises CheckpointError, KeyError or ValueError where the rest does not.
     """
     if is_ml_agents(path):
         checkpoint = read_ml_agents(path)
-        return learner_state(checkpoint, learner), checkpoint.steps
+        state = learner_state(checkpoint, learner)
+        try:
+            state["optimizer"] = optimizer_state(checkpoint, learner, path)
+        except MISFITS as error:
+            warn(f"{path}: the optimiser's state does not fit ({error}); Adam's moments begin anew.")
+        return state, checkpoint.steps
     state = read_checkpoint(path)
     names, learners = state.get("names"), [learner for *_, learner in state["learners"]]
     if len(learners) == 1:
@@ -82,10 +91,11 @@ def continued(run: RunFile, folder: RunFolder) -> RunFile:
     return run.model_copy(update={"behaviors": behaviors})
 
 
-def initialize(trainees: Sequence[Trainee], foreign: bool) -> list[str]:
+def initialize(trainees: Sequence[Trainee], foreign: bool, warn: Callable[[str], None]) -> list[str]:
     """Give learners the weights of `init_path`; where ML-Agents trained them so far (foreign), their steps count that.
 
-    Returns where they come from, in ML-Agents' words. Raises CheckpointError where a file does not fit.
+    Returns where they come from, in ML-Agents' words. warn: see `initial_state`. Raises CheckpointError where a file
+    does not fit.
     """
     lines: list[str] = []
     for trainee in trainees:
@@ -93,7 +103,7 @@ def initialize(trainees: Sequence[Trainee], foreign: bool) -> list[str]:
         if path is None:
             continue
         try:
-            state, steps = initial_state(Path(path), trainee.name, trainee.learner)
+            state, steps = initial_state(Path(path), trainee.name, trainee.learner, warn)
             trainee.learner.begin_from(state)
         except (KeyError, IndexError, RuntimeError, ValueError, TypeError, ModelError) as error:
             raise CheckpointError(

@@ -3,7 +3,7 @@
 The same layers are there, under other names, and some numbers in another order: there, encodings lie in the order of
 the observations; here vectors come before images. Continuous actions are drawn in [-3, 3] there and divided by 3 on
 their way into the game; here they are drawn in the game's units, so that means and deviations are scaled.
-Optimisers begin anew: they are saved tensor by tensor without names.
+Optimisers are another file's: `mlagents_optimizer.py`.
 Source: the layout of `torch.save` in ML-Agents 1.1.0, module by module.
 """
 
@@ -31,6 +31,8 @@ from palus.types import F32, AnyArray, BehaviorSpec, Continuous, Discrete, Obser
 DRAWN = 3.0
 """Numbers of PPO and MA-POCA mean the game's range when divided by this."""
 Arrays = dict[str, AnyArray]
+Modules = Mapping[str, Mapping[str, AnyArray]]
+"""`Policy`, `Optimizer:critic`, ... -> name -> numbers."""
 TABLE_BYTES = 1 << 24
 """As much of a checkpoint's table of contents is looked at."""
 _MARK = b"_GlobalSteps__global_step"
@@ -38,10 +40,11 @@ _MARK = b"_GlobalSteps__global_step"
 
 @dataclass(frozen=True)
 class MlAgentsCheckpoint:
-    """modules: `Policy`, `Optimizer:critic`, ... -> name -> numbers, without optimisers. steps: trainer steps."""
+    """modules: without optimisers. steps: trainer steps. optimizers: by name, as they are in the file."""
 
-    modules: Mapping[str, Mapping[str, AnyArray]]
+    modules: Modules
     steps: int
+    optimizers: Mapping[str, Any]
 
 
 def is_ml_agents(path: Path) -> bool:
@@ -66,10 +69,11 @@ def read_ml_agents(path: Path) -> MlAgentsCheckpoint:
     modules = {
         str(module): {str(name): array_of(x, path) for name, x in tensors.items() if isinstance(x, torch.Tensor)}
         for module, tensors in content.items()
-        if isinstance(tensors, dict)
+        if isinstance(tensors, dict) and "param_groups" not in tensors
     }
+    optimizers = {str(n): own for n, own in content.items() if isinstance(own, dict) and "param_groups" in own}
     steps = modules.get("global_step", {}).get("_GlobalSteps__global_step", np.zeros(1))
-    return MlAgentsCheckpoint(modules, max(int(np.ravel(steps)[0]), 0))
+    return MlAgentsCheckpoint(modules, max(int(np.ravel(steps)[0]), 0), optimizers)
 
 
 def learner_state(checkpoint: MlAgentsCheckpoint, learner: Learner) -> dict[str, Any]:
@@ -77,31 +81,36 @@ def learner_state(checkpoint: MlAgentsCheckpoint, learner: Learner) -> dict[str,
 
     Raises KeyError or ValueError where it is of another trainer, network or game.
     """
-    spec, settings, network = learner.spec, learner.behavior.network_settings, learner.network
+    spec, network, state = learner.spec, learner.network, learner.state_dict()
+    found = dict(network.arrays()) | weights_of(checkpoint.modules, learner, spec)
+    found |= _moments(checkpoint.modules["Policy"], spec.observations, found)
+    if isinstance(learner, SAC):
+        settings = learner.behavior.network_settings
+        target = _estimate(checkpoint.modules["Optimizer:target_network"], "", spec, settings, 0, "")
+        state["target"] = np.concatenate([np.ravel(target[name]) for name in learner.target.shapes]).astype(np.float32)
+    return state | {"network": found}
+
+
+def weights_of(theirs: Modules, learner: Learner, spec: BehaviorSpec) -> Arrays:
+    """The weights of a learner's network, without normalisers. Each number is one of theirs, or one stretched and moved
+    into the units of the game's actions. Raises what `learner_state` raises."""
+    settings, network = learner.behavior.network_settings, learner.network
     if settings.encoding != "joint":
         raise ValueError(f"network_settings.encoding {settings.encoding}; ML-Agents' networks are joint")
-    theirs, state = checkpoint.modules, learner.state_dict()
-    found: Arrays = dict(network.arrays())
-    taken = _Body(theirs["Policy"], "", spec.observations, settings)
-    found |= taken.arrays(network.sides[0]) | _head(theirs["Policy"], spec, settings)
-    found |= _moments(theirs["Policy"], spec.observations, found)
+    found = _Body(theirs["Policy"], "", spec.observations, settings).arrays(network.sides[0])
+    found |= _head(theirs["Policy"], spec, settings)
     if network.has_values:
         critic = theirs["Optimizer:critic"]
         if len(network.sides) > 1:
             found |= _Body(critic, "", spec.observations, settings).arrays(network.sides[1])
-        found |= _values(critic, "", "critic_linear")
-    elif isinstance(learner, SAC):
-        acted = tuple(part.size for part in spec.actions.parts if isinstance(part, Continuous))
-        found |= _estimate(theirs["Optimizer:value_network"], "", spec, settings, 0, "critic.value.")
-        for q in ("q1", "q2"):
-            found |= _estimate(
-                theirs["Optimizer:q_network"], f"{q}_network.", spec, settings, sum(acted), f"critic.{q}."
-            )
-        target = _estimate(theirs["Optimizer:target_network"], "", spec, settings, 0, "")
-        state["target"] = np.concatenate([np.ravel(target[name]) for name in learner.target.shapes]).astype(np.float32)
-    else:
-        found |= _group_critic(theirs["Optimizer:critic"], spec, settings)
-    return state | {"network": found}
+        return found | _values(critic, "", "critic_linear")
+    if not isinstance(learner, SAC):
+        return found | _group_critic(theirs["Optimizer:critic"], spec, settings)
+    acted = sum(part.size for part in spec.actions.parts if isinstance(part, Continuous))
+    found |= _estimate(theirs["Optimizer:value_network"], "", spec, settings, 0, "critic.value.")
+    for q in ("q1", "q2"):
+        found |= _estimate(theirs["Optimizer:q_network"], f"{q}_network.", spec, settings, acted, f"critic.{q}.")
+    return found
 
 
 class _Body:

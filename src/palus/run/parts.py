@@ -144,7 +144,7 @@ class Parts:
     def _begin(self, saved: dict[str, Any] | None) -> None:
         """Bring all parts to where the run begins, or goes on. saved: its checkpoint."""
         if saved is None:
-            self.opening += initialize(self.trainees, self.foreign) if self.ranks.rank == 0 else []
+            self.opening += initialize(self.trainees, self.foreign, self.report.warn) if self.ranks.rank == 0 else []
             begin_alike(self.trainees, self.ranks)
             if self.foreign:
                 lessons = self.folder.recorded_lessons()
@@ -196,7 +196,7 @@ class Parts:
                 own = populations_of(self.run, self.spec, [seen.name], self.seed, len(self.folder.behaviors))
                 self.populations = self.populations | own
                 fresh = self.maker.trainees(self.run, self.spec, self.folder, [seen.name], own, len(self.trainees))
-                lines = initialize(fresh, self.foreign)
+                lines = initialize(fresh, self.foreign, self.report.warn)
             contenders = [contender_of(trainee) for trainee in (*self.trainees, *fresh)]
             settings, members = self.run.palus.league, self.league.house
             league = League(self.spec, contenders, self.seed, settings=settings, members=members)

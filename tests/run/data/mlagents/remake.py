@@ -1,5 +1,7 @@
 """Remakes these files with ML-Agents 1.1.0 itself: a checkpoint of each trainer, its own ONNX file of the same weights,
-and what its networks answer to a few inputs. Runs in ML-Agents' environment (benchmarks/peer), with onnx:
+and what its networks answer to a few inputs. In `optimizers/` checkpoints after one step of every optimiser, whose
+gradient is the parameter itself at a learning rate of 0: moments are then known number by number. Runs in ML-Agents'
+environment (benchmarks/peer), with onnx:
 
     python tests/run/data/mlagents/remake.py [CASE ...]
 """
@@ -63,9 +65,17 @@ CASES = {
     ),
 }
 
+SMALL = NetworkSettings(hidden_units=4, num_layers=1, normalize=True)
+STEPPED = {
+    "ppo": (TorchPPOOptimizer, PPOSettings(), SMALL, seen((3,)), ActionSpec(2, (2,))),
+    "poca": (TorchPOCAOptimizer, POCASettings(), SMALL, seen((3,)), ActionSpec(2, (2,))),
+    "sac": (TorchSACOptimizer, SACSettings(), SMALL, seen((3,)), ActionSpec(2, (2,))),
+}
 
-def make(name, generator):
-    optimizer_class, hyper, settings, shown, actions = CASES[name]
+
+def make(name, case, generator):
+    """Policy, optimizer and what saves them, with weights that are all different."""
+    optimizer_class, hyper, settings, shown, actions = case
     trainer = TrainerSettings(
         trainer_type={"ppo": "ppo", "sac": "sac", "entities": "ppo"}.get(name, "poca"),
         hyperparameters=hyper,
@@ -86,6 +96,23 @@ def make(name, generator):
     with torch.no_grad():
         for parameter in {p: None for m in modules for p in m.parameters() if p.requires_grad and p.ndim}:
             parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
+    return policy, optimizer, saver
+
+
+def step(name, generator):
+    _, _, saver = make(name, STEPPED[name], generator)
+    for optimizer in saver.modules.values():
+        for group in optimizer.param_groups if isinstance(optimizer, torch.optim.Optimizer) else ():
+            group["lr"] = 0.0
+            for parameter in group["params"]:
+                parameter.grad = parameter.detach().clone() if parameter.requires_grad else None
+            optimizer.step()
+    torch.save({k: m.state_dict() for k, m in saver.modules.items()}, HERE / "optimizers" / f"{name}.pt")
+
+
+def save(name, generator):
+    shown = CASES[name][3]
+    policy, optimizer, saver = make(name, CASES[name], generator)
     buffer = AgentBuffer()
     draws = np.random.default_rng(1)
     for i, o in enumerate(shown):
@@ -140,4 +167,6 @@ def answers(name, policy, optimizer, obs, draws):
 
 for name in sys.argv[1:] or CASES:
     generator = torch.Generator().manual_seed(len(name))
-    np.savez(HERE / f"{name}.npz", **answers(name, *make(name, generator)))
+    np.savez(HERE / f"{name}.npz", **answers(name, *save(name, generator)))
+for name in STEPPED if len(sys.argv) == 1 else ():
+    step(name, torch.Generator().manual_seed(7))
