@@ -243,7 +243,14 @@ def test_parameters_and_the_engine_s_settings_go_out_with_the_reset(scripted: An
 
 
 def test_a_game_that_listens_is_told_what_kind_of_run_it_is_and_no_name_of_it(tmp_path: Path) -> None:
-    run = load_run("debug", ["behaviors.SoccerTwos.reward_signals={rnd: {}}", "env_settings.num_envs=3"])
+    low = "{name: secret_low, value: 1, completion_criteria: {behavior: SoccerTwos, measure: progress, threshold: 0.5}}"
+    parameters = f"{{secret_height: {{curriculum: [{low}, {{name: b, value: 2}}]}}, speed: 3.0}}"
+    run = load_run("debug", [
+        "behaviors.SoccerTwos.reward_signals={rnd: {}}", "behaviors.SoccerTwos.init_path=/secret/a.pt",
+        "behaviors.SoccerTwos.behavioral_cloning={demo_path: /secret/b.demo}", "env_settings.num_envs=3",
+        "env_settings.env_path=/secret/Game", "env_settings.env_args=[--secret]", "checkpoint_settings.run_id=secret",
+        f"environment_parameters={parameters}", "palus.env=null",
+    ])  # fmt: skip
     for listens in (True, False):
         start = message()
         start.unity_output.rl_initialization_output.communication_version = API_VERSION
@@ -272,12 +279,21 @@ def test_a_game_that_listens_is_told_what_kind_of_run_it_is_and_no_name_of_it(tm
             continue
         environment, behavior = (Anything.FromString(data) for data in heard)
         assert environment.type_url == "type.googleapis.com/communicator_objects.TrainingEnvironmentInitialized"
-        assert EnvironmentTold.FromString(environment.value).num_envs == 3
+        told = EnvironmentTold.FromString(environment.value)
+        assert (told.num_envs, told.num_environment_parameters) == (3, 2)
+        options = json.loads(told.run_options)
+        # printf TEXT | openssl dgst -sha256 -hmac unity.ml-agents
+        assert list(options["behaviors"]) == ["02e4a808da4d9880700a622357cdcd55f6495d9a731b96674f7223c91e4ee17b"]
+        (behavior_options,), lessons = options["behaviors"].values(), options["environment_parameters"].values()
+        assert behavior_options["trainer_type"] == "poca" and behavior_options["hyperparameters"]["batch_size"] == 256
+        assert [lesson["value"] for own in lessons for lesson in own["curriculum"]] == [1.0, 2.0, 3.0]
+        assert options["env_settings"]["num_envs"] == 3 and "palus" not in options
+        assert b"secret" not in environment.value + behavior.value and b"SoccerTwos" not in environment.value
         assert behavior.type_url.endswith(".TrainingBehaviorInitialized")
         told = BehaviorTold.FromString(behavior.value)
-        # printf SoccerTwos | openssl dgst -sha256 -hmac unity.ml-agents
+        assert told.curriculum_enabled and json.loads(told.config) == behavior_options
         assert told.behavior_name == "02e4a808da4d9880700a622357cdcd55f6495d9a731b96674f7223c91e4ee17b"
-        assert told.rnd_reward_enabled and not told.extrinsic_reward_enabled and told.config == ""
+        assert told.rnd_reward_enabled and not told.extrinsic_reward_enabled
 
 
 def test_behavior_ids_name_a_behavior_and_a_team() -> None:
