@@ -14,6 +14,14 @@ def test_every_bfloat16_number_becomes_what_torch_makes_of_it() -> None:
     torch.testing.assert_close(elu_(every.clone()), expected, rtol=0, atol=0, equal_nan=True)
 
 
+def test_float32_numbers_of_every_size_are_within_a_few_roundings_of_the_truth() -> None:
+    sizes = torch.logspace(-30, 30, 60001, dtype=torch.float64).float()
+    every = torch.cat([-sizes, sizes, torch.tensor([0.0, float("inf"), -float("inf")])])
+    truth = torch.where(every > 0, every.double(), torch.expm1(every.double()))
+    torch.testing.assert_close(elu_(every.clone()).double(), truth, rtol=5e-7, atol=0)
+    assert elu_(torch.tensor([float("nan")])).isnan()  # a fault is to be seen
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("order", ["contiguous", "channels last", "neither"])
 def test_values_and_gradients_are_torchs(dtype: torch.dtype, order: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from numba import njit
@@ -16,10 +17,12 @@ from palus.errors import ModelError
 from palus.nn.bfloat16 import kernel_view
 from palus.nn.graph import Graph
 from palus.nn.parameters import Init, kaiming
-from palus.types import AnyArray
+from palus.types import F32, AnyArray
 
 LEAKY_SLOPE = 0.01
 """Of ML-Agents' image encoders."""
+SATURATED = -17.5
+"""Below it e^x - 1 is -1 in float32."""
 
 
 @cache
@@ -40,13 +43,33 @@ def _look_up(bits: AnyArray, table: AnyArray) -> None:
         bits[i] = table[bits[i]]
 
 
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _elu_float(x: F32) -> None:
+    """x: [n], changed in place; within 5e-7 of the truth, relatively, for all x.
+
+    e^x - 1 by Taylor's series at x / 64, then e^2y - 1 = (e^y - 1) (e^y - 1 + 2), six times: products and sums alone,
+    which the compiler puts into vectors; a third of the time of a call of exp for each number.
+    """
+    one, two, zero, least = np.float32(1.0), np.float32(2.0), np.float32(0.0), np.float32(SATURATED)
+    a, b, c, d = np.float32(1 / 2), np.float32(1 / 6), np.float32(1 / 24), np.float32(1 / 120)
+    for i in range(x.shape[0]):
+        y = max(min(x[i], zero), least) * np.float32(1 / 64)
+        e = y * (one + y * (a + y * (b + y * (c + y * d))))
+        for _ in range(6):
+            e = e * (e + two)
+        x[i] = e if x[i] <= zero else x[i]
+
+
 def elu_(x: Tensor) -> Tensor:
     """ELU in place, without gradient. Source: Clevert et al. 2016 (arXiv 1511.07289), alpha = 1."""
     dense = x.is_contiguous() or (x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last))
-    if x.dtype != torch.bfloat16 or not dense or not x.is_cpu:
+    if x.dtype not in (torch.float32, torch.bfloat16) or not dense or not x.is_cpu:
         return F.elu(x, inplace=True)
     flat = x.detach().as_strided((x.numel(),), (1,))
-    _look_up(flat.view(torch.uint16).numpy(), _table().view("uint16"))
+    if x.dtype == torch.float32:
+        _elu_float(flat.numpy())
+    else:
+        _look_up(flat.view(torch.uint16).numpy(), _table().view("uint16"))
     return x
 
 
@@ -69,7 +92,7 @@ _elu: Callable[[Tensor], Tensor] = _Elu.apply
 
 
 def elu(x: Tensor) -> Tensor:
-    """`torch.nn.functional.elu(x, inplace=True)`, faster in bfloat16; nothing else may read what it overwrites."""
+    """`torch.nn.functional.elu(x, inplace=True)`, faster; nothing else may read what it overwrites."""
     return _elu(x) if torch.is_grad_enabled() and x.requires_grad else elu_(x)
 
 

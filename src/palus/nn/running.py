@@ -85,17 +85,19 @@ def moments(rows: AnyArray, index: I64, divisor: float) -> tuple[F64, F64]:
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _scale_rows(
-    rows: AnyArray, index: I64, order: AnyArray, scale: F32, shift: F32, limit: float, out: AnyArray
-) -> None:
-    """out[i, j] = clip(rows[index[i], order[j]] * scale[j] + shift[j], +-limit), rounded to the type of out."""
-    low, high = np.float32(-limit), np.float32(limit)
-    scaled = np.empty(rows.shape[1], np.float32)
+def _scale_images(rows: AnyArray, index: I64, scale: F32, shift: F32, limit: float, out: AnyArray) -> None:
+    """out[i, p, c] = clip(rows[index[i], c, p] * scale[c, p] + shift[c, p], +-limit), rounded to the type of out.
+
+    rows: [N, channels, pixels]; a channel is scaled in one go, then laid between the others.
+    """
+    low, high, pixels = np.float32(-limit), np.float32(limit), rows.shape[2]
+    scaled = np.empty(pixels, np.float32)
     for i in range(index.shape[0]):
-        row = rows[index[i]]
-        for j in range(order.shape[0]):
-            scaled[j] = min(max(np.float32(row[order[j]]) * scale[j] + shift[j], low), high)
-        store_row(scaled, out[i])
+        for c in range(rows.shape[1]):
+            row = rows[index[i], c]
+            for p in range(pixels):
+                scaled[p] = min(max(np.float32(row[p]) * scale[c, p] + shift[c, p], low), high)
+            store_row(scaled, out[i, :, c])
 
 
 @njit(cache=True, nogil=True)
@@ -124,8 +126,6 @@ class ObservationScaler:
         self.shape, self.divisor, self.size = shape, divisor, int(np.prod(shape))
         self.moments = RunningMoments(self.size) if normalize else None
         self._there: tuple[Tensor, Tensor] | None = None
-        numbers = np.arange(self.size, dtype=np.uint32).reshape(shape)
-        self._order = (np.moveaxis(numbers, 0, -1) if len(shape) == 3 else numbers).ravel()
         self.refresh()
 
     def refresh(self) -> None:
@@ -135,7 +135,7 @@ class ObservationScaler:
             mean, deviation = self.moments.mean, self.moments.deviation
         scale: F32 = (1.0 / (self.divisor * deviation)).astype(np.float32)
         shift: F32 = (-mean / deviation).astype(np.float32)
-        self._scale, self._shift = scale[self._order], shift[self._order]
+        self._scale, self._shift = scale, shift
         if self._there is not None:  # into the same memory, which captured work reads
             for tensor, array in zip(self._there, (scale, shift), strict=True):
                 tensor.copy_(torch.from_numpy(array.reshape(self.shape)))
@@ -176,9 +176,11 @@ class ObservationScaler:
         if len(self.shape) != 3:
             self.write(rows, index, kernel_view(out))
             return out.view(len(index), *self.shape)
-        flat = rows.reshape(len(rows), -1)
-        _scale_rows(flat, index, self._order, self._scale, self._shift, self._limit, kernel_view(out))
         channels, height, width = self.shape
+        planes = (-1, channels, height * width)
+        scale, shift = self._scale.reshape(planes[1:]), self._shift.reshape(planes[1:])
+        there = kernel_view(out).reshape(-1, height * width, channels)
+        _scale_images(rows.reshape(planes), index, scale, shift, self._limit, there)
         return out.view(-1, height, width, channels).permute(0, 3, 1, 2)
 
     def move(self, device: torch.device) -> None:
