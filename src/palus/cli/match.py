@@ -13,9 +13,10 @@ from rich.markup import escape
 
 from palus.cli.options import GameOption, LogOption, ModeOption
 from palus.cli.output import end_early, matches_progress, nats, percent, percent_range, print_json, stdout
+from palus.errors import EnvError
 
 if TYPE_CHECKING:
-    from palus.arena.referee.result import PairingSummary
+    from palus.arena.referee.result import Mode, PairingSummary
 
 EPILOG = """
 Players: an .onnx file from ML-Agents or palus, a bundle folder (a run's folder is one), a league snapshot (.npz), or
@@ -30,6 +31,8 @@ Examples:
   palus match results/mine goalie-striker --pairs 5 --replay best.match     then: palus watch best.match
 
   palus match results/doom random --game doom_duel --pairs 2 --replay duel.mp4     Doom, one against one, as a video
+
+  palus match results/new results/old --env Builds/Game      in a Unity game, half of the matches on either team
 
   palus match a.onnx b.onnx --json                      score, interval, wins, draws, losses and more
 """
@@ -47,12 +50,23 @@ def match(
     replay: Annotated[Path | None, typer.Option(help="Write a replay of the first matches here; Doom: .mp4.")] = None,
     replay_matches: Annotated[int, typer.Option(min=1, help="How many matches the replay holds.")] = 10,
     log: LogOption = None,
+    env: Annotated[
+        str | None,
+        typer.Option(help="A Unity executable to play in instead; `UnityEditor` for the Editor."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Play two teams against each other and say who is better, and how sure that is.
 
     Ctrl-C once tells what was played so far, replay included, and leaves with 130; twice ends at once.
     """
+    if env is not None:
+        if replay or log:
+            raise EnvError(
+                f"{replay or log}: replays and match logs are of palus's own games; leave them out with --env"
+            )
+        _in_executable(env, (a, b), pairs, seed, mode, as_json)
+        return
     from palus.arena.referee.games import game_of, source_of
     from palus.arena.referee.match import play_pairs
     from palus.arena.referee.recorder import Film, Recorder
@@ -90,14 +104,36 @@ def match(
         report = {"a": names[0], "b": names[1], "seed": seed, "mode": mode, "interrupted": interrupted}
         print_json({**report, **asdict(summary)})
     else:
-        _tell(names, summary, game_of(game).tick_s)
+        _tell(names, summary, f"{summary.pairs} mirrored pairs", f"{summary.mean_steps * game_of(game).tick_s:.1f} s")
         if replay is not None:
             stdout.print(f"Replay: {'' if filmed else 'palus watch '}{escape(str(replay))}")
     if interrupted:
         end_early(len(results) // 2, pairs, "pairs", "" if filmed else QUICK)
 
 
-def _tell(names: tuple[str, str], summary: PairingSummary, tick_s: float) -> None:
+def _in_executable(env: str, players: tuple[str, str], pairs: int, seed: int, mode: Mode, as_json: bool) -> None:
+    """The same in a game of Unity's."""
+    from palus.run.session import interruptible
+    from palus.run.talking_match import opened, play_match, players_of
+
+    with interruptible() as stopped, opened(env, seed) as source:
+        first, second = players_of(players, source.spec)
+        names = (first.name, second.name)
+        with matches_progress(" - ".join(names), 2 * pairs) as tick:
+            summary = play_match(source, first, second, pairs, seed, mode=mode, progress=tick, stopped=stopped)
+        interrupted = stopped()
+    if as_json:
+        report = {"a": names[0], "b": names[1], "env": env, "seed": seed, "mode": mode, "interrupted": interrupted}
+        print_json({**report, **asdict(summary)})
+    elif summary.pairs:
+        _tell(
+            names, summary, f"{2 * summary.pairs} matches, half on either team", f"{summary.mean_steps:.0f} decisions"
+        )
+    if interrupted:
+        end_early(summary.pairs, pairs, "pairs", QUICK)
+
+
+def _tell(names: tuple[str, str], summary: PairingSummary, what: str, length: str) -> None:
     low, high = summary.interval
     verdict = "A is better" if low > 0.5 else "B is better" if high < 0.5 else "too close to call"
     stdout.print(
@@ -105,7 +141,7 @@ def _tell(names: tuple[str, str], summary: PairingSummary, tick_s: float) -> Non
         f"[bold]{percent(summary.score)}[/] of the points ({percent_range(summary.interval)}, 95 %): {verdict}"
     )
     stdout.print(
-        f"{summary.wins} won, {summary.draws} drawn, {summary.losses} lost in {summary.pairs} mirrored pairs; "
-        f"{summary.mean_steps * tick_s:.1f} s per match; policy entropy {nats(summary.entropy_a)} and "
+        f"{summary.wins} won, {summary.draws} drawn, {summary.losses} lost in {what}; "
+        f"{length} per match; policy entropy {nats(summary.entropy_a)} and "
         f"{nats(summary.entropy_b)} nats"
     )

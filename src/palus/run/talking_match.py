@@ -1,0 +1,200 @@
+"""Two players against each other on the two teams of a game that talks (`palus.unity.news`): `palus match --env`.
+
+Nothing in ML-Agents' protocol says which agents meet whom. So a match is: in one message the last of a squad on either
+team end, a squad being a group, or an agent without one; who is paid more in that message has won, as in ML-Agents'
+rating. Where several matches end in one message, squads meet in the order of their agents' ids, which moves points
+between matches but adds none. Half of the matches are played with the players in each other's place.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from palus.arena.models.players import Bot, ModelPlayer, Team, load_player, member_for
+from palus.arena.referee.result import Mode, PairingSummary
+from palus.arena.referee.sampling import best, draw, entropy, is_distribution
+from palus.config import load_run
+from palus.config.source import Source
+from palus.errors import EnvError, ModelError
+from palus.ratings.interval import score_interval
+from palus.trust import NOBODY
+from palus.types import F32, MASKS, GameSpec
+from palus.unity.discovery import TalkingSource
+from palus.unity.news import News, Steps, TalkingGame, behavior_of
+
+PATIENCE = 50_000
+"""Messages without the end of a match after which a game counts as one that has none."""
+Squad = tuple[int, int]
+"""Team and group, or team and -1 - agent."""
+
+
+@contextmanager
+def opened(env: str, seed: int) -> Iterator[TalkingSource]:
+    """The executable, started and looked at; it ends with the block. Raises ConfigError, EnvError, ProtocolError."""
+    unknown = Source("no file", "default_settings: {trainer_type: ppo, self_play: {}}")
+    with tempfile.TemporaryDirectory() as logs:
+        places = {"env_settings.env_path": env, "env_settings.seed": seed, "checkpoint_settings.results_dir": logs}
+        run = load_run(unknown, [f"{key}={value}" for key, value in places.items()])
+        with closing(TalkingSource(run, NOBODY)) as source:
+            yield source
+
+
+def players_of(words: Sequence[str], spec: GameSpec) -> list[ModelPlayer | Team]:
+    """As `load_player` finds them for a game that was met just now; scripted ones read another. Raises ModelError."""
+    met = replace(spec, env_id=f"the executable {spec.env_id}")
+    found = [load_player(word, met) for word in words]
+    return [player for player in found if not isinstance(player, Bot)]
+
+
+@dataclass
+class _Agent:
+    """One that waits. state: its memory."""
+
+    squad: Squad
+    state: F32
+    decisions: int = 0
+
+
+@dataclass
+class LegScore:
+    """Of one leg. first: points of the first team in each; decisions: of each match; entropies: by team, in
+    nats, the mean over decisions."""
+
+    first: list[float] = field(default_factory=list)
+    decisions: list[int] = field(default_factory=list)
+    entropies: dict[int, list[float]] = field(default_factory=dict)
+    unpaired: int = 0
+
+
+def play_leg(
+    game: TalkingGame,
+    sides: Mapping[int, ModelPlayer | Team],
+    matches: int,
+    seed: int,
+    *,
+    mode: Mode = "stochastic",
+    progress: Callable[[int], None] | None = None,
+    stopped: Callable[[], bool] | None = None,
+) -> LegScore:
+    """Play so many matches. sides: by team, in order. stopped: asked before every message.
+
+    Raises EnvError where no match ends, ModelError for answers that are no probabilities, and what the game raises.
+    """
+    leg = _Playing(game, sides, mode, np.random.default_rng(seed))
+    game.reset({}, seed % 2**31)
+    idle, done = 0, 0
+    while True:
+        news = game.receive()
+        leg.end(news)
+        fresh = min(len(leg.told.first), matches) - done
+        done, idle = done + fresh, 0 if fresh else idle + 1
+        if fresh and progress is not None:
+            progress(fresh)
+        if done == matches or (stopped is not None and stopped()):
+            return leg.told
+        if idle > PATIENCE:
+            raise EnvError(
+                f"{PATIENCE} messages, and no match has ended: a group, or an agent without one, of both teams has to "
+                f"end in the same message ({leg.told.unpaired} ended without a rival)"
+            )
+        game.send({name: leg.decide(name, steps) for name, steps in news.decisions.items()})
+
+
+class _Playing:
+    def __init__(
+        self, game: TalkingGame, sides: Mapping[int, ModelPlayer | Team], mode: Mode, random: np.random.Generator
+    ) -> None:
+        self.game, self.sides, self.mode, self.random = game, sides, mode, random
+        self.waiting: dict[tuple[str, int], _Agent] = {}
+        self.told = LegScore(entropies={team: [] for team in sides})
+
+    def end(self, news: News) -> None:
+        """Take in who ended, and which matches are over."""
+        paid: dict[Squad, list[float]] = {}
+        order: dict[Squad, int] = {}
+        decisions: dict[Squad, int] = {}
+        for name, ends in news.ends.items():
+            for i, number in enumerate(ends.agent.tolist()):
+                agent = self.waiting.pop((name, number), None)
+                if agent is not None:
+                    paid.setdefault(agent.squad, []).append(float(ends.reward[i] + ends.group_reward[i]))
+                    order[agent.squad] = min(number, order.get(agent.squad, number))
+                    decisions[agent.squad] = max(agent.decisions, decisions.get(agent.squad, 0))
+        there = {agent.squad for agent in self.waiting.values()}
+        over = sorted((squad for squad in paid if squad not in there), key=order.__getitem__)
+        first, second = ([squad for squad in over if squad[0] == team] for team in self.sides)
+        if len(first) != len(second):
+            self.told.unpaired += len(over)
+            return
+        for one, other in zip(first, second, strict=True):
+            ahead = np.mean(paid[one]) - np.mean(paid[other])
+            self.told.first.append(0.5 if abs(ahead) < 1e-6 else float(ahead > 0))
+            self.told.decisions.append(max(decisions[one], decisions[other]))
+
+    def decide(self, name: str, steps: Steps) -> F32:
+        """[n, branches] for those of a behavior id that ask."""
+        behavior, team = behavior_of(name)
+        spec, player = self.game.discovery.behaviors[name], member_for(self.sides[team], behavior)
+        agents = []
+        for number, group in zip(steps.agent.tolist(), steps.group.tolist(), strict=True):
+            squad = (team, group if group > 0 else -1 - number)
+            nothing = np.zeros(player.state_size, np.float32)
+            agents.append(self.waiting.setdefault((name, number), _Agent(squad, nothing)))
+        seen, states = dict(steps.observations), np.stack([agent.state for agent in agents])
+        masks = seen.pop(MASKS, None)
+        answers, after = player.answer(seen, states, None if masks is None else masks.astype(np.bool_))
+        if not is_distribution(answers, spec.branches).all():
+            raise ModelError(f"{player.name}: its answers to what {name} sees are no probabilities; play another file")
+        for agent, state in zip(agents, after, strict=True):
+            agent.state, agent.decisions = state.copy(), agent.decisions + 1
+        self.told.entropies[team].append(float(entropy(answers).mean()))
+        if self.mode == "greedy":
+            return best(answers, spec.branches).astype(np.float32)
+        return draw(answers, self.random.random((len(steps), len(spec.branches))), spec.branches).astype(np.float32)
+
+
+def play_match(
+    source: TalkingSource,
+    a: ModelPlayer | Team,
+    b: ModelPlayer | Team,
+    pairs: int,
+    seed: int,
+    *,
+    mode: Mode = "stochastic",
+    progress: Callable[[int], None] | None = None,
+    stopped: Callable[[], bool] | None = None,
+) -> PairingSummary:
+    """So many matches with A as the first team, then as many with A as the second. pairs: of one of each; those whose
+    second one was not played do not count. `mean_steps` are decisions. Arguments and errors as of `play_leg`."""
+    teams = sorted({behavior_of(agent.name)[1] for agent in source.spec.agents})
+    if len(teams) != 2:
+        there = " and ".join(agent.name for agent in source.spec.agents)
+        raise EnvError(f"{source.spec.env_id} has {there}; a match needs two teams")
+    one, two = (
+        play_leg(
+            source.games[0], dict(zip(teams, players, strict=True)), pairs, seed + leg,
+            mode=mode, progress=progress, stopped=stopped,
+        )
+        for leg, players in enumerate(((a, b), (b, a)))
+    )  # fmt: skip
+    played = min(len(one.first), len(two.first), pairs)
+    points = np.array([one.first[:played], [1.0 - own for own in two.first[:played]]])
+    entropies = [
+        [*one.entropies[first], *two.entropies[second]] for first, second in (teams, reversed(teams))
+    ]  # fmt: skip
+    return PairingSummary(
+        score=float(points.mean()) if played else 0.5,
+        interval=score_interval(points.mean(0)),
+        wins=int((points == 1.0).sum()),
+        draws=int((points == 0.5).sum()),
+        losses=int((points == 0.0).sum()),
+        pairs=played,
+        mean_steps=float(np.mean([*one.decisions, *two.decisions])) if played else 0.0,
+        entropy_a=float(np.mean(entropies[0])) if entropies[0] else None,
+        entropy_b=float(np.mean(entropies[1])) if entropies[1] else None,
+    )
