@@ -50,7 +50,7 @@ def few_matches(monkeypatch):
     train = import_module("palus.cli.train")  # the package's attribute of that name is the command
     play, load_run, record = match.play_pairs, train.load_run, highlights.record_goals
 
-    def small_run(source, overrides, **more):
+    def small_run(source, overrides=(), **more):
         settings = ("hyperparameters.buffer_size=4096", "network_settings.hidden_units=32")
         quick = ["palus.baseline_pairs=2", "palus.threads=1", "palus.matmul=highest", "palus.num_matches=32"]
         return load_run(source, [*(f"behaviors.SoccerTwos.{s}" for s in settings), *quick, *overrides], **more)

@@ -16,6 +16,7 @@ from palus.cli import app
 from palus.config import load_run
 from palus.nn.matmul import MatmulPath
 from palus.run.folder import RunFolder
+from palus.run.pace import fitting_share
 
 FAST = ("palus.threads=1", "palus.matmul=highest")
 SETTINGS = "behaviors.SoccerTwos."
@@ -71,6 +72,23 @@ def ppo(tmp_path_factory):
 
 def tags(folder: Path) -> set[str]:
     return {tag for _, tag, _ in read_values(folder / "SoccerTwos")}
+
+
+# -- minutes ------------------------------------------------------------------------------------------------------
+
+
+def test_minutes_size_a_run_to_the_machine_and_never_beyond_its_file(tmp_path):
+    words = ("debug", *FAST, "--results-dir", tmp_path / "r", "--check", "--json")
+    for wanted, minutes in ((1e12, 0.05), (1024, 60)):
+        told = palus(*words, f"{SETTINGS}max_steps={wanted}", "--minutes", minutes)
+        configuration = json.loads(told.stdout)["configuration"]
+        steps = configuration["behaviors"]["SoccerTwos"]["max_steps"]
+        assert configuration["palus"]["max_minutes"] == minutes, "the clock ends what is slower than measured"
+        assert f"SoccerTwos: {steps:,} of {int(wanted):,} steps fit into {minutes:g} minutes here." in told.stderr
+        assert 1 < steps < 1e8 if wanted == 1e12 else steps == 1024
+    assert not (tmp_path / "r").exists(), "measured elsewhere"
+    assert fitting_share(1000.0, 10.0, 1e6) == pytest.approx(0.75 * 0.6)  # 600,000 steps at the rate of the start
+    assert "--minutes sizes a run before it begins" in palus("debug", "--minutes", 1, "--resume", code=2).output
 
 
 # -- validation ---------------------------------------------------------------------------------------------------

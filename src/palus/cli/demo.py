@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
 import webbrowser
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,9 +30,6 @@ PAIRS = 100
 MODEL_FOLDERS = ("models", "models/soccertwos", "../shared/models/soccertwos")
 """Where strangers' models are looked for when --models is not given."""
 PRESET = "soccertwos-demo"
-MEASURED_ITERATIONS = 3
-SHARE_OF_RATE = 0.75
-"""Of the rate at the start: later more past selves are in play, and test matches take their time."""
 FEWEST_STEPS = 4_000_000
 """With less the team would hardly have learned to score; the clock then ends the training early."""
 
@@ -99,9 +94,11 @@ def train_team(folder: Path, minutes: float, seed: int, console: Console, *, bro
     is when a team becomes good.
     """
     from palus.cli.train import train
+    from palus.config import load_run
+    from palus.run.pace import fitted
 
     with console.status("Compiling the game and measuring this machine ..."):
-        steps = fitting_steps(minutes)
+        steps = max(FEWEST_STEPS, fitted(load_run(PRESET), minutes).behaviors["SoccerTwos"].max_steps)
     console.print(f"{steps / 1e6:.1f}M steps fit into {minutes:g} minutes here.")
     train(
         PRESET,
@@ -112,28 +109,11 @@ def train_team(folder: Path, minutes: float, seed: int, console: Console, *, bro
         resume=False,
         force=True,
         check=False,
+        minutes=None,
         watch=True,
         browser=browser,
         as_json=False,
     )
-
-
-def fitting_steps(minutes: float) -> int:
-    """Trained steps that this machine does in `minutes`, between FEWEST_STEPS and what the preset says."""
-    from palus.config import load_run
-    from palus.train import Run
-
-    with tempfile.TemporaryDirectory() as folder:
-        settings = (f"checkpoint_settings.results_dir={folder!r}", "palus.baseline_interval=0")
-        parts = Run(load_run(PRESET, list(settings)))
-        parts.report.console = Console(quiet=True)
-        with closing(parts), parts.report:
-            parts.iterate()  # compiles and allocates
-            before, started = parts.step, time.perf_counter()
-            for _ in range(MEASURED_ITERATIONS):
-                parts.iterate()
-            rate = (parts.step - before) / (time.perf_counter() - started)
-    return min(parts.trainees[0].behavior.max_steps, max(FEWEST_STEPS, int(SHARE_OF_RATE * rate * 60.0 * minutes)))
 
 
 def _goals(folder: Path, seed: int, console: Console) -> Path | None:

@@ -30,6 +30,8 @@ Examples:
 
   palus train soccertwos --run-id mine --watch       with a live page: curves, win matrix, matches of the newest policy
 
+  palus train soccertwos-strong --minutes 45         as many steps as fit; learning rate and all come down in time
+
   palus train SoccerTwos.yaml behaviors.SoccerTwos.max_steps=1e6 palus.threads=1
 
   palus train results/mine/configuration.yaml --resume     continue; nothing is lost
@@ -53,6 +55,10 @@ def train(
         typer.Option("--resume-if-there", help="Continue the run of this id where it has saved, else begin."),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run of this id.")] = False,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="End within so many minutes: fewer steps, schedules and all, on a slow machine."),
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only validate the run file and show what it means.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show a live page of the run while it trains.")] = False,
     browser: Annotated[
@@ -80,6 +86,13 @@ def train(
     trusted = Trust.of(trust or [], overrides or [])
     with told_where(file):
         run = load_run(file, [*given, *(overrides or [])], judge=lambda run: obstacles(run, trusted))
+    if minutes is not None:
+        if resume or resume_if_there or "TORCHELASTIC_RUN_ID" in os.environ:
+            raise typer.BadParameter(
+                "--minutes sizes a run before it begins, by itself: leave it out with --resume, --resume-if-there and "
+                "under torchrun, and say palus.max_minutes=N for a limit of time"
+            )
+        run = _fitted(run, minutes, trusted)
     if check:
         _show(run, trusted, as_json)
         return
@@ -88,6 +101,17 @@ def train(
         there = resume_if_there and any(folder_of(run).glob("*/checkpoint.pt"))
         resume, force = resume or there, force or (resume_if_there and not there)
         _train(run, resume, force, trusted, as_json, lambda folder: show and beside.enter_context(show(folder)))
+
+
+def _fitted(run: RunFile, minutes: float, trust: Trust) -> RunFile:
+    with Console(stderr=True).status("Compiling the game and measuring this machine ..."):
+        from palus.run.pace import fitted
+
+        sized = fitted(run, minutes, trust)
+    for name, behavior in sized.behaviors.items():
+        whole = run.behaviors.get(name, run.default_settings or behavior).max_steps
+        stderr.print(f"{name}: {behavior.max_steps:,} of {whole:,} steps fit into {minutes:g} minutes here.")
+    return sized
 
 
 def folder_of(run: RunFile) -> Path:

@@ -11,6 +11,7 @@ import torch
 
 from palus.config import RunFile
 from palus.learn.ranks import Ranks
+from palus.run.pace import scratch
 from palus.run.parts import Parts
 from palus.train import Run
 from palus.trust import Trust
@@ -61,10 +62,7 @@ def measure(run: RunFile, trust: Trust, ranks: Ranks) -> Link:
     Called by all ranks. Raises what a run raises.
     """
     with tempfile.TemporaryDirectory(prefix="palus-check-") as folder:
-        settings = run.checkpoint_settings.model_copy(update={"results_dir": folder, "resume": False})
-        short = run.palus.model_copy(update={"baseline_interval": 0})
-        run = run.model_copy(update={"checkpoint_settings": settings, "palus": short})
-        parts = Run(run, trust=trust, log=lambda level, text: None, ranks=ranks)
+        parts = Run(scratch(run, folder), trust=trust, log=lambda level, text: None, ranks=ranks)
         try:
             parts.iterate()  # compiles
             begun, waited, steps = time.perf_counter(), ranks.waited, _gradient_steps(parts)

@@ -1,0 +1,70 @@
+"""How much of a run this machine does in so many minutes, measured before it begins: `palus train --minutes`.
+
+A run that the clock ends early has not come down to the end of its schedules, and that is where a policy becomes good.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from typing import Any
+
+from palus.config import RunFile
+from palus.config.trainer import SacHyperparameters
+from palus.train import Run
+from palus.trust import NOBODY, Trust
+
+MEASURED_ITERATIONS, MEASURED_S = 3, 20.0
+"""So many iterations are timed after one that compiles, fewer where they take longer than that."""
+SHARE_OF_RATE = 0.75
+"""Of the rate at the start: later more past selves are in play, and test matches and checkpoints take their time."""
+
+
+def scratch(run: RunFile, folder: str) -> RunFile:
+    """The same run in a folder that is thrown away, without test matches; every learner learns from its first step."""
+    behaviors: dict[str, Any] = {}
+    for name, behavior in run.behaviors.items():
+        h = behavior.hyperparameters
+        at_once = h.model_copy(update={"buffer_init_steps": 0}) if isinstance(h, SacHyperparameters) else h
+        behaviors[name] = behavior.model_copy(update={"hyperparameters": at_once})
+    elsewhere = {"results_dir": folder, "resume": False, "initialize_from": None}
+    settings = run.checkpoint_settings.model_copy(update=elsewhere)
+    short = run.palus.model_copy(update={"baseline_interval": 0})
+    return run.model_copy(update={"behaviors": behaviors, "checkpoint_settings": settings, "palus": short})
+
+
+def fitting_share(steps_per_s: float, minutes: float, wanted: float) -> float:
+    """The share, at most 1, of the wanted steps that a machine does in so many minutes."""
+    return min(1.0, SHARE_OF_RATE * steps_per_s * 60.0 * minutes / wanted)
+
+
+def fitted(run: RunFile, minutes: float, trust: Trust = NOBODY) -> RunFile:
+    """The run, to end within `minutes` on this machine: every learner's `max_steps`, and with it its schedules, cut to
+    the share that fits; never more than the file says. The clock ends what turns out slower than it was measured.
+
+    Plays and learns a little in a folder of its own. Raises what a run raises.
+    """
+    with tempfile.TemporaryDirectory(prefix="palus-pace-") as folder:
+        parts = Run(scratch(run, folder), trust=trust, log=lambda level, text: None)
+        try:
+            parts.iterate()  # compiles and allocates
+            before, begun, seconds = sum(parts.steps.values()), time.perf_counter(), 0.0
+            for _ in range(MEASURED_ITERATIONS):
+                parts.iterate()
+                seconds = time.perf_counter() - begun
+                if seconds > MEASURED_S:
+                    break
+            rate = (sum(parts.steps.values()) - before) / seconds
+            own = {trainee.name: trainee.behavior.max_steps for trainee in parts.trainees}
+            wanted = sum(trainee.behavior.max_steps for trainee in parts.trainees)
+        finally:
+            parts.close()
+    share = fitting_share(rate, minutes, wanted)
+    complete = run.completed(own)
+    behaviors = {
+        name: behavior.model_copy(update={"max_steps": max(1, int(share * behavior.max_steps))})
+        for name, behavior in complete.behaviors.items()
+    }
+    return complete.model_copy(
+        update={"behaviors": behaviors, "palus": run.palus.model_copy(update={"max_minutes": minutes})}
+    )
