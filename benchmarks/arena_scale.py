@@ -3,10 +3,11 @@
     python benchmarks/arena_scale.py --database postgresql+psycopg://... --matches 1000000
 
 The database must be empty; it is filled with made-up rows by PostgreSQL itself: strengths with a standard deviation of
-200 points, nine of ten opponents among the hundred of nearest strength, mirrored pairs, records as long as a worker's.
-Hashes of the chain are made up, too. Measured are the sums of the log and its history (then `palus recompute`: the
-bytes must be the same), a refit and the hourly intervals, 4,000 pairings, the passes of a scheduler while another
-process rates, and a web process that has just been started. Times are wall seconds. Writes results/arena-scale.json.
+200 points, nine of ten opponents among the hundred of nearest strength, mirrored pairs, rows as long as a worker's.
+Hashes of the chain and actions are made up, too, so that nothing is measured of play. Measured are the sums of the log
+and its history (then `palus recompute`: the bytes must be the same), a refit and the hourly intervals, 4,000 pairings,
+the passes of a scheduler while another process rates, and a web process that has just been started. Times are wall
+seconds. Writes results/arena-scale.json.
 """
 
 from __future__ import annotations
@@ -69,12 +70,13 @@ CREATE TEMPORARY TABLE units AS
                           ELSE greatest(0, least({models} - 1, a + floor(random() * 101)::int - 50)) END AS b
         FROM (SELECT u, floor(random() * {models})::int AS a FROM generate_series(1, {units}) u) drawn) pairs;
 INSERT INTO matches (seq, id, unit_id, leg, env, season, blue, purple, result, rated, worker, finished_ms, record,
-                     prev_hash, hash)
+                     prev_hash, hash, actions)
     SELECT seq, md5('m' || seq), md5('u' || u), leg, '{env}', 1, blue, purple, result, true, 'local-scale',
            {start_ms} + seq * 100,
            replace(replace(replace(replace('{record}', '@id', md5('m' || seq)), '@blue', blue_repo), '@purple',
                    purple_repo), '"@ticks"', (200 + seq % 1500)::text),
-           repeat('0', 64), md5('h' || seq) || md5('g' || seq)
+           repeat('0', 64), md5('h' || seq) || md5('g' || seq),
+           sha512(('a' || seq)::bytea) || sha512(('b' || seq)::bytea)
     FROM (SELECT 2 * u - 2 + leg AS seq, u, leg, CASE WHEN leg = 1 THEN x.sha ELSE y.sha END AS blue,
                  CASE WHEN leg = 1 THEN y.sha ELSE x.sha END AS purple,
                  'owner/model-' || CASE WHEN leg = 1 THEN x.i ELSE y.i END AS blue_repo,
@@ -90,7 +92,7 @@ INSERT INTO matches (seq, id, unit_id, leg, env, season, blue, purple, result, r
 def template() -> str:
     """A record with marks where matches differ."""
     fields = json.loads(_record(Played(1, "1-0", "1", "model-0001", "model-0002", 1.0), 1).to_json())
-    fields |= {"id": "@id", "duration_ticks": "@ticks", "replay": None}
+    fields |= {"id": "@id", "duration_ticks": "@ticks", "replay": None, "actions": None}
     for side, mark in zip(fields["sides"], ("@blue", "@purple"), strict=True):
         side["repo"] = mark
     return json.dumps(fields, sort_keys=True, separators=(",", ":"))

@@ -4,8 +4,8 @@
 
 One web process and one scheduler of `palus arena` on loopback; this process is all workers, on few connections. An
 idle one plays a game that nobody orders and asks again when it is told to. A busy one takes what lasts 30 s at 5 s a
-pair, waits that long, renews, and hands in reports whose seeds and players are those of its jobs, whose replay and
-actions are those of one match that was played before. Without --database the store is SQLite.
+pair, waits that long, renews, and hands in reports whose seeds and players are those of its jobs, whose actions are
+those of one match that was played before. Without --database the store is SQLite.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from palus.arena.locked.play import play_unit
 from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.models.entity import house_player
 from palus.arena.referee.games import env_build, platform_name, runtimes
-from palus.arena.referee.replay import decode_replay, encode_replay
 from palus.arena.referee.result import match_ids
 from palus.arena.referee.sampling import pair_seeds
 from palus.hub.accounts import create_account, issue_token
@@ -114,10 +113,8 @@ class Workers:
         for leg, match in zip(order.legs, self._played.matches, strict=True):
             sides = order.sides(leg)
             id_, unit_id = match_ids(order.env, seed, leg, sides)
-            seen = decode_replay(match.replay, "played").recordings[0]
-            names = (sides[0].entity.repo, sides[1].entity.repo)
             result = replace(match.result, id=id_, unit_id=unit_id, seed=seed, sides=sides)
-            told.append(replace(match, result=result, replay=encode_replay([replace(seen, seed=seed, names=names)])))
+            told.append(replace(match, result=result))
         return to_json(replace(self._played, matches=tuple(told)))
 
 

@@ -17,7 +17,8 @@ from tug.env import Tug
 from palus import envs
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder.discovery import sweep_house
-from palus.arena.ladder.log import LogRecord
+from palus.arena.ladder.log import LogRecord, StoredBytes
+from palus.arena.ladder.match_files import read_actions, read_replay
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.verification import verify_record
@@ -118,15 +119,17 @@ def _log(code: int) -> bytes:
 def test_its_rated_matches_verify_and_what_was_changed_does_not(store: Store) -> None:
     first, second = records(store)
     assert {side.entity.repo for side in first.sides} == {"palus/random", "palus/strong"}
-    assert first.env == "Tug" and first.rated and first.replay is not None and first.actions is not None
+    assert first.env == "Tug" and first.rated and first.actions is not None
     for record in (first, second):
         found = verify_record(store, record)
         assert found.ok and found.sentence.endswith("the same to the last bit"), found
     lie = verify_record(store, replace(first, score=(first.score[0] + 1, first.score[1])))
     assert lie.ok is False and lie.forged
-    swapped = verify_record(store, replace(first, actions=second.actions))
+    store.blobs.put(read_actions(store, second))
+    swapped = verify_record(store, replace(first, id="other", actions=second.actions))
     assert swapped.ok is False and swapped.forged
-    assert verify_record(store, replace(first, replay=second.replay)).ok is False
+    blob = store.blobs.put(read_replay(store, second))
+    assert verify_record(store, replace(first, replay=StoredBytes(blob.sha256, blob.size))).ok is False
 
 
 def test_events_that_it_does_not_declare_are_none_of_its_matches() -> None:

@@ -11,7 +11,6 @@ from team_models import keeper, striker
 from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.models.entity import Entity
 from palus.arena.models.rules import Limits
-from palus.arena.referee.replay import decode_replay, encode_replay
 from palus.files import digest_of
 
 LIMITS = Limits(niceness=0)
@@ -43,8 +42,6 @@ def passed_off(played: UnitReport, own: UnitReport) -> UnitReport:
     """What was played as the report of another unit, which everything but its course belongs to."""
     told = []
     for other, match in zip(played.matches, own.matches, strict=True):
-        names = (match.result.sides[0].entity.repo, match.result.sides[1].entity.repo)
-        seen = replace(decode_replay(other.replay).recordings[0], names=names)
         of = {name: getattr(match.result, name) for name in ("id", "unit_id", "sides")}
-        told.append(replace(other, result=replace(other.result, **of), replay=encode_replay([seen])))
+        told.append(replace(other, result=replace(other.result, **of)))
     return replace(own, matches=tuple(told))

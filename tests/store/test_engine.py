@@ -65,7 +65,7 @@ def test_numbers_and_text_come_back_as_they_were(store: Store) -> None:
     row = {
         "seq": 2**53 - 1, "id": "m", "unit_id": "u", "leg": 1, "env": "SoccerTwos", "season": 1, "blue": "a" * 64,
         "purple": "b" * 64, "result": "draw", "rated": False, "worker": "Jürgen ⚽", "finished_ms": 4_102_444_800_000,
-        "record": '{"é":0.1}', "prev_hash": "0" * 64, "hash": "1" * 64,
+        "record": '{"é":0.1}', "prev_hash": "0" * 64, "hash": "1" * 64, "actions": b"\x00\xff",
     }  # fmt: skip
     with store.write() as connection:
         connection.execute(insert(matches).values(row))

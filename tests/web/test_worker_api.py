@@ -31,6 +31,7 @@ from palus.arena.ladder import queue
 from palus.arena.ladder.audit import reinstate
 from palus.arena.ladder.discovery import FolderPool, sweep_house
 from palus.arena.ladder.log import LogRecord, check_chain
+from palus.arena.ladder.match_files import read_replay
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import GREETING_MS, untended
@@ -112,7 +113,7 @@ def test_a_remote_worker_validates_and_plays_and_its_results_are_in_the_log(serv
         rows = [LogRecord.from_json(line) for line in connection.scalars(select(matches.c.record))]
         assert {row.runner.worker for row in rows} == {"lab/pc"}
         assert {row.runner.platform for row in rows} == {"test"}
-        assert all(served.store.blobs.has(row.replay.sha256) for row in rows if row.replay)
+        assert all(read_replay(served.store, row) for row in rows if row.actions)
         assert connection.execute(select(workers.c.matches)).scalar_one() == 4
 
 

@@ -26,7 +26,7 @@ from palus.store.derived import outdated, renew
 
 DATABASE_FILE = "palus.db"
 BUSY_TIMEOUT_S = 30
-REVISION = "0011"
+REVISION = "0012"
 """Newest step."""
 
 STEPS = Path(__file__).with_name("migrations")

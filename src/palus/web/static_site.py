@@ -24,6 +24,8 @@ from urllib.parse import unquote
 
 from sqlalchemy import select
 
+from palus.arena.ladder.log import read_match
+from palus.arena.ladder.match_files import read_replay
 from palus.errors import ArenaError, HubError, StorageError
 from palus.hub.repos import read_file
 from palus.store import Store
@@ -184,19 +186,23 @@ class _Export:
         assert page is not None, "the log keeps what it has"
         if page.replay is not None and page.replay.url is not None:
             url = f"data/matches/{match_id}.match"
-            shutil.copyfile(self._store.blobs.path(page.replay.sha256), self._path(url))
+            self._path(url).write_bytes(self._replay(match_id))
             page = page.model_copy(update={"replay": page.replay.model_copy(update={"url": url})})
         self._write(f"matches/{match_id}", page)
         return page
+
+    def _replay(self, match_id: str) -> bytes:
+        with self._store.read() as connection:
+            record = read_match(connection, match_id)
+        assert record is not None, "the log keeps what it has"
+        return read_replay(self._store, record)
 
     def _write_offline(self, envs: list[str], pages: list[MatchPage]) -> None:
         kept = [page for page in pages if page.replay is not None and page.replay.url is not None]
         shown = [page for page in kept if not page.filmed][:OFFLINE_REPLAYS]
         for page in shown:
-            assert page.replay is not None
             title = f"{page.blue.repo} vs {page.purple.repo}"
-            replay = self._store.blobs.read(page.replay.sha256)
-            self._path(f"offline/{page.id}.html").write_text(page_html(replay, title), "utf-8")
+            self._path(f"offline/{page.id}.html").write_text(page_html(self._replay(page.id), title), "utf-8")
         boards = "".join(_board_html(self._view, env) for env in envs)
         links = "".join(
             f'<li><a href="offline/{page.id}.html">{escape(f"{page.blue.repo} against {page.purple.repo}")}</a></li>\n'

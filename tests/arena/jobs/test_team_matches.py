@@ -60,7 +60,7 @@ def test_two_teams_are_vetted_played_logged_and_rated(tmp_path: Path) -> None:
     assert {row.state for row in rows.values()} == {"accepted"}
     rated = [match for match in played if match.rated]
     assert rated and {match.cause for match in rated} == {"time_limit"}
-    assert all("limits" in match.runner.isolation and match.replay for match in rated)
+    assert all("limits" in match.runner.isolation and match.actions for match in rated)
     strength = {"ann/whole": 3, "bob/striking": 2, "palus/random": 1, "cid/lost": 0}
     for match in rated:
         first, second = (strength[side.entity.repo] for side in match.sides)

@@ -22,6 +22,7 @@ from palus.arena.ladder.audit import audit, is_local, reinstate, suspend, suspen
 from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.inbox import link
 from palus.arena.ladder.log import LogRecord, StoredBytes, append
+from palus.arena.ladder.match_files import read_actions
 from palus.arena.ladder.runner_tests import RatedMatch, suspicions
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
@@ -77,14 +78,17 @@ def test_a_hundred_of_a_hundred_matches_verify(tmp_path: Path) -> None:
 
 def test_a_record_with_other_actions_or_another_seed_does_not_verify(store: Store) -> None:
     first, second, third, *_ = records(store)
-    assert verify_record(store, replace(first, actions=third.actions)).ok is False
+    store.blobs.put(read_actions(store, third))
+    assert verify_record(store, replace(first, id="of another", actions=third.actions)).ok is False
+    swapped = verify_record(store, replace(first, actions=third.actions))
+    assert swapped.ok is None and "not those of its record" in swapped.sentence
     assert verify_record(store, replace(first, seed=first.seed + 1)).ok is False
     other = {"win1": "draw", "win2": "win1", "draw": "win2"}[first.result]
     lie = verify_record(store, replace(first, result=other))
     assert lie.ok is False and f"is recorded as {other}" in lie.sentence
     assert verify_record(store, replace(first, duration_ticks=first.duration_ticks + 1)).ok is False
     damaged = store.blobs.put(b"\x01no action log")
-    found = verify_record(store, replace(second, actions=StoredBytes(damaged.sha256, damaged.size)))
+    found = verify_record(store, replace(second, id="damaged", actions=StoredBytes(damaged.sha256, damaged.size)))
     assert found.ok is False and "cannot be played again" in found.sentence
 
 
@@ -103,8 +107,9 @@ def test_an_audit_strikes_out_the_pair_of_a_match_that_does_not_verify(tmp_path:
         replace(honest[0], id="f1", unit_id="forged", final_state=sha("else")),
         replace(honest[1], id="f2", unit_id="forged"),
     ]
+    actions = {f"f{leg.leg}": read_actions(store, leg) for leg in honest[:2]}
     with store.write() as connection:
-        append(connection, forged, finished_ms=1)
+        append(connection, forged, finished_ms=1, actions=actions)
     found = audit(store, 1.0, seed=0, now_ms=5)
     assert [failure.match_id for failure in found.failures] == ["f1"]
     assert len(found.found) == 6 and found.suspended == ()  # a worker beside the store is not suspended
@@ -126,7 +131,10 @@ def report_of(store: Store, worker: str, *entrants: Entity, seed: int = 1) -> li
         queue.enqueue(connection, "pair", order.unit_id, order.to_payload(), priority=99, now_ms=1)
     assert work(source, threading.Event(), max_jobs=1) == 1
     assert link(store, now_ms=1) == 1
-    return records(store)[-2:]
+    played = records(store)[-2:]
+    for logged in played:  # for those that are logged once more
+        store.blobs.put(read_actions(store, logged))
+    return played
 
 
 def log_again(store: Store, honest: list[LogRecord], name: str, worker: str, **changes: object) -> list[LogRecord]:
@@ -160,8 +168,7 @@ def test_the_players_of_a_match_are_asked_again_and_others_in_their_place_are_fo
 
 def cut_short(store: Store, honest: LogRecord) -> dict[str, object]:
     """What a worker would send that breaks a match off after three decisions and says that blue failed."""
-    assert honest.actions is not None
-    actions = encode_actions(decode_actions(store.blobs.read(honest.actions.sha256), LAYOUT, 1000)[:3], LAYOUT)
+    actions = encode_actions(decode_actions(read_actions(store, honest), LAYOUT, 1000)[:3], LAYOUT)
     again, stored = replay_match("SoccerTwos", honest.seed, actions), store.blobs.put(actions)
     return {
         "result": "forfeit1",
@@ -182,7 +189,7 @@ def test_a_forfeit_is_believed_where_it_happens_again_and_only_there(tmp_path: P
     assert [(leg.result, leg.cause) for leg in speaker] == [("forfeit1", "invalid"), ("forfeit2", "invalid")]
     assert [verify_record(store, leg).ok for leg in speaker] == [True, True]
     honest = report_of(store, "w", contender("ann/a", stock()), house("random"))[0]
-    fake = replace(honest, cause="non_finite", **cut_short(store, honest))
+    fake = replace(honest, id="fake", cause="non_finite", **cut_short(store, honest))
     found = verify_record(store, fake)
     assert found.ok is False and found.forged and "not how it ends" in found.sentence
     late = verify_record(store, replace(fake, cause="timeout"))

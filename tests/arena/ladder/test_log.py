@@ -14,7 +14,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from palus.arena.ladder.audit import annul_unit
-from palus.arena.ladder.log import LogRecord, append, check_chain, check_head, read_match
+from palus.arena.ladder.log import LogRecord, StoredBytes, append, check_chain, check_head, read_match
 from palus.arena.ladder.scheduler import Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.result import SCHEMA
@@ -22,19 +22,22 @@ from palus.errors import ArenaError
 from palus.store import Store, open_store
 from palus.store.tables import annulments, log_heads, matches
 
+_LOG = StoredBytes(hashlib.sha256(b"log").hexdigest(), 3)
+SECOND = replace(record(1, result="draw"), actions=_LOG)
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     store = open_store(tmp_path)
     with store.write() as connection:
-        append(connection, [record(0), record(1, result="draw")], finished_ms=1_700_000_000_500)
+        append(connection, [record(0), SECOND], finished_ms=1_700_000_000_500, actions={SECOND.id: b"log"})
         append(connection, [record(2, result="void"), record(3, rated=False)], finished_ms=1_700_000_001_000)
     return store
 
 
 GOLDEN = (
-    "d5030f805e3bc7f5b057fb572d0ae75e0b2dc254e645f012227e71ba916f016c",
-    "f95c3c401d7f40be53ec8892c09abef2535d05b82226b2db0fc706865ea4d6e8",
+    "d0d428e9d697aa7dd468c1887776f5b7fb99f42f546238f21ac36eb797eaea61",
+    "de40f848f1faa93dea78929e84bf934f996f696345f670b60a7fa37424dc4f80",
 )
 """Hashes of the first two rows below, computed by `sha256sum` from the hash before, a line feed and the record."""
 
@@ -58,7 +61,7 @@ def test_rows_are_read_as_they_were_written_each_chained_to_the_one_before(store
         records = read_log(connection)
         assert [replace(logged, finished_ms=0) for logged in records] == [
             record(0),
-            record(1, result="draw"),
+            SECOND,
             record(2, result="void"),
             record(3, rated=False),
         ]
@@ -106,10 +109,12 @@ def test_a_match_is_never_logged_twice_and_a_failed_transaction_leaves_nothing(s
         ("prev_hash", "0" * 64),
         ("hash", "0" * 64),
         ("seq", 20),
+        ("actions", b"another"),
+        ("actions", None),
     ],
 )
 def test_no_column_of_a_row_can_be_changed_unseen(store: Store, column: str, value: object) -> None:
-    assert column in matches.c and len(matches.c) == 15
+    assert column in matches.c and len(matches.c) == 16
     with store.write() as connection:
         connection.execute(update(matches).where(matches.c.seq == 2).values({column: value}))
     with store.read() as connection, pytest.raises(ArenaError, match=r"row [23]"):

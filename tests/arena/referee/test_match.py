@@ -76,10 +76,10 @@ def test_records_survive_json_and_bad_lines_are_refused():
     again = MatchResult.from_json(line)
     assert again == result
     assert again.started == result.started
-    first_schema = line.replace('"schema":3', '"schema":1').replace('"final_state":null,', "")
+    first_schema = line.replace('"schema":4', '"schema":1').replace('"final_state":null,', "")
     assert MatchResult.from_json(first_schema).points == result.points
     with pytest.raises(ReplayError, match="schema 99"):
-        MatchResult.from_json(line.replace('"schema":3', '"schema":99'))
+        MatchResult.from_json(line.replace('"schema":4', '"schema":99'))
     with pytest.raises(ReplayError, match="not a match record"):
         MatchResult.from_json("{}")
 
@@ -165,7 +165,7 @@ def test_results_and_recordings_are_the_same_bits_as_ever() -> None:
     """The digests were taken before games that step alone and games in batches had one referee."""
     spec, recorder = envs.make("SoccerTwos", 1).spec, Recorder()
     results = play_pairs(RANDOM, load_player("ball-chaser", spec), 3, 11, recorder=recorder)
-    told = [replace(result, started="", wall_ms=0).to_json() for result in results]
+    told = [replace(result, started="", wall_ms=0, schema=3).to_json() for result in results]
     assert hashlib.sha256("".join(told).encode()).hexdigest()[:16] == "17be5525810e18e3"
     taken = [recorder.recordings[number] for number in sorted(recorder.recordings)]
     kept = [encode_replay([r]) + encode_actions(r.actions, LAYOUT) + state_hash(r.frames).encode() for r in taken]

@@ -21,6 +21,7 @@ from sqlalchemy import Connection, Row, select
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import is_elsewhere, look_again, strike_out, suspend, suspension
 from palus.arena.ladder.log import LogRecord, read_match
+from palus.arena.ladder.match_files import read_actions
 from palus.arena.ladder.verification import Verification, verify_actions
 from palus.arena.locked.unit import MatchReport, Unit, UnitReport
 from palus.arena.referee.actions import decode_actions
@@ -107,6 +108,5 @@ def _same(store: Store, record: LogRecord, match: MatchReport) -> bool:
         return False
     layout = layout_of(record.env)
     most = playable_game(record.env).max_ticks
-    kept = store.blobs.read(record.actions.sha256) if record.actions else b""
-    both = (decode_actions(data, layout, most) for data in (kept, match.actions))
+    both = (decode_actions(data, layout, most) for data in (read_actions(store, record), match.actions))
     return next(both).tobytes() == next(both).tobytes()

@@ -8,6 +8,8 @@ that is linked later; never a record without its bytes, a match twice, or half a
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import logging
 from collections import Counter
@@ -22,10 +24,11 @@ from palus.arena.jobs.reports import Report, ValidationReport
 from palus.arena.ladder import audit_jobs, entries, queue
 from palus.arena.ladder.audit import is_elsewhere, suspend, suspension
 from palus.arena.ladder.log import LogRecord, RunnerInfo, StoredBytes, append, lock_log
-from palus.arena.ladder.report_check import check_unit
+from palus.arena.ladder.report_check import check_unit, choices_of
 from palus.arena.locked.unit import MatchReport, Unit, UnitReport
 from palus.arena.models.refusal import Refusal
-from palus.arena.referee.games import env_build
+from palus.arena.referee.actions import encode_actions
+from palus.arena.referee.games import env_build, game_of, layout_of
 from palus.errors import ArenaError, FalseReportError
 from palus.store import Store
 from palus.store.tables import jobs, matches, workers
@@ -99,7 +102,9 @@ def link(store: Store, *, now_ms: int, audit_share: float = 0.0) -> int:
     with store.write() as connection:
         lock_log(connection)
         rows = connection.execute(waiting).all()
-        records = {row.id: list(map(LogRecord.from_json, json.loads(row.report)["records"])) for row in rows}
+        noted = {row.id: json.loads(row.report) for row in rows}
+        records = {row.id: list(map(LogRecord.from_json, noted[row.id]["records"])) for row in rows}
+        actions = {id_: base64.b64decode(log) for row in rows for id_, log in noted[row.id].get("actions", {}).items()}
         logged = select(matches.c.id).where(matches.c.id.in_([record.id for own in records.values() for record in own]))
         known, tally = set(connection.scalars(logged)), Counter[str]()
         sound, void = [], []
@@ -115,9 +120,9 @@ def link(store: Store, *, now_ms: int, audit_share: float = 0.0) -> int:
             known |= ids
             tally[row.worker] += len(ids)
             sound.append(row)
-        append(connection, [record for row in sound for record in records[row.id]], now_ms)
+        append(connection, [record for row in sound for record in records[row.id]], now_ms, actions)
         for row in sound:
-            _carry_out(connection, row, json.loads(row.report), now_ms)
+            _carry_out(connection, row, noted[row.id], now_ms)
             if row.kind == "pair":
                 audit_jobs.order_audit(connection, row, records[row.id], audit_share, now_ms)
         for name, count in tally.items():
@@ -166,11 +171,16 @@ def _written(store: Store, job: Row[Any], report: Report, said: dict[str, Any]) 
         raise FalseReportError(f"the job is of kind {job.kind}, the report is a {type(report).__name__}")
     if unit is not None:
         check_unit(order, unit)
-    noted: dict[str, Any] = {"records": [], "isolation": unit.isolation if unit else "none"}
+    noted: dict[str, Any] = {"records": [], "actions": {}, "isolation": unit.isolation if unit else "none"}
     if unit is not None and job.kind == "audit":
         noted["told"] = audit_jobs.compared(store, order, unit)
     elif unit is not None:
-        noted["records"] = [record.to_json() for record in _records(store, order, unit, job.worker, said)]
+        logs = [_action_log(match) for match in unit.matches]
+        records = _records(store, order, unit, logs, job.worker, said)
+        noted["records"] = [record.to_json() for record in records]
+        noted["actions"] = {
+            record.id: base64.b64encode(log).decode() for record, log in zip(records, logs, strict=True) if log
+        }
     if isinstance(report, ValidationReport):
         refusal = report.refusal or _trial_refusal(report.trial)
         noted |= {"refusal": vars(refusal) if refusal else None, "details": report.details}
@@ -190,7 +200,9 @@ def _carry_out(connection: Connection, job: Row[Any], noted: dict[str, Any], now
         connection.execute(update(workers).where(workers.c.name == job.worker).values(isolation=noted["isolation"]))
 
 
-def _records(store: Store, order: Unit, unit: UnitReport, worker: str, said: dict[str, Any]) -> list[LogRecord]:
+def _records(
+    store: Store, order: Unit, unit: UnitReport, logs: Sequence[bytes], worker: str, said: dict[str, Any]
+) -> list[LogRecord]:
     """The unit as records of the log. Who played, by which seed and for what: the order says so, not the report."""
     runner = RunnerInfo(
         version=str(said.get("palus", __version__)),
@@ -200,11 +212,14 @@ def _records(store: Store, order: Unit, unit: UnitReport, worker: str, said: dic
         worker=worker,
     )
     return [
-        _record(store, order, leg, match, unit, runner) for leg, match in zip(order.legs, unit.matches, strict=True)
+        _record(store, order, leg, match, log, unit, runner)
+        for leg, match, log in zip(order.legs, unit.matches, logs, strict=True)
     ]
 
 
-def _record(store: Store, order: Unit, leg: int, match: MatchReport, unit: UnitReport, runner: RunnerInfo) -> LogRecord:
+def _record(
+    store: Store, order: Unit, leg: int, match: MatchReport, log: bytes, unit: UnitReport, runner: RunnerInfo
+) -> LogRecord:
     ordered = {"id": order.match_id(leg), "unit_id": order.unit_id, "sides": order.sides(leg)}
     return LogRecord(
         **vars(match.result) | ordered,
@@ -213,10 +228,12 @@ def _record(store: Store, order: Unit, leg: int, match: MatchReport, unit: UnitR
         round=order.round,
         rated=order.rated and unit.env.build_hash == env_build(order.env).build_hash,  # others cannot be played again
         runner=runner,
-        replay=_store(store, match.replay),
-        actions=_store(store, match.actions),
+        replay=StoredBytes(store.blobs.put(match.replay).sha256, len(match.replay)) if match.replay else None,
+        actions=StoredBytes(hashlib.sha256(log).hexdigest(), len(log)) if log else None,
     )
 
 
-def _store(store: Store, data: bytes) -> StoredBytes | None:
-    return StoredBytes(store.blobs.put(data).sha256, len(data)) if data else None
+def _action_log(match: MatchReport) -> bytes:
+    """As it goes into the row: written here, so that it is no longer than what it says."""
+    game = game_of(match.result.env)
+    return b"" if game.filmed else encode_actions(choices_of(game, match), layout_of(game.env))

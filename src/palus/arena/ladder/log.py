@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
@@ -26,6 +27,8 @@ NOTHING_ANNULLED = hashlib.sha256(b"[]").hexdigest()
 _ROWS_PER_READ = 2000
 _BEFORE_FINISHED_MS = 2
 """Schema of records before which `finished_ms` stood beside the record only."""
+_WITH_ACTIONS = 4
+"""Schema of records from which on their actions are in their row."""
 
 _CHAIN_LOCK = 0x70616C7573  # any constant: names the advisory lock under which PostgreSQL appends
 
@@ -43,7 +46,7 @@ class RunnerInfo:
 
 @dataclass(frozen=True)
 class StoredBytes:
-    """A blob that belongs to the match."""
+    """Bytes that belong to the match: a blob, or in its row."""
 
     sha256: str
     bytes: int
@@ -54,8 +57,9 @@ class LogRecord(MatchResult):
     """A result as it is logged, with where it was played and for what.
 
     id, unit_id: as the match was ordered. rated: what the scheduler decided; a void match does not rate whatever stands
-    here. round: number of the round in `rounds` mode, None where the queue never pauses. replay, actions: None when
-    nothing was played. finished_ms: when it was logged; 0 in records of schema 1.
+    here. round: number of the round in `rounds` mode, None where the queue never pauses. replay: a blob, of a game that
+    is filmed, or from before schema 4. actions: of a game that repeats. Both None when nothing was played. finished_ms:
+    when it was logged; 0 in records of schema 1.
     """
 
     build: EnvBuild
@@ -113,12 +117,17 @@ def columns_of(record: LogRecord) -> dict[str, Any]:
     }
 
 
-def append(connection: Connection, records: Sequence[LogRecord], finished_ms: int) -> list[int]:
+def append(
+    connection: Connection,
+    records: Sequence[LogRecord],
+    finished_ms: int,
+    actions: Mapping[str, bytes] = MappingProxyType({}),
+) -> list[int]:
     """Add records to the end of the log, all in the caller's transaction. Returns their numbers.
 
-    Blobs that the records name must be stored before. Raises sqlalchemy.exc.IntegrityError when a match with one of
-    these ids is in the log already: nothing is ever logged twice. Raises ArenaError when the log does not end where
-    it was last left.
+    actions: of matches that repeat, by id. Blobs that the records name must be stored before. Raises
+    sqlalchemy.exc.IntegrityError when a match with one of these ids is in the log already: nothing is ever logged
+    twice. Raises ArenaError when the log does not end where it was last left.
     """
     lock_log(connection)
     seq, head = check_head(connection)
@@ -127,7 +136,8 @@ def append(connection: Connection, records: Sequence[LogRecord], finished_ms: in
         logged = replace(record, schema=SCHEMA, finished_ms=finished_ms)
         text = logged.to_json()
         prev_hash, head, seq = head, link(head, text), seq + 1
-        rows.append(columns_of(logged) | {"seq": seq, "record": text, "prev_hash": prev_hash, "hash": head})
+        links = {"seq": seq, "record": text, "prev_hash": prev_hash, "hash": head}
+        rows.append(columns_of(logged) | links | {"actions": actions.get(record.id)})
     if rows:
         connection.execute(insert(matches), rows)
         set_head(connection, "matches", seq, head)
@@ -217,7 +227,10 @@ def fault(row: Row[Any], seq: int, prev_hash: str) -> str | None:
     expected = columns_of(record)
     if record.schema < _BEFORE_FINISHED_MS:
         del expected["finished_ms"]
-    wrong = [name for name, value in expected.items() if row._mapping[name] != value]
+    if record.actions is not None and (row.actions is not None or record.schema >= _WITH_ACTIONS):
+        expected |= {"actions": record.actions.sha256}
+    found = {**row._mapping, "actions": hashlib.sha256(row.actions or b"").hexdigest()}
+    wrong = [name for name, value in expected.items() if found[name] != value]
     return f"its columns contradict its record: {', '.join(wrong)}" if wrong else None
 
 

@@ -25,6 +25,7 @@ from palus.arena.ladder.derive import (
 from palus.arena.ladder.entries import board
 from palus.arena.ladder.intake import Intake, go_back, load, read_on, save, struck_out
 from palus.arena.ladder.log import LogRecord
+from palus.arena.ladder.match_files import read_actions, recording_of
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.games import game_of
 from palus.arena.referee.replay import decode_replay
@@ -174,10 +175,14 @@ class Refresher:
         try:
             record = LogRecord.from_json(line)
             game = game_of(record.env)
-            if record.replay is None or game.filmed:
+            if game.filmed or (record.replay is None and record.actions is None):
                 return None
-            replay = decode_replay(self._store.blobs.read(record.replay.sha256), source=f"match {record.id}")
-            statistics = game.play_statistics(replay.recordings[0])
+            if record.replay is None:
+                recording = recording_of(record, read_actions(self._store, record))
+            else:  # of an older palus
+                replay = self._store.blobs.read(record.replay.sha256)
+                recording = decode_replay(replay, source=f"match {record.id}").recordings[0]
+            statistics = game.play_statistics(recording)
         except (StorageError, ReplayError, ArenaError) as error:
             logger.warning("no play statistics of match %s: %s", match_id, error)
             return None

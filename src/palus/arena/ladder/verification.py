@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from palus.arena.ladder.log import LogRecord, read_match
+from palus.arena.ladder.match_files import read_actions
 from palus.arena.locked.witness import Testimony, ask_again
 from palus.arena.models.entity import Entity
 from palus.arena.referee.actions import Replayed
@@ -63,7 +64,7 @@ def verify_record(store: Store, record: LogRecord) -> Verification:
             "verify it",
         )
     try:
-        actions = store.blobs.read(record.actions.sha256) if record.actions else b""
+        actions = read_actions(store, record)
         replay = store.blobs.read(record.replay.sha256) if record.replay else b""
     except StorageError as error:
         return _unchecked(record, str(error))

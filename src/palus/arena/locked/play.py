@@ -20,7 +20,6 @@ from palus.arena.referee.actions import encode_actions, replay_match, state_hash
 from palus.arena.referee.games import env_build, layout_of, playable_game
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.recorder import Film, Recorder
-from palus.arena.referee.replay import encode_replay
 from palus.arena.referee.result import MatchResult
 from palus.envs.recording import Recording
 from palus.types import AnyArray, GameSpec
@@ -99,4 +98,4 @@ def _recorded(result: MatchResult, recording: Recording | None) -> MatchReport:
         state = replay_match(result.env, result.seed, b"").state
         return MatchReport(dataclasses.replace(result, final_state=state), b"", b"")
     result = dataclasses.replace(result, final_state=state_hash(recording.frames))
-    return MatchReport(result, encode_replay([recording]), encode_actions(recording.actions, layout_of(result.env)))
+    return MatchReport(result, b"", encode_actions(recording.actions, layout_of(result.env)))

@@ -71,8 +71,8 @@ class Unit:
 
 @dataclass(frozen=True)
 class MatchReport:
-    """One match as played. replay: a `.match` file, or mp4 where a game is filmed. actions: see
-    `palus.arena.referee.actions`; empty where a game is filmed. Both are empty when nothing was played."""
+    """One match as played. replay: mp4 where a game is filmed, else empty. actions: see `palus.arena.referee.actions`;
+    empty where a game is filmed. Both are empty when nothing was played."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 

@@ -16,7 +16,7 @@ import numpy as np
 from palus.arena.referee.games import layout_of, playable_game, source_of
 from palus.arena.referee.questions import by_behavior
 from palus.arena.referee.result import Verdict, verdict_of
-from palus.envs.recording import I16, MatchLayout
+from palus.envs.recording import I16, MatchLayout, RecordedEvent
 from palus.errors import ReplayError
 from palus.types import F32
 
@@ -55,10 +55,12 @@ def state_hash(frames: F32) -> str:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A match that was played again. frames: [ticks + 1, C]. result, score: by the rules of the game; None when it was
-    not over with the last action: somebody failed then."""
+    """A match that was played again. frames: [ticks + 1, C]. choices: [decisions, P, A]. events: but for how it ended.
+    result, score: by the rules of the game; None when it was not over with the last action: somebody failed then."""
 
     frames: F32
+    choices: I16
+    events: tuple[RecordedEvent, ...]
     result: Verdict | None
     score: tuple[int, int]
 
@@ -93,6 +95,8 @@ def replay_match(env_id: str, seed: int, actions: bytes, witness: Witness | None
     decisions = decode_actions(actions, layout, game.max_ticks // layout.ticks_per_decision)
     env.reset(np.array([seed], np.int64))
     frames = [game.still(env, 0)[None]]
+    events: list[RecordedEvent] = []
+    ticks = 0
     result: Verdict | None = None
     score = (0, 0)
     for decision, choice in enumerate(decisions):
@@ -103,7 +107,9 @@ def replay_match(env_id: str, seed: int, actions: bytes, witness: Witness | None
         step = env.step(by_behavior(env.spec, choice[None].astype(np.int32)))
         if step.match_over[0]:
             result, score = verdict_of(step.points[0]), game.score(step.points[0].tolist(), step.stats.get(0, {}))
+        events += game.events(env, 0, ticks)
         frames.append(game.frames(env, 0))
+        ticks += len(frames[-1])
     if witness is not None and result is None:
         witness.see(env, len(decisions), None)
-    return Replayed(np.concatenate(frames), result, score)
+    return Replayed(np.concatenate(frames), decisions, tuple(events), result, score)

@@ -20,9 +20,10 @@ from palus.envs.recording import RecordedEvent, Tick
 from palus.errors import ArenaError, ReplayError
 from palus.ratings.interval import score_interval
 
-SCHEMA = 3
+SCHEMA = 4
 """Of results, and of records of the log. 2 added `final_state`, `finished_ms` and the causes of a process that failed,
-3 the files of both sides; older ones are read."""
+3 the files of both sides; from 4 on the row of a match holds its actions, and replays of games that repeat are made
+from them. Older ones are read."""
 
 Mode = Literal["stochastic", "greedy"]
 Verdict = Literal["win1", "win2", "draw", "forfeit1", "forfeit2", "void"]

@@ -142,7 +142,7 @@ def _values(columns: LogColumns, row: Row[Any]) -> tuple[Any, ...]:
         columns.causes[record.get("cause") or "unknown"],
         row.rated,
         row.struck,
-        bool(record.get("replay")),
+        bool(record.get("replay") or record.get("actions")),
         row.finished_ms,
         _within(record.get("duration_ticks") or 0, 0, game.max_ticks),
         _within(score[0], -game.max_score, game.max_score),

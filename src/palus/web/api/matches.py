@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+from typing import Literal
+
 from pydantic import Field, JsonValue
 from sqlalchemy import select
 
-from palus.arena.ladder.log import GENESIS, LogRecord, StoredBytes, fault
+from palus.arena.ladder.log import GENESIS, LogRecord, fault
+from palus.arena.ladder.match_files import read_actions, read_replay
 from palus.arena.referee.games import game_of
 from palus.arena.referee.result import Verdict
+from palus.errors import ArenaError, ReplayError, StorageError
 from palus.store import Store
 from palus.store.tables import annulments, matches
 from palus.web.api.roster import Player
@@ -39,7 +44,7 @@ class MatchEvent(Shape):
 
 
 class StoredFile(Shape):
-    """A stored file. url: where to get it, null when it is no longer kept."""
+    """A file of the match, stored or made of its actions. url: where to get it, null when it is no longer kept."""
 
     sha256: str
     bytes: int
@@ -129,15 +134,23 @@ def match_page(view: View, match_id: str) -> MatchPage | None:
         rated=row.rated and annulled is None,
         annulled=annulled,
         runner={name: value for name, value in vars(record.runner).items() if name != "worker"},
-        replay=_file(view.store, record.replay, f"/api/arena/matches/{record.id}/replay"),
-        actions=_file(view.store, record.actions, f"/api/arena/matches/{record.id}/actions"),
+        replay=_file(view.store, record, "replay"),
+        actions=_file(view.store, record, "actions"),
         chain=ChainPosition.like(row, intact=fault(row, row.seq, before) is None, head_seq=view.version.seq),
         other_leg=other_leg,
         verify_command=f"palus verify {record.id}",
     )
 
 
-def _file(store: Store, stored: StoredBytes | None, url: str) -> StoredFile | None:
-    if stored is None:
+def _file(store: Store, record: LogRecord, kind: Literal["replay", "actions"]) -> StoredFile | None:
+    """What the record names, or what is made of the actions; None when nothing was played."""
+    url = f"/api/arena/matches/{record.id}/{kind}"
+    if kind == "replay" and record.replay is not None:
+        return StoredFile.like(record.replay, url=url if store.blobs.has(record.replay.sha256) else None)
+    try:
+        data = (read_replay if kind == "replay" else read_actions)(store, record)
+    except (StorageError, ReplayError, ArenaError):
+        return None if record.actions is None else StoredFile.like(record.actions, url=None)
+    if not data:
         return None
-    return StoredFile.like(stored, url=url if store.blobs.has(stored.sha256) else None)
+    return StoredFile(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data), url=url)

@@ -8,8 +8,9 @@ from typing import Annotated, Literal, get_type_hints
 from fastapi import APIRouter, Path, Request, Response
 
 from palus.arena.ladder.log import LogRecord, read_match
+from palus.arena.ladder.match_files import read_actions, read_replay
 from palus.arena.referee.games import game_of
-from palus.errors import StorageError
+from palus.errors import ArenaError, ReplayError, StorageError
 from palus.store import Store
 from palus.web.api.analytics import TeamResults, analytics, team_results
 from palus.web.api.answers import Answers, Body, respond
@@ -110,13 +111,13 @@ def _add_files(router: APIRouter, store: Store) -> None:
         return record
 
     def read_file(record: LogRecord, kind: Literal["replay", "actions"]) -> bytes:
-        stored = record.replay if kind == "replay" else record.actions
-        if stored is None:
-            raise fault(404, "no_file", f"The match log has no {kind} of a match {record.id}.")
         try:
-            return store.blobs.read(stored.sha256)
-        except StorageError as error:
-            raise fault(404, "not_kept", f"The {kind} of match {record.id} is no longer kept.") from error
+            data = (read_replay if kind == "replay" else read_actions)(store, record)
+        except (StorageError, ReplayError, ArenaError) as error:
+            raise fault(404, "not_kept", f"The {kind} of match {record.id} is no longer kept: {error}.") from error
+        if not data:
+            raise fault(404, "no_file", f"The match log has no {kind} of a match {record.id}.")
+        return data
 
     @router.get("/matches/{match_id}/replay", response_class=Response)
     def get_replay(match_id: MatchId) -> Response:
