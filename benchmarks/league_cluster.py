@@ -32,6 +32,8 @@ from palus.store.depot import Depot
 from palus.trust import NOBODY
 
 RUNS = 4
+START_S = 300.0
+"""So long all runs may take until they train."""
 OPTIONS = ["palus.threads=1", "palus.baseline_interval=0", "env_settings.seed=1", "behaviors.SoccerTwos.max_steps=1e8",
            "behaviors.SoccerTwos.summary_freq=4000"]  # fmt: skip
 
@@ -56,10 +58,12 @@ def cpu_s(pids: list[int]) -> float:
     return float(sum(own.user + own.system for own in times))
 
 
-def rate(plan: LeaguePlan, pids: list[int], seconds: float) -> float:
-    """Steps per CPU second of all runs together, once each has told twice."""
-    folders = [plan.folder(name) for name in plan.runs]
+def rate(folders: list[Path], pids: list[int], seconds: float) -> float:
+    """Steps per CPU second of all runs together, once each has told twice. Exits where that takes too long."""
+    until = time.monotonic() + START_S
     while min(map(steps_in, folders)) < 8000:
+        if time.monotonic() > until:
+            sys.exit(f"{', '.join(map(str, folders))}: not all train after {START_S:.0f} s")
         time.sleep(1)
     steps, cpu = sum(map(steps_in, folders)), cpu_s(pids)
     time.sleep(seconds)
@@ -67,13 +71,18 @@ def rate(plan: LeaguePlan, pids: list[int], seconds: float) -> float:
 
 
 def plain(folder: Path, preset: str, seconds: float) -> float:
-    """Four runs that know nothing of each other."""
+    """Four runs that know nothing of each other, each in a folder of its own: `training` keeps others out of one."""
     plan = plan_in(folder, preset)
-    plan.root.mkdir(parents=True)
     with ExitStack() as beside:
-        runs = [beside.enter_context(training(run, plan.log(name), resume=False, trust=NOBODY))
-                for name, run in plan.runs.items()]  # fmt: skip
-        return rate(plan, [run.pid for run in runs], seconds)
+        runs, folders = [], []
+        for name, run in plan.runs.items():
+            results = plan.folder(name)
+            results.mkdir(parents=True)
+            alone = run.checkpoint_settings.model_copy(update={"results_dir": str(results)})
+            run = run.model_copy(update={"checkpoint_settings": alone})
+            runs.append(beside.enter_context(training(run, plan.log(name), resume=False, trust=NOBODY)))
+            folders.append(results / alone.run_id)
+        return rate(folders, [run.pid for run in runs], seconds)
 
 
 def on_cluster(folder: Path, preset: str, seconds: float, address: str) -> tuple[float, float]:
@@ -90,7 +99,7 @@ def on_cluster(folder: Path, preset: str, seconds: float, address: str) -> tuple
             actors = [pid for pid, name in names.items() if "RunActor" in name]
             own = [pid for pid, name in names.items() if "/ray/" in name and pid not in actors]
             before = cpu_s(own), cpu_s(pids + actors)
-            found = rate(plan, pids + actors, seconds)
+            found = rate([plan.folder(name) for name in plan.runs], pids + actors, seconds)
             return found, (cpu_s(own) - before[0]) / (cpu_s(pids + actors) - before[1])
         finally:
             driver.terminate()
