@@ -177,11 +177,10 @@ def measure_pairings(store: Store, settings: ArenaSettings) -> Json:
     with store.read() as connection:
         ledger.read(connection)
         begun = time.perf_counter()
-        ranked = ladder_entries.board(connection, ENV, repos_per_owner=settings.repos_per_owner)
-        known = ladder_entries.credited(connection, ENV)
+        field = ladder_entries.read_field(connection, ENV, repos_per_owner=settings.repos_per_owner)
         beliefs = read_beliefs(connection, ENV, None)
-    entrants = [ranked[sha256] for sha256 in sorted(ranked)]
-    picture = take_picture(entrants, known, ledger, [], [], beliefs, settings)
+    entrants = [field.ranked[sha256] for sha256 in sorted(field.ranked)]
+    picture = take_picture(entrants, field.credited, ledger, [], [], beliefs, settings)
     seen = time.perf_counter()
     pairs = choose(picture, PAIRINGS, settings, rng)
     done = time.perf_counter()

@@ -312,7 +312,7 @@ def _scatter(units: Units, strength: F64, inverse: Inverse, spread: float, befor
     # Units of one pairing share what their scatter depends on: they are added up.
     squares = np.add.reduceat(units.count * np.square(residual) / (1.0 - leverage), starts)
     variance = np.add.reduceat(units.count * units.games, starts) * even
-    scatter = fit_scatter(squares, variance, middle, p)
+    scatter = fit_scatter(squares, variance, middle, p, before if before != Scatter() else None)
     return scatter, (1.0 + float(squares.sum())) / (1.0 + float(variance.sum()))
 
 

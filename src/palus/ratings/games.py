@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -65,6 +66,24 @@ class Cells:
     second: I64
     played: F64
     points: F64
+
+    @cached_property
+    def pairings(self) -> tuple[I64, I64]:
+        """The number of each cell's pairing, whoever came first, and [P] min N' + max of each, N' being one more than
+        the last player."""
+        n = int(max(self.first.max(initial=-1), self.second.max(initial=-1))) + 1
+        keys, of = np.unique(
+            np.minimum(self.first, self.second) * n + np.maximum(self.first, self.second), return_inverse=True
+        )
+        return of.reshape(-1), np.stack(np.divmod(keys, max(n, 1)))
+
+    @cached_property
+    def rows(self) -> tuple[I64, I64, I64]:
+        """Who met whom as a symmetric matrix, row by row: row, column and pairing of each entry."""
+        low, high = self.pairings[1]
+        rows, columns = np.concatenate([low, high]), np.concatenate([high, low])
+        order = np.lexsort((columns, rows))
+        return rows[order], columns[order], order % max(len(low), 1)
 
 
 @dataclass(frozen=True)

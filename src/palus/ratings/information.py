@@ -108,9 +108,11 @@ class Sparse:
     def _met(self) -> Any:
         from scipy.sparse import csr_array
 
-        rows = np.concatenate([self.cells.first, self.cells.second])
-        columns = np.concatenate([self.cells.second, self.cells.first])
-        return csr_array((np.concatenate([self.weight, self.weight]), (rows, columns)), shape=(self.n, self.n))
+        of, pairings = self.cells.pairings
+        weight = np.bincount(of, self.weight, pairings.shape[1])
+        rows, columns, pairing = self.cells.rows
+        starts = np.searchsorted(rows, np.arange(self.n + 1))
+        return csr_array((weight[pairing], columns, starts), shape=(self.n, self.n))
 
     @cached_property
     def variance(self) -> F64:

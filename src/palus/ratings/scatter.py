@@ -19,6 +19,7 @@ _VARIANCE_OF_A_PAIR = 0.5
 _RIDGE = 4.0
 """Precision of the prior of both slopes around zero: eight even pairs' worth."""
 _NEWTON_STEPS = 8
+_SMALLEST_STEP = 1e-8
 _LEAST, _MOST = np.log(0.02), np.log(8.0)
 
 
@@ -40,11 +41,12 @@ class Scatter:
         return factor
 
 
-def fit_scatter(squares: F64, variance: F64, strength: F64, p: F64) -> Scatter:
+def fit_scatter(squares: F64, variance: F64, strength: F64, p: F64, near: Scatter | None = None) -> Scatter:
     """The factor behind squared residuals, by quasi-likelihood (the score equations of a Poisson regression).
 
     squares: [U] squared residual of the points in every unit, corrected for the parameters that were fitted to them.
     variance: [U] of independent won-or-lost games. strength, p: [U], as in `Scatter.phi`.
+    near: where it is looked for first; only how long that takes depends on it.
 
     Sums are compared with sums, never ratios averaged: a pairing that one player always wins has small residuals and
     little weight, and is not taken for certainty.
@@ -54,10 +56,15 @@ def fit_scatter(squares: F64, variance: F64, strength: F64, p: F64) -> Scatter:
     held = np.array([0.0, _RIDGE, _RIDGE])
     first = np.array([1.0, 0.0, 0.0])
     beta = first * np.log((imaginary + squares.sum()) / (imaginary + variance.sum()))
+    if near is not None:
+        beta = np.array([near.level, near.by_strength, near.by_gap])
     for _ in range(_NEWTON_STEPS):
         mean = variance * np.exp(np.clip(beta @ features, _LEAST, _MOST))
         even = imaginary * np.exp(beta[0])
         gradient = features @ (squares - mean) + first * (imaginary - even) - held * beta
         information = (features * mean) @ features.T + np.diag(first * even + held)
-        beta = beta + np.clip(np.linalg.solve(information, gradient), -1.0, 1.0)
+        step = np.clip(np.linalg.solve(information, gradient), -1.0, 1.0)
+        beta = beta + step
+        if np.abs(step).max() < _SMALLEST_STEP:  # the next one would change the last digits of a double
+            break
     return Scatter(*beta.tolist())

@@ -162,3 +162,15 @@ def test_what_replaced_models_took_is_charged_to_their_owner() -> None:
     few = Ledger("SoccerTwos", 1)
     few.recent.extend((sha256, "palus/random") for sha256 in list(old)[:10])
     assert not take_picture(models, known, few, [], [], None, settings).over.any(), "as much as one newcomer takes"
+
+
+def test_the_same_is_chosen_whether_all_candidates_are_put_in_order_or_first_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    strength = np.random.default_rng(3).normal(0, 200, 60).tolist()
+    met = Meetings(60, np.array([5, 7]), np.array([3, 1]), before=Meetings(60, np.array([7, 8]), np.array([2, 4])))
+    assert met.of(np.array([0, 7, 0]), np.array([5, 0, 9])).tolist() == [3, 3, 0]
+    whole = ladder_pairings(picture(strength, meetings=met), 90, GREEDY, np.random.default_rng(0))
+    monkeypatch.setattr("palus.arena.ladder.matchmaking.HEAD", 4)
+    monkeypatch.setattr("palus.arena.ladder.matchmaking.HEAD_TIMES", 0)
+    assert ladder_pairings(picture(strength, meetings=met), 90, GREEDY, np.random.default_rng(0)) == whole

@@ -8,7 +8,7 @@ said holds for every copy.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -26,6 +26,9 @@ from palus.store.tables import entries, jobs
 
 NOT_PLAYED = "not-played"
 HOUR_MS = 3_600_000
+_NAMES = ("id", "source", "repo", "owner", "revision", "files", "sha256", "state", "details")
+_COLUMNS = select(*(entries.c[name] for name in _NAMES))
+"""All that the board is made of."""
 
 
 @dataclass(frozen=True)
@@ -105,19 +108,40 @@ def decide(
     connection.execute(update(entries).where(unchecked).values(verdict))
 
 
-def credited(connection: Connection, env: str) -> dict[str, Entity]:
-    """Every entity that was ever accepted, by SHA-256, withdrawn and replaced ones included."""
-    checked = select(entries).where(entries.c.env == env, entries.c.code.is_(None), entries.c.checked_ms.is_not(None))
-    return _by_entity(connection.execute(checked.order_by(entries.c.id)).all())
-
-
 def board(connection: Connection, env: str, *, repos_per_owner: int) -> dict[str, Entity]:
     """Entities that are ranked now, by SHA-256: the newest accepted revision of every repository.
 
     Of an owner only the `repos_per_owner` repositories that were pushed last count (0: all); house players always do.
     """
-    accepted = select(entries).where(entries.c.env == env, entries.c.state == "accepted")
-    rows = connection.execute(accepted.order_by(entries.c.id)).all()
+    return _ranked(_checked(connection, env), repos_per_owner)
+
+
+@dataclass(frozen=True)
+class Field:
+    """ranked: the `board`. credited: every entity that was ever accepted, by SHA-256, withdrawn and replaced ones
+    included. rows: that both were made of."""
+
+    rows: Sequence[Row[Any]]
+    ranked: dict[str, Entity]
+    credited: dict[str, Entity]
+
+
+def read_field(connection: Connection, env: str, *, repos_per_owner: int, before: Field | None = None) -> Field:
+    """As it is now; `before` where that is the same."""
+    rows = _checked(connection, env)
+    if before is not None and rows == before.rows:
+        return before
+    return Field(rows, _ranked(rows, repos_per_owner), _by_entity(rows))
+
+
+def _checked(connection: Connection, env: str) -> Sequence[Row[Any]]:
+    """Entries that were ever accepted, oldest first."""
+    checked = _COLUMNS.where(entries.c.env == env, entries.c.code.is_(None), entries.c.checked_ms.is_not(None))
+    return connection.execute(checked.order_by(entries.c.id)).all()
+
+
+def _ranked(checked: Sequence[Row[Any]], repos_per_owner: int) -> dict[str, Entity]:
+    rows = [row for row in checked if row.state == "accepted"]
     newest = {row.repo: row for row in rows}
     by_owner: dict[str, list[Row[Any]]] = {}
     for row in sorted(newest.values(), key=lambda row: -row.id):

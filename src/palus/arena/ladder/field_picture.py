@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from sqlalchemy import Connection, select
@@ -72,7 +72,7 @@ class Ledger:
 
     early: meetings of this season by then, as numbers of `numbers` and counts. meetings: those since, by (sha256,
     sha256) in alphabetical order. units: of each entity in all seasons. last_seq: newest match of each entity.
-    recent: sides of the newest units, trials included.
+    recent: sides of the newest units, trials included. placed: `early` among these entrants, in their order.
     """
 
     env: str
@@ -84,6 +84,7 @@ class Ledger:
     units: Counter[str] = field(default_factory=Counter)
     last_seq: dict[str, int] = field(default_factory=dict)
     recent: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=RECENT_UNITS))
+    placed: tuple[tuple[str, ...], Meetings] | None = None
 
     def read(self, connection: Connection) -> None:
         """Take in what was logged since."""
@@ -104,16 +105,17 @@ class Ledger:
     def _begin(self, connection: Connection) -> None:
         """With the sums, so that no start reads the whole log."""
         self.upto_seq = connection.scalar(select(intake.c.upto_seq).where(intake.c.env == self.env)) or 0
-        rows = []
         columns = [pair_sums.c[name] for name in ("season", "low", "high", "counts")]
-        for season, low, high, counts in connection.execute(select(*columns).where(pair_sums.c.env == self.env)):
-            units = int(np.frombuffer(counts, "<i4").sum())
-            if season > 0:
-                self.units.update({low: units, high: units})
-            if season == self.season:
-                rows.append((*(self.numbers.setdefault(name, len(self.numbers)) for name in (low, high)), units))
-        first, second, count = np.array(rows, np.int64).reshape(-1, 3).T
-        self.early = first, second, count
+        rows = connection.execute(select(*columns).where(pair_sums.c.env == self.env)).all()
+        units = np.frombuffer(b"".join(row.counts for row in rows), "<i4").reshape(len(rows), 16).sum(axis=1)
+        number, season = self.numbers.setdefault, np.array([row.season for row in rows], np.int64)
+        first = np.array([number(row.low, len(self.numbers)) for row in rows], np.int64)
+        second = np.array([number(row.high, len(self.numbers)) for row in rows], np.int64)
+        played = np.where(season > 0, units, 0)
+        both = np.bincount(first, played, len(self.numbers)) + np.bincount(second, played, len(self.numbers))
+        self.units.update(dict(zip(self.numbers, both.astype(np.int64).tolist(), strict=True)))
+        now = season == self.season
+        self.early = first[now], second[now], units[now].astype(np.int64)
         last = select(player_sums.c.sha256, player_sums.c.last_seq).where(player_sums.c.env == self.env)
         self.last_seq = {row.sha256: row.last_seq for row in connection.execute(last)}
         newest = (matches.c.env == self.env) & (matches.c.leg == 1) & (matches.c.seq <= self.upto_seq)
@@ -164,14 +166,18 @@ def take_picture(
 
 def _meetings(index: Mapping[str, int], ledger: Ledger, late: Mapping[tuple[str, str], int]) -> Meetings:
     """index: place of each entrant. late: meetings that are not among the ledger's early ones."""
-    n = len(index)
-    place = np.array([index.get(name, -1) for name in ledger.numbers] or [-1], np.int64)
-    first, second, count = ledger.early
+    names = tuple(index)
+    if ledger.placed is None or ledger.placed[0] != names:
+        place = np.array([index.get(name, -1) for name in ledger.numbers] or [-1], np.int64)
+        first, second, count = ledger.early
+        ledger.placed = names, _met(len(index), place[first], place[second], count)
     more = [(index[a], index[b], met) for (a, b), met in late.items() if a in index and b in index]
     table = np.array(more, np.int64).reshape(-1, 3).T
-    first = np.concatenate([place[first], table[0]])
-    second = np.concatenate([place[second], table[1]])
-    count = np.concatenate([count, table[2]])
+    return replace(_met(len(index), *table), before=ledger.placed[1])
+
+
+def _met(n: int, first: I64, second: I64, count: I64) -> Meetings:
+    """first, second: places of two that met so often, -1 of who is not among the n."""
     among = (first >= 0) & (second >= 0)
     keys = (np.minimum(first, second) * n + np.maximum(first, second))[among]
     met, of = np.unique(keys, return_inverse=True)

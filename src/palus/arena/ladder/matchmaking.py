@@ -19,6 +19,8 @@ from palus.types import F64, I64, Bool
 
 NEIGHBOURS = 25
 """On each side of a player in the order of strength: among these the pairing that teaches most is looked for."""
+HEAD, HEAD_TIMES = 5000, 20
+"""Of the candidates, and for each pairing that is wanted, so many are put in order at first."""
 TRIES = 200
 """Draws of two players that may not meet, before those who may are listed."""
 
@@ -28,19 +30,24 @@ MIN_ANCHORS = 5
 
 @dataclass(frozen=True)
 class Meetings:
-    """How often two of N players met. keys: [M] i N + j of each two that did, i < j, ascending. counts: [M]."""
+    """How often two of N players met. keys: [M] i N + j of each two that did, i < j, ascending. counts: [M].
+
+    before: meetings that are not among these.
+    """
 
     n: int
     keys: I64
     counts: I64
+    before: Meetings | None = None
 
     def of(self, first: I64, second: I64) -> I64:
         """Of each pairing."""
-        if not len(self.keys):
-            return np.zeros(np.broadcast_shapes(np.shape(first), np.shape(second)), np.int64)
         keys = np.minimum(first, second) * self.n + np.maximum(first, second)
-        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[place] == keys, self.counts[place], 0)
+        met = np.zeros(np.shape(keys), np.int64) if self.before is None else self.before.of(first, second)
+        if len(self.keys):
+            place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+            met = met + np.where(self.keys[place] == keys, self.counts[place], 0)
+        return met
 
 
 @dataclass(frozen=True)
@@ -145,16 +152,21 @@ def ladder_pairings(
     barred, unsure = np.zeros(len(picture), np.bool_), _unsure(picture, settings)
     if in_share.any():
         first, second, barred = first[in_share], second[in_share], picture.over
-    first, second = _best_first(picture, first, second)
+    gain = _gains(picture, first, second)
+    top = gain >= _least_of(gain, HEAD + HEAD_TIMES * count)
     busy, pairs, used = (picture.queued > 0).tolist(), [], set[tuple[int, int]]()
-    candidates, left, place = list(zip(first.tolist(), second.tolist(), strict=True)), count, 0
+    candidates, left, place = _best_first(picture, first[top], second[top], gain[top]), count, 0
+    rest = not top.all()
     while left > 0:
         if rng.random() < settings.uniform_share:
-            pair = _drawn(picture, settings, barred, unsure, busy, used, candidates[place:], rng)
+            pair = _drawn(picture, settings, barred, unsure, busy, used, candidates, place, rng)
         else:
             while place < len(candidates) and (busy[candidates[place][0]] or busy[candidates[place][1]]):
                 place += 1
             pair = candidates[place] if place < len(candidates) else None
+        if pair is None and rest:  # the others are put in order only now
+            candidates, rest = candidates + _best_first(picture, first[~top], second[~top], gain[~top]), False
+            continue
         if pair is None:  # fewer players than hands: let them play several units at a time
             candidates, place = [pair for pair in candidates if (min(pair), max(pair)) not in used], 0
             if not candidates:
@@ -206,18 +218,28 @@ def _unsure(picture: Picture, settings: ArenaSettings) -> Bool:
     return np.asarray(Z_95 * np.sqrt(picture.variance) >= settings.target_half_width)
 
 
-def _best_first(picture: Picture, first: I64, second: I64) -> tuple[I64, I64]:
-    """By gain; among equals whoever has been idle longest. First of a pair: the one who waited longer.
+def _gains(picture: Picture, first: I64, second: I64) -> F64:
+    """Logarithm of what each pairing teaches, rounded, so that equals are equal.
 
-    A pairing that is queued already teaches less the second time, so gains are shared among its units.
+    One that is queued already teaches less the second time, so gains are shared among its units.
     """
     gain = gain_of(picture.strength[first] - picture.strength[second], picture.gap(first, second))
     gain = gain / (1 + np.maximum(picture.queued[first], picture.queued[second]))
+    return np.asarray(np.round(np.log(np.maximum(gain, 1e-300)), 9))
+
+
+def _least_of(gain: F64, most: int) -> float:
+    """The smallest of the so many largest."""
+    return float(np.partition(gain, -most)[-most]) if most < len(gain) else -np.inf
+
+
+def _best_first(picture: Picture, first: I64, second: I64, gain: F64) -> list[tuple[int, int]]:
+    """By gain; among equals whoever has been idle longest. First of a pair: the one who waited longer."""
     idle = picture.idle[first], picture.idle[second]
-    rounded = np.round(np.log(np.maximum(gain, 1e-300)), 9)
-    order = np.lexsort((-(idle[0] + idle[1]), -np.maximum(*idle), -rounded))
+    order = np.lexsort((-(idle[0] + idle[1]), -np.maximum(*idle), -gain))
     swap = idle[1] > idle[0]
-    return np.where(swap, second, first)[order], np.where(swap, first, second)[order]
+    ahead, behind = np.where(swap, second, first)[order], np.where(swap, first, second)[order]
+    return list(zip(ahead.tolist(), behind.tolist(), strict=True))
 
 
 def _drawn(
@@ -228,17 +250,18 @@ def _drawn(
     busy: list[bool],
     used: set[tuple[int, int]],
     candidates: Sequence[tuple[int, int]],
+    place: int,
     rng: np.random.Generator,
 ) -> tuple[int, int] | None:
-    """An open pairing of two free players, uniformly of all; of the candidates where hardly any is open; None where
-    there is none. barred: who waits until the others had theirs."""
+    """An open pairing of two free players, uniformly of all; of the candidates from a place on where hardly any is
+    open; None where there is none. barred: who waits until the others had theirs."""
     for i, j in rng.integers(len(picture), size=(TRIES, 2)).tolist():
         if busy[i] or busy[j] or barred[i] or barred[j] or (min(i, j), max(i, j)) in used:
             continue
         pair = np.array(i), np.array(j)
         if (unsure[i] or unsure[j]) and picture.may_meet(*pair) and picture.meetings.of(*pair) < settings.meetings:
             return i, j
-    free = [pair for pair in candidates if not (busy[pair[0]] or busy[pair[1]])]
+    free = [pair for pair in candidates[place:] if not (busy[pair[0]] or busy[pair[1]])]
     return free[int(rng.integers(len(free)))] if free else None
 
 

@@ -51,6 +51,20 @@ def account_of(worker: str) -> str:
     return worker.rpartition("/")[0] or worker
 
 
+def enqueue_all(
+    connection: Connection, kind: Kind, payloads: Mapping[str, tuple[int, dict[str, Any]]], *, now_ms: int
+) -> None:
+    """Add jobs, all that there never were. payloads: priority and payload by key, as of `enqueue`."""
+    known = set(connection.scalars(select(jobs.c.key).where(jobs.c.key.in_(payloads))))
+    rows = [
+        _row(kind, key, payload, priority, now_ms, None)
+        for key, (priority, payload) in payloads.items()
+        if key not in known
+    ]
+    if rows:
+        connection.execute(insert(jobs), rows)
+
+
 def enqueue(
     connection: Connection,
     kind: Kind,
@@ -67,19 +81,7 @@ def enqueue(
     """
     if connection.execute(select(jobs.c.id).where(jobs.c.key == key)).first() is not None:
         return False
-    row = {
-        "kind": kind,
-        "key": key,
-        "env": payload["env"],
-        "payload": json.dumps(payload, sort_keys=True, separators=(",", ":")),
-        "state": "ready",
-        "priority": priority,
-        "trusted_only": needs_trust(kind, payload["env"]),
-        "not_for": not_for,
-        "attempts": 0,
-        "created_ms": now_ms,
-    }
-    connection.execute(insert(jobs).values(row))
+    connection.execute(insert(jobs).values(_row(kind, key, payload, priority, now_ms, not_for)))
     return True
 
 
@@ -201,8 +203,12 @@ def reap(
 
 def open_jobs(connection: Connection, kind: JobKind, env: str) -> list[dict[str, Any]]:
     """Payloads of a game's jobs whose matches are not in the log yet, oldest first."""
-    rows = connection.execute(select(jobs.c.payload).where(_is_open(kind, env)).order_by(jobs.c.id))
-    return [json.loads(row.payload) for row in rows]
+    return [json.loads(payload) for payload in open_payloads(connection, kind, env)]
+
+
+def open_payloads(connection: Connection, kind: JobKind, env: str) -> Sequence[str]:
+    """`open_jobs` as JSON."""
+    return connection.scalars(select(jobs.c.payload).where(_is_open(kind, env)).order_by(jobs.c.id)).all()
 
 
 def count_open(connection: Connection, kind: JobKind, env: str) -> int:
@@ -224,6 +230,23 @@ def held_by(job_id: Any, secret: Any) -> ColumnElement[bool]:
 
 def _is_open(kind: JobKind, env: str) -> ColumnElement[bool]:
     return (jobs.c.kind == kind) & (jobs.c.env == env) & jobs.c.state.in_(("ready", "leased", "reported"))
+
+
+def _row(
+    kind: Kind, key: str, payload: dict[str, Any], priority: int, now_ms: int, not_for: str | None
+) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "key": key,
+        "env": payload["env"],
+        "payload": json.dumps(payload, sort_keys=True, separators=(",", ":")),
+        "state": "ready",
+        "priority": priority,
+        "trusted_only": needs_trust(kind, payload["env"]),
+        "not_for": not_for,
+        "attempts": 0,
+        "created_ms": now_ms,
+    }
 
 
 def _told(kind: Kind) -> JobKind:

@@ -10,9 +10,9 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 from sqlalchemy import Connection, func, select
@@ -99,6 +99,7 @@ class Scheduler:
         self._rng = np.random.default_rng(seed)
         self._ledgers = {env: Ledger(env, settings.season) for env in settings.envs}
         self._beliefs: dict[str, Beliefs | None] = dict.fromkeys(settings.envs)
+        self._fields: dict[str, entries.Field | None] = dict.fromkeys(settings.envs)
         self._refitting, self._refresh_due_s = threading.Lock(), -np.inf
 
     def tick(self) -> None:
@@ -152,24 +153,26 @@ class Scheduler:
             hands = self._count_hands(connection, env)
             if queue.count_open(connection, "pair", env) >= REFILL_BELOW * hands:
                 return
-            waiting = _orders(queue.open_jobs(connection, "pair", env))
+            waiting = [_order_of(payload) for payload in queue.open_payloads(connection, "pair", env)]
             ledger = self._ledgers[env]
             ledger.read(connection)
-            ranked = entries.board(connection, env, repos_per_owner=self._settings.repos_per_owner)
-            known = entries.credited(connection, env)
-            given_up = _orders(payload for payload, _ in queue.failed_jobs(connection, "pair"))
+            per_owner, before = self._settings.repos_per_owner, self._fields[env]
+            field = self._fields[env] = entries.read_field(connection, env, repos_per_owner=per_owner, before=before)
+            given_up = [Unit.from_payload(payload) for payload, _ in queue.failed_jobs(connection, "pair")]
             beliefs = self._beliefs[env] = read_beliefs(connection, env, self._beliefs[env])
-        entrants = [ranked[sha256] for sha256 in sorted(ranked)]
+        entrants = [field.ranked[sha256] for sha256 in sorted(field.ranked)]
         lost = [order for order in given_up if order.env == env]
-        picture = take_picture(entrants, known, ledger, waiting, lost, beliefs, self._settings)
+        picture = take_picture(entrants, field.credited, ledger, waiting, lost, beliefs, self._settings)
         pairings = choose(picture, min(REFILL_TO * hands - len(waiting), REFILL_AT_ONCE), self._settings, self._rng)
         if not pairings:
             return
+        payloads = {}
+        for first, second, is_entry in pairings:
+            order = self._order(env, entrants[first], entrants[second])
+            priority = queue.PRIORITY_ENTRY if is_entry else queue.PRIORITY_LADDER
+            payloads[f"{queue.PAIR_KEY}{order.unit_id}"] = priority, order.to_payload()
         with self._store.write() as connection:
-            for first, second, is_entry in pairings:
-                order = self._order(env, entrants[first], entrants[second])
-                priority = queue.PRIORITY_ENTRY if is_entry else queue.PRIORITY_LADDER
-                _enqueue(connection, order, f"{queue.PAIR_KEY}{order.unit_id}", priority)
+            queue.enqueue_all(connection, "pair", payloads, now_ms=now_ms())
 
     def _draw_round(self, env: str) -> None:
         """The next round, when its time has come and the one before is played to the end."""
@@ -194,9 +197,11 @@ class Scheduler:
             # As the reference lists them: rated models by rating, then the new ones in the order of their arrival.
             lineup = sorted(ranked, key=lambda sha256: (sha256 not in elo, -elo.get(sha256, 0.0)))
             rated = [(sha256, elo.get(sha256, START)) for sha256 in lineup]
+            payloads = {}
             for i, (a, b) in enumerate(draw_round(rated, self._settings.round_neighbours, self._rng)):
                 order = self._order(env, ranked[a], ranked[b], number)
-                _enqueue(connection, order, f"{prefix}{number}:{i}", queue.PRIORITY_LADDER)
+                payloads[f"{prefix}{number}:{i}"] = queue.PRIORITY_LADDER, order.to_payload()
+            queue.enqueue_all(connection, "pair", payloads, now_ms=now_ms())
 
     def _order(self, env: str, a: Entity, b: Entity, round_number: int | None = None) -> Unit:
         return Unit(
@@ -222,12 +227,9 @@ class Scheduler:
         return max(1, max(able, self._min_workers) // len(self._settings.envs))
 
 
-def _orders(payloads: Iterable[dict[str, Any]]) -> list[Unit]:
-    return [Unit.from_payload(payload) for payload in payloads]
-
-
-def _enqueue(connection: Connection, order: Unit, key: str, priority: int) -> None:
-    queue.enqueue(connection, "pair", key, order.to_payload(), priority=priority, now_ms=now_ms())
+@lru_cache(20_000)  # thousands wait for minutes, and are looked at several times a second
+def _order_of(payload: str) -> Unit:
+    return Unit.from_payload(json.loads(payload))
 
 
 def _not_validated(fault: str) -> Refusal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -37,12 +38,12 @@ class Entity:
     p99_ms: float = field(default=0.0, compare=False)
     models: tuple[bytes, ...] = field(default=(), compare=False, repr=False)
 
-    @property
+    @cached_property
     def owner(self) -> str:
         """First half of the repository's name."""
         return self.repo.partition("/")[0]
 
-    @property
+    @cached_property
     def house(self) -> str | None:
         """Name of the built-in player; None for models."""
         return self.repo.partition("/")[2] if self.owner == HOUSE_OWNER and not self.files else None
