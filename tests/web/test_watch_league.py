@@ -6,10 +6,13 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from palus.league.records import encoded, home, part
 from palus.store.depot import Depot
 from palus.types import FROZEN
 from palus.web.watch.app import Runs
+from palus.web.watch.matches import Stage
 from palus.web.watch.of_book import LeagueFolder
 
 WEIGHTS = b"the weights"
@@ -30,7 +33,7 @@ def tell(depot: Depot, run: str, number: int, step: int, rows: list[list[Any]], 
     depot.create(part(run, number), encoded([*lines, {"kind": "files", "time": 1e9, "files": None}]))
 
 
-def test_the_page_of_a_league_follows_its_book(tmp_path: Path) -> None:
+def test_the_page_of_a_league_follows_its_book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     depot = Depot(str(tmp_path / "cup"))
     tell(depot, "ada", 1, 1000, [["ada", "=random", 8.0, 10]])
     tell(depot, "bob", 1, 500, [["bob", "ada/0", 9.0, 10]])
@@ -58,3 +61,7 @@ def test_the_page_of_a_league_follows_its_book(tmp_path: Path) -> None:
     files = sorted((tmp_path / "page" / "cup" / "SoccerTwos" / "snapshots").iterdir())
     assert [path.name for path in files] == ["snapshot-00001.npz", "snapshot-100001.npz"]  # the newest of each
     assert hashlib.sha256(files[0].read_bytes()).digest() == hashlib.sha256(WEIGHTS).digest()
+    monkeypatch.setattr("palus.web.watch.matches.trained_steps", lambda path: 3000)  # the weights above are none
+    others = Stage(folder.folder, "SoccerTwos", {}).opponents()
+    named = [(other.word, other.label) for other in others if other.word.startswith("snapshot")]
+    assert named == [("snapshot-100001", "bob/1"), ("snapshot-1", "ada/1")]

@@ -118,6 +118,15 @@ class _File(_Part):
     mix: dict[str, dict[str, float]] = Field(default_factory=dict)
 
 
+def snapshot_names(folder: Path) -> dict[int, str]:
+    """Number -> name of the snapshots that have one, as those of a league of several runs do."""
+    try:
+        file = _File.model_validate_json((folder / LEAGUE).read_bytes())
+    except (OSError, ValidationError):
+        return {}
+    return {told.id - FROZEN: told.name for told in file.snapshots if told.name is not None}
+
+
 def read_league(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
     """The league of a run's folder; None where nobody plays a past self. curves: of its learners."""
     try:

@@ -20,7 +20,7 @@ from palus.arena.referee.replay import encode_replay
 from palus.envs import GameSource
 from palus.errors import ModelError
 from palus.web.shapes import Shape
-from palus.web.watch.league import snapshot_files, trained_steps
+from palus.web.watch.league import snapshot_files, snapshot_names, trained_steps
 
 ITSELF = "itself"
 
@@ -57,9 +57,10 @@ class Stage:
         if self.refusal is not None or self.game is None:
             return []
         numbers = sorted({number for _, number in snapshot_files(self.folder)}, reverse=True)
+        names = snapshot_names(self.folder)
         return [
             Opponent(word=ITSELF, label="itself"),
-            *(Opponent(word=f"snapshot-{number}", label=f"snapshot #{number}") for number in numbers),
+            *(Opponent(word=f"snapshot-{n}", label=names.get(n, f"snapshot #{n}")) for n in numbers),
             *(Opponent(word=name, label=name) for name in GAMES[self.game].house),
         ]
 
