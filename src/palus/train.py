@@ -230,6 +230,8 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
             with parts.timers.block("TrainerController.advance"):
                 parts.iterate()
         except (ProtocolError, WorkerError):  # before anything was learned from it: what there is is whole
+            for complaint in parts.collector.complaints():
+                parts.report.warn(complaint)
             if not inference and ranks.size == 1:
                 parts.save()
             raise
@@ -252,7 +254,9 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
 def describe(parts: Run) -> list[str]:
     """Derived values of a run with their reasons, for the start of the log."""
     computing = parts.computing
+    is_over = parts.finished and parts.step > 0 and not parts.run.checkpoint_settings.inference
     return [
+        *(["every learner has done its max_steps; raise max_steps to train on"] if is_over else []),
         explain(computing.matmul, computing.measured, computing.place.device),
         *parts.collector.describe(),
         *parts.baselines.describe(),

@@ -16,7 +16,7 @@ SETTINGS = ["network_settings.normalize=true", "max_steps=4096", "self_play.save
 
 def elsewhere(monkeypatch):
     """From now on torch's path computes, on the CPU."""
-    monkeypatch.setattr("palus.run.computing.place_of", lambda setting: Placement(torch.device("cpu"), compiled=False))
+    monkeypatch.setattr("palus.run.parts.place_of", lambda setting: Placement(torch.device("cpu"), compiled=False))
 
 
 @pytest.mark.parametrize(("trainer", "first_here"), [("ppo", True), ("poca", False), ("sac", True)])

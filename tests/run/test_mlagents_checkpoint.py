@@ -189,11 +189,13 @@ def test_a_run_begins_from_a_run_of_ml_agents(results: Path) -> None:
 def test_a_run_of_ml_agents_is_resumed_with_its_steps_and_lessons(results: Path) -> None:
     said = train(results, "--run-id", "old", "--resume", "behaviors.Ours.max_steps=1400")
     assert "Resuming training from step 1234." in said and "lesson 'high'" in said
+    assert "Step: 1300." in said and "Step: 1200." not in said  # what was before has its summaries
+    written = yaml.safe_load((results / "old" / "configuration.yaml").read_text())
+    assert written["behaviors"]["Ours"]["init_path"] is None
     status = json.loads((results / "old" / "run_logs" / "training_status.json").read_text())
     assert status["Ours"]["final_checkpoint"]["steps"] >= 1400 and not same_policy(results, "old")
-    assert "Resuming training from step 14" in train(
-        results, "--run-id", "old", "--resume", "behaviors.Ours.max_steps=1400"
-    )
+    said = train(results, "--run-id", "old", "--resume", "behaviors.Ours.max_steps=1400")
+    assert "Resuming training from step 14" in said and "raise max_steps to train on" in said
 
 
 def test_ratings_of_ml_agents_go_on(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

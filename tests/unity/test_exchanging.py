@@ -269,6 +269,22 @@ def test_a_lost_game_is_replaced_and_costs_only_the_decision_that_waited() -> No
         collector(dying, rows=50, start=lambda k: again).collect()
 
 
+def test_a_game_that_is_lost_while_it_starts_counts_as_another_one_that_was_lost() -> None:
+    began: list[int] = []
+
+    def start(k: int) -> Story:
+        began.append(k)
+        if len(began) == 1:
+            raise LostGameError("not there")
+        return Story([news(steps((1, 0.0, 1.0)))])
+
+    told = EnvSettings(env_path="x", restarts_rate_limit_n=2)
+    dying = Story([news(steps((1, 0.0, 1.0))), LostGameError("gone")])
+    games = collector(dying, rows=5, start=start, settings=told)
+    assert one(games.collect()).agent_steps == 5 and began == [0, 0]
+    assert [line.partition(".")[0] for line in games.complaints()] == ["game 0: gone", "game 0: not there"]
+
+
 def test_when_all_agents_end_at_once_the_match_has_a_verdict_and_who_plays_is_asked_again() -> None:
     cast: list[int] = []
     end = News({"B?team=0": steps((1, 0, 1.0)), "B?team=1": steps((2, 0, -1.0))}, {})

@@ -342,6 +342,23 @@ def test_a_run_learns_over_the_wire(served: Any, tmp_path: Path, capsys: Any) ->
     assert said.exit_code == 2 and "nobody of MenuToy asked for a decision; it has DuelToy" in said.output
 
 
+def test_what_cannot_begin_starts_no_game_and_leaves_no_run(served: Any, tmp_path: Path) -> None:
+    run = run_file(
+        tmp_path, executable(tmp_path, "exec sleep 60"), "DuelToy", "checkpoint_settings.initialize_from=gone"
+    )
+    with pytest.raises(CheckpointError, match="gone: no such run to initialize from"):
+        train(run)
+    run = run_file(tmp_path, executable(tmp_path, "exec sleep 60"), "DuelToy")
+    with pytest.raises(CheckpointError, match="nothing to resume"):
+        train(run, resume=True)
+    assert not (tmp_path / "results").exists()
+    path = served("DuelToy", 1)
+    with pytest.raises(EnvError, match="DuelTo did not appear"):
+        train(run_file(tmp_path, path, "DuelTo"))
+    assert (tmp_path / "results" / "x" / "run_logs" / "Player-0.log").exists()
+    assert train(run_file(tmp_path, path, "DuelToy", max_steps=0)).finished  # nobody has to force it
+
+
 def test_mlagents_learn_says_what_it_is_connected_to(served: Any, tmp_path: Path, capsys: Any) -> None:
     run_file(tmp_path, served("DuelToy", 1), "DuelToy", max_steps=0)
     capsys.readouterr()

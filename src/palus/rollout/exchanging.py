@@ -213,13 +213,18 @@ class ExchangeCollector:
             self._replace(k, error)
 
     def _replace(self, k: int, error: LostGameError) -> None:
-        self._games[k].env.kill()
-        self._give_up(k)
-        self._restarts.take(k, error)
-        self._complaints.append(f"game {k}: {error}. Another one is started in its place; training goes on.")
-        self._games[k].env = self._start(k)
-        self._games[k].met = set()
-        self._begin(k)
+        game = self._games[k]
+        while True:
+            game.env.kill()
+            self._give_up(k)
+            self._restarts.take(k, error)
+            self._complaints.append(f"game {k}: {error}. Another one is started in its place; training goes on.")
+            try:
+                game.env, game.met = self._start(k), set()
+                self._begin(k)
+                return
+            except LostGameError as another:
+                error = another
 
     def _exchange(self) -> None:
         """Hear all games, decide for all of their agents, answer."""
@@ -404,7 +409,8 @@ class ExchangeCollector:
     def describe(self) -> list[str]:
         """Games and behaviors."""
         found = ", ".join(agent.name for agent in self._spec.agents)
-        return [f"{len(self._games)} games of {self._spec.env_id} with {found}, one forward pass for all of them"]
+        games = "1 game" if len(self._games) == 1 else f"{len(self._games)} games"
+        return [f"{games} of {self._spec.env_id} with {found}, one forward pass for all of them"]
 
     def complaints(self) -> Sequence[str]:
         """That games were lost, and who appeared too late."""

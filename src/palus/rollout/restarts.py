@@ -28,6 +28,7 @@ class Restarts:
             (told.restarts_rate_limit_n, len(self._recent), "restarts_rate_limit_n"),
         ):
             if 0 <= limit < count:
-                raise WorkerError(f"game {game}: {error}. It is not started again: env_settings.{key} is {limit}")
+                reason = f"env_settings.{key} is {limit}; continue with --resume"
+                raise WorkerError(f"game {game}: {error}. It is not started again: {reason}")
         if told.env_path == EDITOR:
             raise WorkerError(f"game {game}: {error}. Press Play in the Editor and continue with --resume")

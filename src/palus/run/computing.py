@@ -11,7 +11,7 @@ import torch
 from palus.config import RunFile
 from palus.learn.ranks import Ranks
 from palus.nn.matmul import MatmulPath, choose, exact_setting, fastest_everywhere, keep_freed_memory
-from palus.nn.place import Placement, place_of
+from palus.nn.place import Placement
 from palus.rollout.plan import physical_cores
 
 PHYSICAL_CORES = torch.get_num_threads()
@@ -28,12 +28,8 @@ class Computing:
     measured: tuple[MatmulPath, ...]
 
     @classmethod
-    def begin(cls, run: RunFile, saved: Mapping[str, Any] | None, ranks: Ranks) -> Computing:
-        """As the run file asks, and as a saved run did, from now on in this process. Called by all ranks.
-
-        Raises ConfigError for a device that is not there.
-        """
-        place = place_of(run.torch_settings.device)
+    def begin(cls, run: RunFile, place: Placement, saved: Mapping[str, Any] | None, ranks: Ranks) -> Computing:
+        """As the run file asks, and as a saved run did, from now on in this process. Called by all ranks."""
         cores = PHYSICAL_CORES if ranks.size == 1 else max(physical_cores() // ranks.local_size, 1)
         threads = min(ranks.gather(run.palus.threads or cores))
         torch.set_num_threads(1)  # the learner splits minibatches over its own threads, the game its matches

@@ -39,6 +39,7 @@ FORMAT = 2
 _ARRAY = "__array__"
 
 
+_GAME_LOG = re.compile(r".*[/\\]run_logs[/\\]Player-\d+\.log")
 LIST = ".palus-files"
 """Its name in the folder; hidden, so that it is not published with a run."""
 
@@ -136,8 +137,8 @@ class RunFolder:
 
     def refuse_existing(self, *, force: bool) -> None:
         """Raises CheckpointError when the folder holds a file and `force` is not given, or when the run would replace
-        one that palus did not write."""
-        if all(path.is_dir() for path in self.root.rglob("*")):
+        one that palus did not write. Of a run that never began there may be the log of its game."""
+        if all(path.is_dir() or _GAME_LOG.fullmatch(str(path)) for path in self.root.rglob("*")):
             return
         with self.held():
             pass
@@ -214,13 +215,22 @@ class RunFolder:
         """Replace checkpoint.pt atomically. Raises StorageError; the old checkpoint is then still there."""
         write_atomically(self.own(self.checkpoint), lambda f: torch.save({"format": FORMAT, **_pack(state)}, f))
 
+    def refuse_nothing(self) -> None:
+        """Raises CheckpointError when there is no checkpoint, of any behavior."""
+        if not any(self.root.glob("*/checkpoint.pt")):
+            raise self._nothing()
+
+    def _nothing(self) -> CheckpointError:
+        name = f"{self.behaviors[0]}/checkpoint.pt" if self.behaviors else "checkpoint.pt"
+        return CheckpointError(
+            f"{self.root}: nothing to resume, {name} is not there; start without --resume, with --force where an "
+            "unfinished run of this id lies there."
+        )
+
     def load(self) -> dict[str, Any]:
         """Read checkpoint.pt without executing anything in it. Raises CheckpointError with what to do."""
         if not self.checkpoint.exists():
-            raise CheckpointError(
-                f"{self.root}: nothing to resume, {self.checkpoint.relative_to(self.root)} is not there; start without "
-                "--resume, with --force where an unfinished run of this id lies there."
-            )
+            raise self._nothing()
         with self.held():
             return read_checkpoint(self.checkpoint)
 

@@ -77,31 +77,19 @@ def initial_state(
     return dict(learners[names.index(behavior)]), 0
 
 
-def continued(run: RunFile, folder: RunFolder) -> RunFile:
-    """A run that ML-Agents began in this folder: every `init_path` is the behavior's own checkpoint.
+def initialize(trainees: Sequence[Trainee], home: RunFolder | None, warn: Callable[[str], None]) -> list[str]:
+    """Give learners the weights of `init_path`, or, with their steps, those that ML-Agents left in this run's folder.
 
-    Raises CheckpointError where one is missing.
-    """
-    behaviors = dict(run.behaviors)
-    for name, behavior in run.behaviors.items():
-        path = folder.of(name) / "checkpoint.pt"
-        if not path.is_file():
-            raise CheckpointError(f"{path}: not there, though ML-Agents trained another behavior here; start anew.")
-        behaviors[name] = behavior.model_copy(update={"init_path": str(path)})
-    return run.model_copy(update={"behaviors": behaviors})
-
-
-def initialize(trainees: Sequence[Trainee], foreign: bool, warn: Callable[[str], None]) -> list[str]:
-    """Give learners the weights of `init_path`; where ML-Agents trained them so far (foreign), their steps count that.
-
-    Returns where they come from, in ML-Agents' words. warn: see `initial_state`. Raises CheckpointError where a file
-    does not fit.
+    home: that folder. Returns where they come from, in ML-Agents' words. warn: see `initial_state`. Raises
+    CheckpointError where a file does not fit, or is missing at home.
     """
     lines: list[str] = []
     for trainee in trainees:
-        path = trainee.behavior.init_path
+        path = trainee.behavior.init_path if home is None else home.of(trainee.name) / "checkpoint.pt"
         if path is None:
             continue
+        if home is not None and not Path(path).is_file():
+            raise CheckpointError(f"{path}: not there, though ML-Agents trained another behavior here; start anew.")
         try:
             state, steps = initial_state(Path(path), trainee.name, trainee.learner, warn)
             trainee.learner.begin_from(state)
@@ -110,8 +98,8 @@ def initialize(trainees: Sequence[Trainee], foreign: bool, warn: Callable[[str],
                 f"{path}: does not fit behavior {trainee.name} ({error}); its trainer and network_settings have to "
                 "be those of the run that it comes from."
             ) from error
-        trainee.step = steps if foreign else 0
-        if foreign:
+        trainee.step = steps if home is not None else 0
+        if home is not None:
             lines += [f"Resuming from {trainee.folder}.", f"Resuming training from step {trainee.step}."]
         else:
             lines.append(f"Initializing from {path}.")

@@ -24,7 +24,7 @@ from palus.league.pools import Snapshot
 from palus.league.population import shaping_of, with_numbers
 from palus.learn.ranks import ALONE, Ranks
 from palus.nn.network import Network
-from palus.nn.place import CPU
+from palus.nn.place import CPU, place_of
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.making import demands_of, draws_of, make_collector, make_source
 from palus.rollout.plan import Share
@@ -34,7 +34,7 @@ from palus.run.baselines import Baselines
 from palus.run.computing import Computing
 from palus.run.folder import RunFolder
 from palus.run.guests import Guests
-from palus.run.initial import continued, initialize, with_initial_paths
+from palus.run.initial import initialize, with_initial_paths
 from palus.run.learners import LearnerMaker, contender_of, populations_of
 from palus.run.lessons import Lessons
 from palus.run.members import find_guests
@@ -85,12 +85,17 @@ class Parts:
         self, run: RunFile, resume: bool, force: bool, trust: Trust, log: Callable[[str, str], None] | None
     ) -> None:
         """Make all parts."""
-        settings, ranks = run.checkpoint_settings, self.ranks
+        settings, ranks, place = run.checkpoint_settings, self.ranks, place_of(run.torch_settings.device)
         root = Path(self._scratch.name if self._scratch else settings.results_dir) / settings.run_id
         if ranks.size > 1 and (reason := not_shared(run)):
             raise ConfigError(f"{reason}: {ranks.size} ranks cannot train it; start it without torchrun")
-        if run.talks and not resume:  # before the game writes its log there
-            RunFolder(root, list(run.behaviors)).refuse_existing(force=force)
+        if run.talks:  # before a game is started, which takes long and writes its log there
+            early = RunFolder(root, list(run.behaviors))
+            if resume:
+                early.refuse_nothing()
+            else:
+                with_initial_paths(run)
+                early.refuse_existing(force=force)
         self.spec = self.source.spec
         run = run.completed(behavior.name for behavior in self.spec.behaviors)
         home = [path.parent.name for path in sorted(root.glob("*/checkpoint.pt"))] if run.talks and resume else []
@@ -102,12 +107,10 @@ class Parts:
         saved = shared(saved, root, ranks)
         if run.talks:
             run = self._recall(run, saved)
-        if self.foreign:
-            run = continued(run, self.folder)
-        elif saved is None and ranks.rank == 0:
+        if saved is None and not self.foreign and ranks.rank == 0:
             run = with_initial_paths(run)
             self.folder.refuse_existing(force=force or run.talks)
-        self.computing = computing = Computing.begin(run, saved, ranks)
+        self.computing = computing = Computing.begin(run, place, saved, ranks)
         seed = ranks.first(run.env_settings.seed if run.env_settings.seed >= 0 else secrets.randbelow(2**31))
         self.seed = seed = int(saved["seed"]) if saved is not None else seed
         self.run = run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
@@ -115,8 +118,7 @@ class Parts:
         self.populations = populations_of(run, self.spec, names, seed)
         self.trainees = self.maker.trainees(run, self.spec, self.folder, names, self.populations)
         contenders = [contender_of(trainee) for trainee in self.trainees]
-        members, place = find_guests(run.palus.league.members, self.spec), computing.place
-        guests = Guests.of(members, computing.matmul.dtype, place, trust)
+        guests = Guests.of(find_guests(run.palus.league.members, self.spec), computing.matmul.dtype, place, trust)
         self.league = League(self.spec, contenders, seed, settings=run.palus.league, members=guests.members)
         self.book = Book(self.league)
         self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)
@@ -144,9 +146,11 @@ class Parts:
     def _begin(self, saved: dict[str, Any] | None) -> None:
         """Bring all parts to where the run begins, or goes on. saved: its checkpoint."""
         if saved is None:
-            self.opening += initialize(self.trainees, self.foreign, self.report.warn) if self.ranks.rank == 0 else []
+            home = self.folder if self.foreign else None
+            self.opening += initialize(self.trainees, home, self.report.warn) if self.ranks.rank == 0 else []
             begin_alike(self.trainees, self.ranks)
             if self.foreign:
+                self.report.go_on()
                 lessons = self.folder.recorded_lessons()
                 self.lessons.load_state_dict({"numbers": lessons, "smoothed": {}, "rewards": {}})
                 for policy, pool in self.league.pools.items():
@@ -196,7 +200,8 @@ class Parts:
                 own = populations_of(self.run, self.spec, [seen.name], self.seed, len(self.folder.behaviors))
                 self.populations = self.populations | own
                 fresh = self.maker.trainees(self.run, self.spec, self.folder, [seen.name], own, len(self.trainees))
-                lines = initialize(fresh, self.foreign, self.report.warn)
+                known = self.foreign and (self.folder.of(seen.name) / "checkpoint.pt").is_file()
+                lines = initialize(fresh, self.folder if known else None, self.report.warn)
             contenders = [contender_of(trainee) for trainee in (*self.trainees, *fresh)]
             settings, members = self.run.palus.league, self.league.house
             league = League(self.spec, contenders, self.seed, settings=settings, members=members)

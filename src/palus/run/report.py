@@ -85,6 +85,11 @@ class Report:
         if is_open:
             self._open(fresh)
 
+    def go_on(self) -> None:
+        """Learners have made steps elsewhere, whose summaries were written there."""
+        for line in self.lines:
+            line.summary_step = line.trainee.step
+
     def _open(self, lines: Sequence[_Line]) -> None:
         """Begin the files and the progress bars of these learners."""
         for line in lines:
