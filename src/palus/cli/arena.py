@@ -32,6 +32,8 @@ Examples:
 
   palus arena --database postgresql+psycopg://palus@db/palus --workers 0       workers elsewhere: palus worker
 
+  palus arena --blobs s3://bucket/arena            models and videos in an object store; takes s3fs
+
   palus arena --database URL --role web                pages and hub alone, as many of these as wanted
 
   palus arena --database URL --role scheduler          the matches; a second one takes over when the first ends
@@ -67,6 +69,9 @@ def arena(
     pool: Annotated[Path | None, typer.Option(help="Also rank OWNER/NAME/<env>.onnx below this folder.")] = None,
     huggingface: Annotated[bool, typer.Option("--huggingface", help="Also rank models of huggingface.co.")] = False,
     database: Annotated[str | None, typer.Option(help="SQLAlchemy URL. Default: SQLite in --data.")] = None,
+    blobs: Annotated[
+        str | None, typer.Option(help="URL of models and videos, such as s3://bucket/arena. Default: in --data.")
+    ] = None,
     role: Annotated[
         Role, typer.Option(help="What this process does: everything; pages and hub (many); matches (one, others wait).")
     ] = "all",
@@ -91,7 +96,7 @@ def arena(
         port = listener.getsockname()[1] if listener else port
         place = Place(host, port, data, count, open_browser, settings.envs, public, role)
         arguments = (data, database, listener, settings, Sources(pool, huggingface), count)
-        served = serving(*arguments, role=role, names=Names.of(host, public), proxies=proxies)
+        served = serving(*arguments, blobs=blobs, role=role, names=Names.of(host, public), proxies=proxies)
         with served as (store, new_admin, pages):
             threading.Thread(target=welcome, args=(store, place, new_admin), daemon=True).start()
             stop = stop_signal()

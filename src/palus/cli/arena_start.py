@@ -119,6 +119,7 @@ def serving(
     sources: Sources,
     workers: int,
     *,
+    blobs: str | None = None,
     role: Role = "all",
     names: Names | None = None,
     proxies: Sequence[str] = (),
@@ -128,7 +129,7 @@ def serving(
 
     listener: for the pages. names, proxies: as `make_app` and `make_uvicorn` take them.
     """
-    with opened(data, database, create=True) as store, ExitStack() as stack:
+    with opened(data, database, create=True, blobs=blobs) as store, ExitStack() as stack:
         new_admin = role != "web" and make_admin(store)
         if role != "web":
             from palus.arena.ladder.service import ArenaService

@@ -35,11 +35,11 @@ EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130
 
 
 @contextmanager
-def opened(data: Path, database: str | None, *, create: bool = False) -> Iterator[Store]:
-    """The store of an arena while the block runs. create: also where there is none yet."""
+def opened(data: Path, database: str | None, *, create: bool = False, blobs: str | None = None) -> Iterator[Store]:
+    """The store of an arena while the block runs. create: also where there is none yet. blobs: as of `open_store`."""
     from palus.store import open_store
 
-    with closing(open_store(data, database, create=create)) as store:
+    with closing(open_store(data, database, create=create, blobs=blobs)) as store:
         yield store
 
 

@@ -8,6 +8,7 @@ is needed and a backup moves between both kinds.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import sqlite3
@@ -24,7 +25,17 @@ from palus import __version__
 from palus.errors import StorageError
 from palus.files import write_text
 from palus.store.blobs import BlobStore
-from palus.store.engine import DATABASE_FILE, REVISION, is_current, migrate, now_ms, open_engine, open_store
+from palus.store.depot import Depot
+from palus.store.engine import (
+    DATABASE_FILE,
+    REVISION,
+    far_storage,
+    is_current,
+    migrate,
+    now_ms,
+    open_engine,
+    open_store,
+)
 from palus.store.tables import accounts, derived_tables, matches, metadata
 
 NOTE = "backup.json"
@@ -62,6 +73,8 @@ def back_up(folder: Path, destination: Path, url: str | None = None) -> Backup:
         else:
             _export(url, incoming)
         copied += _copy_blobs(folder / "blobs", destination / "blobs")
+        if (far := far_storage(folder)) is not None:
+            copied += _fetch_blobs(far, BlobStore(destination / "blobs", far, most_bytes=math.inf))
         for leftover in ("-wal", "-shm"):  # of somebody who opened the earlier backup; they belong to the old file
             (destination / f"{DATABASE_FILE}{leftover}").unlink(missing_ok=True)
         incoming.replace(destination / DATABASE_FILE)
@@ -189,6 +202,15 @@ def _copy_blobs(source: Path, target: Path) -> int:
             incoming.replace(place)
         copied += 1
     return copied
+
+
+def _fetch_blobs(far: Depot, target: BlobStore) -> int:
+    """Bring over those that are elsewhere and not there yet. Returns how many."""
+    names = [name.rpartition("/")[2] for name in far.list()]
+    missing = [name for name in names if not target.path(name).exists()]
+    for sha256 in missing:
+        target.local(sha256)
+    return len(missing)
 
 
 def _blob_files(folder: Path) -> Iterator[Path]:

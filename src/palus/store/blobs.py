@@ -1,4 +1,9 @@
-"""Bytes by their SHA-256, on disk. What users call a file is only a key in the database, so no path can escape."""
+"""Bytes by their SHA-256, on disk or behind a URL. What users call a file is only a key in the database, so no path
+can escape.
+
+Behind a URL (`palus.store.depot`) every blob is a file `ab/ab12...` there; the folder then is a copy of those that this
+machine used lately, and may be emptied at any time.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +19,13 @@ from pathlib import Path
 from typing import Self
 
 from palus.errors import StorageError
+from palus.store.depot import Depot
 
 _UNFINISHED = ".incoming-"
+COPIES_BYTES = 20 << 30
+"""Of blobs that are elsewhere, so much is kept on this machine."""
+IN_USE_S = 600.0
+"""Whoever was given a copy's path has opened it by then."""
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 
@@ -29,25 +39,46 @@ class Blob:
 
 
 class BlobStore:
-    """A folder of files named by their content: `ab/ab12...`. Written once, never changed; safe between processes."""
+    """A folder of files named by their content: `ab/ab12...`. Written once, never changed; safe between processes.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    far: the storage that they are really in, where that is not the folder. most_bytes: that copies of them take.
+    """
+
+    def __init__(self, folder: Path, far: Depot | None = None, *, most_bytes: float = COPIES_BYTES) -> None:
+        self.folder, self.far, self.most_bytes = folder, far, most_bytes
+        self._brought = 0
 
     def path(self, sha256: str) -> Path:
-        """Where these bytes are or would be. Raises ValueError for anything but 64 lower-case hex digits."""
+        """Where these bytes are or would be on this machine. Raises ValueError for anything but 64 lower-case hex
+        digits."""
         if not _SHA256.match(sha256):
             raise ValueError(f"not a SHA-256: {sha256!r}")
         return self.folder / sha256[:2] / sha256
 
     def has(self, sha256: str) -> bool:
         """Whether these bytes are stored."""
-        return self.path(sha256).is_file()
+        return self.path(sha256).is_file() if self.far is None else self.far.has(_name(sha256))
+
+    def local(self, sha256: str) -> Path:
+        """A file of these bytes on this machine, brought here where it is not. Raises StorageError when they are
+        missing everywhere."""
+        path = self.path(sha256)
+        if self.far is not None and not path.is_file():
+            with self.open_writer() as writer:
+                self.far.fetch(_name(sha256), writer.path)
+                writer.reread()
+                if writer.seal().sha256 != sha256:
+                    raise StorageError(f"{self.far.place}: blob {sha256[:12]} is damaged; restore it from a backup")
+                writer.show()
+        elif self.far is not None:
+            with contextlib.suppress(OSError):
+                os.utime(path)  # it was used
+        return path
 
     def read_start(self, sha256: str, size: int) -> bytes:
         """The first `size` bytes, unchecked; all for -1. Raises StorageError when they are missing."""
         try:
-            with self.path(sha256).open("rb") as file:
+            with self.local(sha256).open("rb") as file:
                 return file.read(size)
         except OSError as error:
             raise StorageError(
@@ -84,6 +115,25 @@ class BlobStore:
     def remove(self, sha256: str) -> None:
         """Forget these bytes; nothing happens when they are not there."""
         self.path(sha256).unlink(missing_ok=True)
+        if self.far is not None:
+            self.far.remove(_name(sha256))
+
+    def make_room(self, brought: int) -> None:
+        """Of blobs that are elsewhere, keep those here that were used lately. brought: bytes that came now."""
+        self._brought += brought
+        if self.far is None or self._brought < self.most_bytes / 20:
+            return
+        self._brought, kept, now = 0, 0, time.time()
+        found = [(file.stat(), file) for file in self.folder.glob("??/*")]
+        for seen, file in sorted(found, key=lambda one: one[0].st_mtime, reverse=True):
+            kept += seen.st_size
+            if kept > self.most_bytes and now - seen.st_mtime > IN_USE_S:
+                file.unlink(missing_ok=True)
+
+
+def _name(sha256: str) -> str:
+    """In the far storage, as in a folder: whoever moves one to the other copies it as it is."""
+    return f"{sha256[:2]}/{sha256}"
 
 
 class BlobWriter:
@@ -99,7 +149,7 @@ class BlobWriter:
         with self._reporting():
             store.folder.mkdir(parents=True, exist_ok=True)
             descriptor, name = tempfile.mkstemp(dir=store.folder, prefix=_UNFINISHED)
-        self._file, self._path = os.fdopen(descriptor, "w+b"), Path(name)
+        self._file, self.path = os.fdopen(descriptor, "w+b"), Path(name)
 
     def __enter__(self) -> Self:
         return self
@@ -128,22 +178,37 @@ class BlobWriter:
             self._sealed = Blob(self._sha256.hexdigest(), self.size, sha1.hexdigest())
         return self._sealed
 
+    def reread(self) -> None:
+        """Take what somebody else wrote to `path` for what came."""
+        with self._reporting():
+            while chunk := self._file.read(1 << 20):
+                self._sha256.update(chunk)
+                self.size += len(chunk)
+
     def keep(self) -> Blob:
-        """Make the bytes visible under their name."""
+        """Make the bytes visible under their name, to everybody."""
+        blob = self.seal()
+        if self._store.far is not None:
+            self._store.far.send(_name(blob.sha256), self.path)
+        self.show()
+        return blob
+
+    def show(self) -> None:
+        """Make the bytes visible on this machine."""
         blob = self.seal()
         with self._reporting():
             self._file.close()
             target = self._store.path(blob.sha256)
             target.parent.mkdir(exist_ok=True)
-            self._path.chmod(0o644)
-            self._path.replace(target)
-        return blob
+            self.path.chmod(0o644)
+            self.path.replace(target)
+        self._store.make_room(blob.size)
 
     def discard(self) -> None:
         """Drop what was not kept."""
         with contextlib.suppress(OSError):  # what a full disk did not take is dropped here anyway
             self._file.close()
-        self._path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def _reporting(self) -> Iterator[None]:

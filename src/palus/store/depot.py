@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,6 +49,21 @@ class Depot:
         """All bytes of a file. StorageError also where it is not there."""
         with self._reporting(name):
             return self._files.get(checked(name))
+
+    def fetch(self, name: str, path: Path) -> None:
+        """Write a file's bytes to a path of this machine, in pieces. StorageError also where it is not there."""
+        with self._reporting(name):
+            self._files.fetch(checked(name), path)
+
+    def send(self, name: str, path: Path) -> None:
+        """`replace` with the bytes of a path of this machine, in pieces."""
+        with self._reporting(name):
+            self._files.send(checked(name), path)
+
+    def has(self, name: str) -> bool:
+        """Whether a file is there."""
+        with self._reporting(name):
+            return self._files.has(checked(name))
 
     def list(self, folder: str = "") -> list[str]:
         """The names of all files below a folder, sorted; [] where it is not there."""
@@ -132,6 +148,23 @@ class _Folder:
     def get(self, name: str) -> bytes:
         return (self.root / name).read_bytes()
 
+    def fetch(self, name: str, path: Path) -> None:
+        shutil.copyfile(self.root / name, path)
+
+    def send(self, name: str, path: Path) -> None:
+        target = self.root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+            with path.open("rb") as source:
+                shutil.copyfileobj(source, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(file.name, 0o644)
+        os.replace(file.name, target)
+
+    def has(self, name: str) -> bool:
+        return (self.root / name).is_file()
+
     def list(self, folder: str) -> Iterator[str]:
         for path in (self.root / folder).rglob("*"):
             if path.is_file():
@@ -168,6 +201,15 @@ class _Url:
 
     def get(self, name: str) -> bytes:
         return bytes(self._files.cat_file(f"{self.root}/{name}"))
+
+    def fetch(self, name: str, path: Path) -> None:
+        self._files.get_file(f"{self.root}/{name}", str(path))
+
+    def send(self, name: str, path: Path) -> None:
+        self._files.put_file(str(path), f"{self.root}/{name}")
+
+    def has(self, name: str) -> bool:
+        return bool(self._files.isfile(f"{self.root}/{name}"))
 
     def list(self, folder: str) -> Iterator[str]:
         for path in self._files.find(f"{self.root}/{folder}".rstrip("/")):

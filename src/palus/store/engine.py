@@ -21,10 +21,14 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from palus.errors import StorageError
+from palus.files import write_text
 from palus.store.blobs import BlobStore
+from palus.store.depot import Depot
 from palus.store.derived import outdated, renew
 
 DATABASE_FILE = "palus.db"
+BLOBS_FILE = "blobs.url"
+"""In the data folder of an arena whose blobs are elsewhere: where."""
 BUSY_TIMEOUT_S = 30
 REVISION = "0012"
 """Newest step."""
@@ -65,11 +69,12 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def open_store(folder: Path, url: str | None = None, *, create: bool = True) -> Store:
+def open_store(folder: Path, url: str | None = None, *, create: bool = True, blobs: str | None = None) -> Store:
     """Open the store of a data folder, make it where there is none, and bring its tables up to date.
 
     url: an SQLAlchemy URL such as postgresql+psycopg://user@host/name; None is SQLite in the folder.
-    create: for who only looks at what is there, False.
+    create: for who only looks at what is there, False.   blobs: URL of the storage of its blobs, or another folder; the
+    data folder remembers it, so that it is said once.
     Raises StorageError when it cannot be opened, is not there and may not be made, or was written by a newer palus.
     """
     if not create and not (folder.is_dir() if url else (folder / DATABASE_FILE).is_file()):
@@ -78,6 +83,7 @@ def open_store(folder: Path, url: str | None = None, *, create: bool = True) -> 
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{folder}: cannot be used ({error.strerror}); choose another data folder") from error
+    kept = BlobStore(folder / "blobs", far_storage(folder, blobs))
     engine = open_engine(url or f"sqlite:///{folder / DATABASE_FILE}")
     try:
         if not create:
@@ -94,7 +100,22 @@ def open_store(folder: Path, url: str | None = None, *, create: bool = True) -> 
     except StorageError:
         engine.dispose()
         raise
-    return Store(engine, BlobStore(folder / "blobs"), folder)
+    return Store(engine, kept, folder)
+
+
+def far_storage(folder: Path, wanted: str | None = None) -> Depot | None:
+    """Where the blobs of a data folder are, when that is elsewhere. wanted: where they are to be from now on."""
+    note, own = folder / BLOBS_FILE, folder / "blobs"
+    noted = note.read_text("utf-8").strip() if note.is_file() else None
+    if wanted is not None and wanted != noted:
+        if noted is not None or any(own.glob("??/*")):
+            raise StorageError(
+                f"{folder}: the blobs of this arena are in {noted or own}; copy what is there to {wanted}, as it is, "
+                f"write that into {note}, and leave --blobs out"
+            )
+        Depot(wanted)  # or say what is wrong with it
+        write_text(note, wanted + "\n")
+    return Depot(wanted or noted or "") if wanted or noted else None
 
 
 def open_engine(url: str) -> Engine:

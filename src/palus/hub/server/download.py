@@ -67,7 +67,7 @@ class DownloadEndpoints:
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         counts = request.method == "GET" and path.endswith(".onnx") and "range" not in request.headers
         count = BackgroundTask(self._count, repo) if counts else None
-        where = hub.store.blobs.path(file.sha256)
+        where = hub.store.blobs.local(file.sha256)
         shown = _presentation(PurePosixPath(file.path))
         return FileResponse(where, headers=headers, background=count, stat_result=_stat(where), **shown)
 

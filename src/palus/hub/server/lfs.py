@@ -79,7 +79,7 @@ class LfsEndpoints:
         with self._hub.store.read() as connection:
             self._hub.writable(connection, caller, self._kind, f"{owner}/{name}")
             known = may_reuse(connection, caller, body.oid) and blobs.has(body.oid)
-        if not known or blobs.path(body.oid).stat().st_size != body.size:
+        if not known or blobs.local(body.oid).stat().st_size != body.size:
             raise InvalidInputError(f"object {body.oid[:12]} of {body.size} bytes did not arrive; upload it again")
         return {"oid": body.oid, "size": body.size}
 

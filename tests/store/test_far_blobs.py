@@ -1,0 +1,92 @@
+"""Blobs behind a URL: every machine has them, its folder is a copy, and what is damaged or away is told."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+from far import s3_server  # noqa: F401
+
+from palus.errors import StorageError
+from palus.store import open_store
+from palus.store.blobs import BlobStore
+from palus.store.depot import Depot
+
+DATA = os.urandom(3 << 20)
+SHA256 = hashlib.sha256(DATA).hexdigest()
+
+
+@pytest.fixture(params=["folder", "memory", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "memory":
+        pytest.importorskip("fsspec", reason="URLs are opened by fsspec, of palus[cluster]")
+    if request.param == "s3":
+        return f"{request.getfixturevalue('s3_server')}/{tmp_path.name}"
+    return {"folder": str(tmp_path / "far"), "memory": f"memory://{tmp_path.name}"}[request.param]
+
+
+def machine(tmp_path: Path, name: str, place: str) -> BlobStore:
+    return BlobStore(tmp_path / name, Depot(place))
+
+
+def test_what_one_machine_keeps_another_has(tmp_path: Path, place: str) -> None:
+    here, there = machine(tmp_path, "here", place), machine(tmp_path, "there", place)
+    assert not there.has(SHA256)
+    assert here.put(DATA).sha256 == SHA256
+    assert there.has(SHA256) and there.read(SHA256) == DATA and there.read_start(SHA256, 5) == DATA[:5]
+    assert there.local(SHA256).stat().st_size == len(DATA)
+    assert Depot(place).list() == [f"{SHA256[:2]}/{SHA256}"], "called as in a folder, so that either can be copied"
+    there.remove(SHA256)
+    assert not here.has(SHA256)
+
+
+def test_what_is_damaged_or_missing_there_is_not_taken_for_the_blob(tmp_path: Path, place: str) -> None:
+    here, there = machine(tmp_path, "here", place), machine(tmp_path, "there", place)
+    with pytest.raises(StorageError, match="is not there"):
+        there.read(SHA256)
+    here.put(DATA)
+    Depot(place).replace(f"{SHA256[:2]}/{SHA256}", DATA[:-1])
+    with pytest.raises(StorageError, match="is damaged"):
+        there.local(SHA256)
+    assert not list((tmp_path / "there").rglob("*.*")) and not there.path(SHA256).exists()
+
+
+def test_nothing_is_visible_when_the_storage_does_not_take_it(tmp_path: Path) -> None:
+    far = tmp_path / "far"
+    store = machine(tmp_path, "here", str(far))
+    far.write_text("a file where a folder is wanted")
+    with pytest.raises(StorageError, match="the storage did not do it"):
+        store.put(DATA)
+    assert [path for path in store.folder.rglob("*") if path.is_file()] == []
+
+
+def test_copies_that_were_not_used_for_long_make_room(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path / "here", Depot(str(tmp_path / "far")), most_bytes=40)
+    old, used, new = (store.put(bytes([k]) * 15).sha256 for k in range(3))
+    for sha256 in (old, used):
+        os.utime(store.path(sha256), (time.time() - 5000,) * 2)
+    store.local(used)
+    store.put(bytes([9]) * 5)
+    assert [store.path(sha256).exists() for sha256 in (old, used, new)] == [False, True, True]
+    assert store.read(old) == bytes([0]) * 15
+
+
+def test_a_data_folder_remembers_where_its_blobs_are(tmp_path: Path) -> None:
+    open_store(tmp_path / "arena", blobs=str(tmp_path / "far")).close()
+    store = open_store(tmp_path / "arena")
+    sha256 = store.blobs.put(b"model").sha256
+    store.close()
+    assert (tmp_path / "far" / sha256[:2] / sha256).read_bytes() == b"model"
+    with pytest.raises(StorageError, match="the blobs of this arena are in"):
+        open_store(tmp_path / "arena", blobs=str(tmp_path / "elsewhere"))
+    own = open_store(tmp_path / "own")
+    own.blobs.put(b"model")
+    own.close()
+    with pytest.raises(StorageError, match="copy what is there"):
+        open_store(tmp_path / "own", blobs=str(tmp_path / "far"))
+    with pytest.raises(StorageError, match="cannot be opened"):
+        open_store(tmp_path / "third", blobs="nosuch://bucket")
+    open_store(tmp_path / "third").close()
