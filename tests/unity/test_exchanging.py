@@ -297,6 +297,29 @@ def test_when_all_agents_end_at_once_the_match_has_a_verdict_and_who_plays_is_as
     assert [episode.agent for episode in found.episodes] == [0, 1] * 3
 
 
+def test_each_of_the_matches_in_a_game_has_a_verdict_of_those_who_played_all_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Agents 1 and 2 meet, 3 and 4; never do all of them end at once, and after 4 messages somebody else plays blue."""
+    monkeypatch.setattr("palus.rollout.exchanging.EXCHANGES", 4)
+    all_on = {"B?team=0": steps((1, 0, 0), (3, 0, 0)), "B?team=1": steps((2, 0, 0), (4, 0, 0))}
+
+    def over(left: int, right: int, lead: float) -> News:
+        return News({"B?team=0": steps((left, 0, lead)), "B?team=1": steps((right, 0, -lead))}, all_on)
+
+    cast: list[int] = []
+
+    def seats(k: int) -> list[Seat]:
+        cast.append(k)
+        return [Seat(0, True), Seat(0, len(cast) == 1)]
+
+    told = [News({}, all_on), over(1, 2, 1.0), over(3, 4, -1.0), News({}, all_on), over(1, 2, 1.0), over(1, 2, 0.0)]
+    games = collector(Story([*told, News({}, all_on)]), rows=18, spec=TWO_TEAMS, cast=seats)
+    found = games.collect().matches
+    assert [match.points for match in found] == [(1.0, 0.0), (0.0, 1.0), (0.5, 0.5)]  # not the one that both played
+    assert [match.seats[1].learns for match in found] == [True, True, False]
+
+
 def test_decisions_that_nobody_learns_from_are_no_rows_but_ghost_steps() -> None:
     both = News({}, {"B?team=0": steps((1, 0, 0)), "B?team=1": steps((2, 0, 0))})
     games = collector(Story([both]), rows=4, spec=TWO_TEAMS, cast=lambda k: [Seat(0, True), Seat(0, False)])

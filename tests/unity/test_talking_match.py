@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -86,11 +87,22 @@ def test_ctrl_c_ends_the_match_and_its_executable(served: Any) -> None:
     path = served("DuelToy", 1)
     words = [sys.executable, "-m", "palus", "match", "random", "random", "--env", str(path), "--pairs", "10000"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    time.sleep(6)
+    until = time.monotonic() + 60
+    while not is_running(path) and time.monotonic() < until:
+        time.sleep(0.1)
+    time.sleep(1)
     os.kill(process.pid, signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130 and "Interrupted: 0 of 10000 pairs" in " ".join(told.split())
-    assert "Traceback" not in told
+    assert "Traceback" not in told and not is_running(path)
+
+
+def is_running(path: Path) -> bool:
+    """Whether a trainer has started this executable."""
+    with contextlib.suppress(OSError):
+        lines = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline")]
+        return any(str(path).encode() in line and b"--mlagents-port" in line for line in lines)
+    return False
 
 
 def steps(*told: tuple[int, int, float], group_reward: float = 0.0) -> Steps:

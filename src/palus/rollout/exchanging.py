@@ -1,9 +1,10 @@
 """The collector over Unity games: agents are born, end and ask for decisions when they please.
 
 All games are heard, then everybody who decides in any of them with the same policy is served by one forward pass. A
-match is one game (an executable, or the Editor) with all its agents: who plays a behavior id plays it in the whole
-game. It is over when all its agents ended in one message; where that does not happen for `EXCHANGES` messages, who
-plays changes within episodes, as in ML-Agents. Agents of a policy that learns from groups are kept with their group.
+policy plays a behavior id in a whole game (an executable, or the Editor), however many matches it holds
+(`palus.unity.squads` tells which are over, and with which verdict). Who plays changes when all agents ended in one
+message; where that does not happen for `EXCHANGES` messages, within episodes, as in ML-Agents: matches that both played
+have no verdict. Agents of a policy that learns from groups are kept with their group.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from palus.rollout.restarts import Restarts
 from palus.rollout.rollout import FROZEN, Cast, Collected, Episode, FinishedMatch, Seat
 from palus.types import F32, MASKS, AnyArray, BehaviorSpec, GameSpec
 from palus.unity.news import News, Steps, TalkingGame
+from palus.unity.squads import Ended, Meeting, meetings, squad_of
 
 EXCHANGES = 1000
 """Messages after which who plays in a game may change within episodes."""
@@ -40,7 +42,8 @@ collector has been told of a learner (`ExchangeCollector.admit`)."""
 @dataclass
 class _Agent:
     """One that waits for what comes of its decision. row: of the decision in the learner's record, -1 where nobody
-    learns from it; state: its memory after it. The sums are of the running episode. group: of its decision, 0: none."""
+    learns from it; state: its memory after it. The sums are of the running episode. group: of its decision, 0: none.
+    casts: the game's when its episode began."""
 
     state: F32
     row: int = -1
@@ -48,18 +51,20 @@ class _Agent:
     reward: float = 0.0
     group_reward: float = 0.0
     group: int = 0
+    casts: int = 0
 
 
 @dataclass
 class _Played:
-    """One game. seats: by behavior id. agents: that wait, by behavior id and id. age: messages since it was cast. met:
-    behavior ids that it has spoken of."""
+    """One game. seats: by behavior id. agents: that wait, by behavior id and id. age: messages since it was cast.
+    casts: how often somebody else took a seat. met: behavior ids that it has spoken of."""
 
     env: TalkingGame
     seats: dict[str, Seat] = field(default_factory=dict)
     agents: dict[tuple[str, int], _Agent] = field(default_factory=dict)
     decisions: Mapping[str, Steps] = field(default_factory=dict)
     age: int = 0
+    casts: int = 0
     met: set[str] = field(default_factory=set)
 
 
@@ -195,6 +200,7 @@ class ExchangeCollector:
         for seat in seats:
             self.policies[seat.policy]  # have it at hand
         changed = {name for name, seat in before.items() if seat != game.seats[name]}
+        game.casts += bool(changed)
         for (name, _), agent in game.agents.items():
             if name in changed:
                 agent.row, agent.state = -1, np.zeros_like(agent.state)
@@ -252,14 +258,12 @@ class ExchangeCollector:
             self._greet(k, name)
         self._statistics.hear(k, news.statistics)
         waited = bool(game.agents)
-        self._end(k, news)
+        ended = self._end(k, news)
         for name, steps in news.decisions.items():
             for i, agent in self._known(game, name, steps):
                 self._pay(k, name, agent, steps, i)
-        if waited and not game.agents:
-            self._finish(k, news)
-            self._seat(k)
-        elif game.age >= EXCHANGES:
+        self._finish(k, ended)
+        if (waited and not game.agents) or game.age >= EXCHANGES:
             self._seat(k)
         game.decisions = news.decisions
 
@@ -289,9 +293,9 @@ class ExchangeCollector:
         if agent.row >= 0:
             self._records[self._games[k].seats[name].policy].pay(agent.row, reward, group_reward)
 
-    def _end(self, k: int, news: News) -> None:
+    def _end(self, k: int, news: News) -> list[Ended]:
         """Episodes that are over. One without a decision leaves no trace."""
-        game, over = self._games[k], list[tuple[int, Episode]]()
+        game, over, ended = self._games[k], list[tuple[int, Episode]](), list[Ended]()
         for name, ends in news.ends.items():
             for i, agent in self._known(game, name, ends):
                 self._pay(k, name, agent, ends, i)
@@ -300,19 +304,30 @@ class ExchangeCollector:
                     self._records[seat.policy].end(k, name, ends, i, agent.row, agent.state)
                 paid = agent.reward, agent.group_reward
                 over.append((agent.group, Episode(k, self._places[name], *seat, agent.length, *paid)))
-                del game.agents[name, int(ends.agent[i])]
+                number = int(ends.agent[i])
+                del game.agents[name, number]
+                squad, last = squad_of(self._team(name), number, agent.group), ends.reward[i] + ends.group_reward[i]
+                ended.append(Ended(squad, number, float(last), agent.length, agent.casts == game.casts))
         there = {agent.group for agent in game.agents.values() if agent.group}
         self._episodes += [replace(episode, left_early=group in there) for group, episode in over]
+        return ended
 
-    def _finish(self, k: int, news: News) -> None:
-        """All agents ended at once: whose side got more in the end is ahead, as in ML-Agents' rating."""
-        scores = dict.fromkeys(self._spec.sides, 0.0)
-        for name, ends in news.ends.items():
-            if name in self._places:
-                side = self._spec.agents[self._places[name]].team
-                scores[side] += float((ends.reward + ends.group_reward).mean())
-        seats = tuple(self._games[k].seats[agent.name] for agent in self._spec.agents)
-        self._matches.append(FinishedMatch(k, points_of(list(scores.values())), seats))
+    def _finish(self, k: int, ended: Sequence[Ended]) -> None:
+        """The verdicts of matches that are over. Where all agents end at once, and not as many squads of every team,
+        it is one match: whose side got more in the end is ahead, as in ML-Agents' rating."""
+        game, sides = self._games[k], self._spec.sides
+        there = {squad_of(self._team(name), number, agent.group) for (name, number), agent in game.agents.items()}
+        found = meetings(ended, there, sides) if len(sides) > 1 else None
+        if found is None and ended and not game.agents:
+            paid = {side: [one.paid for one in ended if one.squad[0] == side] for side in sides}
+            scores = [float(np.mean(own)) if own else 0.0 for own in paid.values()]
+            found = [Meeting(points_of(scores), 0, all(one.fresh for one in ended))]
+        seats = tuple(game.seats[agent.name] for agent in self._spec.agents)
+        self._matches += [FinishedMatch(k, one.points, seats) for one in found or () if one.fresh]
+
+    def _team(self, name: str) -> int:
+        """Of a behavior id."""
+        return self._spec.agents[self._places[name]].team
 
     # -- deciding -------------------------------------------------------------------------------------------------
 
@@ -348,9 +363,9 @@ class ExchangeCollector:
         record, deciding = self._records.get(policy), list[_Agent]()
         groups = record if S and record is not None and record.demand.grouped else None
         for k, name, steps in batch:
-            agents = self._games[k].agents
+            agents, casts = self._games[k].agents, self._games[k].casts
             for number, group in zip(steps.agent.tolist(), steps.group.tolist(), strict=True):
-                agent = agents.setdefault((name, number), _Agent(np.zeros(S, np.float32)))
+                agent = agents.setdefault((name, number), _Agent(np.zeros(S, np.float32), casts=casts))
                 if groups is not None and group and not groups.follows(k, name, group, agent.row):
                     agent.state = np.zeros(S, np.float32)  # as the learner will have it
                 deciding.append(agent)

@@ -1,9 +1,7 @@
 """Two players against each other on the two teams of a game that talks (`palus.unity.news`): `palus match --env`.
 
-Nothing in ML-Agents' protocol says which agents meet whom. So a match is: in one message the last of a squad on either
-team end, a squad being a group, or an agent without one; who is paid more in that message has won, as in ML-Agents'
-rating. Where several matches end in one message, squads meet in the order of their agents' ids, which moves points
-between matches but adds none. Half of the matches are played with the players in each other's place.
+Which of its matches are over, and who has won, is told by `palus.unity.squads`. Half of them are played with the
+players in each other's place.
 """
 
 from __future__ import annotations
@@ -26,11 +24,10 @@ from palus.trust import NOBODY
 from palus.types import F32, MASKS, GameSpec
 from palus.unity.discovery import TalkingSource
 from palus.unity.news import News, Steps, TalkingGame, behavior_of
+from palus.unity.squads import Ended, Squad, meetings, squad_of
 
 PATIENCE = 50_000
 """Messages without the end of a match after which a game counts as one that has none."""
-Squad = tuple[int, int]
-"""Team and group, or team and -1 - agent."""
 
 
 @contextmanager
@@ -115,26 +112,20 @@ class _Playing:
 
     def end(self, news: News) -> None:
         """Take in who ended, and which matches are over."""
-        paid: dict[Squad, list[float]] = {}
-        order: dict[Squad, int] = {}
-        decisions: dict[Squad, int] = {}
+        ended = list[Ended]()
         for name, ends in news.ends.items():
             for i, number in enumerate(ends.agent.tolist()):
                 agent = self.waiting.pop((name, number), None)
                 if agent is not None:
-                    paid.setdefault(agent.squad, []).append(float(ends.reward[i] + ends.group_reward[i]))
-                    order[agent.squad] = min(number, order.get(agent.squad, number))
-                    decisions[agent.squad] = max(agent.decisions, decisions.get(agent.squad, 0))
+                    paid = float(ends.reward[i] + ends.group_reward[i])
+                    ended.append(Ended(agent.squad, number, paid, agent.decisions))
         there = {agent.squad for agent in self.waiting.values()}
-        over = sorted((squad for squad in paid if squad not in there), key=order.__getitem__)
-        first, second = ([squad for squad in over if squad[0] == team] for team in self.sides)
-        if len(first) != len(second):
-            self.told.unpaired += len(over)
-            return
-        for one, other in zip(first, second, strict=True):
-            ahead = np.mean(paid[one]) - np.mean(paid[other])
-            self.told.first.append(0.5 if abs(ahead) < 1e-6 else float(ahead > 0))
-            self.told.decisions.append(max(decisions[one], decisions[other]))
+        found = meetings(ended, there, list(self.sides))
+        if found is None:
+            self.told.unpaired += len({one.squad for one in ended} - there)
+        for match in found or ():
+            self.told.first.append(match.points[0])
+            self.told.decisions.append(match.decisions)
 
     def decide(self, name: str, steps: Steps) -> F32:
         """[n, branches] for those of a behavior id that ask."""
@@ -142,9 +133,8 @@ class _Playing:
         spec, player = self.game.discovery.behaviors[name], member_for(self.sides[team], behavior)
         agents = []
         for number, group in zip(steps.agent.tolist(), steps.group.tolist(), strict=True):
-            squad = (team, group if group > 0 else -1 - number)
-            nothing = np.zeros(player.state_size, np.float32)
-            agents.append(self.waiting.setdefault((name, number), _Agent(squad, nothing)))
+            fresh = _Agent(squad_of(team, number, group), np.zeros(player.state_size, np.float32))
+            agents.append(self.waiting.setdefault((name, number), fresh))
         seen, states = dict(steps.observations), np.stack([agent.state for agent in agents])
         masks = seen.pop(MASKS, None)
         answers, after = player.answer(seen, states, None if masks is None else masks.astype(np.bool_))
