@@ -253,11 +253,11 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
 
 def describe(parts: Run) -> list[str]:
     """Derived values of a run with their reasons, for the start of the log."""
-    computing = parts.computing
+    computing, ranks = parts.computing, parts.ranks.size
     is_over = parts.finished and parts.step > 0 and not parts.run.checkpoint_settings.inference
     return [
         *(["every learner has done its max_steps; raise max_steps to train on"] if is_over else []),
         explain(computing.matmul, computing.measured, computing.place.device),
-        *parts.collector.describe(),
+        *(f"each of {ranks} ranks: {line}" if ranks > 1 else line for line in parts.collector.describe()),
         *parts.baselines.describe(),
     ]

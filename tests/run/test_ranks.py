@@ -123,6 +123,7 @@ def same_bits(tmp_path: Path, game: str, ranks: int) -> list[str]:
     processes = start([*words, "--run-id", "ranks"], ranks)
     alone([*words, "--run-id", "one"], ranks)
     told = ended(processes)
+    assert f"each of {ranks} ranks: " in told[0]
     one, several = (checkpoint(tmp_path, run, game) for run in ("one", "ranks"))
     assert one["league"]["snapshot_count"] > 3
     compare(one, several)
