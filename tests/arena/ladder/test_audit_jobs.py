@@ -25,6 +25,8 @@ from palus.arena.models.entity import Entity
 from palus.arena.models.rules import Limits
 from palus.store import Store, open_store
 from palus.store.tables import annulments, jobs, workers
+from palus.web.api.status import status
+from palus.web.api.view import Views
 
 SETTINGS = ArenaSettings(max_attempts=1)
 ANN = contender("ann/a", stock())
@@ -95,6 +97,7 @@ def test_a_pair_is_played_again_by_a_worker_of_another_account_that_cannot_tell(
     hand_in(store, first, honest(store, first))
     assert worker(store, "lab/other").take() == [] and worker(store, "lab/pc").take() == []
     again = take(store, "bob/pc")
+    assert [line.kind for line in status(Views(store).current()).running] == ["pair"]
     assert replace(again, job_id=first.job_id, secret=first.secret) == first
     hand_in(store, again, honest(store, again))
     assert states(store) == [("pair", "done"), ("audit", "done")]
@@ -116,6 +119,9 @@ def test_who_reported_a_forged_pair_loses_its_trust_and_the_pair(store: Store) -
     again = take(store, "bob/pc")
     hand_in(store, again, honest(store, again))
     assert states(store)[1] == ("audit", "disputed")
+    assert [line.model_dump() for line in status(Views(store).current()).jobs] == [
+        {"kind": "pair", "ready": 0, "leased": 1, "done": 1, "failed": 0}
+    ]
     sentences = settle(store, now_ms=2)
     assert any(sentence.startswith("worker eve/pc is suspended") for sentence in sentences), sentences
     assert suspended(store) == {"eve/pc"} and struck(store) == {row.id for row in records(store)}

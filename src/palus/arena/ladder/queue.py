@@ -106,7 +106,7 @@ def take(
     taken = update(jobs).where(jobs.c.id.in_([row.id for row in rows]))
     if rows:
         connection.execute(taken.values(change | {"attempts": jobs.c.attempts + 1}))
-    return [Lease(row.id, _told(row.kind), json.loads(row.payload), secret, row.attempts + 1) for row in rows]
+    return [Lease(row.id, told_kind(row.kind), json.loads(row.payload), secret, row.attempts + 1) for row in rows]
 
 
 def has_ready(connection: Connection, worker: str, games: Collection[str], *, trusted: bool) -> bool:
@@ -249,8 +249,8 @@ def _row(
     }
 
 
-def _told(kind: Kind) -> JobKind:
-    """Of a job, to a worker."""
+def told_kind(kind: Kind) -> JobKind:
+    """Of a job, to workers and on public pages: nobody learns which are audits."""
     return "pair" if kind == "audit" else kind
 
 

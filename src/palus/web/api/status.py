@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import Field, JsonValue
 from sqlalchemy import Connection, Row, func, select
 
+from palus.arena.ladder import queue
 from palus.arena.ladder.log import GENESIS, NOTHING_ANNULLED, noted_head
 from palus.arena.ladder.workers import ALIVE_MS, untended
 from palus.store.engine import now_ms
@@ -148,7 +149,12 @@ def status(view: View) -> Status:
         ratings_behind=behind,
         jobs=counts,
         running=[
-            RunningJob.like(row, what=_phrase(json.loads(row.payload)) or row.key, worker=row.worker or "")
+            RunningJob.like(
+                row,
+                kind=queue.told_kind(row.kind),
+                what=_phrase(json.loads(row.payload)) or row.key,
+                worker=row.worker or "",
+            )
             for row in running
         ],
         untended=waiting,
@@ -193,8 +199,8 @@ def _job_counts(connection: Connection) -> list[JobCounts]:
     counted: defaultdict[str, Counter[str]] = defaultdict(Counter)
     wanted = select(jobs.c.kind, jobs.c.state, func.count()).group_by(jobs.c.kind, jobs.c.state)
     for kind, state, count in connection.execute(wanted):
-        # for people, what waits to be logged is still under way
-        counted[kind]["leased" if state == "reported" else state] += count
+        # for people, what waits to be logged, or to be looked at, is still under way
+        counted[queue.told_kind(kind)]["leased" if state in ("reported", "disputed") else state] += count
     return [JobCounts(kind=kind, **counted[kind]) for kind in sorted(counted)]
 
 
