@@ -7,7 +7,7 @@ The database must be empty; it is filled with made-up rows by PostgreSQL itself:
 Hashes of the chain and actions are made up, too, so that nothing is measured of play. Measured are the sums of the log
 and its history (then `palus recompute`: the bytes must be the same), a refit and the hourly intervals, 4,000 pairings,
 the passes of a scheduler while another process rates, and a web process that has just been started. Times are wall
-seconds. Writes results/arena-scale.json.
+seconds, and the measured process's own CPU seconds where other programs run beside it. Writes results/arena-scale.json.
 """
 
 from __future__ import annotations
@@ -137,19 +137,22 @@ def digest(store: Store) -> str:
     return found.hexdigest()
 
 
-def measure_ratings(store: Store, settings: ArenaSettings) -> Json:
-    """Sums, history, refit, intervals, and all of it again."""
+def measure_ratings(store: Store, settings: ArenaSettings, *, again: bool) -> Json:
+    """Sums, history, refit, intervals, and where it is wanted all of it again."""
     found: Json = {}
+    cpu = 0.0
 
     def timed(name: str, began: float) -> None:
-        found[name] = time.perf_counter() - began
-        print(f"{name}: {found[name]:.1f} s", file=sys.stderr, flush=True)
+        nonlocal cpu
+        found[name], found[f"{name}, CPU"] = time.perf_counter() - began, time.process_time() - cpu
+        print(f"{name}: {found[name]:.1f} s, CPU {found[f'{name}, CPU']:.1f} s", file=sys.stderr, flush=True)
+        cpu = time.process_time()
 
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     Refresher(store, settings).refresh()
     timed("the log added up, with its history, refit and intervals", began)
     before = digest(store)
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     with store.read() as connection:
         known = load(connection, ENV)
     timed("sums read at a start", began)
@@ -163,10 +166,11 @@ def measure_ratings(store: Store, settings: ArenaSettings) -> Json:
     found["held half-width over joint"] = float(np.median(fitted.fit.half_width / exact.fit.half_width))
     found["pairings that met"] = len(known.sums().low)
     del exact
-    began = time.perf_counter()
-    Refresher(store, settings).recompute()
-    timed("recompute", began)
-    found["recomputed to the same bytes"] = digest(store) == before
+    if again:
+        began, cpu = time.perf_counter(), time.process_time()
+        Refresher(store, settings).recompute()
+        timed("recompute", began)
+        found["recomputed to the same bytes"] = digest(store) == before
     return found
 
 
@@ -182,10 +186,16 @@ def measure_pairings(store: Store, settings: ArenaSettings) -> Json:
     entrants = [field.ranked[sha256] for sha256 in sorted(field.ranked)]
     picture = take_picture(entrants, field.credited, ledger, [], [], beliefs, settings)
     seen = time.perf_counter()
+    cpu = time.process_time()
     pairs = choose(picture, PAIRINGS, settings, rng)
-    done = time.perf_counter()
+    done, spent = time.perf_counter(), time.process_time() - cpu
     assert len(pairs) == PAIRINGS, "the field is not known that well"
-    return {"ledger begun": begun - began, "picture": seen - begun, "4,000 pairings": done - seen}
+    return {
+        "ledger begun": begun - began,
+        "picture": seen - begun,
+        "4,000 pairings": done - seen,
+        "4,000 pairings, CPU": spent,
+    }
 
 
 def measure_scheduler(store: Store, url: str, settings: ArenaSettings) -> Json:
@@ -201,12 +211,13 @@ def measure_scheduler(store: Store, url: str, settings: ArenaSettings) -> Json:
     scheduler.tick()
     first = time.perf_counter() - began
     rater = subprocess.Popen([sys.executable, "-c", code, str(store.folder), url])
-    spent = []
+    spent, worked = [], []
     try:
         for _ in range(PASSES):
-            began = time.perf_counter()
+            began, cpu = time.perf_counter(), time.process_time()
             scheduler.tick()
             spent.append(time.perf_counter() - began)
+            worked.append(time.process_time() - cpu)
             time.sleep(0.25)
     finally:
         rater.kill()
@@ -216,7 +227,9 @@ def measure_scheduler(store: Store, url: str, settings: ArenaSettings) -> Json:
     return {
         "first pass of the scheduler": first,
         "longest pass of the scheduler": max(spent),
+        "longest pass of the scheduler, CPU": max(worked),
         "middle pass of the scheduler": float(np.median(spent)),
+        "middle pass of the scheduler, CPU": float(np.median(worked)),
         "pairs ordered in these passes": int(ordered),
     }
 
@@ -279,6 +292,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--database", required=True)
     parser.add_argument("--matches", type=int, default=1_000_000)
+    parser.add_argument("--once", action="store_true", help="without recompute, which takes as long as adding up")
     parser.add_argument("--out", type=Path, default=RESULTS / "arena-scale.json")
     arguments = parser.parse_args()
     session = Session("arena-scale", {"models": MODELS, "matches": arguments.matches})
@@ -289,7 +303,7 @@ def main() -> None:
         began = time.perf_counter()
         fill(store, arguments.matches)
         print(f"filled in {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
-        figures = measure_ratings(store, settings)
+        figures = measure_ratings(store, settings, again=not arguments.once)
         figures |= measure_pairings(store, settings)
         figures |= measure_scheduler(store, arguments.database, settings)
         figures |= measure_web(store, arguments.database)

@@ -157,13 +157,14 @@ class Refresher:
         """
         with self._store.read() as connection:
             if self._stats_seq is None:  # not the whole log again at every start
-                done = matches.c.id.in_(select(play_stats.c.match_id))
-                newest = select(matches.c.seq).where(done).order_by(matches.c.seq.desc()).limit(1)
+                measured = matches.c.id.in_(select(play_stats.c.match_id))
+                newest = select(matches.c.seq).where(measured).order_by(matches.c.seq.desc()).limit(1)
                 self._stats_seq = connection.scalar(newest) or 0
             wanted = select(matches.c.seq, matches.c.id, matches.c.record).where(matches.c.seq > self._stats_seq)
-            todo = wanted.where(matches.c.id.not_in(select(play_stats.c.match_id))).order_by(matches.c.seq)
-            batch = connection.execute(todo.limit(_STATS_PER_TRANSACTION)).all()
-        found = [(row.id, self._statistics(row.id, row.record)) for row in batch]
+            batch = connection.execute(wanted.order_by(matches.c.seq).limit(_STATS_PER_TRANSACTION)).all()
+            there = play_stats.c.match_id.in_([row.id for row in batch])
+            done = set(connection.scalars(select(play_stats.c.match_id).where(there)))
+        found = [(row.id, self._statistics(row.id, row.record)) for row in batch if row.id not in done]
         rows = [{"match_id": match_id, "stats": stats} for match_id, stats in found if stats is not None]
         if rows:
             with self._store.write() as connection:
