@@ -6,6 +6,7 @@ that waits. Messages cross as bytes and are parsed here, so that what is wrong w
 
 from __future__ import annotations
 
+import os
 import queue
 import socket
 import threading
@@ -15,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # read at the import: what goes wrong is said here, in words
 import grpc
 
 from palus.errors import LostGameError, ProtocolError
