@@ -181,10 +181,10 @@ def measure_pairings(store: Store, settings: ArenaSettings) -> Json:
     with store.read() as connection:
         ledger.read(connection)
         begun = time.perf_counter()
-        field = ladder_entries.read_field(connection, ENV, repos_per_owner=settings.repos_per_owner)
+        lineup = ladder_entries.read_lineup(connection, ENV, repos_per_owner=settings.repos_per_owner)
         beliefs = read_beliefs(connection, ENV, None)
-    entrants = [field.ranked[sha256] for sha256 in sorted(field.ranked)]
-    picture = take_picture(entrants, field.credited, ledger, [], [], beliefs, settings)
+    entrants = [lineup.ranked[sha256] for sha256 in sorted(lineup.ranked)]
+    picture = take_picture(entrants, lineup.credited, ledger, [], [], beliefs, settings)
     seen = time.perf_counter()
     cpu = time.process_time()
     pairs = choose(picture, PAIRINGS, settings, rng)

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from palus.arena.ladder import queue
 from palus.arena.ladder.discovery import Entry, FolderPool, Sweep, sweep_house
-from palus.arena.ladder.entries import board, decide, read_field, take_in
+from palus.arena.ladder.entries import board, decide, read_lineup, take_in
 from palus.arena.ladder.field_picture import Ledger, take_picture
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import known_model
@@ -167,7 +167,7 @@ def test_the_board_shows_the_newest_accepted_revision_and_older_ones_stay_as_his
     accept_file(store, "two")
     with store.read() as connection:
         assert set(board(connection, ENV, repos_per_owner=0)) == {sha("two")}
-        assert set(read_field(connection, ENV, repos_per_owner=0).credited) == {sha("one"), sha("two")}
+        assert set(read_lineup(connection, ENV, repos_per_owner=0).credited) == {sha("one"), sha("two")}
 
 
 def test_of_an_owner_only_the_repositories_pushed_last_are_ranked(store: Store) -> None:

@@ -117,7 +117,7 @@ def board(connection: Connection, env: str, *, repos_per_owner: int) -> dict[str
 
 
 @dataclass(frozen=True)
-class Field:
+class Lineup:
     """ranked: the `board`. credited: every entity that was ever accepted, by SHA-256, withdrawn and replaced ones
     included. rows: that both were made of."""
 
@@ -126,12 +126,12 @@ class Field:
     credited: dict[str, Entity]
 
 
-def read_field(connection: Connection, env: str, *, repos_per_owner: int, before: Field | None = None) -> Field:
+def read_lineup(connection: Connection, env: str, *, repos_per_owner: int, before: Lineup | None = None) -> Lineup:
     """As it is now; `before` where that is the same."""
     rows = _checked(connection, env)
     if before is not None and rows == before.rows:
         return before
-    return Field(rows, _ranked(rows, repos_per_owner), _by_entity(rows))
+    return Lineup(rows, _ranked(rows, repos_per_owner), _by_entity(rows))
 
 
 def _checked(connection: Connection, env: str) -> Sequence[Row[Any]]:

@@ -99,7 +99,7 @@ class Scheduler:
         self._rng = np.random.default_rng(seed)
         self._ledgers = {env: Ledger(env, settings.season) for env in settings.envs}
         self._beliefs: dict[str, Beliefs | None] = dict.fromkeys(settings.envs)
-        self._fields: dict[str, entries.Field | None] = dict.fromkeys(settings.envs)
+        self._lineups: dict[str, entries.Lineup | None] = dict.fromkeys(settings.envs)
         self._refitting, self._refresh_due_s = threading.Lock(), -np.inf
 
     def tick(self) -> None:
@@ -156,13 +156,13 @@ class Scheduler:
             waiting = [_order_of(payload) for payload in queue.open_payloads(connection, "pair", env)]
             ledger = self._ledgers[env]
             ledger.read(connection)
-            per_owner, before = self._settings.repos_per_owner, self._fields[env]
-            field = self._fields[env] = entries.read_field(connection, env, repos_per_owner=per_owner, before=before)
+            per_owner, before = self._settings.repos_per_owner, self._lineups[env]
+            lineup = self._lineups[env] = entries.read_lineup(connection, env, repos_per_owner=per_owner, before=before)
             given_up = [Unit.from_payload(payload) for payload, _ in queue.failed_jobs(connection, "pair")]
             beliefs = self._beliefs[env] = read_beliefs(connection, env, self._beliefs[env])
-        entrants = [field.ranked[sha256] for sha256 in sorted(field.ranked)]
+        entrants = [lineup.ranked[sha256] for sha256 in sorted(lineup.ranked)]
         lost = [order for order in given_up if order.env == env]
-        picture = take_picture(entrants, field.credited, ledger, waiting, lost, beliefs, self._settings)
+        picture = take_picture(entrants, lineup.credited, ledger, waiting, lost, beliefs, self._settings)
         pairings = choose(picture, min(REFILL_TO * hands - len(waiting), REFILL_AT_ONCE), self._settings, self._rng)
         if not pairings:
             return
