@@ -34,10 +34,11 @@ from palus.types import F32, I64, AnyArray, BehaviorSpec, Discrete
 
 OBSERVATION_PREFIX = "obs_normalizer.running_mean_std.running_mean_std."
 RETURN_PREFIX = "returns_normalizer."
-GRAIN, EVEN = 4, 64
-"""A pass that acts has a multiple of so many rows, and its head of one column of as many as `EVEN`. What products and
-vector instructions give for a row depends on how many others there are only where their number is odd or small
-(measured in fp32, with MKL and oneDNN), and with it how matches are spread over processes."""
+GRAIN, FEWEST, EVEN = 4, 16, 64
+"""A pass that acts has a multiple of GRAIN rows and at least FEWEST, its head of one column a multiple of EVEN. What
+products and vector instructions give for a row depends on how many others there are where their number is odd or small
+(measured in fp32, with MKL and oneDNN: below 4 on an AMD EPYC, below 16 on an Intel Xeon), and with it how matches are
+spread over processes."""
 
 MakeCritic = Callable[[BehaviorSpec, NetworkSettings, Trust], nn.Module]
 Critic = Literal["shared", "separate", "none"] | MakeCritic
@@ -196,8 +197,8 @@ class Network(nn.Module):
         cost a pass of their own, new states [R, S], all float32. All lie where the network does.
         """
         R = len(states)
-        if R % GRAIN:
-            rows = -(-R // GRAIN) * GRAIN
+        if R % GRAIN or R < FEWEST:
+            rows = max(-(-R // GRAIN) * GRAIN, FEWEST)
             wide = {name: _widened(o, rows) for name, o in observations.items()}
             seen = None if masks is None else _widened(masks, rows)
             parameters, values, after = self.act(wide, _widened(states, rows), seen)
