@@ -868,7 +868,7 @@ export interface components {
         };
         /**
          * StoredFile
-         * @description A stored file. url: where to get it, null when it is no longer kept.
+         * @description A file of the match, stored or made of its actions. url: where to get it, null when it is no longer kept.
          */
         readonly StoredFile: {
             readonly sha256: string;
