@@ -196,7 +196,7 @@ def test_gail_tells_experts_apart_by_any_observation_and_with_actions_by_what_th
         settings = Gail(demo_path=experts(tmp_path, shown), use_actions=use_actions, learning_rate=0.01)
         signal = GailSignal(settings, EYES, generator())
         own = Experience(own.observations, own.following, own.actions, np.zeros(80, np.bool_), own.known)
-        for _ in range(40):
+        for _ in range(80):
             found = signal.learn(own)
         assert found["Policy/GAIL Expert Estimate"] > found["Policy/GAIL Policy Estimate"] + 0.1
 

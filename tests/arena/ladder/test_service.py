@@ -35,7 +35,7 @@ from palus.store import Store, open_store
 from palus.store.derived import DERIVED, ratings
 from palus.store.tables import entries, jobs
 
-ENDLESS = ArenaSettings(target_half_width=0.0, quiet_s=0.0)
+ENDLESS = ArenaSettings(target_half_width=0.0, quiet_s=0.0, audit_share=0.0)
 WAIT_S = 120.0
 
 
