@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +29,6 @@ from palus.unity.news import Discovery, News, Steps
 
 KIND = BehaviorSpec("B", (ObservationSpec("obs_0", (1,)),), ActionSpec((Discrete(2),)))
 BLUE, RED = "B?team=0", "B?team=1"
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Callable[[str, int], Path]:
-    def write(game: str, matches: int) -> Path:
-        words = ["unity-serve", game, "--num-matches", str(matches), "--write-executable", str(tmp_path / game)]
-        assert CliRunner().invoke(app, words).exit_code == 0
-        return tmp_path / game
-
-    return write
 
 
 class Answering:

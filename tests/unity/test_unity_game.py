@@ -52,16 +52,6 @@ def executable(folder: Path, body: str, name: str = "Game") -> Path:
     return path
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Callable[[str, int], Path]:
-    def write(game: str, matches: int) -> Path:
-        words = ["unity-serve", game, "--num-matches", str(matches), "--write-executable", str(tmp_path / game)]
-        assert CliRunner().invoke(app, words).exit_code == 0
-        return tmp_path / game
-
-    return write
-
-
 def settings(path: Path, **options: Any) -> EnvSettings:
     return EnvSettings(env_path=str(path), base_port=free_port(), **options)
 
