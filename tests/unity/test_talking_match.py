@@ -73,6 +73,7 @@ def test_models_of_several_behaviors_play_and_the_command_tells_who_is_better(se
     assert alone.exit_code == 2 and "a match needs two teams" in alone.output
 
 
+@pytest.mark.slow  # the executable takes the stock port, which other tests may hold beside it
 def test_ctrl_c_ends_the_match_and_its_executable(served: Any) -> None:
     path = served("DuelToy", 1)
     words = [sys.executable, "-m", "palus", "match", "random", "random", "--env", str(path), "--pairs", "10000"]
