@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -73,17 +73,21 @@ def test_models_of_several_behaviors_play_and_the_command_tells_who_is_better(se
     assert alone.exit_code == 2 and "a match needs two teams" in alone.output
 
 
-@pytest.mark.slow  # the executable takes the stock port, which other tests may hold beside it
-def test_ctrl_c_ends_the_match_and_its_executable(served: Any) -> None:
+def test_ctrl_c_ends_the_match_and_its_executable_whoever_has_the_stock_port(served: Any) -> None:
     path = served("DuelToy", 1)
     words = [sys.executable, "-m", "palus", "match", "random", "random", "--env", str(path), "--pairs", "10000"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    until = time.monotonic() + 60
-    while not is_running(path) and time.monotonic() < until:
-        time.sleep(0.1)
-    time.sleep(1)
-    os.kill(process.pid, signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    with socket.socket() as other:
+        with contextlib.suppress(OSError):  # then somebody has it
+            other.bind(("127.0.0.1", 5005))
+            other.listen()
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+        until = time.monotonic() + 60
+        while not is_running(path) and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.1)
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
     assert process.returncode == 130 and "Interrupted: 0 of 10000 pairs" in " ".join(told.split())
     assert "Traceback" not in told and not is_running(path)
 

@@ -37,7 +37,7 @@ FLAGS: dict[str, tuple[str, type, str]] = {
     "--initialize-from": ("checkpoint_settings.initialize_from", str, "Run id to take the first weights from."),
     "--seed": ("env_settings.seed", int, "Seed of the run; -1 draws one."),
     "--inference": ("checkpoint_settings.inference", bool, "Play without learning."),
-    "--base-port": ("env_settings.base_port", int, "Port of worker 0; worker i adds i."),
+    "--base-port": ("env_settings.base_port", int, "Port of worker 0; worker i adds i. 0 takes any that are free."),
     "--num-envs": ("env_settings.num_envs", int, "Executables side by side."),
     "--num-areas": ("env_settings.num_areas", int, "Training areas inside an executable."),
     "--debug": ("debug", bool, "Log in detail."),

@@ -14,7 +14,7 @@ from pydantic import Field
 from palus.config.appo import Sampling
 from palus.config.environment import Curriculum, EnvironmentParameter, Lesson
 from palus.config.league import LeagueSettings, Role, Roles
-from palus.config.section import Count, CountOrMinusOne, CountOrZero, NotNegative, Port, Positive, Section
+from palus.config.section import Count, CountOrMinusOne, CountOrZero, NotNegative, PortOrZero, Positive, Section
 from palus.config.trainer import AnyBehavior
 
 EDITOR = "UnityEditor"
@@ -34,7 +34,9 @@ class EnvSettings(Section):
         description="Unity executable, or `UnityEditor` for the Editor on port 5004; null means a built-in game.",
     )
     env_args: tuple[str, ...] | None = Field(default=None, description="Arguments for the executable.")
-    base_port: Port = Field(default=5005, description="Port of worker 0; worker i adds i.")
+    base_port: PortOrZero = Field(
+        default=5005, description="Port of worker 0; worker i adds i. 0 takes any that are free."
+    )
     num_envs: Count = Field(default=1, description="Executables side by side.")
     num_areas: Count = Field(default=1, description="Training areas inside an executable.")
     timeout_wait: Count = Field(default=60, description="Seconds to wait for an answer of the executable.")

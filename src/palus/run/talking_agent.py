@@ -102,7 +102,7 @@ def open_talking(run: RunFile, folder: Path, kind: Kind, trust: Trust, env: str 
         )
     if path is None and env is not None:
         raise EnvError(f"--env {env}: {folder} was trained in {run.palus.env_options.get('factory')}; leave it out")
-    own = run.env_settings.model_copy(update={"env_path": env, "env_args": None})
+    own = run.env_settings.model_copy(update={"env_path": env, "env_args": None, "base_port": 0})
     files = find_policies(folder, kind)
     policies = {
         name: Network.acting(file.spec, file.settings, file.arrays, trust=trust) for name, file in files.items()

@@ -36,7 +36,7 @@ def opened(env: str, seed: int) -> Iterator[TalkingSource]:
     unknown = Source("no file", "default_settings: {trainer_type: ppo, self_play: {}}")
     with tempfile.TemporaryDirectory() as logs:
         places = {"env_settings.env_path": env, "env_settings.seed": seed, "checkpoint_settings.results_dir": logs}
-        run = load_run(unknown, [f"{key}={value}" for key, value in places.items()])
+        run = load_run(unknown, ["env_settings.base_port=0", *(f"{key}={value}" for key, value in places.items())])
         with closing(TalkingSource(run, NOBODY)) as source:
             yield source
 

@@ -64,7 +64,8 @@ class UnityEnv:
         self._is_known = False  # to analytics
         given = settings.env_path
         path = None if given is None or given == EDITOR else find_executable(given)
-        self._listener = Listener(EDITOR_PORT if path is None else settings.base_port + worker)
+        port = settings.base_port + worker if settings.base_port else 0
+        self._listener = Listener(EDITOR_PORT if path is None else port)
         try:
             if path is not None:
                 if log_folder is not None:
