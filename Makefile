@@ -16,7 +16,7 @@ INSTALL = .venv/bin/pip install -qq --disable-pip-version-check -c constraints.t
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-cluster lint bench web docs clean
+.PHONY: help demo test test-slow test-cluster test-device lint bench web docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target does; do \
@@ -33,6 +33,10 @@ test-slow: .venv/dev.stamp  ## only the tests that take minutes: training to a s
 
 test-cluster: .venv/dev,cluster.stamp  ## the tests that start a Ray cluster on this machine, and kill parts of it
 	@.venv/bin/pytest -m cluster
+
+DEVICE ?= cuda
+test-device: .venv/dev.stamp  ## the tests of torch's path on a device: DEVICE=cuda, cuda:1, mps, or elsewhere, which needs no GPU
+	@PALUS_TEST_DEVICE=$(DEVICE) .venv/bin/pytest -m '' tests/learn/test_device.py tests/run/test_devices.py
 
 lint: .venv/dev.stamp  ## style, formatting, types
 	@.venv/bin/ruff check

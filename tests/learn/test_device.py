@@ -1,7 +1,8 @@
 """Torch's path, which GPUs take, against the compiled one: the same games, the same gradients, the same learning.
 
-It runs on the CPU here. On torch's device `meta`, where there are shapes and no numbers, it shows what a CUDA graph
-asks for: no shape depends on a number, no number is read back, and nothing is left behind on the CPU.
+It runs where PALUS_TEST_DEVICE says (`places`), by default on the CPU. On torch's device `meta`, where there are shapes
+and no numbers, it shows what a CUDA graph asks for: no shape depends on a number, none is read back, and nothing is
+left behind on the CPU.
 """
 
 import types
@@ -11,6 +12,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from places import HERE
 from sampled import appo_behavior
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -24,7 +26,6 @@ from palus.learn.sac import SAC
 from palus.nn.place import CPU, Placement
 from palus.types import Continuous, Discrete
 
-HERE = Placement(torch.device("cpu"), compiled=False)
 META = Placement(torch.device("meta"), compiled=False)
 LSTM = "network_settings.memory={memory_size: 32, sequence_length: 4}"
 GRU = "network_settings.memory={kind: gru, memory_size: 16, sequence_length: 5}"
@@ -54,8 +55,19 @@ def same_update(ours, theirs, rollout):
     assert found.keys() == expected.keys() and found
     for tag in found:
         assert found[tag] == pytest.approx(expected[tag], rel=1e-4, abs=1e-5), tag
-    np.testing.assert_allclose(theirs.optimizer.mean, ours.optimizer.mean, atol=1e-5)
+    np.testing.assert_allclose(theirs.optimizer.mean.cpu(), ours.optimizer.mean, atol=1e-5)
     assert float(ours.optimizer.mean.abs().max()) > 1e-3
+
+
+@pytest.mark.skipif(HERE.device.type == "cpu", reason="the CPU's memory is numpy's too")
+def test_a_device_refuses_numpy_and_tensors_of_the_cpu():
+    there = HERE.tensor(np.ones((2, 3), np.float32))
+    assert (there @ there.T).sum().item() == 12
+    with pytest.raises(TypeError, match="to numpy"):
+        there.numpy()
+    for mixed in (lambda: there + torch.ones(2, 3), lambda: there @ torch.ones(3, 2)):
+        with pytest.raises(RuntimeError, match="device"):
+            mixed()
 
 
 @TRAINERS
@@ -167,6 +179,7 @@ class Replayed:
         self.work()
 
 
+@pytest.mark.skipif(HERE.device.type == "cuda", reason="its steps are captured in every test")
 @TRAINERS
 def test_capturing_changes_nothing(make, trainer, monkeypatch):
     graphs, worked = [], []

@@ -56,7 +56,7 @@ class Play:
             allowed = torch.from_numpy(masks) if masks is not None else None
             tensors = {name: torch.from_numpy(x) for name, x in seen.items()}
             found = self.network.act(tensors, torch.from_numpy(self.states), allowed)
-            parameters, values, after = (x.numpy().copy() if x is not None else None for x in found)
+            parameters, values, after = (x.cpu().numpy().copy() if x is not None else None for x in found)
             actions, log_probs, _ = sample(parameters, toy.spec.actions, self.seed, self.tick, rows)
             self.tick += 1
             reward, ended = toy.step(told(actions, toy.spec.actions, self.network.squash))

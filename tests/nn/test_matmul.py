@@ -11,9 +11,10 @@ FP32, ROUNDED = 3e-7, 3e-3
 
 @pytest.fixture(autouse=True)
 def precision():
-    before = torch.get_float32_matmul_precision()
+    before, rounded = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     yield
     torch.set_float32_matmul_precision(before)
+    torch.backends.cudnn.allow_tf32 = rounded
 
 
 def measured(monkeypatch, medium, bf16, medium_error=FP32):
@@ -34,10 +35,19 @@ def test_errors_are_those_of_the_number_formats():
     assert min(p.gflops for p in (highest, medium, bf16)) > 0
 
 
-def test_measuring_leaves_the_precision_as_it_was():
+@pytest.mark.parametrize("rounded", [False, True])
+def test_measuring_leaves_the_precision_as_it_was(rounded):
     torch.set_float32_matmul_precision("high")
-    measure("medium", seconds=0.0)
-    assert torch.get_float32_matmul_precision() == "high"
+    torch.backends.cudnn.allow_tf32 = rounded
+    measure("highest" if rounded else "medium", seconds=0.0)
+    assert torch.get_float32_matmul_precision() == "high" and torch.backends.cudnn.allow_tf32 is rounded
+
+
+@pytest.mark.parametrize(("name", "rounds"), [("highest", False), ("medium", True), ("bf16", False)])
+def test_fp32_on_a_gpu_is_fp32_in_convolutions_too(name, rounds):
+    MatmulPath(name, 0.0, 0.0).activate(torch.device("cuda"))
+    assert torch.backends.cudnn.allow_tf32 is rounds
+    assert torch.backends.cuda.matmul.allow_tf32 is rounds
 
 
 def test_the_rate_counts_two_products_by_the_given_clock():

@@ -1,13 +1,18 @@
-"""Runs on torch's path: what they write is what a run on the CPU writes, and either goes on with the other's."""
+"""Runs on torch's path: what they write is what a run on the CPU writes, and either goes on with the other's.
+
+It computes where PALUS_TEST_DEVICE says (`places`), by default on the CPU.
+"""
 
 import numpy as np
 import onnxruntime
 import pytest
 import torch
+from places import HERE
 
 from palus.config import load_run
-from palus.export.policy_file import read_policy
-from palus.nn.place import Placement
+from palus.envs import make
+from palus.export.policy_file import PolicyFile, read_policy, write_policy
+from palus.nn.network import Network
 from palus.train import Run, train
 
 FAST = ["palus.matmul=highest", "palus.threads=1", "env_settings.seed=7", "palus.baseline_interval=0"]
@@ -15,8 +20,8 @@ SETTINGS = ["network_settings.normalize=true", "max_steps=4096", "self_play.save
 
 
 def elsewhere(monkeypatch):
-    """From now on torch's path computes, on the CPU."""
-    monkeypatch.setattr("palus.run.parts.place_of", lambda setting: Placement(torch.device("cpu"), compiled=False))
+    """From now on torch's path computes."""
+    monkeypatch.setattr("palus.run.parts.place_of", lambda setting: HERE)
 
 
 @pytest.mark.parametrize(("trainer", "first_here"), [("ppo", True), ("poca", False), ("sac", True)])
@@ -43,7 +48,7 @@ def test_a_run_goes_on_on_another_device(tmp_path, monkeypatch, trainer, first_h
     assert again.place.compiled != first_here
     for name, array in began.network.arrays().items():
         np.testing.assert_array_equal(again.network.arrays()[name], array)
-    np.testing.assert_array_equal(again.optimizer.mean, began.optimizer.mean)
+    np.testing.assert_array_equal(again.optimizer.mean.cpu(), began.optimizer.mean.cpu())
     result = train(run, resume=True)
     assert result.finished
     folder = tmp_path / "debug" / "SoccerTwos"
@@ -51,6 +56,44 @@ def test_a_run_goes_on_on_another_device(tmp_path, monkeypatch, trainer, first_h
     session = onnxruntime.InferenceSession(file.model)
     given = {seen.name: np.ones((2, seen.shape[-1]), np.float32) for seen in session.get_inputs()}
     assert all(np.isfinite(found).all() for found in session.run(None, given))
+
+
+SHORT = ["max_steps=4096", "self_play.save_steps=1024", "self_play.swap_steps=1024", "network_settings.hidden_units=16"]
+STOCK = [f"behaviors.SoccerTwos.{setting}" for setting in SHORT]
+MEMORY = "behaviors.SoccerTwos.network_settings.memory={memory_size: 16, sequence_length: 8}"
+SIGNALS = [f"behaviors.SoccerTwos.reward_signals.{name}={{strength: 0.1}}" for name in ("curiosity", "rnd")]
+DOOM = ["behaviors.doom_basic.max_steps=4000", "palus.sampling.workers=1"]
+STRIKERS = ["behaviors.Striker.max_steps=4096", "behaviors.Goalie.max_steps=4096"]
+RUNS = {
+    "bf16": ("debug", [*STOCK, "palus.matmul=bf16"]),
+    "chosen path": ("debug", [*STOCK, "palus.matmul=auto", "behaviors.SoccerTwos.trainer_type=ppo"]),
+    "mirrored": ("debug", [*STOCK, "behaviors.SoccerTwos.network_settings.symmetric=true"]),
+    "memory": ("debug", [*STOCK, MEMORY]),
+    "rewards": ("debug", [*STOCK, "behaviors.SoccerTwos.trainer_type=ppo", *SIGNALS]),
+    "appo": ("debug", [*STOCK, "behaviors.SoccerTwos.trainer_type=appo"]),
+    "population": ("debug", [*STOCK, "behaviors.SoccerTwos.population={size: 2, period: 1024, start: 0}"]),
+    "strangers": ("debug", [*STOCK, "palus.league.opponents=members", "palus.league.members=[a.onnx, a.npz, random]"]),
+    "two behaviors": ("strikers-vs-goalie-fast", [*STRIKERS, "palus.league.learn=all_teams"]),
+    "exploiters": ("strikers-vs-goalie-fast", [*STRIKERS, "palus.league.roles={main_exploiter: 1}"]),
+    "pictures": ("doom-basic", DOOM),
+    "asynchronous": ("doom-basic", [*DOOM, "palus.sampling.asynchronous=true", "palus.sampling.splits=2"]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_every_kind_of_run_ends_and_goes_on(tmp_path, monkeypatch, name):
+    preset, settings = RUNS[name]
+    if preset.startswith("doom"):
+        pytest.importorskip("vizdoom")
+    elsewhere(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    game, file = make("SoccerTwos", 1).spec, load_run("debug", STOCK).behaviors["SoccerTwos"]
+    stranger = Network(game.behaviors[0], file.network_settings, torch.Generator(), critic="none")
+    (tmp_path / "a.onnx").write_bytes(stranger.onnx().SerializeToString())
+    write_policy(tmp_path / "a.npz", PolicyFile.of(stranger, game, "SoccerTwos", 1))
+    run = load_run(preset, [*FAST, *settings, f"checkpoint_settings.results_dir={tmp_path}"])
+    assert train(run).finished and train(run, resume=True).finished
 
 
 def test_rays_travel_in_compact_form_and_mean_the_same(tmp_path, monkeypatch):

@@ -42,9 +42,11 @@ class MatmulPath:
         return torch.bfloat16 if self.name == "bf16" else torch.float32
 
     def activate(self, device: torch.device = CPU.device, exact: str | None = None) -> None:
-        """Make torch use this path for fp32 products on that device from now on. exact: in place of `exact_setting`."""
+        """Make torch use this path for fp32 products on that device from now on, convolutions and memories of CUDA's
+        among them. exact: in place of `exact_setting`."""
         exact = (exact or exact_setting()) if device.type == "cpu" else "highest"
         torch.set_float32_matmul_precision("medium" if self.name == "medium" else exact)
+        torch.backends.cudnn.allow_tf32 = self.name == "medium"  # torch's own default rounds them
 
 
 @cache
@@ -80,7 +82,7 @@ def measure(
     The best repetition counts: other programs can only slow one down. clock: `time.process_time` on one thread ignores
     them altogether.
     """
-    previous = torch.get_float32_matmul_precision()
+    previous, rounded = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     path = MatmulPath(name, 0.0, 0.0)
     path.activate(device)
     waits = device.type != "cpu"
@@ -100,6 +102,7 @@ def measure(
             best = min(best, clock() - start)
     finally:
         torch.set_float32_matmul_precision(previous)
+        torch.backends.cudnn.allow_tf32 = rounded
     return MatmulPath(name, 4.0 * ROWS * WIDTH * WIDTH / best / 1e9, error)
 
 
