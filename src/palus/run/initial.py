@@ -12,6 +12,7 @@ from palus.learn.learner import Learner
 from palus.run.folder import RunFolder, read_checkpoint
 from palus.run.mlagents_checkpoint import is_ml_agents, learner_state, read_ml_agents
 from palus.run.mlagents_optimizer import MISFITS, optimizer_state
+from palus.run.mlagents_signals import signal_states
 from palus.run.trainee import Trainee
 
 
@@ -56,12 +57,14 @@ def initial_state(
     """What a learner of that behavior knew when the checkpoint was written, as `Learner.begin_from` takes it, and at
     which step where ML-Agents wrote it, else 0.
 
-    learner: that is to take it. warn: is told where only the optimiser's moments of ML-Agents do not fit, which is no
-    reason not to begin. Raises CheckpointError, KeyError or ValueError where the rest does not.
+    learner: that is to take it. warn: is told where only the optimiser's moments or a signal's networks of ML-Agents do
+    not fit, which is no reason not to begin. Raises CheckpointError, KeyError or ValueError where the rest does not.
     """
     if is_ml_agents(path):
         checkpoint = read_ml_agents(path)
         state = learner_state(checkpoint, learner)
+        if learner.learned_signals:
+            state["signals"] = signal_states(checkpoint.modules, learner, lambda told: warn(f"{path}: {told}"))
         try:
             state["optimizer"] = optimizer_state(checkpoint, learner, path)
         except MISFITS as error:

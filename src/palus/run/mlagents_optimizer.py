@@ -20,7 +20,8 @@ import numpy as np
 from palus.errors import CheckpointError
 from palus.learn.learner import Learner
 from palus.learn.sac import SAC
-from palus.run.mlagents_checkpoint import Arrays, MlAgentsCheckpoint, Modules, weights_of
+from palus.run.mlagents_checkpoint import MlAgentsCheckpoint, weights_of
+from palus.run.mlagents_layers import Arrays, Modules
 from palus.run.sf_checkpoint import array_of
 from palus.types import ActionSpec, AnyArray, Continuous
 

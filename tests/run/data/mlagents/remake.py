@@ -1,7 +1,8 @@
 """Remakes these files with ML-Agents 1.1.0 itself: a checkpoint of each trainer, its own ONNX file of the same weights,
 and what its networks answer to a few inputs. In `optimizers/` checkpoints after one step of every optimiser, whose
-gradient is the parameter itself at a learning rate of 0: moments are then known number by number. Runs in ML-Agents'
-environment (benchmarks/peer), with onnx:
+gradient is the parameter itself at a learning rate of 0: moments are then known number by number. In `signals/`
+checkpoints with the networks of curiosity, RND and GAIL, and what these pay. Runs in ML-Agents' environment
+(benchmarks/peer), with onnx:
 
     python tests/run/data/mlagents/remake.py [CASE ...]
 """
@@ -14,14 +15,23 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from mlagents.trainers.buffer import AgentBuffer
+from mlagents.trainers.buffer import AgentBuffer, BufferKey
 from mlagents.trainers.model_saver.torch_model_saver import TorchModelSaver
 from mlagents.trainers.poca.optimizer_torch import POCASettings, TorchPOCAOptimizer
 from mlagents.trainers.policy.torch_policy import TorchPolicy
 from mlagents.trainers.ppo.optimizer_torch import PPOSettings, TorchPPOOptimizer
 from mlagents.trainers.sac.optimizer_torch import SACSettings, TorchSACOptimizer
-from mlagents.trainers.settings import NetworkSettings, TrainerSettings
+from mlagents.trainers.settings import (
+    CuriositySettings,
+    EncoderType,
+    GAILSettings,
+    NetworkSettings,
+    RewardSignalType,
+    RNDSettings,
+    TrainerSettings,
+)
 from mlagents.trainers.torch_entities.agent_action import AgentAction
+from mlagents.trainers.torch_entities.components.reward_providers import gail_reward_provider
 from mlagents.trainers.torch_entities.networks import SimpleActor
 from mlagents.trainers.trajectory import ObsUtil
 from mlagents_envs.base_env import ActionSpec, BehaviorSpec, DimensionProperty, ObservationSpec, ObservationType
@@ -73,11 +83,13 @@ STEPPED = {
 }
 
 
-def make(name, case, generator):
-    """Policy, optimizer and what saves them, with weights that are all different."""
+def make(name, case, generator, signals=None):
+    """Policy, optimizer and what saves them, with weights that are all different. signals: settings of reward signals
+    beside the game's own."""
     optimizer_class, hyper, settings, shown, actions = case
     trainer = TrainerSettings(
         trainer_type={"ppo": "ppo", "sac": "sac", "entities": "ppo"}.get(name, "poca"),
+        **({} if signals is None else {"reward_signals": signals}),
         hyperparameters=hyper,
         network_settings=settings,
     )
@@ -165,8 +177,55 @@ def answers(name, policy, optimizer, obs, draws):
     return found
 
 
+FLAT = network(vis_encode_type=EncoderType.FULLY_CONNECTED)
+SIGNALS = {
+    "ppo": (TorchPPOOptimizer, PPOSettings(), FLAT, seen((3,), (1, 6, 6), (2,)), ActionSpec(2, (2, 3))),
+    "sac": (TorchSACOptimizer, SACSettings(), network(), seen((3,), (2,)), ActionSpec(2, (2, 3))),
+}
+
+
+def signals(name, generator):
+    """A checkpoint with the networks of all three signals, and what these pay for a few decisions."""
+    gail_reward_provider.demo_to_buffer = lambda *given: (None, None)  # nothing is learned here
+    settings, shown, actions = SIGNALS[name][2:]
+    plain = network(vis_encode_type=settings.vis_encode_type)
+    plain.normalize = False  # with GAIL it is the demonstrations'
+    gail = GAILSettings(network_settings=plain, demo_path="none", use_actions=True, use_vail=name == "ppo")
+    own = {
+        RewardSignalType.CURIOSITY: CuriositySettings(network_settings=settings, strength=0.01),
+        RewardSignalType.RND: RNDSettings(network_settings=settings),
+        RewardSignalType.GAIL: gail,
+    }
+    policy, optimizer, saver = make(name, SIGNALS[name], generator, own)
+    draws, batch = np.random.default_rng(3), AgentBuffer()
+    found = {"numbers": draws.normal(size=(ROWS, actions.continuous_size)).astype(np.float32)}
+    found["chosen"] = np.stack([draws.integers(0, n, ROWS) for n in actions.discrete_branches], 1).astype(np.float32)
+    found["ended"] = np.arange(ROWS) == ROWS - 1
+    for i, o in enumerate(shown):
+        for key, own_key in ((f"obs_{i}", ObsUtil.get_name_at(i)), (f"next_{i}", ObsUtil.get_name_at_next(i))):
+            found[key] = draws.random((ROWS, *o.shape)).astype(np.float32)
+            batch[own_key].extend(found[key])
+    batch[BufferKey.CONTINUOUS_ACTION].extend(found["numbers"])
+    batch[BufferKey.DISCRETE_ACTION].extend(found["chosen"])
+    batch[BufferKey.DONE].extend(found["ended"].astype(np.float32))
+    providers = optimizer.reward_signals
+    providers["curiosity"]._has_updated_once = True
+    for network_of_its in (providers["rnd"]._training_network, providers["rnd"]._random_network):
+        network_of_its._encoder.update_normalization(batch)
+        network_of_its._encoder.update_normalization = lambda batch: None
+    found |= {f"pay_{key}": own.evaluate(batch) for key, own in providers.items() if key != "extrinsic"}
+    with torch.no_grad():
+        guess = providers["curiosity"]._network.predict_action(batch)
+    found |= {"guessed_numbers": guess.continuous.numpy(), "guessed_chances": guess.discrete.numpy()}
+    policy.set_step(STEP)
+    torch.save({k: m.state_dict() for k, m in saver.modules.items()}, HERE / "signals" / f"{name}.pt")
+    return found
+
+
 for name in sys.argv[1:] or CASES:
     generator = torch.Generator().manual_seed(len(name))
     np.savez(HERE / f"{name}.npz", **answers(name, *save(name, generator)))
 for name in STEPPED if len(sys.argv) == 1 else ():
     step(name, torch.Generator().manual_seed(7))
+for name in SIGNALS if len(sys.argv) == 1 else ():
+    np.savez(HERE / "signals" / f"{name}.npz", **signals(name, torch.Generator().manual_seed(11)))
