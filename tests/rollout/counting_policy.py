@@ -36,7 +36,7 @@ class CountingPolicy:
 
 
 def counting_collector(
-    rows, horizon=4, policies=None, cast=None, load=None, seed=1, sampling=None, share=None, **options
+    rows, horizon=4, policies=None, cast=None, load=None, seed=1, sampling=None, share=None, threads=1, **options
 ):
     """A collector over CountingGames with these options, to be used in a with statement. sampling: keys of
     `palus.sampling`.
@@ -56,6 +56,7 @@ def counting_collector(
         cast=cast or (lambda game: [Seat(0, True)] * agents),
         load=load or missing,
         share=share or Share(),
+        threads=threads,
     )
     return closing(collector)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -294,6 +296,54 @@ def test_one_split_is_stepped_while_the_other_is_decided_for(tmp_path) -> None:
     with counting_collector(8, policies={0: policy}, log=str(tmp_path / "steps")) as s:
         s.collect()
     assert policy.steps == 8
+
+
+class Meeting(CountingPolicy):
+    """Slower than its games; counts how often it was asked for so many batches at once. jostle: seconds that it takes
+    longer then."""
+
+    def __init__(self, jostle=0.0):
+        super().__init__(even=True)
+        self.lock, self.busy, self.at_once, self.jostle = threading.Lock(), 0, Counter(), jostle
+
+    def act(self, observations, states, masks=None):
+        with self.lock:
+            self.busy += 1
+        time.sleep(0.02)
+        with self.lock:
+            crowd = self.busy
+            self.at_once[crowd] += 1
+        time.sleep(0.02 + self.jostle * (crowd > 1))
+        with self.lock:
+            self.busy -= 1
+        return super().act(observations, states, masks)
+
+
+@pytest.mark.parametrize(("threads", "splits", "at_once"), [(1, 2, 1), (2, 2, 2), (2, 4, 2), (4, 2, 2)])
+def test_splits_are_decided_for_side_by_side_and_nothing_else_changes(threads, splits, at_once) -> None:
+    pages, policies = [], []
+    for number in (1, threads):
+        policies.append(Meeting())
+        sampling = {"splits": splits, "workers": 2}
+        with counting_collector(8, policies={0: policies[-1]}, sampling=sampling, threads=number) as s:
+            pages.append([own(s.collect()) for _ in range(8)])
+    asked = 8 * 4 * splits  # a batch of every split for every decision; one page tries the other way
+    assert policies[0].at_once == {1: asked} and policies[1].at_once[at_once] > 0.8 * asked
+    for (page, ends), (expected, ended) in zip(*pages, strict=True):
+        assert ends == ended
+        for name in ("actions", "log_probs", "rewards", "states", "versions"):
+            np.testing.assert_array_equal(getattr(page, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize(("policy", "side_by_side"), [(Meeting(), True), (Meeting(jostle=0.3), False)])
+def test_splits_are_decided_for_in_the_quicker_way(policy, side_by_side) -> None:
+    found = []
+    with counting_collector(8, policies={0: policy}, threads=2) as s:
+        for _ in range(5):
+            s.collect()
+            found.append(s._rounds._side_by_side)
+    # In the first page games were started; the second one is measured, then the other way is.
+    assert found == [True, False, side_by_side, side_by_side, side_by_side]
 
 
 def test_a_reward_that_is_not_a_number_names_the_game() -> None:

@@ -93,7 +93,11 @@ class Sampling(Section):
         description="Games of each process; 0 means as many as buffer_size / time_horizon needs, of sac one for each "
         "split.",
     )
-    splits: Count = Field(default=2, description="Groups of a worker's games: one steps while another is decided for.")
+    splits: Count = Field(
+        default=2,
+        description="Groups of a worker's games: one steps while another is decided for, or all are decided for at "
+        "once on several threads.",
+    )
     asynchronous: bool = Field(
         default=False, description="Sample on while the learner learns; off, phases alternate and runs repeat exactly."
     )

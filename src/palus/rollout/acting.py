@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from palus.nn.distributions import told
+from palus.nn.lock import SharedLock
 from palus.nn.place import Placement
 from palus.nn.preprocessing import expanded
 from palus.types import F32, I32, MASKS, RAY_DISTANCES, RAY_TAGS, ActionSpec, AnyArray, BehaviorSpec
@@ -45,7 +45,7 @@ def memories(policies: Mapping[int, tuple[str, Policy]]) -> dict[str, int]:
 
 
 class Policies:
-    """All policies by id; weights may be exchanged from another thread.
+    """All policies by id. Several threads may act; weights may be exchanged from another one.
 
     retired: ids that no seat will name again. without_values: policies that act without giving values, as far as they
     have acted.
@@ -55,7 +55,7 @@ class Policies:
         """load: gives a policy that was not published."""
         self.known = dict(known)
         self._load = load
-        self._lock = threading.Lock()
+        self._lock = SharedLock()
         self.retired: set[int] = set()
         self.without_values: set[int] = set()
 
@@ -86,7 +86,7 @@ class Policies:
         observations: [R, *shape], masks among them; states: [R, S]; ids: [R], all at hand; parameters_each: L.
         """
         R = len(ids)
-        with self._lock:
+        with self._lock.reading():
             if (ids == ids[0]).all():
                 found = self._act(int(ids[0]), observations, states)
                 return *found, np.full(R, self.known[int(ids[0])].version, np.int32)
@@ -103,7 +103,7 @@ class Policies:
         """What games are told where these policies drew `actions` [R, A]. ids: [R], all at hand."""
         if spec.is_discrete:
             return actions
-        with self._lock:
+        with self._lock.reading():
             squashing = np.isin(ids, [k for k in np.unique(ids).tolist() if self.known[k].squash])
         return np.where(squashing[:, None], told(actions, spec, True), told(actions, spec, False))
 

@@ -113,4 +113,5 @@ def make_collector(
         source.single, spec, sampling,
         rows=rows, horizon=horizon, seed=seed,
         learners=learners, cast=cast, load=load, members=members, draws=draws, share=share,
+        threads=threads if place.compiled else 1,  # a device takes one batch after the other
     )  # fmt: skip

@@ -6,13 +6,16 @@ worker, settled (ends, memory, new opponents), and ready again.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import torch
 
 from palus.config.environment import Value
 from palus.rollout.acting import Policies
@@ -26,6 +29,8 @@ from palus.types import F64, I64, GameSpec
 
 MIN_ROWS = 16
 """Batches of whoever is ready wait for this many rows: below it a forward pass costs much more per row."""
+TRIED_EVERY = 64
+"""Pages between those that try whether splits are better decided for in the other way."""
 
 State = Literal["starting", "stepping", "answered", "ready"]
 Ends = list[tuple[int, int, int, Episode | FinishedMatch]]
@@ -66,8 +71,12 @@ class Tally:
 
 
 class Rounds:
-    """Plays on, round by round, in one thread. Synchronous rounds take splits as a whole: their batches, and with them
-    every bit, do not depend on which worker was faster. Asynchronous rounds take whoever is ready."""
+    """Plays on, round by round. Synchronous rounds take splits as a whole: their batches, and with them every bit, do
+    not depend on which worker was faster. Asynchronous rounds take whoever is ready.
+
+    Synchronous splits are decided for in turns, each while the others step, or side by side on several threads, once
+    all have stepped: as it is quicker, by the clock. The bits are the same.
+    """
 
     def __init__(
         self,
@@ -80,9 +89,16 @@ class Rounds:
         seed: int,
         asynchronous: bool,
         first: int = 0,
+        threads: int = 1,
     ) -> None:
-        """first: the number of the first match in the run."""
+        """first: the number of the first match in the run. threads: to decide on."""
         self.tally = Tally()
+        self._threads = 1 if asynchronous else min(threads, plan.splits)
+        helpers = self._threads - 1
+        self._pool = ThreadPoolExecutor(helpers, "deciding", torch.set_num_threads, (1,)) if helpers else None
+        self._side_by_side = self._pool is not None
+        self._seconds: dict[bool, float] = {}  # of a page, by whether its splits were decided for side by side
+        self._spent, self._played, self._started = 0.0, 0, False  # of this page: seconds; whether games were started
         self.before = 0  # pages of earlier parts of the run; with page and decision part of the key of every draw
         self._first = first
         self._workers, self._buffers, self._policies, self._cast = workers, buffers, policies, cast
@@ -134,7 +150,7 @@ class Rounds:
 
     def restart(self, counter: int) -> None:
         """Start all games anew, where they stand. counter: part of their seeds."""
-        self._counter = counter
+        self._counter, self._started = counter, True
         self._pass_on_parameters()
         for shard in self._shards:
             self._begin(shard)
@@ -165,27 +181,51 @@ class Rounds:
             decided = whoever_is_ready(self._shards, limit)
         else:
             decided = [batch for batch in whole_splits(self._splits, "ready") if batch[0].page < limit]
-        for batch in decided:
-            self._decide(batch)
+            if self._side_by_side and any(s.state in ("stepping", "answered") for s in self._shards):
+                decided = []
+        if decided:
+            self._decide(decided)
         if not settled and not decided:
             self.listen()
 
-    def _decide(self, batch: list[GameGroup]) -> None:
+    def weigh(self) -> None:
+        """A page is played: see whether the next one's splits are to be decided for side by side."""
+        self._played += 1
+        if self._pool is not None and not self._started:
+            self._seconds[self._side_by_side] = self._spent
+            if len(self._seconds) == 1 or self._played % TRIED_EVERY == 0:
+                self._side_by_side = not self._side_by_side
+            else:
+                self._side_by_side = self._seconds[True] <= self._seconds[False]
+        self._spent, self._started = 0.0, False
+
+    def _decide(self, batches: Sequence[list[GameGroup]]) -> None:
         began = time.perf_counter()
-        for shard in batch:
+        for shard in itertools.chain.from_iterable(batches):
             if shard.t == 0:
                 self._cast_anew(shard.games)
                 for buffer in self._buffers:
                     buffer.open(shard.page % self._pages, buffer.roster.rows(shard.games), shard.fresh)
                 shard.fresh = False
+        own, others = batches[:: self._threads], [batch for i, batch in enumerate(batches) if i % self._threads]
+        waiting = [self._pool.submit(self._act, batch) for batch in others] if self._pool else []
+        for batch in own:
+            self._act(batch)
+        for future in waiting:
+            future.result()
+        for shard in itertools.chain.from_iterable(batches):
+            shard.state = "stepping"
+            self._workers.order(shard.worker, StepOrder(shard.split, shard.page % self._pages, shard.t))
+        seconds = time.perf_counter() - began
+        self.tally.deciding += seconds
+        self._spent += seconds
+
+    def _act(self, batch: list[GameGroup]) -> None:
+        """Draw a batch's actions; several batches may, side by side."""
         decisions = [(self.before + s.page) * self._horizon + s.t for s in batch]
         for buffer in self._buffers:
             ticks = np.repeat(decisions, [len(s.games) * len(buffer.roster.agents) for s in batch])
             buffer.decide(self._policies, *self._locate(batch, buffer), self._seed, ticks)
-        for shard in batch:
-            shard.state = "stepping"
-            self._workers.order(shard.worker, StepOrder(shard.split, shard.page % self._pages, shard.t))
-        self.tally.deciding += time.perf_counter() - began
 
     def _settle(self, batch: list[GameGroup]) -> None:
         """Draw the consequences of a step that was played."""
@@ -269,6 +309,11 @@ class Rounds:
         self._seat(shard.games)
         self._workers.order(shard.worker, Restart(shard.split, self._counter))
 
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
     def listen(self, wait: bool = True) -> None:
         """Take in what the workers say; by default wait for a word."""
         began = time.perf_counter()
@@ -277,7 +322,9 @@ class Rounds:
                 self._lose(event)
             else:
                 self._note(*event)
-        self.tally.waiting += time.perf_counter() - began
+        seconds = time.perf_counter() - began
+        self.tally.waiting += seconds
+        self._spent += seconds
 
     def _note(self, worker: int, answer: Answer) -> None:
         """Write down what a worker says; its split is settled later, perhaps with others."""

@@ -53,11 +53,13 @@ class WorkerCollector:
         members: Mapping[int, tuple[str, Policy]] | None = None,
         draws: Mapping[str, Draw] | None = None,
         share: Share = Share(),  # noqa: B008  # frozen
+        threads: int = 1,
     ) -> None:
         """make: can be pickled. learners: id -> name of its behavior in the game, policy; members: the same of those
         that never learn. load: gives a frozen policy that `cast` names and nobody published; it and `cast` are called
         in a thread of their own when it is asynchronous. draws: by behavior, where actions are not sampled. share:
-        which of the run's games these are; their rows and workers are those of one rank.
+        which of the run's games these are; their rows and workers are those of one rank. threads: that decide while
+        the learner waits.
 
         Raises ConfigError when the games do not divide evenly, StorageError without memory, and, here or from
         `collect`, EnvError when games cannot be made.
@@ -94,7 +96,7 @@ class WorkerCollector:
         }
         buffers = list(self._buffers.values())
         self._rounds = Rounds(
-            spec, self.plan, self._workers, buffers, self.policies, cast, seed, self._asynchronous, first
+            spec, self.plan, self._workers, buffers, self.policies, cast, seed, self._asynchronous, first, threads
         )
         self._counter, self._parameters = 0, dict[str, Value]()
         self._begun = time.perf_counter()
@@ -145,6 +147,7 @@ class WorkerCollector:
             self._rounds.listen(wait=False)  # a worker lost meanwhile is replaced before it costs decisions
             while self._rounds.complete <= page:
                 self._rounds.play(page + 1)
+            self._rounds.weigh()
         self._held = True
 
     def _start(self) -> None:
@@ -264,6 +267,7 @@ class WorkerCollector:
                 self._workers.wake()
                 self._thread.join()
         finally:
+            self._rounds.close()
             self._workers.close()
             os.close(self._memory)
 
