@@ -183,8 +183,8 @@ class Rounds:
             decided = [batch for batch in whole_splits(self._splits, "ready") if batch[0].page < limit]
             if self._side_by_side and any(s.state in ("stepping", "answered") for s in self._shards):
                 decided = []
-        if decided:
-            self._decide(decided)
+        for batches in [decided] if self._side_by_side and decided else [[batch] for batch in decided]:
+            self._decide(batches)
         if not settled and not decided:
             self.listen()
 
@@ -200,6 +200,7 @@ class Rounds:
         self._spent, self._started = 0.0, False
 
     def _decide(self, batches: Sequence[list[GameGroup]]) -> None:
+        """Decide for batches, side by side where there are threads, and have them step."""
         began = time.perf_counter()
         for shard in itertools.chain.from_iterable(batches):
             if shard.t == 0:
