@@ -76,7 +76,7 @@ RUNS = {
     "two behaviors": ("strikers-vs-goalie-fast", [*STRIKERS, "palus.league.learn=all_teams"]),
     "exploiters": ("strikers-vs-goalie-fast", [*STRIKERS, "palus.league.roles={main_exploiter: 1}"]),
     "pictures": ("doom-basic", DOOM),
-    "asynchronous": ("doom-basic", [*DOOM, "palus.sampling.asynchronous=true", "palus.sampling.splits=2"]),
+    "asynchronous": ("doom-basic", [*DOOM, "palus.sampling.asynchronous=true"]),
 }
 
 

@@ -151,10 +151,8 @@ def _head(theirs: Mapping[str, AnyArray], spec: BehaviorSpec, settings: NetworkS
 def _group_critic(theirs: Mapping[str, AnyArray], learner: Learner, spec: BehaviorSpec) -> Arrays:
     """MA-POCA's."""
     settings = learner.behavior.network_settings
-    body, entity = (
-        NetworkBody(theirs, BODY, spec.observations, settings),
-        BODY + "{}.self_ent_encoder.seq_layers.0.weight",
-    )
+    body = NetworkBody(theirs, BODY, spec.observations, settings)
+    entity = BODY + "{}.self_ent_encoder.seq_layers.0.weight"
     found = body.encoders("critic.") | pair(theirs, entity.format("obs_encoder"), "critic.observation.weight")
     found |= pair(theirs, entity.format("obs_action_encoder"), "critic.action.weight")
     found |= attention(theirs, f"{BODY}self_attn.", "critic.attention.")

@@ -100,10 +100,10 @@ class NetworkBody:
                 found |= pair(self.theirs, f"{made}hypernet.{k}.weight", f"{own}{name}.weight")
             found[f"{own}bias"] = self.theirs[f"{made}bias"]
             if not last:  # its rows are our columns, each with all units
-                units = self.settings.hidden_units
+                hidden = self.settings.hidden_units
                 for kind in ("weight", "bias"):
                     rows = found[f"{own}matrix.{kind}"]
-                    blocks = rows.reshape(-1, units, *rows.shape[1:])[self.columns]
+                    blocks = rows.reshape(-1, hidden, *rows.shape[1:])[self.columns]
                     found[f"{own}matrix.{kind}"] = blocks.reshape(rows.shape)
         return found
 
