@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from arena_records import read_log
 from tug.env import Tug
+from typer.testing import CliRunner
 
 from palus import envs
 from palus.arena.jobs.worker import describe_here, work
@@ -29,6 +30,7 @@ from palus.arena.referee.games import GAMES, layout_of, source_of
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.recorder import Recorder
 from palus.arena.referee.replay import decode_replay, encode_replay
+from palus.cli import app
 from palus.envs.check import check_env
 from palus.envs.recording import RecordedEvent
 from palus.errors import ReplayError
@@ -88,6 +90,19 @@ def test_its_matches_are_played_scored_and_recorded_as_it_declares(tmp_path: Pat
     np.testing.assert_allclose(seen.frames, recording.frames, atol=1e-5)
     np.testing.assert_array_equal(seen.actions, recording.actions)
     assert seen.actions[:, 1, 0].tolist() == [299] * 6
+
+
+def test_its_name_is_all_that_the_command_line_takes(tmp_path: Path) -> None:
+    def run(*words: str, code: int = 0) -> str:
+        done = CliRunner().invoke(app, [*words, "--pairs", "2"])
+        assert done.exit_code == code, done.output
+        return done.output
+
+    assert json.loads(run("match", "strong", "random", "--game", "Tug", "--json"))["score"] == 1.0
+    board = json.loads(run("rank", str(tmp_path), "--game", "Tug", "--json"))
+    assert [standing["name"] for standing in board["standings"]] == ["strong", "random"]
+    for command in (("match", "strong", "random"), ("rank", str(tmp_path))):
+        assert "'Tugg' is no game of an arena; did you mean Tug?" in run(*command, "--game", "Tugg", code=2)
 
 
 def test_its_log_of_actions_takes_the_bytes_that_its_choices_need_and_plays_the_match_again() -> None:

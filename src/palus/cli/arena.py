@@ -11,7 +11,9 @@ from typing import Annotated, Literal
 import typer
 
 from palus.cli.arena_start import Place, Role, check_proxies, check_public_urls, listen, serving, welcome
+from palus.cli.options import GAMES_LISTED, complete_game
 from palus.cli.output import stdout, stop_signal
+from palus.config.run_file import DEFAULT_GAME
 
 EPILOG = """
 Everything is kept in the folder of --data: stop it with Ctrl-C, start it again, it goes on where it was.
@@ -57,7 +59,11 @@ def arena(
     ] = None,
     game: Annotated[
         list[str] | None,
-        typer.Option(help="SoccerTwos, StrikersVsGoalie or doom_duel; may be repeated. Default: SoccerTwos."),
+        typer.Option(
+            metavar="GAME",
+            autocompletion=complete_game,
+            help=f"{GAMES_LISTED}; may be repeated. Default: {DEFAULT_GAME}.",
+        ),
     ] = None,
     duel_minutes: Annotated[float, typer.Option(min=0.02, max=10, help="Length of a duel in Doom.")] = 2.0,
     mode: Annotated[
@@ -83,7 +89,7 @@ def arena(
     from palus.web.names import Names
 
     settings = ArenaSettings(
-        envs=check_games(game or ["SoccerTwos"]),
+        envs=check_games(game or [DEFAULT_GAME]),
         duel_minutes=duel_minutes,
         mode=mode,
         round_interval_s=round_interval,

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from palus.cli.options import GameOption, LogOption, ModeOption
 from palus.cli.output import end_early, matches_progress, nats, percent, percent_range, print_json, stdout
+from palus.config.run_file import DEFAULT_GAME
 from palus.errors import EnvError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def match(
     pairs: Annotated[int, typer.Option(min=1, help="Mirrored pairs; two matches each.")] = 200,
     seed: Annotated[int, typer.Option(help="The same seed and players give the same matches.")] = 0,
     mode: ModeOption = "stochastic",
-    game: GameOption = "SoccerTwos",
+    game: GameOption = DEFAULT_GAME,
     replay: Annotated[Path | None, typer.Option(help="Write a replay of the first matches here; Doom: .mp4.")] = None,
     replay_matches: Annotated[int, typer.Option(min=1, help="How many matches the replay holds.")] = 10,
     log: LogOption = None,
@@ -67,7 +68,7 @@ def match(
             )
         _in_executable(env, (a, b), pairs, seed, mode, as_json)
         return
-    from palus.arena.referee.games import game_of, source_of
+    from palus.arena.referee.games import playable_game, source_of
     from palus.arena.referee.match import play_pairs
     from palus.arena.referee.recorder import Film, Recorder
     from palus.arena.referee.replay import write_replay
@@ -75,7 +76,8 @@ def match(
     from palus.cli.players import append_log, load
     from palus.run.session import interruptible
 
-    filmed, (first, second) = game_of(game).filmed, load(a, b, game=game)
+    declared = playable_game(game)
+    filmed, (first, second) = declared.filmed, load(a, b, game=game)
     names = (first.name, second.name)
     title = " - ".join(names)
     with ExitStack() as stack:
@@ -104,7 +106,7 @@ def match(
         report = {"a": names[0], "b": names[1], "seed": seed, "mode": mode, "interrupted": interrupted}
         print_json({**report, **asdict(summary)})
     else:
-        _tell(names, summary, f"{summary.pairs} mirrored pairs", f"{summary.mean_steps * game_of(game).tick_s:.1f} s")
+        _tell(names, summary, f"{summary.pairs} mirrored pairs", f"{summary.mean_steps * declared.tick_s:.1f} s")
         if replay is not None:
             stdout.print(f"Replay: {'' if filmed else 'palus watch '}{escape(str(replay))}")
     if interrupted:

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from palus.config import RunFile
-from palus.envs import check_game_trust
+from palus.envs import BUILT_IN, check_game_trust
 from palus.errors import TrustError
 from palus.trust import Trust
 
@@ -20,9 +20,23 @@ DatabaseOption: TypeAlias = Annotated[
     str | None, typer.Option("--database", help="The arena's database, if it is not in its folder (SQLAlchemy URL).")
 ]
 DEFAULT_DATA = Path("arena")
+_RANKED = [name for name, game in BUILT_IN.items() if game.arena]
+GAMES_LISTED = f"{', '.join(_RANKED[:-1])} or {_RANKED[-1]}"
+
+
+def complete_game(incomplete: str) -> list[str]:
+    """The games that an arena plays, for the shell."""
+    return [name for name in _RANKED if name.startswith(incomplete)]
+
+
 GameOption: TypeAlias = Annotated[
-    Literal["SoccerTwos", "StrikersVsGoalie", "doom_duel"],
-    typer.Option("--game", help="What they play; Doom takes palus[doom]."),
+    str,
+    typer.Option(
+        "--game",
+        metavar="GAME",
+        autocompletion=complete_game,
+        help=f"What they play: {GAMES_LISTED}. Doom takes palus[doom].",
+    ),
 ]
 ModeOption: TypeAlias = Annotated[
     Literal["stochastic", "greedy"],

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from palus.cli.options import GameOption, LogOption
 from palus.cli.output import end_early, matches_progress, percent, print_json, ranks, standings, stderr, stdout
+from palus.config.run_file import DEFAULT_GAME
 from palus.errors import ModelError, StorageError
 
 if TYPE_CHECKING:
@@ -43,29 +44,30 @@ def rank(
     also: Annotated[list[str] | None, typer.Option("--with", help="One more player; may be repeated.")] = None,
     without: Annotated[list[str] | None, typer.Option(help="Leave out a player of this name.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed and players give the same leaderboard.")] = 0,
-    game: GameOption = "SoccerTwos",
+    game: GameOption = DEFAULT_GAME,
     output: Annotated[Path | None, typer.Option(help="Also write the leaderboard as Markdown here.")] = None,
     log: LogOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the leaderboard as JSON.")] = False,
 ) -> None:
     """Let everybody in a folder play everybody and print the leaderboard, with intervals.
 
-    The random policy and, in SoccerTwos, the two house bots take part unless left out. A file that cannot be played is
+    The random policy and the house bots of the game take part unless left out. A file that cannot be played is
     named and skipped.
 
     Ctrl-C once makes the leaderboard of what was played so far and leaves with 130; twice ends at once.
     """
     from palus.arena.models.players import find_players
-    from palus.arena.referee.games import game_of, source_of
+    from palus.arena.referee.games import playable_game, source_of
     from palus.arena.study.tournament import rank_players
     from palus.cli.players import append_log, load, refresh_onnx
     from palus.run.session import interruptible
 
-    if game_of(game).filmed:
+    declared = playable_game(game)
+    if declared.filmed:
         for run in filter(Path.is_dir, folder.glob("*")):
             refresh_onnx(run)
     found, rejected = find_players(folder, source_of(game).spec)
-    named = load(*game_of(game).house, *(also or []), game=game)
+    named = load(*declared.house, *(also or []), game=game)
     entrants = _entrants([*named, *found], rejected, folder, without or [])
     planned = pairs * len(entrants) * (len(entrants) - 1)
     with interruptible() as stopped, matches_progress("", planned) as tick:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from palus.arena.referee.games import DEFAULT_GAME, GAMES
+from palus.arena.referee.games import DEFAULT_GAME, GAMES, playable_game
 from palus.arena.referee.result import Mode
 from palus.errors import ArenaError
 
@@ -89,10 +89,7 @@ class ArenaSettings:
 
 def check_games(names: Sequence[str]) -> tuple[str, ...]:
     """The games of these names, each once. Raises ArenaError for one that no arena plays."""
-    unknown = [name for name in names if name not in GAMES]
-    if unknown:
-        raise ArenaError(f"--game {unknown[0]}: no such game; there are {', '.join(GAMES)}")
-    return tuple(dict.fromkeys(names))
+    return tuple(playable_game(name).env for name in dict.fromkeys(names))
 
 
 def settings_of(folder: Path) -> ArenaSettings:

@@ -3,6 +3,7 @@ a game, and which runtimes, a match was played with, as its record says."""
 
 from __future__ import annotations
 
+import difflib
 import functools
 import hashlib
 import platform
@@ -40,7 +41,9 @@ def playable_game(env: str) -> ArenaGame:
     Raises ArenaError when no arena plays it.
     """
     if env not in GAMES:
-        raise ArenaError(f"{env!r:.80} is no game of an arena; there are {', '.join(GAMES)}")
+        near = difflib.get_close_matches(env, GAMES, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(GAMES)}"
+        raise ArenaError(f"{env!r:.80} is no game of an arena; {hint}")
     return GAMES[env]
 
 
