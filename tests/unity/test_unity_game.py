@@ -10,6 +10,7 @@ import signal
 import socket
 import stat
 import struct
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,14 @@ def png(pixels: Any) -> bytes:
     return file.getvalue()
 
 
+def huge_png(side: int) -> bytes:
+    """A picture that says how large it is, and nothing more."""
+    made = bytearray(png([[[0, 0, 0]]]))
+    made[16:24] = struct.pack(">II", side, side)
+    made[29:33] = struct.pack(">I", zlib.crc32(made[12:29]))
+    return bytes(made)
+
+
 def test_png_pictures_are_joined_averaged_and_mapped() -> None:
     first, second = png([[[255, 0, 0], [0, 51, 102]]]), png([[[0, 255, 255], [255, 255, 255]]])
     assert decode(first, (3, 1, 2), [], "o").tolist() == [
@@ -217,9 +226,18 @@ def test_png_pictures_are_joined_averaged_and_mapped() -> None:
         (first, (4, 1, 2), [], "pictures of 3 channels; expected 4"),
         (first, (2, 1, 2), [0, 0], "channel mapping"),
         (first, (2, 1, 2), [0, 2, 1], "channel mapping"),
+        (huge_png(20_000), (3, 1, 2), [], "cannot be read"),
     ):
         with pytest.raises(ProtocolError, match=found):
             decode(data, shape, mapping, "o")
+
+
+def test_no_more_pictures_are_unpacked_than_the_observation_needs() -> None:
+    one, broken = png([[[255, 0, 0]]]), png([[[0, 0, 0]]])[:40]
+    assert decode(one + 1000 * broken, (1, 1, 1), [], "o").ravel() == pytest.approx([1 / 3])
+    assert decode(one + one + broken, (4, 1, 1), [], "o").ravel().tolist() == [1.0, 0.0, 0.0, 1.0]
+    with pytest.raises(ProtocolError, match="for 6 decoded channels; expected one entry for each, at most 3,"):
+        decode(one + broken, (1, 1, 1), [0, -1, -1, -1, -1, -1], "o")
 
 
 def test_parameters_and_the_engine_s_settings_go_out_with_the_reset(scripted: Any) -> None:

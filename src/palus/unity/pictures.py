@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -13,6 +14,8 @@ from palus.errors import ProtocolError
 from palus.types import F32
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_CHANNELS = 3
+"""Of a picture; a small file can hold any number of those, so none is unpacked that the observation does not need."""
 
 
 def decode(data: bytes, shape: Sequence[int], mapping: Sequence[int], what: str) -> F32:
@@ -25,24 +28,23 @@ def decode(data: bytes, shape: Sequence[int], mapping: Sequence[int], what: str)
     if not starts or starts[0] != 0:
         raise ProtocolError(f"{what}: {len(data)} bytes that are no PNG picture")
     channels, height, width = shape
-    decoded = np.concatenate(
-        [_picture(data[a:b], height, width, what) for a, b in zip(starts, [*starts[1:], len(data)], strict=True)]
-    )
-    if not mapping:
-        found = decoded[:3].mean(0, keepdims=True) if channels == 1 else decoded[:channels]
-    else:
+    told, needed = _CHANNELS * len(starts), len(mapping) or channels
+    if mapping:
         targets = sorted({target for target in mapping if target >= 0})
-        if len(mapping) != len(decoded) or targets != list(range(channels)) or min(mapping) < -1:
+        fits = needed == told <= _CHANNELS * channels  # every picture fills one channel at least
+        if not fits or targets != list(range(channels)) or min(mapping) < -1:
             raise ProtocolError(
-                f"{what}: channel mapping {list(mapping)} for {len(decoded)} decoded channels; expected one entry for "
-                f"each, that fill 0 to {channels - 1}"
+                f"{what}: channel mapping {str(list(mapping))[:100]} for {told} decoded channels; expected one entry "
+                f"for each, at most {_CHANNELS * channels}, that fill 0 to {channels - 1}"
             )
+    elif told < needed:
+        raise ProtocolError(f"{what}: pictures of {told} channels; expected {channels}")
+    bounds = [*starts, len(data)][: -(-needed // _CHANNELS) + 1]
+    decoded = np.concatenate([_picture(data[a:b], height, width, what) for a, b in pairwise(bounds)])
+    if mapping:
         places = np.array(mapping)
-        found = np.stack([decoded[places == target].mean(0) for target in targets])
-    if len(found) != channels:
-        raise ProtocolError(f"{what}: pictures of {len(decoded)} channels; expected {channels}")
-    result: F32 = found.astype(np.float32)
-    return result
+        return np.stack([decoded[places == target].mean(0) for target in targets])
+    return decoded.mean(0, keepdims=True) if channels == 1 else decoded[:channels]
 
 
 def _picture(data: bytes, height: int, width: int, what: str) -> F32:
@@ -52,7 +54,7 @@ def _picture(data: bytes, height: int, width: int, what: str) -> F32:
             if picture.size != (width, height):  # before anything is unpacked
                 raise ProtocolError(f"{what}: a picture of {picture.size}; expected {(width, height)} (width, height)")
             pixels = np.asarray(picture.convert("RGB"), np.float32)
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
         raise ProtocolError(f"{what}: a PNG picture that cannot be read ({error})") from error
     found: F32 = pixels.transpose(2, 0, 1) / np.float32(255)
     return found
