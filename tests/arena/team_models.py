@@ -67,7 +67,6 @@ GAME = SquadMatches(
     ("toy",),
     roles=ROLES,
     max_ticks=Squads.ROUNDS,
-    decided_by="time_limit",
     layout=MatchLayout(
         pitch="squads/1",
         channels=("hits", "hits"),

@@ -73,7 +73,8 @@ def test_its_matches_are_played_scored_and_recorded_as_it_declares(tmp_path: Pat
     spec, recorder = source_of("Tug").spec, Recorder()
     strong, random = load_player("strong", spec), load_player("random", spec)
     results = play_pairs(strong, random, 3, 5, env_id="Tug", recorder=recorder)
-    assert [(r.result, r.cause) for r in results] == [("win1", "time_limit"), ("win2", "time_limit")] * 3
+    assert [(r.result, r.cause) for r in results] == [("win1", "whistle"), ("win2", "whistle")] * 3
+    assert [r.events for r in results] == [(RecordedEvent(18, "whistle", team, -1),) for team in (0, 1)] * 3
     assert {(r.duration_ticks, min(r.score)) for r in results} == {(18, 0)}
     number = next(n for n in (1, 3, 5) if any(e.kind == "shout" for e in recorder.recordings[n].events))
     recording, result = recorder.recordings[number], results[number]
@@ -134,7 +135,8 @@ def _log(code: int) -> bytes:
 def test_its_rated_matches_verify_and_what_was_changed_does_not(store: Store) -> None:
     first, second = records(store)
     assert {side.entity.repo for side in first.sides} == {"palus/random", "palus/strong"}
-    assert first.env == "Tug" and first.rated and first.actions is not None
+    assert (first.env, first.cause) == ("Tug", "whistle") and "pydantic" in first.runner.runtimes
+    assert first.rated and first.actions is not None
     for record in (first, second):
         found = verify_record(store, record)
         assert found.ok and found.sentence.endswith("the same to the last bit"), found

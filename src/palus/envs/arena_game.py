@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -36,10 +36,10 @@ class ArenaGame:
     score_stat: of an agent's episode, what a score counts where that is more than who won.
     max_ticks, max_score: of a match, its score added up; more is no match of this game.
     layout: of its recorded matches, where they repeat and can be drawn.
-    decided_by: how a match ends that somebody won.
+    decided_by: how a match ends that somebody won: "time_limit", or an event of `layout`, which its end is then.
     side_by_side: matches that one process steps at the same time.
     filmed: its matches do not repeat, so a replay is a video and there is no log of actions to play again.
-    packages: that have to be installed where it is played; install: what brings them.
+    packages: that have to be installed where it is played, as they are imported; install: what brings them.
     """
 
     env: str
@@ -59,7 +59,7 @@ class ArenaGame:
     max_ticks: int = 5000
     max_score: int = 1
     layout: MatchLayout | None = None
-    decided_by: Literal["goal", "time_limit"] = "goal"
+    decided_by: str = "time_limit"
     side_by_side: int = 512
     filmed: bool = False
     packages: tuple[str, ...] = ()

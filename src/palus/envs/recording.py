@@ -35,7 +35,7 @@ class MatchLayout:
     branches: tuple[tuple[int, ...], ...]
     frame_hz: int
     ticks_per_decision: int
-    events: tuple[str, ...] = ("goal",)
+    events: tuple[str, ...] = ()
     scenery: Mapping[str, Any] | None = None
 
     def unit_of(self, units: Mapping[str, float]) -> F64:

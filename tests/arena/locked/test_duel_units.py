@@ -39,7 +39,7 @@ class Filmed(ArenaGame):
             game.kill()
 
 
-FILMED = Filmed(ENV, (), score_stat="frags", decided_by="time_limit", side_by_side=1, filmed=True, max_p99_ms=40.0)
+FILMED = Filmed(ENV, (), score_stat="frags", side_by_side=1, filmed=True, max_p99_ms=40.0)
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ class Shooting:
 
 @pytest.fixture(autouse=True)
 def third_game(monkeypatch: pytest.MonkeyPatch) -> None:
-    game = ArenaGame("shooting", (), score_stat="frags", decided_by="time_limit", side_by_side=1, filmed=True)
+    game = ArenaGame("shooting", (), score_stat="frags", side_by_side=1, filmed=True)
     add_game(monkeypatch, game, Shooting)
 
 

@@ -36,7 +36,7 @@ class TugMatches(ArenaGame):
         return [RecordedEvent(before + 1, "shout", agent % 2, agent) for agent in env.slips[n]]
 
     def play_statistics(self, recording: Recording) -> dict[str, Any]:
-        return {"shouts": [sum(e.team == team for e in recording.events) for team in (0, 1)]}
+        return {"shouts": [sum((e.kind, e.team) == ("shout", team) for e in recording.events) for team in (0, 1)]}
 
 
 GAME = TugMatches(
@@ -47,7 +47,8 @@ GAME = TugMatches(
     tick_s=0.05,
     max_ticks=6 * TICKS,
     max_score=6 * TICKS * PULLS,
-    decided_by="time_limit",
+    decided_by="whistle",
+    packages=("pydantic",),
     side_by_side=4,
     layout=MatchLayout(
         pitch="tug/1",
@@ -56,6 +57,6 @@ GAME = TugMatches(
         branches=((PULLS,), (PULLS,), (2, 3), (2, 3)),
         frame_hz=20,
         ticks_per_decision=TICKS,
-        events=("shout",),
+        events=("shout", "whistle"),
     ),
 )

@@ -26,7 +26,7 @@ from palus.arena.ladder.verification import Verification, verify_actions
 from palus.arena.locked.unit import MatchReport, Unit, UnitReport
 from palus.arena.referee.actions import decode_actions
 from palus.arena.referee.games import env_build, layout_of, playable_game
-from palus.arena.referee.result import MatchResult
+from palus.arena.referee.result import PLAYED, MatchResult
 from palus.store import Store
 from palus.store.tables import jobs
 
@@ -42,7 +42,7 @@ def order_audit(connection: Connection, job: Row[Any], records: Sequence[LogReco
     first = records[0]
     if playable_game(first.env).filmed or env_build(first.env).build_hash != first.build.build_hash:
         return
-    forfeited = is_elsewhere(job.worker) and any(record.cause not in ("goal", "time_limit") for record in records)
+    forfeited = is_elsewhere(job.worker) and any(record.result not in PLAYED for record in records)
     if forfeited or _CHANCE.random() < share:
         key, whose, payload = f"audit:{first.unit_id}", queue.account_of(job.worker), json.loads(job.payload)
         queue.enqueue(connection, "audit", key, payload, priority=queue.PRIORITY_AUDIT, now_ms=now_ms, not_for=whose)

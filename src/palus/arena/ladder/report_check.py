@@ -11,14 +11,12 @@ from palus.arena.locked.unit import MatchReport, Unit, UnitReport
 from palus.arena.models.forms import MAX_BLOB_BYTES
 from palus.arena.referee.actions import decode_actions
 from palus.arena.referee.games import game_of, layout_of
-from palus.arena.referee.result import MatchResult, Side, match_ids, verdict_of
+from palus.arena.referee.result import PLAYED, MatchResult, Side, match_ids, verdict_of
 from palus.arena.referee.sampling import pair_seeds
 from palus.envs.arena_game import ArenaGame
 from palus.envs.recording import I16
 from palus.errors import FalseReportError, ReplayError
 
-PLAYED = ("win1", "win2", "draw")
-"""Verdicts of matches that were played to the end."""
 FAILURES = ("non_finite", "timeout", "crash", "invalid")
 """Causes of the others. Our own failures are not reported, their jobs are given back."""
 

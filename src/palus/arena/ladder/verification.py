@@ -17,7 +17,7 @@ from palus.arena.models.entity import Entity
 from palus.arena.referee.actions import Replayed
 from palus.arena.referee.games import GAMES, env_build, layout_of
 from palus.arena.referee.replay import decode_replay
-from palus.arena.referee.result import Mode, verdict_of
+from palus.arena.referee.result import PLAYED, Mode, verdict_of
 from palus.envs.recording import Recording
 from palus.errors import ArenaError, ReplayError, StorageError
 from palus.store import Store
@@ -147,7 +147,7 @@ def _unchecked(record: LogRecord, why: str) -> Verification:
 
 def _check_filmed(store: Store, record: LogRecord) -> Verification:
     """A match that nobody can play again: whether result and score agree, and the video is the one recorded."""
-    if record.result in ("win1", "win2", "draw") and verdict_of(record.score) != record.result:
+    if record.result in PLAYED and verdict_of(record.score) != record.result:
         sentence = f"match {record.id} is recorded as {record.result} {record.score[0]}:{record.score[1]}"
         return Verification(record.id, False, f"{sentence}, which contradict each other", forged=True, filmed=True)
     try:

@@ -18,6 +18,7 @@ from palus.arena.models.policies import played_behaviors
 from palus.arena.models.refusal import Refusal, RefusedError
 from palus.arena.models.rules import Limits, arena_rules
 from palus.arena.referee.games import playable_game, source_of
+from palus.arena.referee.result import PLAYED
 from palus.errors import ArenaError
 from palus.files import digest_of
 
@@ -104,10 +105,9 @@ def _play_itself(
     unit = Unit(env_id, secrets.randbits(53), (twin, twin))
     outcome = play_unit(unit, limits, sandbox=sandbox, check_share=1.0)
     details["self_match"] = [result.result for result in outcome.results]
-    causes = {result.cause for result in outcome.results}
-    if "engine" in causes:
+    if any(result.cause == "engine" for result in outcome.results):
         raise ArenaError(f"the match of a model against itself could not be played ({outcome.failures}); try again")
-    if causes <= {"goal", "time_limit"}:
+    if all(result.result in PLAYED for result in outcome.results):
         return None
     failure = next((f for f in outcome.failures if f), "it answered numbers that are no probabilities")
     return Refusal(

@@ -27,7 +27,8 @@ from palus.errors import ArenaError, EnvError, ReplayError
 GAMES = envs.arena_games()
 DEFAULT_GAME = next(iter(GAMES))
 """Meant where none is named."""
-_RUNTIMES = ("numpy", "numba", "onnxruntime", "vizdoom")
+_RUNTIMES = ("numpy", "numba", "onnxruntime")
+"""Of every game; `ArenaGame.packages` names the others."""
 
 
 def game_of(env: str) -> ArenaGame:
@@ -95,8 +96,8 @@ def env_build(env_id: str) -> EnvBuild:
 def runtimes() -> dict[str, str]:
     """Versions of what computes a match, by package."""
     found = {"python": platform.python_version()}
-    for name in _RUNTIMES:
-        with suppress(PackageNotFoundError):  # Doom's engine is an extra
+    for name in (*_RUNTIMES, *(package for game in GAMES.values() for package in game.packages)):
+        with suppress(PackageNotFoundError):  # what a game takes beside palus is an extra
             found[name] = version(name)
     return found
 

@@ -252,7 +252,8 @@ class _Wave:
 
     def _give_verdict(self, n: int, verdict: tuple[Verdict, Cause], score: tuple[int, int] = (0, 0)) -> None:
         match = int(self.match_of[n])
-        winner = {"win1": 0, "win2": 1}.get(verdict[0], -1) if verdict[1] == "goal" else -1
+        winner, layout = {"win1": 0, "win2": 1}.get(verdict[0], -1), self.game.layout
+        told = winner >= 0 and layout is not None and verdict[1] in layout.events
         seed, leg = int(self.seeds[match]), int(self.leg[match])
         sides = (self._side(match, 0), self._side(match, 1))
         ticks = int(self.ticks[match])
@@ -268,7 +269,7 @@ class _Wave:
             cause=verdict[1],
             score=score,
             duration_ticks=ticks,
-            events=(RecordedEvent(ticks, "goal", winner, -1),) if winner >= 0 else (),
+            events=(RecordedEvent(ticks, verdict[1], winner, -1),) if told else (),
             started=self.started,
             wall_ms=round(1e3 * (time.perf_counter() - self.clock), 1),
         )

@@ -27,7 +27,9 @@ from them. Older ones are read."""
 
 Mode = Literal["stochastic", "greedy"]
 Verdict = Literal["win1", "win2", "draw", "forfeit1", "forfeit2", "void"]
-Cause = Literal["goal", "time_limit", "non_finite", "timeout", "crash", "engine", "invalid"]
+Cause = Annotated[str, Field(pattern=r"^[a-z_-]{1,40}$")]
+PLAYED = ("win1", "win2", "draw")
+"""Verdicts of matches that were played to the end."""
 
 POINTS = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1.0}
 """Of the first side, by verdict; none for a void match."""
@@ -56,14 +58,14 @@ class Side:
 
 @dataclass(frozen=True)
 class MatchResult:
-    """One match: one episode, the first goal wins, no goal within the limit is a draw.
+    """One match: one episode, from the start to the verdict.
 
     id, unit_id: same players, seed and modes give the same ids; the two matches of a mirrored pair share `unit_id`.
     leg: 1 or 2, which of the pair.   sides: (blue, purple).   result: by side, `forfeit1` = blue forfeited.
-    cause: "goal" and "time_limit" by the rules of the game; a side answered no distribution ("non_finite"), not in
-    time ("timeout"), died ("crash") or never became a policy ("invalid"); "engine": our own fault, always void.
-    score: goals of (blue, purple), frags in Doom.   duration_ticks: steps of the game's clock, 0.02 s in SoccerTwos and
-    1/35 s in Doom.
+    cause: by the rules of the game its `ArenaGame.decided_by`, or "time_limit"; a side answered no distribution
+    ("non_finite"), not in time ("timeout"), died ("crash") or never became a policy ("invalid"); "engine": our own
+    fault, always void.
+    score: of (blue, purple), by `ArenaGame.score`.   duration_ticks: steps of the game's clock, of `ArenaGame.tick_s`.
     final_state: SHA-256 of the match as played (`palus.arena.referee.actions.state_hash`); None when not recorded.
     started: UTC, ISO 8601; wall_ms: from then to the verdict, shared with the matches played beside it. Both are left
     out of comparisons: everything else of a match is repeatable.

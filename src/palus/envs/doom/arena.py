@@ -35,7 +35,6 @@ GAME = DoomDuel(
     score_stat="frags",
     max_ticks=_TICS_PER_SECOND * 60 * 15,
     max_score=1000,
-    decided_by="time_limit",
     side_by_side=1,
     filmed=True,
     packages=("vizdoom", "av"),

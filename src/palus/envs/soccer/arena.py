@@ -101,6 +101,7 @@ GAME = SoccerMatches(
     preset="soccertwos-fast",
     tick_s=play_stats.TICK_S,
     layout=_layout("soccer-twos/1", SOCCER_TWOS),
+    decided_by="goal",
     baselines=("unity/MLAgents-SoccerTwos",),
 )
 
@@ -119,4 +120,5 @@ STRIKERS = SoccerMatches(
     tick_s=play_stats.TICK_S,
     max_ticks=_SHORT_TICKS,
     layout=_layout("strikers-vs-goalie/1", STRIKERS_VS_GOALIE),
+    decided_by="goal",
 )
