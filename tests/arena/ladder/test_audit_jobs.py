@@ -19,7 +19,7 @@ from palus.arena.ladder.audit_jobs import OVERDUE_MS, settle
 from palus.arena.ladder.inbox import Delivery, accept, link
 from palus.arena.ladder.log import LogRecord
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.ladder.workers import StoreSource
+from palus.arena.ladder.workers import StoreSource, untended
 from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.models.entity import Entity
 from palus.arena.models.rules import Limits
@@ -37,8 +37,8 @@ def store(tmp_path: Path) -> Store:
     return open_store(tmp_path)
 
 
-def worker(store: Store, name: str) -> StoreSource:
-    return StoreSource(store, name, SETTINGS, describe_here(), trusted=False)
+def worker(store: Store, name: str, *, trusted: bool = False) -> StoreSource:
+    return StoreSource(store, name, SETTINGS, describe_here(), trusted=trusted)
 
 
 def order_pair(store: Store, first: Entity = ANN) -> Unit:
@@ -52,6 +52,11 @@ def order_pair(store: Store, first: Entity = ANN) -> Unit:
 
 def take(store: Store, name: str) -> Lease:
     (lease,) = worker(store, name).take()
+    return lease
+
+
+def take_audit(store: Store, name: str) -> Lease:
+    (lease,) = worker(store, name, trusted=True).take()
     return lease
 
 
@@ -91,12 +96,12 @@ def states(store: Store) -> list[tuple[str, str]]:
         return [(row.kind, row.state) for row in connection.execute(select(jobs).order_by(jobs.c.id))]
 
 
-def test_a_pair_is_played_again_by_a_worker_of_another_account_that_cannot_tell(store: Store) -> None:
+def test_a_pair_is_played_again_by_a_trusted_worker_of_another_account_that_cannot_tell(store: Store) -> None:
     order_pair(store)
     first = take(store, "lab/pc")
     hand_in(store, first, honest(store, first))
-    assert worker(store, "lab/other").take() == [] and worker(store, "lab/pc").take() == []
-    again = take(store, "bob/pc")
+    assert worker(store, "lab/other", trusted=True).take() == []
+    again = take_audit(store, "bob/pc")
     assert [line.kind for line in status(Views(store).current()).running] == ["pair"]
     assert replace(again, job_id=first.job_id, secret=first.secret) == first
     hand_in(store, again, honest(store, again))
@@ -106,17 +111,18 @@ def test_a_pair_is_played_again_by_a_worker_of_another_account_that_cannot_tell(
 
 def test_the_arenas_own_workers_audit_each_other_and_nobody_itself(store: Store) -> None:
     order_pair(store)
-    assert work(worker(store, "local-1"), threading.Event(), max_jobs=1) == 1
+    first = worker(store, "local-1", trusted=True)
+    assert work(first, threading.Event(), max_jobs=1) == 1
     link(store, now_ms=1, audit_share=1.0)
-    assert worker(store, "local-1").take() == []
-    assert take(store, "local-2").kind == "pair"
+    assert first.take() == []
+    assert take_audit(store, "local-2").kind == "pair"
 
 
 def test_who_reported_a_forged_pair_loses_its_trust_and_the_pair(store: Store) -> None:
     order_pair(store)
     first = take(store, "eve/pc")
     hand_in(store, first, forged(store, first))
-    again = take(store, "bob/pc")
+    again = take_audit(store, "bob/pc")
     hand_in(store, again, honest(store, again))
     assert states(store)[1] == ("audit", "disputed")
     assert [line.model_dump() for line in status(Views(store).current()).jobs] == [
@@ -128,11 +134,23 @@ def test_who_reported_a_forged_pair_loses_its_trust_and_the_pair(store: Store) -
     assert states(store)[1] == ("audit", "done") and settle(store, now_ms=3) == []
 
 
+def test_a_second_account_of_who_forged_is_not_asked(store: Store) -> None:
+    order_pair(store)
+    first = take(store, "eve/pc")
+    hand_in(store, first, forged(store, first))
+    assert worker(store, "friend/pc").take() == []
+    with store.read() as connection:
+        assert untended(connection, 1) is None, "who is not asked is not told either"
+    again = take_audit(store, "local-1")
+    hand_in(store, again, honest(store, again))
+    assert settle(store, now_ms=2) and suspended(store) == {"eve/pc"}
+
+
 def test_an_auditor_that_lies_is_found_by_the_arena_itself(store: Store) -> None:
     order_pair(store)
     first = take(store, "lab/pc")
     hand_in(store, first, honest(store, first))
-    again = take(store, "eve/pc")
+    again = take_audit(store, "eve/pc")
     hand_in(store, again, forged(store, again))
     (sentence,) = settle(store, now_ms=2)
     assert sentence.startswith("worker eve/pc is suspended: in an audit match"), sentence
@@ -143,17 +161,17 @@ def test_an_auditor_that_dies_is_followed_by_another_and_at_last_by_the_arena_it
     order_pair(store)
     first = take(store, "eve/pc")
     hand_in(store, first, forged(store, first))
-    take(store, "bob/pc")
+    take_audit(store, "bob/pc")
     with store.write() as connection:
         connection.execute(update(jobs).where(jobs.c.kind == "audit").values(lease_until_ms=0))
         queue.reap(connection, max_attempts=2, now_ms=1)
-    assert take(store, "bob/other").attempts == 2
-    with store.write() as connection:
-        connection.execute(update(jobs).where(jobs.c.kind == "audit").values(lease_until_ms=0))
-        queue.reap(connection, max_attempts=3, now_ms=1)
+    again = take_audit(store, "bob/other")
+    assert again.attempts == 2
     assert settle(store, now_ms=OVERDUE_MS) == []
-    assert settle(store, now_ms=OVERDUE_MS + 2) and suspended(store) == {"eve/pc"}
-    assert worker(store, "bob/pc").take() == []
+    assert settle(store, now_ms=OVERDUE_MS + 2) and suspended(store) == {"eve/pc"}, "it is held, and never done"
+    late = Delivery(again.job_id, again.secret, honest(store, again))
+    assert accept(store, [late], now_ms=1) == {again.job_id}
+    assert worker(store, "bob/pc", trusted=True).take() == []
 
 
 def test_every_forfeit_from_elsewhere_is_audited_and_what_cannot_be_played_again_is_not(store: Store) -> None:
@@ -161,7 +179,7 @@ def test_every_forfeit_from_elsewhere_is_audited_and_what_cannot_be_played_again
     first = take(store, "lab/pc")
     hand_in(store, first, honest(store, first), share=0.0)
     assert states(store) == [("pair", "done"), ("audit", "ready")]
-    again = take(store, "bob/pc")
+    again = take_audit(store, "bob/pc")
     hand_in(store, again, honest(store, again), share=0.0)
     assert states(store)[1] == ("audit", "done") and struck(store) == set()
 

@@ -1,4 +1,4 @@
-"""Audits as jobs: pairs of the log, played once more by workers of other accounts.
+"""Audits as jobs: pairs of the log, played once more by trusted workers of other accounts.
 
 Whether a pair is audited is drawn while it is logged, from numbers that nobody can foresee. The job is the one before
 once more, so that the worker that gets it cannot tell. Where both came to the same, that is that. Where they differ,
@@ -33,7 +33,7 @@ from palus.store.tables import jobs
 logger = logging.getLogger(__name__)
 
 OVERDUE_MS = 600_000
-"""An audit that nobody took for so long is left to the arena itself: perhaps all workers are of one account."""
+"""An audit that nobody has done after so long is left to the arena itself: perhaps no trusted worker is there."""
 _CHANCE = random.SystemRandom()
 
 

@@ -6,8 +6,8 @@ linked into the log; the job is closed in that transaction, so it is done exactl
 never half (`ladder.inbox`).
 
 Jobs whose outcome nobody could check later go to trusted workers alone: those that the arena starts itself, and those
-whose token says so. So do jobs that workers gave back too often: whether it cannot be done, a trusted one says. Audits
-look like the pairs that they are of, and go to workers of other accounts (`ladder.audit_jobs`).
+whose token says so. So do jobs that workers gave back too often: whether it cannot be done, a trusted one says; and
+audits, which look like the pairs that they are of, and go to other accounts than those (`ladder.audit_jobs`).
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ Kind = JobKind | Literal["audit"]
 
 
 def needs_trust(kind: Kind, env: str) -> bool:
-    """Whether what a worker reports of such a job cannot be checked by doing it again.
+    """Whether what a worker reports of such a job is not checked by doing it again.
 
-    A validation measures a machine, and its refusal leaves nothing to play; matches of some games do not repeat.
+    A validation measures a machine, and its refusal leaves nothing to play; matches of some games do not repeat; and an
+    audit is the check itself, which two accounts of one person would otherwise do for each other.
     """
     game = GAMES.get(env)
-    return kind == "validate" or game is None or game.filmed
+    return kind != "pair" or game is None or game.filmed
 
 
 def account_of(worker: str) -> str:
@@ -151,8 +152,9 @@ def dispute(connection: Connection, job_ids: Collection[int]) -> None:
 
 
 def take_over(connection: Connection, *, before_ms: int) -> None:
-    """Audits that nobody took since, or that nobody could do, are for the arena itself now."""
-    left = (jobs.c.state == "failed") | ((jobs.c.state == "ready") & (jobs.c.created_ms < before_ms))
+    """Audits that nobody took or finished since, or that nobody could do, are for the arena itself now."""
+    undone = jobs.c.state.in_(("ready", "leased")) & (jobs.c.created_ms < before_ms)
+    left = (jobs.c.state == "failed") | undone
     change = {"state": "disputed", "report": None, "lease": None}
     connection.execute(update(jobs).where(jobs.c.kind == "audit", left).values(change))
 

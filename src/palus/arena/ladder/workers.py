@@ -64,7 +64,7 @@ def greet(
 
 def untended(connection: Connection, now_ms: int) -> str | None:
     """A sentence where jobs wait for a trusted worker that can play their game, and none is there; else None."""
-    waiting = (jobs.c.state == "ready") & jobs.c.trusted_only
+    waiting = (jobs.c.state == "ready") & jobs.c.trusted_only & (jobs.c.kind != "audit")  # the arena can do these
     counted = select(jobs.c.env, func.count()).where(waiting).group_by(jobs.c.env).order_by(jobs.c.env)
     counts = {env: int(count) for env, count in connection.execute(counted)}
     if not counts:
