@@ -23,12 +23,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from numpy.typing import NDArray
 
+from histories import information_gain
 from machine import RESULTS, Json, Session, caption, save, table
 from palus.ratings import bradley_terry
 from palus.ratings.bradley_terry import Fit, variance_of_gaps, win_probability
 from palus.ratings.games import Games
 from palus.ratings.interval import Z_95
-from palus.ratings.pairing import information_gain
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]

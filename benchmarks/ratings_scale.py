@@ -22,9 +22,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
+from histories import arrange, information_gain
 from machine import RESULTS, Json, Session, caption, save, table
-from palus.ratings import bradley_terry, cycles, elo, nash, online, pairing
-from palus.ratings.games import Played, add_up, arrange, units_of
+from palus.ratings import bradley_terry, cycles, elo, nash, online
+from palus.ratings.games import Played, add_up, units_of
 
 TARGET_S = 3.0
 NEIGHBOURS = 100
@@ -73,7 +74,7 @@ def measure(models: int, matches: int) -> dict[str, float]:
     fit = timed("joint fit, covariance, intervals", lambda: bradley_terry.fit(field.games, n))
     timed("the same with the side term", lambda: bradley_terry.fit(field.games, n, side_term=True))
     timed("rank ranges", lambda: bradley_terry.rank_ranges(fit.strength, fit.joint))
-    timed("information gain of every pairing", lambda: pairing.information_gain(fit.strength, fit.joint))
+    timed("information gain of every pairing", lambda: information_gain(fit.strength, fit.joint))
     matrix = timed("win matrix", lambda: nash.win_matrix(add_up(field.games, n), n))
     timed("share that no order explains", lambda: nash.unexplained(matrix, fit.phi))
     timed("cycles", lambda: cycles.cycles(units_of(field.games)))

@@ -10,9 +10,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "palus"
 
-BEING_MERGED: set[str] = set()
-"""Twice there until the two ways of collecting are one."""
-
 
 def fields_by_class() -> tuple[list[tuple[str, set[str]]], list[tuple[str, set[str]]]]:
     """Public classes and type aliases with the fields that they declare: the ordinary ones, and the web's shapes.
@@ -45,7 +42,7 @@ def glossary() -> dict[str, list[str]]:
 def test_no_two_classes_have_the_same_name() -> None:
     for classes in fields_by_class():
         names = Counter(name for name, _ in classes)
-        assert {name for name, count in names.items() if count > 1} <= BEING_MERGED
+        assert {name for name, count in names.items() if count > 1} == set()
 
 
 def test_every_word_of_the_glossary_is_carried_by_a_class() -> None:

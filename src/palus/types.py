@@ -272,7 +272,9 @@ class GameSpec:
     agents: the P agent slots of a match, in the order of every `[N, P]` array; they may be born late and leave early.
     max_decisions: decisions after which a match is truncated; 0 means never, or that the game does not say.
     frameskip: engine frames of one decision. fps: frames per second of game time.
-    shaping: numbers of the reward that may be tuned, with their defaults (`palus.envs.game.ShapedGame`).
+    shaping: numbers of the reward that may be tuned, with their defaults. A `palus.envs.game.Game` that has any has an
+    attribute of that name: [P, numbers] float64, for each agent its own, one array for the game's life, written by
+    whoever tunes and obeyed from the next step on.
     """
 
     env_id: str

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from draws import chances
 
+from histories import add_history, arrange, information_gain
 from palus.arena.ladder.derive import fit_games, rating_rows
 from palus.ratings import bradley_terry
-from palus.ratings.games import Played, add_up, arrange, tally, units_of
+from palus.ratings.games import Played, add_up, tally, units_of
 from palus.ratings.interval import is_provisional
-from palus.ratings.pairing import information_gain
-from palus.ratings.sums import add_history
 
 
 def play(strength: dict[str, float], pairs: int, seed: int, nu: float = 0.4) -> list[Played]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from histories import Field, arrange
 from palus.ratings import bradley_terry, nash
 from palus.ratings.cycles import cycles, sure_edges
-from palus.ratings.games import Field, Played, add_up, arrange, units_of
+from palus.ratings.games import Played, add_up, units_of
 
 ROCK_PAPER_SCISSORS = np.array([[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]])
 

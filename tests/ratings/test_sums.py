@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from histories import add_history, arrange
 from palus.ratings import bradley_terry
-from palus.ratings.games import Played, add_up, arrange, tally, units_of
-from palus.ratings.sums import add_history
+from palus.ratings.games import Played, add_up, tally, units_of
 
 
 def played(players: int, pairs: int, seed: int, near: int = 100) -> list[Played]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import delete, insert, select
 
+from histories import add_history
 from palus.arena.ladder.derive import field_row, fit_games, intervals_of, rating_rows
 from palus.arena.ladder.log import LogRecord, RunnerInfo, StoredBytes, append
 from palus.arena.models.entity import Entity
@@ -20,7 +21,6 @@ from palus.hub.limits import HubLimits
 from palus.hub.repos import create_repo, find_repo
 from palus.ratings.games import Played
 from palus.ratings.online import Online, follow
-from palus.ratings.sums import add_history
 from palus.store import Store
 from palus.store.derived import fields, rating_points, ratings
 from palus.store.tables import blobs, entries

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from browsing import needs_browser
 from matplotlib.image import imread
+from scenes import set_scene
 from viewing import OpenPage, recording
 
 from palus.envs.protocol import observe_slots
@@ -32,7 +33,7 @@ def simulated(frame: list[float], agent: int) -> list[tuple[int, float]]:
     """(slot, fraction) of the rays of an agent's observation; the slot behind "nothing" for what it has no tag for."""
     env = StrikersVsGoalie(1, record=True)
     env.reset(np.array([1]))
-    env.set_scene(0, np.reshape(frame[:9], (3, 3)).tolist(), (frame[9], frame[10]))
+    set_scene(env, 0, np.reshape(frame[:9], (3, 3)).tolist(), (frame[9], frame[10]))
     role = STRIKERS_VS_GOALIE.places[agent].role
     behavior = env.spec.behavior(role.behavior)
     own = np.arange(3)[STRIKERS_VS_GOALIE.agents_of(role)] == agent

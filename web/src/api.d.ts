@@ -48,17 +48,6 @@ export interface components {
             readonly head_seq: number;
         };
         /**
-         * ClaimedPoint
-         * @description A checkpoint of a best response and the share of points that it took, with a 95 % interval.
-         */
-        readonly ClaimedPoint: {
-            readonly steps: number;
-            readonly share: number;
-            readonly low: number;
-            readonly high: number;
-            readonly pairs: number;
-        };
-        /**
          * ClaimedProbe
          * @description What the publisher says that a best response took from the model, by the repository's probe.json. Nobody here
          *     has played these matches.
@@ -71,8 +60,8 @@ export interface components {
             readonly trainer_type: string;
             readonly steps: number;
             readonly wall_seconds: number;
-            readonly best: components["schemas"]["ClaimedPoint"];
-            readonly curve: readonly components["schemas"]["ClaimedPoint"][];
+            readonly best: components["schemas"]["ProbePoint"];
+            readonly curve: readonly components["schemas"]["ProbePoint"][];
             /** @description won from it at least, in points between -1 and 1 */
             readonly bound: number;
         };
@@ -632,6 +621,18 @@ export interface components {
             readonly half_width: number | null;
         };
         /**
+         * ProbePoint
+         * @description A checkpoint of the response. steps: trainer steps; share: of the points that it took in `pairs` mirrored pairs;
+         *     low, high: of the 95 % interval.
+         */
+        readonly ProbePoint: {
+            readonly steps: number;
+            readonly share: number;
+            readonly low: number;
+            readonly high: number;
+            readonly pairs: number;
+        };
+        /**
          * RatingPoint
          * @description Rating after one match of the log; the band is rating +- half_width.
          */
@@ -1049,7 +1050,6 @@ export interface components {
 export type Analytics = components['schemas']['Analytics'];
 export type CauseCount = components['schemas']['CauseCount'];
 export type ChainPosition = components['schemas']['ChainPosition'];
-export type ClaimedPoint = components['schemas']['ClaimedPoint'];
 export type ClaimedProbe = components['schemas']['ClaimedProbe'];
 export type Comparison = components['schemas']['Comparison'];
 export type Curves = components['schemas']['Curves'];
@@ -1084,6 +1084,7 @@ export type Opponent = components['schemas']['Opponent'];
 export type Performance = components['schemas']['Performance'];
 export type PlayStats = components['schemas']['PlayStats'];
 export type Player = components['schemas']['Player'];
+export type ProbePoint = components['schemas']['ProbePoint'];
 export type RatingPoint = components['schemas']['RatingPoint'];
 export type RatingSeries = components['schemas']['RatingSeries'];
 export type Ready = components['schemas']['Ready'];

@@ -13,7 +13,7 @@ import numpy as np
 
 from palus.envs.protocol import room_for
 from palus.errors import EnvError
-from palus.types import F32, F64, MASKS, ActionSpec, AnyArray, Bool, Discrete, GameSpec
+from palus.types import F32, MASKS, ActionSpec, AnyArray, Bool, Discrete, GameSpec
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,6 @@ class Game(Protocol):
 
     def close(self) -> None:
         """Free everything, child processes and files included; calling it twice does no harm."""
-
-
-class ShapedGame(Game, Protocol):
-    """A game whose reward contains numbers that may be tuned: those of `GameSpec.shaping`, for each agent its own."""
-
-    shaping: F64
-    """[P, numbers]: obeyed from the next step on; one array for the game's life, written by whoever tunes."""
 
 
 @runtime_checkable

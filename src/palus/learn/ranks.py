@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from palus.errors import ConfigError, RankError
+from palus.errors import RankError
 from palus.nn.parameters import tree_sum
 
 T = TypeVar("T")
@@ -65,15 +65,6 @@ class Ranks:
         said: list[Any] = [value]
         self._exchange(lambda: dist.broadcast_object_list(said))
         return said[0]  # type: ignore[no-any-return]
-
-    def agree(self, what: str, value: object) -> None:
-        """Raise ConfigError where ranks say different things. what: how a sentence calls it."""
-        said = self.gather(value)
-        if other := next((k for k, own in enumerate(said) if own != said[0]), 0):
-            raise ConfigError(
-                f"{what}: {said[0]!r} on rank 0, {said[other]!r} on rank {other}; start all ranks with the same "
-                "command, palus and run file"
-            )
 
     def sum(self, flat: Tensor) -> None:
         """Replace a vector, of equal length everywhere, by the sum over the ranks (`tree_sum`).

@@ -1,5 +1,5 @@
 """Ratings as pure functions of results: numbers in, numbers with their uncertainty out. Leaf package.
 
-A history of `games.Played` becomes arrays with `games.arrange`; everything else reads those. None of it depends on the
-order in which games are handed over.
+Online ratings replay a history of `games.Played`; everything else reads arrays: `games.Games`, or how often whom met
+with which outcome (`sums.Sums`), which no order of the games changes.
 """

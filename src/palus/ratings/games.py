@@ -44,17 +44,6 @@ class Games:
 
 
 @dataclass(frozen=True)
-class Field:
-    """Who played, and what. names: [N] sorted; index i of `games` is names[i]."""
-
-    names: tuple[str, ...]
-    games: Games
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-
-@dataclass(frozen=True)
 class Cells:
     """Games added up per ordered pairing, only those that met; sorted by (first, second).
 
@@ -110,27 +99,6 @@ class Units:
 def in_order(history: Iterable[Played]) -> list[Played]:
     """The history by (order, id), however the rows were fetched; without games of a player against itself."""
     return sorted((game for game in history if game.first != game.second), key=lambda game: (game.order, game.id))
-
-
-def arrange(history: Iterable[Played]) -> Field:
-    """A history as arrays, in one order whatever order the rows come in: names sorted, games by (unit, id).
-
-    Games of a player against itself say nothing about strength and are left out.
-    """
-    rows = sorted((g.unit, g.id, g.first, g.second, g.points) for g in history if g.first != g.second)
-    names = tuple(sorted({row[2] for row in rows} | {row[3] for row in rows}))
-    index = {name: i for i, name in enumerate(names)}
-    count = len(rows)
-    units: dict[str, int] = {}
-    return Field(
-        names,
-        Games(
-            first=np.fromiter((index[row[2]] for row in rows), np.int64, count),
-            second=np.fromiter((index[row[3]] for row in rows), np.int64, count),
-            points=np.fromiter((row[4] for row in rows), np.float64, count),
-            unit=np.fromiter((units.setdefault(row[0], len(units)) for row in rows), np.int64, count),
-        ),
-    )
 
 
 def add_up(games: Games, num_players: int) -> Cells:

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from palus.ratings.bradley_terry import POINTS_TO_LOGIT, variance_of_gaps, win_probability
+from palus.ratings.bradley_terry import POINTS_TO_LOGIT, win_probability
 from palus.types import F64
-
-
-def information_gain(strength: F64, covariance: F64, *, games: int = 2) -> F64:
-    """`gain_of` every pairing: [N, N], diagonal 0. strength: [N] points. covariance: [N, N] (`bradley_terry.Fit`)."""
-    # The sign of the gap does not matter; without it both halves of the matrix are the same bits.
-    return gain_of(np.abs(strength[:, None] - strength[None, :]), variance_of_gaps(covariance), games=games)
 
 
 def gain_of(gap: F64, variance: F64, *, games: int = 2) -> F64:

@@ -5,12 +5,12 @@ Sums are exact whole numbers, so games are added and taken away in any order and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
-from palus.ratings.games import Cells, Played, Units
+from palus.ratings.games import Cells, Units
 from palus.types import I32, I64
 
 NONE, WON, DRAWN, LOST = range(4)
@@ -97,33 +97,6 @@ def sums_of(names: Collection[str], low: I64, high: I64, counts: I32) -> Sums:
     a, b = np.minimum(a, b), np.maximum(a, b)
     order = np.lexsort((b, a))
     return Sums(sorted_names, a[order], b[order], counts[order])
-
-
-def add_history(history: Iterable[Played]) -> Sums:
-    """Games of a history, without those of a player against itself.
-
-    A unit has one game for each side of a player; whatever more stands under its name is a unit of its own.
-    """
-    names: dict[str, int] = {}
-    seen: dict[tuple[str, int, int], list[int]] = {}
-    more = []
-    for game in sorted(history, key=lambda game: (game.unit, game.id)):
-        if game.first == game.second:
-            continue
-        first, second = (names.setdefault(name, len(names)) for name in (game.first, game.second))
-        low, high, leg, ended = outcome(first, second, game.points)
-        unit = seen.setdefault((game.unit, low, high), [NONE, NONE])
-        if unit[leg] == NONE:
-            unit[leg] = ended
-        else:
-            more.append((low, high, (ended, NONE) if leg == 0 else (NONE, ended)))
-    rows = [(low, high, *unit) for (_, low, high), unit in seen.items()]
-    rows += [(low, high, *unit) for low, high, unit in more]
-    table = np.array(rows, np.int64).reshape(-1, 4)
-    pairs, of = np.unique(table[:, :2], axis=0, return_inverse=True)
-    counts = np.zeros((len(pairs), 4, 4), np.int32)
-    np.add.at(counts, (of.reshape(-1), table[:, 2], table[:, 3]), 1)
-    return sums_of(tuple(names), pairs[:, 0], pairs[:, 1], counts)
 
 
 def outcome(first: int, second: int, points: float) -> tuple[int, int, int, int]:

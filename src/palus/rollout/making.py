@@ -17,7 +17,7 @@ from palus.rollout.acting import Policy
 from palus.rollout.collector import InProcessCollector
 from palus.rollout.exchanging import ExchangeCollector, Meet
 from palus.rollout.learner_stretches import Demand
-from palus.rollout.plan import OUT_OF_SIGHT, Share, worker_rows
+from palus.rollout.plan import OUT_OF_SIGHT, Share, in_workers, worker_rows
 from palus.rollout.rollout import Cast, Collector
 from palus.rollout.workers import WorkerCollector
 from palus.trust import Trust
@@ -95,7 +95,7 @@ def make_collector(
             source.games, source.start, spec, run.env_settings, demands_of(run, learners, rows_per_match),
             seed=seed, learners=learners, cast=cast, load=load, members=members, draws=draws, meet=meet,
         )  # fmt: skip
-    if sampling.collector == "in_process" or (sampling.collector == "auto" and source.prefers_batch):
+    if not in_workers(sampling, source):
         size = first.rollout_rows(rows, run.palus.num_matches or 1)
         matches = run.palus.num_matches or max(1, size // (rows * min(horizon, TARGET_ROLLOUT_STEPS)))
         steps = -(-size // (matches * rows))

@@ -1,4 +1,5 @@
-"""Which games each worker steps, how many workers there are, and which core each of them stays on."""
+"""Where games are stepped: in this process or in workers, how many of these there are, and which of the games and which
+core each of them has."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from palus.config import RunFile
 from palus.config.appo import Sampling
+from palus.envs import GameSource
 from palus.errors import ConfigError
 
 OUT_OF_SIGHT = (
@@ -62,6 +64,13 @@ class WorkerPlan:
         """The games of one worker in one split."""
         first = (split * self.processes + worker) * self.games
         return range(first, first + self.games)
+
+
+def in_workers(settings: Sampling, source: GameSource) -> bool:
+    """Whether the games of a run step in worker processes, or all in one call of this process."""
+    if settings.collector == "auto":
+        return not source.prefers_batch
+    return settings.collector == "workers"
 
 
 def worker_rows(run: RunFile, agents: int, learning: int) -> int:

@@ -6,7 +6,6 @@ descriptors and the parent's process id. It holds nothing that outlives it: a ki
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
 import pickle
@@ -18,17 +17,16 @@ from multiprocessing.connection import Connection
 
 from palus.envs.game import Game
 from palus.errors import PalusError
+from palus.processes import die_with
 from palus.rollout.layout import Layout
 from palus.rollout.stepper import Assignment, Failure, SetParameters, Stepper
-
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
     """Serve the parent. Ends without a word when the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which closes its workers
     channel, memory, parent = map(int, sys.argv[1:4])
-    _die_with(parent)
+    die_with(parent)
     connection = Connection(channel)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         assignment, layout = connection.recv()
@@ -57,15 +55,6 @@ def _serve(connection: Connection, assignment: Assignment, layout: Layout, memor
     except Exception as error:  # whatever a user's game raises is reported, and the worker replaced
         text = str(error) if isinstance(error, PalusError) else traceback.format_exc().strip()
         connection.send_bytes(pickle.dumps(Failure(type(error).__name__, text, not playing)))
-
-
-def _die_with(parent: int) -> None:
-    """Be killed when the parent's thread that started this process ends. Elsewhere than on Linux the end of the channel
-    is what a worker notices, after the order at hand."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it ended before the call
-            os._exit(1)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from palus.envs import GameSource, arena_games
 from palus.envs.drawing import draw
 from palus.envs.protocol import MultiAgentEnv
 from palus.errors import ConfigError, DemonstrationError, EnvError, ModelError, TrustError
-from palus.rollout.plan import OUT_OF_SIGHT, plan_workers, worker_rows
+from palus.rollout.plan import OUT_OF_SIGHT, in_workers, plan_workers, worker_rows
 from palus.run.members import find_guests
 from palus.trust import NOBODY, Trust
 from palus.types import BehaviorSpec, GameSpec
@@ -41,11 +41,10 @@ def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
         faults = [*unsupported(run), *_of_device(run), *faults]
         if not run.behaviors:
             return faults
-        collector = run.palus.sampling.collector
-        in_workers = collector == "workers" or (collector == "auto" and not source.prefers_batch)
-        faults += [*_of_game(run, env_id, env.spec), *_of_matches(run, env), *_of_members(run, env.spec, in_workers)]
+        by_workers = in_workers(run.palus.sampling, source)
+        faults += [*_of_game(run, env_id, env.spec), *_of_matches(run, env), *_of_members(run, env.spec, by_workers)]
         faults += _of_demonstrations(run, {behavior.name: behavior for behavior in env.spec.behaviors})
-        return [*faults, *_of_workers(run, env.spec)] if in_workers else faults
+        return [*faults, *_of_workers(run, env.spec)] if by_workers else faults
     finally:
         env.close()
 
@@ -132,7 +131,7 @@ def _of_matches(run: RunFile, env: MultiAgentEnv) -> Iterator[str]:
             yield f"palus.baselines: {error}"
 
 
-def _of_members(run: RunFile, spec: GameSpec, in_workers: bool) -> Iterator[str]:
+def _of_members(run: RunFile, spec: GameSpec, by_workers: bool) -> Iterator[str]:
     if run.palus.league.opponents == "members" and not run.palus.league.members:
         yield "palus.league.opponents members: there are none to meet; name them in palus.league.members"
     if run.palus.league.members and not any(behavior.self_play for behavior in run.behaviors.values()):
@@ -143,7 +142,7 @@ def _of_members(run: RunFile, spec: GameSpec, in_workers: bool) -> Iterator[str]
         except ModelError as error:
             yield f"palus.league.members: {error}"
             continue
-        if in_workers and any(isinstance(guest.player, Bot) for guest in guests):
+        if by_workers and any(isinstance(guest.player, Bot) for guest in guests):
             yield OUT_OF_SIGHT
 
 

@@ -13,6 +13,7 @@ import pytest
 from arena_records import record, season, sha, side
 from sqlalchemy import insert, select, text, update
 
+from histories import arrange
 from palus.arena.ladder.derive import variance_of_gap
 from palus.arena.ladder.discovery import Entry, Sweep
 from palus.arena.ladder.entries import decide, take_in
@@ -26,7 +27,7 @@ from palus.envs.recording import RecordedEvent, Recording
 from palus.errors import ArenaError
 from palus.ratings import bradley_terry
 from palus.ratings.bradley_terry import variance_of_gaps
-from palus.ratings.games import Played, arrange
+from palus.ratings.games import Played
 from palus.store import Store, open_store
 from palus.store.derived import DERIVED, fields, play_stats, rating_points, ratings
 from palus.store.tables import annulments, derived_tables, matches

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import MODELS, SOCCER, needs_models, probabilities
+from scenes import set_scene
 
 from palus import envs
 from palus.arena.models.players import find_players, load_player
@@ -46,7 +47,7 @@ def write_snapshot(path: Path, model: bytes | None) -> None:
 def test_official_policy_matches_the_published_probabilities_on_scene_s1():
     env = envs.make("SoccerTwos", 1)
     agents = [(0, 0, 90), (8, -3, -90), (-5, 5, 90), (-8, -6, -90)]
-    env.set_scene(0, agents, (5, 0))  # type: ignore[attr-defined]
+    set_scene(env, 0, agents, (5, 0))
     room, _ = observe_slots(env, SOCCER, np.array([[True, False, False, False]]))
     seen = np.concatenate(list(room.values()), axis=1)
     policy = OnnxPlayer(MODELS / "unity-official-soccertwos.onnx", SOCCER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from helpers import MODELS, SOCCER, needs_models
+from scenes import set_scene
 
 from palus import envs
 from palus.arena.models.policies import OnnxPlayer, RandomPlayer
@@ -19,7 +20,7 @@ BY_NAME = {c.name: c for c in CONVENTIONS}
 
 def observe(agents: list[tuple[float, float, float]], ball: tuple[float, float]) -> np.ndarray:
     env = envs.make("SoccerTwos", 1)
-    env.set_scene(0, agents, ball)  # type: ignore[attr-defined]
+    set_scene(env, 0, agents, ball)
     seen, _ = observe_slots(env, env.spec.behaviors[0], np.ones((1, 4), np.bool_))
     return np.concatenate(list(seen.values()), axis=1)
 

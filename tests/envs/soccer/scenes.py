@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from palus.envs.protocol import observe_slots
-from palus.envs.soccer.env import SoccerTwos
+from palus.envs.soccer.env import Soccer, SoccerTwos
 
 FAR = [(-12.0, 6.0, 90.0), (-12.0, -6.0, 90.0), (-9.0, 6.0, 90.0), (-9.0, -6.0, 90.0)]
 FAR_BALL = (12.0, 0.0)
@@ -15,8 +16,38 @@ S1 = [(0, 0, 90), (8, -3, -90), (-5, 5, 90), (-8, -6, -90)]
 S1_BALL = (5, 0)
 
 
+def set_scene(
+    env: Soccer,
+    match: int,
+    agents: Sequence[tuple[float, float, float]],
+    ball: tuple[float, float],
+    *,
+    agent_vel: Sequence[tuple[float, float]] | None = None,
+    ball_vel: tuple[float, float] = (0.0, 0.0),
+    ball_spin: float = 0.0,
+    time: int = 0,
+) -> None:
+    """Place the bodies of one match by hand; its frames start anew as after a reset.
+
+    agents: (x, z, yaw) of each.   ball: (x, z).   agent_vel: (x, z) m/s of each, default at rest.
+    ball_spin: rad/s.   time: fixed steps since the start of the match.
+    """
+    state = env._state
+    placed = np.asarray(agents, np.float32)
+    state.position[match, :-1] = placed[:, :2]
+    state.yaw[match] = placed[:, 2]
+    state.position[match, -1] = ball
+    state.velocity[match, :-1] = 0.0 if agent_vel is None else agent_vel
+    state.velocity[match, -1] = ball_vel
+    state.spin[match] = ball_spin
+    state.push[match] = 0.0
+    state.touching[match] = False
+    state.time[match] = time
+    env._kernels.look(state, match)
+
+
 def scene(agents: dict[int, tuple[float, float, float]] | None = None, ball=FAR_BALL, **options: Any) -> SoccerTwos:
-    """One recorded match; `agents` places some agents, the others are parked. options: see `SoccerTwos.set_scene`.
+    """One recorded match; `agents` places some agents, the others are parked. options: see `set_scene`.
 
     `agent_vel` is a dict as well.
     """
@@ -24,7 +55,7 @@ def scene(agents: dict[int, tuple[float, float, float]] | None = None, ball=FAR_
     env.reset(np.array([1]))
     placed = [(agents or {}).get(a, FAR[a]) for a in range(4)]
     moving = options.pop("agent_vel", {})
-    env.set_scene(0, placed, ball, agent_vel=[moving.get(a, (0.0, 0.0)) for a in range(4)], **options)
+    set_scene(env, 0, placed, ball, agent_vel=[moving.get(a, (0.0, 0.0)) for a in range(4)], **options)
     return env
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scenes import set_scene
 
 from palus.envs.soccer.bots import act_ball_chaser, act_goalie_striker
 from palus.envs.soccer.env import SoccerTwos
@@ -54,7 +55,7 @@ def test_both_sides_play_the_same_rules(act):
         yaw = [y - 180 if y > 0 else y + 180 for y in env.agent_yaw[n, swap]]
         agents = [(-x, -z, y) for (x, z), y in zip(env.agent_pos[n, swap], yaw, strict=True)]
         ball, speed = -env.ball_pos[n], -env.ball_vel[n]
-        turned.set_scene(n, agents, tuple(ball), agent_vel=-env.agent_vel[n, swap], ball_vel=tuple(speed))
+        set_scene(turned, n, agents, tuple(ball), agent_vel=-env.agent_vel[n, swap], ball_vel=tuple(speed))
     matches = np.arange(50)
     mine, theirs = act(env, 0, matches), act(turned, 1, matches)
     assert mine.shape == (50, 2, 3) and mine.dtype == np.int32 and mine.min() >= 0 and mine.max() <= 2

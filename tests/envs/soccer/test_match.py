@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scenes import act, observation, scene
+from scenes import act, observation, scene, set_scene
 
 from palus.envs.protocol import room_for
 from palus.envs.soccer.env import SoccerTwos
@@ -76,7 +76,7 @@ def test_final_observation_is_the_moment_of_the_goal_with_its_history():
 def test_ball_touch_rewards_the_agent_that_begins_to_touch():
     env = SoccerTwos(1, ball_touch=0.5)
     env.reset(np.array([3]))
-    env.set_scene(0, [(-1.3, 0, 90), (8, 5, 0), (-8, -5, 0), (8, -5, 0)], (0, 0), agent_vel=[(10, 0)] + [(0, 0)] * 3)
+    set_scene(env, 0, [(-1.3, 0, 90), (8, 5, 0), (-8, -5, 0), (8, -5, 0)], (0, 0), agent_vel=[(10, 0)] + [(0, 0)] * 3)
     step = act(env, a0=(1, 0, 0))
     assert step.reward[0] == pytest.approx([0.1, 0, 0, 0])
 
@@ -109,7 +109,7 @@ def test_field_turned_by_180_degrees_with_colours_swapped_is_the_same_game():
     one, two = SoccerTwos(1), SoccerTwos(1)
     for env, placed, ball in ((one, agents, (1, 0.5)), (two, turned, (-1, -0.5))):
         env.reset(np.array([0]))
-        env.set_scene(0, placed, ball)
+        set_scene(env, 0, placed, ball)
     rng = np.random.default_rng(5)
     for _ in range(8):
         actions = random_actions(rng, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scenes import set_scene
 
 from palus import envs
 
@@ -24,8 +25,8 @@ def test_a_mirrored_match_is_seen_and_played_in_the_mirror(game) -> None:
         env.reset(np.zeros(1, np.int64))
     at = [(x, z, yaw) for (x, z), yaw in zip([(-6, 2), (-3, -3), (4, 1), (7, -2)], (80, 130, -100, -60), strict=True)]
     at = at[: plain.spec.num_agents]
-    plain.set_scene(0, at, (0.5, -1.0), ball_vel=(3.0, 2.0))
-    mirrored.set_scene(0, [(x, -z, 180 - yaw) for x, z, yaw in at], (0.5, 1.0), ball_vel=(3.0, -2.0))
+    set_scene(plain, 0, at, (0.5, -1.0), ball_vel=(3.0, 2.0))
+    set_scene(mirrored, 0, [(x, -z, 180 - yaw) for x, z, yaw in at], (0.5, 1.0), ball_vel=(3.0, -2.0))
     for _ in range(6):
         for behavior in plain.spec.behaviors:
             assert behavior.reflection is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scenes import S1, S1_BALL, act, observation, rays, scene
+from scenes import S1, S1_BALL, act, observation, rays, scene, set_scene
 
 from palus.envs.protocol import observe_slots, rays_of, room_for
 from palus.envs.soccer.env import SoccerTwos, StrikersVsGoalie
@@ -124,7 +124,7 @@ def test_every_distance_is_a_share_of_the_ray_whatever_the_heading():
             # half-degree headings hold every one at which a ray of the fan is parallel to a wall
             yaw = n / 2 - 180
             agents = [(x[n], z[n], yaw), (-x[n], z[n], yaw), (x[n], -z[n], yaw), (0.0, z[n], yaw)]
-            env.set_scene(n, agents, (z[n], x[n] / 2))
+            set_scene(env, n, agents, (z[n], x[n] / 2))
         seen, _ = observe_slots(env, env.spec.behaviors[0], np.ones((720, 4), np.bool_))
         assert min(out.min() for out in seen.values()) >= 0.0
         assert max(out.max() for out in seen.values()) <= 1.0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scenes import set_scene
 
 from palus import envs
 from palus.arena.models.players import load_player
@@ -27,7 +28,7 @@ GOALIE_GOAL, GOALIE_WALL, STRIKER = range(1, 4)
 def scene(agents=((0, 0, 90), (-5, 5, 90), (8, -3, -90)), ball=(5.0, 0.0), **options):
     env = StrikersVsGoalie(1, kick_point="ball", record=True)
     env.reset(np.array([1]))
-    env.set_scene(0, agents, ball, **options)
+    set_scene(env, 0, agents, ball, **options)
     return env
 
 
@@ -128,7 +129,7 @@ def test_time_costs_strikers_and_pays_the_goalie():
     assert act(env).reward[0] == pytest.approx([-0.001, -0.001, 0.001])
     env = StrikersVsGoalie(1, max_steps=333)
     env.reset(np.array([2]))
-    env.set_scene(0, [(-12, 6, 90), (-12, -6, 90), (12, 6, 90)], (0, 0))
+    set_scene(env, 0, [(-12, 6, 90), (-12, -6, 90), (12, 6, 90)], (0, 0))
     total = np.zeros(3)
     while not (step := act(env)).match_over[0]:
         total += step.reward[0]

@@ -18,7 +18,6 @@ import errno
 import os
 import platform
 import resource
-import signal
 import struct
 import sys
 import tempfile
@@ -27,7 +26,7 @@ from palus.arena.models.rules import Limits
 
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
-_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_PR_SET_NO_NEW_PRIVS = 38
 _CAPABILITY_VERSION_3 = 0x20080522
 _NOBODY = 65534
 
@@ -83,15 +82,6 @@ def apply_limits(limits: Limits) -> None:
         with contextlib.suppress(AttributeError, ValueError, OSError):
             resource.setrlimit(getattr(resource, name), pair)
     os.nice(limits.niceness)
-
-
-def die_with(parent: int) -> None:
-    """Be killed when the process `parent`, which started this one, ends. Linux only; elsewhere its end of the channel
-    closes, which ends a process that reads from it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it ended before the call
-            os._exit(1)
 
 
 _LOAD_WORD, _JUMP_IF_EQUAL, _JUMP_IF_SET, _RETURN = 0x20, 0x15, 0x45, 0x06

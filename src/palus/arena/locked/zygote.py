@@ -22,6 +22,7 @@ from typing import Any
 from palus.arena.locked import lockdown
 from palus.arena.locked.inside import serve, warm_up
 from palus.arena.models.rules import Limits
+from palus.processes import die_with
 
 MAX_MESSAGE_BYTES = 4096
 
@@ -85,7 +86,7 @@ def _fork(message: dict[str, Any], channel: int, namespaces: bool) -> dict[str, 
 def _become_locked(limits: Limits, parent: int, channel: int, namespaces: bool) -> None:
     """The life of a forked process."""
     os.setpgid(0, 0)
-    lockdown.die_with(parent)
+    die_with(parent)
     own = 3
     if channel != own:
         os.dup2(channel, own)

@@ -209,35 +209,6 @@ class Soccer:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def set_scene(
-        self,
-        match: int,
-        agents: Sequence[tuple[float, float, float]],
-        ball: tuple[float, float],
-        *,
-        agent_vel: Sequence[tuple[float, float]] | None = None,
-        ball_vel: tuple[float, float] = (0.0, 0.0),
-        ball_spin: float = 0.0,
-        time: int = 0,
-    ) -> None:
-        """Place the bodies of one match by hand; its frames start anew as after a reset.
-
-        agents: (x, z, yaw) of each.   ball: (x, z).   agent_vel: (x, z) m/s of each, default at rest.
-        ball_spin: rad/s.   time: fixed steps since the start of the match.
-        """
-        state = self._state
-        placed = np.asarray(agents, np.float32)
-        state.position[match, :-1] = placed[:, :2]
-        state.yaw[match] = placed[:, 2]
-        state.position[match, -1] = ball
-        state.velocity[match, :-1] = 0.0 if agent_vel is None else agent_vel
-        state.velocity[match, -1] = ball_vel
-        state.spin[match] = ball_spin
-        state.push[match] = 0.0
-        state.touching[match] = False
-        state.time[match] = time
-        self._kernels.look(state, match)
-
     def set_parameters(self, parameters: Mapping[str, float | F64]) -> None:
         """Change ML-Agents' environment parameters from the next decision on. EnvError for any but `ball_touch`."""
         unknown = sorted(set(parameters) - {"ball_touch"})

@@ -12,7 +12,7 @@ from palus.arena.ladder.entries import entity_of
 from palus.arena.models.refusal import Refusal
 from palus.errors import HubError, StorageError
 from palus.hub.commits import find_file
-from palus.hub.probe_file import MAX_PROBE_BYTES, PROBE, parse_probe
+from palus.hub.probe_file import MAX_PROBE_BYTES, PROBE, ProbePoint, parse_probe
 from palus.hub.repos import Repo, find_repo
 from palus.store import Store
 from palus.web.api.performance import Performance, performance
@@ -40,16 +40,6 @@ class Revision(Shape):
     games: int = 0
 
 
-class ClaimedPoint(Shape):
-    """A checkpoint of a best response and the share of points that it took, with a 95 % interval."""
-
-    steps: int
-    share: float
-    low: float
-    high: float
-    pairs: int
-
-
 class ClaimedProbe(Shape):
     """What the publisher says that a best response took from the model, by the repository's probe.json. Nobody here
     has played these matches."""
@@ -60,8 +50,8 @@ class ClaimedProbe(Shape):
     trainer_type: str
     steps: int
     wall_seconds: float
-    best: ClaimedPoint
-    curve: list[ClaimedPoint]
+    best: ProbePoint
+    curve: list[ProbePoint]
     bound: float = Field(description="won from it at least, in points between -1 and 1")
 
 
