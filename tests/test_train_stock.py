@@ -105,10 +105,10 @@ def test_a_stock_file_trains_over_a_socket(name: str, tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    file["env_settings"] |= {"env_path": str(path), "base_port": port}
+    file["env_settings"] |= {"base_port": port}
     file["palus"] = {"matmul": "highest", "threads": 1}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(file))
-    words = ["train", str(tmp_path / "run.yaml"), "--run-id", "x", "--results-dir", str(tmp_path / "results")]
-    result = CliRunner().invoke(app, words)
+    words = ["--env", str(path), "--run-id", "x", "--results-dir", str(tmp_path / "results")]
+    result = CliRunner().invoke(app, ["train", str(tmp_path / "run.yaml"), *words])
     assert result.exit_code == 0, result.output
     check(name, tmp_path / "results" / "x")

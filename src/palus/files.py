@@ -12,7 +12,7 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import BinaryIO
 
 import numpy as np
@@ -23,12 +23,21 @@ from palus.types import AnyArray
 MAX_ARRAY_BYTES = 2**30
 """Of all arrays of a file together, unpacked: a policy has some MB, and a small archive can claim any number."""
 
+MAX_NAME = 200
+"""Bytes of a name: file systems allow 255, and a suffix comes behind it."""
+
 
 def digest_of(files: Mapping[str, str]) -> str:
     """Name of a set of files: SHA-256 of the only one, or that of the sorted pairs. files: their own by behavior."""
     if len(files) == 1:
         return next(iter(files.values()))
     return hashlib.sha256(json.dumps(sorted(files.items())).encode()).hexdigest()
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name from outside may become that of a file or a folder: one that is not hidden and leads nowhere."""
+    plain = 0 < len(name.encode(errors="replace")) <= MAX_NAME and name.isprintable()
+    return plain and PurePath(name).name == name and not name.startswith(".") and not set(name) & {"\\", ":"}
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -213,6 +213,7 @@ palus: {env: SoccerTwos, env_options: {wad: x}, baselines: [nobody]}
             "behaviors.SoccerTwos.behavioral_cloning.demo_path: x.demo: no such file or folder; demo_path",
         ),
         (("debug", "env_settings.env_path=Builds/Nowhere"), "env_settings.env_path Builds/Nowhere: no executable"),
+        (("debug", "--env", "Builds/Nowhere"), "env_settings.env_path Builds/Nowhere: no executable"),
         (("doom-basic", "palus.env=SoccerTwos"), "behaviors.doom_basic: SoccerTwos has no behavior of that name"),
         (
             ("doom-basic", "palus.env_options.wat=1"),
@@ -226,6 +227,20 @@ def test_check_asks_the_game(words, message, tmp_path):
     if words[0].startswith("doom"):
         pytest.importorskip("vizdoom")
     assert message in palus(*words, "--check", code=2).stderr
+
+
+@pytest.mark.parametrize("command", [["train"], ["league"], ["sweep", "--space", "space.yaml"]])
+def test_a_program_that_only_a_run_file_names_is_not_started(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    game = tmp_path / "Game.sh"
+    game.write_text("#!/bin/sh\ntouch started")
+    game.chmod(0o755)
+    file = tmp_path / "their.yaml"
+    file.write_text(f"env_settings: {{env_path: {game}}}\nbehaviors: {{Guard: {{trainer_type: ppo}}}}")
+    (tmp_path / "space.yaml").write_text("behaviors.Guard.hyperparameters.beta: {uniform: [0.001, 0.01]}")
+    told = CliRunner().invoke(app, [command[0], "their.yaml", *command[1:]])
+    assert told.exit_code == 2 and "would start the program" in told.stderr and "nothing was started" in told.stderr
+    assert not (tmp_path / "started").exists()
 
 
 def test_defaults_without_a_behavior_are_no_run(tmp_path):

@@ -134,6 +134,17 @@ def test_links_in_a_pool_are_not_followed(tmp_path: Path, pool: FolderTarget) ->
     assert not (tmp_path / "pulled" / "notes.txt").exists()
 
 
+def test_links_in_a_run_are_not_published(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("{mine: 1}")
+    run = make_run(tmp_path / "run")
+    for name in ("README.md", "configuration.yaml", "bundle.json", "notes.txt"):
+        (run / name).unlink(missing_ok=True)
+        (run / name).symlink_to(tmp_path / "secret")
+    found = read_run(run)
+    assert (found.readme, found.configuration) == (None, {}) and "mine" not in found.facts
+    assert not {"notes.txt", "README.md"} & found.files.keys()
+
+
 def test_a_pull_does_not_write_over_a_folder_unless_forced(tmp_path: Path, pool: FolderTarget) -> None:
     run = make_run(tmp_path / "run")
     publish(read_run(run), "ada/striker", pool)

@@ -147,10 +147,20 @@ def test_a_folder_of_another_tool_is_neither_taken_nor_emptied(tmp_path):
 
 def test_a_list_from_elsewhere_points_at_nothing_outside_the_folder(folder, tmp_path):
     (tmp_path / "precious").write_text("mine")
-    (folder.root / ".palus-files").write_text(f"../../precious\n{tmp_path / 'precious'}\nGame/checkpoint.pt\n")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "thesis.txt").write_text("mine")
+    (folder.root / "linked").symlink_to(tmp_path / "work")
+    names = ("../../precious", tmp_path / "precious", "linked/thesis.txt", "Game/checkpoint.pt")
+    (folder.root / ".palus-files").write_text("".join(f"{name}\n" for name in names))
     folder.checkpoint.write_bytes(b"theirs")
     RunFolder(folder.root, ["Game"]).clear()
-    assert everything(tmp_path) == {"precious"}
+    assert everything(tmp_path) == {"precious", "work/thesis.txt"}
+
+
+def test_a_behavior_from_elsewhere_is_no_path_out_of_the_folder(folder):
+    for name in ("../escaped", "/escaped", "a/b", ".hidden", "..", "", "x\\y", "C:x", "x\x1b[2J", "x" * 300):
+        with pytest.raises(CheckpointError, match="expected the name of a folder in it"):
+            folder.of(name)
 
 
 def test_a_status_from_elsewhere_does_not_say_what_is_deleted(folder, tmp_path):

@@ -306,6 +306,9 @@ def test_a_game_that_listens_is_told_what_kind_of_run_it_is_and_no_name_of_it(tm
 
 def test_behavior_ids_name_a_behavior_and_a_team() -> None:
     assert behavior_of("Striker?team=1") == ("Striker", 1) and behavior_of("Goalie") == ("Goalie", 0)
+    for name in ("../../escaped?team=0", "/etc/x", ".hidden", "a\x1b[2Jb", "?team=0", "Goalie?team=x"):
+        with pytest.raises(ProtocolError, match="expected NAME\\?team=NUMBER, the name that of a file"):
+            behavior_of(name)
 
 
 def run_file(folder: Path, path: Path, name: str, *overrides: str, **behavior: Any) -> Any:

@@ -21,7 +21,7 @@ from palus.config.network import SignalNetworkSettings
 from palus.config.run_file import EDITOR
 from palus.config.source import Source
 from palus.errors import ConfigError, PalusError
-from palus.trust import NOBODY
+from palus.trust import Trust
 
 if TYPE_CHECKING:
     from palus.train import Run
@@ -145,7 +145,8 @@ def _run_file(file: str | None, given: dict[str, Any]) -> RunFile:
         if run.env_settings.num_envs > 1:
             raise ConfigError([f"env_settings.num_envs {run.env_settings.num_envs}: there is one Editor; give --env"])
         run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"env_path": EDITOR})})
-    if faults := obstacles(run, NOBODY):
+    named = [run.env_settings.env_path] if run.env_settings.env_path is not None else []
+    if faults := obstacles(run, Trust.of([], programs=named)):  # as ML-Agents: the file may name the game
         raise ConfigError(faults)
     settings = run.checkpoint_settings
     if settings.initialize_from is not None and (settings.resume or "resume" in given):

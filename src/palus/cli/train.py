@@ -83,7 +83,7 @@ def train(
         given.append("checkpoint_settings.force=false")  # a file's `force` is for the run that it names itself
     elif not Path(file).is_file():
         given.append(f"checkpoint_settings.run_id={json.dumps(file)}")  # a preset's run is called like the preset
-    trusted = Trust.of(trust or [], overrides or [])
+    trusted = Trust.of(trust or [], overrides or [], [env] if env is not None else [])
     with told_where(file):
         run = load_run(file, [*given, *(overrides or [])], judge=lambda run: obstacles(run, trusted))
     if minutes is not None:

@@ -9,6 +9,7 @@ from palus.config.environment import CompletionCriteria, Curriculum
 from palus.config.faults import Fault, KeyPath
 from palus.config.run_file import RunFile
 from palus.config.trainer import AppoBehavior, Behavior, PocaBehavior
+from palus.files import is_file_name
 
 POCA_ATTENTION_HEADS = 4
 
@@ -32,7 +33,7 @@ def _paths(run: RunFile) -> Iterator[Fault]:
             text = f"{key} {run_id} leads out of results_dir; give a name, and the folder as results_dir"
             yield _finding(("checkpoint_settings",), (key,), text)
     for name in run.behaviors:
-        if PurePath(name).name != name or name.startswith("."):
+        if not is_file_name(name):
             text = "a behavior's name is a file's name; use one without / and without a dot in front"
             yield _finding(("behaviors", name), (), text)
 

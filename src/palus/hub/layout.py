@@ -140,8 +140,8 @@ def read_run(path: Path, configfile_name: str = "configuration.yaml", *, snapsho
         )
     facts = _status_facts(_mapping(path / "run_logs" / "training_status.json", json.loads), env_id)
     facts |= _mapping(path / "bundle.json", json.loads)
-    readme = path / "README.md"
-    text = readme.read_text("utf-8", errors="replace") if readme.is_file() else None
+    readme = files.get("README.md")  # not one that is a link
+    text = readme.read_text("utf-8", errors="replace") if readme is not None else None
     return LocalRun(path.resolve().name, env_id, files[f"{env_id}.onnx"], files, configuration, facts, text)
 
 
@@ -182,8 +182,8 @@ def _env_id(folder: Path, configuration: Mapping[str, Any]) -> str:
 
 
 def _mapping(path: Path, load: Any) -> dict[str, Any]:
-    """A YAML or JSON file with an object in it; {} when it is not there. Raises HubError."""
-    if not path.is_file():
+    """A YAML or JSON file with an object in it; {} when it is not there, or a link. Raises HubError."""
+    if path.is_symlink() or not path.is_file():
         return {}
     try:
         content = load(path.read_text("utf-8"))

@@ -33,7 +33,7 @@ import torch
 
 from palus import __version__
 from palus.errors import CheckpointError, StorageError
-from palus.files import write_atomically, write_text
+from palus.files import is_file_name, write_atomically, write_text
 
 FORMAT = 2
 _ARRAY = "__array__"
@@ -76,7 +76,9 @@ class OwnFiles:
 
     def remove_all(self) -> None:
         """Delete every file of the list, the folders that this empties, and the list."""
-        files = [self.root / name for name in self._names]
+        top = self.root.resolve()
+        listed = [self.root / name for name in self._names]
+        files = [path for path in listed if path.parent.resolve().is_relative_to(top)]  # not through a linked folder
         for path in [*files, self._list]:
             path.unlink(missing_ok=True)
         folders = {folder for path in files for folder in path.parents if self.root in folder.parents}
@@ -114,7 +116,9 @@ class RunFolder:
         return self.of(self.behaviors[0]) / "checkpoint.pt"
 
     def of(self, behavior: str) -> Path:
-        """The folder of a behavior."""
+        """The folder of a behavior. Raises CheckpointError for a name that leads elsewhere, as a file may hold."""
+        if not is_file_name(behavior):
+            raise CheckpointError(f"{self.root}: a behavior called {behavior!r}; expected the name of a folder in it")
         return self.root / behavior
 
     def add(self, behavior: str) -> None:

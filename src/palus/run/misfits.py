@@ -26,11 +26,11 @@ def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
     """Why a run that is written correctly would die at its start, one sentence each.
 
     Makes one instance of the game, as the start does. Loads no torch, but where a device is named. Raises TrustError
-    when the game is not trusted.
+    when the game, or the program that it is, is not trusted.
     """
     env_id = run.env_id
     if env_id is None:
-        return [*unsupported(run), *_of_device(run), *_of_executable(run), *_of_demonstrations(run, {})]
+        return [*unsupported(run), *_of_device(run), *_of_executable(run, trust), *_of_demonstrations(run, {})]
     try:
         source = GameSource(env_id, run.palus.env_options, trust)
         env, faults = _made(source)
@@ -49,10 +49,11 @@ def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
         env.close()
 
 
-def _of_executable(run: RunFile) -> Iterator[str]:
+def _of_executable(run: RunFile, trust: Trust) -> Iterator[str]:
     path = run.env_settings.env_path
     if path is None or path == EDITOR:
         return
+    trust.check_program(path)
     try:
         find_executable(path)
     except EnvError as error:

@@ -11,6 +11,7 @@ import numpy as np
 
 from palus.config.environment import Value
 from palus.errors import ProtocolError
+from palus.files import is_file_name
 from palus.types import F32, I64, ActionSpec, AgentSpec, AnyArray, BehaviorSpec, Bool, Continuous, Discrete, GameSpec
 from palus.unity.side_channels import Statistic
 
@@ -74,8 +75,11 @@ def behavior_of(behavior_id: str) -> tuple[str, int]:
     """Behavior and team: `Name?team=1` is team 1 of Name, a plain name team 0."""
     name, _, query = behavior_id.partition("?")
     team = dict(part.partition("=")[::2] for part in query.split("&")).get("team", "0")
-    if not name or not team.isdecimal():
-        raise ProtocolError(f"behavior id {behavior_id!r}; expected NAME?team=NUMBER")
+    if not is_file_name(name) or not team.isdecimal():
+        raise ProtocolError(
+            f"behavior id {behavior_id!r}; expected NAME?team=NUMBER, the name that of a file: without / and without a "
+            "dot in front"
+        )
     return name, int(team)
 
 
