@@ -267,6 +267,16 @@ def heavy(width: int, layers: int, doublings: int) -> Model:
     return before_branches(model, *made, helper.make_node("MatMul", ["first", "leave"], ["y"]))
 
 
+def swelling(numbers: int) -> Model:
+    """Computes with so many numbers that the file writes as one."""
+    model = stock()
+    weight(model, np.zeros(1, np.float32), "one")
+    weight(model, np.array([numbers], np.int64), "shape")
+    expand = helper.make_node("Expand", ["one", "shape"], ["many"])
+    mean = helper.make_node("ReduceMean", ["many"], ["mean"], keepdims=0)
+    return before_branches(model, expand, mean, helper.make_node("Add", ["x", "mean"], ["y"]))
+
+
 def endless() -> Model:
     """Hours of processor time in one answer, from a file of a megabyte that keeps the grammar."""
     return heavy(512, 200, 13)

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 from helpers import MODELS, SOCCER, needs_models, probabilities
+from hostile import heavy, stock, swelling
 from scenes import set_scene
 
 from palus import envs
+from palus.arena.models import policies
 from palus.arena.models.players import find_players, load_player
 from palus.arena.models.policies import OnnxPlayer, RandomPlayer
 from palus.arena.referee.sampling import is_distribution
@@ -95,6 +97,18 @@ def test_bad_snapshots_are_explained(tmp_path: Path):
     write_snapshot(path, mlp_policy(arrays, other).SerializeToString())
     with pytest.raises(ModelError, match=r"obs_0 \[batch, 294\].*SoccerTwos needs"):
         OnnxPlayer(path, SOCCER)
+
+
+def test_files_that_would_compute_for_hours_or_with_gigabytes_are_refused(tmp_path: Path, monkeypatch):
+    (tmp_path / "large.onnx").write_bytes(swelling(1 << 29).SerializeToString())
+    with pytest.raises(ModelError, match=r"large\.onnx: needs more than 1024 MiB of memory for 16 observations"):
+        OnnxPlayer(tmp_path / "large.onnx", SOCCER)
+    (tmp_path / "slow.onnx").write_bytes(heavy(512, 20, 8).SerializeToString())
+    (tmp_path / "fine.onnx").write_bytes(stock().SerializeToString())
+    OnnxPlayer(tmp_path / "fine.onnx", SOCCER)
+    monkeypatch.setattr(policies, "PROBE_S", 0.02)
+    with pytest.raises(ModelError, match=r"slow\.onnx: takes more than 0\.02 s for 16 observations"):
+        OnnxPlayer(tmp_path / "slow.onnx", SOCCER)
 
 
 def test_unknown_players_get_a_suggestion(tmp_path: Path, env_spec: GameSpec):

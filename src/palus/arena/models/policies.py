@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,11 @@ from palus.export.policy_file import model_in
 from palus.types import F32, MASKS, AnyArray, BehaviorSpec, Bool, GameSpec
 
 _PROBE_ROWS = 16
+PROBE_BYTES = 1 << 30
+"""What a file that the user names may take for `_PROBE_ROWS` observations, weights included: a file of kilobytes can
+compute with tensors of gigabytes, for hours."""
+PROBE_S = 60.0
+"""The same on the clock; a busy machine is no file's fault."""
 
 Observations = Mapping[str, AnyArray]
 """name -> [rows, *shape]."""
@@ -68,16 +75,17 @@ class RandomPlayer:
 
 class PolicySession:
     """A checked graph in an onnxruntime session of one thread. origin: how messages call the file, "" for not at all.
+    limited: to `PROBE_BYTES`, and each answer to `PROBE_S`.
 
     Raises RefusedError when onnxruntime cannot run it.
     """
 
-    def __init__(self, graph: PolicyGraph, behavior: BehaviorSpec, origin: str) -> None:
+    def __init__(self, graph: PolicyGraph, behavior: BehaviorSpec, origin: str, *, limited: bool = False) -> None:
         self._graph = graph
         self._names = [o.name for o in behavior.observations]
         self._allowed = np.ones((1, sum(behavior.branches)), np.float32)
         self._outputs = [PROBABILITY_OUTPUT, STATE_OUTPUT] if graph.state_size else [PROBABILITY_OUTPUT]
-        self._session = open_session(graph.model, origin)
+        self._session, self._limited = open_session(graph.model, origin, limited=limited), limited
 
     def answer(self, observations: Observations, states: F32, masks: Bool | None = None) -> tuple[F32, F32]:
         """As the file computes it. masks: None where every action is allowed."""
@@ -87,10 +95,22 @@ class PolicySession:
         if MASKS in self._graph.inputs:
             feed[MASKS] = self._all_allowed(len(states)) if masks is None else masks.astype(np.float32)
         if not self._graph.state_size:
-            return self._session.run(self._outputs, feed)[0], states
+            return self._run(feed)[0], states
         feed[STATE_INPUT] = states.reshape(-1, *self._graph.state_sizes)
-        probabilities, after = self._session.run(self._outputs, feed)
+        probabilities, after = self._run(feed)
         return probabilities, after.reshape(states.shape)
+
+    def _run(self, feed: Mapping[str, AnyArray]) -> Any:
+        if not self._limited:
+            return self._session.run(self._outputs, feed)
+        options = ort.RunOptions()
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+        late = threading.Timer(PROBE_S, setattr, (options, "terminate", True))
+        late.start()
+        try:
+            return self._session.run(self._outputs, feed, options)
+        finally:
+            late.cancel()
 
     def _all_allowed(self, rows: int) -> F32:
         if len(self._allowed) < rows:
@@ -117,20 +137,33 @@ class OnnxPlayer:
         model = model_in(data, str(path)) if path.suffix == ".npz" else data
         graph = read_policy(model, str(path), behavior)
         self.state_size = graph.state_size
-        self._session = PolicySession(graph, behavior, str(path))
-        try:
-            _probe(self, behavior)
-        except RefusedError as error:
-            raise error.at(str(path)) from error
+        for limited in (True, False):
+            self._session = PolicySession(graph, behavior, str(path), limited=limited)
+            try:
+                _probe(self, behavior)
+            except RefusedError as error:
+                raise error.at(str(path)) from error
 
     def answer(self, observations: Observations, states: F32, masks: Bool | None = None) -> tuple[F32, F32]:
         """As `Player.answer`."""
         return self._session.answer(observations, states, masks)
 
 
-def open_session(model: bytes, origin: str) -> Any:
-    """An onnxruntime session of one thread. origin: as in `PolicySession`. Raises RefusedError."""
+@cache
+def _limit_memory() -> None:
+    """For the sessions of this process that ask for its allocator, together."""
+    info = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+    ort.create_and_register_allocator(info, ort.OrtArenaCfg({"max_mem": PROBE_BYTES, "arena_extend_strategy": 1}))
+
+
+def open_session(model: bytes, origin: str, *, limited: bool = False) -> Any:
+    """An onnxruntime session of one thread. origin, limited: as in `PolicySession`. Raises RefusedError."""
     options = ort.SessionOptions()
+    if limited:
+        _limit_memory()
+        options.add_session_config_entry("session.use_env_allocators", "1")
+        # Else what depends on constants alone would be computed when the session opens, outside of that memory.
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
@@ -180,6 +213,12 @@ def fails_when_run(error: Exception) -> RefusedError:
     """What onnxruntime's untyped exceptions mean, once its session stands."""
     reason = str(error).splitlines()[0][:200]
     advice = "Try it in onnxruntime with a batch of 4 observations."
+    if "Available memory" in str(error):
+        found = f"Needs more than {PROBE_BYTES >> 20} MiB of memory for {_PROBE_ROWS} observations."
+        return RefusedError("out-of-memory", found, "Export a smaller network.")
+    if "terminate flag" in str(error):
+        found = f"Takes more than {PROBE_S:g} s for {_PROBE_ROWS} observations."
+        return RefusedError("too-slow", found, "Export a smaller network.")
     return RefusedError("cannot-run", f"Fails when it is run ({reason}).", advice)
 
 
