@@ -17,6 +17,8 @@ from hub_server import RunningHub, running_hub
 from postgres import postgres_server, postgres_url  # noqa: F401
 from sqlalchemy import select
 
+from palus.arena.ladder.discovery import sweep_hub
+from palus.arena.ladder.entries import take_in
 from palus.hub.accounts import Account, create_account
 from palus.hub.commits import Message, Put, add_commit, list_files
 from palus.hub.limits import Buckets, HubLimits
@@ -26,7 +28,7 @@ from palus.hub.server.context import Hub
 from palus.hub.uploads import Incoming, collect_garbage, day_bytes_left, keep_upload
 from palus.store import Store, open_store
 from palus.store.blobs import Blob, BlobWriter
-from palus.store.tables import blobs, entries
+from palus.store.tables import blobs
 
 LIMITS = HubLimits()
 PIECE = base64.b64encode(bytes(300_000))
@@ -118,17 +120,16 @@ def make_repo(store: Store, account: Account, name: str, files: dict[str, bytes]
 
 
 def test_the_sweep_takes_what_nothing_names_and_nothing_else(store: Store, ada: Account) -> None:
-    shared, alone, entered = b"shared", b"alone", b"entered"
-    first = make_repo(store, ada, "first", {"s": shared, "a": alone, "e": entered})
+    shared, alone, striker, goalie = b"shared", b"alone", b"strikes", b"keeps"
+    entered = {"Striker.onnx": striker, "Goalie.onnx": goalie}
+    first = make_repo(store, ada, "first", {"s": shared, "a": alone, **entered})
     make_repo(store, ada, "second", {"s": shared})
     replay = store.blobs.put(b"a replay, stored by the arena")
     make_repo(store, ada, "third", {"r": b"a replay, stored by the arena"})
     upload(store, ada, b"never committed")
-    entry = {"source": "hub", "repo": "ada/first", "owner": "ada", "revision": first.head, "env": "SoccerTwos"}
-    digest = upload(store, ada, entered)
-    state = {"files": json.dumps({"SoccerTwos": digest}), "sha256": digest, "state": "accepted", "details": "{}"}
     with store.write() as connection:
-        connection.execute(entries.insert().values({**entry, **state, "pushed_ms": 0}))
+        seen = sweep_hub(connection, "StrikersVsGoalie", quiet_since_ms=2**62)
+        assert [change.repo for change in take_in(connection, seen, now_ms=1)] == ["ada/first"]
         delete_repo(connection, first)
         third = find_repo(connection, "model", "ada/third")
         assert third is not None
@@ -137,7 +138,7 @@ def test_the_sweep_takes_what_nothing_names_and_nothing_else(store: Store, ada: 
     assert collect_garbage(store, OLD) == 2
     with store.read() as connection:
         kept = set(connection.execute(select(blobs.c.sha256)).scalars())
-    assert {store.blobs.read(sha256) for sha256 in kept} == {shared, entered, store.blobs.read(replay.sha256)}
+    assert {store.blobs.read(sha256) for sha256 in kept} == {shared, striker, goalie, store.blobs.read(replay.sha256)}
     assert files_on_disk(store.blobs.folder) == kept
 
 

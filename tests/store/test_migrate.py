@@ -21,7 +21,7 @@ from palus.errors import StorageError
 from palus.store import Store, open_store
 from palus.store.derived import DERIVED, play_stats, ratings
 from palus.store.engine import REVISION, STEPS, is_current, open_engine, revision_of
-from palus.store.tables import derived_tables, entries, jobs, metadata
+from palus.store.tables import blobs, derived_tables, entries, jobs, metadata
 
 FACTS = metadata.tables.keys() - {table.name for table in DERIVED}
 
@@ -104,6 +104,29 @@ def test_what_an_older_palus_leased_and_cannot_be_checked_later_waits_for_a_trus
     with store.read() as connection:
         found = connection.execute(select(jobs.c.trusted_only, jobs.c.state, jobs.c.lease).order_by(jobs.c.id)).all()
     assert found == [(True, "ready", None), (True, "ready", None), (False, "leased", "secret")]
+    store.close()
+
+
+def test_files_that_an_entry_of_an_older_palus_names_are_kept_each_of_a_set_too(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'palus.db'}")
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(STEPS))
+        command.upgrade(config, "0012")
+        for name in ("alone", "striker", "goalie", "played", "orphan"):
+            connection.execute(text(f"INSERT INTO blobs VALUES ('{name}', 1, 'g', 1, 0)"))
+        names = "source, repo, owner, revision, env, files, sha256, state, details, pushed_ms"
+        for files, sha256 in (('{"A": "alone"}', "alone"), ('{"G": "goalie", "S": "striker"}', "both")):
+            row = f"'hub', 'ann/{sha256}', 'ann', 'f', 'e', '{files}', '{sha256}', 'withdrawn', '{{}}', 1"
+            connection.execute(text(f"INSERT INTO entries ({names}) VALUES ({row})"))
+        names = "seq, id, unit_id, leg, env, season, blue, purple, result, rated, worker, finished_ms, record"
+        row = "1, 'a', 'u', 1, 'e', 0, 'played', 'both', 'win1', 1, 'w', 5, '{}', '', 'hash 1'"
+        connection.execute(text(f"INSERT INTO matches ({names}, prev_hash, hash) VALUES ({row})"))
+    engine.dispose()
+    store = open_store(tmp_path)
+    with store.read() as connection:
+        pinned = set(connection.scalars(select(blobs.c.sha256).where(blobs.c.pinned)))
+    assert pinned == {"alone", "striker", "goalie", "played"}
     store.close()
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, delete, exists, func, or_, select
+from sqlalchemy import Connection, delete, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
@@ -16,7 +17,7 @@ from palus.hub.refusals import TooLargeError
 from palus.store import Store
 from palus.store.blobs import Blob, BlobWriter
 from palus.store.engine import now_ms
-from palus.store.tables import blob_claims, blobs, commit_files, commits, entries, matches, repos
+from palus.store.tables import blob_claims, blobs, commit_files, commits, repos
 
 SWEEP_BLOBS = 200
 """Orphans per sweep: writers wait while one runs."""
@@ -95,8 +96,13 @@ def may_reuse(connection: Connection, caller: Caller, sha256: str) -> bool:
     return any(connection.execute(query.limit(1)).first() for query in (claimed, readable))
 
 
+def pin(connection: Connection, hashes: Collection[str]) -> None:
+    """Keep these bytes when their repository is gone: matches that are played with them are verified by them."""
+    connection.execute(update(blobs).where(blobs.c.sha256.in_(hashes)).values(pinned=True))
+
+
 def collect_garbage(store: Store, older_than_ms: int = DAY_MS) -> int:
-    """Remove uploaded bytes that no commit, entry or match has named for a day. Returns how many blobs went.
+    """Remove uploaded bytes that no commit has named for a day and no entry ever did. Returns how many blobs went.
 
     Call it from time to time; each call handles a limited number. Bytes that the arena stored itself have no row among
     the hub's blobs and are never touched.
@@ -122,8 +128,5 @@ def _find_orphans(connection: Connection, before_ms: int) -> list[str]:
         blobs.c.pinned.is_(False),
         unused(commit_files.c.sha256),
         unused(blob_claims.c.sha256, blob_claims.c.created_ms >= before_ms),
-        unused(entries.c.sha256),
-        unused(matches.c.blue),  # needed to verify a match after its model's repository is gone
-        unused(matches.c.purple),
     )
     return list(connection.execute(query.limit(SWEEP_BLOBS).with_for_update(skip_locked=True)).scalars())

@@ -22,6 +22,7 @@ from palus.arena.models.entity import Entity
 from palus.arena.models.refusal import Refusal
 from palus.arena.models.rules import arena_rules
 from palus.arena.referee.games import game_of
+from palus.hub.uploads import pin
 from palus.store.tables import entries, jobs
 
 NOT_PLAYED = "not-played"
@@ -71,6 +72,8 @@ def take_in(
                 "pushed_ms": found.pushed_ms or now_ms,
             }
             connection.execute(insert(entries).values(facts | verdict))
+            if entity.sha256:
+                pin(connection, dict(entity.files).values())
             changes.append(Change(entity.repo, entity.revision, verdict["state"]))
         elif row.checked_ms is None and (row.state != "pending" if params is not None else row.state != "waiting"):
             changes.append(_set(connection, row, _judge(connection, sweep, found, params, now_ms)))
