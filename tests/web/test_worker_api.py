@@ -148,7 +148,7 @@ def test_what_nobody_could_check_later_goes_to_trusted_workers_alone(
     stranger, friend = (served.source(scope, scope, games=games) for scope in ("runner", "trusted"))
     assert (stranger.trusted, friend.trusted) == (False, True)
     given = stranger.take(9)
-    assert len(given) == 4 and {(lease.kind, lease.payload["env"]) for lease in given} == {("pair", "SoccerTwos")}
+    assert len(given) == 3 and {(lease.kind, lease.payload["env"]) for lease in given} == {("pair", "SoccerTwos")}
     assert "wait for a worker" not in caplog.text  # a trusted one said hello just now
     assert stranger.take() == []
     assert [(lease.kind, lease.payload["env"]) for lease in friend.take(3)] == [
@@ -168,12 +168,12 @@ def test_pairs_that_strangers_give_back_are_played_by_a_trusted_worker(served: S
             stranger.give_back(lease, "I would lose")
     with served.store.read() as connection:
         assert set(connection.scalars(select(jobs.c.state))) == {"ready"}
-    assert work(served.source("trusted"), threading.Event(), max_jobs=4) == 4
+    assert work(served.source("trusted"), threading.Event(), max_jobs=3) == 3
 
 
 def test_jobs_that_wait_for_a_trusted_worker_in_vain_are_told(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     stranger = served.source()
-    assert [len(stranger.take(100)) for _ in range(3)] == [4, 0, 0]
+    assert [len(stranger.take(100)) for _ in range(3)] == [3, 0, 0]
     sentence = "Jobs wait for a worker that this arena trusts, and none is there: 1 of SoccerTwos."
     assert caplog.text.count(sentence) == 1 and "palus account add NAME --scope trusted" in caplog.text
     with served.store.read() as connection:

@@ -30,7 +30,7 @@ DATABASE_FILE = "palus.db"
 BLOBS_FILE = "blobs.url"
 """In the data folder of an arena whose blobs are elsewhere: where."""
 BUSY_TIMEOUT_S = 30
-REVISION = "0013"
+REVISION = "0014"
 """Newest step."""
 
 STEPS = Path(__file__).with_name("migrations")

@@ -174,6 +174,7 @@ jobs = Table(
     Column("attempts", Integer, nullable=False),
     Column("worker", String(96)),
     Column("lease", String(32), comment="secret of the present lease; a result must show it"),
+    Column("leased_ms", BigInteger, comment="when its worker took it"),
     Column("lease_until_ms", BigInteger),
     Column("created_ms", BigInteger, nullable=False),
     Column("done_ms", BigInteger),

@@ -15,6 +15,7 @@ import pytest
 from arena_records import read_log
 from code_that_runs import MODULE, Stranger
 from hostile import stock
+from processes import eventually
 from sqlalchemy import func, select, update
 
 from palus.arena.jobs.reports import Report, from_json, to_json
@@ -275,7 +276,55 @@ def test_a_worker_far_away_takes_as_many_jobs_as_last_a_while_and_waits_for_an_a
     for _ in range(12):
         plan.tick()
     with store.read() as connection:
-        assert len(queue.open_jobs(connection, "pair", ENV)) >= 2 * 9, "as much is ordered as its workers take at once"
+        assert queue.count_ready(connection, "pair", ENV) >= 9, "as much is ordered as its workers take at once"
+
+
+def test_who_takes_every_pair_and_plays_none_leaves_pairs_to_the_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "ACCOUNT_JOBS", 12)
+    plan, honest = scheduler(store), source(store)
+    greedy = StoreSource(store, "eve/pc", SETTINGS, describe_here(), trusted=False)
+    for _ in range(6):
+        plan.tick()
+        greedy.take(100)
+    assert len(honest.take(5)) == 5
+    with store.write() as connection:  # it goes on to renew, and asks for nothing
+        connection.execute(update(workers).where(workers.c.name == "eve/pc").values(last_seen_ms=0))
+    for _ in range(6):
+        plan.tick()
+        assert honest.take(5)
+
+
+def test_a_worker_whose_leases_have_ended_plays_no_more_of_them(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler(store).tick()
+    stop, playing, hearts, played = threading.Event(), threading.Event(), list[threading.Thread](), []
+
+    class Late(Distant):
+        lease_s = 0.01
+
+        def take(self, count: int = 1) -> list[Lease]:
+            if self.asked:
+                stop.set()
+            return super().take(3 if not self.asked else 0)
+
+        def renew(self, leases: Sequence[Lease]) -> None:
+            assert playing.wait(30)
+            hearts.append(threading.current_thread())
+            raise queue.void(leases[0].job_id)
+
+    def play_slowly(*order: Any) -> UnitReport:
+        playing.set()
+        eventually(lambda: hearts)
+        hearts[0].join()
+        played.append(order)
+        raise ArenaError("too late")
+
+    monkeypatch.setattr("palus.arena.jobs.worker.play_order", play_slowly)
+    assert work(Late(store), stop) == 0
+    with store.read() as connection:
+        states = Counter(connection.scalars(select(jobs.c.state)))
+    assert (len(played), states) == (1, {"ready": 1, "leased": 2})
 
 
 def test_a_worker_that_is_told_to_stop_hands_in_what_is_done_and_gives_the_rest_back(
@@ -297,7 +346,7 @@ def test_a_worker_that_is_told_to_stop_hands_in_what_is_done_and_gives_the_rest_
     assert work(far, stop) == 3 and far.asked == [1, 100]
     with store.read() as connection:
         states = Counter(connection.scalars(select(jobs.c.state)))
-    assert states == {"reported": 3, "ready": 9}
+    assert states == {"reported": 3, "ready": 6}
 
 
 @dataclass
@@ -403,5 +452,5 @@ def test_the_queue_is_filled_for_the_workers_at_hand_and_no_more(store: Store) -
     plan.tick()
     with store.read() as connection:
         waiting = queue.open_jobs(connection, "pair", ENV)
-    assert len(waiting) == 12
-    assert len({Unit.from_payload(payload).unit_id for payload in waiting}) == 12
+    assert len(waiting) == 9
+    assert len({Unit.from_payload(payload).unit_id for payload in waiting}) == 9

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from palus.arena.ladder import queue
+from palus.arena.ladder.workers import greet
 from palus.errors import LeaseError
 from palus.store import Store, open_store
 from palus.store.tables import jobs
@@ -111,6 +112,41 @@ def test_renewing_keeps_a_slow_job_and_a_known_death_frees_it_at_once(store: Sto
     assert take(store).job_id == held.job_id
     with store.write() as connection, pytest.raises(LeaseError, match="void"):
         queue.renew(connection, [held.job_id], held.secret, lease_s=LEASE_S, now_ms=0)
+
+
+def test_who_is_not_trusted_keeps_no_job_for_ever(store: Store) -> None:
+    held, trusted = take(store, "eve/pc", trusted=False), take(store, "lab/pc")
+
+    def renew(lease: queue.Lease, now_ms: int) -> None:
+        with store.write() as connection:
+            queue.renew(connection, [lease.job_id], lease.secret, lease_s=LEASE_S, now_ms=now_ms)
+
+    with store.write() as connection:
+        for name, is_trusted in (("eve/pc", False), ("lab/pc", True)):
+            greet(connection, name, {}, trusted=is_trusted, now_ms=0)
+    for now_ms in (9_000, 299_999):
+        renew(held, now_ms)
+    for now_ms in (300_000, 10**9):
+        renew(trusted, now_ms)
+        with pytest.raises(LeaseError, match="void"):
+            renew(held, now_ms)
+    reap(store, now_ms=309_998)
+    assert counts(store)[("pair", "leased")] == 2
+    reap(store, now_ms=310_000)
+    assert take(store, "bob/pc", now_ms=310_000).job_id == held.job_id and close(store, trusted)
+
+
+def test_all_workers_of_an_account_together_hold_so_many_jobs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "ACCOUNT_JOBS", 1)
+
+    def taken(worker: str, trusted: bool = False) -> int:
+        with store.write() as connection:
+            ready = queue.has_ready(connection, worker, [ENV], trusted=trusted)
+            got = queue.take(connection, worker, [ENV], trusted=trusted, lease_s=LEASE_S, now_ms=0, count=5)
+            assert ready == bool(got)
+            return len(got)
+
+    assert [taken("eve/pc"), taken("eve/other"), taken("eve-x/pc"), taken("lab/pc", True)] == [1, 0, 1, 1]
 
 
 def test_a_job_that_no_trusted_worker_survives_fails_with_its_reason_and_the_queue_goes_on(store: Store) -> None:

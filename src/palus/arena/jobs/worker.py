@@ -141,13 +141,16 @@ def work(
 
 def _do(source: WorkSource, leases: Sequence[Lease], stop: threading.Event, limits: Limits | None) -> int:
     """Jobs, kept alive by a thread that renews their leases. Returns how many reports were taken."""
-    finished = threading.Event()
-    heart = threading.Thread(target=_keep_alive, args=(source, leases, finished), daemon=True)
+    finished, lost = threading.Event(), threading.Event()
+    heart = threading.Thread(target=_keep_alive, args=(source, leases, finished, lost), daemon=True)
     heart.start()
     taken, reported_s = 0, time.monotonic()
     done: list[Done] = []
     try:
         for number, lease in enumerate(leases):
+            if lost.is_set():
+                logger.warning("%d jobs went to other workers before their turn came", len(leases) - number)
+                break
             if stop.is_set() and number:
                 _give_back(source, lease, "the worker was told to stop")
                 continue
@@ -187,12 +190,14 @@ def _hand_in(source: WorkSource, done: Sequence[Done], stop: threading.Event) ->
     return 0
 
 
-def _keep_alive(source: WorkSource, leases: Sequence[Lease], finished: threading.Event) -> None:
+def _keep_alive(source: WorkSource, leases: Sequence[Lease], finished: threading.Event, lost: threading.Event) -> None:
+    """lost: set when others have all jobs that are left."""
     while not finished.wait(source.lease_s / 3):
         try:
             source.renew(leases)
         except LeaseError:
-            return  # handing in the reports will say so
+            lost.set()
+            return
         except ArenaError as error:
             logger.warning("leases of %d jobs not renewed: %s", len(leases), error)
 

@@ -17,12 +17,25 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from palus.arena.jobs.worker import JobKind, Lease
 from palus.arena.referee.games import GAMES
 from palus.errors import LeaseError
-from palus.store.tables import jobs
+from palus.store.tables import jobs, workers
 
 PRIORITY_VALIDATE = 20
 PRIORITY_ENTRY = PRIORITY_AUDIT = 10
@@ -32,6 +45,11 @@ PRIORITY_IDLE = -1
 PAIR_KEY = "pair:"
 """Keys of pairs that are ordered one by one begin like this; the others are of rounds."""
 PRUNED_AT_ONCE = 5000
+
+ACCOUNT_JOBS = 1000
+"""That the workers of one account, unless they are trusted, hold at once."""
+HELD_S = 300.0
+"""For so long one of them holds a job, however often it renews: ten times what it takes at once."""
 
 Kind = JobKind | Literal["audit"]
 """Of a job as the arena knows it: to workers an audit is a pair like others."""
@@ -98,12 +116,20 @@ def take(
 ) -> list[Lease]:
     """Lease the most urgent jobs that wait for such a worker, the oldest among equals: at most `count`.
 
-    They share a secret and an end, and are closed one by one.
+    They share a secret and an end, and are closed one by one. Who is not trusted gets no more than `ACCOUNT_JOBS` for
+    all workers of its account, and can renew them for `HELD_S`: what it took would else be played by nobody.
     """
-    query = select(jobs).where(_ready(worker, games, trusted)).order_by(jobs.c.priority.desc(), jobs.c.id).limit(count)
-    rows = connection.execute(query.with_for_update(skip_locked=True)).all()
+    count = count if trusted else min(count, ACCOUNT_JOBS - _count_held(connection, worker))
+    query = select(jobs).where(_ready(worker, games, trusted)).order_by(jobs.c.priority.desc(), jobs.c.id)
+    rows = connection.execute(query.limit(max(count, 0)).with_for_update(skip_locked=True)).all()
     secret = secrets.token_hex(16)
-    change = {"state": "leased", "worker": worker, "lease": secret, "lease_until_ms": now_ms + round(1000 * lease_s)}
+    change = {
+        "state": "leased",
+        "worker": worker,
+        "lease": secret,
+        "leased_ms": now_ms,
+        "lease_until_ms": now_ms + round(1000 * lease_s),
+    }
     taken = update(jobs).where(jobs.c.id.in_([row.id for row in rows]))
     if rows:
         connection.execute(taken.values(change | {"attempts": jobs.c.attempts + 1}))
@@ -111,8 +137,10 @@ def take(
 
 
 def has_ready(connection: Connection, worker: str, games: Collection[str], *, trusted: bool) -> bool:
-    """Whether a job waits for a worker that can play these games."""
-    return connection.execute(select(jobs.c.id).where(_ready(worker, games, trusted)).limit(1)).first() is not None
+    """Whether a job waits for a worker that can play these games, and may take another."""
+    if connection.execute(select(jobs.c.id).where(_ready(worker, games, trusted)).limit(1)).first() is None:
+        return False
+    return trusted or _count_held(connection, worker) < ACCOUNT_JOBS
 
 
 def void(job_id: int) -> LeaseError:
@@ -121,8 +149,11 @@ def void(job_id: int) -> LeaseError:
 
 
 def renew(connection: Connection, job_ids: Collection[int], secret: str, *, lease_s: float, now_ms: int) -> None:
-    """Prolong the leases of jobs that were taken together. Raises LeaseError when all are void."""
+    """Prolong the leases of jobs that were taken together. Raises LeaseError when all are void, or were held for as
+    long as they may."""
+    trusted = exists().where(workers.c.name == jobs.c.worker, workers.c.trusted)
     held = jobs.c.id.in_(job_ids) & (jobs.c.lease == secret) & (jobs.c.state == "leased")
+    held &= trusted | (jobs.c.leased_ms > now_ms - round(1000 * HELD_S))
     change = update(jobs).where(held).values(lease_until_ms=now_ms + round(1000 * lease_s))
     if connection.execute(change).rowcount == 0:
         raise void(min(job_ids))
@@ -213,9 +244,11 @@ def open_payloads(connection: Connection, kind: JobKind, env: str) -> Sequence[s
     return connection.scalars(select(jobs.c.payload).where(_is_open(kind, env)).order_by(jobs.c.id)).all()
 
 
-def count_open(connection: Connection, kind: JobKind, env: str) -> int:
-    """How many those are."""
-    return connection.execute(select(func.count()).select_from(jobs).where(_is_open(kind, env))).scalar_one()
+def count_ready(connection: Connection, kind: JobKind, env: str) -> int:
+    """How many of a game's jobs wait for any worker. Those that only a trusted one may still have are left out."""
+    ready = (jobs.c.kind == kind) & (jobs.c.env == env) & (jobs.c.state == "ready")
+    ready &= jobs.c.trusted_only.is_(needs_trust(kind, env))
+    return connection.execute(select(func.count()).select_from(jobs).where(ready)).scalar_one()
 
 
 def failed_jobs(connection: Connection, kind: JobKind) -> list[tuple[dict[str, Any], str]]:
@@ -228,6 +261,13 @@ def failed_jobs(connection: Connection, kind: JobKind) -> list[tuple[dict[str, A
 def held_by(job_id: Any, secret: Any) -> ColumnElement[bool]:
     """The job, while this lease is the one that holds it."""
     return and_(jobs.c.id == job_id, jobs.c.lease == secret, jobs.c.state == "leased")
+
+
+def _count_held(connection: Connection, worker: str) -> int:
+    """Jobs that the workers of an account hold."""
+    own = jobs.c.worker.startswith(f"{account_of(worker)}/", autoescape=True)
+    held = select(func.count()).select_from(jobs).where(jobs.c.state == "leased", own)
+    return connection.execute(held).scalar_one()
 
 
 def _is_open(kind: JobKind, env: str) -> ColumnElement[bool]:

@@ -10,6 +10,7 @@ import logging
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -39,9 +40,9 @@ from palus.store.tables import jobs, matches, workers
 
 logger = logging.getLogger(__name__)
 
-REFILL_BELOW, REFILL_TO = 2, 4
-"""Pairs that wait or are played, for each that workers take at once: none idles, and each was chosen with fresh
-ratings."""
+REFILL_BELOW, REFILL_TO = 1, 3
+"""Pairs that wait, for each that workers take at once: none idles, and each was chosen with fresh ratings. What is held
+does not count, or who takes everything and plays nothing would leave nothing to the others."""
 REFILL_AT_ONCE = 100
 """Pairs that are ordered in one pass; there are four a second."""
 
@@ -151,7 +152,8 @@ class Scheduler:
         """Order as many pairs as the workers will want next."""
         with self._store.read() as connection:
             hands = self._count_hands(connection, env)
-            if queue.count_open(connection, "pair", env) >= REFILL_BELOW * hands:
+            ready = queue.count_ready(connection, "pair", env)
+            if ready >= REFILL_BELOW * hands:
                 return
             waiting = [_order_of(payload) for payload in queue.open_payloads(connection, "pair", env)]
             ledger = self._ledgers[env]
@@ -163,7 +165,7 @@ class Scheduler:
         entrants = [lineup.ranked[sha256] for sha256 in sorted(lineup.ranked)]
         lost = [order for order in given_up if order.env == env]
         picture = take_picture(entrants, lineup.credited, ledger, waiting, lost, beliefs, self._settings)
-        pairings = choose(picture, min(REFILL_TO * hands - len(waiting), REFILL_AT_ONCE), self._settings, self._rng)
+        pairings = choose(picture, min(REFILL_TO * hands - ready, REFILL_AT_ONCE), self._settings, self._rng)
         if not pairings:
             return
         payloads = {}
@@ -222,9 +224,12 @@ class Scheduler:
         alive = (workers.c.last_seen_ms > now_ms() - ALIVE_MS) & workers.c.suspended.is_(None)
         if queue.needs_trust("pair", env):
             alive &= workers.c.trusted
-        rows = connection.execute(select(workers.c.platform, workers.c.jobs).where(alive)).all()
-        able: int = sum(row.jobs for row in rows if env in games_of(json.loads(row.platform)))
-        return max(1, max(able, self._min_workers) // len(self._settings.envs))
+        able = Counter[tuple[str, bool]]()
+        for row in connection.execute(select(workers).where(alive)):
+            if env in games_of(json.loads(row.platform)):
+                able[queue.account_of(row.name), row.trusted] += row.jobs
+        hands = sum(count if trusted else min(count, queue.ACCOUNT_JOBS) for (_, trusted), count in able.items())
+        return max(1, max(hands, self._min_workers) // len(self._settings.envs))
 
 
 @lru_cache(20_000)  # thousands wait for minutes, and are looked at several times a second
