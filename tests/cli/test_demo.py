@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from palus.arena.referee import match
 from palus.arena.referee.replay import read_replay
 from palus.arena.study import highlights
-from palus.arena.study.highlights import goal_beauty
+from palus.arena.study.highlights import beauty_of
 from palus.cli import app
 from palus.cli.players import load
 from palus.hub.model_card import share_text
@@ -48,7 +48,7 @@ def few_matches(monkeypatch):
     """A tenth of the matches that the demo plays where nobody watches; the policy trains on a tenth of a rollout."""
     import_module("palus.arena.locked.play")  # which would otherwise keep what is patched below
     train = import_module("palus.cli.train")  # the package's attribute of that name is the command
-    play, load_run, record = match.play_pairs, train.load_run, highlights.record_goals
+    play, load_run, record = match.play_pairs, train.load_run, highlights.record_wins
 
     def small_run(source, overrides=(), **more):
         settings = ("hyperparameters.buffer_size=4096", "network_settings.hidden_units=32")
@@ -58,7 +58,7 @@ def few_matches(monkeypatch):
     monkeypatch.setattr(train, "load_run", small_run)
     monkeypatch.setattr("palus.config.load_run", small_run)
     monkeypatch.setattr(match, "play_pairs", lambda a, b, pairs, **more: play(a, b, min(pairs, 4), **more))
-    monkeypatch.setattr(highlights, "record_goals", lambda *who, pairs, **more: record(*who, pairs=2, **more))
+    monkeypatch.setattr(highlights, "record_wins", lambda *who, pairs, **more: record(*who, pairs=2, **more))
 
 
 def test_the_demo_trains_pushes_ranks_and_shows(tmp_path, stranger, few_matches, monkeypatch):
@@ -92,7 +92,7 @@ def test_the_demo_trains_pushes_ranks_and_shows(tmp_path, stranger, few_matches,
     if found["page"] is not None:
         assert Path(found["page"]).stat().st_size > 10_000
         goals = read_replay(folder / "goals.match")[1].recordings
-        assert goals and all(goal_beauty(goal, "demo") > 0 for goal in goals)
+        assert goals and all(beauty_of(goal, "demo") > 0 for goal in goals)
     assert opened == []
     assert (tmp_path / "arena" / "palus.db").read_text().startswith("of an arena")
     store = open_store(tmp_path / "arena-2")
@@ -106,25 +106,25 @@ def test_the_page_shows_the_best_goals_against_the_house_bots(tmp_path, monkeypa
     house = load("ball-chaser", "goalie-striker", "random")
     monkeypatch.setattr("palus.cli.players.load", lambda *names: house)
     asked: list[list[str]] = []
-    record = highlights.record_goals
+    record = highlights.record_wins
 
     def fewer(player, opponents, **more):
         asked.append([o.name for o in opponents])
         return record(player, opponents[-1:], **{**more, "pairs": 3})
 
-    monkeypatch.setattr(highlights, "record_goals", fewer)
+    monkeypatch.setattr(highlights, "record_wins", fewer)
     page = write_goals(tmp_path, 0, Console())
     assert asked == [["goalie-striker", "random"]]
     goals = read_replay(tmp_path / "goals.match")[1].recordings
     assert 1 <= len(goals) <= 4
-    beauty = [goal_beauty(goal, "ball-chaser") for goal in goals]
+    beauty = [beauty_of(goal, "ball-chaser") for goal in goals]
     assert beauty == sorted(beauty, reverse=True)
     assert all(b > 0 for b in beauty)
     assert page is not None and page.read_text().startswith("<!doctype html>")
 
 
 def test_without_goals_there_is_a_sentence_and_no_page(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(highlights, "record_goals", lambda *who, **more: [])
+    monkeypatch.setattr(highlights, "record_wins", lambda *who, **more: [])
     monkeypatch.setattr("palus.cli.players.load", lambda *names: list(names))
     assert write_goals(tmp_path, 0, Console()) is None
     assert "It scored no goal worth showing yet; train longer with --minutes." in capsys.readouterr().out

@@ -119,12 +119,12 @@ def train_team(folder: Path, minutes: float, seed: int, console: Console, *, bro
 def _goals(folder: Path, seed: int, console: Console) -> Path | None:
     """Record matches against the house bots, keep the finest goals, write replay and page."""
     from palus.arena.referee.replay import read_replay, write_replay
-    from palus.arena.study.highlights import record_goals
+    from palus.arena.study.highlights import record_wins
     from palus.cli.players import load
     from palus.web.page import write_html
 
     team, *rivals = load(str(folder), "goalie-striker", "ball-chaser")
-    goals = record_goals(team, rivals, pairs=10, seed=seed, per_opponent=4)
+    goals = record_wins(team, rivals, pairs=10, seed=seed, per_opponent=4)
     if not goals:
         console.print("It scored no goal worth showing yet; train longer with --minutes.")
         return None

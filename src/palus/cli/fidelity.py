@@ -14,8 +14,8 @@ from palus.errors import ModelError
 
 if TYPE_CHECKING:
     from palus.arena.referee.result import PairingSummary
-    from palus.arena.study.conventions import ConventionResult
-    from palus.arena.study.fidelity import FidelityRow
+    from palus.fidelity.conventions import ConventionResult
+    from palus.fidelity.logs import FidelityRow
 
 EPILOG = """
 Policies trained in Unity see and act by Unity's conventions and know Unity's physics. If they play here as they did
@@ -56,8 +56,8 @@ def fidelity(
     from palus.arena.models.players import find_players, load_player
     from palus.arena.models.policies import OnnxPlayer
     from palus.arena.referee.games import DEFAULT_GAME, source_of
-    from palus.arena.study.conventions import CONVENTIONS, check_conventions
-    from palus.arena.study.fidelity import cross_table, measure
+    from palus.fidelity.conventions import CONVENTIONS, check_conventions
+    from palus.fidelity.logs import cross_table, measure
 
     spec = source_of(DEFAULT_GAME).spec
     random = load_player("random", spec)

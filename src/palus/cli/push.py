@@ -157,7 +157,7 @@ def _replay(run: LocalRun, repo_id: str) -> dict[str, bytes]:
     from palus.arena.referee.match import play_pairs
     from palus.arena.referee.recorder import Recorder
     from palus.arena.referee.replay import encode_replay
-    from palus.arena.study.highlights import record_goals
+    from palus.arena.study.highlights import record_wins
     from palus.cli.players import load
     from palus.hub.publish import REPLAY, REPLAY_PAGE
     from palus.web.page import page_html
@@ -169,7 +169,7 @@ def _replay(run: LocalRun, repo_id: str) -> dict[str, bytes]:
             stdout.print(f"[yellow]No replay: {escape(str(error))}[/]")
             return {}
         opponents = load(*REPLAY_OPPONENTS)
-        recordings = record_goals(player, opponents, REPLAY_PAIRS, seed=0, per_opponent=REPLAY_GOALS)
+        recordings = record_wins(player, opponents, REPLAY_PAIRS, seed=0, per_opponent=REPLAY_GOALS)
         if not recordings:
             recorder = Recorder([0])
             play_pairs(player, opponents[0], 1, seed=0, recorder=recorder)

@@ -132,6 +132,10 @@ class ArenaGame:
         """What happened in the latest decision, but for how the match ended. before: ticks of the match before it."""
         return []
 
+    def beauty(self, recording: Recording) -> float:
+        """How much a match deserves to be shown for how it was won; 0: not at all."""
+        return 0.0
+
     def play_statistics(self, recording: Recording) -> dict[str, Any] | None:
         """What a recording says about how both sides played, lists of two, blue first; None for nothing."""
         return None

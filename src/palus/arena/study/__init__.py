@@ -1,1 +1,1 @@
-"""What can be learned from matches that were played: highlights, statistics, tournaments, fidelity to Unity."""
+"""What can be learned from matches that were played: highlights, tournaments."""

@@ -11,6 +11,7 @@ from palus.envs.arena_game import ArenaGame, BotAct
 from palus.envs.recording import MatchLayout, RecordedEvent, Recording
 from palus.envs.soccer import play_stats
 from palus.envs.soccer.geometry import BLOCKER, RECTANGLE_TAG, RECTANGLES, STEPS_PER_DECISION, WALL
+from palus.envs.soccer.highlights import goal_beauty
 from palus.envs.soccer.pitch import SOCCER_TWOS, STRIKERS_VS_GOALIE, Ground, Starter
 from palus.types import F32, I64
 
@@ -47,6 +48,10 @@ class SoccerMatches(ArenaGame):
             for tick, agent in enumerate(kickers, before + 1)
             if agent >= 0
         ]
+
+    def beauty(self, recording: Recording) -> float:
+        """Of its goal."""
+        return goal_beauty(recording)
 
     def play_statistics(self, recording: Recording) -> dict[str, Any]:
         """Possession, shots, ways, goals, and where the ball was."""

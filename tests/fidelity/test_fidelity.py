@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
-from helpers import MODELS, SOCCER, needs_models
+import pytest
 from scenes import set_scene
 
 from palus import envs
 from palus.arena.models.policies import OnnxPlayer, RandomPlayer
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import summarize
-from palus.arena.study.conventions import CONVENTIONS, AlteredPolicy
-from palus.arena.study.fidelity import measure
 from palus.envs.protocol import observe_slots
+from palus.fidelity.conventions import CONVENTIONS, AlteredPolicy
+from palus.fidelity.logs import measure
+from palus.types import BehaviorSpec
 
+SOCCER = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
+MODELS = Path(__file__).parents[3] / "shared" / "models" / "soccertwos"
+needs_models = pytest.mark.skipif(not MODELS.is_dir(), reason="the Unity-trained policies of ../shared are not here")
 RANDOM = RandomPlayer(SOCCER)
 BY_NAME = {c.name: c for c in CONVENTIONS}
 
