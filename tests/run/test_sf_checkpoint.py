@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ import torch
 
 from palus.errors import CheckpointError
 from palus.nn.network import Network
-from palus.run.sf_checkpoint import CONFIGURATIONS, is_sf_experiment, read_sf_agent, read_tensors
+from palus.run.sf_checkpoint import CONFIGURATIONS, is_sf_experiment, read_sf_agent
 from palus.types import ActionSpec, BehaviorSpec, Discrete, ObservationSpec
 
 DATA = Path(__file__).parent / "data"
@@ -64,65 +62,6 @@ def test_reads_what_the_experiment_was(tmp_path: Path) -> None:
     assert read_sf_agent(folder, "best").steps == 12800
     with pytest.raises(CheckpointError, match="no checkpoint"):
         read_sf_agent(folder)
-
-
-class _Harmful:
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.mark),)
-
-
-def test_a_file_that_would_run_code_is_refused_and_runs_nothing(tmp_path: Path) -> None:
-    mark, path = tmp_path / "ran", tmp_path / "evil.pth"
-    torch.save({"model": _Harmful(mark)}, path)
-    with pytest.raises(CheckpointError, match=r"asks for \w+\.mkdir"):
-        read_tensors(path)
-    assert not mark.exists()
-
-
-def test_tensors_come_back_as_torch_saved_them(tmp_path: Path) -> None:
-    base = torch.arange(24, dtype=torch.float64).reshape(4, 6)
-    saved = {"view": base[1:3, ::2], "transposed": base.T, "bytes": torch.tensor([1, 255], dtype=torch.uint8), "n": 3}
-    torch.save(saved, tmp_path / "t.pth")
-    found = read_tensors(tmp_path / "t.pth")
-    assert found["n"] == 3
-    for name in ("view", "transposed", "bytes"):
-        np.testing.assert_array_equal(found[name], saved[name])
-
-
-def test_a_cut_file_is_an_error_with_advice(tmp_path: Path) -> None:
-    whole = (DATA / "sf_battle" / "checkpoint_p0" / "checkpoint_000000025_12800.pth").read_bytes()
-    (tmp_path / "cut.pth").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(CheckpointError, match=r"damaged.*fetch it again"):
-        read_tensors(tmp_path / "cut.pth")
-
-
-def test_a_tensor_that_reaches_beyond_its_storage_is_refused(tmp_path: Path) -> None:
-    torch.save({"t": torch.zeros(4)}, tmp_path / "whole.pth")
-    with zipfile.ZipFile(tmp_path / "whole.pth") as whole, zipfile.ZipFile(tmp_path / "short.pth", "w") as short:
-        for info in whole.infolist():
-            data = whole.read(info)
-            short.writestr(info.filename, data[:8] if "/data/" in info.filename else data)
-    with pytest.raises(CheckpointError, match=r"damaged.*fetch it again"):
-        read_tensors(tmp_path / "short.pth")
-
-
-def test_an_old_file_a_compressed_one_and_strange_numbers_are_refused(tmp_path: Path) -> None:
-    torch.save({"t": torch.zeros(4)}, tmp_path / "old.pth", _use_new_zipfile_serialization=False)
-    torch.save({"t": torch.zeros(4)}, tmp_path / "whole.pth")
-    torch.save({"t": np.void(b"1234")}, tmp_path / "void.pth")
-    with (
-        zipfile.ZipFile(tmp_path / "whole.pth") as whole,
-        zipfile.ZipFile(tmp_path / "bomb.pth", "w", zipfile.ZIP_DEFLATED) as bomb,
-    ):
-        for info in whole.infolist():
-            bomb.writestr(info.filename, whole.read(info))
-        bomb.writestr("archive/data/1", bytes(10_000_000))
-    for name in ("old.pth", "bomb.pth", "void.pth"):
-        with pytest.raises(CheckpointError, match="or damaged"):
-            read_tensors(tmp_path / name)
 
 
 @pytest.mark.parametrize(

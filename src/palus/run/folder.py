@@ -34,6 +34,7 @@ import torch
 from palus import __version__
 from palus.errors import CheckpointError, StorageError
 from palus.files import is_file_name, write_atomically, write_text
+from palus.run.tensors import array_of, read_tensors
 
 FORMAT = 2
 _ARRAY = "__array__"
@@ -303,11 +304,11 @@ class RunFolder:
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """A checkpoint of any run, without executing anything in it. Raises CheckpointError with what to do."""
     try:
-        state = torch.load(path, weights_only=True, map_location="cpu")
-    except Exception as error:  # zip, pickle and value errors, all of them corruption here
+        state = read_tensors(path)
+    except CheckpointError as error:
         raise CheckpointError(
-            f"{path}: not a readable checkpoint ({type(error).__name__}); the policies are still in "
-            f"{path.parent}/*.onnx. Start anew with --force, or restore the file from a backup."
+            f"{error}. The policies are still in {path.parent}/*.onnx: start anew with --force, or restore the file "
+            "from a backup."
         ) from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         found = state.get("format") if isinstance(state, dict) else type(state).__name__
@@ -315,7 +316,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             f"{path}: checkpoint format {found}; this palus ({__version__}) reads format {FORMAT}. "
             "Resume it with the palus that wrote it."
         )
-    return _unpack(state)  # type: ignore[no-any-return]
+    return _unpack(state, path)  # type: ignore[no-any-return]
 
 
 def _pack(tree: Any) -> Any:
@@ -331,9 +332,9 @@ def _pack(tree: Any) -> Any:
     return tree
 
 
-def _unpack(tree: Any) -> Any:
+def _unpack(tree: Any, path: Path) -> Any:
     if isinstance(tree, dict):
-        return tree[_ARRAY].numpy() if _ARRAY in tree else {k: _unpack(v) for k, v in tree.items()}
+        return array_of(tree[_ARRAY], path) if _ARRAY in tree else {k: _unpack(v, path) for k, v in tree.items()}
     if isinstance(tree, list | tuple):
-        return type(tree)(_unpack(v) for v in tree)
+        return type(tree)(_unpack(v, path) for v in tree)
     return tree

@@ -24,7 +24,7 @@ from palus.learn.learner import Learner
 from palus.learn.sac import SAC
 from palus.nn.network import OBSERVATION_PREFIX
 from palus.run.mlagents_layers import Arrays, Modules, NetworkBody, attention, moments, pair, reading_actions, units
-from palus.run.sf_checkpoint import array_of, read_tensors
+from palus.run.tensors import array_of, read_tensors
 from palus.types import AnyArray, BehaviorSpec, Continuous, Discrete
 
 BODY = "network_body."

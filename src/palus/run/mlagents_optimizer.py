@@ -22,7 +22,7 @@ from palus.learn.learner import Learner
 from palus.learn.sac import SAC
 from palus.run.mlagents_checkpoint import MlAgentsCheckpoint, weights_of
 from palus.run.mlagents_layers import Arrays, Modules
-from palus.run.sf_checkpoint import array_of
+from palus.run.tensors import array_of
 from palus.types import ActionSpec, AnyArray, Continuous
 
 MISFITS = (AttributeError, CheckpointError, IndexError, KeyError, OverflowError, TypeError, ValueError)

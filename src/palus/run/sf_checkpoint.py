@@ -7,22 +7,18 @@ Source: the layout of Sample Factory 2.0 to 2.1.1 experiments.
 
 from __future__ import annotations
 
-import io
 import json
-import pickle
 import re
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
-from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 
 from palus.config.appo import AppoMemory, AppoNetworkSettings
 from palus.errors import CheckpointError
+from palus.run.tensors import array_of, read_tensors
 from palus.types import AnyArray
 
 CONFIGURATIONS = ("config.json", "cfg.json")
@@ -83,70 +79,6 @@ def read_sf_agent(folder: Path, kind: Literal["latest", "best"] = "latest", poli
     except (TypeError, ValueError, OverflowError) as error:
         reason = " ".join(str(error).split())
         raise CheckpointError(f"{folder}: its options are not Sample Factory's ({reason}); fetch it again") from error
-
-
-class _NumberType:
-    """A type of numpy's numbers in the making: pickles set its byte order after making it."""
-
-    def __init__(self, code: str = "", *_: object) -> None:
-        if code not in ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"):
-            raise pickle.UnpicklingError(f"numbers of type {code!r}")
-        self.dtype = np.dtype(code)
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        if state[1] in ("<", ">"):
-            self.dtype = self.dtype.newbyteorder(state[1])
-
-
-def _number(kind: _NumberType, data: bytes = b"") -> float:
-    found: float = np.frombuffer(data, kind.dtype, 1)[0].item()
-    return found
-
-
-_NUMBERS: list[Any] = [
-    (_NumberType, "numpy.dtype"),
-    (_number, "numpy.core.multiarray.scalar"),
-    (_number, "numpy._core.multiarray.scalar"),
-]
-"""All that a checkpoint may name besides tensors, and what it gets: its best score is a number of numpy's."""
-
-
-def read_tensors(path: Path) -> Any:
-    """The object in a file of `torch.save`: dicts, lists, numbers, text and tensors; nothing in it is imported or run.
-
-    Raises CheckpointError when the file is damaged, older than torch 1.6, or holds anything besides these.
-    """
-    try:
-        data = path.read_bytes()
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            size = sum(info.file_size for info in archive.infolist())
-        if not data.startswith(b"PK") or size > len(data):  # torch stores without compression: it would swell
-            raise zipfile.BadZipFile(f"{size} bytes in {len(data)}")
-        with safe_globals(_NUMBERS):
-            foreign = get_unsafe_globals_in_checkpoint(io.BytesIO(data))
-            content = None if foreign else torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except Exception as error:  # a hostile file makes its readers raise almost anything
-        raise CheckpointError(
-            f"{path}: not a checkpoint of torch 1.6 or later, or damaged ({type(error).__name__}); fetch it again"
-        ) from error
-    if foreign:
-        raise CheckpointError(
-            f"{path}: not read, since it asks for {', '.join(foreign)}; tensors and numbers are all that palus takes "
-            "from a stranger's file"
-        )
-    return content
-
-
-def array_of(tensor: torch.Tensor, path: Path) -> AnyArray:
-    """A copy of its numbers. Raises CheckpointError for other kinds, and for more numbers than the file holds."""
-    try:
-        held = tensor.untyped_storage().nbytes() // tensor.element_size()
-        array: AnyArray = tensor.detach().numpy()
-    except (RuntimeError, TypeError) as error:
-        raise CheckpointError(f"{path}: a tensor of {tensor.layout} and {tensor.dtype}; expected plain ones") from error
-    if array.size > held:
-        raise CheckpointError(f"{path}: a tensor of shape {array.shape} has {held} numbers; fetch it again")
-    return array.copy()
 
 
 def _configuration(folder: Path) -> dict[str, Any]:
