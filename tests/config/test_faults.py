@@ -142,6 +142,28 @@ def test_a_wrong_environment_parameter_is_named(faults, parameter, message) -> N
         ("", "run.yaml: the file is empty; expected at least behaviors"),
         ("behaviors: &b {A: *b}", "run.yaml: line 1: the alias of this value is used inside it; write the value out"),
         ("- 1", "run.yaml: expected a map of sections, found a list"),
+        (
+            "behaviors: {A: {max_steps: 1:30}}",
+            "run.yaml, behaviors.A.max_steps: expected a whole number, found '1:30'",
+        ),
+        (
+            "behaviors: {A: {max_steps: 1:30.5}}",
+            "run.yaml, behaviors.A.max_steps: expected a whole number, found '1:30.5'",
+        ),
+        ("\na: !!int 1:30", "run.yaml: line 2: 1:30 is no number of a run file; write it with at most 100 digits"),
+        (
+            "a: 0x" + 101 * "f",
+            "run.yaml: line 1: 0xffffffffffffffffff is no number of a run file; write it with at most 100 digits",
+        ),
+        (
+            "a: !!bool x",
+            "run.yaml: not valid YAML: a value is not what its tag says (KeyError('x')); leave the tag out",
+        ),
+        (
+            "a: !!float ''",
+            "run.yaml: not valid YAML: a value is not what its tag says (IndexError('string index out of range')); "
+            "leave the tag out",
+        ),
         ("{}", "run.yaml, behaviors: there is nothing to train; add a behavior, for example SoccerTwos"),
         (
             "behaviors:\n  A: [1, 2",

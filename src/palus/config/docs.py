@@ -46,6 +46,7 @@ DIFFERENCES = """\
 | ignores unknown keys in `network_settings`, `memory`, `self_play`, `behavioral_cloning`, `completion_criteria` and \
 `torch_settings` | an error everywhere | a slip there is as costly as elsewhere |
 | cuts fractions off whole numbers | an error | `batch_size: 2048.5` is a slip |
+| takes `1:30` for 90, a number to the base 60 | text, an error where a number is expected | nobody writes numbers so |
 | takes any non-empty text for true, even `'false'` | reads it as `true` or `false` | it says so |
 | `default_settings` of one trainer and a behavior of another: all hyperparameters are merged, and those that the \
 second does not know are an error | only written hyperparameters that both have are \

@@ -18,6 +18,7 @@ Tree = dict[str, Any]
 _TEXT = "tag:yaml.org,2002:str"
 _MERGE = "tag:yaml.org,2002:merge"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 @dataclass(frozen=True)
@@ -64,17 +65,18 @@ def _missing(path: Path) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that leaves dates as text: a run may be called 2024-05-01."""
+    """SafeLoader that leaves dates and YAML 1.1's numbers to the base 60 as text: a run may be called 2024-05-01, or
+    1:30, and PyYAML takes minutes for long ones."""
 
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        tag: str = super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
+        return _TEXT if tag == _TIMESTAMP or (tag in _NUMBERS and ":" in value) else tag
 
 
 MAX_VALUES = 100_000
 """In a run file, or an override."""
+MAX_DIGITS = 100
+"""Of a number."""
 
 
 def parse_yaml(text: str) -> tuple[Any, list[Fault]]:
@@ -94,6 +96,8 @@ def parse_yaml(text: str) -> tuple[Any, list[Fault]]:
         return None, [Fault((), f"not valid YAML: {' '.join(str(error).split())}")]
     except RecursionError:
         return None, [Fault((), "nested too deep; a run file has about six levels")]
+    except Exception as error:  # of what PyYAML calls, which takes for granted that a value is what its tag says
+        return None, [Fault((), f"not valid YAML: a value is not what its tag says ({error!r}); leave the tag out")]
 
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:
@@ -107,7 +111,8 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
 
 
 def _key_faults(node: yaml.Node, above: tuple[yaml.Node, ...]) -> Iterator[str]:
-    """Repeated keys, keys that are not text, and aliases inside themselves: YAML allows all three, a run file none."""
+    """Repeated keys, keys that are not text, aliases inside themselves, endless numbers and those to the base 60: YAML
+    allows all of them, a run file none."""
     if any(node is other for other in above):
         yield f"line {node.start_mark.line + 1}: the alias of this value is used inside it; write the value out"
     elif isinstance(node, yaml.SequenceNode):
@@ -126,6 +131,9 @@ def _key_faults(node: yaml.Node, above: tuple[yaml.Node, ...]) -> Iterator[str]:
             else:
                 lines[key.value] = line
             yield from _key_faults(value, (*above, node))
+    elif node.tag in _NUMBERS and (":" in node.value or len(node.value) > MAX_DIGITS):
+        line, text = node.start_mark.line + 1, node.value[:20]
+        yield f"line {line}: {text} is no number of a run file; write it with at most {MAX_DIGITS} digits"
 
 
 def parse_tree(text: str) -> tuple[Tree, list[Fault]]:
