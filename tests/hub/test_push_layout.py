@@ -57,11 +57,21 @@ def test_a_bare_model_is_published_under_the_name_that_arenas_read(tmp_path: Pat
     assert list(repository_files(read_run(stranger), "card", {})) == [".gitattributes", "README.md", "SoccerTwos.onnx"]
 
 
+def doubled(times: int) -> str:
+    """A few lines that stand for 2^times values."""
+    return "a0: &a0 [x, x]\n" + "".join(f"a{k + 1}: &a{k + 1} [*a{k}, *a{k}]\n" for k in range(times))
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         (lambda run: (run / "SoccerTwos.onnx").unlink(), "found no .onnx file, expected SoccerTwos.onnx"),
         (lambda run: (run / "configuration.yaml").write_text("behaviors: [a, {"), "configuration.yaml: cannot be read"),
+        (
+            lambda run: (run / "configuration.yaml").write_text(doubled(20)),
+            r"configuration.yaml: cannot be read \(more than 100000 values with its aliases written out",
+        ),
+        (lambda run: (run / "bundle.json").write_text("[" * 100_000), "bundle.json: cannot be read"),
         (lambda run: [(run / f"{i}.txt").touch() for i in range(1000)], "a repository at most 1000"),
     ],
 )

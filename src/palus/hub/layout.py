@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import yaml
-
 from palus.config.run_file import DEFAULT_GAME
+from palus.config.source import parse_yaml
 from palus.envs import arena_games
 from palus.errors import HubError
 from palus.export.bundle import Provenance
@@ -131,7 +130,7 @@ def read_run(path: Path, configfile_name: str = "configuration.yaml", *, snapsho
         return LocalRun(path.stem, DEFAULT_GAME, path, {f"{DEFAULT_GAME}.onnx": path}, {}, {}, None)
     if not path.is_dir():
         raise HubError(f"{path}: no such run; give a run's folder (results/RUN_ID), a bundle, or an .onnx file")
-    configuration = _mapping(path / configfile_name, yaml.safe_load)
+    configuration = _mapping(path / configfile_name, _yaml)
     env_id = _env_id(path, configuration)
     files = dict(_files(path, snapshots))
     if len(files) > MAX_FILES:
@@ -149,7 +148,7 @@ def repository_files(run: LocalRun, card: str, made: Mapping[str, bytes]) -> dic
     """Path -> content of the repository. made: replay, curve and the like; they replace files of the same name."""
     files: dict[str, Content] = {**run.files, **made, "README.md": card.encode()}
     if run.configuration:
-        files["config.json"] = json.dumps(run.configuration).encode()
+        files["config.json"] = json.dumps(run.configuration, default=str).encode()
     files.setdefault(".gitattributes", GITATTRIBUTES.encode())
     return dict(sorted(files.items()))
 
@@ -187,12 +186,20 @@ def _mapping(path: Path, load: Any) -> dict[str, Any]:
         return {}
     try:
         content = load(path.read_text("utf-8"))
-    except (yaml.YAMLError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0]
         raise HubError(f"{path}: cannot be read ({reason}); repair it, or move it out of the folder") from error
     if not isinstance(content, dict):
         raise HubError(f"{path}: holds {type(content).__name__}, expected named values; repair it or move it away")
     return content
+
+
+def _yaml(text: str) -> Any:
+    """Its value. Raises ValueError for what is none, and where a few lines of aliases stand for a large one."""
+    value, faults = parse_yaml(text)
+    if faults:
+        raise ValueError(faults[0].text)
+    return value
 
 
 def _status_facts(status: Mapping[str, Any], env_id: str) -> dict[str, Any]:
