@@ -92,7 +92,7 @@ def on_cluster(folder: Path, preset: str, seconds: float, address: str) -> tuple
                "--results-dir", str(folder), "--storage", plan.storage, "--cluster", address]  # fmt: skip
     with (folder / "out").open("w") as out, subprocess.Popen(command, stdout=out, stderr=out) as driver:
         try:
-            while len(pids := [run.seen["pid"] for run in LeagueRecord(Depot(plan.storage)).read().runs.values()
+            while len(pids := [run.seen.pid for run in LeagueRecord(Depot(plan.storage)).read().runs.values()
                                if run.seen]) < RUNS:  # fmt: skip
                 time.sleep(1)
             names = {p.pid: " ".join(p.cmdline()) for p in psutil.process_iter() if p.pid not in pids}

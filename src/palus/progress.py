@@ -6,7 +6,7 @@
 
 The first opens every session. max_steps: by behavior, trainer steps. learners: [label, policy id, behavior] of each.
 started: Unix time. seconds: of training, those of earlier sessions included. Tags are TensorBoard's; null is a number
-that was not finite.
+that was not finite. Of a line from elsewhere `understood` says whether it is one of these.
 Leaf module.
 """
 
@@ -17,12 +17,66 @@ import math
 from collections.abc import Mapping
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from palus.errors import StorageError
 
 PROGRESS = Path("run_logs") / "progress.jsonl"
 """Where it stands in a run's folder."""
+
+Count = Annotated[int, Field(ge=0, le=1 << 53)]
+"""What JavaScript holds exactly."""
+
+
+class ToldLine(BaseModel):
+    """Base of what lines say; whatever else is in one is left out."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class SessionLine(ToldLine):
+    """The first of a session."""
+
+    kind: Literal["run"]
+    game: str | None = None
+    env_options: dict[str, Any] = Field(default_factory=dict)
+    learners: list[tuple[str, Count, str]] = Field(default_factory=list)
+    max_steps: dict[str, Count] = Field(default_factory=dict)
+    max_minutes: float = 0.0
+    started: float | None = None
+
+
+class SummaryLine(ToldLine):
+    """One learner's figures."""
+
+    kind: Literal["summary"]
+    learner: str
+    policy: Count
+    behavior: str
+    step: Count
+    seconds: float | None = None
+    values: dict[str, float | None]
+
+
+class EndLine(ToldLine):
+    """The last of a session."""
+
+    kind: Literal["end"]
+    finished: bool = False
+
+
+ProgressLine = SessionLine | SummaryLine | EndLine
+_LINES: TypeAdapter[ProgressLine] = TypeAdapter(Annotated[ProgressLine, Field(discriminator="kind")])
+
+
+def understood(line: Mapping[str, Any]) -> ProgressLine | None:
+    """What a line says; None where it is none of progress, whoever wrote it."""
+    try:
+        return _LINES.validate_python(line)
+    except ValidationError:
+        return None
 
 
 class ProgressWriter:
@@ -75,12 +129,12 @@ class ProgressReader:
         lines = data[: data.rfind(b"\n") + 1].splitlines(keepends=True)
         self._at += sum(map(len, lines))
         self._last = lines[-1] if lines else b"" if void else self._last
-        return void, [found for line in lines if (found := _parse(line)) is not None]
+        return void, [found for line in lines if (found := decoded_line(line)) is not None]
 
 
 def _is_before(line: bytes, steps: Mapping[int, int]) -> bool:
     """Whether a line was written before the checkpoint of these steps; a damaged one was not."""
-    said = _parse(line) if line.endswith(b"\n") else None
+    said = decoded_line(line) if line.endswith(b"\n") else None
     match said:
         case {"kind": "run"}:
             return True
@@ -91,13 +145,21 @@ def _is_before(line: bytes, steps: Mapping[int, int]) -> bool:
     return False
 
 
-def _parse(line: bytes) -> dict[str, Any] | None:
-    """What a line says; None where it is no object: a copy may be damaged."""
+def decoded_line(line: bytes) -> dict[str, Any] | None:
+    """The object in a line; None where there is none, of finite numbers: a copy may be damaged."""
     try:
-        found = json.loads(line)
-    except ValueError:
+        found = json.loads(line, parse_float=_number, parse_constant=_number)
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _number(text: str) -> float:
+    """Raises ValueError for what no line is written with."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
 
 
 def finite(values: Mapping[str, float]) -> dict[str, float | None]:

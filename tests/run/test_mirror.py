@@ -9,6 +9,7 @@ from test_exchange import go_on, run, told
 
 from palus.league.exchange import Berth
 from palus.league.records import encoded, home, part
+from palus.progress import understood
 from palus.run.mirror import restored
 from palus.store.depot import Depot
 
@@ -21,7 +22,7 @@ def test_a_run_goes_on_on_a_machine_that_never_had_it(tmp_path: Path) -> None:
         ada.iterate()  # what is no part of a checkpoint is lost with its machine
     assert restored(Berth(str(storage), "ada", mirrored=True), there / "ada")
     lines = (there / "ada" / "run_logs" / "progress.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == known.lines
+    assert [understood(json.loads(line)) for line in lines] == known.lines
     with run(there, "ada", storage, resume=True) as again:
         assert {"0": again.step} == known.steps
         go_on(again, 1)

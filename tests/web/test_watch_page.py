@@ -68,6 +68,34 @@ def test_a_run_is_followed_from_nothing_to_its_end(tmp_path: Path) -> None:
     assert runs.look().runs[0].state == "running"
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        opening(learners=[[1]]),
+        opening(max_minutes="x"),
+        opening(max_steps=[1]),
+        opening(game={}),
+        summary(3000, 4.0) | {"values": {"elo": "x"}},
+        summary(3000, 4.0) | {"seconds": "x"},
+        summary(10**400, 4.0),
+    ],
+    ids=str,
+)
+def test_a_line_that_no_run_writes_is_passed_over(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    writer = run_folder(tmp_path, opening(), summary(1000, 2.0, elo=1200.0), wrong)
+    writer.path.write_bytes(writer.path.read_bytes() + b"[" * 100_000 + b"\n")
+    answer = TestClient(make_watch_app([tmp_path]), base_url="http://localhost").get("/api/watch/runs")
+    (curves,) = answer.json()["runs"][0]["learners"]
+    assert (curves["steps"], curves["max_steps"]) == ([1000], 9000)
+
+
+@pytest.mark.parametrize("damage", ["[" * 100_000, '{"rows": [[1e999, 0, 0.5, 1]]}'])
+def test_a_damaged_table_of_payoffs_is_none(tmp_path: Path, damage: str) -> None:
+    (tmp_path / "SoccerTwos").mkdir()
+    (tmp_path / "SoccerTwos" / "payoffs.json").write_text(damage)
+    assert Runs([tmp_path]).look().runs[0].league is None
+
+
 def test_long_curves_are_thinned_and_keep_every_tag() -> None:
     rows = [(step, None, {"loss": float(step)} if step % 2 else {"score": float(step)}) for step in range(4001)]
     kept = thinned(rows)

@@ -137,7 +137,7 @@ def status(
 @dataclass(frozen=True)
 class RunStatus:
     """A run as the book has it. host, step: where and how far it was seen last; checkpoint: what it can go on from.
-    rating: mean, low, high."""
+    rating: mean, low, high. left_out: lines of its book that say nothing."""
 
     run: str
     host: str | None
@@ -150,6 +150,7 @@ class RunStatus:
     matches: int
     rating: tuple[float, float, float] | None
     last_seen_s: float | None
+    left_out: int
 
 
 def status_of(place: str) -> list[RunStatus]:
@@ -163,15 +164,18 @@ def status_of(place: str) -> list[RunStatus]:
     ratings = record.ratings()
     return [
         RunStatus(
-            name, own.seen.get("host"), own.state(now), own.step, own.goal, min(own.steps.values(), default=0),
-            own.seen.get("speed"), len(own.snapshots), own.matches, ratings.get(name),
-            None if own.last_seen is None else max(0.0, now - own.last_seen),
+            name, None if own.seen is None else own.seen.host, own.state(now), own.step, own.goal,
+            min(own.steps.values(), default=0), None if own.seen is None else own.seen.speed, len(own.snapshots),
+            own.matches, ratings.get(name), None if own.last_seen is None else max(0.0, now - own.last_seen),
+            own.left_out,
         )
         for name, own in record.runs.items()
     ]  # fmt: skip
 
 
 def _show(place: str, as_json: bool) -> None:
+    from palus.league.records import lines_left_out
+
     rows = status_of(place)
     if as_json:
         print_json(rows)
@@ -187,3 +191,6 @@ def _show(place: str, as_json: bool) -> None:
             "-" if row.last_seen_s is None else f"{row.last_seen_s:.0f} s",
         )  # fmt: skip
     stdout.print(table, soft_wrap=False, crop=False)
+    for row in rows:
+        if row.left_out:
+            stderr.print(escape(lines_left_out(row.run, row.left_out)))

@@ -32,9 +32,11 @@ from palus.league.records import (
     encoded,
     home,
     learner_name,
+    lines_left_out,
     news,
     part,
     publications,
+    record_of,
     runs_of,
     still_met,
 )
@@ -216,6 +218,8 @@ class Exchange:
         for run in (run for run in runs_of(self.depot) if run != self.run):
             read, told = self._others.get(run, (0, []))
             read, lines = news(self.depot, run, read)
+            if left_out := sum(record_of(run, line) is None for line in lines):
+                complaints.append(lines_left_out(run, left_out))
             self._others[run] = read, self._thinned(league, [*told, *publications(run, lines)])
             folder = f"{home(run)}/{FILES}"
             there = {name.rpartition("/")[2] for name in self.depot.list(folder)}

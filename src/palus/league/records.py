@@ -14,7 +14,8 @@ those of `palus.progress`, and
     {"kind": "files", "time", "files"}               the last line: Unix time; name -> SHA-256, null without
 
 In rows a snapshot is `run/number`, a learner `run` or `run+k`, a member of the run file `=name`. Results of a learner
-are its next snapshot's from then on. Loads no torch.
+are its next snapshot's from then on. What is none of these lines says nothing: it is left out, and the reader is told
+how often. Loads no torch.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from palus.config.league import Role
 from palus.errors import StorageError
 from palus.league.strength import Strength, add, credited, kept, strengths
+from palus.progress import Count, ProgressLine, ToldLine, decoded_line
 from palus.store.depot import Depot
 
 BOOK = "book"
@@ -39,6 +43,54 @@ START = 1200.0
 """Rating of the first policy that is rated."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}\Z")
 _PART = re.compile(r"(\d{8})\.jsonl\Z")
+
+
+def _possible(row: tuple[str, str, float, int]) -> tuple[str, str, float, int]:
+    """Raises ValueError."""
+    if not 0 <= row[2] <= row[3]:
+        raise ValueError(f"{row[2]} points in {row[3]} matches")
+    return row
+
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Row = Annotated[tuple[str, str, float, Count], AfterValidator(_possible)]
+
+
+class ResultsLine(ToldLine):
+    """Matches between each two policies."""
+
+    kind: Literal["results"]
+    training: list[Row]
+    evaluation: list[Row]
+
+
+class CheckpointLine(ToldLine):
+    """How far the run was. steps, max_steps: by policy id."""
+
+    kind: Literal["checkpoint"]
+    steps: dict[str, Count]
+    max_steps: dict[str, Count]
+    window: Count = 10
+    landmarks: Count = 0
+
+
+class FilesLine(ToldLine):
+    """What its folder held."""
+
+    kind: Literal["files"]
+    time: float
+    files: dict[str, Sha256] | None = None
+
+
+class SeenLine(ToldLine):
+    """A sign of life. steps: as of `CheckpointLine`."""
+
+    time: float
+    steps: dict[str, Count]
+    speed: float | None = None
+    state: str
+    host: str
+    pid: int
 
 
 def is_run_name(name: str) -> bool:
@@ -63,13 +115,7 @@ def encoded(lines: Sequence[Mapping[str, Any]]) -> bytes:
 
 def decoded(data: bytes) -> list[dict[str, Any]]:
     """The lines of a part; what is no object is none."""
-    found = []
-    for line in data.splitlines():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return [line for line in found if isinstance(line, dict)]
+    return [line for raw in data.splitlines() if (line := decoded_line(raw)) is not None]
 
 
 def runs_of(depot: Depot) -> list[str]:
@@ -91,15 +137,15 @@ class Publication:
     """A snapshot as its run told of it. learner: policy id there; version: how many snapshots that had made before."""
 
     run: str
-    number: int
-    learner: int
+    number: Count
+    learner: Count
     behavior: str
     role: Role
-    origin: int | None
-    step: int
-    version: int
+    origin: Count | None
+    step: Count
+    version: Count
     elo: float
-    sha256: str
+    sha256: Sha256
 
     @property
     def name(self) -> str:
@@ -107,18 +153,32 @@ class Publication:
         return f"{self.run}/{self.number}"
 
 
+_Other = ResultsLine | CheckpointLine | FilesLine | ProgressLine
+_PUBLICATION = TypeAdapter(Publication)
+_OTHERS: TypeAdapter[_Other] = TypeAdapter(Annotated[_Other, Field(discriminator="kind")])
+
+
+def record_of(run: str, line: Mapping[str, Any]) -> Publication | _Other | None:
+    """What a line of a run says; None where it is none of the book: anybody who reaches the storage can write there."""
+    try:
+        if line.get("kind") == "snapshot":
+            return _PUBLICATION.validate_python({**line, "run": run})
+        return _OTHERS.validate_python(line)
+    except ValidationError:
+        return None
+
+
+def lines_left_out(run: str, number: int) -> str:
+    """What its reader is told of lines that say nothing."""
+    return (
+        f"{home(run)}: {number} lines are none of a league's book, and count for nothing; another version of palus "
+        "wrote them, or something else reaches the storage."
+    )
+
+
 def publications(run: str, lines: Iterable[Mapping[str, Any]]) -> list[Publication]:
-    """The snapshots that some lines of a run tell of; a line that lacks something is none."""
-    found = []
-    for line in lines:
-        match line:
-            case {
-                "kind": "snapshot", "number": int(number), "learner": int(learner), "behavior": str(behavior),
-                "role": ("main" | "main_exploiter" | "league_exploiter") as role, "origin": int() | None as origin,
-                "step": int(step), "version": int(version), "elo": float(elo), "sha256": str(sha256),
-            }:  # fmt: skip
-                found.append(Publication(run, number, learner, behavior, role, origin, step, version, elo, sha256))
-    return found
+    """The snapshots that some lines of a run tell of."""
+    return [told for line in lines if isinstance(told := record_of(run, line), Publication)]
 
 
 def still_met(told: Sequence[Publication], window: int, landmarks: int) -> list[Publication]:
@@ -128,13 +188,15 @@ def still_met(told: Sequence[Publication], window: int, landmarks: int) -> list[
 
 @dataclass
 class RunRecord:
-    """What one run told, or as much as was read. parts: read so far. lines: of `palus.progress`, all of them. cells: of
-    frozen policies, by table; open: of those where one of the two still learns, so that its next snapshot takes them
-    over. Both are (policy, opponent) -> points and matches, by names, the lesser name first; matches: in all."""
+    """What one run told, or as much as was read. parts: read so far. left_out: lines that say nothing. lines: of
+    `palus.progress`, all of them. cells: of frozen policies, by table; open: of those where one of the two still
+    learns, so that its next snapshot takes them over. Both are (policy, opponent) -> points and matches, by names, the
+    lesser name first; matches: in all."""
 
     name: str
     parts: int = 0
-    lines: list[dict[str, Any]] = field(default_factory=list)
+    left_out: int = 0
+    lines: list[ProgressLine] = field(default_factory=list)
     snapshots: list[Publication] = field(default_factory=list)
     cells: dict[str, NamedCells] = field(default_factory=lambda: {table: {} for table in TABLES})
     open: dict[str, NamedCells] = field(default_factory=lambda: {table: {} for table in TABLES})
@@ -144,7 +206,7 @@ class RunRecord:
     window: int = 10
     landmarks: int = 0
     told_at: float | None = None
-    seen: dict[str, Any] = field(default_factory=dict)
+    seen: SeenLine | None = None
 
     def read(self, depot: Depot) -> None:
         """Take in what is new. Raises StorageError."""
@@ -152,32 +214,33 @@ class RunRecord:
         for line in lines:
             self._take(line)
         try:
-            self.seen = decoded(depot.get(f"{home(self.name)}/{SEEN}"))[0]
-        except (StorageError, IndexError):
-            self.seen = {}
+            self.seen = SeenLine.model_validate(decoded(depot.get(f"{home(self.name)}/{SEEN}"))[0])
+        except (StorageError, IndexError, ValidationError):
+            self.seen = None
 
     def _take(self, line: dict[str, Any]) -> None:
-        match line:
-            case {"kind": "results", "training": list(training), "evaluation": list(evaluation)}:
-                for table, rows in zip(TABLES, (training, evaluation), strict=True):
+        match record_of(self.name, line):
+            case ResultsLine() as told:
+                for table, rows in zip(TABLES, (told.training, told.evaluation), strict=True):
                     for a, b, points, matches in rows:
-                        add(self.open[table], str(a), str(b), float(points), int(matches))
-                        self.matches += int(matches)
+                        add(self.open[table], a, b, points, matches)
+                        self.matches += matches
                     self._settle(table)
-            case {"kind": "snapshot"}:
-                for told in publications(self.name, [line]):
-                    self.snapshots.append(told)
-                    for table in TABLES:
-                        learner = learner_name(self.name, told.learner)
-                        self.open[table] = credited(self.open[table], learner, told.name)
-                        self._settle(table)
-            case {"kind": "checkpoint", "steps": dict(steps), "max_steps": dict(max_steps)}:
-                self.steps, self.max_steps = steps, max_steps
-                self.window, self.landmarks = int(line.get("window", 10)), int(line.get("landmarks", 0))
-            case {"kind": "files", "time": float(told_at)}:
+            case Publication() as snapshot:
+                self.snapshots.append(snapshot)
+                for table in TABLES:
+                    learner = learner_name(self.name, snapshot.learner)
+                    self.open[table] = credited(self.open[table], learner, snapshot.name)
+                    self._settle(table)
+            case CheckpointLine() as checkpoint:
+                self.steps, self.max_steps = checkpoint.steps, checkpoint.max_steps
+                self.window, self.landmarks = checkpoint.window, checkpoint.landmarks
+            case FilesLine(time=told_at):
                 self.told_at = told_at
-            case {"kind": "run" | "summary" | "end"}:
-                self.lines.append(line)
+            case None:
+                self.left_out += 1
+            case progress:
+                self.lines.append(progress)
 
     def _settle(self, table: str) -> None:
         """Move what is between frozen policies out of the way."""
@@ -197,8 +260,8 @@ class RunRecord:
     @property
     def step(self) -> int:
         """Of its slowest learner, as it said last."""
-        newer = self.seen if self.seen.get("time", 0.0) > (self.told_at or 0.0) else {}
-        return min(newer.get("steps", self.steps).values(), default=0)
+        seen = self.seen if self.seen is not None and self.seen.time > (self.told_at or 0.0) else None
+        return min((self.steps if seen is None else seen.steps).values(), default=0)
 
     @property
     def goal(self) -> int:
@@ -209,7 +272,7 @@ class RunRecord:
         """finished, stopped, silent for a minute and more, or training."""
         if self.goal and self.step >= self.goal:
             return "finished"
-        if self.seen.get("state") == "stopped":
+        if self.seen is not None and self.seen.state == "stopped":
             return "stopped"
         last = self.last_seen
         return "silent" if last is None or now - last > 60 else "training"
@@ -217,8 +280,8 @@ class RunRecord:
     @property
     def last_seen(self) -> float | None:
         """Unix time by the clock of its machine; None before it told anything."""
-        times = [at for at in (self.told_at, self.seen.get("time")) if isinstance(at, float)]
-        return max(times, default=None)
+        times = (self.told_at, None if self.seen is None else self.seen.time)
+        return max((at for at in times if at is not None), default=None)
 
 
 def is_learner(name: str) -> bool:

@@ -3,14 +3,12 @@ whose own copy is another one."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from palus.files import write_bytes
 from palus.league.exchange import Berth
-from palus.league.records import FILES, home, news
-from palus.progress import PROGRESS
+from palus.league.records import FILES, FilesLine, encoded, home, news, record_of
+from palus.progress import PROGRESS, understood
 from palus.run.folder import OwnFiles
 from palus.store.depot import Depot
 
@@ -22,7 +20,8 @@ def restored(berth: Berth, root: Path) -> bool:
     """
     depot = Depot(berth.storage)
     _, lines = news(depot, berth.run, 0)
-    files: dict[str, Any] | None = next((k["files"] for k in reversed(lines) if k.get("kind") == "files"), None)
+    told = (record_of(berth.run, line) for line in reversed(lines))
+    files = next((record.files for record in told if isinstance(record, FilesLine)), None)
     if not files:
         return False
     own = OwnFiles(root)
@@ -30,7 +29,6 @@ def restored(berth: Berth, root: Path) -> bool:
     for name, sha256 in files.items():
         path = PurePosixPath(name)
         if not path.is_absolute() and ".." not in path.parts:
-            write_bytes(own.add(root / path), depot.take(f"{home(berth.run)}/{FILES}", str(sha256)))
-    told = [json.dumps(line) + "\n" for line in lines if line.get("kind") in ("run", "summary", "end")]
-    write_bytes(own.add(root / PROGRESS), "".join(told).encode())
+            write_bytes(own.add(root / path), depot.take(f"{home(berth.run)}/{FILES}", sha256))
+    write_bytes(own.add(root / PROGRESS), encoded([line for line in lines if understood(line) is not None]))
     return True

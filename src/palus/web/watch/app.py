@@ -100,8 +100,8 @@ class Runs:
     def _facts(self, number: int) -> tuple[str | None, dict[str, Any], dict[str, int]]:
         """Game, its options and max_steps by behavior: from the progress file, or from the run file of older runs."""
         said = self._figures[number].opening
-        if said:
-            return said.get("game"), said.get("env_options") or {}, said.get("max_steps") or {}
+        if said is not None:
+            return said.game, said.env_options, said.max_steps
         try:
             run = load_run(self._folders[number] / CONFIGURATION)
         except PalusError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from palus.hub.training_curve import read_scalars
-from palus.progress import PROGRESS, ProgressReader
+from palus.progress import PROGRESS, EndLine, ProgressReader, SessionLine, SummaryLine, understood
 from palus.web.shapes import Shape
 
 MAX_POINTS = 400
@@ -92,7 +92,8 @@ def thinned(rows: Sequence[Row]) -> list[Row]:
 
 
 class Figures:
-    """Follows one run's folder. opening: the last line that opened a session, {} before there is one."""
+    """Follows one run's folder, which may be anybody's. opening: the last line that opened a session, None before there
+    is one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -100,7 +101,7 @@ class Figures:
         self._forget()
 
     def _forget(self) -> None:
-        self.opening: dict[str, Any] = {}
+        self.opening: SessionLine | None = None
         self.state: State = "waiting"
         self._series: dict[str, _Series] = {}
         self._events: tuple[tuple[str, int], ...] = ()
@@ -112,7 +113,7 @@ class Figures:
             self._forget()
         for line in lines:
             self._take(line)
-        if not self.opening:
+        if self.opening is None:
             self._read_events()
 
     @property
@@ -124,22 +125,23 @@ class Figures:
             return None
 
     def _take(self, line: Mapping[str, Any]) -> None:
-        match line:
-            case {"kind": "run", "learners": list(learners)}:
-                self.opening, self.state = dict(line), "running"
-                for learner, policy, behavior in learners:
+        match understood(line):
+            case SessionLine() as opening:
+                self.opening, self.state = opening, "running"
+                for learner, policy, behavior in opening.learners:
                     self._series.setdefault(learner, _Series(learner, policy, behavior))
-            case {"kind": "summary", "learner": str(learner), "step": int(step), "values": dict(values)}:
-                series = self._series.get(learner)
+            case SummaryLine() as said:
+                series = self._series.get(said.learner)
                 if series is not None:
-                    series.rows.append((step, line.get("seconds"), values))
-            case {"kind": "end"}:
-                self.state = "finished" if line.get("finished") else "stopped"
+                    series.rows.append((said.step, said.seconds, said.values))
+            case EndLine() as end:
+                self.state = "finished" if end.finished else "stopped"
 
     def curves(self, max_steps: Mapping[str, int], now_s: float) -> list[Curves]:
         """Of every learner. max_steps: by behavior; now_s: Unix time."""
-        minutes, started = self.opening.get("max_minutes"), self.opening.get("started")
-        ends_in_s = started + 60.0 * minutes - now_s if minutes and started else None
+        opening, ends_in_s = self.opening, None
+        if opening is not None and opening.max_minutes and opening.started:
+            ends_in_s = opening.started + 60.0 * opening.max_minutes - now_s
         return [series.curves(max_steps.get(series.behavior), ends_in_s) for series in self._series.values()]
 
     def _read_events(self) -> None:

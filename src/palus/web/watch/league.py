@@ -205,7 +205,7 @@ def _payoffs(path: Path) -> list[tuple[int, int, float, int]]:
     try:
         rows = json.loads(path.read_bytes())["rows"]
         return [(int(a), int(b), float(points), int(matches)) for a, b, points, matches in rows]
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return []
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from palus.errors import StorageError
-from palus.files import write_bytes, write_text
+from palus.files import is_file_name, write_bytes, write_text
 from palus.league.records import FILES, TABLES, LeagueRecord, NamedCells, Publication, RunRecord, home, learner_name
 from palus.league.strength import scored
-from palus.progress import PROGRESS, ProgressWriter
+from palus.progress import PROGRESS, ProgressWriter, SessionLine, SummaryLine
 from palus.store.depot import Depot
 from palus.types import FROZEN, MEMBERS
 from palus.web.watch.league import LEAGUE
@@ -42,35 +42,35 @@ class LeagueFolder:
 
     def _tell_progress(self) -> None:
         runs = self.record.runs
-        learners = [[self._label(run, line), self._learner(name, line), line["behavior"]] for name, run in runs.items()
-                    for line in _first_summaries(run)]  # fmt: skip
+        learners = [[self._label(run, line), self._learner(name, line.policy), line.behavior]
+                    for name, run in runs.items() for line in _first_summaries(run)]  # fmt: skip
         over = bool(runs) and all(run.state(time.time()) in ("finished", "stopped") for run in runs.values())
-        opening = next((line for run in runs.values() for line in run.lines if line["kind"] == "run"), None)
+        opening = next((line for run in runs.values() for line in run.lines if isinstance(line, SessionLine)), None)
         if opening is not None and (learners != self._learners or (self._over and not over)):
             self._progress.append({
-                **opening, "run_id": self.folder.name, "learners": learners, "max_minutes": 0,
+                **opening.model_dump(), "run_id": self.folder.name, "learners": learners, "max_minutes": 0,
                 "max_steps": {behavior: max(run.max_steps.values(), default=0) for run in runs.values()
                               for _, _, behavior in learners},
             })  # fmt: skip
             self._learners, self._over = learners, False
         for name, run in runs.items():
             for line in run.lines[self._shown.get(name, 0) :]:
-                if line["kind"] == "summary":
-                    mapped = {"learner": self._label(run, line), "policy": self._learner(name, line)}
-                    self._progress.append({**line, **mapped})
+                if isinstance(line, SummaryLine):
+                    mapped = {"learner": self._label(run, line), "policy": self._learner(name, line.policy)}
+                    self._progress.append({**line.model_dump(), **mapped})
             self._shown[name] = len(run.lines)
         if over and not self._over:
             step, done = min(run.step for run in runs.values()), all(run.step >= run.goal for run in runs.values())
             self._progress.append({"kind": "end", "step": step, "seconds": 0.0, "finished": done})
             self._over = True
 
-    def _label(self, run: RunRecord, line: dict[str, Any]) -> str:
-        several = len({told["learner"] for told in run.lines if told["kind"] == "summary"}) > 1
-        return f"{run.name} {line['learner']}" if several else run.name
+    def _label(self, run: RunRecord, line: SummaryLine) -> str:
+        several = len({told.learner for told in run.lines if isinstance(told, SummaryLine)}) > 1
+        return f"{run.name} {line.learner}" if several else run.name
 
-    def _learner(self, run: str, line: dict[str, Any]) -> int:
+    def _learner(self, run: str, policy: int) -> int:
         """A policy id of its own for each learner of each run, below those of snapshots."""
-        return list(self.record.runs).index(run) * 64 + int(line["policy"])
+        return list(self.record.runs).index(run) * 64 + policy
 
     def _id(self, told: Publication) -> int:
         return FROZEN + list(self.record.runs).index(told.run) * RUNS_APART + told.number
@@ -83,8 +83,8 @@ class LeagueFolder:
         shown = {name: rating._asdict() for name, rating in ratings.items()}
         learners, newest = [], {learner_name(t.run, t.learner): t for run in runs.values() for t in run.snapshots}
         for name, told in newest.items():
-            ids[name] = self._learner(told.run, {"policy": told.learner})
-            step = int(runs[told.run].steps.get(str(told.learner), told.step))
+            ids[name] = self._learner(told.run, told.learner)
+            step = runs[told.run].steps.get(str(told.learner), told.step)
             learners.append({"policy": ids[name], "behavior": told.behavior, "role": told.role, "step": step,
                              "origin": ids.get(told.name), "elo": told.elo, "rating": shown.get(name)})  # fmt: skip
         house = [name for name in ratings if name.startswith("=")]
@@ -105,8 +105,10 @@ class LeagueFolder:
         for run in self.record.runs.values():
             for told in {told.learner: told for told in run.snapshots}.values():
                 number = self._id(told) - FROZEN
+                if not is_file_name(told.behavior):
+                    continue
                 path = self.folder / told.behavior / "snapshots" / f"snapshot-{number:05d}.npz"
-                if path.exists() or "/" in told.behavior or told.behavior.startswith("."):
+                if path.exists():
                     continue
                 try:
                     data = self.record.depot.take(f"{home(run.name)}/{FILES}", told.sha256)
@@ -118,9 +120,9 @@ class LeagueFolder:
                 write_bytes(path, data)
 
 
-def _first_summaries(run: RunRecord) -> Iterator[dict[str, Any]]:
+def _first_summaries(run: RunRecord) -> Iterator[SummaryLine]:
     """One of each learner that has told any."""
-    yield from {line["learner"]: line for line in reversed(run.lines) if line["kind"] == "summary"}.values()
+    yield from {line.learner: line for line in reversed(run.lines) if isinstance(line, SummaryLine)}.values()
 
 
 def _rows(cells: NamedCells, ids: Mapping[str, int]) -> list[list[Any]]:

@@ -1,0 +1,86 @@
+"""The book of a league, whatever stands in it: anybody who reaches the storage can write there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from palus.cli.league import status_of
+from palus.league.exchange import Berth, Exchange
+from palus.league.records import SEEN, LeagueRecord, encoded, home, part, publications
+from palus.store.depot import Depot
+
+SNAPSHOT: dict[str, Any] = {
+    "kind": "snapshot", "number": 0, "learner": 0, "behavior": "DuelToy", "role": "main", "origin": None, "step": 10,
+    "version": 0, "elo": 1200.0, "sha256": "0" * 64,
+}  # fmt: skip
+CHECKPOINT: dict[str, Any] = {"kind": "checkpoint", "steps": {"0": 10}, "max_steps": {"0": 20}, "landmarks": 3}
+RESULTS: dict[str, Any] = {"kind": "results", "training": [["ada", "=random", 1.5, 2]], "evaluation": []}
+
+
+def row(*cells: object) -> dict[str, Any]:
+    return RESULTS | {"evaluation": [list(cells)]}
+
+
+WRONG: list[dict[str, Any]] = [
+    {"kind": ["results"]},
+    {"kind": "of a later version"},
+    row("ada"),
+    row("ada", "bob", "x", 1),
+    row("ada", "bob", 1.0, "x"),
+    row("ada", "bob", 3.0, 2),
+    row("ada", "bob", 0.0, 10**400),
+    CHECKPOINT | {"window": "x"},
+    CHECKPOINT | {"window": -5},
+    CHECKPOINT | {"landmarks": -1},
+    CHECKPOINT | {"steps": {"0": "z"}},
+    SNAPSHOT | {"step": -1},
+    SNAPSHOT | {"sha256": "../../x"},
+    SNAPSHOT | {"role": "spy"},
+    {"kind": "files", "time": 1.0, "files": {"a": "b"}},
+    {"kind": "summary", "learner": "ada", "step": 1, "values": {}},
+]
+
+
+def tell(depot: Depot, data: bytes) -> None:
+    depot.create(part("ada", 1), data)
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_a_line_that_is_none_of_the_book_is_left_out_and_counted(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    depot = Depot(str(tmp_path))
+    tell(depot, encoded([SNAPSHOT, RESULTS, wrong, CHECKPOINT, {"kind": "files", "time": 5.0, "files": None}]))
+    (own,) = LeagueRecord(depot).read().runs.values()
+    assert (own.left_out, own.matches, own.steps, own.landmarks, own.told_at) == (1, 2, {"0": 10}, 3, 5.0)
+    assert [told.name for told in own.kept] == ["ada/0"]
+    (shown,) = status_of(depot.place)
+    assert (shown.step, shown.snapshots, shown.left_out) == (10, 1, 1)
+    assert publications("ada", [wrong]) == []
+
+
+@pytest.mark.parametrize("damage", [b"[" * 100_000, b'{"x": 1e999}', b'{"x": NaN}', b"\xff", b"9" * 5000])
+def test_bytes_that_are_no_line_are_passed_over(tmp_path: Path, damage: bytes) -> None:
+    depot = Depot(str(tmp_path))
+    tell(depot, damage + b"\n" + encoded([CHECKPOINT]))
+    depot.replace(f"{home('ada')}/{SEEN}", damage)
+    (own,) = LeagueRecord(depot).read().runs.values()
+    assert (own.left_out, own.step, own.seen) == (0, 10, None)
+
+
+def test_a_run_of_the_league_is_told_of_them_once_and_goes_on(tmp_path: Path) -> None:
+    depot = Depot(str(tmp_path / "cup"))
+    tell(depot, encoded([*WRONG, SNAPSHOT]))
+    exchange, league = Exchange(Berth(depot.place, "bob")), SimpleNamespace(members=[], pools_of=lambda behavior: [])
+    told = [exchange.visitors(league, tmp_path, Path, lambda data, one: None)[1] for _ in range(2)]  # type: ignore
+    assert [len(complaints) for complaints in told] == [1, 0]
+    assert told[0][0].startswith(f"book/ada: {len(WRONG)} lines are none of a league's book, and count for nothing;")
+
+
+def test_a_sign_of_life_that_is_none_is_none(tmp_path: Path) -> None:
+    depot = Depot(str(tmp_path))
+    tell(depot, encoded([CHECKPOINT]))
+    depot.replace(f"{home('ada')}/{SEEN}", encoded([{"time": "x", "steps": []}]))
+    assert [row.step for row in status_of(depot.place)] == [10]
