@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from palus.arena.models.entity import Entity
 from palus.arena.models.rules import Limits
 from palus.errors import ArenaError, UnreachableError
 from palus.store import Store, open_store
+from palus.store.engine import now_ms
 from palus.store.tables import entries, jobs, workers
 
 ENV = "SoccerTwos"
@@ -96,6 +98,23 @@ def test_a_pair_is_played_logged_with_its_replays_and_closed(store: Store) -> No
     with store.read() as connection:
         assert connection.scalar(select(func.count()).where(jobs.c.kind == "pair", jobs.c.state == "done")) == 1
         assert connection.execute(select(workers.c.matches)).scalar_one() == 2
+
+
+def test_a_match_was_played_while_its_worker_held_it_whatever_that_says(store: Store) -> None:
+    scheduler(store).tick()
+    before, lease = now_ms(), take(store)
+    unit = report(store, lease)
+    lies = [("2001-01-01T00:00:00+00:00", 1e9), ("2999-01-01T00:00:00+00:00", 0.5)]
+    told = [
+        replace(match, result=replace(match.result, started=started, wall_ms=wall_ms))
+        for match, (started, wall_ms) in zip(unit.matches, lies, strict=True)
+    ]
+    delivery = Delivery(lease.job_id, lease.secret, replace(unit, matches=tuple(told)))
+    assert accept(store, [delivery], now_ms=now_ms()) == set()
+    first, second = log(store)
+    seconds = [datetime.fromisoformat(record.started).timestamp() for record in (first, second)]
+    assert before // 1000 <= seconds[0] <= seconds[1] <= now_ms() / 1000
+    assert 0 < first.wall_ms <= now_ms() - before and second.wall_ms == 0.5
 
 
 def test_models_of_a_pool_are_validated_and_tried_before_they_are_ranked(store: Store, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, select, tuple_, update
@@ -71,7 +72,7 @@ def accept(store: Store, deliveries: Sequence[Delivery], *, now_ms: int) -> set[
         row = held.get(delivery.job_id)
         if row is not None and row.state == "leased":
             try:
-                written[row.id] = _written(store, row, delivery.report, said.get(row.worker, {}))
+                written[row.id] = _written(store, row, delivery.report, said.get(row.worker, {}), now_ms)
             except FalseReportError as error:
                 distrust(store, row.id, row.lease, str(error), now_ms=now_ms)
                 raise
@@ -159,7 +160,7 @@ def _shown(deliveries: Sequence[Delivery]) -> ColumnElement[bool]:
     return tuple_(jobs.c.id, jobs.c.lease).in_([(delivery.job_id, delivery.secret) for delivery in deliveries])
 
 
-def _written(store: Store, job: Row[Any], report: Report, said: dict[str, Any]) -> str:
+def _written(store: Store, job: Row[Any], report: Report, said: dict[str, Any], now_ms: int) -> str:
     """A report as it waits: its records of the log, and what it decides. said: by the worker about its machine."""
     payload = json.loads(job.payload)
     unit: UnitReport | None
@@ -175,6 +176,7 @@ def _written(store: Store, job: Row[Any], report: Report, said: dict[str, Any]) 
     if unit is not None and job.kind == "audit":
         noted["told"] = audit_jobs.compared(store, order, unit)
     elif unit is not None:
+        unit = replace(unit, matches=tuple(_within(match, job, now_ms) for match in unit.matches))
         logs = [_action_log(match) for match in unit.matches]
         records = _records(store, order, unit, logs, job.worker, said)
         noted["records"] = [record.to_json() for record in records]
@@ -231,6 +233,15 @@ def _record(
         replay=StoredBytes(store.blobs.put(match.replay).sha256, len(match.replay)) if match.replay else None,
         actions=StoredBytes(hashlib.sha256(log).hexdigest(), len(log)) if log else None,
     )
+
+
+def _within(match: MatchReport, job: Row[Any], now_ms: int) -> MatchReport:
+    """A match with the time for which it was played, as far as that is known: between the lease and the report."""
+    leased_ms = job.leased_ms or job.created_ms
+    first, last = (datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds") for ms in (leased_ms, now_ms))
+    started = max(first, min(match.result.started, last))
+    wall_ms = max(0.0, min(match.result.wall_ms, float(now_ms - leased_ms)))
+    return replace(match, result=replace(match.result, started=started, wall_ms=wall_ms))
 
 
 def _action_log(match: MatchReport) -> bytes:

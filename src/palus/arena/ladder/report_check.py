@@ -11,7 +11,7 @@ from palus.arena.locked.unit import MatchReport, Unit, UnitReport
 from palus.arena.models.forms import MAX_BLOB_BYTES
 from palus.arena.referee.actions import decode_actions
 from palus.arena.referee.games import game_of, layout_of
-from palus.arena.referee.result import PLAYED, MatchResult, Side, match_ids, verdict_of
+from palus.arena.referee.result import PLAYED, MatchResult, Side, match_ids, verdict_events, verdict_of
 from palus.arena.referee.sampling import pair_seeds
 from palus.envs.arena_game import ArenaGame
 from palus.envs.recording import I16
@@ -65,11 +65,8 @@ def _check_course(game: ArenaGame, report: MatchReport) -> None:
         fits = tuple(result.score) == (0, 0) and result.cause in FAILURES
     if not fits:
         raise FalseReportError(f"the report says {ending} ticks, which no match of {game.env} ends with")
-    try:
-        for event in result.events:
-            layout_of(game.env).check_event(event, result.duration_ticks)
-    except (ValueError, ReplayError) as error:
-        raise FalseReportError(f"the report tells of what does not happen: {error}") from error
+    if result.events != verdict_events(game.layout, result.result, result.cause, result.duration_ticks):
+        raise FalseReportError(f"the report says {ending} ticks, and tells of events that do not follow from that")
     if (result.final_state is None) != game.filmed:
         raise FalseReportError(f"the report comes {'without' if not game.filmed else 'with'} a hash of the match")
 

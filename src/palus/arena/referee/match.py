@@ -27,10 +27,9 @@ from palus.arena.referee import sampling
 from palus.arena.referee.games import DEFAULT_GAME, game_of, source_of
 from palus.arena.referee.questions import Question, ask, by_behavior, memory_of, questions_for, widths
 from palus.arena.referee.recorder import Onlooker
-from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids, verdict_of
+from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids, verdict_events, verdict_of
 from palus.envs import GameSource
 from palus.envs.arena_game import ArenaGame
-from palus.envs.recording import RecordedEvent
 from palus.errors import EnvError
 from palus.types import F32, I32, I64, Bool
 
@@ -252,8 +251,6 @@ class _Wave:
 
     def _give_verdict(self, n: int, verdict: tuple[Verdict, Cause], score: tuple[int, int] = (0, 0)) -> None:
         match = int(self.match_of[n])
-        winner, layout = {"win1": 0, "win2": 1}.get(verdict[0], -1), self.game.layout
-        told = winner >= 0 and layout is not None and verdict[1] in layout.events
         seed, leg = int(self.seeds[match]), int(self.leg[match])
         sides = (self._side(match, 0), self._side(match, 1))
         ticks = int(self.ticks[match])
@@ -269,7 +266,7 @@ class _Wave:
             cause=verdict[1],
             score=score,
             duration_ticks=ticks,
-            events=(RecordedEvent(ticks, verdict[1], winner, -1),) if told else (),
+            events=verdict_events(self.game.layout, *verdict, ticks),
             started=self.started,
             wall_ms=round(1e3 * (time.perf_counter() - self.clock), 1),
         )

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from palus.arena.models.entity import Entity
 from palus.arena.models.forms import Instant, Measure, Score, Sha256, ShortId
-from palus.envs.recording import RecordedEvent, Tick
+from palus.envs.recording import MatchLayout, RecordedEvent, Tick
 from palus.errors import ArenaError, ReplayError
 from palus.ratings.interval import score_interval
 
@@ -152,6 +152,13 @@ class PairingSummary:
 def verdict_of(score: Sequence[float]) -> Verdict:
     """What points or a score mean that both sides played for to the end."""
     return "draw" if score[0] == score[1] else "win1" if score[0] > score[1] else "win2"
+
+
+def verdict_events(layout: MatchLayout | None, result: Verdict, cause: Cause, ticks: int) -> tuple[RecordedEvent, ...]:
+    """The events of a result: how it was won, in games that tell. What else happened is in the actions."""
+    winner = {"win1": 0, "win2": 1}.get(result, -1)
+    told = winner >= 0 and layout is not None and cause in layout.events
+    return (RecordedEvent(ticks, cause, winner, -1),) if told else ()
 
 
 def match_ids(env: str, seed: int, leg: int, sides: Sequence[Side]) -> tuple[str, str]:
