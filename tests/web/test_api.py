@@ -127,7 +127,8 @@ def test_every_model_without_a_row_on_the_board_is_listed_with_the_reason(
     arena.add_entry("dan/new", state="pending")
     arena.add_entry("eve/duel", state="waiting", code="not_played", sentence="waiting: no duels", remedy="start it")
     arena.add_entry("fay/young")
-    arena.add_entry("gus/gone", state="withdrawn", code="too_big", sentence="17 MB", remedy="less")
+    arena.add_entry("gus/gone", state="withdrawn")
+    arena.add_entry("gus/bad", state="withdrawn", code="too_big", sentence="17 MB", remedy="less")
     listed = get(client, f"unranked/{ENV}")
     assert listed["of"] == 4
     assert [(line["repo"], line["state"], line["code"]) for line in listed["models"]] == [
@@ -541,4 +542,5 @@ def test_entries_of_the_store_are_read_anew_when_one_is_withdrawn(client: TestCl
     assert get(client, "models/cy/three")["revisions"][0]["state"] == "accepted"
     with store.write() as connection:
         connection.execute(update(entries).where(entries.c.repo == "cy/three").values(state="withdrawn"))
-    assert get(client, "models/cy/three")["revisions"][0]["state"] == "withdrawn"
+    (revision,) = get(client, "models/cy/three")["revisions"]
+    assert (revision["state"], revision["details"]) == ("withdrawn", {})

@@ -18,6 +18,8 @@ from fastapi.testclient import TestClient
 from starlette.routing import WebSocketRoute
 from synthetic_arena import ENV, SyntheticArena
 
+from palus.arena.ladder.discovery import Sweep
+from palus.arena.ladder.entries import take_in
 from palus.arena.ladder.settings import ArenaSettings
 from palus.hub.accounts import create_account, find_account, issue_token
 from palus.hub.commits import Message, Put, add_commit
@@ -36,7 +38,7 @@ ENDLESS = "/api/arena/events"
 
 @dataclass
 class Place:
-    """An arena with a public model that played and a private repository that never did."""
+    """An arena with a public model that played and a private repository, which was refused while it was public."""
 
     store: Store
     client: TestClient
@@ -76,6 +78,9 @@ def place(tmp_path: Path) -> Iterator[Place]:
     arena = SyntheticArena(store)
     for repo in ("ada/one", "bob/two"):
         arena.add_entry(repo)
+    arena.add_entry("ada/veiled-kite", state="refused", code="HUSHHUSH", sentence="HUSHHUSH", remedy="HUSHHUSH")
+    with store.write() as connection:
+        take_in(connection, Sweep("hub", ENV, (), frozenset({"ada/one", "bob/two"})), now_ms=1)
     arena.play("ada/one", "bob/two", "win1", "win2", replay=b"no replay")
     arena.rate()
     arena.push_card("ada/one", "# public")

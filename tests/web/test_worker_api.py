@@ -117,14 +117,22 @@ def test_a_remote_worker_validates_and_plays_and_its_results_are_in_the_log(serv
         assert connection.execute(select(workers.c.matches)).scalar_one() == 4
 
 
-def test_a_runner_reads_models_that_were_entered_and_no_other_bytes(served: Served) -> None:
-    source = served.source("trusted")
+def test_a_runner_reads_the_models_of_jobs_that_it_holds_and_no_other_bytes(served: Served) -> None:
+    source, secret = served.source("trusted"), served.store.blobs.put(b"a private file").sha256
     (lease,) = source.take()
     assert lease.kind == "validate"
-    assert source.model(lease.payload["contender"]["sha256"]) == b"not a model, but somebody's"
-    secret = served.store.blobs.put(b"a private file")
+    model = lease.payload["contender"]["sha256"]
+    with served.store.write() as connection:
+        other = issue_token(connection, "lab-2", "pc", ("runner", "trusted"), new=True)
+    stranger = HttpSource(served.url, other, "pc", {})
+    served.sources.append(stranger)
+    assert source.model(model) == b"not a model, but somebody's"
+    for asking, sha256 in ((source, secret), (stranger, model)):
+        with pytest.raises(ArenaError, match="404: No job that you hold"):
+            asking.model(sha256)
+    source.give_back(lease, "not here")
     with pytest.raises(ArenaError, match="404"):
-        source.model(secret.sha256)
+        served.source("trusted", "later").model(model)
 
 
 def test_only_runner_tokens_are_let_in(served: Served) -> None:

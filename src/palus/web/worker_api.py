@@ -19,10 +19,11 @@ from palus import __version__
 from palus.arena.jobs.remote import LEASE_LOST_STATUS
 from palus.arena.jobs.reports import AboutForm, from_json
 from palus.arena.jobs.worker import IDLE_S, MOST_JOBS, Lease
+from palus.arena.ladder import queue
 from palus.arena.ladder.audit import suspension
 from palus.arena.ladder.inbox import Delivery, accept, distrust
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.ladder.workers import StoreSource, games_of, greet, known_model, untended
+from palus.arena.ladder.workers import StoreSource, games_of, greet, untended
 from palus.errors import ArenaError, FalseReportError, LeaseError
 from palus.hub.accounts import authenticate
 from palus.hub.limits import Buckets, HubLimits, client_of
@@ -195,11 +196,11 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
         return {"given_back": True}
 
     @router.get("/models/{sha256}")
-    def model(sha256: Sha256) -> Response:
-        """The bytes of a model that was entered."""
+    def model(sha256: Sha256, request: Request) -> Response:
+        """The bytes of a model that a job names which this account holds."""
         with store.read() as connection:
-            if not known_model(connection, sha256):
-                raise fault(404, "no_such_model", "No model of this hash was entered here.")
+            if not queue.names_model(connection, request.state.runner, sha256):
+                raise fault(404, "no_such_model", "No job that you hold names a model of this hash.")
         return Response(by_secret.model(sha256), media_type="application/octet-stream")
 
     return router

@@ -18,7 +18,6 @@ from palus.arena.ladder.entries import board, decide, take_in
 from palus.arena.ladder.log import append
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.ladder.workers import known_model
 from palus.arena.locked.unit import Unit
 from palus.arena.models.entity import Entity
 from palus.arena.referee.games import GAMES
@@ -76,7 +75,6 @@ def test_a_team_is_pushed_entered_ordered_and_rated_under_the_name_of_all_its_fi
         for repo, name in names.items():
             decide(connection, ENV, name, None, {"p99_ms": 0.1, "computation": sha(repo.encode())}, now_ms=2)
         ranked = board(connection, ENV, repos_per_owner=0)
-        assert known_model(connection, sha(b"sleeps")) and not known_model(connection, sha(b"dreams"))
     assert waiting == list(ranked.values())
     ann, bob = (ranked[names[repo]] for repo in teams)
     assert ann.files == (("Keeper", sha(b"keeps")), ("Striker", sha(b"strikes")))

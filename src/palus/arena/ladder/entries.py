@@ -80,8 +80,7 @@ def take_in(
         elif row.state == "withdrawn" or (row.state == "waiting" and params is not None):
             changes.append(_set(connection, row, {"state": "accepted" if row.code is None else "refused"}))
     for row in known.values():
-        is_in = row.state in ("pending", "waiting", "accepted")
-        if row.source == sweep.source and is_in and row.repo not in sweep.present:
+        if row.source == sweep.source and row.state != "withdrawn" and row.repo not in sweep.present:
             changes.append(_set(connection, row, {"state": "withdrawn"}))
     return changes
 

@@ -143,6 +143,12 @@ def has_ready(connection: Connection, worker: str, games: Collection[str], *, tr
     return trusted or _count_held(connection, worker) < ACCOUNT_JOBS
 
 
+def names_model(connection: Connection, account: str, sha256: str) -> bool:
+    """Whether a job that a worker of this account holds now is done with a model of these bytes."""
+    named = select(jobs.c.id).where(_held_for(account), jobs.c.payload.contains(sha256))
+    return connection.execute(named.limit(1)).first() is not None
+
+
 def void(job_id: int) -> LeaseError:
     """What is raised where a lease does not hold its job any more."""
     return LeaseError(f"job {job_id}: this lease is void, the job went to another worker; drop the result")
@@ -264,10 +270,13 @@ def held_by(job_id: Any, secret: Any) -> ColumnElement[bool]:
 
 
 def _count_held(connection: Connection, worker: str) -> int:
-    """Jobs that the workers of an account hold."""
-    own = jobs.c.worker.startswith(f"{account_of(worker)}/", autoescape=True)
-    held = select(func.count()).select_from(jobs).where(jobs.c.state == "leased", own)
+    """Jobs that a worker and all others of its account hold."""
+    held = select(func.count()).select_from(jobs).where(_held_for(account_of(worker)))
     return connection.execute(held).scalar_one()
+
+
+def _held_for(account: str) -> ColumnElement[bool]:
+    return (jobs.c.state == "leased") & jobs.c.worker.startswith(f"{account}/", autoescape=True)
 
 
 def _is_open(kind: JobKind, env: str) -> ColumnElement[bool]:

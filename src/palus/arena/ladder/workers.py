@@ -28,7 +28,7 @@ from palus.arena.referee.games import DEFAULT_GAME, GAMES, env_build
 from palus.errors import ArenaError, StorageError
 from palus.store import Store, open_store
 from palus.store.engine import now_ms
-from palus.store.tables import entries, jobs, workers
+from palus.store.tables import jobs, workers
 
 NICENESS = 5
 """Playing gives way to the pages; the models' own processes give way to this one."""
@@ -81,12 +81,6 @@ def untended(connection: Connection, now_ms: int) -> str | None:
         "matches that do not repeat and pairs that others gave back go to the arena's own workers (--workers) and to "
         "those with a token of scope trusted (palus account add NAME --scope trusted) alone."
     )
-
-
-def known_model(connection: Connection, sha256: str) -> bool:
-    """Whether a model of these bytes was ever entered: other blobs are not for workers."""
-    entered = (entries.c.file_sha256 == sha256) | entries.c.files.contains(sha256)
-    return connection.execute(select(entries.c.id).where(entered).limit(1)).first() is not None
 
 
 @dataclass

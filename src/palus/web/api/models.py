@@ -139,6 +139,6 @@ def _revision(view: View, entry: Row[Any]) -> Revision:
         view.roster.rated(entry.env, entry.sha256),
         file=entity_of(entry).file,
         refusal=refusal,
-        details=json.loads(entry.details),
+        details=json.loads(entry.details) if entry.state != "withdrawn" else {},
         current=entry.sha256 is not None and view.roster.current_of(entry.env, entry.repo) == entry.sha256,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, not_, select
 
 from palus.arena.referee.games import game_of
 from palus.store.derived import Standing, fields, ratings
@@ -59,7 +59,8 @@ class FieldFit:
 
 @dataclass(frozen=True)
 class Roster:
-    """Entries, newest first within each repo; ratings by env and entity; the player that stands for each entity.
+    """Entries, newest first within each repo; ratings by env and entity; the player that stands for each entity. Of
+    repositories that are gone or private those alone that were accepted: matches name them.
 
     current: by env, the entity that the board shows for each repo.
     """
@@ -134,7 +135,9 @@ def kind_of(entry: Row[Any]) -> Kind:
 
 def read_roster(connection: Connection) -> Roster:
     """Everything that entries and derived ratings say, from one connection."""
-    rows = list(connection.execute(select(entries).order_by(entries.c.pushed_ms.desc(), entries.c.id.desc())))
+    never_in = entries.c.code.is_not(None) | entries.c.checked_ms.is_(None)
+    shown = select(entries).where(not_(never_in & (entries.c.state == "withdrawn")))
+    rows = list(connection.execute(shown.order_by(entries.c.pushed_ms.desc(), entries.c.id.desc())))
     entries_of: dict[str, list[Row[Any]]] = {}
     for row in rows:
         entries_of.setdefault(row.repo, []).append(row)
