@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from palus.cli.options import TrustOption, told_where
 from palus.cli.output import matches_progress, print_json, stdout
 from palus.errors import EnvError, HubError
+from palus.terminal import Terminal
 from palus.trust import Trust
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def enjoy(
 
     trusted = Trust.of(trust or [])
     folder = local_folder(run, hub)
-    with Console(stderr=True).status("Loading PyTorch and the agent"):
+    with Terminal(stderr=True).status("Loading PyTorch and the agent"):
         from palus.run.talking_agent import NO_PICTURES, TalkingAgent, open_player
 
         with told_where(folder):
@@ -127,7 +127,7 @@ def _play(
         if write is not None:
             # Played once more: drawing every frame moves the face in Doom's status bar, and an agent may see it.
             limit = min(pictures * spec.num_agents * round(spec.fps / fps), max_frames or evaluation.frames)
-            with Console(stderr=True).status("Filming the first episodes"):
+            with Terminal(stderr=True).status("Filming the first episodes"):
                 play(games=1, max_frames=limit, recorder=write)
     return evaluation
 

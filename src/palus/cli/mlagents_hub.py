@@ -16,6 +16,7 @@ from palus.errors import PalusError
 from palus.hub.layout import read_run
 from palus.hub.publish import check_id, fetch, publish
 from palus.hub.target import parse_target
+from palus.terminal import printable
 
 
 def push_to_hf(arguments: Sequence[str] | None = None) -> int:
@@ -31,11 +32,11 @@ def push_to_hf(arguments: Sequence[str] | None = None) -> int:
         target = parse_target()
         check_id(target, options.repo_id)
         run = read_run(Path(options.local_dir), options.configfile_name)
-        print(f"Pushing repo {options.run_id or run.name} to the Hugging Face Hub")
+        print(printable(f"Pushing repo {options.run_id or run.name} to the Hugging Face Hub"))
         published = publish(run, options.repo_id, target, message=options.commit_message)
     except PalusError as error:
         return _fail(error)
-    print(f"Your model is pushed to the hub. You can view your model here: {published.place}")
+    print(printable(f"Your model is pushed to the hub. You can view your model here: {published.place}"))
     return 0
 
 
@@ -57,5 +58,5 @@ def load_from_hf(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(error: PalusError) -> int:
-    print(f"error: {error}", file=sys.stderr)
+    print(printable(f"error: {error}"), file=sys.stderr)
     return EXIT_USER_ERROR

@@ -21,6 +21,7 @@ from palus.config.network import SignalNetworkSettings
 from palus.config.run_file import EDITOR
 from palus.config.source import Source
 from palus.errors import ConfigError, PalusError
+from palus.terminal import printable
 from palus.trust import Trust
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _start(file: str | None, given: dict[str, Any]) -> int:
     try:
         return _train(_run_file(file, given), given)
     except PalusError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(printable(f"error: {error}"), file=sys.stderr)
         return EXIT_USER_ERROR
     except ModuleNotFoundError as error:
         print(f'error: training takes more than is installed ({error}): pip install "palus[train]"', file=sys.stderr)
@@ -173,7 +174,7 @@ def _train(run: RunFile, given: dict[str, Any]) -> int:
 
     def announce(parts: Run) -> None:
         for line in [*notes(parts.run), *describe(parts)]:
-            print(line, file=sys.stderr)
+            print(printable(line), file=sys.stderr)
         for line in _connected(parts):
             _log("INFO", line)
         for name, behavior in parts.run.behaviors.items():
@@ -223,7 +224,7 @@ def _tree(settings: dict[str, Any], depth: int = 0) -> Iterator[str]:
 
 
 def _log(level: str, text: str) -> None:
-    print(f"[{level}] {text}", flush=True)
+    print(printable(f"[{level}] {text}"), flush=True)
 
 
 def near_command(option: str) -> str | None:

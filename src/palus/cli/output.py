@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -25,11 +24,13 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from palus.terminal import Terminal
+
 if TYPE_CHECKING:
     from palus.store import Store
 
-stdout = Console(highlight=False, soft_wrap=True)
-stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+stdout = Terminal(highlight=False, soft_wrap=True)
+stderr = Terminal(stderr=True, highlight=False, soft_wrap=True)
 
 EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130
 
@@ -59,7 +60,7 @@ def progress_bar(
 
     columns: right of the bar; without any the time so far. fields: of the task, for columns of text.
     """
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     shown = ("{task.description}", BarColumn(), *(columns or (TimeElapsedColumn(),)))
     with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
         yield partial(progress.update, progress.add_task(title, total=total, **fields))

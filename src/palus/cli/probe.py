@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from palus.cli.output import EXIT_INTERRUPTED, matches_progress, print_json, stderr, stdout
@@ -15,6 +14,7 @@ from palus.config import RunFile, load_run
 from palus.config.run_file import DEFAULT_GAME
 from palus.envs import GameSource, arena_games
 from palus.errors import ConfigError
+from palus.terminal import Terminal
 
 if TYPE_CHECKING:
     from palus.hub.probe_file import Probe
@@ -84,7 +84,7 @@ def probe(
     )
     env = run.env_settings if seed is None else run.env_settings.model_copy(update={"seed": seed})
     run = run.model_copy(update={"checkpoint_settings": settings, "env_settings": env})
-    with Console(stderr=True).status("Loading PyTorch and starting the games (kernels compile once per version) ..."):
+    with Terminal(stderr=True).status("Loading PyTorch and starting the games (kernels compile once per version) ..."):
         from palus.probe import Budget, respond
         from palus.run.session import interruptible
 

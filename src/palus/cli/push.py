@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from palus.cli.output import progress_bar, stderr, stdout
 from palus.errors import HubError, ModelError
+from palus.terminal import Terminal
 
 if TYPE_CHECKING:
     from palus.hub.layout import LocalRun
@@ -162,7 +162,7 @@ def _replay(run: LocalRun, repo_id: str) -> dict[str, bytes]:
     from palus.hub.publish import REPLAY, REPLAY_PAGE
     from palus.web.page import page_html
 
-    with Console(stderr=True).status("Recording a replay"):
+    with Terminal(stderr=True).status("Recording a replay"):
         try:
             player = load_player(str(run.model), source_of(DEFAULT_GAME).spec, repo_id)
         except ModelError as error:

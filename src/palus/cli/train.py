@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from palus import envs
@@ -19,6 +18,7 @@ from palus.cli.live import live_page
 from palus.cli.options import TrustOption, check_trust, told_where
 from palus.cli.output import print_json, stderr
 from palus.config import RunFile, dump_run, load_run, notes, preset_names
+from palus.terminal import Terminal
 from palus.trust import Trust
 
 EPILOG = f"""
@@ -104,7 +104,7 @@ def train(
 
 
 def _fitted(run: RunFile, minutes: float, trust: Trust) -> RunFile:
-    with Console(stderr=True).status("Compiling the game and measuring this machine ..."):
+    with Terminal(stderr=True).status("Compiling the game and measuring this machine ..."):
         from palus.run.pace import fitted
 
         sized = fitted(run, minutes, trust)
@@ -162,7 +162,7 @@ def _train(
 ) -> None:
     resume = resume or run.checkpoint_settings.resume or run.checkpoint_settings.load_model
     force = force or run.checkpoint_settings.force
-    with Console(stderr=True).status("Loading PyTorch and starting the games (kernels compile once per version) ..."):
+    with Terminal(stderr=True).status("Loading PyTorch and starting the games (kernels compile once per version) ..."):
         from palus.learn.ranks import Ranks
         from palus.train import Run, describe
         from palus.train import train as run_training

@@ -22,6 +22,7 @@ from palus.progress import PROGRESS, ProgressWriter, finite
 from palus.run.folder import RunFolder
 from palus.run.timers import Timers
 from palus.run.trainee import PolicyRecord, Trainee
+from palus.terminal import Terminal
 
 EVENTS = "events.out.tfevents.*"
 RECENT_UPDATES = 20
@@ -64,7 +65,7 @@ class Report:
         takes what goes to the progress file, too."""
         self.run, self.lines, self.folder = run, [_Line(trainee) for trainee in trainees], folder
         self._timers = timers
-        self.console, self._tell, self._also = console or Console(stderr=True), log, note
+        self.console, self._tell, self._also = console or Terminal(stderr=True), log, note
         self.last_scores: dict[str, float] = {}
         self._log, self._log_failed = ProgressWriter(folder.root / PROGRESS), False
         self._seconds = 0.0

@@ -1,0 +1,28 @@
+"""What stands on a terminal: text, and the styles that palus gives it. Names in files, in games and on other machines
+may hold control characters, which would set the title of a window, clear the screen or rewrite lines. Leaf module."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.segment import Segment
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""All of C0 and C1 but for tabs and ends of lines."""
+
+
+def printable(text: str) -> str:
+    """The text without control characters, for `print`."""
+    return _CONTROLS.sub("", text)
+
+
+class Terminal(Console):
+    """A console of rich's on which only rich itself controls anything."""
+
+    def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
+        """As `Console.render`, of which everything is made that is printed."""
+        for segment in super().render(*args, **options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))

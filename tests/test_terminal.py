@@ -1,0 +1,49 @@
+"""What reaches a terminal: rich's styles, and no control character of any name."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.markup import escape
+from rich.table import Table
+
+import palus
+from palus.cli.mlagents_learn import learn
+from palus.cli.output import stderr, stdout
+from palus.terminal import Terminal
+
+NAME = "A\x1b]0;owned\x07\x1b[2J\x9b5m\r\tB\n"
+SHOWN = "A]0;owned[2J5m"
+
+
+def test_names_lose_their_control_characters_and_styles_work() -> None:
+    file = io.StringIO()
+    console = Terminal(file=file, highlight=False, soft_wrap=True, force_terminal=True, color_system="standard")
+    console.print(f"[bold red]error:[/] {escape(NAME)}", end="")
+    text = file.getvalue()
+    assert text.startswith(f"\x1b[1;31merror:\x1b[0m {SHOWN}") and text.count("\x1b") == 2
+    assert text.endswith("B\n") and not set("\x07\x9b\r") & set(text)
+    table = Table("name")
+    table.add_row(NAME)
+    file.truncate(file.seek(0))
+    console.print(table)
+    assert SHOWN in file.getvalue() and "\x1b[2J" not in file.getvalue() and "\x1b[1m" in file.getvalue()
+    file.truncate(file.seek(0))
+    with console.status(NAME):
+        pass
+    assert "\x1b[?25l" in file.getvalue() and "\x1b]0" not in file.getvalue()  # the cursor is hidden meanwhile
+
+
+def test_every_console_is_such_a_one() -> None:
+    assert isinstance(stdout, Terminal) and isinstance(stderr, Terminal)
+    assert not [path for path in Path(palus.__file__).parent.rglob("*.py") if "Console(" in path.read_text()]
+
+
+def test_the_other_commands_print_no_controls_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text('"a\\e]0;owned": 1')
+    assert learn([str(path)]) == 2
+    found = capsys.readouterr()
+    assert "]0;owned" in found.err and "\x1b" not in found.err + found.out
