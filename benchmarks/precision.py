@@ -4,7 +4,8 @@
     python benchmarks/precision.py table --results FOLDER       plays the checkpoints, writes results/precision.md
 
 No setting was chosen by these seeds. Every run is the preset soccertwos-demo annealed over fewer steps. Each
-checkpoint plays mirrored pairs against random and the ball chaser, and the final teams of the two paths play each other.
+checkpoint plays mirrored pairs against random and the ball chaser, and the final teams of the two paths play each
+other.
 """
 
 from __future__ import annotations
