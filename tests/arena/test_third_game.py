@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from arena_records import read_log
+from fastapi.testclient import TestClient
 from tug.env import Tug
 from typer.testing import CliRunner
 
@@ -19,11 +20,13 @@ from palus import envs
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.log import LogRecord, StoredBytes
-from palus.arena.ladder.match_files import read_actions, read_replay
+from palus.arena.ladder.match_files import read_actions, read_replay, recording_of
+from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.verification import verify_record
 from palus.arena.ladder.workers import StoreSource
+from palus.arena.locked.live import LiveMatch
 from palus.arena.models.players import load_player
 from palus.arena.referee.actions import decode_actions, encode_actions, replay_match
 from palus.arena.referee.games import GAMES, layout_of, source_of
@@ -36,6 +39,11 @@ from palus.envs.recording import RecordedEvent
 from palus.errors import ReplayError
 from palus.store import Store, open_store
 from palus.trust import Trust
+from palus.web.api.view import Arena
+from palus.web.app import make_app
+from palus.web.live import encode_step
+
+SETTINGS = ArenaSettings(envs=("Tug",), target_half_width=0.0)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,10 +60,10 @@ def row_in_the_table() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def store(row_in_the_table: None, tmp_path_factory: pytest.TempPathFactory) -> Store:
     """An arena of the game in which its house players met once: scheduled, played, reported, checked, logged."""
-    store, settings = open_store(tmp_path_factory.mktemp("arena")), ArenaSettings(envs=("Tug",), target_half_width=0.0)
-    plan = Scheduler(store, settings, [PeriodicSweep(sweep_house, 1e9)], seed=1)
+    store = open_store(tmp_path_factory.mktemp("arena"))
+    plan = Scheduler(store, SETTINGS, [PeriodicSweep(sweep_house, 1e9)], seed=1)
     plan.tick()
-    assert work(StoreSource(store, "w", settings, describe_here()), threading.Event(), max_jobs=1) == 1
+    assert work(StoreSource(store, "w", SETTINGS, describe_here()), threading.Event(), max_jobs=1) == 1
     plan.link()
     return store
 
@@ -147,6 +155,34 @@ def test_its_rated_matches_verify_and_what_was_changed_does_not(store: Store) ->
     assert swapped.ok is False and swapped.forged
     blob = store.blobs.put(read_replay(store, second))
     assert verify_record(store, replace(first, replay=StoredBytes(blob.sha256, blob.size))).ok is False
+
+
+def test_its_pages_say_what_it_counts_and_measures(store: Store) -> None:
+    Refresher(store, SETTINGS).refresh(intervals=True)
+    first, second = records(store)
+    shouts = [GAMES["Tug"].play_statistics(recording_of(r, read_actions(store, r))) for r in (first, second)]
+    with TestClient(make_app(store, arena=Arena(envs=("Tug",))), base_url="http://127.0.0.1") as client:
+        page = client.get(f"/api/arena/matches/{first.id}").json()
+        (shown,) = client.get("/api/arena/models/palus/random").json()["performance"]
+    assert (page["score_word"], page["events"][-1]["type"]) == ("Centimetres", "whistle")
+    assert (shown["goals"]["word"], shown["goals"]["timed"], shown["goals"]["scored"]) == ("Centimetres", False, 0)
+    assert shown["goals"]["conceded"] == sum(first.score) + sum(second.score)
+    own = [int(record.sides[1].entity.repo == "palus/random") for record in (first, second)]
+    value = sum(told["shouts"][side] for told, side in zip(shouts, own, strict=True) if told is not None) / 2
+    number = {"name": "Shouts", "under": "per match", "value": value, "unit": "", "digits": 1}
+    assert shown["play"] == {"matches": 2, "numbers": [number], "ball_heat": None}
+    assert (shown["drawn"], shown["measured"]) == (False, True)
+
+
+def test_it_is_played_while_somebody_watches() -> None:
+    spec = source_of("Tug").spec
+    match = LiveMatch((load_player("strong", spec), load_player("random", spec)), 5, env_id="Tug", duration_ticks=20)
+    steps = [match.step() for _ in range(7)]
+    shouts = [event for step in steps for event in step.events]
+    assert shouts and {(event.kind, event.agent) for event in shouts} == {("shout", 3)}
+    assert steps[5].goal == 0 and steps[-1].score == (1, 0) and steps[-1].finished
+    shown = encode_step(next(step for step in steps if step.events), layout_of("Tug"))
+    assert bytes([1, 0, 0, 1, 3]) in shown  # one event, in the first step, the first kind, purple, agent 3
 
 
 def test_events_that_it_does_not_declare_are_none_of_its_matches() -> None:

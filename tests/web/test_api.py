@@ -393,8 +393,12 @@ def test_play_statistics_are_turned_to_the_players_side(client: TestClient, stor
         connection.execute(insert(play_stats).values(match_id=match["id"], stats=json.dumps(stats)))
     SyntheticArena(store, seq=24).play("ada/one", "bob/two", "draw", "draw")  # time goes on, pages are made again
     bob, cy = (get(client, f"models/{repo}")["performance"][0]["play"] for repo in ("bob/two", "cy/three"))
-    assert (bob["possession"], bob["shots_per_match"], bob["distance_m_per_match"]) == (0.75, 2, 30.5)
-    assert (cy["possession"], cy["shots_per_match"]) == (0.25, 1)
+    assert [(n["name"], n["value"], n["unit"]) for n in bob["numbers"]] == [
+        ("Possession", 0.75, "%"),
+        ("Shots", 2, ""),
+        ("Distance", 30.5, "m"),
+    ]
+    assert [number["value"] for number in cy["numbers"]] == [0.25, 1, 20]
     assert bob["ball_heat"] == [[1, 0], [0, 0]] and cy["ball_heat"] == [[0, 0], [0, 1]]
 
 

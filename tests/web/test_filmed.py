@@ -76,8 +76,11 @@ def test_a_match_of_doom_has_its_own_clock_and_its_replay_is_an_mp4(client: Test
 
 def test_frags_have_no_times_and_play_no_statistics(client: TestClient) -> None:
     (shown,) = client.get("/api/arena/models/ada/shooter").json()["performance"]
-    assert shown["filmed"] and shown["play"] is None and shown["standing"]["games"] == 4
-    assert (shown["goals"]["scored"], shown["goals"]["mean_scored_s"], shown["goals"]["scored_bins"]) == (2, None, [])
+    assert (shown["drawn"], shown["measured"], shown["play"]) == (False, False, None)
+    assert shown["standing"]["games"] == 4
+    goals = shown["goals"]
+    assert (goals["word"], goals["timed"], goals["note"]) == ("Frags", False, "opponents shot, less own accidents")
+    assert (goals["scored"], goals["mean_scored_s"], goals["scored_bins"]) == (2, None, [])
 
 
 def test_a_model_that_waits_for_its_game_says_so(client: TestClient) -> None:

@@ -18,6 +18,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from palus.arena.locked.live import LiveStep
 from palus.arena.referee.games import layout_of
+from palus.envs.recording import RecordedEvent
 from palus.store import Store, open_store
 from palus.store.derived import Standing, ratings
 from palus.store.tables import entries
@@ -101,13 +102,14 @@ def test_a_decision_travels_as_the_documented_bytes() -> None:
     probabilities = np.full((4, 9), np.nan, np.float32)
     probabilities[1] = [0, 1, 0, 0.5, 0, 0.5, 0.2, 0.3, 0.5]
     actions = np.array([[1, 2, 0], [0, 0, 0], [2, 2, 2], [0, 1, 1]], np.int8)
-    step = LiveStep(301, frames, actions, probabilities, (-1, 3), 1, (2, 5), False)
+    kick = RecordedEvent(302, "kick", 1, 3)
+    step = LiveStep(301, frames, actions, probabilities, (kick,), 1, (2, 5), False)
     data = encode_step(step, layout_of("SoccerTwos"))
     assert data[:12] == bytes([1, 2, 1, 0]) + (301).to_bytes(4, "little") + bytes([2, 0, 5, 0])
     assert list(data[12:16]) == [15, 0, 26, 4]
     assert list(data[16:52]) == [0] * 9 + [0, 255, 0, 128, 0, 128, 51, 76, 128] + [0] * 18
-    assert list(np.frombuffer(data[52:54], np.int8)) == [-1, 3]
-    shown = np.frombuffer(data[54:], "<i4").reshape(2, 14)
+    assert list(data[52:57]) == [1, 1, 1, 1, 3]  # one event, in the second step, the second kind, purple, agent 3
+    shown = np.frombuffer(data[57:], "<i4").reshape(2, 14)
     assert shown[1].tolist() == [1500, -2250, 900, 0, 0, 40000, 0, 0, -1800, 0, 0, 3600, 12346, 0]
 
 

@@ -176,11 +176,15 @@ export interface components {
         };
         /**
          * Goals
-         * @description Goals and how long they took. Bin i of the histograms covers bin_s * i .. bin_s * (i + 1) seconds.
+         * @description What both sides scored, in counted games. word, note: what that counts, as of `ArenaGame`.
          *
-         *     Frags in games that are filmed, without times.
+         *     timed: the first score ends a match, so that it is known how long it took. Bin i of the histograms covers
+         *     bin_s * i .. bin_s * (i + 1) seconds.
          */
         readonly Goals: {
+            readonly word: string;
+            readonly note: string;
+            readonly timed: boolean;
             readonly scored: number;
             readonly conceded: number;
             readonly mean_scored_s: number | null;
@@ -362,7 +366,8 @@ export interface components {
         };
         /**
          * MatchEvent
-         * @description type: goal or kick; side: team that did it; agent: 0 to 3 as in the replay, null when unknown.
+         * @description type: one of the game's events, such as goal.   side: team that did it.   agent: from 0 as in the replay, null
+         *     when unknown.
          */
         readonly MatchEvent: {
             readonly tick: number;
@@ -404,6 +409,8 @@ export interface components {
             readonly env_version: string;
             /** @description the replay is an mp4, and the match does not repeat */
             readonly filmed: boolean;
+            /** @description what a score counts, such as Goals */
+            readonly score_word: string;
             /** @description what blue and purple are, empty where both are the same */
             readonly sides: readonly [
                 string,
@@ -560,8 +567,10 @@ export interface components {
          */
         readonly Performance: {
             readonly env: string;
-            /** @description replays are videos: no statistics of them, no matches in the demo room */
-            readonly filmed: boolean;
+            /** @description there are matches of it in the demo room */
+            readonly drawn: boolean;
+            /** @description replays tell how a side plays */
+            readonly measured: boolean;
             /** @description what blue and purple are, empty where both are the same */
             readonly sides: readonly [
                 string,
@@ -588,18 +597,27 @@ export interface components {
             readonly revision_comparisons: readonly components["schemas"]["RevisionComparison"][];
         };
         /**
+         * PlayNumber
+         * @description One of `ArenaGame.statistics`, its mean over matches.
+         */
+        readonly PlayNumber: {
+            readonly name: string;
+            readonly under: string;
+            /** @description in the unit; a share where that is % */
+            readonly value: number;
+            readonly unit: string;
+            readonly digits: number;
+        };
+        /**
          * PlayStats
          * @description From the replays of `matches` games; the player's side is turned to blue, which attacks to the right.
+         *
+         *     ball_heat: rows from the far touchline to the near one, all cells sum to 1; null where no ball is on a pitch.
          */
         readonly PlayStats: {
             readonly matches: number;
-            /** @description share of the time, both teams' possession being 1 */
-            readonly possession: number;
-            readonly shots_per_match: number;
-            /** @description of the whole team */
-            readonly distance_m_per_match: number;
-            /** @description rows from the far touchline to the near one; all cells sum to 1 */
-            readonly ball_heat: readonly (readonly number[])[];
+            readonly numbers: readonly components["schemas"]["PlayNumber"][];
+            readonly ball_heat: readonly (readonly number[])[] | null;
         };
         /**
          * Player
@@ -1082,6 +1100,7 @@ export type ModelPage = components['schemas']['ModelPage'];
 export type NextOpponent = components['schemas']['NextOpponent'];
 export type Opponent = components['schemas']['Opponent'];
 export type Performance = components['schemas']['Performance'];
+export type PlayNumber = components['schemas']['PlayNumber'];
 export type PlayStats = components['schemas']['PlayStats'];
 export type Player = components['schemas']['Player'];
 export type ProbePoint = components['schemas']['ProbePoint'];

@@ -18,6 +18,21 @@ BotAct = Callable[[Any, int, I64], I32]
 
 
 @dataclass(frozen=True)
+class PlayStatistic:
+    """A number of how a side plays, whose mean over matches its page shows.
+
+    key: of it in `ArenaGame.play_statistics`.   name, under: what stands above and below it.   unit: behind it; "%" of
+    a share.   digits: behind the point.
+    """
+
+    key: str
+    name: str
+    under: str
+    unit: str = ""
+    digits: int = 0
+
+
+@dataclass(frozen=True)
 class ArenaGame:
     """One game of two sides. A game of its own rules for watching overrides the methods.
 
@@ -33,9 +48,11 @@ class ArenaGame:
     pictures: whether players see pictures; their models may be larger then, and remember.
     max_p99_ms: processor milliseconds of the slowest percent of a model's answers to 4 observations.
     cpu_s: processor seconds that a model may take for a mirrored pair.
+    score_word, score_note: what a score counts, as pages say it, and what else there is to say of it.
     score_stat: of an agent's episode, what a score counts where that is more than who won.
     max_ticks, max_score: of a match, its score added up; more is no match of this game.
     layout: of its recorded matches, where they repeat and can be drawn.
+    statistics: what pages show of `play_statistics`.
     decided_by: how a match ends that somebody won: "time_limit", or an event of `layout`, which its end is then.
     side_by_side: matches that one process steps at the same time.
     filmed: its matches do not repeat, so a replay is a video and there is no log of actions to play again.
@@ -55,10 +72,13 @@ class ArenaGame:
     pictures: bool = False
     max_p99_ms: float = 2.0
     cpu_s: int = 20
+    score_word: str = "Points"
+    score_note: str = ""
     score_stat: str = ""
     max_ticks: int = 5000
     max_score: int = 1
     layout: MatchLayout | None = None
+    statistics: tuple[PlayStatistic, ...] = ()
     decided_by: str = "time_limit"
     side_by_side: int = 512
     filmed: bool = False
@@ -93,6 +113,16 @@ class ArenaGame:
     def can_be_played_here(self) -> bool:
         """Whether this machine has what it takes."""
         return all(find_spec(package) for package in self.packages)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether pages draw its matches: replays, and those that are played in the demo room."""
+        return self.layout is not None and self.layout.scenery is not None
+
+    @property
+    def is_sudden_death(self) -> bool:
+        """Whether the first score ends a match, so that it came when the match ended."""
+        return self.max_score == 1 and self.decided_by != "time_limit"
 
     def length_s(self, params: Mapping[str, Any]) -> float:
         """Seconds of game time that a match lasts at most. params: what an arena sets beside `options`."""
@@ -137,5 +167,8 @@ class ArenaGame:
         return 0.0
 
     def play_statistics(self, recording: Recording) -> dict[str, Any] | None:
-        """What a recording says about how both sides played, lists of two, blue first; None for nothing."""
+        """What a recording says about how both sides played, lists of two, blue first; None for nothing.
+
+        ball_heat, if it is there: shares of the time, rows of a pitch from the far touchline to the near one.
+        """
         return None

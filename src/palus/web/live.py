@@ -4,10 +4,11 @@ To the client: JSON texts about the match as a whole (see `palus.web.room`), and
 little endian:
 
     u8 1 | u8 fixed steps T | i8 team that scored, -1 none | u8 1 when the match is over | u32 number of the first
-    fixed step | u16 goals of blue | u16 of purple | code of what each agent chose | for each agent u8 probability / 255
-    of its choices, zeros where unknown | T x i8 agent that kicked, -1 none | T x C x i32: the channels of a frame
+    fixed step | u16 score of blue | u16 of purple | code of what each agent chose | for each agent u8 probability / 255
+    of its choices, zeros where unknown | u8 number of events E | E x (u8 fixed step of these, from 0 | u8 kind | u8
+    team | i8 agent, -1 none) | T x C x i32: the channels of a frame
 
-Codes, choices, channels and their units are those of the game's `MatchLayout`, as in its replays.
+Codes, choices, kinds of events, channels and their units are those of the game's `MatchLayout`, as in its replays.
 
 From the client, JSON: {"type": "act", "choice": [0..2, 0..2, 0..2]}, {"type": "pause"}, {"type": "resume"} and, a few
 times a minute at least, anything: {"type": "alive"} if there is nothing else to say.
@@ -31,6 +32,7 @@ from palus.envs.recording import MatchLayout
 from palus.hub.limits import Buckets
 
 _HEAD = struct.Struct("<BBbBIHH")
+_EVENT = struct.Struct("<BBBb")
 _STEP_MESSAGE = 1
 _PROBABILITY_LEVELS = 255
 MAX_LAG_S = 0.3
@@ -154,5 +156,10 @@ def encode_step(step: LiveStep, layout: MatchLayout) -> bytes:
     codes = layout.encode_actions(step.actions[None].astype(np.int16))
     levels = np.rint(np.nan_to_num(step.probabilities) * _PROBABILITY_LEVELS).astype(np.uint8)
     told = b"".join(row[:width].tobytes() for row, width in zip(levels, layout.choices, strict=True))
+    happened = [
+        _EVENT.pack(event.tick - step.first_tick, layout.events.index(event.kind), event.team, event.agent)
+        for event in step.events
+    ]
+    events = bytes([len(happened)]) + b"".join(happened)
     frames = np.rint(step.frames.astype(np.float64) / layout.unit_of(layout.units)).astype("<i4")
-    return head + codes + told + np.array(step.kicks, np.int8).tobytes() + frames.tobytes()
+    return head + codes + told + events + frames.tobytes()

@@ -22,7 +22,7 @@ from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.entries import entity_of
 from palus.arena.locked.live import LiveMatch, open_live_match
 from palus.arena.models.entity import Entity
-from palus.arena.referee.games import DEFAULT_GAME, GAMES
+from palus.arena.referee.games import DEFAULT_GAME, GAMES, layout_of
 from palus.envs.recording import MatchLayout
 from palus.errors import ArenaError, EnvError, PalusError
 from palus.hub.limits import Buckets, client_of
@@ -205,8 +205,8 @@ def _open(stack: contextlib.ExitStack, store: Store, start: Start, limits: RoomL
 
 def _layouts() -> dict[str, MatchLayout]:
     """Of the games that can be drawn while they are played here, by their names."""
-    drawn = {env: game.layout for env, game in GAMES.items() if game.layout is not None and game.can_be_played_here}
-    return {env: layout for env, layout in drawn.items() if layout.scenery is not None}
+    drawn = [game for game in GAMES.values() if game.is_drawn and game.can_be_played_here]
+    return {game.env: layout_of(game.env) for game in drawn}
 
 
 def list_players(store: Store, env: str) -> list[RoomPlayer]:

@@ -26,6 +26,7 @@ from sqlalchemy import select
 
 from palus.arena.ladder.log import read_match
 from palus.arena.ladder.match_files import read_replay
+from palus.arena.referee.games import game_of
 from palus.errors import ArenaError, HubError, StorageError
 from palus.hub.repos import read_file
 from palus.store import Store
@@ -199,7 +200,7 @@ class _Export:
 
     def _write_offline(self, envs: list[str], pages: list[MatchPage]) -> None:
         kept = [page for page in pages if page.replay is not None and page.replay.url is not None]
-        shown = [page for page in kept if not page.filmed][:OFFLINE_REPLAYS]
+        shown = [page for page in kept if game_of(page.env).is_drawn][:OFFLINE_REPLAYS]
         for page in shown:
             title = f"{page.blue.repo} vs {page.purple.repo}"
             self._path(f"offline/{page.id}.html").write_text(page_html(self._replay(page.id), title), "utf-8")

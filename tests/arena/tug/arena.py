@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from palus.envs.arena_game import ArenaGame, BotAct
+from palus.envs.arena_game import ArenaGame, BotAct, PlayStatistic
 from palus.envs.recording import MatchLayout, RecordedEvent, Recording
 from palus.types import F32, I64
 from tug.env import PULLS, TICKS
@@ -44,6 +44,8 @@ GAME = TugMatches(
     tags=("tug",),
     roles=("Puller", "Shouter"),
     bots=("strong",),
+    score_word="Centimetres",
+    statistics=(PlayStatistic("shouts", "Shouts", "per match", digits=1),),
     tick_s=0.05,
     max_ticks=6 * TICKS,
     max_score=6 * TICKS * PULLS,

@@ -1,5 +1,5 @@
 // Reads a *.match file. The byte layout is specified in docs/replay-format.md.
-import { PITCH_NAMES, perUnit, pitchNamed, type Pitch } from "./pitch";
+import { PITCH_NAMES, perUnit, pitchNamed, type EventKind, type Pitch } from "./pitch";
 import { NUM_CHOICES, type Match, type MatchEvent, type Replay } from "./replay";
 
 const MAGIC = [0x89, 0x50, 0x41, 0x4c, 0x55, 0x53, 0x0d, 0x0a];
@@ -17,7 +17,7 @@ interface MatchHeader {
   decisions: number;
   has_probabilities: boolean;
   frame_bytes: number;
-  events: [number, "goal" | "kick", 0 | 1, number][];
+  events: [number, EventKind, 0 | 1, number][];
 }
 
 interface Header {

@@ -6,6 +6,9 @@ export type Team = 0 | 1;
 /** What sensors tell apart, as seen by an agent. */
 export type Tag = "ball" | "own goal" | "attacked goal" | "wall" | "teammate" | "opponent";
 
+/** What the viewer tells of; other kinds belong to pitches that it does not draw. */
+export type EventKind = "goal" | "kick";
+
 export interface Agent {
   /** Without the colour of its team. */
   readonly name: string;
@@ -35,6 +38,8 @@ export interface Pitch {
   /** Name of each channel's unit, and what one of the whole numbers that are stored means. */
   readonly channels: readonly string[];
   readonly units: Readonly<Record<string, number>>;
+  /** Kinds of what happens in a match. */
+  readonly events: readonly EventKind[];
   readonly frame_hz: number;
   readonly ticks_per_decision: number;
   readonly scenery: {

@@ -1,5 +1,5 @@
 // What a replay contains once decoded. The same words as palus.envs.recording.
-import type { Pitch, Team } from "./pitch";
+import type { EventKind, Pitch, Team } from "./pitch";
 
 /** Of an agent: three branches of three. */
 export const NUM_CHOICES = 9;
@@ -7,7 +7,7 @@ export const NUM_CHOICES = 9;
 export interface MatchEvent {
   /** Fixed steps since kick-off; frame `tick` shows the moment after it. */
   readonly tick: number;
-  readonly kind: "goal" | "kick";
+  readonly kind: EventKind;
   /** For a goal the team that scored. */
   readonly team: Team;
   /** Who kicked, counted from 0; -1 for a goal. */

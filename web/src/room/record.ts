@@ -1,6 +1,6 @@
 // A match that grows while it is played, in the form that the viewer draws.
 import type { Ready } from "../api";
-import { teamOf, type Pitch } from "../replay/pitch";
+import type { Pitch } from "../replay/pitch";
 import { NUM_CHOICES, type Match, type MatchEvent } from "../replay/replay";
 import type { Step } from "./protocol";
 
@@ -39,10 +39,7 @@ export class LiveRecord implements Match {
     for (let i = 0; i < step.played; i++) {
       this.channels.forEach((channel, c) => (channel[this.ticks + i + 1] = step.value(i, c)));
     }
-    step.kicks.forEach((agent, i) => {
-      if (agent < 0) return;
-      this.events.push({ tick: step.firstTick + i, kind: "kick", team: teamOf(this.pitch, agent), agent });
-    });
+    this.events.push(...step.events);
     // The viewer looks decisions up by their time.
     const first = Math.floor(this.ticks / this.ticksPerDecision);
     this.ticks += step.played;

@@ -22,6 +22,7 @@ from palus.arena.models.rules import Limits
 from palus.arena.referee.games import DEFAULT_GAME, playable_game, source_of
 from palus.arena.referee.questions import ask, by_behavior, memory_of, questions_for, widths
 from palus.arena.referee.result import verdict_of
+from palus.envs.recording import RecordedEvent
 from palus.errors import ArenaError
 from palus.types import F32
 
@@ -32,24 +33,22 @@ LIVE_LIMITS = Limits(wall_s=10.0, niceness=5)
 """Somebody waits for these answers: they come before those of rated matches, and not much later than they should. Stock
 policies take a millisecond."""
 
-NO_CHOICE = (0, 0, 0)
-
 
 @dataclass(frozen=True)
 class LiveStep:
     """What one decision brought.
 
     P agents.   first_tick: number of the first of its fixed steps, from 1.   frames: [fixed steps played, C] as in
-    `Recording`.   actions: [P, branches].   probabilities: [P, choices], NaN for bots and people.   kicks: agent that
-    kicked or -1, per fixed step.
-    goal: team that scored in the last of the fixed steps, -1 none.   score: goals of blue and purple by then.
+    `Recording`.   actions: [P, branches].   probabilities: [P, choices], NaN for bots and people.   events: what the
+    game tells of these steps.
+    goal: team that scored in the last of the fixed steps, -1 none.   score: how often blue and purple did so by then.
     """
 
     first_tick: int
     frames: F32
     actions: NDArray[np.int8]
     probabilities: F32
-    kicks: tuple[int, ...]
+    events: tuple[RecordedEvent, ...]
     goal: int
     score: tuple[int, int]
     finished: bool
@@ -98,8 +97,8 @@ class LiveMatch:
         """[C] where everybody stands now; the first frame of the match, before any step."""
         return self.game.still(self._env, 0)
 
-    def step(self, choice: Sequence[int] = NO_CHOICE) -> LiveStep:
-        """Play the next decision. choice: of the person, one index per action branch.
+    def step(self, choice: Sequence[int] | None = None) -> LiveStep:
+        """Play the next decision. choice: of the person, one index per action branch; None: the first of each.
 
         Raises ArenaError when a model no longer answers action probabilities.
         """
@@ -109,7 +108,7 @@ class LiveMatch:
         played = len(frames)
         ended = bool(step.match_over[0]) and played == int(game.ticks(self._env)[0])
         goal = {"win1": 0, "win2": 1}.get(verdict_of(step.points[0]), -1) if ended else -1
-        kicks = {event.tick: event.agent for event in game.events(self._env, 0, 0) if event.kind == "kick"}
+        events = [e for e in game.events(self._env, 0, self.ticks) if e.tick <= self.ticks + played]
         self.score = (self.score[0] + (goal == 0), self.score[1] + (goal == 1))
         first_tick = self.ticks + 1
         self.ticks += played
@@ -119,13 +118,13 @@ class LiveMatch:
             frames=frames,
             actions=actions.astype(np.int8),
             probabilities=probabilities,
-            kicks=tuple(kicks.get(tick, -1) for tick in range(1, played + 1)),
+            events=tuple(events),
             goal=goal,
             score=self.score,
             finished=self.ticks >= self.duration_ticks,
         )
 
-    def _decide(self, choice: Sequence[int]) -> tuple[NDArray[np.int32], F32]:
+    def _decide(self, choice: Sequence[int] | None) -> tuple[NDArray[np.int32], F32]:
         """Choices [P, branches] and what they were drawn from [P, choices]."""
         spec = self._env.spec
         columns, width = widths(spec)
@@ -147,7 +146,7 @@ class LiveMatch:
                 probabilities[question.agent, : answer.shape[1]] = answer
         if self.person is not None:
             sizes = spec.behavior(spec.agents[self.person].behavior).branches
-            actions[self.person, : len(sizes)] = np.clip(choice, 0, np.array(sizes) - 1)
+            actions[self.person, : len(sizes)] = np.clip(choice or 0, 0, np.array(sizes) - 1)
             probabilities[self.person] = np.nan
         return actions, probabilities
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from palus.envs.arena_game import ArenaGame, BotAct
+from palus.envs.arena_game import ArenaGame, BotAct, PlayStatistic
 from palus.envs.recording import MatchLayout, RecordedEvent, Recording
 from palus.envs.soccer import play_stats
 from palus.envs.soccer.geometry import BLOCKER, RECTANGLE_TAG, RECTANGLES, STEPS_PER_DECISION, WALL
@@ -58,6 +58,11 @@ class SoccerMatches(ArenaGame):
         return play_stats.play_statistics(recording)
 
 
+_STATISTICS = (
+    PlayStatistic("possession", "Possession", "of both teams' time on the ball", "%"),
+    PlayStatistic("shots", "Shots", "per match", digits=1),
+    PlayStatistic("distance_m", "Distance", "per match, the team", "m"),
+)
 _BODY = ("position_unit_m", "position_unit_m", "yaw_unit_degrees")
 
 
@@ -107,6 +112,8 @@ GAME = SoccerMatches(
     tick_s=play_stats.TICK_S,
     layout=_layout("soccer-twos/1", SOCCER_TWOS),
     decided_by="goal",
+    score_word="Goals",
+    statistics=_STATISTICS,
     baselines=("unity/MLAgents-SoccerTwos",),
 )
 
@@ -126,4 +133,6 @@ STRIKERS = SoccerMatches(
     max_ticks=_SHORT_TICKS,
     layout=_layout("strikers-vs-goalie/1", STRIKERS_VS_GOALIE),
     decided_by="goal",
+    score_word="Goals",
+    statistics=_STATISTICS,
 )

@@ -34,7 +34,8 @@ class MatchSide(Shape):
 
 
 class MatchEvent(Shape):
-    """type: goal or kick; side: team that did it; agent: 0 to 3 as in the replay, null when unknown."""
+    """type: one of the game's events, such as goal.   side: team that did it.   agent: from 0 as in the replay, null
+    when unknown."""
 
     tick: int
     at_s: float
@@ -68,6 +69,7 @@ class MatchPage(Shape):
     env: str
     env_version: str
     filmed: bool = Field(description="the replay is an mp4, and the match does not repeat")
+    score_word: str = Field(description="what a score counts, such as Goals")
     sides: tuple[str, str] = Field(description="what blue and purple are, empty where both are the same")
     seed: str
     unit_id: str
@@ -114,8 +116,8 @@ def match_page(view: View, match_id: str) -> MatchPage | None:
     return MatchPage.like(
         row,
         record,
+        game,
         env_version=record.build.version,
-        filmed=game.filmed,
         sides=game.sides,
         seed=str(record.seed),
         blue=blue,

@@ -65,11 +65,15 @@ class StrengthBin(Shape):
 
 
 class Goals(Shape):
-    """Goals and how long they took. Bin i of the histograms covers bin_s * i .. bin_s * (i + 1) seconds.
+    """What both sides scored, in counted games. word, note: what that counts, as of `ArenaGame`.
 
-    Frags in games that are filmed, without times.
+    timed: the first score ends a match, so that it is known how long it took. Bin i of the histograms covers
+    bin_s * i .. bin_s * (i + 1) seconds.
     """
 
+    word: str
+    note: str
+    timed: bool
     scored: int
     conceded: int
     mean_scored_s: float | None = None
@@ -79,14 +83,25 @@ class Goals(Shape):
     conceded_bins: tuple[int, ...] = ()
 
 
+class PlayNumber(Shape):
+    """One of `ArenaGame.statistics`, its mean over matches."""
+
+    name: str
+    under: str
+    value: float = Field(description="in the unit; a share where that is %")
+    unit: str
+    digits: int
+
+
 class PlayStats(Shape):
-    """From the replays of `matches` games; the player's side is turned to blue, which attacks to the right."""
+    """From the replays of `matches` games; the player's side is turned to blue, which attacks to the right.
+
+    ball_heat: rows from the far touchline to the near one, all cells sum to 1; null where no ball is on a pitch.
+    """
 
     matches: int
-    possession: float = Field(description="share of the time, both teams' possession being 1")
-    shots_per_match: float
-    distance_m_per_match: float = Field(description="of the whole team")
-    ball_heat: list[list[float]] = Field(description="rows from the far touchline to the near one; all cells sum to 1")
+    numbers: list[PlayNumber]
+    ball_heat: list[list[float]] | None
 
 
 class NextOpponent(Shape):
@@ -102,7 +117,8 @@ class Performance(Shape):
     """How a repository does in one env. Lists of matches concern the current revision."""
 
     env: str
-    filmed: bool = Field(description="replays are videos: no statistics of them, no matches in the demo room")
+    drawn: bool = Field(description="there are matches of it in the demo room")
+    measured: bool = Field(description="replays tell how a side plays")
     sides: tuple[str, str] = Field(description="what blue and purple are, empty where both are the same")
     standing: LeaderboardRow | None
     why_unranked: str | None = Field(description="a sentence where standing is null")
@@ -123,7 +139,7 @@ class Performance(Shape):
 
 def performance(view: View, connection: Connection, env: str, repo: str) -> Performance:
     """Of a repository with an entry in this env."""
-    games = games_of(view, env, view.roster.current_of(env, repo) or "")
+    game, games = game_of(env), games_of(view, env, view.roster.current_of(env, repo) or "")
     counted = games.counted
     rated = view.roster.rated(env, games.sha256)
     last_ms = int(games.log["finished_ms"][-1]) if games.log.n else None
@@ -133,8 +149,9 @@ def performance(view: View, connection: Connection, env: str, repo: str) -> Perf
     revisions = view.roster.accepted(env, repo)
     return Performance(
         env=env,
-        filmed=game_of(env).filmed,
-        sides=game_of(env).sides,
+        drawn=game.is_drawn,
+        measured=bool(game.statistics),
+        sides=game.sides,
         standing=standing,
         why_unranked=None if standing is not None else view.roster.why_unranked(newest),
         same_as=view.roster.same_player_as(newest),
@@ -179,22 +196,24 @@ def _telling(games: EntityMatches, points: float, strongest_first: bool) -> Rows
 
 
 def _goals(games: EntityMatches) -> Goals:
-    """Goals of counted games. The first goal ends a match, so the time of a goal is the length of its match.
-
-    In games that are filmed: frags, which do not end a match and have no time.
-    """
     log, rows, game = games.log, games.counted, game_of(games.env)
     is_blue = games.is_blue(rows)
     own = np.where(is_blue, log["blue_goals"][rows], log["purple_goals"][rows])
     other = np.where(is_blue, log["purple_goals"][rows], log["blue_goals"][rows])
-    if game.filmed:
-        return Goals(scored=own.sum(), conceded=other.sum())
+    counted = Goals(
+        word=game.score_word,
+        note=game.score_note,
+        timed=game.is_sudden_death,
+        scored=own.sum(),
+        conceded=other.sum(),
+    )
+    if not counted.timed:
+        return counted
     seconds = log["ticks"][rows] * game.tick_s
     bins = int(seconds.max() // GOAL_BIN_S) + 1 if len(rows) else 0
     scored, conceded = seconds[own > 0], seconds[other > 0]
-    return Goals(
-        scored=own.sum(),
-        conceded=other.sum(),
+    return Goals.like(
+        counted,
         mean_scored_s=scored.mean() if len(scored) else None,
         mean_conceded_s=conceded.mean() if len(conceded) else None,
         scored_bins=_histogram(scored, bins),
@@ -230,25 +249,26 @@ def _play_stats(connection: Connection, games: EntityMatches) -> PlayStats | Non
     rows = games.counted[::-1][:PLAY_STATS_MATCHES]
     sides = {games.log.id_text(row): int(not blue) for row, blue in zip(rows, games.is_blue(rows), strict=True)}
     found = connection.execute(select(play_stats).where(play_stats.c.match_id.in_(list(sides)))).all()
-    stats = [(json.loads(row.stats), sides[row.match_id]) for row in found]
-    if not stats:
+    numbers, told = game_of(games.env).statistics, [(json.loads(row.stats), sides[row.match_id]) for row in found]
+    # Those from before a statistic was declared are as good as none.
+    stats = [(match, side) for match, side in told if all(number.key in match for number in numbers)]
+    if not stats or not numbers:
         return None
 
-    def mean(name: str) -> float:
-        return float(np.mean([match[name][side] for match, side in stats]))
+    def mean(key: str) -> float:
+        return float(np.mean([match[key][side] for match, side in stats]))
 
+    heat = [_heat(match["ball_heat"], side) for match, side in stats if "ball_heat" in match]
     return PlayStats(
         matches=len(stats),
-        possession=mean("possession"),
-        shots_per_match=mean("shots"),
-        distance_m_per_match=mean("distance_m"),
-        ball_heat=np.mean([_heat(match, side) for match, side in stats], axis=0).round(5).tolist(),
+        numbers=[PlayNumber.like(number, value=mean(number.key)) for number in numbers],
+        ball_heat=np.mean(heat, axis=0).round(5).tolist() if heat else None,
     )
 
 
-def _heat(match: dict[str, Any], side: int) -> NDArray[np.float64]:
+def _heat(told: Any, side: int) -> NDArray[np.float64]:
     """Shares of the match's time. A half turn brings purple's view to blue's."""
-    heat = np.asarray(match["ball_heat"], np.float64)
+    heat = np.asarray(told, np.float64)
     heat = heat / max(float(heat.sum()), 1e-12)
     return heat[::-1, ::-1] if side else heat
 

@@ -134,8 +134,8 @@ def _add_files(router: APIRouter, store: Store) -> None:
     def get_page(match_id: MatchId) -> Response:
         """One self-contained HTML file with the viewer and the replay, to be kept and opened from disk."""
         record = read_record(match_id)
-        if game_of(record.env).filmed:
-            raise fault(404, "no_file", f"Match {match_id} is kept as a video; get that instead.")
+        if not game_of(record.env).is_drawn:
+            raise fault(404, "no_file", f"Matches of {record.env} are not drawn; get the replay of {match_id} instead.")
         page = page_html(read_file(record, "replay"), f"Match {match_id}")
         return _download(page.encode(), f"{match_id}.html", "text/html; charset=utf-8")
 

@@ -167,8 +167,8 @@ function copyButton(match: MatchPage): HTMLElement {
 }
 
 function record(match: MatchPage): HTMLElement {
-  const goals = match.events.filter((event) => event.type === "goal");
-  const scored = goals.map((goal) => `${goal.side} at ${seconds(goal.at_s)}`).join(", ") || "none";
+  const deciding = match.events.filter((event) => event.type === match.cause);
+  const times = deciding.map((event) => ` (${event.side} at ${seconds(event.at_s)})`).join("");
   const rows: (readonly [string, Content])[] = [
     ["Match", element("code", {}, match.id)],
     ["Environment", `${match.env} ${match.env_version}`],
@@ -176,7 +176,7 @@ function record(match: MatchPage): HTMLElement {
     ["Leg", `${match.leg} of 2, unit ${short(match.unit_id)}`],
     ["Season", String(match.season)],
     ["Length", `${seconds(match.duration_s)}, ${plural(match.duration_ticks, "tick")}`],
-    match.filmed ? ["Frags", match.score.join(" : ")] : ["Goals", scored],
+    [match.score_word, `${match.score.join(" : ")}${times}`],
     ["Played by", `${match.worker} in ${seconds(match.wall_ms / 1000)}`],
     ["Runner", describe(match.runner)],
     ["Replay", fileLink(match.replay, `${match.id}.${match.filmed ? "mp4" : "match"}`, replayUrl(match.id))],

@@ -8,7 +8,7 @@ import { brief, count, moment, plural, points, rated, short } from "../format";
 import { modelLink, pageLink, parameter, repoOfPage, writeParameters } from "../links";
 import { listen, paced } from "../live";
 import { againstBox, matchesBox, nextBox, opponentsBox } from "../model/opponents";
-import { fragsBox, goalsBox, playBox, sidesBox } from "../model/play";
+import { playBox, scoresBox, sidesBox } from "../model/play";
 import { box, definitions, facts, note, stateTag, switcher, tag, timeAgo, type Content } from "../parts";
 import { buildShell, fill, heading, placeholder } from "../shell";
 import type { ClaimedProbe, LeaderboardRow, ModelPage, Performance, Revision } from "../../api";
@@ -85,7 +85,7 @@ function actions(model: ModelPage, shown: Performance | undefined): HTMLElement[
   const accepted = model.revisions.some(({ env, state }) => state === "accepted" && env === shown?.env);
   if (!accepted || !shown) return [];
   const compare = element("a", { class: "button", href: pageLink("compare", { b: model.repo, env: shown.env }) }, "Compare");
-  if (isExport || shown.filmed) return [compare];
+  if (isExport || !shown.drawn) return [compare];
   const seat = { purple: model.repo, play: "1", env: shown.env };
   return [compare, element("a", { class: "button primary", href: pageLink("room", seat) }, "Play against it")];
 }
@@ -128,14 +128,8 @@ function performance(model: ModelPage, shown: Performance): HTMLElement[] {
   if (!shown.recent.length && !shown.history.length) return explained ? [] : standing;
   const wide = element("div", { class: "columns" }, ratingBox(shown), againstBox(shown.by_strength));
   const sides = sidesBox(shown);
-  const play = shown.filmed
-    ? element("div", { class: "columns" }, sides, fragsBox(shown.goals))
-    : element(
-        "div",
-        { class: "columns" },
-        element("div", { class: "content-part" }, playBox(shown.play), sides),
-        goalsBox(shown.goals),
-      );
+  const own = shown.measured ? element("div", { class: "content-part" }, playBox(shown.play), sides) : sides;
+  const play = element("div", { class: "columns" }, own, scoresBox(shown.goals));
   const matches = element(
     "div",
     { class: "columns" },
