@@ -9,13 +9,16 @@ from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
+import yaml
 from hub_server import RunningHub, running_hub
-from small_run import make_run
+from small_run import make_run, policy_model
 from typer.testing import CliRunner
 
 from palus.arena.referee.replay import read_replay
 from palus.cli import app
 from palus.cli.mlagents_hub import load_from_hf, push_to_hf
+from palus.export.bundle import Provenance, write_bundle
+from palus.types import BehaviorSpec
 
 
 def run(*words: str | Path, code: int = 0, stdin: str | None = None) -> str:
@@ -56,6 +59,26 @@ def test_from_a_run_to_a_match_against_the_published_model(tmp_path: Path, resul
     run("pull", "ada/striker", tmp_path / "rival", "--hub", pool)
     report = json.loads(run("match", results, tmp_path / "rival", "--pairs", 1, "--json"))
     assert report["wins"] + report["draws"] + report["losses"] == 2
+
+
+def test_a_team_of_two_behaviors_is_checked_recorded_and_met_as_one(tmp_path: Path) -> None:
+    team, pool = tmp_path / "team", tmp_path / "pool"
+    specs = [
+        BehaviorSpec.of_vectors("Striker", (231, 63), (3, 3, 3)),
+        BehaviorSpec.of_vectors("Goalie", (738,), (3, 3, 3)),
+    ]
+    models = {spec.name: policy_model(1, spec) for spec in specs}
+    configuration = yaml.safe_dump({"behaviors": {"Goalie": {}, "Striker": {}}})
+    provenance = Provenance("StrikersVsGoalie", "poca")
+    write_bundle(team, models, {spec.name: spec for spec in specs}, configuration, provenance)
+    said = run("push", team, "ada/team", "--hub", f"folder:{pool}")
+    assert f"{team}: an arena accepts it for StrikersVsGoalie" in said
+    recording = read_replay(pool / "ada" / "team" / "replay.match")[1].recordings[0]
+    assert recording.env_id == "StrikersVsGoalie" and "ada/team" in recording.names
+    card = (pool / "ada" / "team" / "README.md").read_text()
+    (command,) = re.findall(r"palus (match YOUR_MODEL rival .*)--pairs", card)
+    words = command.replace("YOUR_MODEL", "goalie-striker").replace("rival", str(team)).split()
+    assert json.loads(run(*words, "--pairs", 1, "--json"))["pairs"] == 1
 
 
 def test_the_card_shows_the_rating_of_a_leaderboard(tmp_path: Path, results: Path) -> None:

@@ -13,10 +13,12 @@ from events import read_values
 from typer.testing import CliRunner
 
 from palus.cli import app
+from palus.cli.train import what_next
 from palus.config import load_run
 from palus.nn.matmul import MatmulPath
 from palus.run.folder import RunFolder
 from palus.run.pace import fitting_share
+from palus.trust import Trust
 
 FAST = ("palus.threads=1", "palus.matmul=highest")
 SETTINGS = "behaviors.SoccerTwos."
@@ -340,6 +342,22 @@ def test_the_configuration_keeps_what_was_given(poca, ppo):
     assert load_run(poca[0] / "configuration.yaml").behaviors["SoccerTwos"].keep_checkpoints == 2
     kept = load_run(ppo[0] / "configuration.yaml")
     assert (kept.env_settings.seed, kept.checkpoint_settings.run_id) == (3, "mine")
+
+
+def test_what_comes_next_is_what_the_game_is_for(tmp_path):
+    def commands(*settings: str, behavior: str = "Guard") -> list[str]:
+        path = tmp_path / "run.yaml"
+        path.write_text(yaml.safe_dump({"behaviors": {behavior: {"trainer_type": "ppo"}}}))
+        return what_next(load_run(path, settings), Path("results/mine"), Trust(frozenset({"mine"})))
+
+    match = "palus match results/mine goalie-striker"
+    assert commands(behavior="SoccerTwos") == [f"{match} --pairs 20 --replay match.match", "palus watch match.match"]
+    assert commands(behavior="Goalie")[0] == f"{match} --game StrikersVsGoalie --pairs 20 --replay match.match"
+    assert commands("palus.env=doom_duel", behavior="doom_duel") == ["palus enjoy results/mine --trust mine"]
+    assert commands("palus.env=mine:Game") == ["palus enjoy results/mine --trust mine"]
+    assert commands("env_settings.env_path=Game.x86_64") == [
+        "give the model to the agents' Behavior Parameters in Unity"
+    ]
 
 
 def test_a_run_is_not_overwritten_by_accident(ppo):

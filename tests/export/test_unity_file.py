@@ -74,7 +74,7 @@ def test_what_unity_cannot_load_is_told_on_the_card(change: Any, told: str) -> N
     change(made)
     gaps = unity_gaps(made.SerializeToString())
     assert gaps == (told,)
-    card = write_card(CardFacts("B", Provenance("B"), unity_gaps=gaps))
+    card = write_card(CardFacts("B", Provenance("B"), unity_gaps={"B": gaps}))
     assert f"Unity cannot load it: {told}." in card and "drops into a Unity scene" not in card
     assert "Unity cannot load" not in write_card(CardFacts("B", Provenance("B")))
 

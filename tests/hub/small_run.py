@@ -18,17 +18,17 @@ SPEC = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
 ELO = (1200.0, 1250.5, 1325.0)
 
 
-def policy_weights(seed: int = 0) -> dict[str, np.ndarray]:
-    """A SoccerTwos policy of 8 hidden units that no training has touched."""
+def policy_weights(seed: int = 0, spec: BehaviorSpec = SPEC) -> dict[str, np.ndarray]:
+    """A policy of 8 hidden units that no training has touched."""
     rng = np.random.default_rng(seed)
-    shapes = {"layer0": (8, 336), "branch0": (3, 8), "branch1": (3, 8), "branch2": (3, 8)}
+    shapes = {"layer0": (8, sum(spec.observation_sizes)), "branch0": (3, 8), "branch1": (3, 8), "branch2": (3, 8)}
     weights = {f"{name}_weight": rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
     return weights | {f"{name}_bias": np.zeros(shape[0], np.float32) for name, shape in shapes.items()}
 
 
-def policy_model(seed: int = 0) -> bytes:
+def policy_model(seed: int = 0, spec: BehaviorSpec = SPEC) -> bytes:
     """The file of that policy."""
-    data: bytes = mlp_policy(policy_weights(seed), SPEC).SerializeToString()
+    data: bytes = mlp_policy(policy_weights(seed, spec), spec).SerializeToString()
     return data
 
 

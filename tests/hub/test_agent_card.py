@@ -50,6 +50,38 @@ def test_the_card_states_the_score_as_leaderboards_read_it(folder: Path, tmp_pat
     assert (published / "replay.mp4").read_bytes() == b"video"
 
 
+@pytest.mark.parametrize(
+    ("trainer", "title", "counted"),
+    [("appo", "An **APPO** agent", "engine frames"), ("ppo", "A **PPO** agent", "steps")],
+)
+def test_the_card_names_the_trainer_and_what_it_counts(tmp_path: Path, trainer: str, title: str, counted: str) -> None:
+    folder = tmp_path / "pendulum"
+    folder.mkdir()
+    (folder / "Pendulum.onnx").write_bytes(b"model")
+    (folder / "configuration.yaml").write_text(
+        f"behaviors:\n  Pendulum:\n    trainer_type: {trainer}\npalus:\n  env: palus.envs.gymnasium:make\n"
+    )
+    (folder / "evaluation.json").write_text(json.dumps({**SCORE.__dict__, "env_id": "Pendulum", "steps": 90_000}))
+    publish(read_run(folder), "ada/pendulum", FolderTarget(tmp_path / "pool"))
+    text = (tmp_path / "pool" / "ada" / "pendulum" / "README.md").read_text()
+    assert f"# {title} for **Pendulum**" in text and f"with palus for 90,000 {counted}." in text
+    assert read_card(text.encode()).data["model-index"][0]["name"] == trainer.upper()
+    assert "palus match" not in text  # no arena plays it
+
+
+def test_an_agent_of_a_game_that_arenas_film_is_measured_by_its_score_and_met_in_matches(tmp_path: Path) -> None:
+    folder = tmp_path / "duel"
+    folder.mkdir()
+    (folder / "doom_duel.onnx").write_bytes(b"model")
+    (folder / "configuration.yaml").write_text(
+        "behaviors: {doom_duel: {trainer_type: appo}}\npalus: {env: doom_duel}\n"
+    )
+    publish(read_run(folder), "ada/duel", FolderTarget(tmp_path / "pool"))
+    text = (tmp_path / "pool" / "ada" / "duel" / "README.md").read_text()
+    assert "palus enjoy agent" in text and "palus match YOUR_MODEL rival --game doom_duel --pairs 200" in text
+    assert set(read_card(text.encode()).tags) >= {"doom_duel", "palus", "reinforcement-learning"}
+
+
 def test_words_of_ones_own_stay_and_gain_the_labels(folder: Path, tmp_path: Path) -> None:
     (folder / "README.md").write_text("---\ntags: [mine]\n---\nMy own words.\n")
     publish(read_run(folder), "ada/doom", FolderTarget(tmp_path / "pool"))

@@ -10,11 +10,13 @@ import pytest
 import yaml
 from small_run import SPEC, make_run, policy_model, write_events
 
+from palus.envs import arena_games
 from palus.errors import HubError
 from palus.export.bundle import Provenance, write_bundle
 from palus.hub.card import read_card
 from palus.hub.layout import read_run, repository_files
 from palus.hub.model_card import CardFacts, keep_card, labels_of, refresh_card, write_card
+from palus.hub.publish import publish
 from palus.hub.score import Rating, find_rating
 from palus.hub.target import HUGGING_FACE, FolderTarget, HubTarget, parse_target
 from palus.hub.training_curve import describe, draw_curves, read_curves, ticks
@@ -46,7 +48,7 @@ def test_a_run_becomes_the_repository_that_mlagents_would_push(tmp_path: Path) -
     ]
     assert files["README.md"] == b"a card"
     assert json.loads(files["config.json"])["behaviors"]["SoccerTwos"]["max_steps"] == 3000000
-    assert (run.name, run.env_id, run.trainer_type) == ("striker", "SoccerTwos", "poca")
+    assert (run.name, run.behavior, run.game, run.trainer_type) == ("striker", "SoccerTwos", "SoccerTwos", "poca")
     resumable = read_run(tmp_path / "striker", snapshots=True)
     assert resumable.files.keys() - run.files.keys() == {"SoccerTwos/snapshots/snapshot-00001.npz"}
 
@@ -101,6 +103,32 @@ def test_a_new_card_has_a_list_of_tags_and_tells_what_is_known() -> None:
     assert "It holds in this pool only, whose mean is 1200: this model, random, bob/two." in ranked
     assert "![Elo rose](training_curve.svg)" in ranked
     assert "[replay.html](replay.html)" in ranked
+
+
+def test_a_team_of_two_behaviors_is_of_its_game_not_of_the_first_of_them(tmp_path: Path) -> None:
+    folder, behaviors = tmp_path / "team", {"Goalie": {"trainer_type": "poca"}, "Striker": {"trainer_type": "poca"}}
+    specs = dict.fromkeys(behaviors, SPEC)
+    configuration = yaml.safe_dump({"behaviors": behaviors})
+    provenance = Provenance("StrikersVsGoalie", "poca", 1000)
+    write_bundle(folder, dict.fromkeys(behaviors, policy_model()), specs, configuration, provenance)
+    refresh_card(folder)
+    own = (folder / "README.md").read_text()
+    assert "palus match . goalie-striker --game StrikersVsGoalie --pairs 20" in own
+    for kept in (folder / "bundle.json", folder / "README.md"):  # ML-Agents leaves neither, and names no game
+        publish(read_run(folder), "ada/team", FolderTarget(tmp_path / "pool"), new_card=True)
+        card = (tmp_path / "pool" / "ada" / "team" / "README.md").read_text()
+        assert "# A **poca** team for **StrikersVsGoalie**" in card
+        assert "ML-Agents-StrikersVsGoalie" in read_card(card.encode()).tags
+        assert "palus match YOUR_MODEL rival --game StrikersVsGoalie --pairs 200" in card
+        assert "`Striker.onnx` has the inputs" in card and "`Goalie.onnx` has the inputs" in card
+        kept.unlink()
+
+
+def test_a_card_has_every_tag_by_which_arenas_look_for_models_of_its_game() -> None:
+    for game in arena_games().values():
+        labels = labels_of(game.env, agent=game.filmed)
+        assert set(game.tags) <= {*labels.tags, labels.library}
+    assert labels_of("MyUnityGame", agent=False).tags[3:] == ("ML-Agents-MyUnityGame", "palus")
 
 
 def test_the_rating_is_found_by_the_hash_of_the_model_not_by_its_name() -> None:

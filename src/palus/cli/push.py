@@ -42,8 +42,7 @@ Examples:
 PATIENCE = 10.0
 """Times the processor time that an arena allows: this machine may be slow and busy, and the arena measures again."""
 
-REPLAY_OPPONENTS = ("goalie-striker", "ball-chaser")
-REPLAY_PAIRS, REPLAY_GOALS = 5, 2
+REPLAY_PAIRS, REPLAY_WINS = 5, 2
 
 
 def push(
@@ -55,7 +54,7 @@ def push(
     private: Annotated[bool, typer.Option("--private", help="Make the repository private.")] = False,
     message: Annotated[str, typer.Option(help="The commit's message.")] = "Push to Hub",
     rating: Annotated[Path | None, typer.Option(help="Leaderboard of `palus rank --json` for the card.")] = None,
-    replay: Annotated[bool, typer.Option("--replay/--no-replay", help="Record a few goals for the page.")] = True,
+    replay: Annotated[bool, typer.Option("--replay/--no-replay", help="Record a few wins for the page.")] = True,
     snapshots: Annotated[
         bool, typer.Option("--snapshots", help="Also the opponents of self-play: others can then --resume the run.")
     ] = False,
@@ -79,13 +78,14 @@ def push(
         if name is not None and isinstance(target, HubTarget):
             stdout.print(f"Signed in to {target.url} as {escape(name)}.")
     # What an agent is measured by is its own score: it need not fit an arena to be published.
-    if not no_check and (not contents.is_agent or (check and contents.env_id in GAMES)):
+    if not no_check and (not contents.is_agent or (check and contents.game in GAMES)):
         _check(contents)
     if check or repo_id is None:
         _tell_unity(contents)
         return
     standing = None if rating is None else _rating(rating, contents)
-    made = _replay(contents, repo_id) if replay and not contents.is_agent else {}
+    drawn = contents.game in GAMES and GAMES[contents.game].is_drawn
+    made = _replay(contents, repo_id) if replay and drawn else {}
     with progress_bar(f"Uploading {len(contents.files) + len(made)} files", None):  # no share: a commit is one request
         published = publish(
             contents, repo_id, target, message=message, private=private, new_card=new_card, rating=standing, made=made
@@ -97,20 +97,18 @@ def _check(run: LocalRun) -> None:
     """Exit with 1 when an arena would refuse the model, saying why and what to do."""
     from palus.arena.locked.vet import vet
     from palus.arena.models.entity import Entity
-    from palus.arena.referee.games import GAMES
 
     models = {behavior: path.read_bytes() for behavior, path in sorted(run.models.items())}
     files = tuple((behavior, hashlib.sha256(model).hexdigest()) for behavior, model in models.items())
     entity = Entity(run.sha256, run.name, files=files, models=tuple(models.values()))
-    game = next((game.env for game in GAMES.values() if set(game.behaviors) == set(models)), run.env_id)
-    vetting = vet(entity, game, patience=PATIENCE)
+    vetting = vet(entity, run.game, patience=PATIENCE)
     if vetting.refusal is None:
-        stdout.print(f"{escape(str(run.model))}: an arena accepts it for {escape(run.env_id)}.")
+        stdout.print(f"{escape(str(run.player))}: an arena accepts it for {escape(run.game)}.")
         return
     refusal = vetting.refusal
     stderr.print(f"[bold red]{escape(refusal.code)}[/]: {escape(refusal.sentence)}")
     stderr.print(f"What to do: {escape(refusal.remedy)}")
-    stderr.print(f"{escape(str(run.model))} would be refused; nothing was uploaded. --no-check uploads it anyway.")
+    stderr.print(f"{escape(str(run.player))} would be refused; nothing was uploaded. --no-check uploads it anyway.")
     raise typer.Exit(1)
 
 
@@ -151,9 +149,9 @@ def _rating(path: Path, run: LocalRun) -> Rating | None:
 
 
 def _replay(run: LocalRun, repo_id: str) -> dict[str, bytes]:
-    """replay.match and replay.html: its best goals against the house bots, else a match; {} when it cannot play."""
+    """replay.match and replay.html: its best wins against the house bots, else a match; {} when it cannot play."""
     from palus.arena.models.players import load_player
-    from palus.arena.referee.games import DEFAULT_GAME, source_of
+    from palus.arena.referee.games import playable_game, source_of
     from palus.arena.referee.match import play_pairs
     from palus.arena.referee.recorder import Recorder
     from palus.arena.referee.replay import encode_replay
@@ -164,15 +162,16 @@ def _replay(run: LocalRun, repo_id: str) -> dict[str, bytes]:
 
     with Terminal(stderr=True).status("Recording a replay"):
         try:
-            player = load_player(str(run.model), source_of(DEFAULT_GAME).spec, repo_id)
+            player = load_player(str(run.player), source_of(run.game).spec, repo_id)
         except ModelError as error:
             stdout.print(f"[yellow]No replay: {escape(str(error))}[/]")
             return {}
-        opponents = load(*REPLAY_OPPONENTS)
-        recordings = record_wins(player, opponents, REPLAY_PAIRS, seed=0, per_opponent=REPLAY_GOALS)
+        game = playable_game(run.game)
+        opponents = load(*(game.bots[::-1] or game.house), game=game.env)
+        recordings = record_wins(player, opponents, REPLAY_PAIRS, 0, REPLAY_WINS, game.env)
         if not recordings:
             recorder = Recorder([0])
-            play_pairs(player, opponents[0], 1, seed=0, recorder=recorder)
+            play_pairs(player, opponents[0], 1, seed=0, env_id=game.env, recorder=recorder)
             recordings = [recorder.recordings[0]]
         data = encode_replay(recordings, title=repo_id)
     return {REPLAY: data, REPLAY_PAGE: page_html(data, repo_id).encode()}

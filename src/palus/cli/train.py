@@ -195,13 +195,20 @@ def _train(
     )
     if not result.finished:
         _hint("Continue:", f"palus train {folder / 'configuration.yaml'} --resume{trust.option}")
-    if run.env_id == "SoccerTwos":
-        _hint("Next:", f"palus match {folder} goalie-striker --pairs 20 --replay match.match")
-        _hint("", "palus watch match.match")
-    elif run.env_id is not None:
-        _hint("Next:", f"palus enjoy {folder}{trust.option}")
-    else:
-        _hint("Next:", "give the model to the agents' Behavior Parameters in Unity")
+    first, *more = what_next(run, folder, trust)
+    _hint("Next:", first)
+    for command in more:
+        _hint("", command)
+
+
+def what_next(run: RunFile, folder: Path, trust: Trust) -> list[str]:
+    """Commands, or in a game of Unity words, for who has trained a run."""
+    if run.env_id is None:
+        return ["give the model to the agents' Behavior Parameters in Unity"]
+    game = envs.arena_games().get(run.env_id)
+    if game is None or game.filmed:
+        return [f"palus enjoy {folder}{trust.option}"]
+    return game.trial(str(folder))
 
 
 def _hint(why: str, command: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from palus.config.run_file import DEFAULT_GAME
 from palus.envs.recording import MatchLayout, RecordedEvent, Recording
 from palus.errors import ArenaError
 from palus.types import I32, I64, AnyArray
@@ -94,6 +95,16 @@ class ArenaGame:
     def files(self) -> dict[str, str]:
         """Behavior of each model file, by its path in a repository."""
         return {f"{behavior}.onnx": behavior for behavior in self.behaviors}
+
+    @property
+    def option(self) -> str:
+        """What commands take to mean this game, with a leading blank; nothing for the one that is meant anyway."""
+        return "" if self.env == DEFAULT_GAME else f" --game {self.env}"
+
+    def trial(self, player: str) -> list[str]:
+        """Commands that let a player meet a house bot and, where its matches are drawn, show that."""
+        match = f"palus match {player} {self.house[-1]}{self.option} --pairs 20"
+        return [f"{match} --replay match.match", "palus watch match.match"] if self.is_drawn else [match]
 
     @property
     def house(self) -> tuple[str, ...]:

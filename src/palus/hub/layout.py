@@ -1,13 +1,13 @@
 """Which files of a run, a bundle or a bare model make a published repository, in the layout of `mlagents-push-to-hf`.
 
-    <Env>.onnx          the model that plays           <Env>/      checkpoints, TensorBoard events
+    <Behavior>.onnx     the model that plays           <Behavior>/ checkpoints, TensorBoard events
     configuration.yaml  config.json  bundle.json       run_logs/   training_status.json, timers.json
     README.md           the card                       replay.match, replay.html, training_curve.svg
     evaluation.json     replay.mp4                     of an agent that `palus enjoy` has measured
     probe.json          probe.svg                      of a model that `palus probe` has probed
 
-Left out: hidden files, and unless asked for the opponents of self-play (`<Env>/snapshots/`), which take more room than
-all else together. Nothing is written into the user's folder.
+Left out: hidden files, and unless asked for the opponents of self-play (`<Behavior>/snapshots/`), which take more room
+than all else together. Nothing is written into the user's folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 from palus.config.run_file import DEFAULT_GAME
 from palus.config.source import parse_yaml
-from palus.envs import arena_games
+from palus.envs import BUILT_IN, arena_games
 from palus.errors import HubError
 from palus.export.bundle import Provenance
 from palus.files import digest_of
@@ -44,13 +44,13 @@ _SNAPSHOTS = "snapshots"
 class LocalRun:
     """A run, bundle or model as it lies on disk.
 
-    name: of the folder or file. files: path in the repository -> file. configuration: the run file, {} without.
-    facts: of bundle.json and training_status.json (steps, elo, results, ...), {} when unknown.
-    readme: README.md of the folder, None without.
+    name: of the folder or file. behavior: the first one, whose is `model`. files: path in the repository -> file.
+    configuration: the run file, {} without. facts: of bundle.json and training_status.json (steps, elo, results, ...),
+    {} when unknown. readme: README.md of the folder, None without.
     """
 
     name: str
-    env_id: str
+    behavior: str
     model: Path
     files: Mapping[str, Path]
     configuration: Mapping[str, Any]
@@ -60,16 +60,29 @@ class LocalRun:
     @property
     def trainer_type(self) -> str | None:
         """`poca`, `ppo`, ...; None when nobody knows."""
-        behavior = (self.configuration.get("behaviors") or {}).get(self.env_id)
+        behavior = (self.configuration.get("behaviors") or {}).get(self.behavior)
         known = behavior.get("trainer_type") if isinstance(behavior, dict) else None
         return known or self.facts.get("trainer_type")
 
     @property
+    def game(self) -> str:
+        """What it plays: the game that the run names, else the one of an arena that has its behaviors. A game that is
+        not palus's own is called as the behavior is."""
+        if self._named_game:
+            return self._named_game if self._named_game in BUILT_IN else self.behavior
+        games = arena_games().values()
+        return next((game.env for game in games if set(game.behaviors) == self.models.keys()), self.behavior)
+
+    @property
     def is_agent(self) -> bool:
-        """Whether it is an agent of a game of palus, measured by its own score, and no team of an ML-Agents game."""
+        """Whether it is an agent, measured by its own score, and no team that only matches tell anything about."""
+        declared = arena_games().get(self.game)
+        return bool(self._named_game) if declared is None else declared.filmed
+
+    @property
+    def _named_game(self) -> str:
         palus = self.configuration.get("palus")
-        game = (palus.get("env") if isinstance(palus, dict) else None) or self.facts.get("env_id")
-        return bool(game) and not is_ml_agents_game(str(game))
+        return str((palus.get("env") if isinstance(palus, dict) else None) or self.facts.get("env_id") or "")
 
     @property
     def provenance(self) -> Provenance:
@@ -81,7 +94,7 @@ class LocalRun:
 
         steps, results, pairs = number("steps"), self.facts.get("results"), number("result_pairs")
         return Provenance(
-            self.env_id,
+            self.game,
             self.trainer_type,
             None if steps is None else int(steps),
             number("wall_seconds"),
@@ -93,9 +106,14 @@ class LocalRun:
     @property
     def models(self) -> dict[str, Path]:
         """The model of each behavior that was trained."""
-        behaviors = self.configuration.get("behaviors") or (self.env_id,)
+        behaviors = self.configuration.get("behaviors") or (self.behavior,)
         found = {str(name): self.files.get(f"{name}.onnx") for name in behaviors}
         return {name: path for name, path in found.items() if path is not None}
+
+    @property
+    def player(self) -> Path:
+        """What commands that play take for it: the model, or the folder of several."""
+        return self.model.parent if len(self.models) > 1 else self.model
 
     @property
     def sha256(self) -> str:
@@ -106,18 +124,12 @@ class LocalRun:
     def event_files(self) -> tuple[Path, ...]:
         """TensorBoard files of the behavior, oldest first."""
         return tuple(
-            p for path, p in sorted(self.files.items()) if path.startswith(f"{self.env_id}/events.out.tfevents")
+            p for path, p in sorted(self.files.items()) if path.startswith(f"{self.behavior}/events.out.tfevents")
         )
 
     def owns(self, path: str) -> bool:
         """Whether a push owns this path of a repository, so that it goes when the run no longer has it."""
         return path.startswith((*(f"{name}/" for name in self.models), "run_logs/"))
-
-
-def is_ml_agents_game(game: str) -> bool:
-    """Whether a game is one of ML-Agents, as it declares by its tags: teams of it are compared by their points."""
-    games = arena_games()
-    return game in games and "ml-agents" in games[game].tags
 
 
 def read_run(path: Path, configfile_name: str = "configuration.yaml", *, snapshots: bool = False) -> LocalRun:
@@ -131,17 +143,17 @@ def read_run(path: Path, configfile_name: str = "configuration.yaml", *, snapsho
     if not path.is_dir():
         raise HubError(f"{path}: no such run; give a run's folder (results/RUN_ID), a bundle, or an .onnx file")
     configuration = _mapping(path / configfile_name, _yaml)
-    env_id = _env_id(path, configuration)
+    behavior = _first_behavior(path, configuration)
     files = dict(_files(path, snapshots))
     if len(files) > MAX_FILES:
         raise HubError(
             f"{path}: holds {len(files)} files, a repository at most {MAX_FILES}; name the folder of one run"
         )
-    facts = _status_facts(_mapping(path / "run_logs" / "training_status.json", json.loads), env_id)
+    facts = _status_facts(_mapping(path / "run_logs" / "training_status.json", json.loads), behavior)
     facts |= _mapping(path / "bundle.json", json.loads)
     readme = files.get("README.md")  # not one that is a link
     text = readme.read_text("utf-8", errors="replace") if readme is not None else None
-    return LocalRun(path.resolve().name, env_id, files[f"{env_id}.onnx"], files, configuration, facts, text)
+    return LocalRun(path.resolve().name, behavior, files[f"{behavior}.onnx"], files, configuration, facts, text)
 
 
 def repository_files(run: LocalRun, card: str, made: Mapping[str, bytes]) -> dict[str, Content]:
@@ -163,7 +175,7 @@ def _files(folder: Path, snapshots: bool) -> Iterator[tuple[str, Path]]:
             yield from ((f"{entry.name}/{path}", file) for path, file in _files(entry, snapshots))
 
 
-def _env_id(folder: Path, configuration: Mapping[str, Any]) -> str:
+def _first_behavior(folder: Path, configuration: Mapping[str, Any]) -> str:
     """The first behavior of the run file, as ML-Agents takes it; without a run file the only model there is."""
     models = sorted(p.stem for p in folder.glob("*.onnx"))
     behaviors = configuration.get("behaviors")
@@ -202,9 +214,9 @@ def _yaml(text: str) -> Any:
     return value
 
 
-def _status_facts(status: Mapping[str, Any], env_id: str) -> dict[str, Any]:
+def _status_facts(status: Mapping[str, Any], behavior: str) -> dict[str, Any]:
     """What ML-Agents' training_status.json knows: the rating and the steps of the last checkpoint."""
-    entry = status.get(env_id)
+    entry = status.get(behavior)
     if not isinstance(entry, dict):
         return {}
     final = entry.get("final_checkpoint")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import yaml
@@ -20,7 +21,6 @@ from palus.export.bundle import Provenance
 from palus.export.unity_file import unity_gaps
 from palus.files import write_text
 from palus.hub.card import Card, read_card
-from palus.hub.layout import is_ml_agents_game
 from palus.hub.probe_file import PROBE_PICTURE, Probe
 from palus.hub.score import AgentScore, Rating
 from palus.ratings.interval import wilson
@@ -47,13 +47,13 @@ NAMED_OPPONENTS = 10
 class CardFacts:
     """What a card tells. Unknown things are None or empty and left out.
 
-    env_id: what it plays, which is also the name of its model. agent: of a game of palus, measured by its own score,
-    no team of a game of ML-Agents. repo_id: None in a run's folder. hub_option: what a reader adds to `palus pull` to
-    reach the same hub, with a leading blank. curve: the training curve in words. replay, video: the repository has one.
-    probe: of this very model. unity_gaps: why Unity cannot load it, () where it can.
+    game: what it plays. agent: measured by its own score, no team that matches tell about. repo_id: None in a run's
+    folder. hub_option: what a reader adds to `palus pull` to reach the same hub, with a leading blank. curve: the
+    training curve in words. replay, video: the repository has one. probe: of this very model. unity_gaps: why Unity
+    cannot load the model of a behavior, () where it can; without any there is one model, called like the game.
     """
 
-    env_id: str
+    game: str
     provenance: Provenance
     repo_id: str | None = None
     hub_option: str = ""
@@ -64,25 +64,33 @@ class CardFacts:
     score: AgentScore | None = None
     video: bool = False
     probe: Probe | None = None
-    unity_gaps: tuple[str, ...] = ()
+    unity_gaps: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def trainer(self) -> str:
+        """`poca` of a team, `APPO` of an agent; "" when nobody knows."""
+        trainer = self.provenance.trainer_type or ""
+        return trainer.upper() if self.agent else trainer
 
 
-def labels_of(env_id: str, agent: bool) -> Labels:
-    """The labels by which leaderboards find an agent by its game, or ML-Agents' models, in its order; and ours."""
-    general = (env_id, "deep-reinforcement-learning", "reinforcement-learning")
-    if agent:
-        return Labels("palus", (*general, "palus"))
-    return Labels("ml-agents", (*general, f"ML-Agents-{env_id}", "palus"))
+def labels_of(game: str, agent: bool) -> Labels:
+    """The labels by which leaderboards and arenas find models of a game: those that it declares, and ours.
+
+    agent: as of `CardFacts`; other games that no arena plays are taken for ones of ML-Agents.
+    """
+    declared = arena_games().get(game)
+    own = declared.tags if declared else () if agent else ("ml-agents", f"ML-Agents-{game}")
+    library = "ml-agents" if "ml-agents" in own else "palus"
+    tags = (game, "deep-reinforcement-learning", "reinforcement-learning", *own, "palus")
+    return Labels(library, tuple(tag for tag in dict.fromkeys(tags) if tag != "ml-agents"))
 
 
 def write_card(facts: CardFacts) -> str:
     """The whole README.md. The same facts give the same text, so an unchanged push changes nothing."""
-    data = {} if facts.score is None else {"model-index": [_index_entry(facts.score)]}
-    front = f"---\n{CARD_MARK}\n{front_matter(Card(data), labels_of(facts.env_id, facts.agent))}---\n"
-    trainer = facts.provenance.trainer_type
-    team = f"# A **{trainer}** team" if trainer else "# A team"
+    data = {} if facts.score is None else {"model-index": [_index_entry(facts.score, facts.trainer or facts.game)]}
+    front = f"---\n{CARD_MARK}\n{front_matter(Card(data), labels_of(facts.game, facts.agent))}---\n"
     sections = (
-        f"{'# An **APPO** agent' if facts.agent else team} for **{facts.env_id}**",
+        _title(facts),
         _origin(facts),
         _strength(facts),
         _score(facts.score),
@@ -103,9 +111,10 @@ def refresh_card(folder: Path) -> None:
     provenance = Provenance(**{part.name: facts[part.name] for part in fields(Provenance)})
     readme = folder / "README.md"
     ours = not readme.exists() or is_written_by_us(readme.read_text("utf-8", errors="replace"))
-    if ours and is_ml_agents_game(provenance.env_id):
-        gaps = gaps_of(folder / f"{facts['behavior']}.onnx")
-        write_text(readme, write_card(CardFacts(facts["behavior"], provenance, unity_gaps=gaps)))
+    game = arena_games().get(provenance.env_id)
+    if ours and game is not None and not game.filmed:
+        gaps = {behavior: gaps_of(folder / file) for file, behavior in game.files.items()}
+        write_text(readme, write_card(CardFacts(game.env, provenance, unity_gaps=gaps)))
 
 
 def gaps_of(model: Path) -> tuple[str, ...]:
@@ -149,14 +158,21 @@ def share_text(share: float, pairs: int | None) -> str:
     return f"{share:.1%} ({100 * low:.0f} to {100 * high:.0f} %, {pairs} mirrored pairs)"
 
 
-def _index_entry(score: AgentScore) -> dict[str, object]:
+def _title(facts: CardFacts) -> str:
+    kind = "agent" if facts.agent else "team"
+    what = f"**{facts.trainer}** {kind}" if facts.trainer else kind
+    article = "An" if (facts.trainer or kind)[0].lower() == "a" else "A"
+    return f"# {article} {what} for **{facts.game}**"
+
+
+def _index_entry(score: AgentScore, name: str) -> dict[str, object]:
     metric = {"type": "mean_reward", "value": score.text, "name": "mean_reward", "verified": False}
     result = {
         "task": {"type": "reinforcement-learning", "name": "reinforcement-learning"},
         "dataset": {"name": score.env_id, "type": score.env_id},
         "metrics": [metric],
     }
-    return {"name": "APPO", "results": [result]}
+    return {"name": name, "results": [result]}
 
 
 def _origin(facts: CardFacts) -> str:
@@ -165,7 +181,8 @@ def _origin(facts: CardFacts) -> str:
         steps = facts.score.steps
     if steps is None:
         return ""
-    what = f"with palus for {steps:,} engine frames" if facts.agent else f"for {steps:,} steps"
+    counted = "engine frames" if facts.provenance.trainer_type == "appo" else "steps"
+    what = f"{'with palus ' if facts.agent else ''}for {steps:,} {counted}"
     return f"Trained {what}{'' if seconds is None else f' in {seconds / 60:.1f} minutes'}."
 
 
@@ -228,32 +245,37 @@ def _training(facts: CardFacts) -> str:
 def _watch(facts: CardFacts) -> tuple[str, ...]:
     """How to see it play: films and replays first, then how to fetch it and let it play."""
     pull = f"    palus pull {facts.repo_id} {{}}{facts.hub_option}"
-    game = arena_games().get(facts.env_id)
-    house = game.house if game else ("random",)
+    game = arena_games().get(facts.game)
     if facts.repo_id is None:
-        replay = f"palus match . {house[-1]} --pairs 20 --replay match.replay && palus watch match.replay"
-        return (f"Watch it play against the house bot:\n\n    {replay}",)
+        return (f"Let it play against a house bot:\n\n    {' && '.join(game.trial('.'))}" if game else "",)
+    sections = []
+    if facts.video:
+        sections.append("## Watch it\n\n[replay.mp4](replay.mp4) plays in any browser.")
+    if facts.replay:
+        download = "## Watch it\n\nDownload [replay.html](replay.html) and open it in any browser, or:\n\n"
+        sections.append(f"{download}{pull.format('rival')} && palus watch rival/replay.match")
     if facts.agent:
-        video = "## Watch it\n\n[replay.mp4](replay.mp4) plays in any browser." if facts.video else ""
-        return video, f"## Run it\n\n{pull.format('agent')}\n    palus enjoy agent --max-num-episodes 10"
-    download = "## Watch it\n\nDownload [replay.html](replay.html) and open it in any browser, or:\n\n"
-    return (
-        f"{download}{pull.format('rival')} && palus watch rival/replay.match" if facts.replay else "",
-        f"## Play against it\n\n{pull.format('rival')}\n    palus match YOUR_MODEL rival --pairs 200\n\n"
-        f"`YOUR_MODEL` is an `.onnx` file, a run's folder, or {', '.join(f'`{name}`' for name in house)}.",
-    )
+        sections.append(f"## Run it\n\n{pull.format('agent')}\n    palus enjoy agent --max-num-episodes 10")
+    if game is not None or not facts.agent:
+        where, house = (game.option, game.house) if game else (" --env YOUR_GAME", ("random",))
+        own = "a folder of such models" if len(facts.unity_gaps) > 1 else "an `.onnx` file"
+        sections.append(
+            f"## Play against it\n\n{pull.format('rival')}\n    palus match YOUR_MODEL rival{where} --pairs 200\n\n"
+            f"`YOUR_MODEL` is {own}, a run's folder, or {', '.join(f'`{name}`' for name in house)}."
+        )
+    return tuple(sections)
 
 
 def _use(facts: CardFacts) -> str:
-    unity = f" Unity cannot load it: {'; '.join(facts.unity_gaps)}." if facts.unity_gaps else ""
-    if facts.agent:
-        return (
-            f"`{facts.env_id}.onnx` runs without PyTorch: raw observations and `recurrent_in` go in, action "
-            f"probabilities and `recurrent_out` come out.{unity}"
-        )
-    if unity:
-        return f"## Use it elsewhere\n\n`{facts.env_id}.onnx` runs wherever ONNX does.{unity}"
+    files = (_of_file(name, gaps, facts.agent) for name, gaps in (facts.unity_gaps or {facts.game: ()}).items())
+    return "\n\n".join(["## Use it elsewhere", *files])
+
+
+def _of_file(behavior: str, gaps: tuple[str, ...], agent: bool) -> str:
+    if agent or gaps:
+        unity = f" Unity cannot load it: {'; '.join(gaps)}." if gaps else ""
+        return f"`{behavior}.onnx` runs wherever ONNX does, without PyTorch.{unity}"
     return (
-        f"## Use it elsewhere\n\n`{facts.env_id}.onnx` has the inputs and outputs of "
-        "[ML-Agents](https://github.com/Unity-Technologies/ml-agents) and drops into a Unity scene as it is."
+        f"`{behavior}.onnx` has the inputs and outputs of [ML-Agents](https://github.com/Unity-Technologies/ml-agents) "
+        "and drops into a Unity scene as it is."
     )

@@ -82,7 +82,7 @@ def publish(
     card, kept = (None, None) if new_card else _kept_card(run, repo_id, target)
     if card is None:
         facts = CardFacts(
-            run.env_id,
+            run.game,
             run.provenance,
             repo_id,
             target.option,
@@ -93,7 +93,7 @@ def publish(
             score=read_score(run.model.parent) if run.is_agent else None,
             video=VIDEO in run.files,
             probe=probe,
-            unity_gaps=gaps_of(run.model),
+            unity_gaps={behavior: gaps_of(model) for behavior, model in run.models.items()},
         )
         card = write_card(facts)
     files = repository_files(run, card, more)
@@ -130,7 +130,7 @@ def fetch(repo_id: str, target: Target, folder: Path, *, revision: str | None = 
 
 def _kept_card(run: LocalRun, repo_id: str, target: Target) -> tuple[str | None, str | None]:
     """README.md with somebody's own words, and whose: the folder's own, else those at the target; None for nobody's."""
-    labels = labels_of(run.env_id, run.is_agent)
+    labels = labels_of(run.game, run.is_agent)
     if run.readme is not None and not is_written_by_us(run.readme):
         return keep_card(run.readme, labels, "README.md of the folder"), "the folder's"
     published = _published_card(repo_id, target)
