@@ -165,6 +165,14 @@ def test_the_command_trains_in_an_environment_that_the_run_file_names(tmp_path: 
         assert said.exit_code == 2 and sentence in said.output
 
 
+def test_games_are_given_the_drawn_seed_that_the_run_records(tmp_path: Path) -> None:
+    run = load_run(run_file(tmp_path), ["behaviors.Line.max_steps=0", "env_settings={seed: -1, num_envs: 2}"])
+    given: list[int] = []
+    train(run, trust=TRUST, on_start=lambda parts: given.extend(game._env.seed for game in parts.source.games))
+    written = load_run(tmp_path / "results" / "x" / "configuration.yaml").env_settings.seed
+    assert given == [written, written + 1] and written >= 0
+
+
 def test_a_factory_that_is_not_there_or_refuses_is_named(tmp_path: Path) -> None:
     with pytest.raises(EnvError, match=r"palus\.env_options\.factory line_envs:Nothing: .*name what makes it"):
         train(load_run(run_file(tmp_path, "line_envs:Nothing")), trust=TRUST)

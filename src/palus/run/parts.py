@@ -48,6 +48,8 @@ from palus.types import BehaviorSpec, GameSpec
 from palus.unity.news import game_of, joined
 
 _GAME = TypeAdapter(GameSpec)
+SEEDS = 2**30
+"""Seeds that are drawn are below it: executable i is sent seed + i as a number of 32 bits with a sign."""
 
 
 class Parts:
@@ -74,6 +76,7 @@ class Parts:
         self._scratch = None if ranks.rank == 0 else tempfile.TemporaryDirectory(prefix="palus-rank-")
         self.exchange = None if berth is None else Exchange(berth)
         self._told: Mapping[str, Any] | None = None  # what the run told a league that it trains apart from now
+        run = _with_seed(run, ranks)  # before the source, which may start games with it
         self.source = make_source(run, trust)
         try:
             self._wire(run, resume, force, trust, log if ranks.rank == 0 else _say_nothing)
@@ -111,9 +114,8 @@ class Parts:
             run = with_initial_paths(run)
             self.folder.refuse_existing(force=force or run.talks)
         self.computing = computing = Computing.begin(run, place, saved, ranks)
-        seed = ranks.first(run.env_settings.seed if run.env_settings.seed >= 0 else secrets.randbelow(2**31))
-        self.seed = seed = int(saved["seed"]) if saved is not None else seed
-        self.run = run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
+        self.seed = seed = int(saved["seed"]) if saved is not None else run.env_settings.seed
+        self.run = run = _seeded(run, seed)
         self.maker, names = LearnerMaker(seed, computing, trust, ranks), self.folder.behaviors
         self.populations = populations_of(run, self.spec, names, seed)
         self.trainees = self.maker.trainees(run, self.spec, self.folder, names, self.populations)
@@ -444,6 +446,16 @@ class Parts:
         self.collector.close()
         if self._scratch is not None:
             self._scratch.cleanup()
+
+
+def _with_seed(run: RunFile, ranks: Ranks) -> RunFile:
+    """The run with one seed for its games, draws and networks: its own, else one that rank 0 draws."""
+    seed = run.env_settings.seed
+    return _seeded(run, ranks.first(seed if seed >= 0 else secrets.randbelow(SEEDS)))
+
+
+def _seeded(run: RunFile, seed: int) -> RunFile:
+    return run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
 
 
 def _say_nothing(level: str, text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -42,13 +41,13 @@ def executables(run: RunFile, seed: int) -> Callable[[int], TalkingGame]:
 class TalkingSource:
     """The games of a run file, as many as `env_settings.num_envs`. Close it, or they stay.
 
-    start: one more game, by its number. Raises EnvError when it cannot be started, ProtocolError for what it says.
+    run: with a seed. start: one more game, by its number. Raises EnvError when it cannot be started, ProtocolError for what it says.
     """
 
     def __init__(self, run: RunFile, trust: Trust) -> None:
         """Raises ConfigError, EnvError and TrustError where there is nothing to start."""
         self._run, path, options = run, run.env_settings.env_path, run.palus.env_options
-        self._seed = run.env_settings.seed if run.env_settings.seed >= 0 else secrets.randbelow(10_000)
+        self._seed = run.env_settings.seed
         self._name = Path(path).stem if path is not None else str(options.get("factory")).rpartition(":")[2]
         self.start: Callable[[int], TalkingGame] = (
             executables(run, self._seed) if path is not None else base_env.make(options, trust, self._seed)
