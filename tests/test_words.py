@@ -1,4 +1,4 @@
-"""Words mean one thing: the glossary of ARCHITECTURE.md and the names of classes agree."""
+"""Words mean one thing: the glossary of ARCHITECTURE.md and the names of classes agree, and named modules are there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import ast
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
+
+from palus.config.run_file import PalusSettings
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "palus"
@@ -60,3 +63,34 @@ def test_a_class_called_like_a_word_is_the_one_that_carries_it() -> None:
     called = {name.lower(): name for name, _ in fields_by_class()[0]}
     wrong = {called[word] for word, carriers in words.items() if word in called and called[word] not in carriers}
     assert wrong == set()
+
+
+def test_what_texts_name_of_palus_is_there() -> None:
+    """`palus.x.y` in code and documents: a module, something in one, or a key of the run file."""
+    documents = [path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"]
+    for path in [*PACKAGE.rglob("*.py"), *(ROOT / "docs").glob("*.md"), *documents]:
+        for name in re.findall(r"`(palus(?:\.\w+)+)", path.read_text()):
+            first, *more = name.split(".")[1:]
+            if is_module(PACKAGE / first):
+                assert is_there(PACKAGE / first, more) or is_key([first, *more]), f"{path}: {name}"
+
+
+def is_module(path: Path) -> bool:
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def is_there(module: Path, names: list[str]) -> bool:
+    """Whether a module has them, one within the other."""
+    if names and is_module(module / names[0]):
+        return is_there(module / names[0], names[1:])
+    text = (module / "__init__.py" if module.is_dir() else module.with_suffix(".py")).read_text()
+    return all(re.search(rf"\b{name}\b", text) for name in names)
+
+
+def is_key(names: list[str]) -> bool:
+    section: Any = PalusSettings
+    for name in names:
+        if name not in getattr(section, "model_fields", {}):
+            return False
+        section = section.model_fields[name].annotation
+    return True

@@ -133,7 +133,6 @@ def test_the_league_file_is_read_and_what_is_in_it_has_a_name(tmp_path: Path) ->
     (tmp_path / "league" / "league.json").write_text(json.dumps(league))
     found = Runs([tmp_path]).look().runs[0].league
     assert found is not None
-    assert found.is_whole
     assert [(policy.kind, policy.label) for policy in found.policies] == [
         ("learner", "SoccerTwos exploiter"),
         ("snapshot", "#3"),
@@ -150,7 +149,8 @@ def test_the_league_file_is_read_and_what_is_in_it_has_a_name(tmp_path: Path) ->
     )
     found = Runs([tmp_path]).look().runs[0].league
     assert found is not None
-    assert (found.is_whole, [policy.label for policy in found.policies]) == (False, ["SoccerTwos", "#7"])
+    assert [policy.label for policy in found.policies] == ["SoccerTwos", "#7"]
+    assert (found.evaluation, found.mix) == ([], [])
 
 
 @pytest.fixture

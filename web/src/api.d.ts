@@ -9,12 +9,11 @@ export interface components {
     schemas: {
         /**
          * Analytics
-         * @description Competition statistics of one env. season_end_ms: null when no end is set.
+         * @description Competition statistics of one env.
          */
         readonly Analytics: {
             readonly env: string;
             readonly season: number;
-            readonly season_end_ms: number | null;
             readonly matches: number;
             readonly models: number;
             readonly days: readonly components["schemas"]["DayMatches"][];
@@ -336,11 +335,10 @@ export interface components {
         };
         /**
          * LeagueView
-         * @description training, evaluation: [policy, opponent, points of the policy, matches], both directions. is_whole: the run keeps
-         *     a league file; without, there are no ratings with intervals, no evaluation and no mix.
+         * @description training, evaluation: [policy, opponent, points of the policy, matches], both directions. A run that keeps no
+         *     league file has no ratings with intervals, no evaluation and no mix.
          */
         readonly LeagueView: {
-            readonly is_whole: boolean;
             readonly policies: readonly components["schemas"]["LeaguePolicy"][];
             readonly training: readonly (readonly [
                 number,

@@ -1,7 +1,7 @@
 """The grammar of a policy file: what it may consist of, checked before anything in it is run.
 
 Dense plain tensors inside the file, standard operators, one straight graph. What the graph must take and give is in
-`palus.arena.models.policy_file`.
+`palus.arena.models.policy_graph`.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from palus.arena.models.players import Bot, Player
 from palus.arena.referee import sampling
 from palus.arena.referee.games import DEFAULT_GAME, game_of, source_of
 from palus.arena.referee.questions import Question, ask, by_behavior, memory_of, questions_for, widths
-from palus.arena.referee.recorder import Onlooker
+from palus.arena.referee.recorder import Observer
 from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, match_ids, verdict_events, verdict_of
 from palus.envs import GameSource
 from palus.envs.arena_game import ArenaGame
@@ -51,7 +51,7 @@ def play_pairs(
     env_options: Mapping[str, object] | None = None,
     legs: Sequence[int] = (1, 2),
     num_parallel: int | None = None,
-    recorder: Onlooker | None = None,
+    recorder: Observer | None = None,
     progress: Callable[[int], None] | None = None,
     stopped: Callable[[], bool] | None = None,
 ) -> tuple[MatchResult, ...]:
@@ -98,7 +98,7 @@ class _Terms:
     mode: Mode
     game: ArenaGame
     source: GameSource
-    recorder: Onlooker | None
+    recorder: Observer | None
     progress: Callable[[int], None] | None
     stopped: Callable[[], bool] | None
 

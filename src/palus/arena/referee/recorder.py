@@ -24,8 +24,8 @@ OUTCOME: dict[str, Literal["blue", "purple", "draw"]] = {
 """What a replay shows as the result."""
 
 
-class Onlooker(Protocol):
-    """Looks on while matches are played: `Recorder` or `Film`. number: 2 * pair + (0 when A is blue, 1 when A is
+class Observer(Protocol):
+    """Observes matches while they are played: `Recorder` or `Film`. number: 2 * pair + (0 when A is blue, 1 when A is
     purple)."""
 
     def decision(self, env: Any, matches: I64, playing: Bool, actions: I32, probabilities: F32) -> None:

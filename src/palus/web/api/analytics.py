@@ -51,11 +51,10 @@ class CauseCount(Shape):
 
 
 class Analytics(Shape):
-    """Competition statistics of one env. season_end_ms: null when no end is set."""
+    """Competition statistics of one env."""
 
     env: str
     season: int
-    season_end_ms: int | None
     matches: int
     models: int
     days: list[DayMatches]

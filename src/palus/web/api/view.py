@@ -36,7 +36,6 @@ class Arena:
     envs: tuple[str, ...] = (DEFAULT_GAME,)
     mode: str = "continuous"
     season: int = 1
-    season_end_ms: int | None = None
 
 
 @dataclass(frozen=True)

@@ -55,10 +55,9 @@ class Share(Shape):
 
 
 class LeagueView(Shape):
-    """training, evaluation: [policy, opponent, points of the policy, matches], both directions. is_whole: the run keeps
-    a league file; without, there are no ratings with intervals, no evaluation and no mix."""
+    """training, evaluation: [policy, opponent, points of the policy, matches], both directions. A run that keeps no
+    league file has no ratings with intervals, no evaluation and no mix."""
 
-    is_whole: bool
     policies: list[LeaguePolicy]
     training: list[tuple[int, int, float, int]]
     evaluation: list[tuple[int, int, float, int]]
@@ -145,7 +144,7 @@ def read_league(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
         for behavior, shares in file.mix.items()
         for opponent, share in shares.items()
     ]
-    return LeagueView(is_whole=True, policies=policies, training=file.training, evaluation=file.evaluation, mix=mix)
+    return LeagueView(policies=policies, training=file.training, evaluation=file.evaluation, mix=mix)
 
 
 def _role_of(policy: _Learner | _Snapshot, name: str) -> str:
@@ -193,7 +192,7 @@ def _from_files(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
         if policy >= FROZEN
     ]  # fmt: skip
     policies.sort(key=lambda policy: policy.id)
-    return LeagueView(is_whole=False, policies=policies, training=rows, evaluation=[], mix=[])
+    return LeagueView(policies=policies, training=rows, evaluation=[], mix=[])
 
 
 def _name(policy: int) -> str:

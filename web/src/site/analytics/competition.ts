@@ -2,19 +2,17 @@
 import { element } from "../../page/dom";
 import { histogram } from "../charts/bars";
 import { cumulativeChart } from "../charts/series";
-import { ago, count, percent, plural, seconds } from "../format";
+import { ago, count, percent, seconds } from "../format";
 import { box, facts, modelCell, shareBar, sideMark } from "../parts";
 import { placeholder } from "../shell";
 import type { Analytics, CauseCount, TeamLine } from "../../api";
 import { DataTable } from "../table";
 
-const DAY_MS = 86_400_000;
-
 export function competition(analytics: Analytics): Node[] {
   const numbers = facts([
     { name: "Matches played", value: count(analytics.matches) },
     { name: "Models", value: count(analytics.models) },
-    { name: "Season", value: String(analytics.season), under: seasonEnd(analytics.season_end_ms) },
+    { name: "Season", value: String(analytics.season) },
     { name: "Mean length", value: seconds(analytics.mean_duration_s) },
   ]);
   if (!analytics.days.length) return [numbers, element("section", { class: "box" }, placeholder("No matches yet"))];
@@ -31,12 +29,6 @@ export function competition(analytics: Analytics): Node[] {
     ends,
     teams(analytics.teams),
   ];
-}
-
-function seasonEnd(endMs: number | null): string {
-  if (endMs === null) return "no end set";
-  const days = Math.ceil((endMs - Date.now()) / DAY_MS);
-  return days > 0 ? `${plural(days, "day")} to its end` : "has ended";
 }
 
 function lengths(analytics: Analytics): HTMLElement {
