@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -239,15 +240,20 @@ def test_launch_arguments_are_unity_s() -> None:
         parse_launch(["--mlagents-port", "70000"])
 
 
-def test_a_written_executable_plays_and_ends_with_its_trainer(tmp_path: Path) -> None:
+def test_a_written_executable_plays_as_it_says_and_ends_with_its_trainer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from typer.testing import CliRunner
 
     from palus.cli import app
 
-    path, log = tmp_path / "Rescue", tmp_path / "Player-0.log"
-    assert CliRunner().invoke(app, ["unity-serve", "RescueToy", "--write-executable", str(path)]).exit_code == 0
-    listener = Listener(0)
-    game = subprocess.Popen([path, "-nographics", "--mlagents-port", str(listener.port), "-logFile", log])
+    monkeypatch.chdir(tmp_path)
+    log = tmp_path / "Player-0.log"
+    written = CliRunner().invoke(app, ["unity-serve", "RescueToy", "--write-executable", "Rescue"])
+    told = re.search(r"--env=(\S+)", written.output)
+    assert written.exit_code == 0 and told is not None, written.output
+    listener = Listener(0)  # started as ML-Agents does: without a shell, by the name that it was given
+    game = subprocess.Popen([told[1], "-nographics", "--mlagents-port", str(listener.port), "-logFile", log])
     try:
         trainer = Trainer(listener)
         trainer.receive()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from contextlib import ExitStack
@@ -19,7 +20,7 @@ Write an executable, and train on it with ML-Agents' own trainer:
 
   palus unity-serve SoccerTwos --num-matches 8 --write-executable SoccerTwos
 
-  mlagents-learn config.yaml --env=SoccerTwos --run-id=mine
+  mlagents-learn config.yaml --env=./SoccerTwos --run-id=mine
 
 Be the Unity Editor for a trainer that waits (port 5004):
 
@@ -83,4 +84,5 @@ def _write(path: Path, game: str, num_matches: int) -> None:
         path.chmod(0o755)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error}") from error
-    stderr.print(f"Wrote {path}. Train on it: mlagents-learn config.yaml --env={path} --run-id=mine")
+    env = shlex.quote(os.path.join(".", path))  # without a slash ML-Agents looks for it in PATH
+    stderr.print(f"Wrote {path}. Train on it: mlagents-learn config.yaml --env={env} --run-id=mine", markup=False)
