@@ -62,6 +62,7 @@ OTHER: dict[str, Any] = {
     "env_settings.env_args": ["x"],
     "palus.env": "RescueToy",
     "palus.env_options": {"x": 1},
+    "palus.trainers": {"X": "own_trainer:Cosine"},
     "palus.baselines": ["random"],
     "palus.league.change_every": 5,
     "palus.league.members": ["x"],

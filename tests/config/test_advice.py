@@ -41,6 +41,7 @@ ALL = {"ppo", "poca", "appo"}
 READERS = {
     "env": (ALL, "SoccerTwos"),
     "env_options": (ALL, "{wad: x.wad}"),
+    "trainers": (ALL, "{NAME: own:Trainer}"),
     "sampling": (ALL, "{workers: 0}"),
     "league": (ALL, "{delta: 0}"),
     "num_matches": (ALL, "8"),
@@ -51,7 +52,7 @@ READERS = {
     "baseline_pairs": (ALL, "3"),
     "max_minutes": (ALL, "3"),
 }
-"""Key of `palus` -> the trainers that read it, and a value that is not its default."""
+"""Key of `palus` -> the trainers that read it, and a value that is not its default; NAME: the behavior's."""
 
 
 @pytest.mark.parametrize("trainer", sorted(ALL))
@@ -60,7 +61,7 @@ def test_a_key_that_the_trainer_ignores_is_told(key: str, trainer: str, load) ->
     readers, value = READERS[key]
     name, game = ("doom_basic", "doom_basic") if trainer == "appo" else ("SoccerTwos", "SoccerTwos")
     text = f"{{behaviors: {{{name}: {{trainer_type: {trainer}}}}}, palus: {{env: {game}}}}}"
-    run = load(text, [f"palus.{key}={value}"])
+    run = load(text, [f"palus.{key}={value.replace('NAME', name)}"])
     told = [line for line in [*notes(run), *unsupported(run)] if line.startswith(f"palus.{key} ") or "options:" in line]
     assert len(told) == (trainer not in readers)
 

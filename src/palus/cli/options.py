@@ -48,7 +48,8 @@ LogOption: TypeAlias = Annotated[
 TrustOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
-        help="A module outside palus whose games and encoders the run's files may name; its code runs. Repeatable.",
+        help="A module outside palus whose games, encoders and trainers the run's files may name; its code runs. "
+        "Repeatable.",
         metavar="MODULE",
     ),
 ]
@@ -80,6 +81,8 @@ def check_trust(run: RunFile, trust: Trust) -> None:
     behaviors = {f"behaviors.{name}": behavior for name, behavior in run.behaviors.items()}
     if run.default_settings is not None:
         behaviors["default_settings"] = run.default_settings
+    for name, own in run.palus.trainers.items():
+        trust.check(own.partition(":")[0], f"palus.trainers.{name} {own}")
     for key, behavior in behaviors.items():
         encoder = behavior.network_settings.vis_encode_type
         if ":" in encoder:

@@ -17,6 +17,7 @@ POCA_ATTENTION_HEADS = 4
 def check(run: RunFile) -> Iterator[Fault]:
     """Every broken rule of a run whose single values are all right."""
     yield from _paths(run)
+    yield from _trainers(run)
     for name, behavior in run.behaviors.items():
         yield from _behavior(("behaviors", name), behavior)
     for name, parameter in (run.environment_parameters or {}).items():
@@ -36,6 +37,13 @@ def _paths(run: RunFile) -> Iterator[Fault]:
         if not is_file_name(name):
             text = "a behavior's name is a file's name; use one without / and without a dot in front"
             yield _finding(("behaviors", name), (), text)
+
+
+def _trainers(run: RunFile) -> Iterator[Fault]:
+    for name in run.palus.trainers:
+        if name not in run.behaviors and run.default_settings is None:
+            text = f"{name} is no behavior of this file; it has {', '.join(run.behaviors) or 'none'}"
+            yield _finding(("palus", "trainers"), (name,), text)
 
 
 def _finding(section: KeyPath, keys: tuple[str, ...], text: str) -> Fault:

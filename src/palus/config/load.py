@@ -160,6 +160,7 @@ def name_trainer(at: KeyPath, behavior: Tree) -> tuple[Tree, list[Fault]]:
     near = near_name(str(given), TRAINERS)
     hint = f"; did you mean {near}?" if near else ""
     likeliest = near or _likeliest(behavior.get("hyperparameters"))
+    hint = hint or ("; a class of your own stands in palus.trainers" if ":" in str(given) else "")
     text = f"expected one of {', '.join(TRAINERS)}, found {found(given)}{hint}"
     return behavior | {"trainer_type": likeliest}, [Fault(path, text)]
 

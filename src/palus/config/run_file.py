@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import count
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from palus.config.appo import Sampling
 from palus.config.environment import Curriculum, EnvironmentParameter, Lesson
@@ -76,6 +76,9 @@ class CheckpointSettings(Section):
     results_dir: str = Field(default="results", min_length=1, description="Folder of all runs.")
 
 
+OWN_CLASS = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+
+
 class TorchSettings(Section):
     """Where PyTorch computes."""
 
@@ -93,6 +96,11 @@ class PalusSettings(Section):
         "where there is a behavior of that name and no env_path, StrikersVsGoalie where Striker or Goalie is.",
     )
     env_options: dict[str, Any] = Field(default_factory=dict, description="Keywords for the game's factory.")
+    trainers: dict[str, Annotated[str, StringConstraints(pattern=OWN_CLASS)]] = Field(
+        default_factory=dict,
+        description="By behavior, module:Class of your own, made from the class of its trainer_type, of a module that "
+        "--trust names.",
+    )
     sampling: Sampling = Field(default_factory=Sampling, description="How an `appo` behavior's games are stepped.")
     league: LeagueSettings = Field(default_factory=LeagueSettings, description="Who meets whom in self-play.")
     num_matches: CountOrZero = Field(

@@ -10,7 +10,7 @@ from palus.config import Behavior, RunFile
 from palus.config.league import Role
 from palus.league.pools import Contender
 from palus.league.population import PopulationLeague, with_numbers
-from palus.learn import ALGORITHMS
+from palus.learn import learner_class
 from palus.learn.learner import Learner
 from palus.learn.ranks import Ranks
 from palus.run.computing import Computing
@@ -33,8 +33,10 @@ def populations_of(
 
 @dataclass(frozen=True)
 class LearnerMaker:
-    """What all learners of a run have in common. seed: of the first policy's; others count on from it."""
+    """What all learners of a run have in common. seed: of the first policy's; others count on from it. own: by
+    behavior, `palus.trainers`."""
 
+    own: Mapping[str, str]
     seed: int
     computing: Computing
     trust: Trust
@@ -43,7 +45,7 @@ class LearnerMaker:
     def untrained(self, behavior: Behavior, spec: GameSpec, name: str, policy: int) -> Learner:
         """A learner as it is before it has learned anything. name: of the behavior; policy: its id."""
         computing = self.computing
-        return ALGORITHMS[behavior.trainer_type](
+        return learner_class(behavior.trainer_type, self.own.get(name), self.trust)(
             behavior, spec.behavior(name), computing.matmul.dtype, self.seed + policy, computing.threads,
             trust=self.trust, place=computing.place, ranks=self.ranks,
         )  # fmt: skip

@@ -116,7 +116,7 @@ class Parts:
         self.computing = computing = Computing.begin(run, place, saved, ranks)
         self.seed = seed = int(saved["seed"]) if saved is not None else run.env_settings.seed
         self.run = run = _seeded(run, seed)
-        self.maker, names = LearnerMaker(seed, computing, trust, ranks), self.folder.behaviors
+        self.maker, names = LearnerMaker(run.palus.trainers, seed, computing, trust, ranks), self.folder.behaviors
         self.populations = populations_of(run, self.spec, names, seed)
         self.trainees = self.maker.trainees(run, self.spec, self.folder, names, self.populations)
         contenders = [contender_of(trainee) for trainee in self.trainees]
