@@ -41,7 +41,8 @@ def executables(run: RunFile, seed: int) -> Callable[[int], TalkingGame]:
 class TalkingSource:
     """The games of a run file, as many as `env_settings.num_envs`. Close it, or they stay.
 
-    run: with a seed. start: one more game, by its number. Raises EnvError when it cannot be started, ProtocolError for what it says.
+    run: with a seed. start: one more game, by its number. Raises EnvError when it cannot be started, ProtocolError for
+    what it says.
     """
 
     def __init__(self, run: RunFile, trust: Trust) -> None:
