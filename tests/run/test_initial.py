@@ -10,10 +10,15 @@ from events import read_values
 from typer.testing import CliRunner
 
 from palus.cli import app
+from palus.config import load_run
+from palus.config.source import Source
+from palus.errors import CheckpointError
 from palus.nn.distributions import likeliest, sample
-from palus.run.folder import read_checkpoint
+from palus.run.folder import FORMAT, read_checkpoint
+from palus.run.initial import with_initial_paths
 from palus.types import ActionSpec, Continuous, Discrete
 
+DATA = Path(__file__).parent / "data" / "mlagents"
 TINY = """
 behaviors:
   SoccerTwos:
@@ -62,6 +67,23 @@ def test_a_run_begins_with_the_weights_of_another_and_with_step_0(first: Path) -
     assert not same(known, weights(first / "other"))
     resumed = train(first, "--run-id", "second", "checkpoint_settings.initialize_from=other", "--resume")
     assert "Initializing" not in resumed
+
+
+@pytest.mark.parametrize("source", ["first", None])
+def test_an_init_path_to_a_behavior_finds_the_file_of_all(source: str | None, tmp_path: Path) -> None:
+    (tmp_path / "first" / "Keeper").mkdir(parents=True)
+    checkpoint = tmp_path / "first" / "Forward" / "checkpoint.pt"
+    checkpoint.parent.mkdir()
+    torch.save({"format": FORMAT}, checkpoint)
+    path = "checkpoint.pt" if source else f"{tmp_path}/first/Keeper/checkpoint.pt"
+    words = {"results_dir": str(tmp_path), "initialize_from": source}
+    text = json.dumps({"behaviors": {"Keeper": {"init_path": path}}, "checkpoint_settings": words})
+    run = load_run(Source("a file", text))
+    assert with_initial_paths(run).behaviors["Keeper"].init_path == str(checkpoint)
+    checkpoint.parent.rename(tmp_path / "first" / "none")
+    (tmp_path / "first" / "none" / "checkpoint.pt").write_bytes((DATA / "ppo.pt").read_bytes())
+    with pytest.raises(CheckpointError, match=r"Keeper/checkpoint\.pt: no such file"):  # ML-Agents has one of each
+        with_initial_paths(run)
 
 
 @pytest.mark.parametrize("trainer", ["ppo", "sac"])

@@ -34,6 +34,7 @@ def with_initial_paths(run: RunFile) -> RunFile:
             path = _checkpoint(source, name) if path is None else source / name / path
         if path is None:
             continue
+        path = _of_all(path)
         if path.suffix != ".pt" or not path.is_file():
             raise CheckpointError(
                 f"behaviors.{name}.init_path {path}: no such file, or not a .pt; give a checkpoint.pt."
@@ -49,6 +50,13 @@ def _checkpoint(source: Path, behavior: str) -> Path:
     if not found:
         raise CheckpointError(f"{source}: no checkpoint to initialize from; the run saved none.")
     return found[0]
+
+
+def _of_all(path: Path) -> Path:
+    """The file that stands for a checkpoint.pt that is not there: another behavior's of the same palus run."""
+    if path.name != "checkpoint.pt" or path.is_file() or not path.parent.is_dir():
+        return path
+    return next((own for own in sorted(path.parent.parent.glob("*/checkpoint.pt")) if not is_ml_agents(own)), path)
 
 
 def initial_state(
