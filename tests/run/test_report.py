@@ -23,8 +23,8 @@ class Told:
     def __init__(self, folder, trainer="poca", *overrides):
         run = load_run("debug", [f"behaviors.SoccerTwos.trainer_type={trainer}", *overrides])
         self.text, self.folder = io.StringIO(), RunFolder(folder, ["SoccerTwos"])
-        self.record = PolicyRecord(splits_rewards=trainer == "poca", length_unit=None)
         behavior = run.behaviors["SoccerTwos"]
+        self.record = PolicyRecord(trainer == "poca", length_unit=None, strength=behavior.extrinsic.strength)
         names, learner = ("SoccerTwos",) * 3, SimpleNamespace(counts_frames=False)
         self.trainee = Trainee(0, *names, behavior, learner, self.folder.of("SoccerTwos"), self.record)
         self.report = Report(run, [self.trainee], self.folder, Timers(), Console(file=self.text, width=60))
@@ -135,7 +135,7 @@ def test_an_update_that_passes_several_multiples_has_a_summary_for_each_with_wha
 
 
 def test_values_are_means_since_the_last_summary(tmp_path):
-    told = Told(tmp_path)
+    told = Told(tmp_path, "poca", "behaviors.SoccerTwos.reward_signals.extrinsic.strength=0.1")
     with told.report:
         first = [episode(1.0, 1.0, length=101), episode(0.0, -1.0, length=51)]
         told.add(2000, 1.0, first, stats(0.1, 1.0, 0.5, learning_rate=1e-3), 3.0, 1200.0)
@@ -153,8 +153,8 @@ def test_values_are_means_since_the_last_summary(tmp_path):
         "Policy/Entropy": 2.5,
         "Policy/Extrinsic Value Estimate": 1.5,
         "Policy/Extrinsic Baseline Estimate": 1.25,
-        "Policy/Extrinsic Reward": 1.0 + 0.5 / 3,
-        "Policy/Learning Rate": 5e-4,
+        "Policy/Extrinsic Reward": 0.1 * (1.0 + 0.5 / 3),
+        "Policy/Learning Rate": 7.5e-4,
         "Policy/Epsilon": 0.2,
         "Policy/Beta": 0.005,
         "Self-play/ELO": 1201.0,

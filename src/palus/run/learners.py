@@ -70,7 +70,8 @@ class LearnerMaker:
                     tuned = with_numbers(behavior, populations[name].numbers[k])
                 policy = first + len(found)
                 learner = self.untrained(tuned, spec, name, policy)
-                record = PolicyRecord(learner.splits_rewards, spec.frameskip if learner.counts_frames else None)
+                unit, strength = spec.frameskip if learner.counts_frames else None, behavior.extrinsic.strength
+                record = PolicyRecord(learner.splits_rewards, unit, strength)
                 own = folder.of(name) / f"policy_{k}" if several else folder.of(name)
                 label, kind = _label(name, behavior, roles, k), spec.behavior(name).name
                 trainee = Trainee(policy, name, kind, label, behavior, learner, own, record, number=k, role=role)

@@ -20,8 +20,6 @@ from palus.types import GameSpec
 
 RECENT_EPISODES = 100
 """Episodes that means are taken over: for lines, best checkpoints and populations."""
-_LAST = ("Policy/Learning Rate", "Policy/Epsilon", "Policy/Beta")
-"""Tags whose latest value is shown, not the mean."""
 _OF_ROLLOUTS = ("/Entropy", " Value Estimate", " Baseline Estimate")
 """Ends of tags that tell of a rollout, not of what was learned from it."""
 
@@ -30,11 +28,11 @@ class PolicyRecord:
     """Figures of one learner. splits_rewards: group rewards are told apart from the agents' own (MA-POCA).
 
     length_unit: engine frames of a decision where a learner counts those; None counts an episode's decisions as
-    ML-Agents does, one less than there were.
+    ML-Agents does, one less than there were. strength: factor on the game's rewards.
     """
 
-    def __init__(self, splits_rewards: bool, length_unit: int | None) -> None:
-        self.splits_rewards, self.length_unit = splits_rewards, length_unit
+    def __init__(self, splits_rewards: bool, length_unit: int | None, strength: float) -> None:
+        self.splits_rewards, self.length_unit, self.strength = splits_rewards, length_unit, strength
         self.recent: deque[Episode] = deque(maxlen=RECENT_EPISODES)
         self.episodes: list[Episode] = []
         self.counted: list[float] = []
@@ -76,15 +74,14 @@ class PolicyRecord:
         values: dict[str, float] = {}
         for tag in self.updates[-1] if self.updates else ():
             numbers = [stats[tag] for stats in self.updates if tag in stats]
-            values[tag] = (
-                numbers[-1] if tag in _LAST else max(numbers) if tag.endswith(" Max") else float(np.mean(numbers))
-            )
+            values[tag] = max(numbers) if tag.endswith(" Max") else float(np.mean(numbers))
         if not self.episodes:
             return values
         values["Environment/Cumulative Reward"] = float(np.mean(self.rewards))
         lengths = [e.length * self.length_unit if self.length_unit else e.length - 1 for e in self.episodes]
         values["Environment/Episode Length"] = float(np.mean(lengths))
-        values["Policy/Extrinsic Reward"] = float(np.mean([e.reward + e.group_reward for e in self.episodes]))
+        paid = float(np.mean([e.reward + e.group_reward for e in self.episodes]))
+        values["Policy/Extrinsic Reward"] = paid * self.strength
         if self.group_rewards:
             values["Environment/Group Cumulative Reward"] = float(np.mean(self.group_rewards))
         for name in sorted({name for e in self.episodes for name in e.stats}):
@@ -105,7 +102,7 @@ class PolicyRecord:
 
     def split_off(self, step: int, *, losses: bool) -> PolicyRecord:
         """What a summary at a step tells: the episodes until then, and the updates' losses where it is to have them."""
-        part, n = PolicyRecord(self.splits_rewards, self.length_unit), bisect_right(self.counted, step)
+        part, n = PolicyRecord(self.splits_rewards, self.length_unit, self.strength), bisect_right(self.counted, step)
         part.recent, part.episodes = self.recent, self.episodes[:n]
         part.updates = [{t: stats[t] for t in stats if losses or t.endswith(_OF_ROLLOUTS)} for stats in self.updates]
         self.episodes, self.counted = self.episodes[n:], self.counted[n:]
