@@ -52,6 +52,14 @@ DIFFERENCES = """\
 second does not know are an error | only written hyperparameters that both have are \
 merged, likewise of `network_settings` | a default `max_steps` \
 should not need a default trainer |
+| takes `behaviors: {}` without `default_settings`, and `reward_signals: {}` | an error | nobody would be \
+trained, or by nothing |
+| takes the last of a key that is there twice | an error | one of the two is a slip |
+| takes keys that YAML reads as numbers or as true and false (`1:`, `on:`) as names | an error; quote them | a name \
+is text |
+| warns of `play_against_latest_model_ratio` above 1 | an error | it is a probability |
+| takes a `buffer_size` below `batch_size` | an error | there would be no minibatch |
+| takes a curriculum on a behavior that the file does not have | an error | its lesson would never end |
 """
 
 _UNREAD = """\
