@@ -27,7 +27,8 @@ class Told:
         self.record = PolicyRecord(trainer == "poca", length_unit=None, strength=behavior.extrinsic.strength)
         names, learner = ("SoccerTwos",) * 3, SimpleNamespace(counts_frames=False)
         self.trainee = Trainee(0, *names, behavior, learner, self.folder.of("SoccerTwos"), self.record)
-        self.report = Report(run, [self.trainee], self.folder, Timers(), Console(file=self.text, width=60))
+        self.timers = Timers()
+        self.report = Report(run, [self.trainee], self.folder, self.timers, Console(file=self.text, width=60))
 
     def add(self, step, seconds, episodes, stats, entropy, elo):
         self.record.add(episodes, stats, entropy)
@@ -162,6 +163,8 @@ def test_values_are_means_since_the_last_summary(tmp_path):
     assert told.values(4000) == pytest.approx(expected, rel=1e-5)
     assert told.values(8000)["Environment/Cumulative Reward"] == 7.0
     assert told.values(8000)["Losses/Value Loss"] == 9.0
+    gauges = json.loads(told.timers.to_json())["gauges"]
+    assert gauges["SoccerTwos.IsTraining.mean"]["value"] == 1 and gauges["SoccerTwos.Step.mean"]["value"] == 8000
 
 
 def test_the_settings_are_written_once_at_the_start(tmp_path):

@@ -173,6 +173,8 @@ class Report:
         for tag, value in values.items():
             self._write(line, tag, summary.scalar("value", value), step)
             self._timers.gauge(line.trainee.label, tag, value, record.numbers_of(tag))
+        for tag, value in (("Is Training", float(_is_training(line, step))), ("Step", float(step))):
+            self._timers.gauge(line.trainee.label, tag, value)
         if record.episodes:
             self._write(line, "Environment/Cumulative Reward_hist", _histogram(record.rewards), step)
         if record.group_rewards:
@@ -242,6 +244,12 @@ class Report:
             line.trainee.record.load_state_dict(saved)
 
 
+def _is_training(line: _Line, step: int) -> bool:
+    """Whether a learner still learned in the period that a summary at that step ends."""
+    behavior = line.trainee.behavior
+    return step - behavior.summary_freq < behavior.max_steps and not line.trainee.plays_only
+
+
 def _text(line: _Line, record: PolicyRecord, step: int, seconds: float, values: Mapping[str, float]) -> str:
     """The console line of ML-Agents, so that people's log readers keep working, then what it has no words for."""
     parts = [line.trainee.label, f"Step: {step}", f"Time Elapsed: {seconds:.3f} s"]
@@ -253,8 +261,7 @@ def _text(line: _Line, record: PolicyRecord, step: int, seconds: float, values: 
             parts.append(f"Std of Reward: {np.std(record.rewards):.3f}")
     else:
         parts.append("No episode was completed since last summary")
-    done = step - line.trainee.behavior.summary_freq >= line.trainee.behavior.max_steps
-    parts.append("Not Training" if done or line.trainee.plays_only else "Training")
+    parts.append("Training" if _is_training(line, step) else "Not Training")
     if "Self-play/ELO" in values:
         parts.append(f"ELO: {values['Self-play/ELO']:.3f}")
     if "Self-play/League Points" in values:
