@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from palus.config import PocaBehavior, RunFile, load_run, preset_names
+from palus.config import RunFile, load_run, preset_names
 from palus.config.environment import UniformSampler
-from palus.config.trainer import OnPolicyBehavior, PpoBehavior, SacBehavior
+from palus.config.trainer import OnPolicyBehavior, PocaBehavior, PpoBehavior, SacBehavior
 
 DATA = Path(__file__).parent / "data"
 

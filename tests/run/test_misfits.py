@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from palus.config import load_run
+from palus.config.trainer import PpoBehavior
+from palus.rollout.making import demands_of
 from palus.run.misfits import misfits
 from palus.trust import Trust
 
@@ -68,6 +70,16 @@ def test_groups_that_worker_processes_would_tear_apart_are_refused(tmp_path: Pat
     assert "groups of 1 and 2 agents, which worker processes cannot keep together" in fault
     assert not any("groups" in line for line in found(tmp_path, "ppo", "countdown:CountdownOfThree", "C"))
     assert found(tmp_path, "poca", "countdown:Countdown", "C") == []
+
+
+def test_a_trainer_that_learns_from_groups_says_so_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever collects asks no trainer for its name, so that one more is three files."""
+    run, learner = load_run("debug", ["behaviors.SoccerTwos.trainer_type=ppo"]), {0: ("SoccerTwos", object())}
+    assert demands_of(run, learner, {0: 2})[0].grouped is False
+    monkeypatch.setattr(PpoBehavior, "learns_from_groups", True)
+    assert demands_of(run, learner, {0: 2})[0].grouped is True
+    (fault, *_) = found(tmp_path, "ppo", "countdown:CountdownOfThree", "C")
+    assert fault.startswith("behaviors.C.trainer_type ppo: groups of 1 and 2 agents")
 
 
 def test_members_alone_can_be_met_only_where_there_are_any() -> None:

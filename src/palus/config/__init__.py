@@ -4,12 +4,11 @@ from palus.config.advice import notes, unsupported
 from palus.config.load import dump_run, load_run
 from palus.config.run_file import RunFile, json_schema
 from palus.config.source import preset_names
-from palus.config.trainer import AppoBehavior, Behavior, PocaBehavior
+from palus.config.trainer import AppoBehavior, Behavior
 
 __all__ = [
     "AppoBehavior",
     "Behavior",
-    "PocaBehavior",
     "RunFile",
     "dump_run",
     "json_schema",

@@ -144,6 +144,8 @@ class Behavior(Section):
 
     mirrors: ClassVar[bool] = False
     """Whether the trainer learns from both sides of a match against itself, or from one side, as ML-Agents does."""
+    learns_from_groups: ClassVar[bool] = False
+    """Whether the agents of a group have to stay side by side in its rollouts."""
     trainer_type: str = Field(description="The algorithm.")
     hyperparameters: Hyperparameters = Field(description="Its numbers.")
     checkpoint_interval: Count = Field(default=500000, description="Trainer steps between checkpoints.")
@@ -203,6 +205,7 @@ class PpoBehavior(OnPolicyBehavior):
 class PocaBehavior(OnPolicyBehavior):
     """A behavior trained by MA-POCA."""
 
+    learns_from_groups: ClassVar[bool] = True
     trainer_type: Literal["poca"] = Field(default="poca", description="The algorithm.")
     hyperparameters: PocaHyperparameters = Field(default_factory=PocaHyperparameters, description="Its numbers.")
 

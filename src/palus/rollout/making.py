@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from palus.config import PocaBehavior, RunFile
+from palus.config import RunFile
 from palus.config.trainer import SacBehavior
 from palus.envs import GameSource
 from palus.envs.arena_game import BotAct
@@ -51,7 +51,7 @@ def demands_of(
         policy: Demand(
             behavior.rollout_rows(rows_per_match[policy], run.env_settings.num_envs),
             behavior.time_horizon,
-            isinstance(behavior, PocaBehavior),
+            behavior.learns_from_groups,
             isinstance(behavior, SacBehavior) and behavior.network_settings.memory is not None,
         )
         for policy, behavior in settings.items()

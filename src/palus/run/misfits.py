@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from palus.arena.models.players import Bot, load_player
-from palus.config import AppoBehavior, PocaBehavior, RunFile, unsupported
+from palus.config import AppoBehavior, RunFile, unsupported
 from palus.config.faults import near_name
 from palus.config.run_file import EDITOR
 from palus.envs import GameSource, arena_games
@@ -159,10 +159,10 @@ def _of_workers(run: RunFile, spec: GameSpec) -> Iterator[str]:
     for name, behavior in run.behaviors.items():
         groups = [spec.agents[i].group for i in spec.agents_of(name) or spec.agents_of("")]
         sizes = sorted({groups.count(group) for group in groups})
-        if isinstance(behavior, PocaBehavior) and len(sizes) > 1:
+        if behavior.learns_from_groups and len(sizes) > 1:
             yield (
-                f"behaviors.{name}.trainer_type poca: groups of {' and '.join(map(str, sizes))} agents, which worker "
-                "processes cannot keep together; set palus.sampling.collector to in_process"
+                f"behaviors.{name}.trainer_type {behavior.trainer_type}: groups of {' and '.join(map(str, sizes))} "
+                "agents, which worker processes cannot keep together; set palus.sampling.collector to in_process"
             )
     name, behavior = next(iter(run.behaviors.items()))
     agents, one_side = spec.num_agents, behavior.self_play is not None and not behavior.mirrors
