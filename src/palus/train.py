@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from palus.arena.referee.result import PairingSummary
-from palus.config import RunFile
+from palus.config import RunFile, notes
+from palus.envs import GameSource
 from palus.errors import ProtocolError, WorkerError
 from palus.league.exchange import Berth
 from palus.league.population import with_numbers
 from palus.learn.ranks import ALONE, Ranks
 from palus.nn.matmul import explain, slowness
 from palus.rollout.rollout import FROZEN, Collected
+from palus.run.misfits import known_game
 from palus.run.parts import Parts
 from palus.run.session import interruptible
 from palus.run.trainee import Trainee
@@ -252,12 +254,13 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
 
 
 def describe(parts: Run) -> list[str]:
-    """Derived values of a run with their reasons, for the start of the log."""
+    """Derived values of a run with their reasons, and keys without effect, for the start of the log."""
     computing, ranks = parts.computing, parts.ranks.size
+    source = parts.source if isinstance(parts.source, GameSource) else None
     is_over = parts.finished and parts.step > 0 and not parts.run.checkpoint_settings.inference
     return [
+        *notes(parts.run, known_game(parts.run, source, parts.spec)),
         *(["every learner has done its max_steps; raise max_steps to train on"] if is_over else []),
         explain(computing.matmul, computing.measured, computing.place.device),
         *(f"each of {ranks} ranks: {line}" if ranks > 1 else line for line in parts.collector.describe()),
-        *parts.baselines.describe(),
     ]

@@ -116,6 +116,16 @@ def test_check_as_json_holds_the_configuration_and_what_it_implies(tmp_path):
     assert load_run(tmp_path / "back.yaml") == load_run("debug")
 
 
+def test_check_tells_what_this_game_has_no_use_for():
+    words = ("palus.sampling.splits=3", "palus.baselines=[]", "palus.baseline_interval=9", f"{SETTINGS}time_horizon=9")
+    notes = json.loads(palus("debug", *words, "palus.num_matches=4", "--check", "--json").stdout)["notes"]
+    assert [line.partition(";")[0] for line in notes if "no effect" in line] == [
+        "palus.sampling.splits has no effect",
+        "behaviors.SoccerTwos.time_horizon has no effect",
+        "palus.baseline_interval has no effect",
+    ]
+
+
 def test_a_preset_names_its_run_and_a_file_keeps_its_own_name(tmp_path):
     (tmp_path / "mine.yaml").write_text("behaviors: {SoccerTwos: {trainer_type: ppo}}\n")
     named = {}

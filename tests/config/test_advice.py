@@ -91,7 +91,10 @@ def test_an_executable_is_the_game_and_its_keys_are_read() -> None:
     run = load_run("debug", unity)
     assert unsupported(run) == [] and run.env_id is None
     told = [note for note in notes(run) if "has no effect" in note]
-    assert told == ["palus.num_matches has no effect; it is about games of palus; use env_settings.num_envs"]
+    assert told == [
+        "palus.num_matches has no effect; it is about games of palus; use env_settings.num_envs",
+        "palus.baseline_interval has no effect; it is about games of palus",
+    ]
     (both,) = unsupported(load_run("debug", [*unity, "palus.env=SoccerTwos"]))
     assert both == "palus.env SoccerTwos: env_settings.env_path names a game too; remove one of the two"
 

@@ -52,7 +52,7 @@ def test_what_appo_does_another_way_is_refused_with_the_way(tmp_path: Path) -> N
 def test_keys_without_effect_are_noted(tmp_path: Path) -> None:
     found = notes(run_of(tmp_path, "hyperparameters={adaptive_learning_rate: epoch, learning_rate_schedule: linear}"))
     assert [line for line in found if "no effect" in line] == [
-        "Doom: learning_rate_schedule has no effect; adaptive_learning_rate moves the rate",
+        "behaviors.Doom.hyperparameters.learning_rate_schedule has no effect; adaptive_learning_rate moves the rate",
     ]
 
 

@@ -78,12 +78,3 @@ def test_a_result_is_told_by_opponent_once_per_step(monkeypatch: pytest.MonkeyPa
     found = made.evaluate(5)
     assert list(found) == ["random", "ball-chaser"] and all(isinstance(r, PairingSummary) for r in found.values())
     assert made.evaluate(5) == {} and list(made.evaluate(6)) == ["random", "ball-chaser"]
-
-
-def test_what_has_no_effect_is_told() -> None:
-    run = load_run("debug", ["palus.env=DuelToy", "palus.baselines=[random]", "palus.baseline_pairs=3"])
-    made = Baselines(run, envs.make("DuelToy", 1).spec, {"DuelToy": Silent()})  # type: ignore[dict-item]
-    assert made.describe() == [
-        "palus.baselines has no effect; DuelToy has no baselines to meet",
-        "palus.baseline_pairs has no effect; DuelToy has no baselines to meet",
-    ]

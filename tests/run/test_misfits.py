@@ -8,8 +8,9 @@ import pytest
 
 from palus.config import load_run
 from palus.config.trainer import PpoBehavior
+from palus.envs import GameSource
 from palus.rollout.making import demands_of
-from palus.run.misfits import misfits
+from palus.run.misfits import known_game, misfits
 from palus.trust import Trust
 
 MINE = Trust(frozenset({"countdown"}))
@@ -88,3 +89,17 @@ def test_members_alone_can_be_met_only_where_there_are_any() -> None:
         "palus.league.opponents members: there are none to meet; name them in palus.league.members"
     ]
     assert misfits(load_run("soccertwos", [alone, "palus.league.members=[random]"])) == []
+
+
+def test_the_game_says_where_it_is_stepped_whom_it_has_to_measure_by_and_what_its_agents_see_and_do() -> None:
+    def known(*overrides: str) -> tuple[object, ...]:
+        run = load_run("debug", overrides)
+        source = GameSource(run.env_id, run.palus.env_options, MINE)
+        game = known_game(run, source, source.spec)
+        return game.in_workers, game.yardsticks, game.with_images, game.with_numbers
+
+    nothing = frozenset[str]()
+    assert known() == (False, ("random", "ball-chaser"), nothing, nothing)
+    assert known("palus.sampling.collector=workers")[0] is True
+    assert known("palus.env=DuelToy") == (False, None, nothing, nothing)
+    assert known("palus.env=countdown:Countdown")[:2] == (True, None)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from palus import __version__
 from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR
 from palus.cli.train import obstacles
-from palus.config import Behavior, RunFile, load_run, notes
+from palus.config import Behavior, RunFile, load_run
 from palus.config.load import plain
 from palus.config.network import SignalNetworkSettings
 from palus.config.run_file import EDITOR
@@ -173,7 +173,7 @@ def _train(run: RunFile, given: dict[str, Any]) -> int:
     from palus.train import describe, train
 
     def announce(parts: Run) -> None:
-        for line in [*notes(parts.run), *describe(parts)]:
+        for line in describe(parts):
             print(printable(line), file=sys.stderr)
         for line in _connected(parts):
             _log("INFO", line)

@@ -128,18 +128,23 @@ def obstacles(run: RunFile, trust: Trust) -> list[str]:
 
 
 def _show(run: RunFile, trust: Trust, as_json: bool) -> None:
-    """The run as it would start: where there are `default_settings`, the game says whom they are for."""
-    if run.default_settings is not None and run.env_id is not None:
-        spec = envs.GameSource(run.env_id, run.palus.env_options, trust).spec
-        run = run.completed(behavior.name for behavior in spec.behaviors)
+    """The run as it would start: the game says whom `default_settings` are for, and which keys it has no use for."""
+    from palus.run.misfits import known_game
+
+    game = None
+    if run.env_id is not None:
+        source = envs.GameSource(run.env_id, run.palus.env_options, trust)
+        run = run.completed(behavior.name for behavior in source.spec.behaviors)
+        game = known_game(run, source, source.spec)
+    told = notes(run, game)
     link = _link(run, trust) if "TORCHELASTIC_RUN_ID" in os.environ else []
     if link is None:  # rank 0 tells
         return
     if as_json:
-        print_json({"valid": True, "notes": [*notes(run), *link], "configuration": run.model_dump(mode="json")})
+        print_json({"valid": True, "notes": [*told, *link], "configuration": run.model_dump(mode="json")})
         return
     print(dump_run(run))
-    for note in [*notes(run), *link]:
+    for note in [*told, *link]:
         print(f"# {note}")
     print("# The run file is valid.")
 
@@ -171,7 +176,7 @@ def _train(
     resume, force = ranks.first((resume, force))
 
     def announce(parts: Run) -> None:
-        for line in [*notes(parts.run), *describe(parts)]:
+        for line in describe(parts):
             stderr.print(f"[dim]{escape(line)}[/]")
         if run.checkpoint_settings.inference:
             stderr.print("Playing without learning; nothing is saved. End with Ctrl-C.")

@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from palus.config.environment import ConstantSampler, Curriculum, EnvironmentParameter
+from palus.config.idle import idle
 from palus.config.league import LeagueSettings, Roles
 from palus.config.population import Population
 from palus.config.run_file import RunFile
-from palus.config.trainer import AppoBehavior, Behavior, OnPolicyHyperparameters, SacHyperparameters
-from palus.config.unread import unread
+from palus.config.trainer import AppoBehavior, Behavior, OnPolicyHyperparameters
+from palus.config.unread import IN_WORKERS, KnownGame, kinds_of, unread
 
 
-def notes(run: RunFile) -> list[str]:
-    """Values that the file did not write but implies, each with its reason, and keys that have no effect."""
+def notes(run: RunFile, game: KnownGame | None = None) -> list[str]:
+    """Values that the file did not write but implies, each with its reason, and keys that have no effect.
+
+    game: what it says itself; None where it was not asked, which leaves out what only it can say.
+    """
+    games = kinds_of(run, game)
     lines = [line for name, behavior in run.behaviors.items() for line in _behavior_notes(name, behavior)]
     if run.palus.env is None and run.env_id is not None:
         lines.append(f"palus.env {run.env_id}: the behaviors are that game's, and there is no env_settings.env_path")
-    lines += [f"{path} has no effect; {why}" for path, _, why in unread(run, refused=False)]
+    lines += [f"{path} has no effect; {why}" for path, _, why in unread(run, games, refused=False)]
+    lines += [f"{path} has no effect; {why}" for path, why in idle(run, game).items()]
     lines += _league_notes(run)
     for name, parameter in (run.environment_parameters or {}).items():
-        lines += _parameter_notes(f"environment_parameters.{name}", parameter, run)
+        asynchronous = games == IN_WORKERS and run.palus.sampling.asynchronous
+        lines += _parameter_notes(f"environment_parameters.{name}", parameter, asynchronous)
     return lines
 
 
@@ -52,8 +59,8 @@ def _league_notes(run: RunFile) -> Iterator[str]:
             )
 
 
-def _parameter_notes(at: str, parameter: EnvironmentParameter, run: RunFile) -> Iterator[str]:
-    """Keys of a parameter that mean nothing."""
+def _parameter_notes(at: str, parameter: EnvironmentParameter, asynchronous: bool) -> Iterator[str]:
+    """Keys of a parameter that mean nothing. asynchronous: matches are played on while the learner learns."""
     lessons = parameter.curriculum if isinstance(parameter, Curriculum) else ()
     for value in (parameter, *(lesson.value for lesson in lessons)):
         if isinstance(value, ConstantSampler) and value.sampler_parameters.seed != -1:
@@ -64,7 +71,7 @@ def _parameter_notes(at: str, parameter: EnvironmentParameter, run: RunFile) -> 
             continue
         if lesson is lessons[-1]:
             yield f"{at}: completion_criteria of the last lesson {lesson.name} have no effect"
-        elif criteria.require_reset and run.palus.sampling.asynchronous:
+        elif criteria.require_reset and asynchronous:
             yield f"{at}: require_reset of lesson {lesson.name} has no effect; asynchronous matches end by themselves"
         elif criteria.measure == "progress" and not criteria.signal_smoothing:
             yield f"{at}: signal_smoothing of lesson {lesson.name} has no effect; it is about measure: reward"
@@ -82,9 +89,6 @@ def _behavior_notes(name: str, behavior: Behavior) -> Iterator[str]:
                 f"{name}: buffer_size {hyper.buffer_size} is not a multiple of batch_size {hyper.batch_size}: "
                 f"{batches} full minibatches and {left} rows over"
             )
-    adaptive = isinstance(behavior, AppoBehavior) and behavior.hyperparameters.adaptive_learning_rate != "off"
-    if adaptive and hyper.learning_rate_schedule == "linear":
-        yield f"{name}: learning_rate_schedule has no effect; adaptive_learning_rate moves the rate"
     if behavior.even_checkpoints:
         yield (
             f"{name}: checkpoint_interval {behavior.checkpoint_interval} = max_steps {behavior.max_steps} / "
@@ -94,12 +98,8 @@ def _behavior_notes(name: str, behavior: Behavior) -> Iterator[str]:
         yield f"{name}: team_change {play.team_change} = 5 x save_steps"
     if behavior.population is not None:
         yield from _population_notes(name, behavior, behavior.population)
-    signals = behavior.reward_signals
-    if signals.extrinsic is None:
+    if behavior.reward_signals.extrinsic is None:
         yield f"{name}: reward_signals has no extrinsic, so the game's own reward is left out"
-    taught = isinstance(hyper, SacHyperparameters) and hyper.reward_signal_steps_per_update != hyper.steps_per_update
-    if taught and not (signals.curiosity or signals.gail or signals.rnd):
-        yield f"{name}: reward_signal_steps_per_update has no effect; the game's own reward learns nothing"
 
 
 def _population_notes(name: str, behavior: Behavior, population: Population) -> Iterator[str]:
@@ -121,7 +121,7 @@ def unsupported(run: RunFile) -> list[str]:
             "behaviors: default_settings alone names nothing to train; add a behavior of the game, for example "
             "behaviors: {SoccerTwos: {}}"
         )
-    for path, value, why in unread(run, refused=True):
+    for path, value, why in unread(run, kinds_of(run, None), refused=True):
         lines.append(f"{path} {value}: {why}" if isinstance(value, str) else f"{path}: {why}")
     if run.env_id is None and run.behaviors and not run.talks:
         lines.append("palus.env: no game; set palus.env to a built-in game, for example SoccerTwos")

@@ -9,7 +9,7 @@ from palus.config import schema
 from palus.config.run_file import json_schema
 from palus.config.source import preset_names, read_source
 from palus.config.trainer import TRAINERS
-from palus.config.unread import ALL, OF_BEHAVIORS, OF_RUNS
+from palus.config.unread import ALL, BUILT_IN, EVERY_GAME, OF_BEHAVIORS, OF_RUNS
 
 Schema = dict[str, Any]
 
@@ -22,7 +22,9 @@ For everyone who trains. This page is generated from the models in `src/palus/co
 A run file is ML-Agents' trainer YAML: files written for `mlagents-learn` load unchanged and mean the same. palus adds
 one section, `palus`, for what ML-Agents has no word for. Files are read strictly: an unknown key is an error, and all
 faults of a file are reported together before anything starts. `palus train FILE --check` does only that. A key that is
-right but that the trainer does not read is refused by name, or told where it changes nothing; a table below lists all.
+right but that the trainer does not read, or the kind of game has no use for, is refused by name, or told where it
+changes nothing: a table below lists these. Keys that other values of the same file leave without effect, and keys that
+this very game has no use for, such as an encoder of images where none are seen, are told too.
 
 The values of a run are, later ones first: overrides from the command line (`behaviors.SoccerTwos.max_steps=1e6`), the
 file or the preset, `default_settings`, the defaults below. The resolved values are saved as `configuration.yaml` in the
@@ -63,7 +65,9 @@ is text |
 """
 
 _UNREAD = """\
-Set to another value than their default. Baselines play games that an arena can rank.
+Set to another value than their default. Games are those of palus, in one process or in worker processes as \
+`palus.sampling.collector` and the game have it; executables of Unity and its Editor; and environments of ML-Agents' \
+Python interface (`palus.unity.base_env:make`, here BaseEnv).
 """
 
 # Models and their headings, in the order of the page. Trainers share tables, see COLUMNS.
@@ -143,19 +147,29 @@ def render() -> str:
 
 
 def _unread() -> str:
-    """Keys that do nothing for a trainer, and what becomes of a file that sets them."""
+    """Keys that do nothing for a trainer or a kind of game, and what becomes of a file that sets them."""
     lines = [
         "## Keys that a trainer does not read\n",
         _UNREAD,
-        "| key | trainers | a run with it | why |",
-        "|---|---|---|---|",
+        "| keys | trainers | games | a run with one | why |",
+        "|---|---|---|---|---|",
     ]
+    rows: dict[tuple[str, str, str, str], list[str]] = {}
     for below, entries in (("behaviors.NAME.", OF_BEHAVIORS), ("", OF_RUNS)):
         for entry in entries:
             trainers = "all" if entry.trainers == ALL else ", ".join(t for t in TRAINERS if t in entry.trainers)
             fate = "does not start" if entry.refused else "is told"
-            lines.append(f"| `{below}{entry.key}` | {trainers} | {fate} | {entry.why} |")
+            rows.setdefault((trainers, _games(entry.games), fate, entry.why), []).append(f"`{below}{entry.key}`")
+    lines += [f"| {', '.join(keys)} | {' | '.join(row)} |" for row, keys in rows.items()]
     return "\n".join(lines) + "\n"
+
+
+def _games(kinds: frozenset[str]) -> str:
+    """Kinds of games, in words."""
+    if kinds == EVERY_GAME:
+        return "all"
+    ours = ["palus"] if kinds >= BUILT_IN else [f"palus ({kind})" for kind in sorted(kinds & BUILT_IN)]
+    return ", ".join([*ours, *sorted(kinds - BUILT_IN)])
 
 
 def _presets() -> str:

@@ -101,7 +101,7 @@ class PalusSettings(Section):
         description="By behavior, module:Class of your own, made from the class of its trainer_type, of a module that "
         "--trust names.",
     )
-    sampling: Sampling = Field(default_factory=Sampling, description="How an `appo` behavior's games are stepped.")
+    sampling: Sampling = Field(default_factory=Sampling, description="How games of palus are stepped.")
     league: LeagueSettings = Field(default_factory=LeagueSettings, description="Who meets whom in self-play.")
     num_matches: CountOrZero = Field(
         default=0, description="Matches simulated side by side; 0 means automatic. In worker processes, of sac alone."

@@ -14,7 +14,6 @@ from palus.arena.models.policies import Observations
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import PairingSummary, summarize
 from palus.config import RunFile
-from palus.config.run_file import PalusSettings
 from palus.nn.network import Network
 from palus.run.misfits import baselines_of
 from palus.types import F32, Bool, GameSpec
@@ -93,14 +92,6 @@ class Baselines:
         self._last = self.clock() - begun if self.opponents else 0.0
         self._spent += self._last
         return found
-
-    def describe(self) -> list[str]:
-        """What of the run file has no effect, for the start of the log."""
-        if self.opponents:
-            return []
-        default = PalusSettings()
-        keys = [k for k in ("baselines", "baseline_pairs") if getattr(self.settings, k) != getattr(default, k)]
-        return [f"palus.{key} has no effect; {self.env_id} has no baselines to meet" for key in keys]
 
     def state_dict(self) -> dict[str, Any]:
         """Schedule and last scores."""

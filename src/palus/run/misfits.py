@@ -1,5 +1,5 @@
-"""What only the game can say about a valid run file: whether it has the behavior, takes the options, has the sides; and
-other files: whether the executable is there, and what demonstrations show."""
+"""What only the game can say about a valid run file: whether it has the behavior, takes the options, has the sides,
+needs the keys; and other files: whether the executable is there, and what demonstrations show."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from palus.arena.models.players import Bot, load_player
 from palus.config import AppoBehavior, RunFile, unsupported
 from palus.config.faults import near_name
 from palus.config.run_file import EDITOR
+from palus.config.unread import KnownGame
 from palus.envs import GameSource, arena_games
 from palus.envs.drawing import draw
 from palus.envs.protocol import MultiAgentEnv
@@ -47,6 +48,17 @@ def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
         return [*faults, *_of_workers(run, env.spec)] if by_workers else faults
     finally:
         env.close()
+
+
+def known_game(run: RunFile, source: GameSource | None, spec: GameSpec) -> KnownGame:
+    """What the game of a run says of its keys. source: None of one that talks."""
+    arena = arena_games().get(run.env_id or "")
+    return KnownGame(
+        in_workers=source is not None and in_workers(run.palus.sampling, source),
+        yardsticks=None if arena is None else arena.yardsticks,
+        with_images=frozenset(b.name for b in spec.behaviors if any(o.is_image for o in b.observations)),
+        with_numbers=frozenset(b.name for b in spec.behaviors if not b.actions.is_discrete),
+    )
 
 
 def _of_executable(run: RunFile, trust: Trust) -> Iterator[str]:
