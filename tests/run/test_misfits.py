@@ -61,6 +61,23 @@ def test_default_settings_stand_in_for_behaviors_that_a_file_leaves_out_and_are_
     assert "default_settings alone names nothing to train" in fault
 
 
+def test_a_lesson_does_not_wait_for_a_behavior_that_default_settings_cannot_stand_in_for(tmp_path: Path) -> None:
+    criteria = "completion_criteria: {measure: progress, behavior: %s, threshold: 0.5}"
+    lessons = f"[{{name: a, value: 1, {criteria}}}, {{name: b, value: 0}}]"
+    text = (
+        "{default_settings: {trainer_type: ppo}, palus: {env: StrikersVsGoalie}, "
+        f"environment_parameters: {{ball_touch: {{curriculum: {lessons}}}}}}}"
+    )
+    path = tmp_path / "run.yaml"
+    path.write_text(text % "Goalie")
+    assert misfits(load_run(path)) == []
+    path.write_text(text % "Golie")
+    assert misfits(load_run(path)) == [
+        "environment_parameters.ball_touch.curriculum: lesson a waits for Golie, and StrikersVsGoalie has no behavior "
+        "of that name; did you mean Goalie?"
+    ]
+
+
 @pytest.mark.parametrize("name", ["Countdown", "Anything"])
 def test_a_game_whose_only_behavior_has_no_name_takes_any(name: str, tmp_path: Path) -> None:
     assert found(tmp_path, "appo", "countdown:Countdown", name) == []

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from palus.config import load_run
+from palus.run.misfits import completed
 from palus.sweep.objective import MARKS, Objective, curve, is_over
 
 RUN = {"kind": "run", "max_steps": {"A": 2000, "B": 1000}}
@@ -48,3 +52,24 @@ def test_behaviors_and_opponents_count_alike_or_one_of_them_alone() -> None:
     assert curve(shares, Objective.of("win_rate"), 0) == {1: pytest.approx(0.7)}
     assert curve(shares, Objective.of("win_rate:bot"), 0) == {1: 0.5}
     assert curve(shares, Objective.of("elo"), 0) == {}
+
+
+def test_behaviors_that_default_settings_stand_in_for_are_judged_and_report_like_the_others(tmp_path: Path) -> None:
+    pytest.importorskip("optuna", reason="plans take palus[sweep]")
+    from palus.sweep.plan import Plan
+
+    tree: dict[str, Any] = {
+        "default_settings": {"trainer_type": "ppo", "self_play": {}},
+        "palus": {"env": "PenaltyToy", "baselines": ["random"]},
+    }
+    (tmp_path / "run.yaml").write_text(json.dumps(tree))
+    run = completed(load_run(tmp_path / "run.yaml"))
+    assert Objective.of("elo:Keeper").fault(run) is None
+    assert (
+        Objective.of("elo:Kepper").fault(run) == "objective elo:Kepper: there is no Kepper; expected Striker or Keeper"
+    )
+    unity = load_run(tmp_path / "run.yaml", ["palus.env=null", "env_settings.env_path=Game"])
+    assert Objective.of("elo:Kepper").fault(unity) is None, "who plays in a game of Unity is known when it runs"
+    with_budget = Plan(tree, (), (Objective("win_rate"),), steps=4000).run({}, tmp_path, 0)
+    assert {name: own.summary_freq for name, own in with_budget.behaviors.items()} == {"Striker": 200, "Keeper": 200}
+    assert with_budget.palus.baseline_interval == 200

@@ -129,12 +129,11 @@ def obstacles(run: RunFile, trust: Trust) -> list[str]:
 
 def _show(run: RunFile, trust: Trust, as_json: bool) -> None:
     """The run as it would start: the game says whom `default_settings` are for, and which keys it has no use for."""
-    from palus.run.misfits import known_game
+    from palus.run.misfits import completed, known_game
 
-    game = None
+    run, game = completed(run, trust), None
     if run.env_id is not None:
         source = envs.GameSource(run.env_id, run.palus.env_options, trust)
-        run = run.completed(behavior.name for behavior in source.spec.behaviors)
         game = known_game(run, source, source.spec)
     told = notes(run, game)
     link = _link(run, trust) if "TORCHELASTIC_RUN_ID" in os.environ else []

@@ -12,6 +12,7 @@ from palus.config.section import Section
 from palus.config.trainer import AppoBehavior, Behavior, SacBehavior, SacHyperparameters
 from palus.config.unread import IN_PROCESS, IN_WORKERS, KnownGame, kinds_of, written
 
+OF_ADAPTIVE = ("target_kl", "min_learning_rate", "max_learning_rate")
 OF_IMAGES = ("vis_encode_type", "image_layers", "image_units", "image_scale")
 OF_NUMBERS = ("adaptive_deviation", "initial_deviation", "tanh_scale", "squash")
 OF_BASELINES = ("baselines", "baseline_interval", "baseline_pairs")
@@ -38,14 +39,13 @@ def _each(at: str, section: Section, keys: Iterable[str], why: str) -> Iterator[
 def _in_behavior(at: str, behavior: Behavior, run: RunFile) -> Iterator[tuple[str, str]]:
     hyper, network, signals = behavior.hyperparameters, behavior.network_settings, behavior.reward_signals
     if isinstance(behavior, AppoBehavior):
-        own = behavior.hyperparameters
+        own, section = behavior.hyperparameters, f"{at}.hyperparameters"
         if own.adaptive_learning_rate == "off":
-            keys, why = ("target_kl", "min_learning_rate", "max_learning_rate"), "adaptive_learning_rate is off"
+            yield from _each(section, own, OF_ADAPTIVE, "adaptive_learning_rate is off")
         else:
-            keys, why = ("learning_rate_schedule",), "adaptive_learning_rate moves the rate"
-        yield from _each(f"{at}.hyperparameters", own, keys, why)
+            yield from _each(section, own, ("learning_rate_schedule",), "adaptive_learning_rate moves the rate")
         if own.advantages == "gae":
-            yield from _each(f"{at}.hyperparameters", own, ("vtrace_rho", "vtrace_c"), "advantages is gae")
+            yield from _each(section, own, ("vtrace_rho", "vtrace_c"), "advantages is gae")
     taught = isinstance(hyper, SacHyperparameters) and hyper.reward_signal_steps_per_update != hyper.steps_per_update
     if taught and not (signals.curiosity or signals.gail or signals.rnd):
         path = f"{at}.hyperparameters.reward_signal_steps_per_update"

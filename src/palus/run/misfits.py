@@ -50,6 +50,15 @@ def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
         env.close()
 
 
+def completed(run: RunFile, trust: Trust = NOBODY) -> RunFile:
+    """The run with `default_settings` for those of its game's behaviors that it leaves out. As it is where the game
+    talks: its behaviors are known when they appear."""
+    if run.default_settings is None or run.env_id is None:
+        return run
+    spec = GameSource(run.env_id, run.palus.env_options, trust).spec
+    return run.completed(behavior.name for behavior in spec.behaviors)
+
+
 def known_game(run: RunFile, source: GameSource | None, spec: GameSpec) -> KnownGame:
     """What the game of a run says of its keys. source: None of one that talks."""
     arena = arena_games().get(run.env_id or "")
@@ -130,6 +139,22 @@ def _of_game(run: RunFile, env_id: str, spec: GameSpec) -> Iterator[str]:
     missing = [name for name in known if name and name not in run.behaviors]
     if len(known) > 1 and missing:
         yield f"behaviors: {env_id} has {' and '.join(known)}; add {' and '.join(missing)}"
+    if run.default_settings is not None:  # else the file alone says whom it has
+        yield from _of_curricula(run, env_id)
+
+
+def _of_curricula(run: RunFile, env_id: str) -> Iterator[str]:
+    """Lessons that wait for a behavior that there is not would never end."""
+    for parameter, lessons in run.lessons().items():
+        for lesson in lessons:
+            criteria = lesson.completion_criteria
+            if criteria is not None and criteria.behavior not in run.behaviors:
+                near = near_name(criteria.behavior, run.behaviors)
+                hint = f"did you mean {near}?" if near else f"it has {' and '.join(run.behaviors)}"
+                yield (
+                    f"environment_parameters.{parameter}.curriculum: lesson {lesson.name} waits for "
+                    f"{criteria.behavior}, and {env_id} has no behavior of that name; {hint}"
+                )
 
 
 def _of_matches(run: RunFile, env: MultiAgentEnv) -> Iterator[str]:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import tempfile
 import time
-from typing import Any
 
 from palus.config import RunFile
-from palus.config.trainer import SacHyperparameters
+from palus.config.trainer import AnyBehavior, SacHyperparameters
 from palus.train import Run
 from palus.trust import NOBODY, Trust
 
@@ -22,15 +21,21 @@ SHARE_OF_RATE = 0.75
 
 def scratch(run: RunFile, folder: str) -> RunFile:
     """The same run in a folder that is thrown away, without test matches; every learner learns from its first step."""
-    behaviors: dict[str, Any] = {}
-    for name, behavior in run.behaviors.items():
-        h = behavior.hyperparameters
-        at_once = h.model_copy(update={"buffer_init_steps": 0}) if isinstance(h, SacHyperparameters) else h
-        behaviors[name] = behavior.model_copy(update={"hyperparameters": at_once})
+    behaviors = {name: _at_once(behavior) for name, behavior in run.behaviors.items()}
+    others = None if run.default_settings is None else _at_once(run.default_settings)
     elsewhere = {"results_dir": folder, "resume": False, "initialize_from": None}
     settings = run.checkpoint_settings.model_copy(update=elsewhere)
     short = run.palus.model_copy(update={"baseline_interval": 0})
-    return run.model_copy(update={"behaviors": behaviors, "checkpoint_settings": settings, "palus": short})
+    return run.model_copy(
+        update={"behaviors": behaviors, "default_settings": others, "checkpoint_settings": settings, "palus": short}
+    )
+
+
+def _at_once(behavior: AnyBehavior) -> AnyBehavior:
+    """Settings by which a learner does not wait for data."""
+    h = behavior.hyperparameters
+    at_once = h.model_copy(update={"buffer_init_steps": 0}) if isinstance(h, SacHyperparameters) else h
+    return behavior.model_copy(update={"hyperparameters": at_once})
 
 
 def fitting_share(steps_per_s: float, minutes: float, wanted: float) -> float:

@@ -46,7 +46,7 @@ class Objective:
         return f"{self.name}:{self.which}" if self.which else self.name
 
     def fault(self, run: RunFile) -> str | None:
-        """Why a run cannot be judged by it, or None."""
+        """Why a run, `completed`, cannot be judged by it, or None."""
         if self.name not in TAGS:
             near = near_name(self.name, TAGS)
             return f"objective {self}: there is none of that name; " + (
@@ -57,8 +57,10 @@ class Objective:
             if not known:
                 return f"objective {self}: the run meets no fixed opponents (palus.baselines, baseline_interval)"
         else:
-            known = [] if run.default_settings is not None else list(run.behaviors)
-            if self.name in ("rating", "elo") and not any(own.self_play for own in run.behaviors.values()):
+            later = run.default_settings if run.talks else None  # of behaviors that are known when they appear
+            known = [] if later is not None else list(run.behaviors)
+            playing = [own for own in (*run.behaviors.values(), later) if own is not None and own.self_play]
+            if self.name in ("rating", "elo") and not playing:
                 return f"objective {self}: takes self_play, which no behavior of the run has; choose reward"
         if self.which and known and self.which not in known:
             return f"objective {self}: there is no {self.which}; expected {' or '.join(known)}"

@@ -14,8 +14,9 @@ from palus import __version__
 from palus.config import RunFile, load_run
 from palus.config.load import plain
 from palus.config.source import Source, Tree, apply_overrides, parse_tree, read_source
+from palus.config.trainer import AnyBehavior
 from palus.errors import ConfigError
-from palus.run.misfits import misfits
+from palus.run.misfits import completed, misfits
 from palus.sweep.objective import MARKS, Objective
 from palus.sweep.space import Dimension, check_space, plain_space, read_space
 from palus.trust import NOBODY, Trust
@@ -86,20 +87,19 @@ class Plan:
             known = [f"behaviors.{name}" for name in self.tree.get("behaviors") or {}]
             known += ["default_settings"] * bool(self.tree.get("default_settings"))
             overrides += [f"{key}.max_steps={self.steps}" for key in known]
-        run = self.load(overrides, trust)
-        behaviors = {
-            name: own.model_copy(update={"summary_freq": min(own.summary_freq, max(1, own.max_steps // MARKS))})
-            for name, own in run.behaviors.items()
-        }
+        run = completed(self.load(overrides, trust), trust)
+        behaviors = {name: _telling(own) for name, own in run.behaviors.items()}
+        later = None if run.default_settings is None else _telling(run.default_settings)
         palus: dict[str, Any] = {"max_minutes": self.minutes}
         if any(objective.name == "win_rate" for objective in self.objectives):
-            steps = max((own.max_steps for own in run.behaviors.values()), default=MARKS)
+            steps = max(own.max_steps for own in behaviors.values())
             palus["baseline_interval"] = 1 if self.minutes else max(1, steps // MARKS)
         own_seed = max(run.env_settings.seed, 0) + seed
         checkpoints = {"run_id": f"seed-{own_seed}", "results_dir": str(folder), "resume": False, "force": False}
         return run.model_copy(
             update={
                 "behaviors": behaviors,
+                "default_settings": later,
                 "palus": run.palus.model_copy(update=palus),
                 "env_settings": run.env_settings.model_copy(update={"seed": own_seed}),
                 "checkpoint_settings": run.checkpoint_settings.model_copy(update=checkpoints),
@@ -127,6 +127,12 @@ class Plan:
         return lines + yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=120)
 
 
+def _telling(behavior: AnyBehavior) -> AnyBehavior:
+    """The settings with a summary for every mark."""
+    often = min(behavior.summary_freq, max(1, behavior.max_steps // MARKS))
+    return behavior.model_copy(update={"summary_freq": often})
+
+
 def make_plan(
     file: str, overrides: Sequence[str], space: Path, objectives: Sequence[str], trust: Trust, **budget: Any
 ) -> Plan:
@@ -141,7 +147,7 @@ def make_plan(
         raise ConfigError(f"{space}: no such file; write the keys that vary into it, see `palus sweep run --help`")
     text = read_source(space)
     plan = Plan(tree, read_space(text), tuple(Objective.of(word) for word in objectives), **budget)
-    run = plan.load(trust=trust)
+    run = completed(plan.load(trust=trust), trust)
     faults = [fault for objective in plan.objectives if (fault := objective.fault(run)) is not None]
     if run.checkpoint_settings.initialize_from is not None:
         faults.append("checkpoint_settings.initialize_from: name the file with init_path of the behaviors instead")
