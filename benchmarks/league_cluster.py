@@ -25,9 +25,9 @@ import psutil
 import machine
 from machine import Json
 from palus.cluster.plan import LeaguePlan, make_plan
+from palus.launch.apart import training
 from palus.league.records import LeagueRecord
 from palus.progress import PROGRESS, ProgressReader
-from palus.run.apart import training
 from palus.store.depot import Depot
 from palus.trust import NOBODY
 

@@ -35,11 +35,12 @@ class Picture:
 
     def may_import(self, importer: str, imported: str) -> bool:
         """Whether the picture lets one top-level module of palus import another."""
-        if importer == imported or importer in self.top or imported in self.leaves:
+        if importer == imported or imported in self.leaves:
             return True
-        if importer in self.leaves or imported in self.top:
+        if importer in self.leaves or (imported in self.top and importer not in self.top):
             return False
-        return self.stages.index(imported) < self.stages.index(importer)
+        order = [*self.stages, *self.top]
+        return order.index(imported) < order.index(importer)
 
 
 def read_picture() -> Picture:
@@ -78,7 +79,7 @@ class WithoutTypes(ast.NodeTransformer):
 
 
 def imported_modules(path: Path, *, types_too: bool = True) -> Iterator[tuple[str, int]]:
-    """Absolute dotted names that a file imports anywhere in it, with the line."""
+    """Absolute dotted names that a file imports anywhere in it, with the line. types_too: those for types alone too."""
     package = ("palus", *path.relative_to(PACKAGE).parent.parts)
     tree = ast.parse(path.read_text(), str(path))
     for node in ast.walk(tree if types_too else WithoutTypes().visit(tree)):
@@ -91,9 +92,9 @@ def imported_modules(path: Path, *, types_too: bool = True) -> Iterator[tuple[st
             yield from ((f"{module}.{alias.name}", node.lineno) for alias in node.names)
 
 
-def all_imports() -> Iterator[tuple[Path, str, int]]:
+def all_imports(*, types_too: bool = True) -> Iterator[tuple[Path, str, int]]:
     for path in sorted(PACKAGE.rglob("*.py")):
-        for name, line in imported_modules(path):
+        for name, line in imported_modules(path, types_too=types_too):
             yield path.relative_to(PACKAGE), name, line
 
 
@@ -161,6 +162,8 @@ def test_no_module_imports_itself_over_others() -> None:
         ("ratings", "types", True),
         ("cli", "web", True),
         ("web", "cli", False),
+        ("train", "run", True),
+        ("run", "train", False),
     ],
 )
 def test_the_picture_means_left_and_leaves(importer: str, imported: str, allowed: bool) -> None:
@@ -225,6 +228,17 @@ def test_only_who_keeps_something_loads_the_database() -> None:
     assert "arena/ladder" in heavy
     heavy = heavy + [word for name in ("grpc", "optuna", "ray") for word in read_picture().heavy[name]]
     import_without(["sqlalchemy", "alembic"], heavy, light_modules(heavy))
+
+
+@pytest.mark.parametrize("package", read_picture().heavy)
+def test_a_heavy_package_is_loaded_where_the_picture_says_and_nowhere_else(package: str) -> None:
+    named = {
+        path.with_suffix("").as_posix()
+        for path, name, _ in all_imports(types_too=False)
+        if name == package or name.startswith(f"{package}.")
+    }
+    allowed = read_picture().heavy[package]
+    assert {name for name in named if not any(f"{name}/".startswith(f"{word}/") for word in allowed)} == set()
 
 
 @pytest.mark.parametrize("package", ["fsspec", "ray"])

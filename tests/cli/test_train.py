@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from palus.cli import app
 from palus.cli.train import what_next
 from palus.config import load_run
+from palus.launch.pace import fitting_share
 from palus.nn.matmul import MatmulPath
 from palus.run.folder import RunFolder
-from palus.run.pace import fitting_share
 from palus.trust import Trust
 
 FAST = ("palus.threads=1", "palus.matmul=highest")

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 from palus.cli import app
 from palus.config import load_run
+from palus.launch.link import Link
 from palus.run.alike import not_shared
 from palus.run.folder import RunFolder
-from palus.run.link import Link
 from test_bits import of_learner
 
 GHOSTS = {"save_steps": 200, "team_change": 300, "swap_steps": 50, "window": 3, "play_against_latest_model_ratio": 0.3}

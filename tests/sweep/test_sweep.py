@@ -29,8 +29,8 @@ from palus.cli import app
 from palus.config import RunFile, load_run
 from palus.config.source import Source
 from palus.errors import ConfigError, PalusError
+from palus.launch.apart import Ending
 from palus.progress import PROGRESS, ProgressWriter
-from palus.run.apart import Ending
 from palus.sweep import study as study_module
 from palus.sweep.objective import Objective
 from palus.sweep.outcome import importances, rows, write_outcome

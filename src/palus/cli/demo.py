@@ -95,7 +95,7 @@ def train_team(folder: Path, minutes: float, seed: int, console: Console, *, bro
     """
     from palus.cli.train import train
     from palus.config import load_run
-    from palus.run.pace import fitted
+    from palus.launch.pace import fitted
 
     with console.status("Compiling the game and measuring this machine ..."):
         steps = max(FEWEST_STEPS, fitted(load_run(PRESET), minutes).behaviors["SoccerTwos"].max_steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -158,11 +159,9 @@ def _opened(url: str, name: str | None) -> Iterator[tuple[optuna.Study, Plan]]:
 
 def _require() -> None:
     """Raises ConfigError where the extra is not installed."""
-    try:
-        import matplotlib  # noqa: F401
-        import optuna  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(f'sweeps take more than is installed ({error}): pip install "palus[train,sweep]"') from error
+    missing = [name for name in ("matplotlib", "optuna") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f'sweeps need {" and ".join(missing)}: pip install "palus[train,sweep]"')
 
 
 def _name_of(file: str, name: str | None) -> str:

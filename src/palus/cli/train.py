@@ -105,7 +105,7 @@ def train(
 
 def _fitted(run: RunFile, minutes: float, trust: Trust) -> RunFile:
     with Terminal(stderr=True).status("Compiling the game and measuring this machine ..."):
-        from palus.run.pace import fitted
+        from palus.launch.pace import fitted
 
         sized = fitted(run, minutes, trust)
     for name, behavior in sized.behaviors.items():
@@ -150,8 +150,8 @@ def _show(run: RunFile, trust: Trust, as_json: bool) -> None:
 
 def _link(run: RunFile, trust: Trust) -> list[str] | None:
     """Under torchrun: what its ranks will bring, measured, in a sentence; None of a rank that has nothing to say."""
+    from palus.launch.link import measure
     from palus.learn.ranks import Ranks
-    from palus.run.link import measure
 
     ranks = Ranks.joined()
     try:

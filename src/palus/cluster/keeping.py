@@ -8,8 +8,8 @@ from threading import Event
 
 from palus.cluster.plan import LeaguePlan
 from palus.errors import StorageError
+from palus.launch.apart import Ending, Training, training
 from palus.league.records import news
-from palus.run.apart import Ending, Training, training
 from palus.store.depot import Depot
 from palus.trust import Trust
 

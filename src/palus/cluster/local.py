@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from palus.cluster.keeping import POLL_S, Keeper, Tail
 from palus.cluster.plan import LeaguePlan
-from palus.run.apart import Ending
+from palus.launch.apart import Ending
 from palus.trust import Trust
 
 

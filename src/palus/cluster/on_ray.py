@@ -21,7 +21,7 @@ from palus import __version__
 from palus.cluster.keeping import Keeper, Tail
 from palus.cluster.plan import LeaguePlan
 from palus.errors import ConfigError, WorkerError
-from palus.run.apart import Ending
+from palus.launch.apart import Ending
 from palus.trust import Trust
 
 POLL_S = 1.0

@@ -31,8 +31,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from palus.errors import ConfigError, PalusError, StorageError
 from palus.files import write_text
+from palus.launch.apart import Training, claimed, training
 from palus.progress import PROGRESS, ProgressReader
-from palus.run.apart import Training, claimed, training
 from palus.sweep.objective import MARKS, curve, is_over
 from palus.sweep.plan import Plan
 from palus.trust import Trust

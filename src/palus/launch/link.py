@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 
 from palus.config import RunFile
+from palus.launch.pace import scratch
 from palus.learn.ranks import Ranks
-from palus.run.pace import scratch
 from palus.run.parts import Parts
 from palus.train import Run
 from palus.trust import Trust
