@@ -1,4 +1,4 @@
-"""The sections of an `appo` behavior: asynchronous PPO on games that step in worker processes.
+"""The sections of an `appo` behavior, asynchronous PPO, and `palus.sampling`, which all trainers have.
 
 Words of ML-Agents where it has them, so `lambd`, `epsilon`, `beta`; defaults of Sample Factory 2.1.1 where it has a
 counterpart (docs/from-sample-factory.md lists both names).
