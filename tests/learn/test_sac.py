@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from readable import SPEC, two_matches
 from toys import Aim, Errand, Forbidden, Pictures, Play, Recall, Remember, curve
 
 from cart_pole import CartPole
 from palus.config import load_run
+from palus.errors import DivergenceError
 from palus.learn.sac import SAC, Acts, drawn, entropy_slopes, policy_losses, soft_values, taken
 from palus.rollout.collector import InProcessCollector
 from palus.rollout.rollout import Seat
@@ -103,6 +106,19 @@ def filled(learner: SAC, rows: int = 32) -> SAC:
         buffer.masks[:rows, spec.branch_offsets[:-1]] = True
     buffer.size = rows // buffer.length * buffer.length
     return learner
+
+
+@pytest.mark.parametrize("fault", ["reward", "moment", "weight", "step"])
+def test_numbers_that_are_not_finite_end_an_update(fault: str) -> None:
+    rate = "hyperparameters.learning_rate=" + ("1e39" if fault == "step" else "0.01")  # more than a float32 holds
+    learner = SAC(behavior_of("hyperparameters.batch_size=4", rate), SPEC, torch.float32, 0)
+    data = two_matches()
+    if fault in ("reward", "moment"):  # the second is finite, but its square is not, and Adam would never move again
+        data = replace(data, rewards=np.full_like(data.rewards, np.nan if fault == "reward" else 1e25))
+    if fault == "weight":
+        learner.network.weights.tensors["critic.value.head.weight"].data[0, 0] = np.inf
+    with pytest.raises(DivergenceError, match="weights or gradients are not finite; lower learning_rate"):
+        learner.update(data, 0)
 
 
 class Plain:
