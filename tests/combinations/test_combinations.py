@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from palus.cli import app
 from palus.config import load_run
+from palus.progress import PROGRESS
 from palus.train import Run, train
 from palus.trust import Trust
 
@@ -53,7 +54,14 @@ def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return base | both
 
 
-def learned(folder: Path, game: str, steps: int, behaviors: dict[str, dict[str, Any]], **palus: Any) -> list[float]:
+def learned(
+    folder: Path,
+    game: str,
+    steps: int,
+    behaviors: dict[str, dict[str, Any]],
+    parameters: dict[str, float] | None = None,
+    **palus: Any,
+) -> list[float]:
     """Train from nothing; each learner's mean reward over its last hundred episodes."""
     tree = {
         "behaviors": {
@@ -62,6 +70,7 @@ def learned(folder: Path, game: str, steps: int, behaviors: dict[str, dict[str, 
         },
         "checkpoint_settings": {"run_id": "run", "results_dir": str(folder)},
         "env_settings": {"seed": 3},
+        "environment_parameters": parameters,
         "palus": {"env": game, "matmul": "highest", "threads": 1, **palus},
     }
     file = folder / "run.yaml"
@@ -149,18 +158,38 @@ def test_mapoca_credits_those_who_left_in_worker_processes(tmp_path: Path) -> No
     assert found > 0.45  # the group's 1 is paid to one of two
 
 
-def test_appo_learns_a_batched_game_in_process_and_soccer_in_both_ways(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
+def test_appo_learns_a_batched_game_in_process_and_ends_soccer_in_workers(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (found,) = learned(
         tmp_path, "DuelToy", 24_000, {"DuelToy": {"trainer_type": "appo"}}, env_options={"cooperative": True}
     )
     assert found > 0.9
     soccer = {"SoccerTwos": {"trainer_type": "appo", "self_play": {"save_steps": 500}}}
-    quiet = {"baseline_interval": 0}
-    assert len(learned(tmp_path / "a", "SoccerTwos", 2_000, soccer, **quiet)) == 1
     workers = {"sampling": {"collector": "workers", "workers": 2}}
-    assert len(learned(tmp_path / "b", "SoccerTwos", 2_000, soccer, **quiet, **workers)) == 1
+    assert len(learned(tmp_path / "b", "SoccerTwos", 2_000, soccer, baseline_interval=0, **workers)) == 1
+
+
+@pytest.mark.slow
+def test_appo_learns_soccer_from_both_sides_of_matches_in_one_process(tmp_path: Path) -> None:
+    """1.5M frames, 300,000 decisions; a policy that has not learned is as good as `random`."""
+    behavior = {
+        "trainer_type": "appo",
+        "hyperparameters": {
+            "batch_size": 2048, "buffer_size": 8192, "learning_rate": 0.001, "beta": 0.01, "epsilon": 0.2,
+            "num_epoch": 2,
+        },
+        "network_settings": {
+            "hidden_units": 64, "num_layers": 2, "memory": None, "encoding": "joint", "symmetric": True,
+            "normalize": False,
+        },
+        "time_horizon": 32,
+        "self_play": {"save_steps": 500_000, "swap_steps": 10_000},
+    }  # fmt: skip
+    options = {"baselines": ["random"], "baseline_interval": 10_000_000, "baseline_pairs": 50}
+    learned(tmp_path, "SoccerTwos", 1_500_000, {"SoccerTwos": behavior}, parameters={"ball_touch": 0.5}, **options)
+    told = [json.loads(line) for line in (tmp_path / "run" / PROGRESS).read_text().splitlines()]
+    (share,) = [line["values"]["Baselines/random"] for line in told if "Baselines/random" in line.get("values", {})]
+    assert share > 0.7
 
 
 @pytest.mark.parametrize("collector", ["in_process", "workers"])
