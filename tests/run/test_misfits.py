@@ -61,20 +61,20 @@ def test_default_settings_stand_in_for_behaviors_that_a_file_leaves_out_and_are_
     assert "default_settings alone names nothing to train" in fault
 
 
-def test_a_lesson_does_not_wait_for_a_behavior_that_default_settings_cannot_stand_in_for(tmp_path: Path) -> None:
-    criteria = "completion_criteria: {measure: progress, behavior: %s, threshold: 0.5}"
+def test_lessons_and_trainers_name_no_behavior_that_default_settings_cannot_stand_in_for(tmp_path: Path) -> None:
+    criteria = "completion_criteria: {measure: progress, behavior: NAME, threshold: 0.5}"
     lessons = f"[{{name: a, value: 1, {criteria}}}, {{name: b, value: 0}}]"
     text = (
-        "{default_settings: {trainer_type: ppo}, palus: {env: StrikersVsGoalie}, "
+        "{default_settings: {trainer_type: ppo}, palus: {env: StrikersVsGoalie, trainers: {NAME: 'a:B'}}, "
         f"environment_parameters: {{ball_touch: {{curriculum: {lessons}}}}}}}"
     )
     path = tmp_path / "run.yaml"
-    path.write_text(text % "Goalie")
+    path.write_text(text.replace("NAME", "Goalie"))
     assert misfits(load_run(path)) == []
-    path.write_text(text % "Golie")
+    path.write_text(text.replace("NAME", "Golie"))
     assert misfits(load_run(path)) == [
-        "environment_parameters.ball_touch.curriculum: lesson a waits for Golie, and StrikersVsGoalie has no behavior "
-        "of that name; did you mean Goalie?"
+        f"{key}: StrikersVsGoalie has no behavior Golie; did you mean Goalie?"
+        for key in ("palus.trainers", "environment_parameters.ball_touch.curriculum")
     ]
 
 

@@ -140,21 +140,20 @@ def _of_game(run: RunFile, env_id: str, spec: GameSpec) -> Iterator[str]:
     if len(known) > 1 and missing:
         yield f"behaviors: {env_id} has {' and '.join(known)}; add {' and '.join(missing)}"
     if run.default_settings is not None:  # else the file alone says whom it has
-        yield from _of_curricula(run, env_id)
+        yield from _of_names(run, env_id)
 
 
-def _of_curricula(run: RunFile, env_id: str) -> Iterator[str]:
-    """Lessons that wait for a behavior that there is not would never end."""
+def _of_names(run: RunFile, env_id: str) -> Iterator[str]:
+    """Behaviors that are named beside their settings: a lesson that waits for one that there is not would never end."""
+    named = [("palus.trainers", name) for name in run.palus.trainers]
     for parameter, lessons in run.lessons().items():
-        for lesson in lessons:
-            criteria = lesson.completion_criteria
-            if criteria is not None and criteria.behavior not in run.behaviors:
-                near = near_name(criteria.behavior, run.behaviors)
-                hint = f"did you mean {near}?" if near else f"it has {' and '.join(run.behaviors)}"
-                yield (
-                    f"environment_parameters.{parameter}.curriculum: lesson {lesson.name} waits for "
-                    f"{criteria.behavior}, and {env_id} has no behavior of that name; {hint}"
-                )
+        waited_for = (lesson.completion_criteria.behavior for lesson in lessons if lesson.completion_criteria)
+        named += [(f"environment_parameters.{parameter}.curriculum", name) for name in dict.fromkeys(waited_for)]
+    for path, name in named:
+        if name not in run.behaviors:
+            near = near_name(name, run.behaviors)
+            hint = f"did you mean {near}?" if near else f"it has {' and '.join(run.behaviors)}"
+            yield f"{path}: {env_id} has no behavior {name}; {hint}"
 
 
 def _of_matches(run: RunFile, env: MultiAgentEnv) -> Iterator[str]:
