@@ -74,6 +74,11 @@ def dump_run(run: RunFile) -> str:
     return yaml.safe_dump(plain(run), sort_keys=False, allow_unicode=True, width=120)
 
 
+_CLIPPED = ("batch_size", "buffer_size", "learning_rate", "beta", "epsilon", "lambd", "num_epoch", "shared_critic")
+_FIRST = {"ppo": _CLIPPED, "poca": _CLIPPED, "sac": ("learning_rate", "learning_rate_schedule")}
+"""Trainer -> hyperparameters that ML-Agents writes first; the models have defaults after what they depend on."""
+
+
 def plain(settings: Behavior | RunFile) -> Tree:
     """Settings as a tree of plain values in ML-Agents' key order; signals and populations that are off are left out."""
     tree = settings.model_dump(mode="json")
@@ -83,6 +88,9 @@ def plain(settings: Behavior | RunFile) -> Tree:
             behavior["reward_signals"] = {name: signal for name, signal in signals if signal is not None}
         if behavior and behavior.get("population", ()) is None:
             del behavior["population"]
+        if behavior and "trainer_type" in behavior:
+            own, first = behavior["hyperparameters"], _FIRST.get(behavior["trainer_type"], ())
+            behavior["hyperparameters"] = {key: own[key] for key in first if key in own} | own
     return tree
 
 
