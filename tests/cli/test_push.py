@@ -110,6 +110,18 @@ def test_a_model_that_an_arena_refuses_is_not_uploaded(tmp_path: Path, results: 
     assert (pool / "ada" / "striker" / "SoccerTwos.onnx").read_bytes() == b"not a model at all"
 
 
+def test_a_policy_of_a_unity_game_is_published_unvetted_with_unitys_verdict(tmp_path: Path) -> None:
+    menu, pool = tmp_path / "results" / "d4", tmp_path / "pool"
+    menu.mkdir(parents=True)
+    (menu / "configuration.yaml").write_text("behaviors: {MenuToy: {trainer_type: ppo}}")
+    (menu / "MenuToy.onnx").write_bytes(policy_model())
+    for words in (("--check",), ("ada/menu", "--hub", pool)):
+        said = run("push", menu, *words)
+        assert "MenuToy is no game of an arena" in said and "MenuToy.onnx: Unity can load it." in said
+    card = (pool / "ada" / "menu" / "README.md").read_text()
+    assert "palus match YOUR_MODEL rival --env YOUR_GAME" in card
+
+
 def test_login_push_and_pull_with_a_hub_never_show_the_token(tmp_path: Path, results: Path, hub: RunningHub) -> None:
     token = hub.token("ada")
     assert "no token is stored" in run("push", results, "ada/striker", "--hub", hub.url, code=2)

@@ -77,11 +77,12 @@ def push(
         name = None if check else sign_in(target, repo_id)
         if name is not None and isinstance(target, HubTarget):
             stdout.print(f"Signed in to {target.url} as {escape(name)}.")
-    # What an agent is measured by is its own score: it need not fit an arena to be published.
-    if not no_check and (not contents.is_agent or (check and contents.game in GAMES)):
+    if contents.game not in GAMES:
+        stdout.print(f"{escape(contents.game)} is no game of an arena: no rules of one are checked.")
+    elif not no_check and (check or not contents.is_agent):  # an agent is measured by its own score
         _check(contents)
+    _tell_unity(contents)
     if check or repo_id is None:
-        _tell_unity(contents)
         return
     standing = None if rating is None else _rating(rating, contents)
     drawn = contents.game in GAMES and GAMES[contents.game].is_drawn
