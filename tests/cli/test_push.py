@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hub_server import RunningHub, running_hub
 from small_run import make_run, policy_model
 from typer.testing import CliRunner
 
+import palus.hub
 from palus.arena.referee.replay import read_replay
 from palus.cli import app
 from palus.cli.mlagents_hub import load_from_hf, push_to_hf
@@ -177,3 +179,15 @@ def test_the_commands_of_mlagents_work_with_their_flags(
     assert (tmp_path / "models" / "course" / "SoccerTwos" / "checkpoint.pt").is_file()
     assert push_to_hf([f"--local-dir={tmp_path}", "--repo-id=ada/course"]) == 2
     assert "found no .onnx file" in capsys.readouterr().err
+
+
+def test_the_commands_of_mlagents_name_the_package_that_they_miss(
+    tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    monkeypatch.delitem(sys.modules, "palus.hub.client", raising=False)
+    monkeypatch.delattr(palus.hub, "client", raising=False)
+    assert push_to_hf([f"--local-dir={results}", "--repo-id=ada/course"]) == 2
+    assert load_from_hf(["--repo-id=ada/course", f"--local-dir={tmp_path}"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["error: huggingface_hub is not installed; pip install 'palus[hub]'"] * 2

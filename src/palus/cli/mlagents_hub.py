@@ -34,7 +34,7 @@ def push_to_hf(arguments: Sequence[str] | None = None) -> int:
         run = read_run(Path(options.local_dir), options.configfile_name)
         print(printable(f"Pushing repo {options.run_id or run.name} to the Hugging Face Hub"))
         published = publish(run, options.repo_id, target, message=options.commit_message)
-    except PalusError as error:
+    except (PalusError, ModuleNotFoundError) as error:
         return _fail(error)
     print(printable(f"Your model is pushed to the hub. You can view your model here: {published.place}"))
     return 0
@@ -51,12 +51,15 @@ def load_from_hf(arguments: Sequence[str] | None = None) -> int:
         _, name = check_id(target, options.repo_id)
         folder = Path(options.local_dir) / name
         fetch(options.repo_id, target, folder, force=True)
-    except PalusError as error:
+    except (PalusError, ModuleNotFoundError) as error:
         return _fail(error)
     print(f"The repository {options.repo_id} has been downloaded to {folder}")
     return 0
 
 
-def _fail(error: PalusError) -> int:
-    print(printable(f"error: {error}"), file=sys.stderr)
+def _fail(error: PalusError | ModuleNotFoundError) -> int:
+    told = str(error)
+    if isinstance(error, ModuleNotFoundError):
+        told = f"{error.name} is not installed; pip install 'palus[hub]'"
+    print(printable(f"error: {told}"), file=sys.stderr)
     return EXIT_USER_ERROR
