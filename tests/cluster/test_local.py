@@ -30,11 +30,11 @@ def test_a_league_goes_on_after_a_run_and_then_everybody_s_parent_was_killed(tmp
         league = subprocess.Popen(command(file), stderr=out, start_new_session=True)
     wait(lambda: parts("ada") > 0 and parts("bob") > 0, "both have told something")
     killed = read(str(root))["ada"]
-    os.kill(killed.seen["pid"], signal.SIGKILL)
-    wait(lambda: parts("ada") > killed.parts and read(str(root))["ada"].seen["pid"] != killed.seen["pid"], "it went on")
+    os.kill(killed.seen.pid, signal.SIGKILL)
+    wait(lambda: parts("ada") > killed.parts and read(str(root))["ada"].seen.pid != killed.seen.pid, "it went on")
     league.kill()
     league.wait()
-    wait(lambda: all(run.seen["state"] == "stopped" for run in read(str(root)).values()), "both saved and ended")
+    wait(lambda: all(run.seen.state == "stopped" for run in read(str(root)).values()), "both saved and ended")
     assert_whole(str(root), root)
 
     done = subprocess.run(command(file), capture_output=True, text=True, check=False)

@@ -177,7 +177,8 @@ def test_every_game_that_can_be_drawn_is_offered_and_played_by_its_arenas_rules(
         ready = begin(socket, env="StrikersVsGoalie", person=2)
         (first,) = steps(socket, 1)
     assert (ready["person"], len(ready["kick_off"])) == (2, 11)
-    assert len(first) == 12 + 3 * (1 + 9) + 5 * (1 + 11 * 4)
+    head = 12 + 3 * (1 + 9)
+    assert len(first) == head + 1 + 4 * first[head] + 5 * 11 * 4
 
 
 def test_the_same_seed_streams_the_same_bytes(open_room: Any) -> None:
