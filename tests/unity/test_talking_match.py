@@ -95,9 +95,11 @@ def test_ctrl_c_ends_the_match_and_its_executable_whoever_has_the_stock_port(ser
 
 def is_running(path: Path) -> bool:
     """Whether a trainer has started this executable."""
-    with contextlib.suppress(OSError):
-        lines = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline")]
-        return any(str(path).encode() in line and b"--mlagents-port" in line for line in lines)
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended since
+            line = file.read_bytes()
+            if str(path).encode() in line and b"--mlagents-port" in line:
+                return True
     return False
 
 
