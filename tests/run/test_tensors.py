@@ -34,6 +34,63 @@ def test_a_file_that_would_run_code_is_refused_and_runs_nothing(tmp_path: Path) 
     assert not mark.exists()
 
 
+def archive(path: Path, pickled: bytes, name: str = "data.pkl") -> Path:
+    """A file as torch.save makes it, with this pickle."""
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr(f"archive/{name}", b"\x80\x02" + pickled + b".")
+        file.writestr("archive/data/ab", bytes(4000))
+        file.writestr("archive/version", "3\n")
+        file.writestr("archive/byteorder", "little")
+    return path
+
+
+def zeros(module: bytes) -> bytes:
+    """A bytearray of a number: five bytes of a file may ask for two gigabytes."""
+    return b"c" + module + b"\nbytearray\nM\xe8\x03\x85R"
+
+
+def tensor_of(key: bytes) -> bytes:
+    """A tensor of the floats in this record."""
+    text = b"".join(b"X" + len(part).to_bytes(4, "little") + part for part in (key, b"cpu"))
+    stored = b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\n" + text + b"M\xe8\x03tQ"
+    return b"ctorch._utils\n_rebuild_tensor_v2\n(" + stored + b"K\x00M\xe8\x03\x85K\x01\x85\x89N\x89tR"
+
+
+ORDERED, ENCODE, LONG = b"ccollections\nOrderedDict\n", b"c_codecs\nencode\n", b"X\xe8\x03\x00\x00" + bytes(1000)
+CALLS = "not a readable checkpoint, older than torch 1.6 or damaged (UnpicklingError)"
+
+
+@pytest.mark.parametrize(
+    ("pickled", "name", "found"),
+    [
+        (zeros(b"builtins"), "data.pkl", "asks for builtins.bytearray; tensors"),
+        (zeros(b"__builtin__"), "data.pkl", "asks for __builtin__.bytearray; tensors"),
+        (zeros(b"builtins"), "DATA.PKL", "asks for builtins.bytearray; tensors"),  # which torch reads as well
+        (ENCODE + LONG + b"X\x06\x00\x00\x00utf-32\x86R", "data.pkl", CALLS),
+        (ORDERED + b"}\x85R", "data.pkl", CALLS),  # a copy
+        (ORDERED + b"(}tR", "data.pkl", CALLS),
+        (ORDERED + b"]R", "data.pkl", CALLS),  # a list for arguments
+        (tensor_of(b"AB"), "data.pkl", CALLS),  # the record ab again, for torch's reader
+        (tensor_of(b"ab") + b"]b", "data.pkl", CALLS),  # another size
+        (b"]\x81", "data.pkl", CALLS),
+    ],
+)
+def test_what_would_take_more_than_the_file_holds_is_refused_before_it_is_made(
+    tmp_path: Path, pickled: bytes, name: str, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = archive(tmp_path / "checkpoint.pt", pickled, name)
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("it was read"))
+    with pytest.raises(CheckpointError) as raised:
+        read_tensors(path)
+    assert found in str(raised.value)
+
+
+def test_the_pickles_of_the_test_above_are_read_where_they_ask_for_no_more(tmp_path: Path) -> None:
+    assert read_tensors(archive(tmp_path / "a.pt", ORDERED + b")R")) == {}
+    assert read_tensors(archive(tmp_path / "b.pt", tensor_of(b"ab"))).tolist() == [0.0] * 1000
+    assert read_tensors(archive(tmp_path / "c.pt", ENCODE + b"X\x01\x00\x00\x00aX\x06\x00\x00\x00latin1\x86R")) == b"a"
+
+
 def test_tensors_come_back_as_torch_saved_them(tmp_path: Path) -> None:
     base = torch.arange(24, dtype=torch.float64).reshape(4, 6)
     saved = {"view": base[1:3, ::2], "transposed": base.T, "bytes": torch.tensor([1, 255], dtype=torch.uint8), "n": 3}

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import os
 import pickle
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
+from torch.serialization import safe_globals
 
 from palus.errors import CheckpointError
+from palus.run.pickled import foreign_names
 from palus.types import AnyArray
 
 SHARED = 4
@@ -46,7 +46,7 @@ _NUMBERS: list[Any] = [
     (_number, "numpy.core.multiarray.scalar"),
     (_number, "numpy._core.multiarray.scalar"),
 ]
-"""All that a checkpoint may name besides tensors, and what it gets: its best score is a number of numpy's."""
+"""What a checkpoint gets that names numpy's numbers: its best score is one."""
 
 
 def read_tensors(path: Path) -> Any:
@@ -57,15 +57,15 @@ def read_tensors(path: Path) -> Any:
     """
     try:
         with path.open("rb") as file:
-            size, is_zip = os.fstat(file.fileno()).st_size, file.read(2) == b"PK"
-            with zipfile.ZipFile(file) as archive:
-                unpacked = sum(info.file_size for info in archive.infolist())
+            size, is_zip = os.fstat(file.fileno()).st_size, file.read(4) == b"PK\x03\x04"
+            file.seek(0)
+            archive = torch.PyTorchFileReader(file)  # what zipfile finds in it may be something else
+            unpacked = sum(map(archive.get_record_size, records := archive.get_all_records()))
             if not is_zip or unpacked > size:  # torch stores without compression: it would swell
-                raise zipfile.BadZipFile(f"{unpacked} bytes in {size}")
+                raise pickle.UnpicklingError(f"{unpacked} bytes in {size}")
+            foreign = foreign_names(archive.get_record("data.pkl"), frozenset(records))
+            file.seek(0)
             with safe_globals(_NUMBERS):
-                file.seek(0)
-                foreign = get_unsafe_globals_in_checkpoint(file)
-                file.seek(0)
                 content = None if foreign else torch.load(file, map_location="cpu", weights_only=True)
         swollen = _swollen(content, size)
     except Exception as error:  # a hostile file makes its readers raise almost anything
