@@ -1,10 +1,11 @@
-"""Compiled kernels are found again only while every source of the folder is unchanged."""
+"""Compiled kernels are found again while every source of the folder is unchanged, and games call their own."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numba
 
@@ -19,6 +20,34 @@ def cache_folder(function, monkeypatch):
 
 def double(x):
     return 2 * x
+
+
+TWO_GAMES = """
+import sys
+from pathlib import Path
+from typing import NamedTuple
+import numba
+from palus.envs.soccer import compile as compiled
+
+class Size(NamedTuple):
+    steps: int
+
+SIZE = Size(0)
+
+@numba.njit(_dbg_optnone=True)  # called by its name, not copied into its caller
+def term(i):
+    return i % SIZE.steps
+
+@numba.njit
+def total(start):
+    for i in range(SIZE.steps):
+        start += term(i)
+    return start
+
+def play(*games):
+    compiled.HERE = Path(__file__).parent
+    print(*[compiled.compiled(total, f"of_{size}", SIZE=Size(size))(0) for size in games])
+"""
 
 
 def test_an_edit_anywhere_in_the_folder_moves_the_cache(tmp_path, monkeypatch):
@@ -37,14 +66,26 @@ def test_the_users_own_cache_setting_is_left_alone():
     assert setting == numba.config.CACHE_DIR
 
 
-def test_threads_that_make_two_games_keep_their_kernels_apart(monkeypatch):
+def test_threads_that_make_kernels_leave_the_users_setting_alone(monkeypatch):
     def slow(**options):
-        time.sleep(0.02)  # time for the other thread to name its own folder
+        time.sleep(0.02)  # time for the other thread to look at the setting
         return njit(**options)
 
-    njit = numba.njit
+    njit, setting = numba.njit, numba.config.CACHE_DIR
     monkeypatch.setattr(numba, "njit", slow)
     with ThreadPoolExecutor(2) as pool:
-        made = list(pool.map(lambda folder: compiled.kernel(double, folder=folder), ("first", "second")))
-    folders = [Path(kernel._cache.cache_path).parent.name for kernel in made]
-    assert folders == ["first", "second"]
+        made = list(pool.map(lambda _: compiled.kernel(double), range(2)))
+    assert setting == numba.config.CACHE_DIR
+    assert len({kernel._cache.cache_path for kernel in made}) == 1
+
+
+def test_kernels_that_two_processes_left_in_the_cache_call_their_own_functions(tmp_path):
+    """Each process counts functions from one, so that those of two games get the same numbers."""
+    (tmp_path / "two_games.py").write_text(TWO_GAMES)
+
+    def process(*games):
+        command = [sys.executable, "-c", f"import two_games; two_games.play{games}"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.split()
+
+    assert process(3) + process(5) == ["3", "10"]
+    assert process(3, 5) == ["3", "10"]

@@ -20,7 +20,7 @@ from numba.core.options import DefaultOptions
 HERE = Path(__file__).parent
 config: Any = numba.config  # its attributes are made at run time, from the environment
 
-# Numba's setting is one for all threads: kernels of two games that two threads make would change places.
+# Numba's setting is one for all threads: of two that make kernels, one would take ours for the user's own.
 _naming_the_cache = threading.Lock()
 
 # Without it Numba counts references to every array at every call, atomically: four fifths of the time of a fixed step.
@@ -46,30 +46,30 @@ SOURCES = _sources_digest()
 """As they were when this process read them: an edit while it runs must not name what it compiled later."""
 
 
-def kernel(function: Callable[..., Any], *, folder: str = "") -> Any:
+def kernel(function: Callable[..., Any]) -> Any:
     """`numba.njit(nogil=True, cache=True)` whose cache folder is named after the sources of all kernels.
 
     Numba itself watches only the file of the entry point: after an edit of the physics it would go on with the old
-    one. folder: a part of the cache that kernels of the same name do not share. Where this folder is not writable,
-    Numba falls back to the user's cache folder.
+    one. Where this folder is not writable, Numba falls back to the user's cache folder.
     """
     with _naming_the_cache:
         before = config.CACHE_DIR
-        config.CACHE_DIR = str(HERE / "__pycache__" / f"kernels-{SOURCES}" / folder)
+        config.CACHE_DIR = str(HERE / "__pycache__" / f"kernels-{SOURCES}")
         try:
             return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
         finally:
             config.CACHE_DIR = before
 
 
-def compiled(entry: Any, folder: str, **constants: Any) -> Any:
+def compiled(entry: Any, name: str, **constants: Any) -> Any:
     """An entry point compiled anew, and all that it calls, where these global names mean these named tuples.
 
-    folder: of the cache, one for each choice of constants.
+    name: one for each choice of constants; it becomes part of the name of every function. Numba tells functions of one
+    name apart by a number that every process counts anew, and links machine code from the cache by both: kernels of two
+    games, cached by two processes, would call each other's functions.
     """
-    return kernel(
-        _with_globals(entry.py_func, {name: _as_module(c) for name, c in constants.items()}, {}), folder=folder
-    )
+    modules = {each: _as_module(c) for each, c in constants.items()}
+    return kernel(_with_globals(entry.py_func, name, modules, {}))
 
 
 def _as_module(fields: Any) -> ModuleType:
@@ -79,13 +79,15 @@ def _as_module(fields: Any) -> ModuleType:
     return module
 
 
-def _with_globals(function: Any, constants: dict[str, Any], made: dict[Any, Any]) -> Any:
+def _with_globals(function: Any, name: str, constants: dict[str, Any], made: dict[Any, Any]) -> Any:
     """A copy of a function with other globals. made: the compiled copies so far."""
     names = {**function.__globals__, **constants}
-    for name in function.__code__.co_names:
-        called = names.get(name)
+    for called_as in function.__code__.co_names:
+        called = names.get(called_as)
         if isinstance(called, Dispatcher):
             if called not in made:
-                made[called] = numba.jit(**called.targetoptions)(_with_globals(called.py_func, constants, made))
-            names[name] = made[called]
-    return FunctionType(function.__code__, names, function.__name__)
+                made[called] = numba.jit(**called.targetoptions)(_with_globals(called.py_func, name, constants, made))
+            names[called_as] = made[called]
+    copy = FunctionType(function.__code__, names, function.__name__)
+    copy.__qualname__ = f"{function.__qualname__}_{name}"
+    return copy
