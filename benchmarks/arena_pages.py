@@ -61,7 +61,7 @@ def serve(folder: Path, listener: socket.socket) -> None:
     from palus.web.serving import make_uvicorn
 
     many = 10**9  # all readers come from one address here
-    limits = WebLimits(requests_per_s=many, request_burst=many)
+    limits = WebLimits(requests_per_s=many, request_burst=many, matches_per_s=many, matches_burst=many)
     make_uvicorn(make_app(open_store(folder), limits=limits, hub_limits=HubLimits())).run(sockets=[listener])
 
 

@@ -165,8 +165,8 @@ def test_its_pages_say_what_it_counts_and_measures(store: Store) -> None:
         page = client.get(f"/api/arena/matches/{first.id}").json()
         (shown,) = client.get("/api/arena/models/palus/random").json()["performance"]
     assert (page["score_word"], page["events"][-1]["type"]) == ("Centimetres", "whistle")
-    assert (shown["goals"]["word"], shown["goals"]["timed"], shown["goals"]["scored"]) == ("Centimetres", False, 0)
-    assert shown["goals"]["conceded"] == sum(first.score) + sum(second.score)
+    assert (shown["scores"]["word"], shown["scores"]["timed"], shown["scores"]["scored"]) == ("Centimetres", False, 0)
+    assert shown["scores"]["conceded"] == sum(first.score) + sum(second.score)
     own = [int(record.sides[1].entity.repo == "palus/random") for record in (first, second)]
     value = sum(told["shouts"][side] for told, side in zip(shouts, own, strict=True) if told is not None) / 2
     number = {"name": "Shouts", "under": "per match", "value": value, "unit": "", "digits": 1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,8 @@ def test_a_run_becomes_the_repository_that_mlagents_would_push(tmp_path: Path) -
     assert files["README.md"] == b"a card"
     assert json.loads(files["config.json"])["behaviors"]["SoccerTwos"]["max_steps"] == 3000000
     assert (run.name, run.behavior, run.game, run.trainer_type) == ("striker", "SoccerTwos", "SoccerTwos", "poca")
+    settings = {"env_settings": {"env_path": "Builds/Game"}}
+    assert replace(run, configuration=run.configuration | settings).is_of_executable and not run.is_of_executable
     resumable = read_run(tmp_path / "striker", snapshots=True)
     assert resumable.files.keys() - run.files.keys() == {"SoccerTwos/snapshots/snapshot-00001.npz"}
 
@@ -103,6 +106,10 @@ def test_a_new_card_has_a_list_of_tags_and_tells_what_is_known() -> None:
     assert "It holds in this pool only, whose mean is 1200: this model, random, bob/two." in ranked
     assert "![Elo rose](training_curve.svg)" in ranked
     assert "[replay.html](replay.html)" in ranked
+    assert "`palus train configuration.yaml` trains another one" in ranked
+    for game, inside in (("Crawler", False), ("SoccerTwos", True)):
+        elsewhere = write_card(CardFacts(game, Provenance(""), "ada/x", curve="Elo rose", in_executable=inside))
+        assert "`mlagents-learn configuration.yaml --env=YOUR_GAME` trains another one" in elsewhere
 
 
 def test_a_team_of_two_behaviors_is_of_its_game_not_of_the_first_of_them(tmp_path: Path) -> None:

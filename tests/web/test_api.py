@@ -157,9 +157,9 @@ def test_the_model_page_sums_up_what_the_log_holds(client: TestClient) -> None:
     assert (bob["blue"]["games"], bob["purple"]["games"]) == (12, 12)
     assert bob["blue"]["losses"] == 3 and bob["purple"]["losses"] == 6
     # A draw or a forfeit has no goal; the third leg of each unit with Cy is a draw, the fourth a forfeit.
-    assert (bob["goals"]["scored"], bob["goals"]["conceded"]) == (6, 9)
-    assert (bob["goals"]["mean_scored_s"], bob["goals"]["mean_conceded_s"]) == (20.0, 10.0)
-    assert bob["goals"]["scored_bins"] == [0, 0, 6]
+    assert (bob["scores"]["scored"], bob["scores"]["conceded"]) == (6, 9)
+    assert (bob["scores"]["mean_scored_s"], bob["scores"]["mean_conceded_s"]) == (20.0, 10.0)
+    assert bob["scores"]["scored_bins"] == [0, 0, 6]
     assert [line["opponent"]["repo"] for line in bob["best_wins"]] == ["cy/three"]
     assert [line["opponent"]["repo"] for line in bob["worst_losses"]] == ["ada/one"]
     assert sum(line["games"] for line in bob["by_strength"]) == 24

@@ -78,9 +78,9 @@ def test_frags_have_no_times_and_play_no_statistics(client: TestClient) -> None:
     (shown,) = client.get("/api/arena/models/ada/shooter").json()["performance"]
     assert (shown["drawn"], shown["measured"], shown["play"]) == (False, False, None)
     assert shown["standing"]["games"] == 4
-    goals = shown["goals"]
-    assert (goals["word"], goals["timed"], goals["note"]) == ("Frags", False, "opponents shot, less own accidents")
-    assert (goals["scored"], goals["mean_scored_s"], goals["scored_bins"]) == (2, None, [])
+    scores = shown["scores"]
+    assert (scores["word"], scores["timed"], scores["note"]) == ("Frags", False, "opponents shot, less own accidents")
+    assert (scores["scored"], scores["mean_scored_s"], scores["scored_bins"]) == (2, None, [])
 
 
 def test_a_model_that_waits_for_its_game_says_so(client: TestClient) -> None:

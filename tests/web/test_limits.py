@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from synthetic_arena import SyntheticArena
 from web_server import serving
 
 from palus.arena.ladder.settings import ArenaSettings
@@ -27,7 +29,9 @@ from palus.hub.limits import Buckets, HubLimits, client_of, show_bytes
 from palus.hub.repos import create_repo
 from palus.hub.server import manage
 from palus.store import Store, open_store
-from palus.web import events
+from palus.web import events, exports
+from palus.web.api import router
+from palus.web.api.answers import Answers
 from palus.web.app import WebLimits, make_app
 from palus.web.connections import ConnectionLimits
 from palus.web.live import RoomLimits
@@ -74,7 +78,8 @@ def answer(line: socket.socket) -> tuple[int, dict[str, Any]]:
 
 
 def ask(address: tuple[str, int], path: str = "/api/arena/envs", **request: Any) -> httpx.Response:
-    return httpx.get(f"http://{address[0]}:{address[1]}{path}", timeout=PATIENCE_S, trust_env=False, **request)
+    settings = {"timeout": PATIENCE_S, "trust_env": False} | request
+    return httpx.get(f"http://{address[0]}:{address[1]}{path}", **settings)
 
 
 def ada_with_a_repository(store: Store) -> str:
@@ -283,6 +288,90 @@ def test_buckets_take_little_memory_whoever_asks() -> None:
 )
 def test_a_network_counts_as_one_client(host: str, client: str) -> None:
     assert client_of({"client": (host, 1)}) == client
+
+
+def test_sockets_that_say_nothing_make_room_as_other_silent_connections_do(store: Store) -> None:
+    key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+    head = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13", key)
+    ping = b"\x89\x80\x00\x00\x00\x00"
+    with arena(store, ConnectionLimits(connections=3, client_connections=3)) as address, ExitStack() as stack:
+        for _ in range(3):
+            line = stack.enter_context(say(address, head_of("GET", "/api/arena/room/live", *head)))
+            assert line.recv(12) == b"HTTP/1.1 101"
+            line.sendall(ping)
+        assert ask(address).status_code == 200
+
+
+def test_a_crowd_that_waits_for_large_files_keeps_nobody_else_waiting(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SyntheticArena(store).add_entry("ada/one")
+    go_on, begun = threading.Event(), []
+    write, read = exports.write_table, router.read_match
+
+    def slowly(*what: Any) -> None:
+        begun.append("table")
+        assert go_on.wait(PATIENCE_S)
+        write(*what)
+
+    def slowly_too(*what: Any) -> Any:
+        begun.append("match")
+        assert go_on.wait(PATIENCE_S)
+        return read(*what)
+
+    def counted(file: Any) -> Any:
+        return lambda *what: (arrived.append(what), file(*what))[1]
+
+    arrived: list[Any] = []
+    for of in (exports.Exports, Answers):
+        monkeypatch.setattr(of, "file", counted(of.file))
+    monkeypatch.setattr(exports, "write_table", slowly)
+    monkeypatch.setattr(router, "read_match", slowly_too)
+    for path, status in (("downloads/SoccerTwos/elo.csv", 200), ("matches/ab/page.html", 404)):
+        go_on.clear()
+        begun.clear()
+        arrived.clear()
+        with arena(store) as address, ThreadPoolExecutor(50) as crowd:
+            waiting = [crowd.submit(ask, address, f"/api/arena/{path}") for _ in range(50)]
+            try:
+                until(lambda: begun and len(arrived) == 50)
+                assert (
+                    httpx.get(f"http://{address[0]}:{address[1]}/api/models", timeout=20, trust_env=False).json() == []
+                )
+            finally:
+                go_on.set()
+            assert {answer.result().status_code for answer in waiting} == {status}
+
+
+def test_nothing_is_made_for_readers_who_have_left(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on, begun = threading.Event(), list[str]()
+    read = router.read_match
+
+    def slowly(*what: Any) -> Any:
+        begun.append("match")
+        assert go_on.wait(PATIENCE_S)
+        return read(*what)
+
+    monkeypatch.setattr(router, "read_match", slowly)
+    path = "/api/arena/matches/ab/page.html"
+    with arena(store) as address:
+        try:
+            lines = [say(address, head_of("GET", path)) for _ in range(9)]
+            until(lambda: len(begun) == 2)
+            for line in lines:
+                line.close()
+            assert ask(address).status_code == 200
+        finally:
+            go_on.set()
+        assert ask(address, path).status_code == 404
+        assert len(begun) == 3
+
+
+def test_matches_and_their_replays_are_metered_on_their_own(store: Store) -> None:
+    with arena(store, limits=WebLimits(matches_per_s=0.001, matches_burst=2)) as address:
+        paths = [f"/api/arena/matches/ab{more}" for more in ("", "/page.html", "/replay")]
+        assert [ask(address, path).status_code for path in paths] == [404, 404, 429]
+        assert ask(address).status_code == 200
 
 
 CLASSES = {of.__name__: of for of in (ConnectionLimits, HubLimits, WebLimits, RoomLimits)}

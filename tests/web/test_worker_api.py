@@ -43,7 +43,7 @@ from palus.store import Store, open_store
 from palus.store.engine import now_ms
 from palus.store.tables import annulments, jobs, matches, workers
 from palus.web.security import install_faults
-from palus.web.worker_api import Pauses, make_worker_router
+from palus.web.worker_api import Finished, Pauses, make_worker_router
 
 SETTINGS = ArenaSettings(target_half_width=0.0)
 
@@ -341,6 +341,14 @@ def test_nonsense_is_refused_with_a_sentence(served: Served, path: str, body: An
     got, answer = served.post(path, body)
     assert got == status
     assert answer["error"].endswith(".") or ";" in answer["error"] or answer["code"]
+
+
+def test_reports_of_brackets_and_commas_are_not_read(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bytes] = []
+    monkeypatch.setattr(Finished, "model_validate_json", read.append)
+    for message in (b"{}," * 60_000, b"[" * 110_000, b"1," * 110_000):
+        status, answer = served.post("finish", b'{"reports":[' + message)
+        assert (status, answer["code"]) == (413, "too_large") and read == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")

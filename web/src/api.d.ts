@@ -173,28 +173,6 @@ export interface components {
             /** @default null */
             readonly state: string | null;
         };
-        /**
-         * Goals
-         * @description What both sides scored, in counted games. word, note: what that counts, as of `ArenaGame`.
-         *
-         *     timed: the first score ends a match, so that it is known how long it took. Bin i of the histograms covers
-         *     bin_s * i .. bin_s * (i + 1) seconds.
-         */
-        readonly Goals: {
-            readonly word: string;
-            readonly note: string;
-            readonly timed: boolean;
-            readonly scored: number;
-            readonly conceded: number;
-            readonly mean_scored_s: number | null;
-            readonly mean_conceded_s: number | null;
-            /** @default 10 */
-            readonly bin_s: number;
-            /** @default [] */
-            readonly scored_bins: readonly number[];
-            /** @default [] */
-            readonly conceded_bins: readonly number[];
-        };
         /** HTTPValidationError */
         readonly HTTPValidationError: {
             readonly detail?: readonly components["schemas"]["ValidationError"][];
@@ -377,7 +355,7 @@ export interface components {
         };
         /**
          * MatchLine
-         * @description A match seen from one player. score: own goals, the opponent's; of this game alone, not the pair.
+         * @description A match seen from one player. score: own, the opponent's; of this game alone, not the pair.
          */
         readonly MatchLine: {
             readonly id: string;
@@ -588,7 +566,7 @@ export interface components {
             readonly recent: readonly components["schemas"]["MatchLine"][];
             readonly blue: components["schemas"]["Tally"];
             readonly purple: components["schemas"]["Tally"];
-            readonly goals: components["schemas"]["Goals"];
+            readonly scores: components["schemas"]["Scores"];
             readonly by_strength: readonly components["schemas"]["StrengthBin"][];
             readonly play: components["schemas"]["PlayStats"] | null;
             readonly play_next: readonly components["schemas"]["NextOpponent"][];
@@ -799,6 +777,28 @@ export interface components {
             readonly worker: string;
             readonly attempts: number;
             readonly lease_until_ms: number | null;
+        };
+        /**
+         * Scores
+         * @description What both sides scored, in counted games. word, note: what that counts, as of `ArenaGame`.
+         *
+         *     timed: the first score ends a match, so that it is known how long it took. Bin i of the histograms covers
+         *     bin_s * i .. bin_s * (i + 1) seconds.
+         */
+        readonly Scores: {
+            readonly word: string;
+            readonly note: string;
+            readonly timed: boolean;
+            readonly scored: number;
+            readonly conceded: number;
+            readonly mean_scored_s: number | null;
+            readonly mean_conceded_s: number | null;
+            /** @default 10 */
+            readonly bin_s: number;
+            /** @default [] */
+            readonly scored_bins: readonly number[];
+            /** @default [] */
+            readonly conceded_bins: readonly number[];
         };
         /**
          * SequentialTest
@@ -1075,7 +1075,6 @@ export type Environment = components['schemas']['Environment'];
 export type Environments = components['schemas']['Environments'];
 export type ErrorAnswer = components['schemas']['ErrorAnswer'];
 export type Event = components['schemas']['Event'];
-export type Goals = components['schemas']['Goals'];
 export type HttpValidationError = components['schemas']['HTTPValidationError'];
 export type Head = components['schemas']['Head'];
 export type HeadToHead = components['schemas']['HeadToHead'];
@@ -1115,6 +1114,7 @@ export type RoomGames = components['schemas']['RoomGames'];
 export type RoomPlayer = components['schemas']['RoomPlayer'];
 export type RoomPlayers = components['schemas']['RoomPlayers'];
 export type RunningJob = components['schemas']['RunningJob'];
+export type Scores = components['schemas']['Scores'];
 export type SequentialTest = components['schemas']['SequentialTest'];
 export type Share = components['schemas']['Share'];
 export type SideTerm = components['schemas']['SideTerm'];

@@ -80,6 +80,12 @@ class LocalRun:
         return bool(self._named_game) if declared is None else declared.filmed
 
     @property
+    def is_of_executable(self) -> bool:
+        """Whether it was trained in a Unity executable."""
+        settings = self.configuration.get("env_settings")
+        return isinstance(settings, dict) and settings.get("env_path") is not None
+
+    @property
     def _named_game(self) -> str:
         palus = self.configuration.get("palus")
         return str((palus.get("env") if isinstance(palus, dict) else None) or self.facts.get("env_id") or "")

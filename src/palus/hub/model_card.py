@@ -49,8 +49,9 @@ class CardFacts:
 
     game: what it plays. agent: measured by its own score, no team that matches tell about. repo_id: None in a run's
     folder. hub_option: what a reader adds to `palus pull` to reach the same hub, with a leading blank. curve: the
-    training curve in words. replay, video: the repository has one. probe: of this very model. unity_gaps: why Unity
-    cannot load the model of a behavior, () where it can; without any there is one model, called like the game.
+    training curve in words. replay, video: the repository has one. probe: of this very model. in_executable: it was
+    trained in one of Unity's. unity_gaps: why Unity cannot load the model of a behavior, () where it can; without any
+    there is one model, called like the game.
     """
 
     game: str
@@ -64,6 +65,7 @@ class CardFacts:
     score: AgentScore | None = None
     video: bool = False
     probe: Probe | None = None
+    in_executable: bool = False
     unity_gaps: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -238,8 +240,9 @@ def _training(facts: CardFacts) -> str:
     if facts.curve is None and not facts.agent:
         return ""
     curve = "" if facts.curve is None else f"![{facts.curve}](training_curve.svg)\n\n"
-    again = "; `palus train configuration.yaml`" if facts.agent else ""
-    return f"## How it was trained\n\n{curve}All settings: `configuration.yaml`{again}."
+    ours = not facts.in_executable and (facts.agent or facts.game in arena_games())
+    again = "palus train configuration.yaml" if ours else "mlagents-learn configuration.yaml --env=YOUR_GAME"
+    return f"## How it was trained\n\n{curve}All settings: `configuration.yaml`; `{again}` trains another one."
 
 
 def _watch(facts: CardFacts) -> tuple[str, ...]:

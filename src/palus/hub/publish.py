@@ -93,6 +93,7 @@ def publish(
             score=read_score(run.model.parent) if run.is_agent else None,
             video=VIDEO in run.files,
             probe=probe,
+            in_executable=run.is_of_executable,
             unity_gaps={behavior: gaps_of(model) for behavior, model in run.models.items()},
         )
         card = write_card(facts)

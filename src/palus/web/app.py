@@ -31,14 +31,16 @@ from palus.web.security import SecurityHeaders, install_faults
 class WebLimits:
     """What one server gives its readers, and how far pages may lag behind the store.
 
-    requests_per_s, request_burst: of one address. request_bytes, report_bytes: of one body; reports are those of remote
-    workers. listeners, client_listeners: open event streams of everybody, of one address. fresh_s: pages may be this
-    much behind. poll_s: time between looks at the store while somebody listens. keep_s: downloads may be this much
-    behind.
+    requests_per_s, request_burst: of one address. matches_per_s, matches_burst: the same for matches and their replays,
+    which are made again. request_bytes, report_bytes: of one body; reports are those of remote workers. listeners,
+    client_listeners: open event streams of everybody, of one address. fresh_s: pages may be this much behind. poll_s:
+    time between looks at the store while somebody listens. keep_s: downloads may be this much behind.
     """
 
     requests_per_s: float = 50.0
     request_burst: int = 1000  # a classroom behind one address; a page is about a dozen requests
+    matches_per_s: float = 10.0
+    matches_burst: int = 200
     request_bytes: int = 64 * KIB
     report_bytes: int = MAX_ANSWER_BYTES
     listeners: int = 250
@@ -69,6 +71,7 @@ def make_app(
     site = site or site_folder()
     views = Views(store, limits.fresh_s, arena)
     answers = Answers(views)
+    exports = Exports(views, limits.keep_s)
     events = Events(answers, limits.poll_s, limits.listeners, limits.client_listeners)
 
     @asynccontextmanager
@@ -76,6 +79,7 @@ def make_app(
         answers.warm()
         yield
         await events.close()
+        exports.close()
         answers.close()
 
     app = FastAPI(title="palus arena", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -85,7 +89,7 @@ def make_app(
     app.add_middleware(SecurityHeaders)
     install_faults(app, site)
     app.include_router(make_events_router(events))
-    app.include_router(make_downloads_router(Exports(views, limits.keep_s)))
+    app.include_router(make_downloads_router(exports))
     app.include_router(make_api_router(answers))
     app.include_router(make_hub_router(store, hub_limits))
     for router in extra_routers:
@@ -103,5 +107,6 @@ def route_limits(limits: WebLimits, hub: HubLimits) -> tuple[RouteLimit, ...]:
         *hub_route_limits(hub),
         RouteLimit("POST /api/worker/finish", limits.report_bytes, *often),
         RouteLimit(r"\w+ /api/worker/", limits.request_bytes, *often),
+        RouteLimit("GET /api/arena/matches/", limits.request_bytes, limits.matches_per_s, limits.matches_burst),
         RouteLimit("", limits.request_bytes, *often),
     )

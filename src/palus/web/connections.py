@@ -143,4 +143,15 @@ class HttpLine(Line, H11Protocol):
 
 
 class SocketLine(Line, WebSocketsSansIOProtocol):
-    """Never idle: silence is the room's to judge."""
+    """Idle until its first word, and after ours that this is the end; in between silence is the room's to judge."""
+
+    spoken = False
+
+    def send_receive_event_to_app(self) -> None:
+        """A whole message has come."""
+        self.spoken = True
+        super().send_receive_event_to_app()
+
+    @property
+    def idle(self) -> bool:
+        return not self.spoken or self.close_sent or super().idle

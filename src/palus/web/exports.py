@@ -8,13 +8,14 @@ Files are written to the data folder once and given out again until the arena ha
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import csv
 import json
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,8 @@ MATCH_COLUMNS = {
     },
     "result": "VARCHAR",
     "cause": "VARCHAR",
-    "blue_goals": "INTEGER",
-    "purple_goals": "INTEGER",
+    "blue_score": "INTEGER",
+    "purple_score": "INTEGER",
     "duration_s": "DOUBLE",
     "rated": "BOOLEAN",
     "annulled": "BOOLEAN",
@@ -62,8 +63,8 @@ MATCH_COLUMNS = {
     "replay_sha256": "VARCHAR",
     "hash": "VARCHAR",
 }
-"""Columns of matches.* and their types in Parquet. seed is text: it has 64 bits, JSON's numbers do not. *_goals: frags,
-in Doom."""
+"""Columns of matches.* and their types in Parquet. seed is text: it has 64 bits, JSON's numbers do not. *_score:
+what the game counts, as of `ArenaGame.score_word`."""
 
 _FIRST = (
     *("rank", "rank_best", "rank_worst", "repo", "owner", "name", "revision", "sha256", "kind"),
@@ -164,7 +165,8 @@ def _write_csv(path: Path, header: Iterable[str], rows: Iterable[Row]) -> None:
 
 
 class Exports:
-    """Writes and keeps the files. One is written at a time: they are large.
+    """Writes and keeps the files. One is written at a time, in a thread of its own: they are large, and who waits for
+    one takes no thread from other requests.
 
     keep_s: a file this young is given out again even when matches were added.
     """
@@ -172,23 +174,29 @@ class Exports:
     def __init__(self, views: Views, keep_s: float) -> None:
         self._views, self._keep_s = views, keep_s
         self._folder = views.store.folder / "exports"
-        self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, "palus-downloads")
         self._made: dict[tuple[str, str], tuple[float, View, Path]] = {}
 
-    def file(self, env: str, name: str) -> Path | None:
+    async def file(self, env: str, name: str) -> Path | None:
         """The file of this name, at most keep_s behind the arena; None for a name or a game that is none of ours."""
-        with self._lock:
-            view = self._views.current()
-            if name not in TABLES or not view.knows(env):
-                return None
-            made_s, of, path = self._made.get((env, name), (0.0, None, self._folder))
-            is_stale = of is None or (of.version != view.version and time.monotonic() - made_s >= self._keep_s)
-            if is_stale or not path.is_file():
-                with contextlib.suppress(OSError):  # whoever reads the file that is replaced now has time to finish
-                    os.utime(path)
-                path = self._write(view, env, name)
-                self._made[env, name] = (time.monotonic(), view, path)
-            return path
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._find, env, name)
+
+    def close(self) -> None:
+        """End the thread, after what it is at: it must not outlive the store."""
+        self._thread.shutdown(cancel_futures=True)
+
+    def _find(self, env: str, name: str) -> Path | None:
+        view = self._views.current()
+        if name not in TABLES or not view.knows(env):
+            return None
+        made_s, of, path = self._made.get((env, name), (0.0, None, self._folder))
+        is_stale = of is None or (of.version != view.version and time.monotonic() - made_s >= self._keep_s)
+        if is_stale or not path.is_file():
+            with contextlib.suppress(OSError):  # whoever reads the file that is replaced now has time to finish
+                os.utime(path)
+            path = self._write(view, env, name)
+            self._made[env, name] = (time.monotonic(), view, path)
+        return path
 
     def _write(self, view: View, env: str, name: str) -> Path:
         """A new file beside those that are still being sent; files nobody can be reading any more are removed."""
@@ -211,9 +219,9 @@ def make_downloads_router(exports: Exports) -> APIRouter:
     router = APIRouter(prefix="/api/arena/downloads", tags=["downloads"], responses=FAULTS)
 
     @router.get("/{env}/{file}", response_class=FileResponse)
-    def get_download(env: Env, file: str) -> FileResponse:
+    async def get_download(env: Env, file: str) -> FileResponse:
         """matches or ratings as .csv, .json, .parquet; history.csv and elo.csv as the reference competition's."""
-        path = exports.file(env, file)
+        path = await exports.file(env, file)
         if path is None:
             raise fault(404, "unknown_file", f"There is no download {file[:40]!r}; there are {', '.join(TABLES)}.")
         media_type = MEDIA_TYPES[path.suffix[1:]]

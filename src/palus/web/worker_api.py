@@ -36,6 +36,9 @@ QUESTIONS_PER_S = 25.0
 LONGEST_PAUSE_S = 40.0
 """Below `palus.arena.ladder.workers.ALIVE_MS`."""
 
+MAX_PARTS = 100_000
+"""Brackets and commas in a message with reports. Read as JSON each takes up to a hundred bytes of memory and more."""
+
 JobId = Annotated[int, Field(ge=1, le=2**53)]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 Secret = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -172,8 +175,11 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
     @router.post("/finish")
     async def finish(request: Request) -> dict[str, list[int]]:
         """Hand in reports. void: jobs whose leases are, and of which nothing was taken."""
-        try:  # in here, because FastAPI would read a body before it asks for the token
-            body = Finished.model_validate_json(await request.body())
+        data = await request.body()  # here, because FastAPI would read it before it asks for the token
+        if sum(map(data.count, (b"{", b"[", b","))) > MAX_PARTS:
+            raise fault(413, "too_large", f"Reports with more than {MAX_PARTS:,} brackets and commas are not read.")
+        try:
+            body = Finished.model_validate_json(data)
         except ValidationError as error:
             raise fault(422, "invalid_input", f"Not finished jobs: {error.errors()[0]['msg']}.") from error
 

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
@@ -123,6 +124,13 @@ def test_another_hub_is_searched_by_tags_and_its_new_models_are_fetched(
     again = far.sweep(ENV, wanted=lambda repo, revision: False)
     assert (again.found, again.present) == ((), seen.present)
     mine.close()
+
+
+def test_another_hub_brings_no_names_that_nobody_may_have_here(store: Store) -> None:
+    names = ("palus/random", "api/x", "gpt2", "ann/x")
+    there = [SimpleNamespace(id=name, sha=None) for name in names]
+    stranger = SimpleNamespace(endpoint="far", list_models=lambda **_: there)
+    assert HuggingFace(store.blobs, stranger).sweep(ENV, wanted=lambda *_: True).present == {"ann/x"}
 
 
 def test_a_hub_that_refuses_is_named_and_one_lost_file_stops_nobody_else(

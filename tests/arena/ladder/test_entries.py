@@ -10,12 +10,13 @@ from arena_records import sha
 from sqlalchemy import select
 
 from palus.arena.ladder import queue
-from palus.arena.ladder.discovery import Entry, FolderPool, Sweep, sweep_house
+from palus.arena.ladder.discovery import Entry, FolderPool, Source, Sweep, sweep_house
 from palus.arena.ladder.entries import board, decide, read_lineup, take_in
 from palus.arena.ladder.field_picture import Ledger, take_picture
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.models.entity import Entity
 from palus.arena.models.refusal import Refusal
+from palus.hub.accounts import create_account
 from palus.store import Store, open_store
 from palus.store.tables import entries
 
@@ -34,13 +35,13 @@ def found(repo: str, file: str = "", revision: str = "1") -> Entry:
     return Entry(made, 5)
 
 
-def sweep(*revisions: Entry) -> Sweep:
-    return Sweep("hub", ENV, revisions, frozenset(f.entity.repo for f in revisions))
+def sweep(*revisions: Entry, source: Source = "hub") -> Sweep:
+    return Sweep(source, ENV, revisions, frozenset(f.entity.repo for f in revisions))
 
 
-def take(store: Store, *revisions: Entry) -> list[tuple[str, str]]:
+def take(store: Store, *revisions: Entry, source: Source = "hub") -> list[tuple[str, str]]:
     with store.write() as connection:
-        return [(c.repo, c.state) for c in take_in(connection, sweep(*revisions), now_ms=9)]
+        return [(c.repo, c.state) for c in take_in(connection, sweep(*revisions, source=source), now_ms=9)]
 
 
 def accept_file(store: Store, file: str, computes: str = "") -> None:
@@ -190,6 +191,20 @@ def test_a_repository_that_is_gone_is_withdrawn_and_comes_back_with_its_verdict(
         assert take(store, found("ann/a"), found("bob/b")) == [("ann/a", "accepted"), ("bob/b", "refused")]
         assert on_board(store) == ["ann/a"]
         assert take(store) == [("ann/a", "withdrawn"), ("bob/b", "withdrawn")]
+
+
+def test_models_of_another_hub_do_not_take_the_names_of_people_here(store: Store) -> None:
+    take(store, found("ann/a"))
+    accept_file(store, "ann/a")
+    theirs = found("ann/a", "stronger", "2"), found("Ann/b", "other"), found("bob/b")
+    assert take(store, *theirs, source="hf") == [("bob/b", "pending")]
+    accept_file(store, "bob/b")
+    assert on_board(store) == ["ann/a", "bob/b"]
+    with store.write() as connection:
+        create_account(connection, "Bob")
+    assert take(store, found("ann/a")) == [("bob/b", "withdrawn")]  # whether or not the other hub is asked again
+    assert take(store, *theirs, source="hf") == []
+    assert on_board(store) == ["ann/a"]
 
 
 def test_tags_without_a_model_are_refused_with_what_to_push(store: Store) -> None:

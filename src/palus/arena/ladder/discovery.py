@@ -152,13 +152,16 @@ class HuggingFace:
     def sweep(self, env: str, *, wanted: Callable[[str, str], bool]) -> Sweep:
         """wanted: of (repo, revision); others are known already and not downloaded again.
 
-        A repository that cannot be fetched is present but not found, so that it is tried again. Raises ArenaError when
-        the list cannot be had.
+        A repository that cannot be fetched is present but not found, so that it is tried again; one whose name none
+        may have here is neither. Raises ArenaError when the list cannot be had.
         """
         try:
-            models = list(self._api.list_models(filter=list(game_of(env).tags), full=True))
+            listed = list(self._api.list_models(filter=list(game_of(env).tags), full=True))
         except self._errors as error:
             raise ArenaError(f"{self._api.endpoint}: models cannot be listed ({error}); check the network") from error
+        models = [info for info in listed if _is_repo_id(info.id)]
+        if left_out := [info.id for info in listed if not _is_repo_id(info.id)]:
+            logger.info("%s: left out, as nobody may have these names here: %s", self._api.endpoint, left_out[:20])
         found = []
         for info in models:
             if info.sha and wanted(info.id, info.sha):
@@ -186,6 +189,14 @@ class HuggingFace:
         if not sizes or getattr(sizes[0], "size", 0) > max_bytes:
             return None
         return self._blobs.put(Path(self._api.hf_hub_download(repo, file, revision=revision)).read_bytes()).sha256
+
+
+def _is_repo_id(name: str) -> bool:
+    owner, _, repo = name.partition("/")
+    try:
+        return check_repo_id(owner, repo) == name
+    except HubError:
+        return False
 
 
 def _digest(text: str) -> str:

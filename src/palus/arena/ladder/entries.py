@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +23,7 @@ from palus.arena.models.refusal import Refusal
 from palus.arena.models.rules import arena_rules
 from palus.arena.referee.games import game_of
 from palus.hub.uploads import pin
-from palus.store.tables import entries, jobs
+from palus.store.tables import accounts, entries, jobs
 
 NOT_PLAYED = "not-played"
 HOUR_MS = 3_600_000
@@ -48,8 +48,16 @@ def take_in(
 
     params: what the game's matches are set to here; None when this arena does not play the game: entries then wait
     until it does. New revisions are queued for validation, or share the verdict on an equal file. Entries of
-    repositories that are gone or no longer ask for matches are withdrawn; they come back with the repository.
+    repositories that are gone or no longer ask for matches are withdrawn; they come back with the repository. What
+    another hub has under the name of somebody here is as good as gone: two people would be one owner.
     """
+    if sweep.source == "hf":
+        ours = owners_here(connection)
+        sweep = replace(
+            sweep,
+            found=tuple(entry for entry in sweep.found if entry.entity.owner.lower() not in ours),
+            present=frozenset(repo for repo in sweep.present if repo.partition("/")[0].lower() not in ours),
+        )
     known = {
         (row.repo, row.revision): row for row in connection.execute(select(entries).where(entries.c.env == sweep.env))
     }
@@ -79,10 +87,19 @@ def take_in(
             changes.append(_set(connection, row, _judge(connection, sweep, found, params, now_ms)))
         elif row.state == "withdrawn" or (row.state == "waiting" and params is not None):
             changes.append(_set(connection, row, {"state": "accepted" if row.code is None else "refused"}))
-    for row in known.values():
-        if row.source == sweep.source and row.state != "withdrawn" and row.repo not in sweep.present:
+    there = [row for row in known.values() if row.state != "withdrawn"]
+    ours = owners_here(connection) if any(row.source == "hf" for row in there) else set()  # with those of this sweep
+    for row in there:
+        is_displaced = row.source == "hf" and row.repo.partition("/")[0].lower() in ours
+        if is_displaced or (row.source == sweep.source and row.repo not in sweep.present):
             changes.append(_set(connection, row, {"state": "withdrawn"}))
     return changes
+
+
+def owners_here(connection: Connection) -> set[str]:
+    """In lower case, who has an account, or entered from elsewhere than another hub."""
+    entered = connection.scalars(select(entries.c.owner).where(entries.c.source != "hf").distinct())
+    return {owner.lower() for owner in entered} | set(connection.scalars(select(accounts.c.key)))
 
 
 def decide(

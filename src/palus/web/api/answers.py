@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from fastapi import Request, Response
+from starlette.requests import ClientDisconnect
 
 from palus.web.api.view import View, Views
 from palus.web.security import fault
@@ -85,6 +86,14 @@ def _make(view: View, build: Build, stamp: object) -> _Kept:
     return _Kept(stamp, body, made_s, made_s - started_s)
 
 
+async def _has_left(request: Request) -> bool:
+    try:
+        await request.body()  # a GET has none, but the end of the connection comes after it
+    except ClientDisconnect:
+        return True
+    return await request.is_disconnected()
+
+
 class Answers:
     """Builds, keeps and sends the JSON of pages. Used from the event loop only."""
 
@@ -92,6 +101,8 @@ class Answers:
         self.views = views
         self._patience = PATIENCE if views.fresh_s > 0 else 0.0
         self._threads = ThreadPoolExecutor(BUILDERS, "palus-pages")
+        self._files = ThreadPoolExecutor(BUILDERS, "palus-files")
+        self._turns = asyncio.Semaphore(BUILDERS)
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0
         self._building: dict[str, asyncio.Task[Body | None]] = {}
@@ -144,6 +155,16 @@ class Answers:
             self._bytes -= dropped.size
         return kept.body
 
+    async def file(self, request: Request, make: Callable[[], Response]) -> Response:
+        """What is made whenever it is asked for, in threads of its own, so that nothing else waits for these files.
+
+        Nothing is made for a reader who has left before it was their turn.
+        """
+        async with self._turns:
+            if await _has_left(request):
+                return Response(status_code=204)
+            return await asyncio.get_running_loop().run_in_executor(self._files, make)
+
     def warm(self) -> None:
         """Begin to read entries and ratings, so that the first reader does not wait for thousands."""
         self._threads.submit(self.views.current)
@@ -151,3 +172,4 @@ class Answers:
     def close(self) -> None:
         """End the threads, after what they are at: they must not outlive the store."""
         self._threads.shutdown(cancel_futures=True)
+        self._files.shutdown(cancel_futures=True)

@@ -46,8 +46,8 @@ _DTYPES: dict[str, str] = {
     "has_replay": "?",
     "finished_ms": "i8",
     "ticks": "i4",
-    "blue_goals": "i2",
-    "purple_goals": "i2",
+    "blue_score": "i2",
+    "purple_score": "i2",
 }
 
 Array = NDArray[Any]

@@ -33,7 +33,7 @@ NEXT_OPPONENTS = 5
 PLAY_STATS_MATCHES = 50
 STRENGTH_BIN = 100.0
 """Rating points that one bin of opponents spans."""
-GOAL_BIN_S = 10.0
+SCORE_BIN_S = 10.0
 
 
 class RatingPoint(Shape):
@@ -64,7 +64,7 @@ class StrengthBin(Shape):
     actual: float
 
 
-class Goals(Shape):
+class Scores(Shape):
     """What both sides scored, in counted games. word, note: what that counts, as of `ArenaGame`.
 
     timed: the first score ends a match, so that it is known how long it took. Bin i of the histograms covers
@@ -78,7 +78,7 @@ class Goals(Shape):
     conceded: int
     mean_scored_s: float | None = None
     mean_conceded_s: float | None = None
-    bin_s: float = GOAL_BIN_S
+    bin_s: float = SCORE_BIN_S
     scored_bins: tuple[int, ...] = ()
     conceded_bins: tuple[int, ...] = ()
 
@@ -130,7 +130,7 @@ class Performance(Shape):
     recent: list[MatchLine]
     blue: Tally
     purple: Tally
-    goals: Goals
+    scores: Scores
     by_strength: list[StrengthBin]
     play: PlayStats | None
     play_next: list[NextOpponent]
@@ -162,7 +162,7 @@ def performance(view: View, connection: Connection, env: str, repo: str) -> Perf
         recent=games.lines(games.rows[::-1][:RECENT]),
         blue=blue,
         purple=purple,
-        goals=_goals(games),
+        scores=_scores(games),
         by_strength=_by_strength(games),
         play=_play_stats(connection, games),
         play_next=_play_next(games),
@@ -195,12 +195,12 @@ def _telling(games: EntityMatches, points: float, strongest_first: bool) -> Rows
     return np.asarray(rows[order][np.sort(first)][:HIGHLIGHTS])
 
 
-def _goals(games: EntityMatches) -> Goals:
+def _scores(games: EntityMatches) -> Scores:
     log, rows, game = games.log, games.counted, game_of(games.env)
     is_blue = games.is_blue(rows)
-    own = np.where(is_blue, log["blue_goals"][rows], log["purple_goals"][rows])
-    other = np.where(is_blue, log["purple_goals"][rows], log["blue_goals"][rows])
-    counted = Goals(
+    own = np.where(is_blue, log["blue_score"][rows], log["purple_score"][rows])
+    other = np.where(is_blue, log["purple_score"][rows], log["blue_score"][rows])
+    counted = Scores(
         word=game.score_word,
         note=game.score_note,
         timed=game.is_sudden_death,
@@ -210,9 +210,9 @@ def _goals(games: EntityMatches) -> Goals:
     if not counted.timed:
         return counted
     seconds = log["ticks"][rows] * game.tick_s
-    bins = int(seconds.max() // GOAL_BIN_S) + 1 if len(rows) else 0
+    bins = int(seconds.max() // SCORE_BIN_S) + 1 if len(rows) else 0
     scored, conceded = seconds[own > 0], seconds[other > 0]
-    return Goals.like(
+    return Scores.like(
         counted,
         mean_scored_s=scored.mean() if len(scored) else None,
         mean_conceded_s=conceded.mean() if len(conceded) else None,
@@ -222,7 +222,7 @@ def _goals(games: EntityMatches) -> Goals:
 
 
 def _histogram(seconds: F64, bins: int) -> tuple[int, ...]:
-    return tuple(np.bincount((seconds // GOAL_BIN_S).astype(int), minlength=bins).tolist())
+    return tuple(np.bincount((seconds // SCORE_BIN_S).astype(int), minlength=bins).tolist())
 
 
 def _by_strength(games: EntityMatches) -> list[StrengthBin]:

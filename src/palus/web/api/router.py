@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Literal, get_type_hints
 
 from fastapi import APIRouter, Path, Request, Response
@@ -11,7 +12,6 @@ from palus.arena.ladder.log import LogRecord, read_match
 from palus.arena.ladder.match_files import read_actions, read_replay
 from palus.arena.referee.games import game_of
 from palus.errors import ArenaError, ReplayError, StorageError
-from palus.store import Store
 from palus.web.api.analytics import TeamResults, analytics, team_results
 from palus.web.api.answers import Answers, Body, respond
 from palus.web.api.compare import Comparison, compare
@@ -52,7 +52,7 @@ def make_api_router(answers: Answers) -> APIRouter:
     for name, build in BOARDS.items():
         _add_board(router, answers, name, build)
     _add_pages(router, answers)
-    _add_files(router, answers.views.store)
+    _add_files(router, answers)
     return router
 
 
@@ -102,7 +102,9 @@ def _add_pages(router: APIRouter, answers: Answers) -> None:
         return await answers.send(request, lambda view: match_page(view, match_id), _no_match(match_id))
 
 
-def _add_files(router: APIRouter, store: Store) -> None:
+def _add_files(router: APIRouter, answers: Answers) -> None:
+    store = answers.views.store
+
     def read_record(match_id: str) -> LogRecord:
         with store.read() as connection:
             record = read_match(connection, match_id)
@@ -119,25 +121,31 @@ def _add_files(router: APIRouter, store: Store) -> None:
             raise fault(404, "no_file", f"The match log has no {kind} of a match {record.id}.")
         return data
 
-    @router.get("/matches/{match_id}/replay", response_class=Response)
-    def get_replay(match_id: MatchId) -> Response:
-        """A *.match file, or a video where the game is filmed."""
+    def replay(match_id: str) -> Response:
         record = read_record(match_id)
         suffix, kind = ("mp4", "video/mp4") if game_of(record.env).filmed else ("match", "application/octet-stream")
         return _download(read_file(record, "replay"), f"{match_id}.{suffix}", kind)
+
+    def page(match_id: str) -> Response:
+        record = read_record(match_id)
+        if not game_of(record.env).is_drawn:
+            raise fault(404, "no_file", f"Matches of {record.env} are not drawn; get the replay of {match_id} instead.")
+        text = page_html(read_file(record, "replay"), f"Match {match_id}")
+        return _download(text.encode(), f"{match_id}.html", "text/html; charset=utf-8")
+
+    @router.get("/matches/{match_id}/replay", response_class=Response)
+    async def get_replay(request: Request, match_id: MatchId) -> Response:
+        """A *.match file, or a video where the game is filmed."""
+        return await answers.file(request, partial(replay, match_id))
 
     @router.get("/matches/{match_id}/actions", response_class=Response)
     def get_actions(match_id: MatchId) -> Response:
         return _download(read_file(read_record(match_id), "actions"), f"{match_id}.actions", "application/octet-stream")
 
     @router.get("/matches/{match_id}/page.html", response_class=Response)
-    def get_page(match_id: MatchId) -> Response:
+    async def get_page(request: Request, match_id: MatchId) -> Response:
         """One self-contained HTML file with the viewer and the replay, to be kept and opened from disk."""
-        record = read_record(match_id)
-        if not game_of(record.env).is_drawn:
-            raise fault(404, "no_file", f"Matches of {record.env} are not drawn; get the replay of {match_id} instead.")
-        page = page_html(read_file(record, "replay"), f"Match {match_id}")
-        return _download(page.encode(), f"{match_id}.html", "text/html; charset=utf-8")
+        return await answers.file(request, partial(page, match_id))
 
 
 async def find_model(answers: Answers, repo: str) -> Body:

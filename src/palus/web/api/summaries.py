@@ -55,7 +55,7 @@ class _LoggedMatch(Shape):
 
 
 class MatchLine(_LoggedMatch):
-    """A match seen from one player. score: own goals, the opponent's; of this game alone, not the pair."""
+    """A match seen from one player. score: own, the opponent's; of this game alone, not the pair."""
 
     leg: int
     side: SideName
@@ -178,7 +178,7 @@ def _facts(log: LogColumns, row: int) -> dict[str, Any]:
     return {
         "id": log.id_text(row),
         "at_ms": log["finished_ms"][row],
-        "score": (log["blue_goals"][row], log["purple_goals"][row]),
+        "score": (log["blue_score"][row], log["purple_score"][row]),
         "duration_s": float(log["ticks"][row]) * game_of(log.envs.texts[log["env"][row]]).tick_s,
         "rated": log.counts[row],
     }

@@ -5,7 +5,7 @@ import { heatMap } from "../charts/marks";
 import { percent, plural, seconds } from "../format";
 import { box, facts, note, shareBar, sideName, tallyText } from "../parts";
 import { placeholder } from "../shell";
-import type { Goals, Performance, PlayNumber, PlayStats, Tally } from "../../api";
+import type { Scores, Performance, PlayNumber, PlayStats, Tally } from "../../api";
 
 export function sidesBox({ blue, purple, sides }: Performance): HTMLElement {
   const line = (side: "blue" | "purple", tally: Tally) =>
@@ -39,34 +39,34 @@ function inUnits({ value, unit, digits }: Omit<PlayNumber, "name" | "under">): s
   return unit === "%" ? percent(value, digits) : `${value.toFixed(digits)}${unit && ` ${unit}`}`;
 }
 
-export function scoresBox(goals: Goals): HTMLElement {
-  return goals.timed ? timedBox(goals) : countsBox(goals);
+export function scoresBox(scores: Scores): HTMLElement {
+  return scores.timed ? timedBox(scores) : countsBox(scores);
 }
 
 /** Where a match goes on after a score: nothing but the counts is known. */
-function countsBox(goals: Goals): HTMLElement {
+function countsBox(scores: Scores): HTMLElement {
   const numbers = facts([
-    { name: "Own", value: String(goals.scored), under: goals.note },
-    { name: "Opponents’", value: String(goals.conceded), under: "in the same matches" },
+    { name: "Own", value: String(scores.scored), under: scores.note },
+    { name: "Opponents’", value: String(scores.conceded), under: "in the same matches" },
   ]);
-  return box(goals.word, "", numbers);
+  return box(scores.word, "", numbers);
 }
 
-function timedBox(goals: Goals): HTMLElement {
+function timedBox(scores: Scores): HTMLElement {
   const after = (mean: number | null) => (mean === null ? "" : `after ${seconds(mean)} on average`);
   const numbers = facts([
-    { name: "Scored", value: String(goals.scored), under: after(goals.mean_scored_s) },
-    { name: "Conceded", value: String(goals.conceded), under: after(goals.mean_conceded_s) },
+    { name: "Scored", value: String(scores.scored), under: after(scores.mean_scored_s) },
+    { name: "Conceded", value: String(scores.conceded), under: after(scores.mean_conceded_s) },
   ]);
-  if (goals.scored + goals.conceded === 0) return box(goals.word, "", numbers, note("None yet."));
+  if (scores.scored + scores.conceded === 0) return box(scores.word, "", numbers, note("None yet."));
   const label = (word: string, number: number) => `Time until one was ${word}: ${number}`;
   return box(
-    goals.word,
+    scores.word,
     "How long it took until the match was decided.",
     numbers,
     element("h3", {}, "Scored, seconds since the start"),
-    histogram(label("scored", goals.scored), goals.scored_bins, goals.bin_s, "s", "bar-win"),
+    histogram(label("scored", scores.scored), scores.scored_bins, scores.bin_s, "s", "bar-win"),
     element("h3", {}, "Conceded, seconds since the start"),
-    histogram(label("conceded", goals.conceded), goals.conceded_bins, goals.bin_s, "s", "bar-loss"),
+    histogram(label("conceded", scores.conceded), scores.conceded_bins, scores.bin_s, "s", "bar-loss"),
   );
 }

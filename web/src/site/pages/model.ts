@@ -129,7 +129,7 @@ function performance(model: ModelPage, shown: Performance): HTMLElement[] {
   const wide = element("div", { class: "columns" }, ratingBox(shown), againstBox(shown.by_strength));
   const sides = sidesBox(shown);
   const own = shown.measured ? element("div", { class: "content-part" }, playBox(shown.play), sides) : sides;
-  const play = element("div", { class: "columns" }, own, scoresBox(shown.goals));
+  const play = element("div", { class: "columns" }, own, scoresBox(shown.scores));
   const matches = element(
     "div",
     { class: "columns" },
