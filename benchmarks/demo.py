@@ -1,6 +1,6 @@
 """The demo as a newcomer runs it, several seeds: minutes to the ranked team, and what the team reaches.
 
-    python benchmarks/demo.py                    seeds 1, 2 and 3, one after the other with all cores; 8 minutes each
+    python benchmarks/demo.py                    seeds 1, 2 and 3, one after the other with all cores; 7 minutes each
     python benchmarks/demo.py --seeds 7          another one; the table holds what was measured last
 
 Each seed is `palus demo --json` in a folder of its own; installing is not measured. Writes results/demo.json and .md.
