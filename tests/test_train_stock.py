@@ -95,13 +95,19 @@ serve(game.batch, 2, parse_launch(sys.argv[1:]).port, 60.0, print)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["poca/PushBlockCollab", "ppo/Sorter_curriculum", "imitation/Hallway", "sac/Walker"])
+@pytest.mark.parametrize(
+    "name", ["poca/PushBlockCollab", "ppo/Sorter_curriculum", "imitation/Hallway", "sac/Walker", *sorted(OWN)]
+)
 def test_a_stock_file_trains_over_a_socket(name: str, tmp_path: Path) -> None:
     file = yaml.safe_load(shortened(name, tmp_path).read_text())
-    options = file["palus"]["env_options"]
     path, tests = tmp_path / "Game", str(Path(__file__).parent)
-    path.write_text(EXECUTABLE.format(python=sys.executable, tests=tests, options=options))
-    path.chmod(0o755)
+    if name in OWN:
+        words = ["unity-serve", name.rpartition("/")[2], "--num-matches", "2", "--write-executable", str(path)]
+        assert CliRunner().invoke(app, words).exit_code == 0
+    else:
+        options = file["palus"]["env_options"]
+        path.write_text(EXECUTABLE.format(python=sys.executable, tests=tests, options=options))
+        path.chmod(0o755)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

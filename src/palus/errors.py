@@ -46,6 +46,14 @@ class LostGameError(ProtocolError):
     """The game at the other end ended, broke off or is silent: another one may be started in its place."""
 
 
+class ClosedGameError(LostGameError):
+    """The game said that it ends, as the Editor does when Play is stopped."""
+
+
+class StoppedEarly(Exception):  # noqa: N818 - nothing went wrong
+    """A person ended the run in the middle of a rollout, of which nothing was learned."""
+
+
 class DivergenceError(PalusError):
     """Training produced numbers that are not finite; the last checkpoint is from before."""
 
@@ -60,6 +68,10 @@ class DemonstrationError(PalusError):
 
 class CheckpointError(PalusError):
     """A run folder or checkpoint is missing or corrupt."""
+
+
+class ExistingRunError(CheckpointError):
+    """There is a run of this id, and nobody said what becomes of it."""
 
 
 class SupersededError(CheckpointError):

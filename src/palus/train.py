@@ -15,11 +15,12 @@ from pathlib import Path
 from palus.arena.referee.result import PairingSummary
 from palus.config import RunFile, notes
 from palus.envs import GameSource
-from palus.errors import ProtocolError, WorkerError
+from palus.errors import EnvError, ProtocolError, StoppedEarly, WorkerError
 from palus.league.exchange import Berth
 from palus.league.population import with_numbers
 from palus.learn.ranks import ALONE, Ranks
 from palus.nn.matmul import explain, slowness
+from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.rollout import FROZEN, Collected
 from palus.run.misfits import known_game
 from palus.run.parts import Parts
@@ -159,7 +160,7 @@ class Run(Parts):
             self.book.assess()
         for number, trainee in enumerate(self.trainees):
             elo, values = self.league.elo.get(trainee.policy), self._values(trainee) if is_due else {}
-            self.report.advance(number, self.wall_seconds, elo, performance | values)
+            self.report.advance(number, self.wall_seconds, elo, performance | values, self._statistics(number))
             self.saving.keep_best(trainee, self.report)
         if is_due:
             self._write_book()
@@ -167,6 +168,12 @@ class Run(Parts):
             self.exchange.greet(self.steps)
         if not self.run.checkpoint_settings.inference and self.ranks.rank == 0:
             self.enter(self.baselines.evaluate_if_due(self.step, self.wall_seconds))
+
+    def _statistics(self, number: int) -> dict[str, float]:
+        """What the games told of themselves since a learner's latest summary, where it has another one now."""
+        if not isinstance(self.collector, ExchangeCollector) or not self.report.is_due(number):
+            return {}
+        return self.collector.statistics.take(self.trainees[number].policy)
 
     def _values(self, trainee: Trainee) -> dict[str, float]:
         """Tag -> number of a learner for its summary, beside what its record says."""
@@ -204,11 +211,9 @@ def train(
     with interruptible() as interrupted:
         parts = Run(run, resume=resume, force=force, trust=trust, log=log, berth=berth, ranks=ranks)
         try:
-            for line in parts.lessons.lines(parts.lessons.numbers):
-                parts.report.tell(line)
             if on_start is not None:
                 on_start(parts)
-            for line in parts.opening:
+            for line in (*parts.opening, *parts.lessons.lines(parts.lessons.numbers)):
                 parts.report.tell(line)
             slow = slowness(parts.computing.matmul, parts.computing.measured)
             if slow is not None:
@@ -227,11 +232,16 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
     begun = time.perf_counter()
     inference = parts.run.checkpoint_settings.inference
     pressed = late = False
+    if isinstance(parts.collector, ExchangeCollector):
+        parts.collector.stopped = interrupted
     while (inference or not parts.finished) and not (pressed or late):
         try:
             with parts.timers.block("TrainerController.advance"):
                 parts.iterate()
-        except (ProtocolError, WorkerError):  # before anything was learned from it: what there is is whole
+        except StoppedEarly:
+            pressed = True
+            break
+        except (EnvError, ProtocolError, WorkerError):  # before anything was learned from it: what there is is whole
             for complaint in parts.collector.complaints():
                 parts.report.warn(complaint)
             if not inference and ranks.size == 1:

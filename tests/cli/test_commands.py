@@ -102,6 +102,11 @@ def test_mistakes_are_explained_with_exit_code_2(models: Path):
     assert "corrupt or not an ONNX model" in run("match", models / "broken.onnx", "random", code=2)
     assert "no such folder" in run("rank", models / "nowhere", code=2)
     assert "no policy unity-official-soccertwos" in run("fidelity", models, "--conventions", code=2)
+    (models / "crawler").mkdir()
+    (models / "crawler/configuration.yaml").write_text("behaviors: {Crawler: {}}\nenv_settings: {env_path: Crawler}\n")
+    assert "was trained in a Unity game; to play there, say which: --env GAME" in run(
+        "match", models / "crawler", "random", code=2
+    )
     log = models / "no" / "such" / "folder.jsonl"
     assert "cannot be written" in run("match", "random", "random", "--pairs", 1, "--log", log, code=2)
 

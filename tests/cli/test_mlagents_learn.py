@@ -144,6 +144,12 @@ def test_a_run_prints_what_ml_agents_prints(here: Path, capsys: pytest.CaptureFi
         "init_path"
     ] == str(Path("results/first/SoccerTwos/checkpoint.pt"))
     assert run_experiment(["results/first/configuration.yaml"]) == 2  # that run is there, and nobody said --resume
+    assert (
+        "This command has no flags: write resume, force or another run_id into checkpoint_settings of results/first"
+        in capsys.readouterr().err
+    )
+    Path("lost.yaml").write_text("{behaviors: {SoccerTwos: {init_path: gone.pt}}, checkpoint_settings: {run_id: new}}")
+    assert run_experiment(["lost.yaml"]) == 2 and "flags" not in capsys.readouterr().err
     assert learn(["results/first/configuration.yaml", "--force"]) == 0
 
 

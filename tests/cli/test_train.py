@@ -420,3 +420,40 @@ def test_a_run_with_a_drawn_seed_continues_as_the_same_run(tmp_path):
     assert cut["league"] == whole["league"]
     for name in ("cut", "whole"):
         assert load_run(tmp_path / name / "configuration.yaml").env_settings.seed == seed
+
+
+def test_a_file_of_a_unity_game_is_checked_without_the_game(tmp_path: Path) -> None:
+    file = tmp_path / "menu.yaml"
+    file.write_text("{behaviors: {MenuToy: {trainer_type: ppo}}, env_settings: {num_envs: 2, timeout_wait: 9}}")
+    checked = CliRunner().invoke(app, ["train", str(file), "--check"])
+    assert checked.exit_code == 0 and "name it: --env PATH" in checked.output, checked.output
+    assert "has no effect" not in checked.output  # these are about such games
+    sized = CliRunner().invoke(app, ["train", str(file), "--check", "--minutes", "1"])
+    assert sized.exit_code == 2 and "--minutes measures the game; name it" in " ".join(sized.output.split())
+    started = CliRunner().invoke(app, ["train", str(file)])
+    assert started.exit_code == 2 and "--env PATH" in started.output
+
+
+def test_a_check_names_first_weights_that_are_not_there(tmp_path: Path) -> None:
+    run = ["train", "debug", f"checkpoint_settings.results_dir={tmp_path}", "--check"]
+    gone, lost = "behaviors.SoccerTwos.init_path=gone.pt", "checkpoint_settings.initialize_from=lost"
+    for override, told in (
+        (gone, "behaviors.SoccerTwos.init_path gone.pt: no such file, or not a .pt; give a checkpoint.pt."),
+        (lost, f"{tmp_path}/lost: no such run to initialize from; give the run id of one in {tmp_path}."),
+    ):
+        checked = CliRunner().invoke(app, [*run, override])
+        assert checked.exit_code == 2 and told in checked.output.replace("\n", " "), checked.output
+        resumed = CliRunner().invoke(app, [*run, override, "--resume"])  # which takes the run's own
+        assert resumed.exit_code == 0, resumed.output
+        checkpoint = tmp_path / "debug" / "SoccerTwos" / "checkpoint.pt"
+        for there in (False, True):
+            if there:
+                checkpoint.parent.mkdir(parents=True, exist_ok=True)
+                checkpoint.touch()
+            checked = CliRunner().invoke(app, [*run, override, "--resume-if-there"])
+            assert checked.exit_code == (0 if there else 2), checked.output
+        checkpoint.unlink()
+    file = tmp_path / "defaults.yaml"
+    file.write_text("{default_settings: {trainer_type: ppo, init_path: gone.pt}, palus: {env: SoccerTwos}}")
+    checked = CliRunner().invoke(app, ["train", str(file), "--check"])
+    assert checked.exit_code == 2 and "init_path gone.pt: no such file" in checked.output.replace("\n", " ")

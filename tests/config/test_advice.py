@@ -101,7 +101,10 @@ def test_an_executable_is_the_game_and_its_keys_are_read() -> None:
 
 def test_a_behavior_without_a_game_is_refused(load) -> None:
     run = load("behaviors: {Walker: {}}")
-    assert unsupported(run) == ["palus.env: no game; set palus.env to a built-in game, for example SoccerTwos"]
+    (told,) = unsupported(run)
+    assert told.startswith(
+        "palus.env: no game; set palus.env to a built-in game, for example SoccerTwos, or name a Unity"
+    )
     assert load("{behaviors: {Walker: {}}, palus: {env: SoccerTwos}}").env_id == "SoccerTwos"
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palus.config import RunFile, dump_run, load_run, preset_names
+from palus.config.source import Source
 from palus.files import is_file_name
 
 DATA = Path(__file__).parent / "data"
@@ -78,3 +79,22 @@ def test_any_values_survive_a_dump(tmp_path_factory, rate, steps, elo, run_id, n
         }
     )
     assert reloaded(run, tmp_path_factory.getbasetemp()) == run
+
+
+_FIRST = "batch_size buffer_size learning_rate beta epsilon lambd num_epoch"
+_LAST = "learning_rate_schedule beta_schedule epsilon_schedule"
+HYPERPARAMETERS = {
+    "ppo": f"{_FIRST} shared_critic {_LAST}",
+    "poca": f"{_FIRST} {_LAST}",
+    "sac": "learning_rate learning_rate_schedule batch_size buffer_size buffer_init_steps tau steps_per_update "
+    "save_replay_buffer init_entcoef reward_signal_steps_per_update",
+}
+"""As ML-Agents 1.1.0 writes its own settings."""
+
+
+@pytest.mark.parametrize("trainer", HYPERPARAMETERS)
+def test_hyperparameters_stand_as_ml_agents_writes_them(trainer: str) -> None:
+    run = load_run(Source("text", f"behaviors: {{Walker: {{trainer_type: {trainer}}}}}"))
+    (behavior,) = yaml.safe_load(dump_run(run))["behaviors"].values()
+    expected = HYPERPARAMETERS[trainer].split()
+    assert [key for key in behavior["hyperparameters"] if key in expected] == expected

@@ -96,6 +96,10 @@ environment_parameters:
             - Lesson1: {value: {sampler_type: uniform, sampler_parameters: {min_value: 2, max_value: 3}}}
     fixed: 3
 """
+OLD_RATIO = """
+behaviors: {Wall: {trainer_type: ppo, self_play: {play_against_current_self_ratio: 0.2, swap_steps: 9}}}
+default_settings: {trainer_type: ppo, self_play: {play_against_current_self_ratio: 0.3}}
+"""
 TODAY = "{behaviors: {Wall: {trainer_type: ppo}}, environment_parameters: {low: {curriculum: [{name: a, value: 1}]}}}"
 
 
@@ -147,7 +151,7 @@ def test_samplers_and_curricula_of_files_beside_become_environment_parameters(tm
     run, told = migrated(tmp_path, FLAT, sampler=SAMPLERS, curriculum=CURRICULUM)
     parameters = run.environment_parameters or {}
     assert str(parameters["mass"]) == "Uniform sampler: min=0.5, max=10.0"  # the sampler wins over the curriculum
-    assert str(parameters["scale"]) == "MultiRangeUniform sampler: intervals=[[1.0, 2.0], [4.0, 5.0]]"
+    assert str(parameters["scale"]) == "MultiRangeUniform sampler: intervals=[(1.0, 2.0), (4.0, 5.0)]"
     low, high = (parameters[name].curriculum for name in ("low", "high"))
     assert [(lesson.name, lesson.value) for lesson in low] == [("Lesson0", 0.0), ("Lesson1", 4.0), ("Lesson2", 6.0)]
     first = low[0].completion_criteria
@@ -165,6 +169,14 @@ def test_the_format_between_keeps_its_behaviors(tmp_path: Path) -> None:
     assert len(run.environment_parameters["low"].curriculum) == 2
     assert run.behaviors["Wall"].max_steps == 1000
     assert run.behaviors["Wall"].self_play.play_against_latest_model_ratio == 0.2
+
+
+def test_an_old_ratio_alone_is_renamed_wherever_it_stands(tmp_path: Path) -> None:
+    run, told = migrated(tmp_path, OLD_RATIO)
+    wall, default = run.behaviors["Wall"].self_play, run.default_settings.self_play
+    assert (wall.play_against_latest_model_ratio, wall.swap_steps) == (0.2, 9)
+    assert default.play_against_latest_model_ratio == 0.3
+    assert "behaviors.Wall.self_play.swap_steps 9 stays; it counts the ghost's steps now" in told
 
 
 def test_lessons_of_one_key_get_names(tmp_path: Path) -> None:

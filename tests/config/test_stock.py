@@ -130,17 +130,20 @@ def test_nothing_of_a_stock_file_is_refused(name: str) -> None:
     assert unsupported(unity) == []
 
 
-def test_check_accepts_a_file_for_the_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", NEW)
+def test_check_accepts_a_file_for_the_editor(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    shown = tmp_path / "ExpertHallway.demo"  # as the file has it, in the working directory
-    spec, one = BehaviorSpec.of_vectors("Hallway", (2,), (5,)), np.zeros(1, np.float32)
+    one = np.zeros(1, np.float32)
     episode = ExpertEpisode({"obs_0": np.zeros((1, 2))}, np.zeros((1, 1)), None, one, one, False)
-    write_demonstrations(shown, spec, "Hallway", [episode])
-    for name in ("ppo/Sorter_curriculum", "ppo/Match3", "sac/Walker", "imitation/Hallway"):
-        path = tmp_path / "run.yaml"
-        path.write_text(yaml.safe_dump(NEW[name]))
-        result = CliRunner().invoke(app, ["train", str(path), "--env", EDITOR, "--check"])
-        assert result.exit_code == 0 and "The run file is valid" in result.output
+    for behavior, own in loaded(NEW[name]).behaviors.items():
+        for imitating in (own.behavioral_cloning, own.reward_signals.gail):
+            if imitating is not None:  # where the file has it, from the working directory
+                shown = tmp_path / imitating.demo_path
+                shown.parent.mkdir(parents=True, exist_ok=True)
+                write_demonstrations(shown, BehaviorSpec.of_vectors(behavior, (2,), (5,)), behavior, [episode])
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(NEW[name]))
+    result = CliRunner().invoke(app, ["train", "run.yaml", "--env", EDITOR, "--check"])
+    assert result.exit_code == 0 and "The run file is valid" in result.output, result.output
 
 
 @pytest.mark.parametrize("name", OLD)

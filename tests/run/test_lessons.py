@@ -92,6 +92,7 @@ def test_the_lines_are_ml_agents() -> None:
         c: {sampler_type: gaussian, sampler_parameters: {mean: 0, st_dev: 3}}
         d: {sampler_type: multirangeuniform, sampler_parameters: {intervals: [[0, 1], [2.5, 3]]}}
         e: {sampler_type: constant, sampler_parameters: {value: 2}}
+        f: {curriculum: [{name: first, value: 1}]}
     """
     run = load_run("debug", [f"environment_parameters={json.dumps(yaml.safe_load(parameters))}"])
     found = Lessons(run)
@@ -99,8 +100,9 @@ def test_the_lines_are_ml_agents() -> None:
         "Parameter 'a' is in lesson 'a' and has value 'Float: value=1.5'.",
         "Parameter 'b' is in lesson 'b' and has value 'Uniform sampler: min=0.5, max=2.0'.",
         "Parameter 'c' is in lesson 'c' and has value 'Gaussian sampler: mean=0.0, stddev=3.0'.",
-        "Parameter 'd' is in lesson 'd' and has value 'MultiRangeUniform sampler: intervals=[[0.0, 1.0], [2.5, 3.0]]'.",
+        "Parameter 'd' is in lesson 'd' and has value 'MultiRangeUniform sampler: intervals=[(0.0, 1.0), (2.5, 3.0)]'.",
         "Parameter 'e' is in lesson 'e' and has value 'Float: value=2.0'.",
+        "Parameter 'f' is in lesson 'first' and has value 'Float: value=1'.",
     ]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +23,8 @@ from palus.train import Run, train
 from palus.trust import NOBODY, Trust
 from palus.types import MASKS
 from palus.unity.base_env import BaseEnvGame, Channel, make
-from palus.unity.side_channels import PARAMETERS, STATISTICS, statistics_messages
+from palus.unity.news import News
+from palus.unity.side_channels import PARAMETERS, STATISTICS, SUM, Statistic, statistics_messages
 
 TRUST = Trust(frozenset({"line_envs"}))
 
@@ -200,6 +203,55 @@ def late_run(folder: Path, *overrides: str, late: int, steps: int = 3000) -> Run
     return load_run(file, list(overrides))
 
 
+def test_ctrl_c_in_a_slow_game_saves_what_was_learned_before_its_rollout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive, heard, told = BaseEnvGame.receive, list[int](), list[str]()
+
+    def counted(game: BaseEnvGame) -> Any:
+        heard.append(1)
+        if len(heard) == 700:  # the second rollout is not full yet
+            signal.raise_signal(signal.SIGINT)
+        return receive(game)
+
+    monkeypatch.setattr(BaseEnvGame, "receive", counted)
+    run = load_run(run_file(tmp_path, discrete=1, continuous=0, teams=1))
+    result = train(run, trust=TRUST, log=lambda level, text: told.append(text))
+    assert "Learning was interrupted. Please wait while the graph is generated." in told
+    assert len(heard) <= 701 and 512 <= result.steps < 700 and result.model.is_file()
+
+
+def test_a_summary_has_the_game_s_statistics_since_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive = BaseEnvGame.receive
+    monkeypatch.setattr(
+        BaseEnvGame, "receive", lambda game: replace(receive(game), statistics=(Statistic("steps", 1.0, SUM),))
+    )
+    short = "behaviors.Line.hyperparameters.buffer_size=100"
+    file = run_file(tmp_path, discrete=1, continuous=0, teams=1)
+    train(load_run(file, [short, "behaviors.Line.summary_freq=500"]), trust=TRUST)
+    lines = map(json.loads, (tmp_path / "results/x/run_logs/progress.jsonl").read_text().splitlines())
+    told = [line["values"]["steps"] for line in lines if line["kind"] == "summary"]
+    assert len(told) == 3 and all(500 <= steps <= 620 for steps in told)
+
+
+def test_a_game_in_which_nobody_decides_any_more_leaves_a_saved_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive, heard = BaseEnvGame.receive, list[int]()
+
+    def silent(game: BaseEnvGame) -> Any:
+        heard.append(1)
+        return receive(game) if len(heard) < 700 else News({}, {})
+
+    monkeypatch.setattr(BaseEnvGame, "receive", silent)
+    monkeypatch.setattr("palus.rollout.exchanging.IDLE", 50)
+    with pytest.raises(EnvError, match="no agent of Line asked for a decision"):
+        train(load_run(run_file(tmp_path, discrete=1, continuous=0, teams=1)), trust=TRUST)
+    assert (tmp_path / "results/x/Line.onnx").is_file() and (tmp_path / "results/x/Line/checkpoint.pt").is_file()
+
+
 def test_a_behavior_that_appears_in_mid_run_learns_is_saved_and_resumed(tmp_path: Path) -> None:
     run, folder, told = late_run(tmp_path, late=100), tmp_path / "results" / "x", list[str]()
     parts = Run(run, trust=TRUST, log=lambda level, text: told.append(text))
@@ -235,6 +287,18 @@ def test_one_that_the_run_file_has_no_settings_for_plays_at_random_and_the_run_g
     train(load_run(file), trust=TRUST, log=lambda level, text: told.append(text))
     (complaint,) = [text for text in told if "Late" in text]
     assert complaint.startswith("Late appeared, and its agents play at random: the run file has no settings for it")
+
+
+def test_one_whose_demonstrations_are_not_there_plays_at_random_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palus.unity.discovery.SEARCH", 5)
+    both = 'behaviors={"Line": {}, "Late": {"behavioral_cloning": {"demo_path": "nowhere.demo"}}}'
+    run, told = late_run(tmp_path, both, late=50, steps=1000), list[str]()
+    train(run, trust=TRUST, log=lambda level, text: told.append(text))
+    (complaint,) = [text for text in told if "at random" in text]
+    assert complaint.startswith("Late appeared, and its agents play at random: nowhere.demo: ")
+    assert (tmp_path / "results/x/Line.onnx").exists()
 
 
 def test_one_that_the_run_file_names_may_come_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

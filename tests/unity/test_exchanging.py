@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from palus.config.run_file import EnvSettings
-from palus.errors import EnvError, LostGameError, ProtocolError, WorkerError
+from palus.config.run_file import EDITOR, EnvSettings
+from palus.errors import ClosedGameError, EnvError, LostGameError, ProtocolError, StoppedEarly, WorkerError
 from palus.learn.returns import usable_decisions
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.learner_stretches import Demand
 from palus.rollout.rollout import Collected, Rollout, Seat
 from palus.types import ActionSpec, AgentSpec, BehaviorSpec, Continuous, Discrete, GameSpec, ObservationSpec
 from palus.unity.news import Discovery, News, Steps
-from palus.unity.side_channels import AVERAGE, Statistic
+from palus.unity.side_channels import AVERAGE, MOST_RECENT, SUM, Statistic
 
 KIND = BehaviorSpec("B", (ObservationSpec("obs_0", (1,)),), ActionSpec((Discrete(2),)))
 LATE = BehaviorSpec("Late", KIND.observations, KIND.actions)
@@ -225,7 +225,7 @@ def test_a_behavior_that_appears_in_mid_run_is_learned_from_its_first_decision_o
     games = collector(Story([*usual[:2], *both[2:]]), Story(usual), rows=20, meet=meet)
     found = games.collect()
     assert [[seen for seen, *_ in row] for row in rows_of(found.rollouts[1])] == [[52.0, 53.0], [54.0]]
-    assert found.rollouts[0].agent_steps == 10 and set(found.entropies) == {0, 1}
+    assert found.rollouts[0].agent_steps == 0 and set(found.entropies) == {0, 1}  # it goes on to its 20
     assert [(e.agent, e.policy) for e in found.episodes] == []
     assert not games.complaints()
 
@@ -267,6 +267,55 @@ def test_a_lost_game_is_replaced_and_costs_only_the_decision_that_waited() -> No
     again = Story([news(steps((1, 0.0, 1.0))), LostGameError("gone")])
     with pytest.raises(WorkerError, match=r"gone\. It is not started again: env_settings\.restarts_rate_limit_n is 1"):
         collector(dying, rows=50, start=lambda k: again).collect()
+
+
+def test_each_game_may_be_lost_as_often_as_the_limits_say() -> None:
+    def lost() -> Story:
+        return Story([news(steps((1, 0.0, 1.0))), LostGameError("gone")])
+
+    games = collector(lost(), lost(), rows=9, start=lambda k: Story([news(steps((1, 0.0, 1.0)))]))
+    games.collect()
+    assert [line.partition(".")[0] for line in games.complaints()] == ["game 0: gone", "game 1: gone"]
+    assert games.performance()["Sampling/Crashed"] == 2.0
+
+
+def test_who_decides_more_rarely_goes_on_collecting_until_there_is_what_it_asks_for() -> None:
+    two = GameSpec("Story", (KIND, LATE), (AgentSpec("B?team=0", 0, 0, "B"), AgentSpec("Late?team=0", 1, 0, "Late")))
+    told = []
+    for t in range(20):
+        often, rare = steps((1, t, 0), (2, t, 0), (3, t, 0)), steps((9, t, 1.0))
+        told.append(News({}, {"B?team=0": often} | ({"Late?team=0": rare} if t % 2 == 0 else {})))
+    learners = {0: ("B", Counting()), 1: ("Late", Counting())}
+    games = ExchangeCollector(
+        [Story(told)], lambda k: pytest.fail("no game is lost here"), two, EnvSettings(env_path="x"),
+        {0: Demand(6, 100, False), 1: Demand(4, 100, False)}, seed=1, learners=learners,
+        cast=lambda k: [Seat(0, True), Seat(1, True)], load=lambda k: pytest.fail("nobody is frozen"), members={},
+        draws={}, meet=lambda name, seen: None,
+    )  # fmt: skip
+    found = [games.collect() for _ in range(5)]
+    made = [(collected.rollouts[0].agent_steps, collected.rollouts[1].agent_steps) for collected in found]
+    assert made[0] == (6, 0) and {often for often, rare in made if not rare} == {6} and max(made)[1] in (0, 4)
+    (full,) = [collected.rollouts[1] for collected in found if collected.rollouts[1].agent_steps][:1]
+    assert rows_of(full) == [[(0.0, 1.0, ""), (2.0, 1.0, ""), (4.0, 1.0, ""), (6.0, 1.0, "cut")]]
+
+
+def test_a_person_who_ends_the_run_does_not_wait_for_a_full_rollout() -> None:
+    story = Story([news(steps((1, float(t), 1.0))) for t in range(9)])
+    games = collector(story, rows=10**6)
+    asked = iter([False] * 4)
+    games.stopped = lambda: next(asked, True)
+    with pytest.raises(StoppedEarly):
+        games.collect()
+
+
+def test_to_stop_play_in_the_editor_ends_the_run_and_an_executable_that_closes_is_started_again() -> None:
+    def closing() -> Story:
+        return Story([news(steps((1, 0.0, 1.0))), ClosedGameError("the game ended the connection")])
+
+    with pytest.raises(StoppedEarly):
+        collector(closing(), rows=9, settings=EnvSettings(env_path=EDITOR)).collect()
+    games = collector(closing(), rows=9, start=lambda k: Story([news(steps((1, 0.0, 1.0)))]))
+    assert one(games.collect()).agent_steps == 9
 
 
 def test_a_game_that_is_lost_while_it_starts_counts_as_another_one_that_was_lost() -> None:
@@ -327,11 +376,20 @@ def test_decisions_that_nobody_learns_from_are_no_rows_but_ghost_steps() -> None
     assert one(found).agent_steps == 4 and found.ghost_steps == {"B": 5}
 
 
-def test_the_game_s_statistics_are_averaged_over_a_rollout() -> None:
-    told = [News({}, {"B?team=0": steps((1, 0, 0))}, (Statistic("goals", float(t), AVERAGE),)) for t in range(3)]
-    games = collector(Story(told), rows=2)
-    games.collect()
-    assert games.performance()["goals"] == 1.0
+def test_the_game_s_statistics_are_put_together_until_a_summary_takes_them() -> None:
+    def told(t: float) -> tuple[Statistic, ...]:
+        return tuple(
+            Statistic(name, t, how) for name, how in (("goals", AVERAGE), ("shots", SUM), ("lead", MOST_RECENT))
+        )
+
+    games = [Story([News({}, {"B?team=0": steps((1, 0, 0))}, told(10.0 * k + t)) for t in range(9)]) for k in range(2)]
+    playing = collector(*games, rows=4)
+    playing.collect()
+    playing.collect()
+    heard = [10.0 * k + t for k, game in enumerate(games) for t in range(game.at)]
+    assert 3 < games[0].at == games[1].at <= 9
+    expected = {"goals": float(np.mean(heard)), "shots": sum(heard), "lead": games[0].at - 1.0}
+    assert playing.statistics.take(0) == expected and playing.statistics.take(0) == {}
 
 
 @pytest.mark.parametrize(("squash", "sent"), [(False, 1.0), (True, np.tanh(2.0))])

@@ -84,23 +84,32 @@ def test_ctrl_c_ends_the_match_and_its_executable_whoever_has_the_stock_port(ser
         pipe = subprocess.PIPE
         process = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
         until = time.monotonic() + 60
-        while not is_running(path) and process.poll() is None and time.monotonic() < until:
+        while not (games := games_of(process.pid)) and process.poll() is None and time.monotonic() < until:
             time.sleep(0.1)
         time.sleep(1)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)
     assert process.returncode == 130 and re.search(r"Interrupted: \d+ of 1000000 pairs", " ".join(told.split())), told
-    assert "Traceback" not in told and not is_running(path)
+    assert games and "Traceback" not in told and not any(is_running(game) for game in games)
 
 
-def is_running(path: Path) -> bool:
-    """Whether a trainer has started this executable."""
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
+def games_of(trainer: int) -> list[int]:
+    """The processes of the games that this process has started: what `unity-serve` wrote becomes palus itself."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended since
-            line = file.read_bytes()
-            if str(path).encode() in line and b"--mlagents-port" in line:
-                return True
-    return False
+            is_child = f"\nPPid:\t{trainer}\n" in (folder / "status").read_text()
+            if is_child and b"--mlagents-port" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+def is_running(process: int) -> bool:
+    """Whether it has not ended; one that nobody has waited for has."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return False
 
 
 def steps(*told: tuple[int, int, float], group_reward: float = 0.0) -> Steps:

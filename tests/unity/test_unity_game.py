@@ -104,6 +104,10 @@ def said(
     return made
 
 
+def test_the_largest_seed_has_a_second_game(served: Any) -> None:
+    UnityEnv(settings(served("MenuToy", 1)), EngineSettings(), 1, seed=2**31 - 1).close()
+
+
 def test_a_served_game_says_the_same_over_the_wire_as_here(served: Any) -> None:
     game = UnityEnv(settings(served("MenuToy", 3)), EngineSettings(), seed=5)
     try:
@@ -348,7 +352,9 @@ def test_a_run_learns_over_the_wire(served: Any, tmp_path: Path, capsys: Any) ->
     assert refused.exit_code == 2 and f"--env {path}" in " ".join(refused.output.split())
     said = CliRunner().invoke(app, ["enjoy", folder, "--env", path, "--max-num-episodes", "20", "--json"])
     found = json.loads(said.stdout.splitlines()[-1])
-    assert found["episodes"] == 20 and found["mean"] > 3.0
+    assert found["episodes"] == 20 and found["mean"] > 3.0 and found["decisions"] > 20
+    said = CliRunner().invoke(app, ["enjoy", folder, "--env", path, "--max-num-episodes", "2"])
+    assert "decisions in" in said.output and "frames" not in said.output
     said = CliRunner().invoke(app, ["enjoy", folder, "--env", str(served("DuelToy", 1))])
     assert said.exit_code == 2 and "nobody of MenuToy asked for a decision; it has DuelToy" in said.output
 
@@ -372,13 +378,17 @@ def test_what_cannot_begin_starts_no_game_and_leaves_no_run(served: Any, tmp_pat
 
 def test_mlagents_learn_says_what_it_is_connected_to(served: Any, tmp_path: Path, capsys: Any) -> None:
     run_file(tmp_path, served("DuelToy", 1), "DuelToy", max_steps=0)
+    whole = json.loads((tmp_path / "run.yaml").read_text())
+    (tmp_path / "run.yaml").write_text(json.dumps(whole | {"environment_parameters": {"level": 2}}))
     capsys.readouterr()
     assert learn([str(tmp_path / "run.yaml")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if "Connected" in line] == [
+    assert [line for line in lines if re.search("Connected|Hyper|Parameter", line)] == [
         f"[INFO] Connected to Unity environment with package version {__version__} and communication version 1.5.0",
         "[INFO] Connected new brain: DuelToy?team=0",
         "[INFO] Connected new brain: DuelToy?team=1",
+        "[INFO] Hyperparameters for behavior name DuelToy: ",
+        "[INFO] Parameter 'level' is in lesson 'level' and has value 'Float: value=2'.",
     ]
 
 

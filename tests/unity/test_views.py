@@ -98,6 +98,10 @@ def test_an_episode_is_played_to_its_end_and_no_further() -> None:
 def test_what_the_one_view_or_the_other_cannot_show_is_refused_with_what_to_do() -> None:
     with pytest.raises(EnvError, match="2 agents of Line; expected one: use UnityParallelEnv"):
         UnityToGymWrapper(Line(teams=2))
+    with pytest.raises(EnvError, match=r"^timescale: Extra inputs are not permitted"):
+        UnityToGymWrapper("Game", timescale=20)
+    with pytest.raises(EnvError, match=r"^env_path: Extra inputs"):  # it has a name of its own
+        UnityToGymWrapper("Game", env_path="Other")
     with pytest.raises(EnvError, match=r"several observations \(\(3, 20, 20\), \(1,\)\); give allow_multiple_obs"):
         UnityToGymWrapper(Line(("vector", "picture"), teams=1))
 

@@ -12,9 +12,10 @@ from pydantic import TypeAdapter
 from wire_ends import in_thread
 
 from palus.config.environment import MultiRangeUniformSampler, Sampler
-from palus.config.run_file import EngineSettings
+from palus.config.run_file import EDITOR, EngineSettings, EnvSettings
 from palus.errors import ProtocolError
 from palus.unity import side_channels
+from palus.unity.environment import UnityEnv
 from palus.unity.messages import API_VERSION, CLOSING, METHOD, bools, check_version, floats, message, packed, parse
 from palus.unity.wire import Dialer, Listener
 
@@ -133,6 +134,10 @@ def test_silence_a_taken_port_and_ends_that_are_gone_do_not_hang(listener: Liste
         listener.receive(0.1)
     with pytest.raises(ProtocolError, match=f"port {listener.port} is taken"):
         Listener(listener.port)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("palus.unity.environment.EDITOR_PORT", listener.port)
+        with pytest.raises(ProtocolError, match=f"port {listener.port} is taken.*Editor speaks there only"):
+            UnityEnv(EnvSettings(env_path=EDITOR), EngineSettings())
     game = Dialer(listener.port, 10)
     answer = in_thread(lambda: game.exchange(message()))
     listener.receive(10)

@@ -50,7 +50,10 @@ VIDEO_FRAMES = 6300
 def enjoy(
     run: Annotated[str, typer.Argument(help="A run's folder, or OWNER/NAME of a published agent.", metavar="RUN")],
     max_num_episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 10,
-    max_num_frames: Annotated[int | None, typer.Option(min=1, help="Stop after so many engine frames.")] = None,
+    max_num_frames: Annotated[
+        int | None,
+        typer.Option(min=1, help="Stop after so many engine frames, or decisions of agents in a Unity game."),
+    ] = None,
     no_render: Annotated[bool, typer.Option("--no-render", help="Make no video.")] = False,
     video: Annotated[Path | None, typer.Option(help="Where the video goes; default replay.mp4 in the folder.")] = None,
     video_frames: Annotated[int, typer.Option(min=1, help="Pictures that the video holds at most.")] = VIDEO_FRAMES,
@@ -175,7 +178,7 @@ def _print_json(
             **({} if score is None else asdict(score)),
             **({"behaviors": parts} if parts and score is not None else {}),
             "objectives": [round(float(x), 4) for x in evaluation.objectives],
-            "frames": evaluation.frames,
+            agent.unit: evaluation.frames,
             "lost": evaluation.lost,
             "seconds": round(evaluation.seconds, 2),
             "video": None if place is None else str(place),
@@ -187,7 +190,7 @@ def _print(
     agent: Playable | TalkingAgent, evaluation: Evaluation, score: AgentScore | None, place: Path | None
 ) -> None:
     name = f"[bold]{escape(agent.env_id)}[/]"
-    rate = f"{evaluation.frames:,} frames in {evaluation.seconds:.1f} s"
+    rate = f"{evaluation.frames:,} {agent.unit} in {evaluation.seconds:.1f} s"
     if evaluation.lost:
         rate += f", {evaluation.lost} lost with their engines and played again"
     if score is None:
@@ -199,8 +202,8 @@ def _print(
         for behavior, part in _parts(agent, evaluation).items():
             stdout.print(f"{behavior}: {part.mean:.2f} +/- {part.std:.2f} over {len(part.episodes)} episodes")
         stdout.print(
-            f"Mean reward with shaping {score.mean_reward:.2f}; mean length {evaluation.mean_length:,.0f} frames; "
-            f"{rate}; the agent was trained for {score.steps:,}."
+            f"Mean reward with shaping {score.mean_reward:.2f}; mean length {evaluation.mean_length:,.0f} "
+            f"{agent.unit}; {rate}; the agent was trained for {score.steps:,}."
         )
     if place is not None and place.exists():
         stdout.print(f"Video: {escape(str(place))}")

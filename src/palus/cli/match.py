@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from rich.markup import escape
 from palus.cli.options import GameOption, LogOption, ModeOption
 from palus.cli.output import end_early, matches_progress, nats, percent, percent_range, print_json, stdout
 from palus.config.run_file import DEFAULT_GAME
-from palus.errors import EnvError
+from palus.errors import EnvError, ModelError, PalusError
 
 if TYPE_CHECKING:
     from palus.arena.referee.result import Mode, PairingSummary
@@ -77,7 +77,10 @@ def match(
     from palus.run.session import interruptible
 
     declared = playable_game(game)
-    filmed, (first, second) = declared.filmed, load(a, b, game=game)
+    try:
+        filmed, (first, second) = declared.filmed, load(a, b, game=game)
+    except ModelError as error:
+        raise ModelError(f"{error}{_where_else(a, b)}") from error
     names = (first.name, second.name)
     title = " - ".join(names)
     with ExitStack() as stack:
@@ -111,6 +114,18 @@ def match(
             stdout.print(f"Replay: {'' if filmed else 'palus watch '}{escape(str(replay))}")
     if interrupted:
         end_early(len(results) // 2, pairs, "pairs", "" if filmed else QUICK)
+
+
+def _where_else(*players: str) -> str:
+    """Of players that `--game` cannot load: a run of a Unity game plays there."""
+    from palus.config import load_run
+
+    for word in players:
+        file = Path(word, "configuration.yaml")
+        with suppress(PalusError):
+            if file.is_file() and load_run(file).talks:
+                return f". {word} was trained in a Unity game; to play there, say which: --env GAME"
+    return ""
 
 
 def _in_executable(env: str, players: tuple[str, str], pairs: int, seed: int, mode: Mode, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from palus.cli.output import stderr
 from palus.config import load_run
-from palus.config.migrate import Migration, old_format
+from palus.config.migrate import Migration, has_old_ratio, old_format
 from palus.config.source import Source, Tree, parse_tree, read_source
 from palus.errors import ConfigError, StorageError
 from palus.files import write_text
@@ -38,7 +38,7 @@ def migrate(
     """
     tree = _tree(file)
     extra = [{} if path is None else _tree(path) for path in (sampler, curriculum)]
-    if old_format(tree) is None and not any(extra):
+    if old_format(tree) is None and not has_old_ratio(tree) and not any(extra):
         raise ConfigError([f"{file}: is in today's format already; nothing to translate"])
     migration = Migration()
     found = json.loads(json.dumps(migration.run(tree, *extra)))  # what behaviors share is written out for each

@@ -20,7 +20,7 @@ from palus.config.load import plain
 from palus.config.network import SignalNetworkSettings
 from palus.config.run_file import EDITOR
 from palus.config.source import Source
-from palus.errors import ConfigError, PalusError
+from palus.errors import ConfigError, ExistingRunError, PalusError
 from palus.terminal import printable
 from palus.trust import Trust
 
@@ -80,7 +80,9 @@ def run_experiment(arguments: Sequence[str] | None = None) -> int:
     """Run `mlagents-run-experiment`; returns the exit code."""
     parser = argparse.ArgumentParser("mlagents-run-experiment", description="Train as a complete run file says.")
     parser.add_argument("experiment_config_path", help="Run file with all options, as configuration.yaml has them.")
-    return _start(parser.parse_args(arguments).experiment_config_path, {})
+    file = parser.parse_args(arguments).experiment_config_path
+    where = f"checkpoint_settings of {file}"
+    return _start(file, {}, f"This command has no flags: write resume, force or another run_id into {where}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -106,7 +108,8 @@ def _name(flag: str) -> str:
     return flag[2:].replace("-", "_")
 
 
-def _start(file: str | None, given: dict[str, Any]) -> int:
+def _start(file: str | None, given: dict[str, Any], advice: str = "") -> int:
+    """advice: what follows where there is a run of this id, whose sentence names flags."""
     print("\n".join([" Version information:", *(f"  {line}" for line in _versions())]))
     for flag, text in RETIRED.items():
         if given.pop(_name(flag), False):
@@ -118,7 +121,8 @@ def _start(file: str | None, given: dict[str, Any]) -> int:
     try:
         return _train(_run_file(file, given), given)
     except PalusError as error:
-        print(printable(f"error: {error}"), file=sys.stderr)
+        told = f"{error} {advice}".rstrip() if isinstance(error, ExistingRunError) else str(error)
+        print(printable(f"error: {told}"), file=sys.stderr)
         return EXIT_USER_ERROR
     except ModuleNotFoundError as error:
         print(f'error: training takes more than is installed ({error}): pip install "palus[train]"', file=sys.stderr)

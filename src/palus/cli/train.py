@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +18,8 @@ from palus.cli.live import live_page
 from palus.cli.options import TrustOption, check_trust, told_where
 from palus.cli.output import print_json, stderr
 from palus.config import RunFile, dump_run, load_run, notes, preset_names
+from palus.config.run_file import EDITOR
+from palus.errors import CheckpointError, EnvError
 from palus.terminal import Terminal
 from palus.trust import Trust
 
@@ -84,14 +86,23 @@ def train(
     elif not Path(file).is_file():
         given.append(f"checkpoint_settings.run_id={json.dumps(file)}")  # a preset's run is called like the preset
     trusted = Trust.of(trust or [], overrides or [], [env] if env is not None else [])
+
+    def judge(run: RunFile) -> list[str]:
+        if not check:
+            return obstacles(run, trusted)
+        goes_on = resume or (resume_if_there and any(folder_of(run).glob("*/checkpoint.pt")))
+        return [*obstacles(_placed(run), trusted), *_missing(run, trusted, goes_on)]
+
     with told_where(file):
-        run = load_run(file, [*given, *(overrides or [])], judge=lambda run: obstacles(run, trusted))
+        run = load_run(file, [*given, *(overrides or [])], judge=judge)
     if minutes is not None:
         if resume or resume_if_there or "TORCHELASTIC_RUN_ID" in os.environ:
             raise typer.BadParameter(
                 "--minutes sizes a run before it begins, by itself: leave it out with --resume, --resume-if-there and "
                 "under torchrun, and say palus.max_minutes=N for a limit of time"
             )
+        if run is not _placed(run):
+            raise typer.BadParameter("--minutes measures the game; name it by --env PATH, or leave it out with --check")
         run = _fitted(run, minutes, trusted)
     if check:
         _show(run, trusted, as_json)
@@ -114,6 +125,13 @@ def _fitted(run: RunFile, minutes: float, trust: Trust) -> RunFile:
     return sized
 
 
+def _placed(run: RunFile) -> RunFile:
+    """The run in the Editor where its behaviors are of no game that is named, which only the start needs."""
+    if run.env_id is not None or run.talks or not run.behaviors:
+        return run
+    return run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"env_path": EDITOR})})
+
+
 def folder_of(run: RunFile) -> Path:
     """Where a run lives."""
     return Path(run.checkpoint_settings.results_dir) / run.checkpoint_settings.run_id
@@ -127,6 +145,25 @@ def obstacles(run: RunFile, trust: Trust) -> list[str]:
     return misfits(run, trust)
 
 
+def _missing(run: RunFile, trust: Trust, resume: bool) -> list[str]:
+    """Why the run could not take its first weights, for which a start looks once its game is there."""
+    from palus.run.misfits import completed
+
+    with suppress(EnvError):  # which is a fault of its own
+        run = completed(run, trust)
+    settings = run.checkpoint_settings
+    named = [settings.initialize_from, *(behavior.init_path for behavior in run.behaviors.values())]
+    if resume or settings.resume or settings.load_model or not any(named):  # who goes on has weights
+        return []
+    from palus.run.initial import with_initial_paths
+
+    try:
+        with_initial_paths(run)
+    except CheckpointError as error:
+        return [str(error)]
+    return []
+
+
 def _show(run: RunFile, trust: Trust, as_json: bool) -> None:
     """The run as it would start: the game says whom `default_settings` are for, and which keys it has no use for."""
     from palus.run.misfits import completed, known_game
@@ -135,15 +172,18 @@ def _show(run: RunFile, trust: Trust, as_json: bool) -> None:
     if run.env_id is not None:
         source = envs.GameSource(run.env_id, run.palus.env_options, trust)
         game = known_game(run, source, source.spec)
-    told = notes(run, game)
-    link = _link(run, trust) if "TORCHELASTIC_RUN_ID" in os.environ else []
+    placed = _placed(run)
+    link = _link(run, trust) if placed is run and "TORCHELASTIC_RUN_ID" in os.environ else []
     if link is None:  # rank 0 tells
         return
+    lines = [*notes(placed, game), *link]
+    if run is not placed:
+        lines.append("no built-in game has these behaviors: checked as a Unity game's; to train, name it: --env PATH")
     if as_json:
-        print_json({"valid": True, "notes": [*told, *link], "configuration": run.model_dump(mode="json")})
+        print_json({"valid": True, "notes": lines, "configuration": run.model_dump(mode="json")})
         return
     print(dump_run(run))
-    for note in [*told, *link]:
+    for note in lines:
         print(f"# {note}")
     print("# The run file is valid.")
 

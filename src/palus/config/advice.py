@@ -124,7 +124,10 @@ def unsupported(run: RunFile) -> list[str]:
     for path, value, why in unread(run, kinds_of(run, None), refused=True):
         lines.append(f"{path} {value}: {why}" if isinstance(value, str) else f"{path}: {why}")
     if run.env_id is None and run.behaviors and not run.talks:
-        lines.append("palus.env: no game; set palus.env to a built-in game, for example SoccerTwos")
+        lines.append(
+            "palus.env: no game; set palus.env to a built-in game, for example SoccerTwos, or name a Unity "
+            "executable on the command line: --env PATH, or --env UnityEditor"
+        )
     return lines
 
 

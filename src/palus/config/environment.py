@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, LiteralString
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from palus.config.section import CountOrZero, Float, Int, Section
@@ -99,12 +107,12 @@ class MultiRangeUniformSampler(Section):
     sampler_parameters: MultiRangeUniformParameters
 
     def __str__(self) -> str:
-        return f"MultiRangeUniform sampler: intervals={[list(i) for i in self.sampler_parameters.intervals]}"
+        return f"MultiRangeUniform sampler: intervals={list(self.sampler_parameters.intervals)}"
 
 
 def text_of(value: object) -> str:
     """A parameter's value in ML-Agents' words."""
-    return f"Float: value={value}" if isinstance(value, float) else str(value)
+    return f"Float: value={value}" if isinstance(value, int | float) else str(value)
 
 
 def _form(value: Any) -> str | None:
@@ -116,11 +124,18 @@ def _form(value: Any) -> str | None:
     return None if value is None or isinstance(value, list) else "number"
 
 
+def _as_written(value: Any, number: ValidatorFunctionWrapHandler) -> float:
+    """A whole number stays one, to be told as it stands in the file."""
+    found: float = number(value)
+    return value if type(value) is int else found
+
+
+Number = Annotated[Float, WrapValidator(_as_written)]
 Sampler = Annotated[
     ConstantSampler | UniformSampler | GaussianSampler | MultiRangeUniformSampler, Field(discriminator="sampler_type")
 ]
 NumberOrSampler = Annotated[
-    Annotated[Float, Tag("number")] | Annotated[Sampler, Tag("sampler")],
+    Annotated[Number, Tag("number")] | Annotated[Sampler, Tag("sampler")],
     Discriminator(
         _form,
         custom_error_type="form",
@@ -161,7 +176,7 @@ class Curriculum(Section):
 Value = float | ConstantSampler | UniformSampler | GaussianSampler | MultiRangeUniformSampler
 """What a parameter is in a lesson."""
 EnvironmentParameter = Annotated[
-    Annotated[Float, Tag("number")] | Annotated[Sampler, Tag("sampler")] | Annotated[Curriculum, Tag("curriculum")],
+    Annotated[Number, Tag("number")] | Annotated[Sampler, Tag("sampler")] | Annotated[Curriculum, Tag("curriculum")],
     Discriminator(
         _form,
         custom_error_type="form",

@@ -21,6 +21,8 @@ HYPER = {key for kind in HYPERPARAMETERS.values() for key in keys(kind)}
 FLAT = {"trainer", "use_recurrent", *MEMORY, *NETWORK, *HYPER}
 """Keys that stand in a behavior of the flat format, and in none of today's."""
 OLD_PARAMETERS = ("parameter_randomization", "curriculum")
+OLD_RATIO = "play_against_current_self_ratio"
+"""Of self-play up to 0.15."""
 GONE = {"offline_bc", "online_bc"}
 """Trainers that ML-Agents dropped, in favor of behavioral_cloning."""
 
@@ -52,6 +54,8 @@ class Migration:
                 name: self._self_play(f"behaviors.{name}", own) if isinstance(own, dict) else own
                 for name, own in found["behaviors"].items()
             }
+        if isinstance(found.get("default_settings"), dict):
+            found["default_settings"] = self._self_play("default_settings", found["default_settings"])
         return found
 
     def tell(self, old: str, new: str) -> None:
@@ -148,13 +152,13 @@ class Migration:
             self.tell(f"{name}.train_interval / {count}", f"behaviors.{name}.hyperparameters.{new} {old[new]:g}")
 
     def _self_play(self, at: str, behavior: Tree, flat: bool = False) -> Tree:
-        play, old = behavior.get("self_play"), "play_against_current_self_ratio"
+        play = behavior.get("self_play")
         if not isinstance(play, dict):
             return behavior
-        if old in play:
-            self.tell(f"{at}.self_play.{old}", "play_against_latest_model_ratio")
-            play = {"play_against_latest_model_ratio" if key == old else key: value for key, value in play.items()}
-        if flat and "swap_steps" in play:
+        if is_old := OLD_RATIO in play:
+            self.tell(f"{at}.self_play.{OLD_RATIO}", "play_against_latest_model_ratio")
+            play = {"play_against_latest_model_ratio" if key == OLD_RATIO else key: own for key, own in play.items()}
+        if (flat or is_old) and "swap_steps" in play:
             self.lines.append(f"{at}.self_play.swap_steps {play['swap_steps']} stays; it counts the ghost's steps now")
         return behavior | {"self_play": play}
 
@@ -218,6 +222,12 @@ def old_format(tree: Tree) -> str | None:
     if isinstance(parameters, dict) and any(_has_unnamed(parameter) for parameter in parameters.values()):
         return "0.18 to 0.20"
     return None
+
+
+def has_old_ratio(tree: Tree) -> bool:
+    """Whether a file has the old name of self-play's ratio: in a format of today, it is a key to rename."""
+    sections = [*_map(tree.get("behaviors")).values(), tree.get("default_settings")]
+    return any(OLD_RATIO in _map(_map(own).get("self_play")) for own in sections)
 
 
 def _has_unnamed(parameter: object) -> bool:

@@ -186,7 +186,7 @@ class RunFile(Section):
 
 def _with_seed(lesson: Lesson, numbers: Iterator[int]) -> Lesson:
     """The lesson, its value with a seed; plain numbers need none, but count."""
-    if isinstance(lesson.value, float):
+    if isinstance(lesson.value, int | float):
         next(numbers)
         return lesson
     own = lesson.value.sampler_parameters

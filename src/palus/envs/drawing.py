@@ -13,8 +13,8 @@ from palus.types import F64, I64
 
 def draw(value: Value, *key: int) -> float:
     """The value of a parameter. key: beside its seed, all that a draw depends on."""
-    if isinstance(value, float):
-        return value
+    if isinstance(value, int | float):
+        return float(value)
     if isinstance(value, ConstantSampler):
         return value.sampler_parameters.value
     generator = np.random.default_rng((value.sampler_parameters.seed % 2**63, *key))
@@ -31,7 +31,7 @@ def draw(value: Value, *key: int) -> float:
 
 def is_random(value: Value) -> bool:
     """Whether two matches may have different numbers."""
-    return not isinstance(value, float | ConstantSampler)
+    return not isinstance(value, int | float | ConstantSampler)
 
 
 class Adjustable(Protocol):

@@ -18,7 +18,7 @@ import numpy as np
 from palus.config.environment import Value
 from palus.config.run_file import EnvSettings
 from palus.envs.game import draw_actions, points_of
-from palus.errors import EnvError, LostGameError, ProtocolError
+from palus.errors import EnvError, LostGameError, ProtocolError, StoppedEarly
 from palus.nn.distributions import Draw, sample
 from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.game_statistics import GameStatistics
@@ -69,7 +69,8 @@ class _Played:
 
 
 class ExchangeCollector:
-    """A `palus.rollout.rollout.Collector`: rollouts that hold what some learner needs for an update."""
+    """A `palus.rollout.rollout.Collector`: rollouts end when some learner has what it needs for an update; the others'
+    are empty then."""
 
     def __init__(
         self,
@@ -91,6 +92,7 @@ class ExchangeCollector:
         named by the behavior ids. demands: by learner. draws: by behavior, where actions are not sampled."""
         everybody = {**learners, **members}
         self.policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
+        self.stopped: Callable[[], bool] = lambda: False
         self._games, self._start = [_Played(env) for env in games], start
         self._restarts, self._seed, self._meet = Restarts(settings), seed, meet
         self._draws = dict(draws)
@@ -102,7 +104,7 @@ class ExchangeCollector:
         self._idle = 0
         self._complaints: list[str] = []
         self._strange: set[str] = set()
-        self._statistics = GameStatistics()
+        self.statistics = GameStatistics()
         self._episodes: list[Episode] = []
         self._matches: list[FinishedMatch] = []
         self._ghosts: dict[str, int] = {}
@@ -146,14 +148,16 @@ class ExchangeCollector:
 
     def collect(self) -> Collected:
         """Play on for one rollout. Raises WorkerError when games are lost faster than they may be replaced,
-        ProtocolError when one breaks the protocol, EnvError when nobody asks for a learner's decision."""
+        ProtocolError when one breaks the protocol, EnvError when nobody asks for a learner's decision, StoppedEarly
+        when `stopped` says so: games may take minutes for one."""
         self._episodes, self._matches, self._ghosts = [], [], dict.fromkeys(self._sizes, 0)
-        self._statistics.begin()
         if not self._started:
             self._started = True
             for k in range(len(self._games)):
                 self._guarded(k, self._begin)
         while not any(record.enough for record in self._records.values()):
+            if self.stopped():
+                raise StoppedEarly
             self._exchange()
             if self._idle > IDLE:
                 behaviors = " or ".join(record.behavior.name for record in self._records.values())
@@ -164,6 +168,9 @@ class ExchangeCollector:
         rollouts, entropies = {}, {}
         for policy, record in self._records.items():
             has_values = policy not in self.policies.without_values
+            if not record.enough:  # its agents decide more rarely: what there is stays until it fills a rollout
+                rollouts[policy], entropies[policy] = record.nothing(has_values)
+                continue
             rollouts[policy], entropies[policy] = record.rollout(has_values)
             numbers = record.forget()
             for game in self._games:
@@ -256,7 +263,7 @@ class ExchangeCollector:
         for name in sorted(news.decisions.keys() - game.met):
             game.met.add(name)
             self._greet(k, name)
-        self._statistics.hear(k, news.statistics)
+        self.statistics.hear(k, news.statistics, self._records)
         waited = bool(game.agents)
         ended = self._end(k, news)
         for name, steps in news.decisions.items():
@@ -418,8 +425,8 @@ class ExchangeCollector:
         """Never called: a Unity game tells of no numbers that may be tuned."""
 
     def performance(self) -> Mapping[str, float]:
-        """The game's own statistics, of the latest rollout that had any, and games that were lost."""
-        return {**self._statistics.numbers(), "Sampling/Crashed": float(self._restarts.count)}
+        """Games that were lost."""
+        return {"Sampling/Crashed": float(self._restarts.count)}
 
     def describe(self) -> list[str]:
         """Games and behaviors."""

@@ -1,39 +1,48 @@
-"""What games tell of themselves in a rollout, put together as each statistic asks for.
+"""What games tell of themselves until a summary takes it, put together as each statistic asks for.
 
 Source: ML-Agents 1.1.0, `StatsSideChannel` and `AgentManager.record_environment_stats`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-import numpy as np
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from palus.unity.side_channels import MOST_RECENT, SUM, Statistic
 
 
+@dataclass
+class _Heard:
+    """Of one statistic."""
+
+    total: float = 0.0
+    count: int = 0
+    latest: float = 0.0
+
+
 class GameStatistics:
-    """Of several games side by side."""
+    """Of several games side by side, for each learner since its latest summary."""
 
     def __init__(self) -> None:
-        self._heard: dict[tuple[str, int], list[float]] = {}
-        self._latest: dict[str, float] = {}
+        self._heard: dict[int, dict[tuple[str, int], _Heard]] = {}
 
-    def begin(self) -> None:
-        """A rollout begins."""
-        self._heard = {}
+    def hear(self, game: int, told: Sequence[Statistic], learners: Iterable[int]) -> None:
+        """What a game told. Of what only the latest value counts, the first game's does. learners: who are there."""
+        told = [own for own in told if own.aggregation != MOST_RECENT or game == 0]
+        for learner in learners if told else ():
+            known = self._heard.setdefault(learner, {})
+            for own in told:
+                heard = known.setdefault((own.name, own.aggregation), _Heard())
+                heard.total, heard.count, heard.latest = heard.total + own.value, heard.count + 1, own.value
 
-    def hear(self, game: int, told: Sequence[Statistic]) -> None:
-        """What a game told. Of what only the latest value counts, the first game's does."""
-        for own in told:
-            if own.aggregation != MOST_RECENT or game == 0:
-                self._heard.setdefault((own.name, own.aggregation), []).append(own.value)
-
-    def numbers(self) -> Mapping[str, float]:
-        """Name -> number, of the latest rollout that had any."""
-        for (name, aggregation), values in self._heard.items():
-            total = float(np.sum(values))
-            self._latest[name] = values[-1] if aggregation == MOST_RECENT else total
-            if aggregation not in (MOST_RECENT, SUM):
-                self._latest[name] = total / len(values)
-        return self._latest
+    def take(self, learner: int) -> dict[str, float]:
+        """Name -> number of what came since this was asked for last."""
+        found = self._heard.pop(learner, {})
+        return {
+            name: own.latest
+            if aggregation == MOST_RECENT
+            else own.total
+            if aggregation == SUM
+            else own.total / own.count
+            for (name, aggregation), own in found.items()
+        }

@@ -95,6 +95,11 @@ class LearnerStretches:
         whole = [stretch for stretch in (*self._done, *cut) if stretch.steps]
         return build(self._decisions, whole, self.behavior, has_values)
 
+    def nothing(self, has_values: bool) -> tuple[Rollout, float]:
+        """As `rollout`, of no decision; all that there is stays."""
+        empty = Decisions(self.behavior, self._decisions["states"].shape[1])
+        return build(empty, [], self.behavior, has_values)
+
     def forget(self) -> dict[int, int]:
         """After `rollout`, keep only rows that stretches that go on refer to. Returns old -> new numbers of these."""
         self._done = []

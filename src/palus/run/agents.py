@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -31,8 +31,11 @@ class Playable:
     """What was trained and the game it plays. env_options: of the game's factory, as in training.
 
     policies: by the game's behaviors. steps: engine frames they were trained for, the fewest of all. kind: which of the
-    run's policies they are. is_ours: palus trained them. trust: modules that the game may come from.
+    run's policies they are. is_ours: palus trained them. trust: modules that the game may come from. unit: of what
+    evaluations count.
     """
+
+    unit: ClassVar = "frames"
 
     env_id: str
     env_options: Mapping[str, Any]
@@ -119,8 +122,8 @@ def open_agent(folder: Path, kind: Kind = "latest", trust: Trust = NOBODY) -> Pl
     run = load_run(configuration)
     if run.talks:
         raise CheckpointError(
-            f"{folder}: trained in a Unity game, which is played by palus enjoy alone; record experts with Unity's "
-            "Demonstration Recorder"
+            f"{folder}: trained in a Unity game, which palus enjoy and palus match play with --env; record "
+            "experts with Unity's Demonstration Recorder"
         )
     if run.env_id is None:
         raise CheckpointError(f"{configuration}: names no game; set palus.env to the one it was trained in")

@@ -32,7 +32,7 @@ import numpy as np
 import torch
 
 from palus import __version__
-from palus.errors import CheckpointError, StorageError
+from palus.errors import CheckpointError, ExistingRunError, StorageError
 from palus.files import is_file_name, write_atomically, write_text
 from palus.run.tensors import array_of, read_tensors
 
@@ -148,7 +148,7 @@ class RunFolder:
         with self.held():
             pass
         if not force:
-            raise CheckpointError(
+            raise ExistingRunError(
                 f"{self.root}: a run of this id exists; continue it with --resume, replace it with --force (files "
                 "that palus did not write stay), or choose another --run-id."
             )

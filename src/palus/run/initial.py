@@ -25,7 +25,8 @@ def with_initial_paths(run: RunFile) -> RunFile:
     source = None if settings.initialize_from is None else Path(settings.results_dir) / settings.initialize_from
     if source is not None and not source.is_dir():
         raise CheckpointError(
-            f"{source}: no such run to initialize from; give the run id of one in {settings.results_dir}."
+            f"checkpoint_settings.initialize_from: {source}: no such run to initialize from; give the run id of one in "
+            f"{settings.results_dir}."
         )
     behaviors = dict(run.behaviors)
     for name, behavior in run.behaviors.items():
@@ -48,7 +49,9 @@ def _checkpoint(source: Path, behavior: str) -> Path:
     own = source / behavior / "checkpoint.pt"
     found = [own] if own.is_file() else sorted(source.glob("*/checkpoint.pt"))
     if not found:
-        raise CheckpointError(f"{source}: no checkpoint to initialize from; the run saved none.")
+        raise CheckpointError(
+            f"checkpoint_settings.initialize_from: {source}: no checkpoint to initialize from; the run saved none."
+        )
     return found[0]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from palus.config import RunFile
-from palus.errors import CheckpointError, ConfigError, EnvError, ModelError, StorageError
+from palus.errors import CheckpointError, ConfigError, DemonstrationError, EnvError, ModelError, StorageError
 from palus.files import write_text
 from palus.league.book import Book
 from palus.league.exchange import Berth, Exchange, visitor_path
@@ -207,7 +207,7 @@ class Parts:
             contenders = [contender_of(trainee) for trainee in (*self.trainees, *fresh)]
             settings, members = self.run.palus.league, self.league.house
             league = League(self.spec, contenders, self.seed, settings=settings, members=members)
-        except (CheckpointError, ConfigError, ModelError) as error:
+        except (CheckpointError, ConfigError, DemonstrationError, ModelError) as error:
             self.run, self.spec, self.populations = before
             return f"{name} appeared, and its agents play at random: {error}. --resume continues after that."
         league.load_state_dict(self.league.state_dict())

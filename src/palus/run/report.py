@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -132,11 +133,18 @@ class Report:
         line, step = self.lines[number], self.lines[number].trainee.shown_step
         return step - step % line.trainee.behavior.summary_freq > line.summary_step
 
-    def advance(self, number: int, seconds: float, elo: float | None, performance: Mapping[str, float]) -> None:
+    def advance(
+        self,
+        number: int,
+        seconds: float,
+        elo: float | None,
+        performance: Mapping[str, float],
+        statistics: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         """After an update of learner `number`: show progress, write a summary for every multiple of summary_freq that
         passed, each of the episodes until then; an update's losses are in the last one.
 
-        performance: tag -> number, beside what its record says.
+        performance: tag -> number, beside what its record says; statistics: the same, for the last one alone.
         """
         line, step = self.lines[number], self.lines[number].trainee.shown_step
         self._seconds = seconds
@@ -146,8 +154,9 @@ class Report:
         record, freq = line.trainee.record, line.trainee.behavior.summary_freq
         while (due := line.summary_step - line.summary_step % freq + freq) <= step:
             line.summary_step = due
-            told = record.split_off(due, losses=due + freq > step)
-            self._summarize(line, told, due, seconds, elo, performance)
+            is_last = due + freq > step
+            told = record.split_off(due, losses=is_last)
+            self._summarize(line, told, due, seconds, elo, {**performance, **(statistics if is_last else {})})
 
     def _state(self, line: _Line, step: int, elo: float | None) -> str:
         parts = [f"{step:,} {line.trainee.unit}", f"{line.rate:,.0f}/s"]

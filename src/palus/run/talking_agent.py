@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,6 +38,7 @@ NO_PICTURES = "this game shows itself in a window of its own, or not at all; wit
 class TalkingAgent:
     """As `palus.run.agents.Playable`. run: as it is played here; spec: its behaviors, one agent for all of each."""
 
+    unit: ClassVar = "decisions"
     run: RunFile
     env_id: str
     spec: GameSpec

@@ -65,7 +65,7 @@ class UnityEnv:
         given = settings.env_path
         path = None if given is None or given == EDITOR else find_executable(given)
         port = settings.base_port + worker if settings.base_port else 0
-        self._listener = Listener(EDITOR_PORT if path is None else port)
+        self._listener = Listener(port) if path is not None else _for_the_editor()
         try:
             if path is not None:
                 if log_folder is not None:
@@ -78,7 +78,7 @@ class UnityEnv:
                     arguments=settings.env_args or (),
                     show=show,
                 )
-            self._shake_hands(seed + worker)
+            self._shake_hands((seed + worker) % 2**31)  # as much as the message holds
         except BaseException:
             self.kill()
             raise
@@ -228,6 +228,16 @@ class UnityEnv:
         self._listener.close()
         if self._executable:
             self._executable.wait(0.0)
+
+
+def _for_the_editor() -> Listener:
+    """Raises ProtocolError where the Editor's port is taken."""
+    try:
+        return Listener(EDITOR_PORT)
+    except ProtocolError as error:
+        raise ProtocolError(
+            f"port {EDITOR_PORT} is taken, perhaps by another training: end it, for Unity's Editor speaks there only"
+        ) from error
 
 
 def _spec(name: str, brain: Any, example: Any) -> BehaviorSpec:

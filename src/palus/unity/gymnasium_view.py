@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from palus.config.run_file import EDITOR, EngineSettings, EnvSettings
 from palus.errors import EnvError
@@ -23,7 +24,7 @@ try:
     from gymnasium import spaces
     from gymnasium.envs.registration import EnvSpec
 except ImportError as error:
-    raise EnvError("views of Unity games need the package gymnasium; pip install 'palus[doom]'") from error
+    raise EnvError("views of Unity games need the package gymnasium; pip install 'palus[unity]' gymnasium") from error
 
 Env = str | Path | TalkingGame | None
 
@@ -32,16 +33,21 @@ def open_game(env: Any, worker_id: int = 0, seed: int = 0, **settings: Any) -> T
     """env: an executable, None for the Editor, or an environment of ML-Agents' Python interface (`BaseEnvGame`).
 
     settings: of executables, by the names of a run file's `env_settings` and `engine_settings` (`base_port`,
-    `timeout_wait`, `no_graphics`, `time_scale`, ...). Raises EnvError where it cannot be started.
+    `timeout_wait`, `no_graphics`, `time_scale`, ...). Raises EnvError where it cannot be started, or for another name.
     """
     if env is not None and not isinstance(env, str | Path):
         talks: TalkingGame = env if hasattr(env, "receive") else BaseEnvGame(env)
         return talks
     from palus.unity.environment import UnityEnv
 
-    own = {name: value for name, value in settings.items() if name in EnvSettings.model_fields}
-    engine = EngineSettings(**{name: value for name, value in settings.items() if name not in own})
-    return UnityEnv(EnvSettings(env_path=EDITOR if env is None else str(env), **own), engine, worker_id, seed=seed)
+    path: dict[str, Any] = {"env_path": EDITOR if env is None else str(env)}
+    own = {name: value for name, value in settings.items() if name in EnvSettings.model_fields.keys() - path.keys()}
+    try:
+        engine = EngineSettings(**{name: value for name, value in settings.items() if name not in own})
+        launch = EnvSettings(**path, **own)
+    except ValidationError as error:
+        raise EnvError("; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in error.errors())) from error
+    return UnityEnv(launch, engine, worker_id, seed=seed)
 
 
 def action_space(spec: ActionSpec) -> spaces.Space[Any]:

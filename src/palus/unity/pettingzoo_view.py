@@ -20,7 +20,9 @@ try:
     from pettingzoo import ParallelEnv
     from pettingzoo.utils.conversions import parallel_to_aec
 except ImportError as error:
-    raise EnvError("views of Unity games need the package pettingzoo; pip install 'palus[doom]'") from error
+    raise EnvError(
+        "views of Unity games need the package pettingzoo; pip install 'palus[unity]' gymnasium pettingzoo"
+    ) from error
 
 
 class UnityParallelEnv(ParallelEnv[str, Any, Any]):  # type: ignore[misc]

@@ -19,7 +19,7 @@ from typing import Any
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # read at the import: what goes wrong is said here, in words
 import grpc
 
-from palus.errors import LostGameError, ProtocolError
+from palus.errors import ClosedGameError, LostGameError, ProtocolError
 from palus.unity.messages import CLOSING, METHOD, message, parse
 
 MAX_MESSAGE_BYTES = 64 << 20
@@ -90,7 +90,7 @@ class Listener:
                 if time.monotonic() > deadline:
                     raise LostGameError(
                         f"no word from the game for {timeout_s:g} s. Does it wait for a person, is each agent's "
-                        'Behavior Type "Default", does it need --no-graphics here? --timeout-wait waits longer'
+                        'Behavior Type "Default", does it need no_graphics here? timeout_wait waits longer'
                     ) from None
         self._pending = context, reply
         try:
@@ -101,7 +101,7 @@ class Listener:
             raise
         if found.header.status == CLOSING:
             self.answer(message(CLOSING))
-            raise LostGameError(f"the game ended the connection{_reason(found)}")
+            raise ClosedGameError(f"the game ended the connection{_reason(found)}")
         return found
 
     def answer(self, made: Any) -> None:
