@@ -28,11 +28,14 @@ demo: .venv/train,arena.stamp  ## train a team from nothing, rank it, write a pa
 test: .venv/dev.stamp  ## the tests, without the slow ones
 	@.venv/bin/pytest -n auto --maxprocesses 4 --dist loadfile
 
+# What pyproject.toml gives a test, in seconds, is not meant for these.
+LONG = --timeout 3600 -o faulthandler_timeout=0
+
 test-slow: .venv/dev.stamp  ## only the tests that take minutes: training to a score, kills by the dozen, intervals
-	@.venv/bin/pytest -m slow
+	@.venv/bin/pytest -m slow $(LONG)
 
 test-cluster: .venv/dev,cluster.stamp  ## the tests that start a Ray cluster on this machine, and kill parts of it
-	@.venv/bin/pytest -m cluster
+	@.venv/bin/pytest -m cluster $(LONG)
 
 DEVICE ?= cuda
 test-device: .venv/dev.stamp  ## the tests of torch's path on a device: DEVICE=cuda, cuda:1, mps, or elsewhere, which needs no GPU
