@@ -21,6 +21,7 @@ from palus.league.population import with_numbers
 from palus.learn.ranks import ALONE, Ranks
 from palus.nn.matmul import explain, slowness
 from palus.rollout.exchanging import ExchangeCollector
+from palus.rollout.game_statistics import GameTold
 from palus.rollout.rollout import FROZEN, Collected
 from palus.run.misfits import known_game
 from palus.run.parts import Parts
@@ -169,10 +170,10 @@ class Run(Parts):
         if not self.run.checkpoint_settings.inference and self.ranks.rank == 0:
             self.enter(self.baselines.evaluate_if_due(self.step, self.wall_seconds))
 
-    def _statistics(self, number: int) -> dict[str, float]:
+    def _statistics(self, number: int) -> GameTold:
         """What the games told of themselves since a learner's latest summary, where it has another one now."""
         if not isinstance(self.collector, ExchangeCollector) or not self.report.is_due(number):
-            return {}
+            return GameTold()
         return self.collector.statistics.take(self.trainees[number].policy)
 
     def _values(self, trainee: Trainee) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -192,13 +193,13 @@ def test_gail_tells_experts_apart_by_any_observation_and_with_actions_by_what_th
         if use_actions:
             shown.actions[:, 0], own.actions[:, 0] = 1, 0
         else:
-            own.observations["c"][:] += 2.0
-        settings = Gail(demo_path=experts(tmp_path, shown), use_actions=use_actions, learning_rate=0.01)
+            own.observations["c"][:] += 4.0
+        settings = Gail(demo_path=experts(tmp_path, shown), use_actions=use_actions, learning_rate=0.003)
         signal = GailSignal(settings, EYES, generator())
         own = Experience(own.observations, own.following, own.actions, np.zeros(80, np.bool_), own.known)
-        for _ in range(80):
-            found = signal.learn(own)
-        assert found["Policy/GAIL Expert Estimate"] > found["Policy/GAIL Policy Estimate"] + 0.1
+        found = [signal.learn(own) for _ in range(80)][-20:]
+        expert, policy = (mean(told[f"Policy/GAIL {who} Estimate"] for told in found) for who in ("Expert", "Policy"))
+        assert expert > policy + 0.2  # minibatches differ, and CPUs round differently
 
 
 def test_rnd_pays_for_what_it_has_not_seen() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import line_envs
 import numpy as np
 import pytest
+from events import read_values
 from line_envs import Line, solved
 from typer.testing import CliRunner
 
@@ -24,7 +25,7 @@ from palus.trust import NOBODY, Trust
 from palus.types import MASKS
 from palus.unity.base_env import BaseEnvGame, Channel, make
 from palus.unity.news import News
-from palus.unity.side_channels import PARAMETERS, STATISTICS, SUM, Statistic, statistics_messages
+from palus.unity.side_channels import HISTOGRAM, PARAMETERS, STATISTICS, SUM, Statistic, statistics_messages
 
 TRUST = Trust(frozenset({"line_envs"}))
 
@@ -208,7 +209,7 @@ def test_ctrl_c_in_a_slow_game_saves_what_was_learned_before_its_rollout(
 ) -> None:
     receive, heard, told = BaseEnvGame.receive, list[int](), list[str]()
 
-    def counted(game: BaseEnvGame) -> Any:
+    def counted(game: BaseEnvGame, *asked: Any) -> Any:
         heard.append(1)
         if len(heard) == 700:  # the second rollout is not full yet
             signal.raise_signal(signal.SIGINT)
@@ -226,7 +227,11 @@ def test_a_summary_has_the_game_s_statistics_since_the_one_before(
 ) -> None:
     receive = BaseEnvGame.receive
     monkeypatch.setattr(
-        BaseEnvGame, "receive", lambda game: replace(receive(game), statistics=(Statistic("steps", 1.0, SUM),))
+        BaseEnvGame,
+        "receive",
+        lambda game, *asked: replace(
+            receive(game), statistics=(Statistic("steps", 1.0, SUM), Statistic("lead", 2.0, HISTOGRAM))
+        ),
     )
     short = "behaviors.Line.hyperparameters.buffer_size=100"
     file = run_file(tmp_path, discrete=1, continuous=0, teams=1)
@@ -234,6 +239,8 @@ def test_a_summary_has_the_game_s_statistics_since_the_one_before(
     lines = map(json.loads, (tmp_path / "results/x/run_logs/progress.jsonl").read_text().splitlines())
     told = [line["values"]["steps"] for line in lines if line["kind"] == "summary"]
     assert len(told) == 3 and all(500 <= steps <= 620 for steps in told)
+    spread = [count for _, tag, count in read_values(tmp_path / "results/x/Line") if tag == "lead_hist"]
+    assert spread == told
 
 
 def test_a_game_in_which_nobody_decides_any_more_leaves_a_saved_run(
@@ -241,7 +248,7 @@ def test_a_game_in_which_nobody_decides_any_more_leaves_a_saved_run(
 ) -> None:
     receive, heard = BaseEnvGame.receive, list[int]()
 
-    def silent(game: BaseEnvGame) -> Any:
+    def silent(game: BaseEnvGame, *asked: Any) -> Any:
         heard.append(1)
         return receive(game) if len(heard) < 700 else News({}, {})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from palus.config.run_file import EDITOR, EnvSettings
 from palus.errors import ClosedGameError, EnvError, LostGameError, ProtocolError, StoppedEarly, WorkerError
 from palus.learn.returns import usable_decisions
 from palus.rollout.exchanging import ExchangeCollector
+from palus.rollout.game_statistics import GameTold
 from palus.rollout.learner_stretches import Demand
 from palus.rollout.rollout import Collected, Rollout, Seat
 from palus.types import ActionSpec, AgentSpec, BehaviorSpec, Continuous, Discrete, GameSpec, ObservationSpec
@@ -64,7 +66,7 @@ class Story:
     def reset(self, parameters: Mapping[str, Any], seed: int) -> None:
         self.resets, self.waits = self.resets + 1, False
 
-    def receive(self) -> News:
+    def receive(self, stopped: Any = None) -> News:
         said = self.told[min(self.at, len(self.told) - 1)]
         self.at, self.waits = self.at + 1, True
         if isinstance(said, Exception):
@@ -389,7 +391,14 @@ def test_the_game_s_statistics_are_put_together_until_a_summary_takes_them() -> 
     heard = [10.0 * k + t for k, game in enumerate(games) for t in range(game.at)]
     assert 3 < games[0].at == games[1].at <= 9
     expected = {"goals": float(np.mean(heard)), "shots": sum(heard), "lead": games[0].at - 1.0}
-    assert playing.statistics.take(0) == expected and playing.statistics.take(0) == {}
+    assert playing.statistics.take(0) == GameTold(expected) and playing.statistics.take(0) == GameTold()
+
+
+def test_side_channels_that_nobody_listens_to_are_told_of_once() -> None:
+    story = Story([replace(news(steps((1, float(t), 1.0))), strange=("a-id", "b-id")[: t + 1]) for t in range(9)])
+    games = collector(story, rows=4)
+    games.collect()
+    assert list(games.complaints()) == [f"Unknown side channel data received. Channel type: {c}-id." for c in "ab"]
 
 
 @pytest.mark.parametrize(("squash", "sent"), [(False, 1.0), (True, np.tanh(2.0))])

@@ -134,7 +134,7 @@ class Story:
     def reset(self, parameters: Any, seed: int) -> None:
         self.at = 0
 
-    def receive(self) -> News:
+    def receive(self, stopped: Any = None) -> News:
         self.at += 1
         return self.told[min(self.at, len(self.told)) - 1]
 

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from palus.cli import app
 from palus.cli.mlagents_learn import learn
 from palus.config import load_run
 from palus.config.run_file import EngineSettings, EnvSettings
-from palus.errors import CheckpointError, EnvError, LostGameError, ProtocolError, WorkerError
+from palus.errors import CheckpointError, EnvError, LostGameError, ProtocolError, StoppedEarly, WorkerError
 from palus.rollout.exchanging import ExchangeCollector
 from palus.train import Run, train
 from palus.types import MASKS
@@ -185,6 +186,27 @@ def test_a_game_that_dies_is_silent_or_cannot_run_is_told_of_in_words(tmp_path: 
     (tmp_path / "Game").chmod(0o600)
     with pytest.raises(EnvError, match="chmod"):
         UnityEnv(settings(tmp_path / "Game"), EngineSettings())
+
+
+def test_who_wants_to_stop_does_not_wait_for_a_game_that_is_silent(scripted: Any) -> None:
+    game = scripted(said())
+    game.env.reset({}, 0)
+    game.env.receive()
+    game.env.send({"B?team=0": np.zeros((1, 1), np.float32)})
+    asked = iter([False])
+    with pytest.raises(StoppedEarly):
+        game.env.receive(lambda: next(asked, True))
+
+
+def test_what_comes_on_a_side_channel_that_nobody_knows_is_told_by_its_id(scripted: Any) -> None:
+    strange, told = uuid4(), said()
+    told.unity_output.rl_output.side_channel = side_channels.join(
+        [(strange, b"?"), *side_channels.statistics_messages({"goals": 2.0}), (strange, b"!")]
+    )
+    game = scripted(told)
+    game.env.reset({}, 0)
+    news = game.env.receive()
+    assert news.strange == (str(strange),) and [own.name for own in news.statistics] == ["goals"]
 
 
 def test_an_executable_is_started_as_ml_agents_starts_it(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from palus.rollout.learner_stretches import Demand, LearnerStretches
 from palus.rollout.restarts import Restarts
 from palus.rollout.rollout import FROZEN, Cast, Collected, Episode, FinishedMatch, Seat
 from palus.types import F32, MASKS, AnyArray, BehaviorSpec, GameSpec
-from palus.unity.news import News, Steps, TalkingGame
+from palus.unity.news import News, Steps, TalkingGame, never
 from palus.unity.squads import Ended, Meeting, meetings, squad_of
 
 EXCHANGES = 1000
@@ -92,7 +92,7 @@ class ExchangeCollector:
         named by the behavior ids. demands: by learner. draws: by behavior, where actions are not sampled."""
         everybody = {**learners, **members}
         self.policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
-        self.stopped: Callable[[], bool] = lambda: False
+        self.stopped: Callable[[], bool] = never
         self._games, self._start = [_Played(env) for env in games], start
         self._restarts, self._seed, self._meet = Restarts(settings), seed, meet
         self._draws = dict(draws)
@@ -258,8 +258,12 @@ class ExchangeCollector:
         """Take in what came of the decisions in a game."""
         game = self._games[k]
         game.decisions = {}
-        news = game.env.receive()
+        news = game.env.receive(self.stopped)
         game.age += 1
+        for channel in news.strange:
+            if channel not in self._strange:
+                self._strange.add(channel)
+                self._complaints.append(f"Unknown side channel data received. Channel type: {channel}.")
         for name in sorted(news.decisions.keys() - game.met):
             game.met.add(name)
             self._greet(k, name)
@@ -435,7 +439,7 @@ class ExchangeCollector:
         return [f"{games} of {self._spec.env_id} with {found}, one forward pass for all of them"]
 
     def complaints(self) -> Sequence[str]:
-        """That games were lost, and who appeared too late."""
+        """That games were lost, who appeared too late, and which side channels nobody listens to."""
         told, self._complaints = self._complaints, []
         return told
 

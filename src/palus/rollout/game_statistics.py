@@ -5,10 +5,18 @@ Source: ML-Agents 1.1.0, `StatsSideChannel` and `AgentManager.record_environment
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from palus.unity.side_channels import MOST_RECENT, SUM, Statistic
+from palus.unity.side_channels import HISTOGRAM, MOST_RECENT, SUM, Statistic
+
+
+@dataclass(frozen=True)
+class GameTold:
+    """numbers: tag -> number. spread: the same, all numbers of those that are to be shown as a histogram, too."""
+
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    spread: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass
@@ -18,6 +26,7 @@ class _Heard:
     total: float = 0.0
     count: int = 0
     latest: float = 0.0
+    spread: list[float] = field(default_factory=list)
 
 
 class GameStatistics:
@@ -34,11 +43,13 @@ class GameStatistics:
             for own in told:
                 heard = known.setdefault((own.name, own.aggregation), _Heard())
                 heard.total, heard.count, heard.latest = heard.total + own.value, heard.count + 1, own.value
+                if own.aggregation == HISTOGRAM:
+                    heard.spread.append(own.value)
 
-    def take(self, learner: int) -> dict[str, float]:
-        """Name -> number of what came since this was asked for last."""
+    def take(self, learner: int) -> GameTold:
+        """What came since this was asked for last."""
         found = self._heard.pop(learner, {})
-        return {
+        numbers = {
             name: own.latest
             if aggregation == MOST_RECENT
             else own.total
@@ -46,3 +57,4 @@ class GameStatistics:
             else own.total / own.count
             for (name, aggregation), own in found.items()
         }
+        return GameTold(numbers, {name: own.spread for (name, _), own in found.items() if own.spread})

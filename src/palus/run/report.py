@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from tensorboardX import SummaryWriter, summary
 from palus.config import RunFile
 from palus.errors import StorageError
 from palus.progress import PROGRESS, ProgressWriter, finite
+from palus.rollout.game_statistics import GameTold
 from palus.run.folder import RunFolder
 from palus.run.timers import Timers
 from palus.run.trainee import PolicyRecord, Trainee
@@ -139,12 +139,12 @@ class Report:
         seconds: float,
         elo: float | None,
         performance: Mapping[str, float],
-        statistics: Mapping[str, float] = MappingProxyType({}),
+        statistics: GameTold = GameTold(),  # noqa: B008 - it cannot be changed
     ) -> None:
         """After an update of learner `number`: show progress, write a summary for every multiple of summary_freq that
         passed, each of the episodes until then; an update's losses are in the last one.
 
-        performance: tag -> number, beside what its record says; statistics: the same, for the last one alone.
+        performance: tag -> number, beside what its record says; statistics: for the last one alone.
         """
         line, step = self.lines[number], self.lines[number].trainee.shown_step
         self._seconds = seconds
@@ -156,7 +156,7 @@ class Report:
             line.summary_step = due
             is_last = due + freq > step
             told = record.split_off(due, losses=is_last)
-            self._summarize(line, told, due, seconds, elo, {**performance, **(statistics if is_last else {})})
+            self._summarize(line, told, due, seconds, elo, performance, statistics if is_last else GameTold())
 
     def _state(self, line: _Line, step: int, elo: float | None) -> str:
         parts = [f"{step:,} {line.trainee.unit}", f"{line.rate:,.0f}/s"]
@@ -175,8 +175,10 @@ class Report:
         seconds: float,
         elo: float | None,
         performance: Mapping[str, float],
+        statistics: GameTold,
     ) -> None:
-        values = {**record.summarize(), **performance, f"Performance/{line.trainee.unit.title()} per Second": line.rate}
+        values = {**record.summarize(), **performance, **statistics.numbers}
+        values |= {f"Performance/{line.trainee.unit.title()} per Second": line.rate}
         if elo is not None:
             values["Self-play/ELO"] = elo
         for tag, value in values.items():
@@ -186,6 +188,8 @@ class Report:
             self._timers.gauge(line.trainee.label, tag, value)
         if record.episodes:
             self._write(line, "Environment/Cumulative Reward_hist", _histogram(record.rewards), step)
+        for tag, numbers in statistics.spread.items():
+            self._write(line, f"{tag}_hist", _histogram(numbers), step)
         if record.group_rewards:
             self._write(line, "Environment/Group Cumulative Reward_hist", _histogram(record.group_rewards), step)
         self._note_values(line.trainee, step, values)

@@ -20,7 +20,7 @@ from palus.errors import EnvError, LostGameError, PalusError, ProtocolError
 from palus.trust import Trust, load
 from palus.types import F32, MASKS, AnyArray, BehaviorSpec, ObservationSpec
 from palus.unity.messages import GOAL_SIGNAL
-from palus.unity.news import Discovery, News, Steps, actions_of, behavior_of
+from palus.unity.news import Discovery, News, Steps, actions_of, behavior_of, never
 from palus.unity.side_channels import PARAMETERS, STATISTICS, parameter_message, read_statistic
 
 LOST = {
@@ -98,8 +98,8 @@ class BaseEnvGame:
             self._env.step()
         self.waits = False
 
-    def receive(self) -> News:
-        """As `TalkingGame.receive`."""
+    def receive(self, stopped: Callable[[], bool] = never) -> News:
+        """As `TalkingGame.receive`; it is never silent."""
         ends, decisions = dict[str, Steps](), dict[str, Steps]()
         with self._asked("get_steps"):
             for name, spec in dict(self._env.behavior_specs).items():

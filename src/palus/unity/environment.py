@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from palus import __version__
 from palus.config.run_file import EDITOR, EngineSettings, EnvSettings
-from palus.errors import LostGameError, ProtocolError
+from palus.errors import LostGameError, ProtocolError, StoppedEarly
 from palus.types import F32, MASKS, AnyArray, BehaviorSpec, Bool
 from palus.unity import side_channels
 from palus.unity.analytics import Analytics
@@ -26,7 +26,7 @@ from palus.unity.messages import (
     message,
     packed,
 )
-from palus.unity.news import Discovery, News, Steps, behavior_of
+from palus.unity.news import Discovery, News, Steps, behavior_of, never
 from palus.unity.serving import EDITOR_PORT
 from palus.unity.translation import action_spec, observation_of, observation_specs
 from palus.unity.wire import Listener
@@ -88,8 +88,13 @@ class UnityEnv:
         """Of the executable."""
         return self._executable.pid if self._executable else None
 
-    def _hear(self) -> Any:
-        check = self._executable.check if self._executable else lambda: None
+    def _hear(self, stopped: Callable[[], bool] = never) -> Any:
+        def check() -> None:
+            if stopped():
+                raise StoppedEarly
+            if self._executable:
+                self._executable.check()
+
         with self._better_reason():
             return self._listener.receive(self._settings.timeout_wait, check)
 
@@ -179,10 +184,9 @@ class UnityEnv:
         with self._better_reason():
             self._listener.answer(made)
 
-    def receive(self) -> News:
-        """What the game says after `send` or `reset`. Raises ProtocolError when it breaks the protocol, is silent or
-        gone."""
-        said = self._hear().unity_output
+    def receive(self, stopped: Callable[[], bool] = never) -> News:
+        """As `TalkingGame.receive`. Raises ProtocolError when it breaks the protocol, is silent or gone."""
+        said = self._hear(stopped).unity_output
         try:
             if not said.HasField("rl_output"):
                 raise ProtocolError("a message without rl_output; expected what the agents see")
@@ -213,9 +217,10 @@ class UnityEnv:
                 if own:
                     found[name] = _steps(name, spec, own, masks=not done)
         self._asked = {name: len(own) for name, own in decisions.items()}
-        told = side_channels.split(said.rl_output.side_channel)
+        told = list(side_channels.split(said.rl_output.side_channel))
         statistics = [side_channels.read_statistic(data) for c, data in told if c == side_channels.STATISTICS]
-        return News(ends, decisions, tuple(statistics))
+        strange = dict.fromkeys(str(channel) for channel, _ in told if channel not in side_channels.CHANNELS)
+        return News(ends, decisions, tuple(statistics), tuple(strange))
 
     def close(self) -> bool:
         """End the game; whether it ended by itself in time. Calling it twice does no harm."""

@@ -3,7 +3,7 @@ executable at the other end of a socket, or an object in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -14,6 +14,11 @@ from palus.errors import ProtocolError
 from palus.files import is_file_name
 from palus.types import F32, I64, ActionSpec, AgentSpec, AnyArray, BehaviorSpec, Bool, Continuous, Discrete, GameSpec
 from palus.unity.side_channels import Statistic
+
+
+def never() -> bool:
+    """Nobody wants to stop."""
+    return False
 
 
 @dataclass(frozen=True)
@@ -49,12 +54,14 @@ class Steps:
 class News:
     """One message of a game. Ends come before decisions: an id in both has begun its next episode.
 
-    ends, decisions: by behavior id, those that have any. statistics: what the game tells of itself.
+    ends, decisions: by behavior id, those that have any. statistics: what the game tells of itself. strange: side
+    channels that nobody here listens to, by their ids.
     """
 
     ends: Mapping[str, Steps]
     decisions: Mapping[str, Steps]
     statistics: tuple[Statistic, ...] = ()
+    strange: tuple[str, ...] = ()
 
 
 @dataclass
@@ -124,8 +131,9 @@ class TalkingGame(Protocol):
     def send(self, actions: Mapping[str, F32], parameters: Mapping[str, Value] | None = None, seed: int = 0) -> None:
         """Answer the latest news. actions: behavior id -> [n, A] in the order of its decisions."""
 
-    def receive(self) -> News:
-        """What it says after `send` or `reset`."""
+    def receive(self, stopped: Callable[[], bool] = never) -> News:
+        """What it says after `send` or `reset`. stopped: asked while it is silent. Raises StoppedEarly when that is
+        so."""
 
     def close(self) -> bool:
         """End it; whether it ended by itself in time. Calling it twice does no harm."""
