@@ -110,7 +110,7 @@ def markdown(report: Json) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[21, 22, 23])
-    parser.add_argument("--steps", type=int, default=2_000_000)
+    parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--results", type=Path, default=Path("results/opponent-changes"), help="folder of the runs")
     parser.add_argument("--output", type=Path, default=machine.RESULTS)
