@@ -92,7 +92,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()  # who comes before the server is up waits for it
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=5))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     served = Served(store, scheduler, f"http://127.0.0.1:{listener.getsockname()[1]}", tokens)
