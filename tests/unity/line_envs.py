@@ -20,8 +20,20 @@ TIME_PENALTY = 0.01
 SHOWN = 2
 """Decisions for which an environment with `memory` shows the goal."""
 SUCCESS = 1.0 + TIME_PENALTY / STEP
-SHAPES: dict[str, tuple[int, ...]] = {"vector": (1,), "picture": (3, 20, 20), "entities": (6, 3)}
-FLAGS: dict[str, tuple[int, ...]] = {"vector": (1,), "picture": (1, 2, 2), "entities": (4, 1)}
+SHAPES: dict[str, tuple[int, ...]] = {
+    "vector": (1,),
+    "picture": (3, 20, 20),
+    "large": (3, 36, 36),
+    "board": (5, 6, 6),
+    "entities": (6, 3),
+}
+FLAGS: dict[str, tuple[int, ...]] = {
+    "vector": (1,),
+    "picture": (1, 2, 2),
+    "large": (1, 2, 2),
+    "board": (1, 2, 2),
+    "entities": (4, 1),
+}
 """`DimensionProperty`: 1 none, 2 translational equivariance, 4 variable size."""
 
 

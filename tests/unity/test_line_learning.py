@@ -49,12 +49,15 @@ APPO: dict[str, Any] = {
     "time_horizon": 16,
 }
 MEMORY: dict[str, Any] = {"network_settings": {"memory": {"memory_size": 16, "sequence_length": 8}}}
+SLOW: dict[str, Any] = {"hyperparameters": {"learning_rate": 0.001}}
+WIDE: dict[str, Any] = {"hyperparameters": {"learning_rate": 0.002, "beta": 0.02}}
 EXPERT = "expert.demo"
 """Made for a lesson, in its folder."""
 DISCRETE, CONTINUOUS, HYBRID = {"continuous": 0, "discrete": 1}, {"continuous": 1}, {"continuous": 1, "discrete": 1}
 VECTOR, PICTURE, ENTITIES = ({"observations": [form]} for form in ("vector", "picture", "entities"))
 GROUPS, RECALL = {"teams": 8, "size": 2}, {"memory": True}
 GOAL: dict[str, Any] = {"observations": ["vector", "vector"], "goals": [1]}
+EVERYTHING: dict[str, Any] = {"observations": ["vector", "picture", "entities"]}
 HYPER: dict[str, Any] = {"network_settings": {"goal_conditioning_type": "hyper"}}
 GAIL: dict[str, Any] = {
     "reward_signals": {"gail": {"demo_path": EXPERT, "learning_rate": 0.001, "use_actions": True, "gamma": 0.7}}
@@ -91,6 +94,12 @@ class Lesson:
     more: dict[str, Any] = field(default_factory=dict)
 
 
+def encoded(encoder: str, form: str, steps: int, rate: float = 0.005) -> Lesson:
+    """PPO with one of the encoders of pictures, which are of this form."""
+    more = {"network_settings": {"vis_encode_type": encoder}, "hyperparameters": {"learning_rate": rate}}
+    return Lesson(PPO, DISCRETE | {"observations": [form]}, steps, more=more)
+
+
 LESSONS = {
     "ppo discrete": Lesson(PPO, DISCRETE, 5000, fast=True),
     "ppo continuous": Lesson(PPO, CONTINUOUS, 5000, fast=True),
@@ -98,18 +107,35 @@ LESSONS = {
     "ppo masked": Lesson(PPO, DISCRETE | {"masked": True}, 5000),
     "ppo picture discrete": Lesson(PPO, DISCRETE | PICTURE, 4000, fast=True),
     "ppo picture continuous": Lesson(PPO, CONTINUOUS | PICTURE, 7000),
+    "ppo picture hybrid": Lesson(PPO, HYBRID | PICTURE, 8000),
+    "ppo nature_cnn": encoded("nature_cnn", "large", 5000),
+    "ppo resnet": encoded("resnet", "picture", 6000, 0.001),
+    "ppo match3": encoded("match3", "board", 6000, 0.001),
+    "ppo fully_connected": encoded("fully_connected", "picture", 6000, 0.001),
     "ppo entities": Lesson(PPO, DISCRETE | ENTITIES, 5000),
+    "ppo entities hybrid": Lesson(PPO, HYBRID | ENTITIES, 8000),
+    "ppo everything": Lesson(PPO, HYBRID | EVERYTHING, 9000),
     "ppo memory discrete": Lesson(PPO, DISCRETE | RECALL, 8000, more=MEMORY, fast=True),
     "ppo memory continuous": Lesson(PPO, CONTINUOUS | RECALL, 16000, more=MEMORY),
+    "ppo memory hybrid": Lesson(PPO, HYBRID | RECALL, 30000, more=MEMORY | WIDE),
+    "ppo memory picture": Lesson(PPO, DISCRETE | PICTURE | RECALL, 10000, more=MEMORY),
     "ppo goal": Lesson(PPO, DISCRETE | GOAL, 5000, more=HYPER),
+    "ppo goal hybrid": Lesson(PPO, HYBRID | GOAL, 8000, more=HYPER),
+    "ppo goal beside": Lesson(
+        PPO, DISCRETE | GOAL, 5000, more={"network_settings": {"goal_conditioning_type": "none"}}
+    ),
     "sac discrete": Lesson(SAC, DISCRETE, 3000),
     "sac continuous": Lesson(SAC, CONTINUOUS, 3000, fast=True),
     "sac hybrid": Lesson(SAC, HYBRID, 5000),
     "sac masked": Lesson(SAC, DISCRETE | {"masked": True}, 3000),
     "sac picture": Lesson(SAC, CONTINUOUS | PICTURE, 4000),
+    "sac picture hybrid": Lesson(SAC, HYBRID | PICTURE, 12000),
     "sac entities": Lesson(SAC, DISCRETE | ENTITIES, 3000),
+    "sac entities continuous": Lesson(SAC, CONTINUOUS | ENTITIES, 4000),
     "sac goal": Lesson(SAC, DISCRETE | GOAL, 3000, more=HYPER),
+    "sac goal continuous": Lesson(SAC, CONTINUOUS | GOAL, 4000, more=HYPER),
     "sac memory": Lesson(SAC, DISCRETE | RECALL, 8000, more=MEMORY),
+    "sac memory continuous": Lesson(SAC, CONTINUOUS | RECALL, 24000, more=MEMORY),
     "poca alone": Lesson(POCA, DISCRETE, 6000),
     "poca discrete": Lesson(POCA, DISCRETE | GROUPS, 6000, fast=True),
     "poca continuous": Lesson(POCA, CONTINUOUS | GROUPS, 12000),
@@ -118,6 +144,10 @@ LESSONS = {
     "poca picture": Lesson(POCA, DISCRETE | GROUPS | PICTURE, 6000),
     "poca entities": Lesson(POCA, DISCRETE | GROUPS | ENTITIES, 8000),
     "poca goal": Lesson(POCA, DISCRETE | GROUPS | GOAL, 8000, more=HYPER),
+    "poca picture hybrid": Lesson(POCA, HYBRID | GROUPS | PICTURE, 20000, more=WIDE),
+    "poca entities continuous": Lesson(POCA, CONTINUOUS | GROUPS | ENTITIES, 20000, more=SLOW),
+    "poca goal continuous": Lesson(POCA, CONTINUOUS | GROUPS | GOAL, 16000, more=HYPER),
+    "poca memory continuous": Lesson(POCA, CONTINUOUS | GROUPS | RECALL, 24000, more=MEMORY),
     "poca memory": Lesson(POCA, DISCRETE | GROUPS | RECALL, 16000, more=MEMORY),
     "appo discrete": Lesson(APPO, DISCRETE, 8000, fast=True),
     "appo continuous": Lesson(APPO, CONTINUOUS, 8000),
@@ -136,6 +166,9 @@ LESSONS = {
     "poca curiosity": Lesson(POCA, DISCRETE | GROUPS, 8000, more=CURIOUS),
     "ppo rnd": Lesson(PPO, DISCRETE, 5000, more=NOVELTY),
     "sac rnd": Lesson(SAC, CONTINUOUS, 4000, more=NOVELTY),
+    "poca rnd": Lesson(POCA, DISCRETE | GROUPS, 8000, more=NOVELTY),
+    "poca cloning": Lesson(POCA, DISCRETE | GROUPS, 8000, more=CLONING),
+    "sac cloning": Lesson(SAC, CONTINUOUS, 5000, more=CLONING),
     "ppo cloning": Lesson(PPO, HYBRID, 5000, more=CLONING),
     "ppo cloning memory": Lesson(PPO, DISCRETE | RECALL, 14000, more=merged(CLONING, MEMORY)),
 }
