@@ -10,6 +10,7 @@ import signal
 import socket
 import stat
 import struct
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -193,9 +194,10 @@ def test_who_wants_to_stop_does_not_wait_for_a_game_that_is_silent(scripted: Any
     game.env.reset({}, 0)
     game.env.receive()
     game.env.send({"B?team=0": np.zeros((1, 1), np.float32)})
-    asked = iter([False])
+    asked, began = iter([False]), time.monotonic()
     with pytest.raises(StoppedEarly):
         game.env.receive(lambda: next(asked, True))
+    assert not game.env.close() and time.monotonic() - began < 15  # timeout_wait is 20
 
 
 def test_what_comes_on_a_side_channel_that_nobody_knows_is_told_by_its_id(scripted: Any) -> None:

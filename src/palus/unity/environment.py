@@ -32,7 +32,7 @@ from palus.unity.translation import action_spec, observation_of, observation_spe
 from palus.unity.wire import Listener
 
 ENDING_S = 1.0
-"""How long an executable that broke off may take to end."""
+"""How long an executable may take to end that broke off, or was silent when a person wanted to stop."""
 MAX_AGENTS = 1 << 16
 """The most agents of one behavior that a message may tell of."""
 
@@ -59,6 +59,7 @@ class UnityEnv:
         self._introduced: set[str] = set()  # behaviors that analytics were told of
         self.discovery = Discovery()
         self._executable: Executable | None = None
+        self._patience_s: float = settings.timeout_wait  # with an executable that is to end
         self._asked: dict[str, int] = {}  # behavior id -> decisions that wait
         self.waits = False  # whether the game waits for an answer
         self._is_known = False  # to analytics
@@ -91,6 +92,7 @@ class UnityEnv:
     def _hear(self, stopped: Callable[[], bool] = never) -> Any:
         def check() -> None:
             if stopped():
+                self._patience_s = ENDING_S
                 raise StoppedEarly
             if self._executable:
                 self._executable.check()
@@ -226,7 +228,7 @@ class UnityEnv:
         """End the game; whether it ended by itself in time. Calling it twice does no harm."""
         self._listener.close()
         executable, self._executable = self._executable, None
-        return executable is None or executable.wait(self._settings.timeout_wait)
+        return executable is None or executable.wait(self._patience_s)
 
     def kill(self) -> None:
         """End the game at once."""
