@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from torch.distributed import TCPStore
 from typer.testing import CliRunner
 
 from palus.cli import app
@@ -169,6 +170,34 @@ def children(pid: int) -> list[int]:
     found = {int(p.parent.name): (p.parent / "environ").read_bytes().split(b"\0") for p in own}
     ranks = {pid: next((int(e[5:]) for e in told if e.startswith(b"RANK=")), None) for pid, told in found.items()}
     return sorted((pid for pid, rank in ranks.items() if rank is not None), key=lambda pid: ranks[pid])
+
+
+MEET = """
+import torch
+from palus.learn.ranks import Ranks
+ranks = Ranks.joined()
+told = torch.full((3,), 1.0 + ranks.rank)
+ranks.sum(told)
+print(told.tolist())
+"""
+
+
+def test_ranks_that_start_again_do_not_call_those_of_before() -> None:
+    """torchrun keeps one store for all its starts, and a rank that comes late finds the dead one's address in it."""
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    told = {"WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port}
+    told |= {"TORCHELASTIC_RUN_ID": "test", "TORCHELASTIC_USE_AGENT_STORE": True}
+    for first in (0, 1, 0):
+        processes = []
+        for rank in (first, 1 - first):
+            own = environment() | {name: str(value) for name, value in (told | {"RANK": rank}).items()}
+            processes.append(subprocess.Popen([sys.executable, "-c", MEET], env=own, text=True, stdout=subprocess.PIPE))
+            time.sleep(3.0)  # the other one comes after it has looked
+        try:
+            assert [process.communicate(timeout=60)[0] for process in processes] == ["[3.0, 3.0, 3.0]\n"] * 2
+        finally:
+            for process in processes:
+                process.kill()
 
 
 def test_what_several_ranks_cannot_train_is_refused(tmp_path: Path) -> None:

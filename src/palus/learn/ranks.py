@@ -10,14 +10,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 import torch
 from torch import Tensor
 
 from palus.errors import RankError
 from palus.nn.parameters import tree_sum
+
+if TYPE_CHECKING:
+    from torch.distributed.distributed_c10d import Store
 
 T = TypeVar("T")
 PATIENCE_S = 1800.0
@@ -41,10 +46,42 @@ class Ranks:
         if size == 1 or "TORCHELASTIC_RUN_ID" not in environment:
             return ALONE
         ranks = cls(int(environment["RANK"]), size, int(environment.get("LOCAL_WORLD_SIZE", "1")))
-        import torch.distributed as dist
-
-        ranks._exchange(lambda: dist.init_process_group("gloo", timeout=timedelta(seconds=PATIENCE_S)))
+        ranks._exchange(ranks._join)
         return ranks
+
+    def _join(self) -> None:
+        import torch.distributed as dist
+        from torch.distributed.distributed_c10d import PrefixStore
+        from torch.distributed.rendezvous import rendezvous
+
+        patience = timedelta(seconds=PATIENCE_S)
+        store = next(rendezvous("env://", self.rank, self.size, timeout=patience))[0]
+        meeting = PrefixStore(self._meet(store, time.monotonic() + PATIENCE_S), store)
+        dist.init_process_group("gloo", store=meeting, rank=self.rank, world_size=self.size, timeout=patience)
+
+    def _meet(self, store: Store, deadline: float) -> str:
+        """A word that only those have agreed on who are alive now.
+
+        torchrun's store outlives restarts, and with it the addresses of ranks that were killed: who reads one of them
+        is refused, or waits for a caller who is gone. Rank 0 calls under a fresh word, the others answer by fresh words
+        of their own, and what it repeats of them cannot be older than they are. Raises RuntimeError after the deadline.
+        """
+        own = uuid4().hex
+        if self.rank == 0:
+            answers = [f"{own}/{rank}" for rank in range(1, self.size)]
+            store.set("meeting", own)
+            store.wait(answers, timedelta(seconds=deadline - time.monotonic()))
+            store.set(f"{own}/met", " ".join(str(store.get(answer), "utf-8") for answer in answers))
+            return own
+        while time.monotonic() < deadline:
+            called = str(store.get("meeting"), "utf-8")
+            store.set(f"{called}/{self.rank}", own)
+            with suppress(RuntimeError):  # nobody is there of that word any more, or somebody is still missing
+                store.wait([f"{called}/met"], timedelta(seconds=1))
+                if own.encode() in store.get(f"{called}/met").split():
+                    return called
+                time.sleep(0.01)  # met without this rank, before it was restarted
+        raise RuntimeError(f"rank 0 has not called within {PATIENCE_S:.0f} s")
 
     def gather(self, value: T) -> list[T]:
         """What every rank says, in their order; small values."""
