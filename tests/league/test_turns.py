@@ -160,6 +160,19 @@ def test_all_teams_learn_at_once_each_match_has_its_own_turn() -> None:
     assert [made.rows_per_match(pool.contender) for pool in made.pools.values()] == [2, 1]
 
 
+def test_who_is_done_plays_on_and_leaves_every_turn_to_those_who_are_not() -> None:
+    settings = SelfPlay(**GHOSTS | {"play_against_latest_model_ratio": 0.5})
+    contenders = [Contender(0, "Striker", settings, max_steps=50), Contender(1, "Goalie", settings, max_steps=100)]
+    drive = Drive(League(TWO_ON_ONE, contenders, 0, settings=LeagueSettings(learn="all_teams")))
+    drive.advance({0: 60, 1: 40}, {})
+    seats = [drive.league.cast(slot) for slot in range(200)]
+    assert {(s[0].learns, s[2]) for s in seats} == {(False, Seat(1, True))}
+    met = Counter(s[0].policy for s in seats)
+    assert met.keys() == {0, FROZEN} and met[0] == pytest.approx(100, abs=30)
+    drive.advance({1: 60}, {})
+    assert any(drive.league.cast(slot)[0].learns for slot in range(20))  # all are done: nothing is left to save
+
+
 def test_three_teams_meet_opponents_of_their_own() -> None:
     drive = Drive(league(alike(0, 1, 2), save_steps=1, team_change=10**6, window=30))
     drive.advance({0: 2}, {})

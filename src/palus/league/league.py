@@ -158,7 +158,8 @@ class League:
             and asking.role == "main"
             and any(policy == c.policy for c in self._learners[asking.behavior])
         )
-        return Seat(policy, policy < FROZEN and (self.turns.all_learn or mirrored))
+        present = self.turns.all_learn and any(policy == c.policy for c in self.turns.open(self._learners[behavior]))
+        return Seat(policy, present or mirrored)
 
     def _open(self, behavior: str) -> list[Contender]:
         """Its learners that have steps to do, all where none has."""

@@ -40,11 +40,12 @@ class Turns:
         self._last_change = dict.fromkeys(self.learners, 0)
 
     def of(self, slot: int, begun: int) -> int:
-        """The side that learns in the match that begins in a slot: that of all matches, or of each the next one.
-        begun: how many there were before it."""
+        """The side that learns in the match that begins in a slot: that of all matches, or of each the next one that
+        has steps to do, while there is one. begun: how many there were before it."""
         if not self.all_learn or not self._sides:
             return self.learning_side
-        return self._sides[(slot + begun) % len(self._sides)]
+        sides = [side for side in self._sides if self._is_open(side)] or self._sides
+        return sides[(slot + begun) % len(sides)]
 
     def open(self, learners: Sequence[Contender]) -> list[Contender]:
         """Those that have steps to do."""
