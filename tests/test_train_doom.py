@@ -90,7 +90,7 @@ def test_a_run_ended_at_random_instants_leaves_nothing(blow: int, tmp_path: Path
         folder = tmp_path / str(number)
         folder.mkdir()
         run = Training(folder)
-        delay_s = random.random() * 8  # from the first import to some seconds of play
+        delay_s = 0.2 + random.random() * 8  # from the first import, after Python's own start, to some seconds of play
         time.sleep(delay_s)
         said = run.end(blow)
         assert blow == signal.SIGKILL or "Traceback" not in said, f"after {delay_s} s: {said}"

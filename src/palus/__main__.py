@@ -1,6 +1,16 @@
-"""`python -m palus` is the same as `palus`."""
+"""The command `palus`; `python -m palus` is the same."""
 
-from palus.cli import app
+import sys
+
+
+def main() -> None:
+    """Run the command line. Ctrl-C while it is loaded, which takes a second, ends without a word."""
+    try:
+        from palus.cli import app
+    except KeyboardInterrupt:
+        sys.exit(130)  # `palus.cli.output.EXIT_INTERRUPTED`, which is not there yet
+    app()
+
 
 if __name__ == "__main__":
-    app()
+    main()

@@ -55,6 +55,13 @@ def test_version_and_help():
         assert f"palus {command} " in run(command, "--help")
 
 
+def test_ctrl_c_while_the_command_is_loaded_ends_it_without_a_traceback(tmp_path: Path):
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-m", "palus"], env=environment, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "")
+
+
 def commands(command, path: tuple[str, ...] = ()):
     """Every command below one, with the words that call it."""
     yield path, command

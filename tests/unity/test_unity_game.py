@@ -400,6 +400,18 @@ def test_what_cannot_begin_starts_no_game_and_leaves_no_run(served: Any, tmp_pat
     assert train(run_file(tmp_path, path, "DuelToy", max_steps=0)).finished  # nobody has to force it
 
 
+def test_a_drawn_seed_is_sent_again_on_resume(
+    served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """It is -1 in the file whenever the run is started, and the game is started before the checkpoint is read."""
+    sent, shake = list[int](), UnityEnv._shake_hands
+    monkeypatch.setattr(UnityEnv, "_shake_hands", lambda game, seed: (sent.append(seed), shake(game, seed))[1])
+    for count, resume in ((1, False), (600, True)):
+        run = run_file(tmp_path, served("MenuToy", 1), "MenuToy", "env_settings.seed=-1", max_steps=count)
+        train(run, resume=resume)
+    assert sent[0] == sent[1] > 1
+
+
 def test_mlagents_learn_says_what_it_is_connected_to(served: Any, tmp_path: Path, capsys: Any) -> None:
     run_file(tmp_path, served("DuelToy", 1), "DuelToy", max_steps=0)
     whole = json.loads((tmp_path / "run.yaml").read_text())

@@ -129,7 +129,7 @@ def test_a_second_game_on_a_busy_port_is_refused(listener: Listener) -> None:
 
 
 def test_silence_a_taken_port_and_ends_that_are_gone_do_not_hang(listener: Listener) -> None:
-    began = time.monotonic()
+    began, told = time.monotonic(), list[str]()
     with pytest.raises(ProtocolError, match=r"no word from the game for 0\.1 s"):
         listener.receive(0.1)
     with pytest.raises(ProtocolError, match=f"port {listener.port} is taken"):
@@ -137,7 +137,12 @@ def test_silence_a_taken_port_and_ends_that_are_gone_do_not_hang(listener: Liste
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("palus.unity.environment.EDITOR_PORT", listener.port)
         with pytest.raises(ProtocolError, match=f"port {listener.port} is taken.*Editor speaks there only"):
-            UnityEnv(EnvSettings(env_path=EDITOR), EngineSettings())
+            UnityEnv(EnvSettings(env_path=EDITOR), EngineSettings(), tell=told.append)
+    assert told == []
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ProtocolError, match="no word from the game"):
+        patch.setattr("palus.unity.environment.EDITOR_PORT", 0)
+        UnityEnv(EnvSettings(env_path=EDITOR, timeout_wait=1), EngineSettings(), tell=told.append)
+    assert told == ["Listening on port 0. Start training by pressing the Play button in the Unity Editor."]
     game = Dialer(listener.port, 10)
     answer = in_thread(lambda: game.exchange(message()))
     listener.receive(10)

@@ -184,8 +184,6 @@ def _train(run: RunFile, given: dict[str, Any]) -> int:
         for name, behavior in parts.run.behaviors.items():
             _log("INFO", f"Hyperparameters for behavior name {name}: \n" + "\n".join(_tree(_settings(behavior))))
 
-    if run.env_settings.env_path == EDITOR:
-        _log("INFO", "Listening on port 5004. Start training by pressing the Play button in the Unity Editor.")
     settings = run.checkpoint_settings
     resume, force = settings.resume or "resume" in given, settings.force or "force" in given
     train(run, resume=resume, force=force, on_start=announce, log=_log)

@@ -28,10 +28,13 @@ TARGET_ROLLOUT_STEPS = 80
 """Decisions per rollout when the number of matches is automatic: several times GAE's reach, 1 / (1 - gamma lambda)."""
 
 
-def make_source(run: RunFile, trust: Trust) -> GameSource | TalkingSource:
-    """Where a run's games come from. Raises EnvError, TrustError, and ConfigError where something is not installed."""
+def make_source(run: RunFile, trust: Trust, tell: Callable[[str], object] = str) -> GameSource | TalkingSource:
+    """Where a run's games come from. tell: as `UnityEnv` takes it.
+
+    Raises EnvError, TrustError, and ConfigError where something is not installed.
+    """
     if run.talks:
-        return TalkingSource(run, trust)
+        return TalkingSource(run, trust, tell)
     assert run.env_id is not None, "checked by palus.config.unsupported"
     return GameSource(run.env_id, run.palus.env_options, trust)
 

@@ -9,6 +9,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from palus.rollout.rollout import FROZEN
 from palus.run.alike import begin_alike, came_apart, not_shared, shared
 from palus.run.baselines import Baselines
 from palus.run.computing import Computing
-from palus.run.folder import RunFolder
+from palus.run.folder import RunFolder, read_checkpoint
 from palus.run.guests import Guests
 from palus.run.initial import initialize, with_initial_paths
 from palus.run.learners import LearnerMaker, contender_of, populations_of
@@ -43,6 +44,7 @@ from palus.run.report import Report
 from palus.run.saving import Saving
 from palus.run.timers import TIMERS, Timers
 from palus.run.trainee import Trainee
+from palus.terminal import Terminal
 from palus.trust import NOBODY, Trust
 from palus.types import BehaviorSpec, GameSpec
 from palus.unity.news import game_of, joined
@@ -76,10 +78,11 @@ class Parts:
         self._scratch = None if ranks.rank == 0 else tempfile.TemporaryDirectory(prefix="palus-rank-")
         self.exchange = None if berth is None else Exchange(berth)
         self._told: Mapping[str, Any] | None = None  # what the run told a league that it trains apart from now
-        run = _with_seed(run, ranks)  # before the source, which may start games with it
-        self.source = make_source(run, trust)
+        log = log if ranks.rank == 0 else _say_nothing
+        run = _with_seed(run, ranks, resume)  # before the source, which may start games with it
+        self.source = make_source(run, trust, Terminal(stderr=True).print if log is None else partial(log, "INFO"))
         try:
-            self._wire(run, resume, force, trust, log if ranks.rank == 0 else _say_nothing)
+            self._wire(run, resume, force, trust, log)
         except BaseException:
             self.source.close()
             raise
@@ -448,10 +451,16 @@ class Parts:
             self._scratch.cleanup()
 
 
-def _with_seed(run: RunFile, ranks: Ranks) -> RunFile:
-    """The run with one seed for its games, draws and networks: its own, else one that rank 0 draws."""
+def _with_seed(run: RunFile, ranks: Ranks, resume: bool) -> RunFile:
+    """The run with one seed for its games, draws and networks: its own, else the one it was begun with, else one that
+    rank 0 draws. Raises CheckpointError where a run that goes on cannot be read."""
     seed = run.env_settings.seed
-    return _seeded(run, ranks.first(seed if seed >= 0 else secrets.randbelow(SEEDS)))
+    if seed < 0 and ranks.rank == 0:
+        settings = run.checkpoint_settings
+        root = Path(settings.results_dir) / settings.run_id
+        kept = [path for path in sorted(root.glob("*/checkpoint.pt")) if not is_ml_agents(path)]
+        seed = int(read_checkpoint(kept[0])["seed"]) if resume and kept else secrets.randbelow(SEEDS)
+    return _seeded(run, ranks.first(seed))
 
 
 def _seeded(run: RunFile, seed: int) -> RunFile:

@@ -21,8 +21,9 @@ SEARCH = 200
 """Messages within which a behavior of the run file is looked for; later ones are met when they appear."""
 
 
-def executables(run: RunFile, seed: int) -> Callable[[int], TalkingGame]:
+def executables(run: RunFile, seed: int, tell: Callable[[str], object] = str) -> Callable[[int], TalkingGame]:
     """What starts the game of a worker: the run's executable, whose own log goes to the run's folder, or the Editor.
+    tell: as `UnityEnv` takes it.
 
     Raises ConfigError where what speaks to Unity is not installed.
     """
@@ -34,7 +35,7 @@ def executables(run: RunFile, seed: int) -> Callable[[int], TalkingGame]:
     analytics = Analytics(run)  # told by one of the games
     return lambda worker: UnityEnv(
         run.env_settings, run.engine_settings, worker, seed=seed, log_folder=logs, show=run.debug,
-        analytics=None if worker else analytics,
+        analytics=None if worker else analytics, tell=tell,
     )  # fmt: skip
 
 
@@ -45,13 +46,13 @@ class TalkingSource:
     what it says.
     """
 
-    def __init__(self, run: RunFile, trust: Trust) -> None:
-        """Raises ConfigError, EnvError and TrustError where there is nothing to start."""
+    def __init__(self, run: RunFile, trust: Trust, tell: Callable[[str], object] = str) -> None:
+        """tell: as `UnityEnv` takes it. Raises ConfigError, EnvError and TrustError where there is nothing to start."""
         self._run, path, options = run, run.env_settings.env_path, run.palus.env_options
         self._seed = run.env_settings.seed
         self._name = Path(path).stem if path is not None else str(options.get("factory")).rpartition(":")[2]
         self.start: Callable[[int], TalkingGame] = (
-            executables(run, self._seed) if path is not None else base_env.make(options, trust, self._seed)
+            executables(run, self._seed, tell) if path is not None else base_env.make(options, trust, self._seed)
         )
         self._games: list[TalkingGame] = []
 

@@ -50,8 +50,10 @@ class UnityEnv:
         log_folder: Path | None = None,
         show: bool = False,
         analytics: Analytics | None = None,
+        tell: Callable[[str], object] = str,
     ) -> None:
-        """Start the game and shake hands. analytics: of the run, for a game that listens.
+        """Start the game and shake hands. analytics: of the run, for a game that listens. tell: is told that the
+        Editor is waited for.
 
         Raises EnvError when it cannot be started, ProtocolError for what it says.
         """
@@ -78,6 +80,10 @@ class UnityEnv:
                     no_graphics=engine.no_graphics or (engine.no_graphics_monitor and worker > 0),
                     arguments=settings.env_args or (),
                     show=show,
+                )
+            else:
+                tell(
+                    f"Listening on port {EDITOR_PORT}. Start training by pressing the Play button in the Unity Editor."
                 )
             self._shake_hands((seed + worker) % 2**31)  # as much as the message holds
         except BaseException:
