@@ -44,12 +44,19 @@ POCA: dict[str, Any] = PPO | {
 }
 APPO: dict[str, Any] = {
     "trainer_type": "appo",
-    "hyperparameters": {"batch_size": 256, "buffer_size": 512, "learning_rate": 0.005, "num_epoch": 2},
+    "hyperparameters": {
+        "batch_size": 256,
+        "buffer_size": 512,
+        "learning_rate": 0.005,
+        "learning_rate_schedule": "linear",
+        "num_epoch": 2,
+    },
     "network_settings": {"hidden_units": 32, "num_layers": 1},
     "time_horizon": 16,
 }
 MEMORY: dict[str, Any] = {"network_settings": {"memory": {"memory_size": 16, "sequence_length": 8}}}
 SLOW: dict[str, Any] = {"hyperparameters": {"learning_rate": 0.001}}
+CALM: dict[str, Any] = {"hyperparameters": {"learning_rate_schedule": "linear"}}
 WIDE: dict[str, Any] = {"hyperparameters": {"learning_rate": 0.002, "beta": 0.02}}
 EXPERT = "expert.demo"
 """Made for a lesson, in its folder."""
@@ -114,7 +121,7 @@ LESSONS = {
     "ppo fully_connected": encoded("fully_connected", "picture", 6000, 0.001),
     "ppo entities": Lesson(PPO, DISCRETE | ENTITIES, 5000),
     "ppo entities hybrid": Lesson(PPO, HYBRID | ENTITIES, 8000),
-    "ppo everything": Lesson(PPO, HYBRID | EVERYTHING, 9000),
+    "ppo everything": Lesson(PPO, HYBRID | EVERYTHING, 14000, more=CALM),
     "ppo memory discrete": Lesson(PPO, DISCRETE | RECALL, 8000, more=MEMORY, fast=True),
     "ppo memory continuous": Lesson(PPO, CONTINUOUS | RECALL, 16000, more=MEMORY),
     "ppo memory hybrid": Lesson(PPO, HYBRID | RECALL, 30000, more=MEMORY | WIDE),
