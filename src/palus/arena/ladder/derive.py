@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from palus.ratings import bradley_terry
 from palus.ratings.bradley_terry import DISPLAY_BASE, Fit
@@ -24,6 +23,7 @@ from palus.ratings.nash import IN_SUPPORT, believed, equilibrium, plausible, une
 from palus.ratings.online import Online
 from palus.ratings.sums import Sums
 from palus.store.derived import Standing
+from palus.types import F64
 
 DECIMALS = 6
 """Digits that are published: a million times finer than any interval, coarser than how libraries round."""
@@ -184,12 +184,12 @@ def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int)
     }
 
 
-def packed(covariance: NDArray[np.float64]) -> bytes:
+def packed(covariance: F64) -> bytes:
     """A symmetric matrix as its lower triangle, row by row, in float32."""
     return covariance[np.tril_indices(len(covariance))].astype("<f4").tobytes()
 
 
-def unpacked(triangle: bytes) -> NDArray[np.float64]:
+def unpacked(triangle: bytes) -> F64:
     """The symmetric matrix that `packed` made this of."""
     values = np.frombuffer(triangle, "<f4")
     n = (math.isqrt(8 * len(values) + 1) - 1) // 2

@@ -24,7 +24,7 @@ from palus.arena.referee.questions import ask, by_behavior, memory_of, questions
 from palus.arena.referee.result import verdict_of
 from palus.envs.recording import RecordedEvent
 from palus.errors import ArenaError
-from palus.types import F32
+from palus.types import F32, I32
 
 DURATION_TICKS = 6000
 """Fixed steps of a whole match: two minutes, about what a person plays in one go."""
@@ -124,7 +124,7 @@ class LiveMatch:
             finished=self.ticks >= self.duration_ticks,
         )
 
-    def _decide(self, choice: Sequence[int] | None) -> tuple[NDArray[np.int32], F32]:
+    def _decide(self, choice: Sequence[int] | None) -> tuple[I32, F32]:
         """Choices [P, branches] and what they were drawn from [P, choices]."""
         spec = self._env.spec
         columns, width = widths(spec)

@@ -19,7 +19,6 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
@@ -202,7 +201,7 @@ class _Wave:
         self.playing &= ~over
         self.decision += 1
 
-    def _decide(self, helper: ThreadPoolExecutor) -> tuple[I32, F32, NDArray[np.bool_]]:
+    def _decide(self, helper: ThreadPoolExecutor) -> tuple[I32, F32, Bool]:
         """Every running agent's choices [N, P, A] and probabilities [N, P, sum], and which sides are healthy [N, 2].
 
         Choices of finished matches are 0. Probabilities of bots are NaN. Where a behavior has fewer than others, so is
@@ -230,7 +229,7 @@ class _Wave:
             self._take_answer(question, answer, actions, probabilities, healthy)
         return actions, probabilities, healthy
 
-    def _ask_bot(self, bot: Bot, slots: NDArray[np.bool_], actions: I32) -> None:
+    def _ask_bot(self, bot: Bot, slots: Bool, actions: I32) -> None:
         for team in range(TEAMS):
             agents = np.flatnonzero(self.team_of == team)
             matches = np.flatnonzero(slots[:, agents].all(axis=1))

@@ -11,7 +11,7 @@ from palus.arena.models.players import Bot, ModelPlayer, Player, Team, member_fo
 from palus.arena.referee import sampling
 from palus.arena.referee.result import Mode
 from palus.envs.protocol import MultiAgentEnv, observe_slots
-from palus.types import F32, I32, I64, AnyArray, Bool, GameSpec
+from palus.types import F32, F64, I32, I64, AnyArray, Bool, GameSpec
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Question:
             return sampling.best(answer, self.sizes)
         return sampling.draw(answer, self.thrown(seeds, decision), self.sizes)
 
-    def thrown(self, seeds: I64, decision: int) -> sampling.F64:
+    def thrown(self, seeds: I64, decision: int) -> F64:
         """[rows, branches] the numbers that decide it."""
         return sampling.uniforms(seeds[self.n], decision, self.agent, len(self.sizes))
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from palus.arena.referee.games import game_of
 from palus.arena.referee.result import MatchResult
@@ -75,7 +74,7 @@ class Recorder:
         self.recordings: dict[int, Recording] = {}
         self._open: dict[int, _Tape] = {}
 
-    def decision(self, env: Any, matches: I64, playing: NDArray[np.bool_], actions: I32, probabilities: F32) -> None:
+    def decision(self, env: Any, matches: I64, playing: Bool, actions: I32, probabilities: F32) -> None:
         """Note what the agents are about to do."""
         widths = [sum(env.spec.behavior(agent.behavior).branches) for agent in env.spec.agents]
         unused = np.arange(probabilities.shape[-1]) >= np.array(widths)[:, None]
@@ -84,7 +83,7 @@ class Recorder:
             tape.actions.append(actions[n].astype(np.int16))
             tape.probabilities.append(np.where(unused, np.float32(0.0), probabilities[n]))
 
-    def steps(self, env: Any, matches: I64, playing: NDArray[np.bool_]) -> None:
+    def steps(self, env: Any, matches: I64, playing: Bool) -> None:
         """Note the fixed steps that the environment just played."""
         for n in self._slots(matches, playing):
             tape = self._open[int(matches[n])]
@@ -111,7 +110,7 @@ class Recorder:
             result=OUTCOME[result.result],
         )
 
-    def _slots(self, matches: I64, playing: NDArray[np.bool_]) -> list[int]:
+    def _slots(self, matches: I64, playing: Bool) -> list[int]:
         wanted = self.matches
         return [int(n) for n in np.flatnonzero(playing) if wanted is None or int(matches[n]) in wanted]
 

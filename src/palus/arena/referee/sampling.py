@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from palus.types import F32, I32, I64, AnyArray, Bool
+from palus.types import F32, F64, I32, I64, AnyArray, Bool
 
 U64 = NDArray[np.uint64]
-F64 = NDArray[np.float64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -59,20 +58,18 @@ def best(probabilities: F32, sizes: tuple[int, ...]) -> I32:
     return _joined([part.argmax(axis=2).astype(np.int32) for part in _branches(probabilities, sizes)])
 
 
-def could_draw(
-    probabilities: F32, uniform: F64, sizes: tuple[int, ...], chosen: I32, slack: float
-) -> NDArray[np.bool_]:
+def could_draw(probabilities: F32, uniform: F64, sizes: tuple[int, ...], chosen: I32, slack: float) -> Bool:
     """Where `draw` gives the chosen branch indices for a number within `slack` of this one: [rows, branches].
 
     Processors round differently, so the same model answers slightly other probabilities elsewhere.
     """
     lowest = draw(probabilities, np.maximum(uniform - slack, 0.0), sizes)
     highest = draw(probabilities, np.minimum(uniform + slack, 1.0 - 2.0**-53), sizes)
-    could: NDArray[np.bool_] = (lowest <= chosen) & (chosen <= highest)
+    could: Bool = (lowest <= chosen) & (chosen <= highest)
     return could
 
 
-def could_be_best(probabilities: F32, sizes: tuple[int, ...], chosen: I32, slack: float) -> NDArray[np.bool_]:
+def could_be_best(probabilities: F32, sizes: tuple[int, ...], chosen: I32, slack: float) -> Bool:
     """Where the chosen branch indices are within `slack` of the most probable: [rows, branches]."""
     parts, first = [], 0
     for part in _branches(probabilities, sizes):
