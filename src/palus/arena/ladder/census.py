@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,16 +93,6 @@ def save_census(connection: Connection, env: str, known: Census) -> None:
         one = (census.c.what == bindparam("a")) & (census.c.name == bindparam("b"))
         gone = delete(census).where(census.c.env == env, one)
         connection.execute(gone, [{"a": what, "b": name} for what, name in kinds])
-        connection.execute(insert(census), [_row(env, kind, known.counts[kind]) for kind in kinds])
+        rows = [{"env": env, "what": kind[0], "name": kind[1], **vars(known.counts[kind])} for kind in kinds]
+        connection.execute(insert(census), rows)
     known.changed.clear()
-
-
-def _row(env: str, kind: Kind, count: Count) -> dict[str, Any]:
-    return {"env": env, "what": kind[0], "name": kind[1], **vars(count)}
-
-
-def counted(known: Census, rows: Iterable[Row[Any]], struck: set[str]) -> Census:
-    """The census with more matches of the log."""
-    for row in rows:
-        known.add(row, int(row.rated and row.id not in struck), first=True)
-    return known

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, Row, Select, bindparam, delete, func, insert, select
 
-from palus.arena.ladder.census import Census, counted, load_census, save_census
+from palus.arena.ladder.census import Census, load_census, save_census
 from palus.arena.ladder.derive import next_point
 from palus.arena.referee.result import POINTS
 from palus.errors import ArenaError
@@ -87,10 +87,13 @@ class Intake:
         np.add.at(added, of.reshape(-1), counts[met])
         return sums_of(names, pairs // n, pairs % n, added)
 
-    def adjust(self, key: Key, kind: tuple[int, int], by: int) -> None:
-        """Count units of a kind more often, or less."""
+    def adjust(self, key: Key, fewer: Iterable[tuple[int, int]], more: Iterable[tuple[int, int]]) -> None:
+        """Count units of some kinds less often, of others more."""
         row = self.row(key)  # may make room
-        self.counts[row][kind] += by
+        for kind in fewer:
+            self.counts[row][kind] -= 1
+        for kind in more:
+            self.counts[row][kind] += 1
         self.changed.add(key)
 
     def row(self, key: Key) -> int:
@@ -129,7 +132,8 @@ def read_counts(connection: Connection, env: str) -> Census:
     upto = connection.scalar(select(intake.c.upto_seq).where(intake.c.env == env)) or 0
     found, struck = load_census(connection, env), struck_out(connection, env)
     for rows in _read(connection, env, upto, upto + _TAIL):
-        counted(found, rows, struck)
+        for row in rows:
+            found.add(row, int(row.rated and row.id not in struck), first=True)
     return found
 
 
@@ -210,10 +214,7 @@ def _rewind(connection: Connection, known: Intake, first: int) -> None:
     end = known.upto_seq
     for rows in _read(connection, known.env, seq, end):
         for key, before, after in _units(connection, known, rows):
-            for kind in after:
-                known.adjust(key, kind, -1)
-            for kind in before:
-                known.adjust(key, kind, 1)
+            known.adjust(key, fewer=after, more=before)
         for row in rows:
             known.census.add(row, -int(row.rated and row.id not in known.struck))
     known.players_changed |= known.online.keys()
@@ -250,10 +251,7 @@ def _pieces(rows: Sequence[Row[Any]], known: Intake) -> Iterator[tuple[Sequence[
 
 def _take_in(connection: Connection, known: Intake, rows: Sequence[Row[Any]]) -> None:
     for key, before, after in _units(connection, known, rows):
-        for kind in before:
-            known.adjust(key, kind, -1)
-        for kind in after:
-            known.adjust(key, kind, 1)
+        known.adjust(key, fewer=before, more=after)
     counted = [row for row in rows if _counts(row, known.struck)]
     follow(
         known.online,
@@ -276,23 +274,27 @@ def _units(
     connection: Connection, known: Intake, rows: Sequence[Row[Any]]
 ) -> Iterator[tuple[Key, list[tuple[int, int]], list[tuple[int, int]]]]:
     """Units that these rows, the next of the log, have matches of: the kinds without them, and with them."""
-    kept = [row for row in rows if row.id not in known.struck and row.blue != row.purple]
-    grouped: dict[tuple[str, Key], list[Row[Any]]] = {}
-    for row in kept:
-        low, high = min(row.blue, row.purple), max(row.blue, row.purple)
-        grouped.setdefault((row.unit_id, (row.season, low, high)), []).append(row)
+    grouped = _by_unit(rows, known.struck)
     alone = sorted({unit for (unit, _), found in grouped.items() if len(found) == 1})
-    earlier: dict[tuple[str, Key], list[Row[Any]]] = {}
+    others: list[Row[Any]] = []
     for start in range(0, len(alone), _IDS):  # their other leg may stand before these rows
         wanted = (matches.c.env == known.env) & matches.c.unit_id.in_(alone[start : start + _IDS])
         before = select(*_COLUMNS).where(wanted, matches.c.seq < rows[0].seq).order_by(matches.c.seq)
-        for row in connection.execute(before):
-            if row.id not in known.struck and row.blue != row.purple:
-                low, high = min(row.blue, row.purple), max(row.blue, row.purple)
-                earlier.setdefault((row.unit_id, (row.season, low, high)), []).append(row)
+        others += connection.execute(before)
+    earlier = _by_unit(others, known.struck)
     for unit, found in grouped.items():
         known_ones = earlier.get(unit, [])
         yield unit[1], _kinds(known_ones), _kinds([*known_ones, *found])
+
+
+def _by_unit(rows: Iterable[Row[Any]], struck: set[str]) -> dict[tuple[str, Key], list[Row[Any]]]:
+    """Matches of two that nobody struck out, by unit and who met when."""
+    grouped: dict[tuple[str, Key], list[Row[Any]]] = {}
+    for row in rows:
+        if row.id not in struck and row.blue != row.purple:
+            low, high = sorted((row.blue, row.purple))
+            grouped.setdefault((row.unit_id, (row.season, low, high)), []).append(row)
+    return grouped
 
 
 def _kinds(rows: Iterable[Row[Any]]) -> list[tuple[int, int]]:
