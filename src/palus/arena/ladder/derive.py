@@ -97,33 +97,29 @@ def rating_rows(
     rank = {i: place for place, i in enumerate(best_first, start=1)}
     outcomes = fitted.sums.outcomes()
     half_width = fit.half_width
-    lines = []
+    rows = []
     for i, name in enumerate(names):
         place, skill = rank.get(i, 0), online[name].skill
         known = intervals.get(name) or Interval(published(half_width[i]), 0, 0)
         best, worst = (known.rank_best, known.rank_worst) if known.rank_best else (1, len(on_board))
-        lines.append(
-            Standing(
-                sha256=name,
-                rank=place,
-                rank_best=min(best, place),
-                rank_worst=max(min(worst, len(on_board)), place) if place else 0,
-                rating=published(DISPLAY_BASE + fit.strength[i]),
-                half_width=known.half_width,
-                games=int(outcomes[i].sum()),
-                wins=int(outcomes[i, 0]),
-                draws=int(outcomes[i, 1]),
-                losses=int(outcomes[i, 2]),
-                elo=published(online[name].elo),
-                openskill_mu=published(skill.mu),
-                openskill_sigma=published(skill.sigma),
-            )
+        line = Standing(
+            sha256=name,
+            rank=place,
+            rank_best=min(best, place),
+            rank_worst=max(min(worst, len(on_board)), place) if place else 0,
+            rating=published(DISPLAY_BASE + fit.strength[i]),
+            half_width=known.half_width,
+            games=int(outcomes[i].sum()),
+            wins=int(outcomes[i, 0]),
+            draws=int(outcomes[i, 1]),
+            losses=int(outcomes[i, 2]),
+            elo=published(online[name].elo),
+            openskill_mu=published(skill.mu),
+            openskill_sigma=published(skill.sigma),
         )
-    variance = [published(value) for value in fit.variance]
-    return [
-        {"env": env, "upto_seq": fitted.upto_seq, "variance": of_it, **vars(line)}
-        for line, of_it in zip(lines, variance, strict=True)
-    ]
+        variance = published(fit.variance[i])
+        rows.append({"env": env, "upto_seq": fitted.upto_seq, "variance": variance, **vars(line)})
+    return rows
 
 
 def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int) -> dict[str, Any]:
