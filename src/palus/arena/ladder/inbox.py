@@ -213,26 +213,20 @@ def _records(
         isolation=unit.isolation,
         worker=worker,
     )
+    can_be_played_again = unit.env.build_hash == env_build(order.env).build_hash
     return [
-        _record(store, order, leg, match, log, unit, runner)
+        LogRecord(
+            **vars(match.result) | {"id": order.match_id(leg), "unit_id": order.unit_id, "sides": order.sides(leg)},
+            build=unit.env,
+            season=order.season,
+            round=order.round,
+            rated=order.rated and can_be_played_again,
+            runner=runner,
+            replay=StoredBytes(store.blobs.put(match.replay).sha256, len(match.replay)) if match.replay else None,
+            actions=StoredBytes(hashlib.sha256(log).hexdigest(), len(log)) if log else None,
+        )
         for leg, match, log in zip(order.legs, unit.matches, logs, strict=True)
     ]
-
-
-def _record(
-    store: Store, order: Unit, leg: int, match: MatchReport, log: bytes, unit: UnitReport, runner: RunnerInfo
-) -> LogRecord:
-    ordered = {"id": order.match_id(leg), "unit_id": order.unit_id, "sides": order.sides(leg)}
-    return LogRecord(
-        **vars(match.result) | ordered,
-        build=unit.env,
-        season=order.season,
-        round=order.round,
-        rated=order.rated and unit.env.build_hash == env_build(order.env).build_hash,  # others cannot be played again
-        runner=runner,
-        replay=StoredBytes(store.blobs.put(match.replay).sha256, len(match.replay)) if match.replay else None,
-        actions=StoredBytes(hashlib.sha256(log).hexdigest(), len(log)) if log else None,
-    )
 
 
 def _within(match: MatchReport, job: Row[Any], now_ms: int) -> MatchReport:
