@@ -16,6 +16,7 @@ from palus.arena.ladder.log import lock_log, note_annulments
 from palus.arena.ladder.runner_tests import RatedMatch, suspicions
 from palus.arena.ladder.verification import Verification, verify
 from palus.arena.referee.games import GAMES
+from palus.arena.referee.result import PLAYED
 from palus.errors import ArenaError
 from palus.store import Store
 from palus.store.tables import annulments, jobs, matches, workers
@@ -66,16 +67,11 @@ def audit(store: Store, share: float, *, seed: int, now_ms: int) -> Audit:
     units = list(dict.fromkeys(row.unit_id for row in rows))
     count = min(len(units), max(1, round(share * len(units))))
     chosen = {units[i] for i in np.random.default_rng(seed).permutation(len(units))[:count].tolist()}
-    for row in rows:
-        if row.result not in ("win1", "win2", "draw") and is_elsewhere(row.worker):
-            chosen.add(row.unit_id)
-    found, worker_of = [], {}
-    for row in rows:
-        if row.unit_id in chosen:
-            found.append(look_again(store, row.id))
-            worker_of[row.id] = row.worker
+    chosen |= {row.unit_id for row in rows if row.result not in PLAYED and is_elsewhere(row.worker)}
+    again = [row for row in rows if row.unit_id in chosen]
+    found = [look_again(store, row.id) for row in again]
     with store.write() as connection:
-        suspended = strike_out(connection, found, worker_of, now_ms)
+        suspended = strike_out(connection, found, {row.id: row.worker for row in again}, now_ms)
     return Audit(tuple(found), tuple(suspended))
 
 

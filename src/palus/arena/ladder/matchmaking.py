@@ -154,10 +154,10 @@ def ladder_pairings(
         first, second, barred = first[in_share], second[in_share], picture.over
     gain = _gains(picture, first, second)
     top = gain >= _least_of(gain, HEAD + HEAD_TIMES * count)
-    busy, pairs, used = (picture.queued > 0).tolist(), [], set[tuple[int, int]]()
-    candidates, left, place = _best_first(picture, first[top], second[top], gain[top]), count, 0
+    busy, pairs, used = (picture.queued > 0).tolist(), list[tuple[int, int]](), set[tuple[int, int]]()
+    candidates, place = _best_first(picture, first[top], second[top], gain[top]), 0
     rest = not top.all()
-    while left > 0:
+    while len(pairs) < count:
         if rng.random() < settings.uniform_share:
             pair = _drawn(picture, settings, barred, unsure, busy, used, candidates, place, rng)
         else:
@@ -176,7 +176,6 @@ def ladder_pairings(
         pairs.append(pair)
         used.add((min(pair), max(pair)))
         busy[pair[0]] = busy[pair[1]] = True
-        left -= 1
     return pairs
 
 
