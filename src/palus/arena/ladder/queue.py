@@ -17,20 +17,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    and_,
-    bindparam,
-    delete,
-    exists,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, exists, func, insert, select, update
 
 from palus.arena.jobs.worker import JobKind, Lease
 from palus.arena.referee.games import GAMES
@@ -234,7 +221,7 @@ def reap(
     connection: Connection, *, max_attempts: int, now_ms: int, dead_workers: tuple[str, ...] = ()
 ) -> list[Row[Any]]:
     """Take back the jobs whose lease ran out, and all that dead workers hold. Returns rows of those that failed now."""
-    overdue = or_(jobs.c.lease_until_ms < now_ms, jobs.c.worker.in_(dead_workers))
+    overdue = (jobs.c.lease_until_ms < now_ms) | jobs.c.worker.in_(dead_workers)
     rows = connection.execute(select(jobs).where(jobs.c.state == "leased", overdue).with_for_update()).all()
     fault = "the worker vanished"
     return [row for row in rows if _put_back(connection, row, fault, max_attempts, now_ms)]
