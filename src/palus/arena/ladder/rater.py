@@ -6,22 +6,20 @@ standard input, as a local worker is. When that ends it is gone at once: whateve
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
 import threading
 import time
-from pathlib import Path
 
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.ladder.workers import NICENESS
+from palus.arena.ladder.workers import begin
 from palus.errors import PalusError
-from palus.store import Store, open_store
+from palus.store import Store
 from palus.store.derived import ratings
 from palus.store.tables import matches
 
@@ -61,12 +59,9 @@ def _leave_with_parent() -> None:
 
 def main() -> None:
     """Rate until standard input ends."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    told = json.loads(sys.stdin.buffer.readline())
-    if hasattr(os, "nice"):
-        os.nice(NICENESS)
+    store, _, settings = begin()
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    rate(open_store(Path(told["folder"]), told["url"]), ArenaSettings.from_json(told["settings"]))
+    rate(store, settings)
 
 
 if __name__ == "__main__":

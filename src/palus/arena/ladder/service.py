@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -130,7 +130,7 @@ class ArenaService:
             if not thread.daemon:
                 thread.join()
         self._end_rater()
-        self._end_workers()
+        _end([worker.process for worker in self._workers])
         self._charge.release()
 
     def _take_charge(self) -> None:
@@ -195,11 +195,8 @@ class ArenaService:
             self._restart_due_s = time.monotonic() + self._restart_s
         if time.monotonic() >= self._restart_due_s:
             while len(self._workers) < self._wanted:
-                self._workers.append(self._start_worker())
-
-    def _start_worker(self) -> _LocalWorker:
-        name = f"{LOCAL}{secrets.token_hex(4)}"
-        return _LocalWorker(name, self._start("workers", name), time.monotonic())
+                name = f"{LOCAL}{secrets.token_hex(4)}"
+                self._workers.append(_LocalWorker(name, self._start("workers", name), time.monotonic()))
 
     def _start(self, module: str, name: str) -> subprocess.Popen[bytes]:
         """A process of ours that ends with its standard input."""
@@ -228,24 +225,8 @@ class ArenaService:
 
     def _end_rater(self) -> None:
         if self._rater is not None:
-            assert self._rater.stdin is not None
-            with contextlib.suppress(BrokenPipeError):
-                self._rater.stdin.close()
-            self._rater.wait()
+            _end([self._rater])
             self._rater = None
-
-    def _end_workers(self) -> None:
-        for worker in self._workers:
-            assert worker.process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):
-                worker.process.stdin.close()
-        deadline = time.monotonic() + STOP_S
-        for worker in self._workers:
-            try:
-                worker.process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
 
     def _prune_jobs(self) -> None:
         """Forget pairs some time after they were logged: a worker may ask about a report that it sent twice."""
@@ -261,6 +242,21 @@ class ArenaService:
     def _compare_workers(self) -> None:
         for sentence in suspend_outliers(self._store, now_ms=now_ms()):
             logger.error("audit: %s", sentence)
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Let processes of ours end; those that do not are killed."""
+    for process in processes:
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+    deadline = time.monotonic() + STOP_S
+    for process in processes:
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _check_games(settings: ArenaSettings, workers: int) -> None:

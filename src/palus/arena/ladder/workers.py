@@ -148,18 +148,22 @@ def instructions(folder: Path, url: str | None, name: str, settings: ArenaSettin
     return json.dumps(told).encode() + b"\n"
 
 
-def main() -> None:
-    """Work until standard input ends."""
+def begin() -> tuple[Store, str, ArenaSettings]:
+    """What a process of the arena's does first: read its `instructions` and give way to the pages."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     told = json.loads(sys.stdin.buffer.readline())
-    settings = ArenaSettings.from_json(told["settings"])
     if hasattr(os, "nice"):
         os.nice(NICENESS)
+    return open_store(Path(told["folder"]), told["url"]), told["name"], ArenaSettings.from_json(told["settings"])
+
+
+def main() -> None:
+    """Work until standard input ends."""
+    store, name, settings = begin()
     stop = threading.Event()
     threading.Thread(target=wait_for_end, args=(stop,), daemon=True).start()
-    store = open_store(Path(told["folder"]), told["url"])
     try:
-        work(StoreSource(store, told["name"], settings, describe_here()), stop)
+        work(StoreSource(store, name, settings, describe_here()), stop)
     finally:
         store.close()
 
