@@ -85,23 +85,16 @@ class Refresher:
             pass
 
     def _refresh_env(self, env: str, intervals_now: bool) -> bool:
-        try:
-            return self._refreshed(env, intervals_now)
-        except Exception:
-            self._memory.pop(env, None)  # it may have stopped half-way; the store did not
-            raise
-
-    def _refreshed(self, env: str, intervals_now: bool) -> bool:
+        """What is known is put back at the end: where something stops half-way it is read again, the store did not."""
         with self._store.read() as connection:
-            memory = self._memory.get(env)
-            if memory is None:
-                memory = self._memory[env] = _Memory(load(connection, env))
+            memory = self._memory.pop(env, None) or _Memory(load(connection, env))
             self._take_in(connection, memory.intake)
             ranked = frozenset(board(connection, env, repos_per_owner=self._settings.repos_per_owner))
             known = memory.intake
             state = (known.games, known.rated_seq, frozenset(known.struck), ranked)
             is_due = state != memory.exact and (intervals_now or time.monotonic() >= memory.exact_due_s)
             if state == memory.seen and not is_due:
+                self._memory[env] = memory
                 return False
             intervals = _published_intervals(connection, env)
         sums = known.sums()
@@ -125,6 +118,7 @@ class Refresher:
                     fresh = {"upto_seq": fitted.upto_seq, "prior_sd": published(fitted.fit.prior_sd)}
                     connection.execute(update(fields).where(fields.c.env == env).values(fresh))
         memory.seen = state
+        self._memory[env] = memory
         return True
 
     def _take_in(self, connection: Connection, known: Intake) -> None:
