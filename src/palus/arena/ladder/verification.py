@@ -96,7 +96,8 @@ def _judge(record: LogRecord, again: Replayed, said: Sequence[Testimony], shown:
         return Verification(record.id, False, f"the replay of match {record.id} shows another match", forged=True)
     repos = [side.entity.repo for side in record.sides]
     for repo, own, forfeit in zip(repos, said, ("forfeit1", "forfeit2"), strict=True):
-        if _is_in_doubt(own.failed, record.result, forfeit):
+        failed_there = record.result in (forfeit, "void")
+        if own.failed == "engine" or (own.failed and not failed_there):
             return _unchecked(record, f"the process of {repo} failed here ({own.failed})")
     for repo, own in zip(repos, said, strict=True):
         if own.strange and not own.failed:
@@ -110,11 +111,6 @@ def _judge(record: LogRecord, again: Replayed, said: Sequence[Testimony], shown:
         return Verification(record.id, False, sentence)
     sentence = f"{told} after {record.duration_ticks} ticks, which is not how it ends when it is played again"
     return Verification(record.id, False, sentence, forged=True)
-
-
-def _is_in_doubt(failure: str, result: str, forfeit: str) -> bool:
-    """Whether a side's process failed here that did not fail there, or failed by our fault."""
-    return failure == "engine" or (failure != "" and result not in (forfeit, "void"))
 
 
 def _ending(again: Replayed, said: Sequence[Testimony]) -> tuple[str, tuple[int, int], int] | None:
