@@ -83,7 +83,7 @@ class PolicySession:
     def __init__(self, graph: PolicyGraph, behavior: BehaviorSpec, origin: str, *, limited: bool = False) -> None:
         self._graph = graph
         self._names = [o.name for o in behavior.observations]
-        self._allowed = np.ones((1, sum(behavior.branches)), np.float32)
+        self._choices = sum(behavior.branches)
         self._outputs = [PROBABILITY_OUTPUT, STATE_OUTPUT] if graph.state_size else [PROBABILITY_OUTPUT]
         self._session, self._limited = open_session(graph.model, origin, limited=limited), limited
 
@@ -93,7 +93,8 @@ class PolicySession:
         if VECTOR_INPUT in self._graph.inputs and not feed:
             feed[VECTOR_INPUT] = np.concatenate([observations[name] for name in self._names], axis=1)
         if MASKS in self._graph.inputs:
-            feed[MASKS] = self._all_allowed(len(states)) if masks is None else masks.astype(np.float32)
+            every = np.ones((len(states), self._choices), np.float32)
+            feed[MASKS] = every if masks is None else masks.astype(np.float32)
         if not self._graph.state_size:
             return self._run(feed)[0], states
         feed[STATE_INPUT] = states.reshape(-1, *self._graph.state_sizes)
@@ -111,11 +112,6 @@ class PolicySession:
             return self._session.run(self._outputs, feed, options)
         finally:
             late.cancel()
-
-    def _all_allowed(self, rows: int) -> F32:
-        if len(self._allowed) < rows:
-            self._allowed = np.ones((rows, self._allowed.shape[1]), np.float32)
-        return self._allowed[:rows]
 
 
 class OnnxPlayer:
