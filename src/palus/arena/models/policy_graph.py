@@ -234,8 +234,9 @@ def _fit(found: Sizes, wanted: tuple[int, ...]) -> bool:
 
 
 def _wrong_outputs(outputs: dict[str, Sizes], behavior: BehaviorSpec, fault: str) -> RefusedError:
+    gives = ", ".join(f"{name} {_sizes(shape)}" for name, shape in outputs.items()) or "nothing"
     advice = f"Export it with ML-Agents or palus for {behavior.name}."
-    return RefusedError("wrong-outputs", f"Gives {_describe(outputs)}{fault}.", advice)
+    return RefusedError("wrong-outputs", f"Gives {gives}{fault}.", advice)
 
 
 def _cut_down(model: ModelProto, nodes: Sequence[NodeProto], inputs: Inputs, behavior: BehaviorSpec) -> PolicyGraph:
@@ -292,11 +293,6 @@ def _shape_of(value: Any) -> Sizes:
     """Of an input or output: sizes, and names of those that are open."""
     dims = value.type.tensor_type.shape.dim
     return tuple(d.dim_value if d.HasField("dim_value") else (d.dim_param or "?") for d in dims)
-
-
-def _describe(values: dict[str, Sizes]) -> str:
-    """Names and shapes for a message."""
-    return ", ".join(f"{name} {_sizes(shape)}" for name, shape in values.items()) or "nothing"
 
 
 def _sizes(shape: Sizes) -> str:
