@@ -133,11 +133,8 @@ def encode_replay(recordings: Sequence[Recording], *, title: str = "") -> bytes:
     return prefix + header_bytes + body
 
 
-def decode_replay(data: bytes, source: str = "replay", *, max_body_bytes: int = MAX_BODY_BYTES) -> Replay:
-    """The inverse of `encode_replay`. source: what to call the data in an error. Raises ReplayError.
-
-    max_body_bytes: that it may inflate to.
-    """
+def decode_replay(data: bytes, source: str = "replay") -> Replay:
+    """The inverse of `encode_replay`. source: what to call the data in an error. Raises ReplayError."""
     header_bytes, deflated = _split(data, source)
     try:
         header = _Header.model_validate_json(header_bytes)
@@ -155,7 +152,7 @@ def decode_replay(data: bytes, source: str = "replay", *, max_body_bytes: int = 
     units = header.__pydantic_extra__
     if units.keys() != layout.units.keys():
         raise ReplayError(f"{source}: its header says {sorted(units)} and not {sorted(layout.units)}; record it again")
-    body = _inflate(deflated, sum(match.body_bytes(layout) for match in header.matches), source, max_body_bytes)
+    body = _inflate(deflated, sum(match.body_bytes(layout) for match in header.matches), source)
     recordings = []
     for match in header.matches:
         size = match.body_bytes(layout)
@@ -257,10 +254,10 @@ def _split(data: bytes, source: str) -> tuple[bytes, bytes]:
     return content[:header_bytes], content[header_bytes:]
 
 
-def _inflate(deflated: bytes, expected: int, source: str, at_most: int) -> bytes:
+def _inflate(deflated: bytes, expected: int, source: str) -> bytes:
     """Inflate to exactly `expected` bytes, never more, whatever the file claims."""
-    if expected > at_most:
-        raise ReplayError(f"{source}: claims {expected} bytes of frames, at most {at_most} are read; split it")
+    if expected > MAX_BODY_BYTES:
+        raise ReplayError(f"{source}: claims {expected} bytes of frames, at most {MAX_BODY_BYTES} are read; split it")
     inflate = zlib.decompressobj(wbits=-15)
     try:
         body = inflate.decompress(deflated, expected + 1)
