@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
@@ -13,7 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 from palus.arena.models.entity import Entity, house_player
 from palus.arena.models.forms import Blob, Isolation
 from palus.arena.referee.games import EnvBuild
-from palus.arena.referee.result import MatchResult, Mode, Side, checked
+from palus.arena.referee.result import MatchResult, Mode, Side, checked, short_digest
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Unit:
     def unit_id(self) -> str:
         """The same players, seed and rules give the same id, whoever of them is called first."""
         players = sorted((entity.sha256, entity.repo) for entity in self.contenders)
-        return _digest([self.env, self.seed, self.season, self.sampling, players])
+        return short_digest([self.env, self.seed, self.season, self.sampling, players])
 
     def sides(self, leg: int) -> tuple[Side, Side]:
         """Who plays the first and the second side of a leg."""
@@ -47,7 +45,7 @@ class Unit:
 
     def match_id(self, leg: int) -> str:
         """Id of one of the unit's matches."""
-        return _digest([self.unit_id, leg])
+        return short_digest([self.unit_id, leg])
 
     def to_payload(self) -> dict[str, Any]:
         """For a job."""
@@ -100,7 +98,3 @@ class UnitReport:
     def results(self) -> tuple[MatchResult, ...]:
         """Of all matches."""
         return tuple(match.result for match in self.matches)
-
-
-def _digest(content: object) -> str:
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]

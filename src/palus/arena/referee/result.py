@@ -164,8 +164,8 @@ def verdict_events(layout: MatchLayout | None, result: Verdict, cause: Cause, ti
 def match_ids(env: str, seed: int, leg: int, sides: Sequence[Side]) -> tuple[str, str]:
     """(id, unit_id) of a match. sides: blue and purple; the unit forgets who was which."""
     who = [(side.entity.repo, side.entity.sha256 or None, side.mode) for side in sides]
-    unit = _digest([env, seed, sorted(who, key=str)])
-    return _digest([unit, leg, who]), unit
+    unit = short_digest([env, seed, sorted(who, key=str)])
+    return short_digest([unit, leg, who]), unit
 
 
 def points_of_a(results: Sequence[MatchResult]) -> list[float | None]:
@@ -217,5 +217,6 @@ def _as_json(part: object) -> dict[str, Any]:
     return part.to_json() if isinstance(part, Side) else vars(part)
 
 
-def _digest(content: object) -> str:
+def short_digest(content: object) -> str:
+    """An id that follows from what JSON can hold: of a match, a unit, an order."""
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
