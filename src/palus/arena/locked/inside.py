@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -37,28 +37,26 @@ _STATE = 4
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """rows: of questions. answer: such rows -> [rows, sum(branches) + S]. graph: what of the file is run."""
+    """rows: of questions. graph: what of the file is run, in the session."""
 
-    behavior: BehaviorSpec
     rows: Rows
-    answer: Callable[[AnyArray], F32]
     graph: PolicyGraph
+    session: PolicySession
+
+    def answer(self, questions: AnyArray) -> F32:
+        """[rows, sum(branches) + S] to questions as `rows` lays them out."""
+        probabilities, states = self.session.answer(*self.rows.unpack(questions))
+        return np.concatenate([probabilities, states], axis=1) if self.graph.state_size else probabilities
 
     def probabilities(self, questions: AnyArray) -> F32:
         """The answers without the memory."""
-        return self.answer(questions)[:, : sum(self.behavior.branches)]
+        return self.answer(questions)[:, : sum(self.rows.behavior.branches)]
 
 
 def open_model(data: bytes, behavior: BehaviorSpec) -> OpenedModel:
     """Check a file by the arena's rules and open it. Raises RefusedError."""
     graph = read_policy(data, "", behavior, arena_rules(any(o.is_image for o in behavior.observations)))
-    session, rows = PolicySession(graph, behavior, ""), Rows(behavior, graph.state_size)
-
-    def answer(questions: AnyArray) -> F32:
-        probabilities, states = session.answer(*rows.unpack(questions))
-        return np.concatenate([probabilities, states], axis=1) if graph.state_size else probabilities
-
-    return OpenedModel(behavior, rows, answer, graph)
+    return OpenedModel(Rows(behavior, graph.state_size), graph, PolicySession(graph, behavior, ""))
 
 
 def warm_up() -> None:
@@ -119,7 +117,7 @@ def _examine(model: OpenedModel, file_bytes: int, up_to_ms: float) -> dict[str, 
     check_padding(file_bytes, len(model.graph.model))
     rng = np.random.default_rng()  # of the system's randomness, which nobody knows beforehand
     try:
-        report = probe(model.probabilities, probe_rows(model.rows, rng), model.behavior, up_to_ms, rng)
+        report = probe(model.probabilities, probe_rows(model.rows, rng), model.rows.behavior, up_to_ms, rng)
     except (RefusedError, MemoryError):
         raise
     except Exception as error:  # onnxruntime raises its own untyped exceptions

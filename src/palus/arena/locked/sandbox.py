@@ -214,10 +214,8 @@ class LockedProcess:
     def close(self) -> None:
         """Kill it, if it still lives."""
         if not self._ended:
-            self._ended = True
-            self._channel.close()
             with contextlib.suppress(LockedProcessError):  # without the helper it is dead already
-                self._sandbox.reap(self.pid)
+                self._reap()
 
     def _send(self, kind: Kind, payload: bytes, deadline: float) -> None:
         try:

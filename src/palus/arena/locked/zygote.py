@@ -74,9 +74,8 @@ def _fork(message: dict[str, Any], channel: int, namespaces: bool) -> dict[str, 
         return {"pid": pid}
     code = 1
     try:
-        _become_locked(Limits(**message["limits"]), parent, channel, namespaces)
-        code = 0
-    except (EOFError, BrokenPipeError):
+        with contextlib.suppress(EOFError, BrokenPipeError):
+            _become_locked(Limits(**message["limits"]), parent, channel, namespaces)
         code = 0
     finally:
         # Never back into the loop above, which belongs to the parent; and no clean-up that the parent will do.
