@@ -58,7 +58,7 @@ def test_nothing_is_visible_when_the_storage_does_not_take_it(tmp_path: Path) ->
     far = tmp_path / "far"
     store = machine(tmp_path, "here", str(far))
     far.write_text("a file where a folder is wanted")
-    with pytest.raises(StorageError, match="the storage did not do it"):
+    with pytest.raises(StorageError, match="could not be written"):
         store.put(DATA)
     assert [path for path in store.folder.rglob("*") if path.is_file()] == []
 

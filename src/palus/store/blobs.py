@@ -102,15 +102,13 @@ class BlobStore:
         """A writer for bytes that come in pieces. Raises StorageError."""
         return BlobWriter(self)
 
-    def sweep_unfinished(self, older_than_s: float) -> int:
-        """Remove what killed writers left, if nothing was added to it for this long. Returns how many."""
-        oldest, removed = time.time() - older_than_s, 0
+    def sweep_unfinished(self, older_than_s: float) -> None:
+        """Remove what killed writers left, if nothing was added to it for this long."""
+        oldest = time.time() - older_than_s
         for file in self.folder.glob(f"{_UNFINISHED}*"):
             with contextlib.suppress(FileNotFoundError):  # its writer was alive and has just finished
                 if file.stat().st_mtime < oldest:
                     file.unlink()
-                    removed += 1
-        return removed
 
     def remove(self, sha256: str) -> None:
         """Forget these bytes; nothing happens when they are not there."""

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from palus.errors import StorageError
-from palus.files import write_bytes
+from palus.files import write_atomically, write_bytes
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,127}\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
@@ -152,15 +152,8 @@ class _Folder:
         shutil.copyfile(self.root / name, path)
 
     def send(self, name: str, path: Path) -> None:
-        target = self.root / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
-            with path.open("rb") as source:
-                shutil.copyfileobj(source, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(file.name, 0o644)
-        os.replace(file.name, target)
+        with path.open("rb") as source:
+            write_atomically(self.root / name, lambda file: shutil.copyfileobj(source, file))
 
     def has(self, name: str) -> bool:
         return (self.root / name).is_file()
