@@ -105,11 +105,11 @@ def _check_events(block: str) -> None:
 def _plain(value: Any) -> Any:
     """The value as JSON has it. Raises _CardError for what JSON lacks (binary, sets, NaN, huge integers)."""
     if isinstance(value, dict):
-        return {_text(key): _plain(item) for key, item in value.items()}
+        return {plain_text(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, str):
-        return _text(value)
+        return plain_text(value)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, (datetime.date, datetime.datetime)):
@@ -119,7 +119,7 @@ def _plain(value: Any) -> Any:
     raise _CardError(f"the front matter has a value that JSON cannot hold ({type(value).__name__}); write it as text")
 
 
-def _text(value: object) -> str:
+def plain_text(value: object) -> str:
     """Text that every database takes: no NUL, no half of a surrogate pair."""
     return str(value).replace("\0", "").encode("utf-8", "replace").decode()
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from palus.hub.card import plain_text
 from palus.hub.commits import Message, Put, Remove
 from palus.hub.ids import check_path
 from palus.hub.limits import KIB, show_bytes
@@ -199,12 +200,7 @@ def _read_message(value: dict[str, Any]) -> Message:
     if parent is not None and not (isinstance(parent, str) and re.fullmatch("[0-9a-f]{7,40}", parent)):
         raise InvalidInputError("parentCommit is not a commit id of 7 to 40 hex digits; leave it out or correct it")
     title, description = (str(value.get(name) or "") for name in ("summary", "description"))
-    return Message(_clean(title, _MAX_TITLE) or "commit", _clean(description, _MAX_DESCRIPTION), parent)
-
-
-def _clean(text: str, limit: int) -> str:
-    """Text that every database takes: no NUL, no half of a surrogate pair, not endless."""
-    return text[:limit].replace("\0", "").encode("utf-8", "replace").decode()
+    return Message(plain_text(title[:_MAX_TITLE]) or "commit", plain_text(description[:_MAX_DESCRIPTION]), parent)
 
 
 def _string(value: dict[str, Any], name: str) -> str:
