@@ -120,7 +120,6 @@ def entry_pairings(picture: Picture, count: int) -> list[tuple[int, int]]:
     left = picture.entry_left.copy()
     pairs: list[tuple[int, int]] = []
     while len(pairs) < count and (left[newcomers] > 0).any():
-        before = len(pairs)
         for i in newcomers[np.argsort(-left[newcomers], kind="stable")].tolist():
             if left[i] <= 0 or len(pairs) >= count:
                 continue
@@ -133,8 +132,6 @@ def entry_pairings(picture: Picture, count: int) -> list[tuple[int, int]]:
                     met[a][b] += 1
                 left[a] -= 1
             pairs.append((i, j))
-        if len(pairs) == before:
-            break
     return pairs
 
 
