@@ -41,6 +41,8 @@ class HttpSource:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ArenaError(f"{url}: not an address of an arena; give one like http://192.168.0.10:8000")
         self._base = f"{url.rstrip('/')}/api/worker"
+        # What requests begin with: a proxy of plain HTTP is asked for whole addresses.
+        self._root = self._base if parts.scheme == "http" and _proxy(url) else urlsplit(self._base).path
         self._token = token
         self._about = about
         self._models: dict[str, bytes] = {}
@@ -102,7 +104,7 @@ class HttpSource:
         connection = self._kept.pop() if self._kept else _connect(self._base)
         for again in (connection.sock is not None, False):
             try:
-                connection.request(method, _target(self._base, path), body, headers)
+                connection.request(method, f"{self._root}/{path}", body, headers)
                 response = connection.getresponse()
                 data = response.read(MAX_ANSWER_BYTES + 1)
                 break
@@ -134,13 +136,6 @@ def _connect(url: str) -> http.client.HTTPConnection:
     if parts.scheme == "https":
         connection.set_tunnel(parts.hostname or "", parts.port)
     return connection
-
-
-def _target(base: str, path: str) -> str:
-    """What stands in the first line of a request: the whole address where a proxy is asked for it."""
-    parts = urlsplit(base)
-    whole = f"{base}/{path}"
-    return whole if parts.scheme == "http" and _proxy(base) else whole.partition(parts.netloc)[2]
 
 
 def _proxy(url: str) -> str | None:
