@@ -105,9 +105,8 @@ class FolderPool:
         found, present, game = [], set(), game_of(env)
         try:
             for folder in sorted({path.parent for file in game.files for path in self.folder.glob(f"*/*/{file}")}):
-                try:
-                    repo = check_repo_id(*folder.parts[-2:])
-                except HubError:
+                repo = "/".join(folder.parts[-2:])
+                if not _is_repo_id(repo):
                     continue  # hidden folders and the like: nobody asked for them to play
                 present.add(repo)
                 paths = {behavior: path for file, behavior in game.files.items() if (path := folder / file).exists()}
