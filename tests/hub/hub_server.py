@@ -60,7 +60,7 @@ class RunningHub:
     def token(self, name: str, *scopes: str) -> str:
         """A token of an account, which is made where there is none."""
         with self.store.write() as connection:
-            return issue_token(connection, name, "test", scopes or ("read", "write"), new=True)
+            return issue_token(connection, name, "test", scopes or ("read", "write"))
 
 
 @contextlib.contextmanager

@@ -123,7 +123,7 @@ def test_a_runner_reads_the_models_of_jobs_that_it_holds_and_no_other_bytes(serv
     assert lease.kind == "validate"
     model = lease.payload["contender"]["sha256"]
     with served.store.write() as connection:
-        other = issue_token(connection, "lab-2", "pc", ("runner", "trusted"), new=True)
+        other = issue_token(connection, "lab-2", "pc", ("runner", "trusted"))
     stranger = HttpSource(served.url, other, "pc", {})
     served.sources.append(stranger)
     assert source.model(model) == b"not a model, but somebody's"

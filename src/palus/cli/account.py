@@ -53,7 +53,7 @@ def add(
     from palus.hub.accounts import issue_token
 
     with opened(data, database, create=True) as store, store.write() as connection:
-        token = issue_token(connection, name, label, scope or DEFAULT_SCOPES, new=True)
+        token = issue_token(connection, name, label, scope or DEFAULT_SCOPES)
     print(token)
 
 
@@ -70,7 +70,7 @@ def tokens(
 
     wanted = _read_names(names)
     with opened(data, database, create=True) as store, store.write() as connection:
-        sheet = {name: issue_token(connection, name, label, DEFAULT_SCOPES, new=True) for name in wanted}
+        sheet = {name: issue_token(connection, name, label, DEFAULT_SCOPES) for name in wanted}
     for name, token in sheet.items():
         print(f"{name}\n  export HF_ENDPOINT={address}\n  export HF_TOKEN={token}\n{'-' * 64}")
 

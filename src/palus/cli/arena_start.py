@@ -231,7 +231,7 @@ def make_admin(store: Store) -> bool:
     with store.write() as connection:
         if find_account(connection, ADMIN) is not None:
             return False
-        token = issue_token(connection, ADMIN, "first start", ("read", "write", "runner", "admin"), new=True)
+        token = issue_token(connection, ADMIN, "first start", ("read", "write", "runner", "admin"))
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(f"{token}\n")
@@ -254,7 +254,7 @@ def sign_in_here(store: Store, url: str) -> str | None:
     except (HubError, OSError, KeyError):
         name = "me"
     with store.write() as connection:
-        token = issue_token(connection, name, f"this machine {secrets.token_hex(3)}", new=True)
+        token = issue_token(connection, name, f"this machine {secrets.token_hex(3)}")
     try:
         return client.log_in(url, token)
     except (HubError, OSError) as error:

@@ -36,7 +36,6 @@ class Account:
 class Token:
     """What is known of a token after it was issued."""
 
-    id: int
     account: str
     label: str
     scopes: frozenset[str]
@@ -83,10 +82,8 @@ def find_account(connection: Connection, name: str) -> Account | None:
     return Account(*row) if row else None
 
 
-def issue_token(
-    connection: Connection, name: str, label: str, scopes: Iterable[str] = ("read", "write"), *, new: bool = False
-) -> str:
-    """A new token of an account; the only time it is seen. new: makes the account where there is none.
+def issue_token(connection: Connection, name: str, label: str, scopes: Iterable[str] = ("read", "write")) -> str:
+    """A new token of an account, which is made where there is none; the only time that the token is seen.
 
     Raises InvalidInputError.
     """
@@ -95,9 +92,7 @@ def issue_token(
         raise InvalidInputError(f"scope {', '.join(unknown)} is unknown; there are {', '.join(SCOPES)}")
     if not wanted or not 1 <= len(label) <= _MAX_LABEL:
         raise InvalidInputError(f"a token needs a scope and a label of 1 to {_MAX_LABEL} characters")
-    account = find_account(connection, name) or (create_account(connection, name) if new else None)
-    if account is None:
-        raise InvalidInputError(f"there is no account {name}; add it first")
+    account = find_account(connection, name) or create_account(connection, name)
     token = f"palus_{secrets.token_urlsafe(TOKEN_BYTES)}"
     row = {"account_id": account.id, "label": label, "sha256": _hash(token), "scopes": ",".join(wanted)}
     connection.execute(insert(tokens).values({**row, "created_ms": now_ms()}))
@@ -125,10 +120,10 @@ def revoke_tokens(connection: Connection, name: str, label: str | None = None) -
 
 def list_tokens(connection: Connection) -> list[Token]:
     """All, revoked ones too, by account and age."""
-    columns = (tokens.c.id, accounts.c.name, tokens.c.label, tokens.c.scopes, tokens.c.created_ms, tokens.c.revoked_ms)
+    columns = (accounts.c.name, tokens.c.label, tokens.c.scopes, tokens.c.created_ms, tokens.c.revoked_ms)
     query = select(*columns).join(accounts, accounts.c.id == tokens.c.account_id)
     rows = connection.execute(query.order_by(accounts.c.key, tokens.c.id))
-    return [Token(i, name, label, frozenset(s.split(",")), made, gone) for i, name, label, s, made, gone in rows]
+    return [Token(name, label, frozenset(s.split(",")), made, gone) for name, label, s, made, gone in rows]
 
 
 def authenticate(store: Store, token: str) -> Caller | None:
