@@ -12,6 +12,7 @@ isolation, whose price is the difference.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import resource
 import tempfile
@@ -93,7 +94,7 @@ def measure_pair(models: Sequence[bytes], pairs: int, folder: Path) -> machine.J
         (folder / f"{i}.onnx").write_bytes(data)
         local.append(OnnxPlayer(folder / f"{i}.onnx", behavior))
     play_pairs(local[0], local[1], 1, 0)  # compiles the kernels
-    with Sandbox() as sandbox:
+    with contextlib.closing(Sandbox()) as sandbox:
         isolated = measure(
             lambda seed: play_unit(Unit(ENV, seed, sides), LIMITS, sandbox=sandbox).results, pairs, sandbox.close
         )
@@ -104,7 +105,7 @@ def measure_pair(models: Sequence[bytes], pairs: int, folder: Path) -> machine.J
 def measure_rest(models: Sequence[bytes]) -> machine.Json:
     """Milliseconds of what else an arena does per model and match; matches go to the time limit."""
     unit = Unit(ENV, 0, (contender("first", models[0]), contender("second", models[1])))
-    with Sandbox() as sandbox:
+    with contextlib.closing(Sandbox()) as sandbox:
         started = time.perf_counter()
         process = sandbox.open(LIMITS)
         first_ms, isolation = 1e3 * (time.perf_counter() - started), process.isolation

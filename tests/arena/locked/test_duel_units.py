@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import re
@@ -44,7 +45,7 @@ FILMED = Filmed(ENV, (), score_stat="frags", side_by_side=1, filmed=True, max_p9
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox() as sandbox:
+    with contextlib.closing(Sandbox()) as sandbox:
         yield sandbox
 
 

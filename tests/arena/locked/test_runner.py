@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -32,7 +33,7 @@ RANDOM = house("random")
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox() as sandbox:
+    with contextlib.closing(Sandbox()) as sandbox:
         yield sandbox
 
 

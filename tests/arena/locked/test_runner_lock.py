@@ -30,7 +30,7 @@ ATTACKER = Path(__file__).parents[1] / "attacker.py"
 @pytest.fixture(scope="module")
 def isolation() -> str:
     """The levels that this machine has."""
-    with Sandbox() as sandbox, contextlib.closing(sandbox.open(LIMITS)) as process:
+    with contextlib.closing(Sandbox()) as sandbox, contextlib.closing(sandbox.open(LIMITS)) as process:
         return process.isolation
 
 
@@ -87,7 +87,7 @@ def test_namespaces_hold_without_the_filter(isolation: str):
 
 def test_each_process_is_new_and_of_its_own_group():
     with (
-        Sandbox() as sandbox,
+        contextlib.closing(Sandbox()) as sandbox,
         contextlib.closing(sandbox.open(LIMITS)) as first,
         contextlib.closing(sandbox.open(LIMITS)) as second,
     ):
@@ -102,7 +102,7 @@ def test_each_process_is_new_and_of_its_own_group():
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
 def test_when_the_helper_is_killed_its_processes_end_and_the_next_one_opens():
-    with Sandbox() as sandbox, contextlib.closing(sandbox.open(LIMITS)) as process:
+    with contextlib.closing(Sandbox()) as sandbox, contextlib.closing(sandbox.open(LIMITS)) as process:
         helper = int(Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
         os.kill(helper, 9)
         assert ends(process.pid)

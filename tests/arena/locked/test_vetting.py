@@ -33,7 +33,7 @@ SOONER = Limits(cpu_s=2, niceness=0)
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox() as sandbox:
+    with contextlib.closing(Sandbox()) as sandbox:
         yield sandbox
 
 

@@ -50,7 +50,7 @@ class LockedProcessError(ArenaError):
 
 
 class Sandbox:
-    """Opens locked processes; for use by several threads. A context manager: closing it ends all of its processes."""
+    """Opens locked processes; for use by several threads. Closing it ends all of its processes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -74,12 +74,6 @@ class Sandbox:
         """End all processes of this sandbox. It can be used again."""
         with self._lock:
             self._close()
-
-    def __enter__(self) -> Sandbox:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _open(self, limits: Limits) -> LockedProcess:
         here, there = socket.socketpair()
