@@ -129,7 +129,7 @@ def test_the_sweep_takes_what_nothing_names_and_nothing_else(store: Store, ada: 
     upload(store, ada, b"never committed")
     with store.write() as connection:
         seen = sweep_hub(connection, "StrikersVsGoalie", quiet_since_ms=2**62)
-        assert [change.repo for change in take_in(connection, seen, now_ms=1)] == ["ada/first"]
+        assert [change.repo for change in take_in(connection, seen, {}, now_ms=1)] == ["ada/first"]
         delete_repo(connection, first)
         third = find_repo(connection, "model", "ada/third")
         assert third is not None

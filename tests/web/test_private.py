@@ -80,7 +80,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         arena.add_entry(repo)
     arena.add_entry("ada/veiled-kite", state="refused", code="HUSHHUSH", sentence="HUSHHUSH", remedy="HUSHHUSH")
     with store.write() as connection:
-        take_in(connection, Sweep("hub", ENV, (), frozenset({"ada/one", "bob/two"})), now_ms=1)
+        take_in(connection, Sweep("hub", ENV, (), frozenset({"ada/one", "bob/two"})), {}, now_ms=1)
     arena.play("ada/one", "bob/two", "win1", "win2", replay=b"no replay")
     arena.rate()
     arena.push_card("ada/one", "# public")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -451,18 +452,20 @@ def test_rounds_let_everybody_play_one_match_and_wait_for_the_next(store: Store)
     plan = scheduler(store, settings=replace(SETTINGS, mode="rounds", round_interval_s=3600.0))
     plan.tick()
     with store.read() as connection:
-        assert [len(payload["legs"]) for payload in queue.open_jobs(connection, "pair", ENV)] == [1]
+        (payload,) = queue.open_payloads(connection, "pair", ENV)
+        assert len(json.loads(payload)["legs"]) == 1
     assert do(store, 1) == 1
     plan.tick()
     with store.read() as connection:
-        assert queue.open_jobs(connection, "pair", ENV) == []
+        assert queue.open_payloads(connection, "pair", ENV) == []
     (row,) = log(store)
     assert (row.round, row.leg, row.rated) == (1, 1, True)
     with store.write() as connection:
         connection.execute(update(jobs).values(created_ms=jobs.c.created_ms - 3_600_000))
     plan.tick()
     with store.read() as connection:
-        assert [payload["round"] for payload in queue.open_jobs(connection, "pair", ENV)] == [2]
+        (payload,) = queue.open_payloads(connection, "pair", ENV)
+        assert json.loads(payload)["round"] == 2
 
 
 def test_the_queue_is_filled_for_the_workers_at_hand_and_no_more(store: Store) -> None:
@@ -470,6 +473,6 @@ def test_the_queue_is_filled_for_the_workers_at_hand_and_no_more(store: Store) -
     plan.tick()
     plan.tick()
     with store.read() as connection:
-        waiting = queue.open_jobs(connection, "pair", ENV)
+        waiting = list(map(json.loads, queue.open_payloads(connection, "pair", ENV)))
     assert len(waiting) == 9
     assert len({Unit.from_payload(payload).unit_id for payload in waiting}) == 9

@@ -42,7 +42,7 @@ def make_store(folder: Path, repos: list[str], records: list[LogRecord]) -> Stor
     store = open_store(folder)
     found = tuple(Entry(side(repo).entity, 1) for repo in repos)
     with store.write() as connection:
-        take_in(connection, Sweep("hub", ENV, found, frozenset(repos)), now_ms=1)
+        take_in(connection, Sweep("hub", ENV, found, frozenset(repos)), {}, now_ms=1)
         for repo in repos:
             decide(connection, ENV, sha(repo), None, {}, now_ms=2)
     add(store, records)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def sweep(*revisions: Entry, source: Source = "hub") -> Sweep:
 
 def take(store: Store, *revisions: Entry, source: Source = "hub") -> list[tuple[str, str]]:
     with store.write() as connection:
-        return [(c.repo, c.state) for c in take_in(connection, sweep(*revisions, source=source), now_ms=9)]
+        return [(c.repo, c.state) for c in take_in(connection, sweep(*revisions, source=source), {}, now_ms=9)]
 
 
 def accept_file(store: Store, file: str, computes: str = "") -> None:
@@ -56,7 +57,7 @@ def on_board(store: Store, repos_per_owner: int = 0) -> list[str]:
 
 def waiting(store: Store) -> list[str]:
     with store.read() as connection:
-        return [job["contender"]["repo"] for job in queue.open_jobs(connection, "validate", ENV)]
+        return [job["contender"]["repo"] for job in map(json.loads, queue.open_payloads(connection, "validate", ENV))]
 
 
 def test_a_push_is_validated_once_and_then_ranked(store: Store) -> None:
@@ -217,7 +218,7 @@ def test_tags_without_a_model_are_refused_with_what_to_push(store: Store) -> Non
 
 def test_house_players_are_there_from_the_start(store: Store) -> None:
     with store.write() as connection:
-        take_in(connection, sweep_house(ENV), now_ms=1)
+        take_in(connection, sweep_house(ENV), {}, now_ms=1)
         house = board(connection, ENV, repos_per_owner=1)
     assert sorted((e.repo, e.house) for e in house.values()) == [
         ("palus/ball-chaser", "ball-chaser"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -60,7 +61,7 @@ def test_urgent_jobs_go_first_and_nothing_is_handed_out_twice(store: Store) -> N
     assert [take(store).payload["n"] for _ in range(3)] == [2, 1, 3]
     with store.write() as connection:
         assert queue.take(connection, "w", [ENV], trusted=True, lease_s=LEASE_S, now_ms=0) == []
-        assert [job["n"] for job in queue.open_jobs(connection, "pair", ENV)] == [1, 2]
+        assert [job["n"] for job in map(json.loads, queue.open_payloads(connection, "pair", ENV))] == [1, 2]
 
 
 def test_a_worker_gets_only_work_of_games_that_it_can_play(store: Store) -> None:
@@ -68,7 +69,7 @@ def test_a_worker_gets_only_work_of_games_that_it_can_play(store: Store) -> None
         queue.enqueue(connection, "pair", "d", {"n": 4, "env": "doom_duel"}, priority=99, now_ms=0)
         assert queue.has_ready(connection, "w", ["doom_duel"], trusted=True)
         assert not queue.has_ready(connection, "w", ["Tennis"], trusted=True)
-        assert [job["n"] for job in queue.open_jobs(connection, "pair", "doom_duel")] == [4]
+        assert [job["n"] for job in map(json.loads, queue.open_payloads(connection, "pair", "doom_duel"))] == [4]
         assert queue.take(connection, "w", [], trusted=True, lease_s=LEASE_S, now_ms=0) == []
     assert take(store).payload["n"] == 2
     with store.write() as connection:

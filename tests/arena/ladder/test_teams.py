@@ -57,7 +57,7 @@ def sha(model: bytes) -> str:
 def enter(store: Store, folder: Path) -> Sweep:
     seen = FolderPool(folder / "pool", store.blobs).sweep(ENV, quiet_since_ms=2**62)
     with store.write() as connection:
-        take_in(connection, seen, now_ms=1)
+        take_in(connection, seen, {}, now_ms=1)
     return seen
 
 
@@ -71,11 +71,12 @@ def test_a_team_is_pushed_entered_ordered_and_rated_under_the_name_of_all_its_fi
     names = {repo: push(tmp_path, repo, models) for repo, models in teams.items()}
     enter(store, tmp_path)
     with store.write() as connection:
-        waiting = [Entity.from_json(job["contender"]) for job in queue.open_jobs(connection, "validate", ENV)]
+        waiting = queue.open_payloads(connection, "validate", ENV)
+        contenders = [Entity.from_json(json.loads(payload)["contender"]) for payload in waiting]
         for repo, name in names.items():
             decide(connection, ENV, name, None, {"p99_ms": 0.1, "computation": sha(repo.encode())}, now_ms=2)
         ranked = board(connection, ENV, repos_per_owner=0)
-    assert waiting == list(ranked.values())
+    assert contenders == list(ranked.values())
     ann, bob = (ranked[names[repo]] for repo in teams)
     assert ann.files == (("Keeper", sha(b"keeps")), ("Striker", sha(b"strikes")))
     assert ann.sha256 == sha(json.dumps([["Keeper", sha(b"keeps")], ["Striker", sha(b"strikes")]]).encode())

@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
@@ -41,9 +40,7 @@ class Change:
     state: str
 
 
-def take_in(
-    connection: Connection, sweep: Sweep, params: Mapping[str, Any] | None = MappingProxyType({}), *, now_ms: int
-) -> list[Change]:
+def take_in(connection: Connection, sweep: Sweep, params: Mapping[str, Any] | None, *, now_ms: int) -> list[Change]:
     """Bring the entries in line with what a source offers.
 
     params: what the game's matches are set to here; None when this arena does not play the game: entries then wait

@@ -227,14 +227,10 @@ def reap(
     return [row for row in rows if _put_back(connection, row, fault, max_attempts, now_ms)]
 
 
-def open_jobs(connection: Connection, kind: JobKind, env: str) -> list[dict[str, Any]]:
-    """Payloads of a game's jobs whose matches are not in the log yet, oldest first."""
-    return [json.loads(payload) for payload in open_payloads(connection, kind, env)]
-
-
 def open_payloads(connection: Connection, kind: JobKind, env: str) -> Sequence[str]:
-    """`open_jobs` as JSON."""
-    return connection.scalars(select(jobs.c.payload).where(_is_open(kind, env)).order_by(jobs.c.id)).all()
+    """Payloads of a game's jobs whose matches are not in the log yet, as JSON, oldest first."""
+    left = (jobs.c.kind == kind) & (jobs.c.env == env) & jobs.c.state.in_(("ready", "leased", "reported"))
+    return connection.scalars(select(jobs.c.payload).where(left).order_by(jobs.c.id)).all()
 
 
 def count_ready(connection: Connection, kind: JobKind, env: str) -> int:
@@ -264,10 +260,6 @@ def _count_held(connection: Connection, worker: str) -> int:
 
 def _held_for(account: str) -> ColumnElement[bool]:
     return (jobs.c.state == "leased") & jobs.c.worker.startswith(f"{account}/", autoescape=True)
-
-
-def _is_open(kind: JobKind, env: str) -> ColumnElement[bool]:
-    return (jobs.c.kind == kind) & (jobs.c.env == env) & jobs.c.state.in_(("ready", "leased", "reported"))
 
 
 def _row(

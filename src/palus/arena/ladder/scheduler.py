@@ -180,7 +180,7 @@ class Scheduler:
         """The next round, when its time has come and the one before is played to the end."""
         prefix = f"round:{env}:"
         with self._store.read() as connection:
-            if queue.open_jobs(connection, "pair", env):
+            if queue.open_payloads(connection, "pair", env):
                 return
             newest = select(jobs.c.key, jobs.c.created_ms).where(jobs.c.key.startswith(prefix))
             last = connection.execute(newest.order_by(jobs.c.id.desc()).limit(1)).first()
