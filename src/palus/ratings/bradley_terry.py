@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from palus.ratings.games import Cells, Games, Units, add_up, units_of
-from palus.ratings.information import Inverse, Sparse, dense, invert, whole
+from palus.ratings.information import Dense, Inverse, Sparse, dense, invert, whole
 from palus.ratings.interval import Z_95
 from palus.ratings.scatter import Scatter, fit_scatter
 from palus.types import F64, I64
@@ -147,20 +147,20 @@ def fit_sums(
             belief = _rounds(replace(known, spread=_VAGUE_SD), cells, units, num_players, rounds, sparse)
     else:
         belief = _rounds(start, cells, units, num_players, rounds, sparse)
-    return _finished(belief, cells, num_players, size > num_players, exact)
+    return _finished(belief, num_players, size > num_players, exact)
 
 
-def _finished(belief: _Belief, cells: Cells, n: int, side_term: bool, exact: bool) -> Fit:
+def _finished(belief: _Belief, n: int, side_term: bool, exact: bool) -> Fit:
     assert belief.inverse is not None
     theta, inverse = belief.mean, belief.inverse
     zero = np.full(n, 1.0 / max(n, 1))
     covariance = None
-    if inverse.matrix is not None:
+    if isinstance(inverse, Dense):
         joint = inverse.matrix[:n, :n]
         with_zero = joint @ zero
         covariance = joint - with_zero[:, None] - with_zero[None, :] + zero @ with_zero
     elif exact:
-        covariance = whole(inverse, cells, n)
+        covariance = whole(inverse)
         with_zero = covariance @ zero
         covariance -= with_zero[:, None]
         covariance -= with_zero[None, :]

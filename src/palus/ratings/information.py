@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -20,64 +20,43 @@ _TOLERANCE = 1e-6
 _ROWS = 500
 
 
-class Inverse(Protocol):
-    """Covariance of the parameters [size]."""
-
-    @property
-    def matrix(self) -> F64 | None:
-        """[size, size]; None where it was not made."""
-
-    @property
-    def variance(self) -> F64:
-        """[size]."""
-
-    def variance_of_last(self) -> float:
-        """Of the last parameter, by all others."""
-
-    def solve(self, right: F64) -> F64:
-        """The covariance times a vector."""
-
-    def gap(self, first: I64, second: I64) -> F64:
-        """Variance of t_first - t_second, of each pairing."""
-
-    def moments(self, n: int) -> tuple[float, float]:
-        """Trace, and sum of squares, of the covariance of the first n around their mean."""
-
-    def widened(self, moves: F64, by: float) -> Inverse:
-        """The covariance plus `by` times moves moves^T."""
-
-
 @dataclass(frozen=True)
 class Dense:
-    """The whole matrix."""
+    """The whole matrix [size, size]."""
 
     matrix: F64
 
     @property
     def variance(self) -> F64:
+        """[size]."""
         return np.diag(self.matrix)
 
     def variance_of_last(self) -> float:
+        """Of the last parameter, by all others."""
         return float(self.matrix[-1, -1])
 
     def solve(self, right: F64) -> F64:
+        """The covariance times a vector."""
         return np.asarray(self.matrix @ right)
 
     def gap(self, first: I64, second: I64) -> F64:
+        """Variance of t_first - t_second, of each pairing."""
         variance = self.variance
         return np.maximum(variance[first] + variance[second] - 2.0 * self.matrix[first, second], 0.0)
 
     def moments(self, n: int) -> tuple[float, float]:
+        """Trace, and sum of squares, of the covariance of the first n around their mean."""
         centred = self.matrix[:n, :n] - self.matrix[:n, :n].mean(axis=0)
         return float(np.trace(centred)), float(np.square(centred).sum())
 
     def widened(self, moves: F64, by: float) -> Dense:
+        """The covariance plus `by` times moves moves^T."""
         return Dense(self.matrix + by * np.outer(moves, moves))
 
 
 @dataclass(frozen=True)
 class Sparse:
-    """By parts: solutions by conjugate gradients, each variance with all other parameters held.
+    """The same by parts: solutions by conjugate gradients, each variance with all other parameters held.
 
     weight: [C] of each cell of `cells`. precision: [size] of the prior. Source: Hestenes and Stiefel, Methods of
     conjugate gradients for solving linear systems, 1952; preconditioned by the diagonal.
@@ -89,11 +68,6 @@ class Sparse:
     precision: F64
     moves: F64 | None = None
     by: float = 0.0
-
-    @property
-    def matrix(self) -> None:
-        """None: it is not made."""
-        return
 
     @cached_property
     def _diagonal(self) -> F64:
@@ -154,6 +128,10 @@ class Sparse:
         return replace(self, moves=moves, by=by)
 
 
+Inverse = Dense | Sparse
+"""Covariance of the parameters [size]."""
+
+
 def dense(weight: F64, cells: Cells, n: int, precision: F64) -> F64:
     """Information and prior as a matrix [size, size]. weight: [C] of each cell."""
     size = len(precision)
@@ -174,14 +152,14 @@ def invert(matrix: F64) -> Dense:
     return Dense(0.5 * (inverse + inverse.T))
 
 
-def whole(sparse: Sparse | Inverse, cells: Cells, n: int) -> F64:
+def whole(sparse: Sparse) -> F64:
     """[n, n] covariance of the strengths that a sparse inverse stands for, in one matrix from start to end.
 
     By Cholesky's decomposition, in float64. The side's worth is taken for known: mirrored pairs tell it by themselves.
     """
     from scipy.linalg import lapack
 
-    assert isinstance(sparse, Sparse)
+    cells, n = sparse.cells, sparse.n
     matrix = np.zeros((n, n), order="F")
     matrix[cells.first, cells.second] -= sparse.weight  # every ordered pairing has one cell
     matrix[cells.second, cells.first] -= sparse.weight
