@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from palus.ratings.bradley_terry import variance_of_gaps
 from palus.ratings.games import Games, Played
 from palus.ratings.pairing import gain_of
 from palus.ratings.sums import NONE, Sums, outcome, sums_of
@@ -24,6 +23,12 @@ class Field:
 
     def __len__(self) -> int:
         return len(self.names)
+
+
+def variance_of_gaps(covariance: F64) -> F64:
+    """[N, N] variance of every difference t_i - t_j, points squared; never negative."""
+    variance = np.diag(covariance)
+    return np.maximum(variance[:, None] + variance[None, :] - 2.0 * covariance, 0.0)
 
 
 def arrange(history: Iterable[Played]) -> Field:

@@ -23,10 +23,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from numpy.typing import NDArray
 
-from histories import information_gain
+from histories import information_gain, variance_of_gaps
 from machine import RESULTS, Json, Session, caption, save, table
 from palus.ratings import bradley_terry
-from palus.ratings.bradley_terry import Fit, variance_of_gaps, win_probability
+from palus.ratings.bradley_terry import Fit, win_probability
 from palus.ratings.games import Games
 from palus.ratings.interval import Z_95
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from histories import arrange, information_gain
 from machine import RESULTS, Json, Session, caption, save, table
-from palus.ratings import bradley_terry, cycles, elo, nash, online
+from palus.ratings import bradley_terry, cycles, nash, online
 from palus.ratings.games import Played, add_up, units_of
 
 TARGET_S = 3.0
@@ -82,8 +82,7 @@ def measure(models: int, matches: int) -> dict[str, float]:
         top = np.sort(np.argsort(-fit.strength)[:best])
         advantage = matrix.advantage[np.ix_(top, top)]
         timed(f"Nash of the best {best}", partial(nash.equilibrium, advantage))
-    timed("reference Elo replay", lambda: elo.replay(history))
-    timed("openskill replay", lambda: online.replay(history))
+    timed("reference Elo and openskill replay", lambda: online.follow({}, history))
     return seconds
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from histories import variance_of_gaps
 from palus.ratings import bradley_terry, elo
 from palus.ratings.games import Games, add_up
 from palus.ratings.interval import score_interval, wilson
@@ -60,7 +61,7 @@ def test_two_players_have_the_mean_and_the_deviation_of_their_posterior(wins: in
     mean = float(weight @ gap / weight.sum())
     deviation = float(np.sqrt(weight @ (gap - mean) ** 2 / weight.sum()))
     assert fit.strength[0] - fit.strength[1] == pytest.approx(mean, abs=0.1 * deviation)
-    assert np.sqrt(bradley_terry.variance_of_gaps(fit.joint)[0, 1]) == pytest.approx(deviation, rel=0.05)
+    assert np.sqrt(variance_of_gaps(fit.joint)[0, 1]) == pytest.approx(deviation, rel=0.05)
 
 
 def test_the_spread_of_the_field_is_found():

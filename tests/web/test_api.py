@@ -17,13 +17,13 @@ from sqlalchemy import delete, insert, select, update
 from synthetic_arena import ENV, SyntheticArena, sha_of
 from web_server import serving
 
-from histories import arrange
+from histories import arrange, variance_of_gaps
 from palus.arena.ladder.audit import annul_unit
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.replay import encode_replay
 from palus.envs.recording import Recording
-from palus.ratings.bradley_terry import fit, variance_of_gaps
+from palus.ratings.bradley_terry import fit
 from palus.ratings.interval import score_interval, share_intervals
 from palus.store import Store, open_store
 from palus.store.derived import DERIVED, play_stats

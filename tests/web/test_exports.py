@@ -18,8 +18,8 @@ from synthetic_arena import ENV, SyntheticArena, sha_of
 
 from palus.arena.ladder.derive import DECIMALS
 from palus.arena.ladder.log import LogRecord
-from palus.ratings.elo import replay
 from palus.ratings.games import Played
+from palus.ratings.online import Online, follow
 from palus.store import Store, open_store
 from palus.store.tables import annulments, matches
 from palus.web.app import WebLimits, make_app
@@ -116,10 +116,11 @@ def test_the_reference_elo_of_the_history_is_the_one_on_the_board(client: TestCl
     table = list(csv.DictReader(io.StringIO(download(client, "elo.csv").decode())))
     assert list(table[0]) == ["rank", "author", "model", "elo", "games_played"]
     assert [int(row["rank"]) for row in table] == [1, 2, 3]
-    elo = replay(played)
+    players: dict[str, Online] = {}
+    follow(players, played)
     for row in table:
         name = f"{row['author']}/{row['model']}"
-        assert float(row["elo"]) == pytest.approx(elo[name], abs=10**-DECIMALS)
+        assert float(row["elo"]) == pytest.approx(players[name].elo, abs=10**-DECIMALS)
         assert int(row["games_played"]) == sum(name in (game.first, game.second) for game in played)
 
 

@@ -222,12 +222,6 @@ def rank_ranges(strength: F64, covariance: F64) -> I64:
     return np.stack([best, worst], axis=1)
 
 
-def variance_of_gaps(covariance: F64) -> F64:
-    """[N, N] variance of every difference t_i - t_j, points squared; never negative."""
-    variance = np.diag(covariance)
-    return np.maximum(variance[:, None] + variance[None, :] - 2.0 * covariance, 0.0)
-
-
 def win_probability(gap: F64) -> F64:
     """Share of the points that a player takes from one who is `gap` points weaker."""
     probability: F64 = 0.5 * (1.0 + np.tanh(0.5 * POINTS_TO_LOGIT * gap))

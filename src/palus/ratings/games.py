@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -16,7 +15,7 @@ class Played(NamedTuple):
     """A rated game.
 
     order: what sorts the history: the number in the log, or of the round where rounds are rated as a whole.
-    id: unique, decides among games of the same order. unit: the mirrored pair that the game belongs to.
+    id: unique. unit: the mirrored pair that the game belongs to.
     first, second: who played; `first` had the first side (blue). points: of `first`, 1 won, 0.5 drawn, 0 lost.
     """
 
@@ -94,11 +93,6 @@ class Units:
         """Index of the first unit of every pairing."""
         changes = (np.diff(self.low) != 0) | (np.diff(self.high) != 0)
         return np.flatnonzero(np.concatenate([np.ones(min(1, len(self.low)), np.bool_), changes]))
-
-
-def in_order(history: Iterable[Played]) -> list[Played]:
-    """The history by (order, id), however the rows were fetched; without games of a player against itself."""
-    return sorted((game for game in history if game.first != game.second), key=lambda game: (game.order, game.id))
 
 
 def add_up(games: Games, num_players: int) -> Cells:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from openskill.models import PlackettLuce
 
 from palus.ratings import elo
-from palus.ratings.games import Played, in_order
+from palus.ratings.games import Played
 
 _MODEL = PlackettLuce()
 
@@ -40,20 +40,6 @@ def rated(teams: Sequence[Sequence[Skill]], points: Sequence[float]) -> list[lis
     places = [float(sum(more > of_team for more in points)) for of_team in points]  # openskill cuts fractions off
     after = _MODEL.rate(before, ranks=places)
     return [[Skill(rating.mu, rating.sigma) for rating in team] for team in after]
-
-
-def replay(history: Iterable[Played]) -> dict[str, Skill]:
-    """Everybody's belief after this history of games between two players, by name. Taken by (order, id)."""
-    return dict(sorted(taken_in({}, in_order(history)).items()))
-
-
-def taken_in(skills: dict[str, Skill], games: Iterable[Played]) -> dict[str, Skill]:
-    """The same beliefs by name, brought up to date with games in their order."""
-    stranger = Skill()
-    for game in games:
-        teams = [[skills.get(game.first, stranger)], [skills.get(game.second, stranger)]]
-        (skills[game.first],), (skills[game.second],) = rated(teams, [game.points, 1.0 - game.points])
-    return skills
 
 
 class Online(NamedTuple):

@@ -13,7 +13,7 @@ import pytest
 from arena_records import record, season, sha, side
 from sqlalchemy import insert, select, text, update
 
-from histories import arrange
+from histories import arrange, variance_of_gaps
 from palus.arena.ladder.derive import variance_of_gap
 from palus.arena.ladder.discovery import Entry, Sweep
 from palus.arena.ladder.entries import decide, take_in
@@ -26,7 +26,6 @@ from palus.arena.referee.result import POINTS
 from palus.envs.recording import RecordedEvent, Recording
 from palus.errors import ArenaError
 from palus.ratings import bradley_terry
-from palus.ratings.bradley_terry import variance_of_gaps
 from palus.ratings.games import Played
 from palus.store import Store, open_store
 from palus.store.derived import DERIVED, fields, play_stats, rating_points, ratings
