@@ -74,8 +74,7 @@ class _Rating(_Part):
     high: float
 
 
-class _Learner(_Part):
-    policy: int
+class _Trained(_Part):
     behavior: str
     role: str | None = None
     origin: int | None = None
@@ -84,16 +83,14 @@ class _Learner(_Part):
     rating: _Rating | None = None
 
 
-class _Snapshot(_Part):
+class _Learner(_Trained):
+    policy: int
+
+
+class _Snapshot(_Trained):
     id: int
     name: str | None = None
-    behavior: str
     parent: int | None = None
-    role: str | None = None
-    origin: int | None = None
-    step: int | None = None
-    elo: float | None = None
-    rating: _Rating | None = None
     landmark: bool = False
     kept: bool = True
 
@@ -119,19 +116,22 @@ class _File(_Part):
 
 def snapshot_names(folder: Path) -> dict[int, str]:
     """Number -> name of the snapshots that have one, as those of a league of several runs do."""
+    file = _read(folder)
+    return {told.id - FROZEN: told.name for told in file.snapshots if told.name is not None} if file else {}
+
+
+def _read(folder: Path) -> _File | None:
     try:
-        file = _File.model_validate_json((folder / LEAGUE).read_bytes())
+        return _File.model_validate_json((folder / LEAGUE).read_bytes())
     except (OSError, ValidationError):
-        return {}
-    return {told.id - FROZEN: told.name for told in file.snapshots if told.name is not None}
+        return None
 
 
 def read_league(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
     """The league of a run's folder; None where nobody plays a past self. curves: of its learners."""
-    try:
-        file = _File.model_validate_json((folder / LEAGUE).read_bytes())
-    except (OSError, ValidationError):
-        return _from_files(folder, curves)
+    file = _read(folder) or _from_older(folder, curves)
+    if file is None:
+        return None
     labels = {curve.policy: curve.learner for curve in curves}
     policies = [
         *(_policy(p.policy, "learner", _role_of(p, labels.get(p.policy, p.behavior)), p) for p in file.learners),
@@ -147,7 +147,7 @@ def read_league(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
     return LeagueView(policies=policies, training=file.training, evaluation=file.evaluation, mix=mix)
 
 
-def _role_of(policy: _Learner | _Snapshot, name: str) -> str:
+def _role_of(policy: _Trained, name: str) -> str:
     """Its name, and what it is for where that is not what most are for."""
     return name if policy.role in (None, "main") or policy.role in name else f"{name} {policy.role}"
 
@@ -160,39 +160,29 @@ def _policy(id: int, kind: Literal["learner", "snapshot", "member"], label: str,
     return LeaguePolicy.like(said, unsaid, id=id, kind=kind, label=label)
 
 
-def _from_files(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
-    """The snapshots that lie there, and the table of payoffs, which knows those that do not any more."""
+def _from_older(folder: Path, curves: Sequence[Curves]) -> _File | None:
+    """The same from the snapshots that lie there, and the table of payoffs, which knows those that do not any more."""
     rows = [row for path in sorted(folder.glob("*/payoffs.json")) for row in _payoffs(path)]
-    snapshots = snapshot_files(folder)
-    if not rows and not snapshots:
+    there = snapshot_files(folder)
+    if not rows and not there:
         return None
     parents = {curve.behavior: curve.policy for curve in reversed(curves)}
-    policies = [
-        LeaguePolicy(
-            id=curve.policy, kind="learner", label=curve.learner, behavior=curve.behavior, parent=None, origin=None,
-            step=curve.step, elo=_last(curve.values.get("Self-play/ELO", ())), rating=None, landmark=False, kept=True,
-        )
-        for curve in curves
-    ]  # fmt: skip
-    policies += [
-        LeaguePolicy(
-            id=FROZEN + number, kind="snapshot", label=_name(FROZEN + number), behavior=behavior,
-            parent=parents.get(behavior), origin=None, step=trained_steps(path),
-            elo=None, rating=None, landmark=False, kept=True,
-        )
-        for (behavior, number), path in snapshots.items()
-    ]  # fmt: skip
-    known = {policy.id for policy in policies}
-    policies += [
-        LeaguePolicy(
-            id=policy, kind="member" if policy >= MEMBERS else "snapshot", label=_name(policy), behavior="",
-            parent=None, origin=None, step=None, elo=None, rating=None, landmark=False, kept=policy >= MEMBERS,
-        )
-        for policy in {policy for policy, *_ in rows} - known
-        if policy >= FROZEN
-    ]  # fmt: skip
-    policies.sort(key=lambda policy: policy.id)
-    return LeagueView(policies=policies, training=rows, evaluation=[], mix=[])
+    snapshots = [
+        _Snapshot(id=FROZEN + number, behavior=behavior, parent=parents.get(behavior), step=trained_steps(path))
+        for (behavior, number), path in there.items()
+    ]
+    others = {policy for policy, *_ in rows} - {snapshot.id for snapshot in snapshots}
+    snapshots += [_Snapshot(id=policy, behavior="", kept=False) for policy in others if FROZEN <= policy < MEMBERS]
+    return _File(
+        format=1,
+        learners=[
+            _Learner(policy=c.policy, behavior=c.behavior, step=c.step, elo=_last(c.values.get("Self-play/ELO", ())))
+            for c in curves
+        ],
+        snapshots=sorted(snapshots, key=lambda snapshot: snapshot.id),
+        members=[_Member(id=policy, name=_name(policy), behavior="") for policy in sorted(others) if policy >= MEMBERS],
+        training=rows,
+    )
 
 
 def _name(policy: int) -> str:
