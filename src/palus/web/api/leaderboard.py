@@ -145,7 +145,7 @@ class Matrix(Shape):
 def environments(view: View) -> Environments:
     """Every env that is or was played, the most played first."""
     ranked = view.arena.envs
-    known = [env for env in view.envs() if env in ranked or view.total(env).matches]
+    known = [env for env in view.envs if env in ranked or view.total(env).matches]
     return Environments(environments=[_environment(view, env) for env in [*known, *(set(ranked) - set(known))]])
 
 

@@ -98,7 +98,7 @@ def model_page(view: View, repo: str) -> ModelPage | None:
             revisions=[_revision(view, entry) for entry in entries],
             performance=[
                 performance(view, connection, env, repo)
-                for env in sorted({entry.env for entry in entries}, key=view.envs().index)
+                for env in sorted({entry.env for entry in entries}, key=view.envs.index)
             ],
         )
 

@@ -137,8 +137,8 @@ def status(view: View) -> Status:
         waiting, counts = untended(connection, now), _job_counts(connection)
         hours = _hours(connection, now)
         last_hour = count_since(connection, now - HOUR_MS)
-        behind = sum(_behind(connection, view, env) for env in view.envs())
-    left_out = unranked(view, view.envs())
+        behind = sum(_behind(connection, view, env) for env in view.envs)
+    left_out = unranked(view, view.envs)
     head = log_head(view)
     return Status(
         now_ms=now,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -74,13 +74,12 @@ class View:
     newest: LogColumns
     last: Mapping[str, int]
     intakes: Mapping[str, Row[Any]]
-
-    def envs(self) -> list[str]:
-        """Every env that has entries or matches, the most played first."""
-        return list(self._envs)
+    _totals: dict[str, Total] = field(default_factory=dict, init=False)
+    _tails: dict[str, LogColumns] = field(default_factory=dict, init=False)
 
     @cached_property
-    def _envs(self) -> list[str]:
+    def envs(self) -> list[str]:
+        """Every env that has entries or matches, the most played first."""
         known = {entry.env for rows in self.roster.entries_of.values() for entry in rows} | self.intakes.keys()
         if not self.intakes:  # before the first refresh
             with self.store.read() as connection:
@@ -90,7 +89,7 @@ class View:
 
     def knows(self, env: str) -> bool:
         """Whether there are pages of it: nobody can fill memory or disk with those of games that he made up."""
-        return env in self.arena.envs or env in self._envs
+        return env in self.arena.envs or env in self.envs
 
     def total(self, env: str) -> Total:
         """How much an env was played."""
@@ -105,10 +104,6 @@ class View:
             self._totals[env] = Total(played, row.seq, row.finished_ms) if row else Total(played, 0, None)
         return self._totals[env]
 
-    @cached_property
-    def _totals(self) -> dict[str, Total]:
-        return {}
-
     def tail(self, env: str) -> LogColumns:
         """Matches that the sums of the log do not include yet."""
         if env not in self._tails:
@@ -117,10 +112,6 @@ class View:
                 after = matches.c.seq > (taken.upto_seq if taken else 0)
                 self._tails[env] = read_columns(connection, matches.c.env == env, after)
         return self._tails[env]
-
-    @cached_property
-    def _tails(self) -> dict[str, LogColumns]:
-        return {}
 
     def last_matches_ms(self, env: str) -> dict[str, int]:
         """When the newest match of each entity ended."""
