@@ -67,14 +67,12 @@ class Summary:
     bytes: int
 
 
-def export_site(
-    store: Store, folder: Path, *, arena: Arena | None = None, max_matches: int = 5000, site: Path | None = None
-) -> Summary:
+def export_site(store: Store, folder: Path, *, arena: Arena | None = None, max_matches: int = 5000) -> Summary:
     """Write the site to a folder: a new one, an empty one, or an earlier export, which is replaced at the end.
 
     Raises ArenaError when something else is there or the pages are not built, StorageError when it cannot be written.
     """
-    site = site or site_folder()
+    site = site_folder()
     if not (site / "index.html").is_file():
         raise ArenaError("the pages are not built; run `make web` in a checkout of palus, or install a release")
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARKER).is_file())):

@@ -139,9 +139,9 @@ def make_watch_router(runs: Runs) -> APIRouter:
     return router
 
 
-def make_watch_app(folders: Sequence[Path], site: Path | None = None) -> FastAPI:
-    """The application over the folders of runs. site: of the built pages, by default the package's own."""
-    site = site or site_folder()
+def make_watch_app(folders: Sequence[Path]) -> FastAPI:
+    """The application over the folders of runs."""
+    site = site_folder()
     app = FastAPI(title="palus watch", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(KnownNames, names=Names())
     app.add_middleware(SecurityHeaders)
