@@ -13,9 +13,9 @@ from pydantic import Field
 from sqlalchemy import Connection, select
 
 from palus.arena.referee.games import game_of
-from palus.ratings.bradley_terry import POINTS_TO_LOGIT, win_probability
-from palus.ratings.elo import expected_score
+from palus.ratings.bradley_terry import win_probability
 from palus.ratings.interval import Z_95
+from palus.ratings.pairing import gain_of
 from palus.store.derived import play_stats, rating_points
 from palus.web.api.compare import RevisionComparison, compare_revisions
 from palus.web.api.leaderboard import LeaderboardRow, board_order, board_row
@@ -274,24 +274,19 @@ def _heat(told: Any, side: int) -> NDArray[np.float64]:
 
 
 def _play_next(games: EntityMatches) -> list[NextOpponent]:
-    """Opponents of other owners against which one mirrored pair would teach the ratings most.
-
-    gain = 1/2 ln(1 + 2 L^2 p (1 - p) Var(t_i - t_j)), the two variances added as if independent.
-    """
+    """Opponents of other owners against which one mirrored pair would teach the ratings most (`gain_of`), the two
+    variances added as if independent."""
     view = games.view
     player = view.roster.player(games.sha256)
     if player.rating is None or player.half_width is None:
         return []
     met = Counter(games.log.entities.texts[entity] for entity in games.opponents(games.counted))
-    candidates = []
-    for rated in board_order(view, games.env):
-        if view.roster.player(rated.sha256).owner == player.owner:
-            continue
-        p = expected_score(player.rating, rated.rating)
-        variance = (player.half_width**2 + rated.half_width**2) / Z_95**2
-        gain = 0.5 * float(np.log1p(2.0 * POINTS_TO_LOGIT**2 * p * (1.0 - p) * variance))
-        candidates.append((gain, rated.sha256, p))
-    candidates.sort(reverse=True)
+    others = [rated for rated in board_order(view, games.env) if view.roster.player(rated.sha256).owner != player.owner]
+    gaps = player.rating - np.array([rated.rating for rated in others])
+    widths = np.array([rated.half_width for rated in others])
+    gains = gain_of(gaps, (player.half_width**2 + widths**2) / Z_95**2)
+    names = [rated.sha256 for rated in others]
+    candidates = sorted(zip(gains.tolist(), names, win_probability(gaps).tolist(), strict=True), reverse=True)
     return [
         NextOpponent(
             opponent=view.roster.player(sha256),
