@@ -106,13 +106,9 @@ def train_team(folder: Path, minutes: float, seed: int, console: Console, *, bro
         run_id=folder.name,
         results_dir=str(folder.parent),
         seed=seed,
-        resume=False,
         force=True,
-        check=False,
-        minutes=None,
         watch=True,
         browser=browser,
-        as_json=False,
     )
 
 
