@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from palus.envs.arena_game import ArenaGame
-
-_TICS_PER_SECOND = 35
+from palus.envs.doom.scenarios import TICS_PER_SECOND
 
 
 class DoomDuel(ArenaGame):
@@ -28,14 +27,14 @@ GAME = DoomDuel(
     tags=("reinforcement-learning", "palus", "doom_duel"),
     options={"wad": "multi_duel.wad", "timelimit": 2.0},
     preset="doom-duel",
-    tick_s=1 / _TICS_PER_SECOND,
+    tick_s=1 / TICS_PER_SECOND,
     pictures=True,
     max_p99_ms=40.0,
     cpu_s=120,
     score_word="Frags",
     score_note="opponents shot, less own accidents",
     score_stat="frags",
-    max_ticks=_TICS_PER_SECOND * 60 * 15,
+    max_ticks=TICS_PER_SECOND * 60 * 15,
     max_score=1000,
     side_by_side=1,
     filmed=True,
