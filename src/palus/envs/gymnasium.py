@@ -22,11 +22,11 @@ except ImportError as error:
 
 from palus.envs.gymnasium_spaces import (
     ActionWriter,
+    EnvGame,
     ObservationReader,
     action_mask,
     episode_stats,
     fps_of,
-    picture,
 )
 
 
@@ -47,17 +47,16 @@ def make(id: str, *, num_envs: int = 1, vectorization_mode: str = "sync", **opti
     return VectorGame(env, id)
 
 
-class GymnasiumGame:
+class GymnasiumGame(EnvGame):
     """One environment, one agent. Use it on an instance of your own: `GymnasiumGame(MyEnv(), "my_env")`."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], env_id: str) -> None:
-        self._env = env
+        super().__init__(env)
         self._observation, self._info = env.reset(seed=0)
         masked = action_mask(env.action_space, self._info) is not None
         self._reader, self._writer = ObservationReader(env.observation_space), ActionWriter(env.action_space, masked)
         self.spec = GameSpec.alike(env_id, self._reader.specs, self._writer.spec, fps=fps_of(env))
         self.active: Bool = np.ones(1, np.bool_)
-        self._open = True
 
     def reset(self, seed: int) -> None:
         """Start an episode with that seed."""
@@ -87,18 +86,8 @@ class GymnasiumGame:
             stats={0: episode_stats(info)} if over else {},
         )
 
-    def render(self) -> AnyArray:
-        """The environment's own picture."""
-        return np.asarray(picture(self._env, self.spec.env_id))
 
-    def close(self) -> None:
-        """Close the environment once."""
-        if self._open:
-            self._open = False
-            self._env.close()
-
-
-class VectorGame:
+class VectorGame(EnvGame):
     """N environments of one kind as N agents, each with episodes of its own; the game as a whole is never over.
 
     An environment that resets itself within the step goes on at once. One that needs a step for it (`NEXT_STEP`) is
@@ -106,7 +95,7 @@ class VectorGame:
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any], env_id: str) -> None:
-        self._env = env
+        super().__init__(env)
         self._mode = AutoresetMode(env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         if self._mode is AutoresetMode.DISABLED:
             raise EnvError(f"{env_id} does not reset its environments; build it with autoreset_mode SAME_STEP")
@@ -117,7 +106,6 @@ class VectorGame:
         self.spec = GameSpec.alike(env_id, self._reader.specs, self._writer.spec, env.num_envs, fps=fps_of(env))
         self.active: Bool = np.ones(env.num_envs, np.bool_)
         self._finals: Mapping[int, Any] = {}
-        self._open = True
 
     def reset(self, seed: int) -> None:
         """Start all episodes; environment i has the seed `seed` + i."""
@@ -156,13 +144,8 @@ class VectorGame:
 
     def render(self) -> AnyArray:
         """The first environment's picture."""
-        return np.asarray(picture(self._env, self.spec.env_id)[0])
-
-    def close(self) -> None:
-        """Close the environments once."""
-        if self._open:
-            self._open = False
-            self._env.close()
+        first: AnyArray = super().render()[0]
+        return first
 
 
 def _info_of(infos: Mapping[str, Any], row: int) -> dict[str, Any]:

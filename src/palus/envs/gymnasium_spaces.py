@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from palus.errors import EnvError
-from palus.types import F32, ActionPart, ActionSpec, AnyArray, Bool, Continuous, Discrete, ObservationSpec
+from palus.types import F32, ActionPart, ActionSpec, AnyArray, Bool, Continuous, Discrete, GameSpec, ObservationSpec
 
 CHANNELS = (1, 3, 4)
 
@@ -169,9 +169,23 @@ def fps_of(env: Any) -> float:
     return float(env.metadata.get("render_fps") or 30)
 
 
-def picture(env: Any, env_id: str) -> Any:
-    """What an environment draws. Raises EnvError when it draws nothing."""
-    drawn = env.render() if getattr(env, "render_mode", None) == "rgb_array" else None
-    if drawn is None or not len(drawn):
-        raise EnvError(f"{env_id} draws no pictures now; give the option render_mode: rgb_array")
-    return drawn
+class EnvGame:
+    """What games share that are somebody's environment, `_env`."""
+
+    spec: GameSpec
+
+    def __init__(self, env: Any) -> None:
+        self._env, self._open = env, True
+
+    def render(self) -> AnyArray:
+        """The environment's own picture. Raises EnvError when it draws none."""
+        drawn = self._env.render() if getattr(self._env, "render_mode", None) == "rgb_array" else None
+        if drawn is None or not len(drawn):
+            raise EnvError(f"{self.spec.env_id} draws no pictures now; give the option render_mode: rgb_array")
+        return np.asarray(drawn)
+
+    def close(self) -> None:
+        """Close the environment once."""
+        if self._open:
+            self._open = False
+            self._env.close()

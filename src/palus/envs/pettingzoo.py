@@ -16,7 +16,7 @@ from palus.types import F32, MASKS, AgentSpec, AnyArray, BehaviorSpec, Bool, Gam
 try:
     from gymnasium.spaces import Dict, Discrete, Space
 
-    from palus.envs.gymnasium_spaces import ActionWriter, ObservationReader, episode_stats, fps_of, picture
+    from palus.envs.gymnasium_spaces import ActionWriter, EnvGame, ObservationReader, episode_stats, fps_of
 except ImportError as error:
     raise EnvError("PettingZoo's games need the package gymnasium; pip install 'palus[doom]'") from error
 
@@ -47,7 +47,7 @@ def make(
     return PettingZooGame(factory(**options), module.rpartition(".")[2], teams, wins, handicaps)
 
 
-class PettingZooGame:
+class PettingZooGame(EnvGame):
     """One environment, parallel or AEC. Use it on an instance of your own: `PettingZooGame(MyEnv(), "my_env")`.
 
     Agents that share their spaces share a behavior: one without a name when all do, else each named after its agents
@@ -71,7 +71,7 @@ class PettingZooGame:
 
         wins: `reward`, or the name of a number in the infos. handicaps: what each team's mean has to exceed.
         """
-        self._env = _parallel(env)
+        super().__init__(_parallel(env))
         self._agents: list[Any] = list(self._env.possible_agents)
         self._in_turn = hasattr(self._env, "aec_env") and not env.metadata.get("is_parallelizable", False)
         spaces = [(self._env.observation_space(agent), self._env.action_space(agent)) for agent in self._agents]
@@ -95,7 +95,6 @@ class PettingZooGame:
             )
         self.active: Bool = np.zeros(len(self._agents), np.bool_)
         self._observations: Mapping[Any, Any] = {}
-        self._open = True
 
     def reset(self, seed: int) -> None:
         """Start an episode with that seed."""
@@ -169,16 +168,6 @@ class PettingZooGame:
 
     def _flags(self, values: Mapping[Any, bool]) -> Bool:
         return np.array([values.get(agent, False) for agent in self._agents], np.bool_)
-
-    def render(self) -> AnyArray:
-        """The environment's own picture."""
-        return np.asarray(picture(self._env, self.spec.env_id))
-
-    def close(self) -> None:
-        """Close the environment once."""
-        if self._open:
-            self._open = False
-            self._env.close()
 
 
 class _Kind:
