@@ -55,14 +55,31 @@ def _one_hot(indices: I64, size: int) -> F32:
 class ArrayGame:
     """What small games share that keep all they remember in arrays, whose names stand in `_arrays`."""
 
-    spec: GameSpec
-    _arrays: tuple[str, ...] = ()
+    _arrays: tuple[str, ...] = ("_seeds", "_drawn", "active")
+
+    def __init__(self, spec: GameSpec, num_matches: int) -> None:
+        """num_matches: N, at least 1."""
+        self.spec, self.num_matches = spec, num_matches
+        self.active: Bool = np.ones((num_matches, spec.num_agents), np.bool_)
+        self._seeds: I64 = np.zeros(num_matches, np.int64)
+        self._drawn: I64 = np.zeros(num_matches, np.int64)
+
+    def reset(self, seeds: I64) -> None:
+        """Start N new matches from seeds [N]."""
+        for name in self._arrays:
+            getattr(self, name)[:] = 0
+        self._seeds[:], self.active[:] = seeds, True
 
     def _known(self, behavior: str) -> str:
         names = [b.name for b in self.spec.behaviors]
         if behavior not in names:
             raise EnvError(f"{self.spec.env_id} has no behavior {behavior!r}; there is {' and '.join(names)}")
         return behavior
+
+    def _write(self, view: View, behavior: str, rows: I32, wanted: Bool, out: Mapping[str, AnyArray]) -> None:
+        chosen = wanted[:, self.spec.agents_of(behavior)] & (rows >= 0)
+        for name, array in out.items():
+            array[rows[chosen]] = view[name][chosen]
 
     def set_parameters(self, parameters: Mapping[str, float]) -> None:
         """There are none. Raises EnvError for any."""
@@ -89,19 +106,15 @@ class Toy(ArrayGame):
     """
 
     ROUNDS = 4
-    _arrays: tuple[str, ...] = ("_seeds", "_drawn", "active")
 
     def __init__(self, spec: GameSpec, num_matches: int) -> None:
-        self.spec, self.num_matches = spec, num_matches
-        self.active: Bool = np.ones((num_matches, spec.num_agents), np.bool_)
-        self._seeds: I64 = np.zeros(num_matches, np.int64)
-        self._drawn: I64 = np.zeros(num_matches, np.int64)  # rounds since `reset`
+        super().__init__(spec, num_matches)
         self._last: dict[str, View] = {}
         self._ended: Bool = np.zeros_like(self.active)
 
     @property
     def _round(self) -> I64:
-        return self._drawn % self.ROUNDS
+        return self._drawn % self.ROUNDS  # `_drawn` counts rounds since `reset`
 
     def _view(self, behavior: str, played: I64) -> View:
         """What the agents of a behavior see. played: [N] rounds played of the present match."""
@@ -111,12 +124,6 @@ class Toy(ArrayGame):
         """Fill what a decision brings; `match_over` and `terminated` are filled already."""
         raise NotImplementedError
 
-    def reset(self, seeds: I64) -> None:
-        """Start N new matches from seeds [N]."""
-        for name in self._arrays:
-            getattr(self, name)[:] = 0
-        self._seeds[:], self.active[:] = seeds, True
-
     def observe(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
         """Write what the active agents see."""
         self._write(self._view(self._known(behavior), self._round), behavior, rows, self.active, out)
@@ -124,11 +131,6 @@ class Toy(ArrayGame):
     def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
         """Write the last view of the agents that ended in the latest step."""
         self._write(self._last[self._known(behavior)], behavior, rows, self._ended, out)
-
-    def _write(self, view: View, behavior: str, rows: I32, wanted: Bool, out: Mapping[str, AnyArray]) -> None:
-        chosen = wanted[:, self.spec.agents_of(behavior)] & (rows >= 0)
-        for name, array in out.items():
-            array[rows[chosen]] = view[name][chosen]
 
     def step(self, actions: Sequence[F32]) -> Step:
         """Play one decision; actions: per behavior [N, P_b, A]."""

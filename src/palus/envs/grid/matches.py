@@ -25,13 +25,12 @@ class BoardMatches(ArrayGame):
     SIZE = 7
     """Squares along an edge."""
     ROUNDS = 24
-    _arrays: tuple[str, ...] = ("_seeds", "_drawn", "_round", "_squares", "active")
+    _arrays = (*ArrayGame._arrays, "_round", "_squares")
 
     def __init__(self, spec: GameSpec, num_matches: int) -> None:
         """num_matches: N, at least 1."""
-        self.spec, self.num_matches = spec, num_matches
-        self.active: Bool = np.ones((num_matches, spec.num_agents), np.bool_)
-        self._seeds, self._drawn, self._round = np.zeros((3, num_matches), np.int64)
+        super().__init__(spec, num_matches)
+        self._round: I64 = np.zeros(num_matches, np.int64)
         self._squares: I64 = np.zeros((num_matches, spec.num_agents, 2), np.int64)
 
     def _start(self, new: Bool) -> None:
@@ -67,16 +66,12 @@ class BoardMatches(ArrayGame):
 
     def reset(self, seeds: I64) -> None:
         """Start N new matches from seeds [N]."""
-        for name in self._arrays:
-            getattr(self, name)[:] = 0
-        self._seeds[:], self.active[:] = seeds, True
+        super().reset(seeds)
         self._start(np.ones(self.num_matches, np.bool_))
 
     def observe(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
         """Write what the active agents see."""
-        view = self._view(self._known(behavior))
-        chosen = self.active[:, self.spec.agents_of(behavior)] & (rows >= 0)
-        out["obs_0"][rows[chosen]] = view[chosen]
+        self._write({"obs_0": self._view(self._known(behavior))}, behavior, rows, self.active, out)
 
     def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
         """Nobody is ever truncated."""
