@@ -121,15 +121,11 @@ def _children(space: Any) -> list[tuple[Any, spaces.Space[Any]]]:
     return list(space.spaces.items()) if isinstance(space, spaces.Dict) else list(enumerate(space.spaces))
 
 
-def _width(space: spaces.Space[Any]) -> int:
-    return sum(part.columns for part in _parts(space))
-
-
 def _decode(space: spaces.Space[Any], columns: F32) -> Any:
     if isinstance(space, spaces.Tuple | spaces.Dict):
         children = _children(space)
-        ends = np.cumsum([_width(child) for _, child in children])[:-1]
-        blocks = np.split(columns, ends, axis=1)
+        widths = [sum(part.columns for part in _parts(child)) for _, child in children]
+        blocks = np.split(columns, np.cumsum(widths)[:-1], axis=1)
         decoded = {key: _decode(child, block) for (key, child), block in zip(children, blocks, strict=True)}
         return decoded if isinstance(space, spaces.Dict) else tuple(decoded.values())
     if isinstance(space, spaces.Discrete):

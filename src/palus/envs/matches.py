@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -136,14 +136,14 @@ class Matches:
         game, seen = self.games[n], list[AnyArray]()
         if not self.record:
             return game.step(actions)
-        filming = self.every_tick and isinstance(game, EngineGame)
-        if filming:
-            cast(EngineGame, game).recorder = seen.append
+        engine = game if self.every_tick and isinstance(game, EngineGame) else None
+        if engine is not None:
+            engine.recorder = seen.append
         try:
             step = game.step(actions)
         finally:
-            if filming:
-                cast(EngineGame, game).recorder = None
+            if engine is not None:
+                engine.recorder = None
         self.pictures[n] = seen or [game.render()]
         return step
 

@@ -95,19 +95,18 @@ class DoomGame:
     def _result(self) -> GameStep:
         """Agents of a game end together."""
         over = any(player.finished for player in self._players)
-        late = 0 < self.environment.limit <= self._decisions * self.spec.frameskip
+        length = self._decisions * self.spec.frameskip
+        late = 0 < self.environment.limit <= length
         timed_out = all(player.timed_out for player in self._players)
         cut_by_engine = timed_out and (self.environment.limit > 0 or self.environment.timeout_truncates)
         truncated = cut_by_engine or (late and not over)
         for i, player in enumerate(self._players):
             self._reward[i] = player.reward * self.environment.reward_scale
         ends = np.full(len(self._players), over or late)
-        stats = {i: self._stats(player) for i, player in enumerate(self._players)} if over or late else {}
+        ended = self._players if over or late else []
+        stats = {i: {"len": float(length), **player.stats()} for i, player in enumerate(ended)}
         points = points_of([stats[i]["frags"] for i in stats]) if len(self._players) > 1 else ()
         return GameStep(self._reward, ends & (not truncated), ends & truncated, over or late, stats, points)
-
-    def _stats(self, player: DoomPlayer) -> dict[str, float]:
-        return {"len": float(self._decisions * self.spec.frameskip), **player.stats()}
 
     def render(self) -> AnyArray:
         """The engine's picture as it is drawn, without resizing; all players' in one."""
