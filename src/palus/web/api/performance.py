@@ -147,11 +147,10 @@ def performance(view: View, connection: Connection, env: str, repo: str) -> Perf
     newest = next(entry for entry in view.roster.entries_of[repo] if entry.env == env)
     purple, blue = tallies(games.is_blue(counted).astype(int), games.points(counted), 2)
     revisions = view.roster.accepted(env, repo)
-    return Performance(
-        env=env,
+    return Performance.like(
+        game,
         drawn=game.is_drawn,
         measured=bool(game.statistics),
-        sides=game.sides,
         standing=standing,
         why_unranked=None if standing is not None else view.roster.why_unranked(newest),
         same_as=view.roster.same_player_as(newest),

@@ -83,14 +83,12 @@ class Runs:
         figures.update()
         stage, (game, _, max_steps) = self._stage(number), self._facts(number)
         curves = figures.curves(max_steps, time.time())
-        running = figures.state == "running"
-        return WatchedRun(
+        return WatchedRun.like(
+            figures,
             number=number,
             name=folder.name if sum(other.name == folder.name for other in self._folders) == 1 else str(folder),
             game=game,
-            state=figures.state,
-            heard_ms=figures.heard_ms,
-            left_s=slowest(curves) if running else None,
+            left_s=slowest(curves) if figures.state == "running" else None,
             learners=curves,
             league=read_league(folder, curves),
             opponents=stage.opponents(),

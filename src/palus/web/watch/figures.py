@@ -60,10 +60,8 @@ class _Series:
         step = self.rows[-1][0] if self.rows else 0
         speed = self._speed()
         left_s = (max_steps - step) / speed if max_steps is not None and speed else None
-        return Curves(
-            learner=self.learner,
-            policy=self.policy,
-            behavior=self.behavior,
+        return Curves.like(
+            self,
             step=step,
             max_steps=max_steps,
             speed=speed,
