@@ -23,8 +23,6 @@ from palus.cli.output import opened, stderr, stdout
 from palus.errors import ArenaError, HubError
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from palus.arena.ladder.service import Sources
     from palus.arena.ladder.settings import ArenaSettings
     from palus.store import Store
@@ -161,19 +159,14 @@ def _pages(
     pages = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="arena pages")
     pages.start()
     try:
-        if not _answers(server, pages):
+        while pages.is_alive() and not server.started:
+            pages.join(0.05)
+        if not pages.is_alive():
             raise ArenaError("the arena's pages did not start; see the message above")
         yield pages
     finally:
         server.should_exit = True
         pages.join()
-
-
-def _answers(server: uvicorn.Server, pages: threading.Thread) -> bool:
-    """Wait until the server answers; False when it ended instead."""
-    while pages.is_alive() and not server.started:
-        pages.join(0.05)
-    return pages.is_alive()
 
 
 def welcome(store: Store, place: Place, new_admin: bool) -> None:
