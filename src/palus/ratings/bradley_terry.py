@@ -165,7 +165,10 @@ def _finished(belief: _Belief, n: int, side_term: bool, exact: bool) -> Fit:
         covariance -= with_zero[:, None]
         covariance -= with_zero[None, :]
         covariance += zero @ with_zero
-    side = (float(theta[-1]), float(np.sqrt(inverse.variance_of_last()))) if side_term else None
+    side = None
+    if side_term:
+        of_side = inverse.solve(np.append(np.zeros(n), 1.0))  # a sparse inverse's `variance` holds all others
+        side = (float(theta[-1]), float(np.sqrt(of_side[-1])))
     return Fit(
         strength=theta[:n] - zero @ theta[:n],
         variance=inverse.variance[:n] if covariance is None else np.diag(covariance),
@@ -247,7 +250,8 @@ def _rounds(
     theta, inverse, spread, scatter, phi = start.mean, start.inverse, start.spread, start.scatter, start.phi
     flat = np.ones(len(cells.played)) if inverse is None else _flattening(inverse, cells)
     for _ in range(rounds):
-        worth = 1.0 / _phi(scatter, theta[:n], spread, cells.first, cells.second)
+        expected = win_probability(theta[cells.first] - theta[cells.second])
+        worth = 1.0 / scatter.phi(_middle(theta[:n], spread, cells.first, cells.second), expected)
         precision = np.full(len(theta), spread**-2)
         gradient, weight = _derivatives(theta, cells, n, worth, flat)
         inverse = Sparse(weight, cells, n, precision) if sparse else invert(dense(weight, cells, n, precision))
@@ -308,10 +312,6 @@ def _scatter(units: Units, strength: F64, inverse: Inverse, spread: float, befor
     variance = np.add.reduceat(units.count * units.games, starts) * even
     scatter = fit_scatter(squares, variance, middle, p, before if before != Scatter() else None)
     return scatter, (1.0 + float(squares.sum())) / (1.0 + float(variance.sum()))
-
-
-def _phi(scatter: Scatter, strength: F64, spread: float, first: I64, second: I64) -> F64:
-    return scatter.phi(_middle(strength, spread, first, second), win_probability(strength[first] - strength[second]))
 
 
 def _middle(strength: F64, spread: float, first: I64, second: I64) -> F64:

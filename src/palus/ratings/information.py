@@ -31,10 +31,6 @@ class Dense:
         """[size]."""
         return np.diag(self.matrix)
 
-    def variance_of_last(self) -> float:
-        """Of the last parameter, by all others."""
-        return float(self.matrix[-1, -1])
-
     def solve(self, right: F64) -> F64:
         """The covariance times a vector."""
         return np.asarray(self.matrix @ right)
@@ -92,11 +88,6 @@ class Sparse:
     def variance(self) -> F64:
         held: F64 = 1.0 / self._diagonal
         return held if self.moves is None else held + self.by * np.square(self.moves)
-
-    def variance_of_last(self) -> float:
-        last = np.zeros(len(self.precision))
-        last[-1] = 1.0
-        return float(self.solve(last)[-1])
 
     def solve(self, right: F64) -> F64:
         from scipy.sparse.linalg import LinearOperator, cg  # slow to import, needed by few
