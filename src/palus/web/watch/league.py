@@ -74,32 +74,30 @@ class _Rating(_Part):
     high: float
 
 
-class _Trained(_Part):
+class _Policy(_Part):
     behavior: str
     role: str | None = None
+    parent: int | None = None
     origin: int | None = None
     step: int | None = None
     elo: float | None = None
     rating: _Rating | None = None
-
-
-class _Learner(_Trained):
-    policy: int
-
-
-class _Snapshot(_Trained):
-    id: int
-    name: str | None = None
-    parent: int | None = None
     landmark: bool = False
     kept: bool = True
 
 
-class _Member(_Part):
+class _Learner(_Policy):
+    id: int = Field(alias="policy")
+
+
+class _Snapshot(_Policy):
+    id: int
+    name: str | None = None
+
+
+class _Member(_Policy):
     id: int
     name: str
-    behavior: str
-    rating: _Rating | None = None
 
 
 class _File(_Part):
@@ -134,9 +132,9 @@ def read_league(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
         return None
     labels = {curve.policy: curve.learner for curve in curves}
     policies = [
-        *(_policy(p.policy, "learner", _role_of(p, labels.get(p.policy, p.behavior)), p) for p in file.learners),
-        *(_policy(p.id, "snapshot", _role_of(p, p.name or _name(p.id)), p) for p in file.snapshots),
-        *(_policy(p.id, "member", p.name, p) for p in file.members),
+        *(LeaguePolicy.like(p, kind="learner", label=_role_of(p, labels.get(p.id, p.behavior))) for p in file.learners),
+        *(LeaguePolicy.like(p, kind="snapshot", label=_role_of(p, p.name or _name(p.id))) for p in file.snapshots),
+        *(LeaguePolicy.like(p, kind="member", label=p.name) for p in file.members),
     ]
     names = {str(policy.id): policy.label for policy in policies}
     mix = [
@@ -147,17 +145,9 @@ def read_league(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
     return LeagueView(policies=policies, training=file.training, evaluation=file.evaluation, mix=mix)
 
 
-def _role_of(policy: _Trained, name: str) -> str:
+def _role_of(policy: _Policy, name: str) -> str:
     """Its name, and what it is for where that is not what most are for."""
     return name if policy.role in (None, "main") or policy.role in name else f"{name} {policy.role}"
-
-
-def _policy(id: int, kind: Literal["learner", "snapshot", "member"], label: str, said: _Part) -> LeaguePolicy:
-    unsaid = LeaguePolicy(
-        id=id, kind=kind, label=label, behavior="", parent=None, origin=None,
-        step=None, elo=None, rating=None, landmark=False, kept=True,
-    )  # fmt: skip
-    return LeaguePolicy.like(said, unsaid, id=id, kind=kind, label=label)
 
 
 def _from_older(folder: Path, curves: Sequence[Curves]) -> _File | None:
