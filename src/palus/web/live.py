@@ -24,12 +24,13 @@ from typing import Literal
 
 import numpy as np
 from fastapi import WebSocket, WebSocketDisconnect
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from palus.arena.locked.live import DURATION_TICKS, LiveMatch, LiveStep
 from palus.arena.referee.games import layout_of
 from palus.envs.recording import MatchLayout
 from palus.hub.limits import Buckets
+from palus.web.shapes import Shape
 
 _HEAD = struct.Struct("<BBbBIHH")
 _EVENT = struct.Struct("<BBBb")
@@ -60,10 +61,8 @@ _Branch = Literal[0, 1, 2]
 _Choice = tuple[_Branch, _Branch, _Branch]
 
 
-class _Message(BaseModel):
+class _Message(Shape):
     """What a client says during a match."""
-
-    model_config = ConfigDict(extra="forbid")
 
     type: Literal["act", "pause", "resume", "alive"]
     choice: _Choice = (0, 0, 0)

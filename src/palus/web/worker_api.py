@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from palus import __version__
@@ -30,6 +30,7 @@ from palus.hub.limits import Buckets, HubLimits, client_of
 from palus.store import Store
 from palus.store.engine import now_ms
 from palus.web.security import fault
+from palus.web.shapes import Shape
 
 QUESTIONS_PER_S = 25.0
 """Of all idle workers of one server together."""
@@ -44,11 +45,7 @@ Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 Secret = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Hello(_Body):
+class Hello(Shape):
     """A worker says who it is. about: palus, platform, runtimes."""
 
     worker: str = Field(pattern=r"^[A-Za-z0-9._/-]{1,64}$")
@@ -66,14 +63,14 @@ class Wanted(Hello):
     jobs: int = Field(1, ge=1, le=MOST_JOBS)
 
 
-class HeldLeases(_Body):
+class HeldLeases(Shape):
     """Jobs that were taken together."""
 
     jobs: list[JobId] = Field(min_length=1, max_length=MOST_JOBS)
     secret: Secret
 
 
-class GivenBack(_Body):
+class GivenBack(Shape):
     """A job that could not be done, and why."""
 
     job: JobId
@@ -81,7 +78,7 @@ class GivenBack(_Body):
     fault: str = Field(max_length=1000)
 
 
-class DoneJob(_Body):
+class DoneJob(Shape):
     """A job that is done. report: see `palus.arena.jobs.reports`."""
 
     job: JobId
@@ -89,7 +86,7 @@ class DoneJob(_Body):
     report: dict[str, Any]
 
 
-class Finished(_Body):
+class Finished(Shape):
     """Jobs that are done."""
 
     reports: list[DoneJob] = Field(min_length=1, max_length=MOST_JOBS)
