@@ -178,9 +178,8 @@ def _history(connection: Connection, env: str, player: Player) -> RatingSeries:
         .order_by(rating_points.c.seq)
     ).all()
     step = max(1, -(-len(rows) // HISTORY_POINTS))
-    return RatingSeries.like(
-        player, points=rows[::-1][::step][::-1]
-    )  # counted from the end: the newest is always shown
+    # Counted from the end: the newest is always shown.
+    return RatingSeries.like(player, points=rows[::-1][::step][::-1])
 
 
 def _telling(games: EntityMatches, points: float, strongest_first: bool) -> Rows:
