@@ -35,13 +35,11 @@ stderr = Terminal(stderr=True, highlight=False, soft_wrap=True)
 EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130
 
 
-@contextmanager
-def opened(data: Path, database: str | None, *, create: bool = False, blobs: str | None = None) -> Iterator[Store]:
-    """The store of an arena while the block runs. create: also where there is none yet. blobs: as of `open_store`."""
+def opened(data: Path, database: str | None, *, create: bool = False, blobs: str | None = None) -> closing[Store]:
+    """The store of an arena, while a block runs. create: also where there is none yet. blobs: as of `open_store`."""
     from palus.store import open_store
 
-    with closing(open_store(data, database, create=create, blobs=blobs)) as store:
-        yield store
+    return closing(open_store(data, database, create=create, blobs=blobs))
 
 
 def stop_signal() -> threading.Event:
