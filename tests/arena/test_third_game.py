@@ -158,7 +158,7 @@ def test_its_rated_matches_verify_and_what_was_changed_does_not(store: Store) ->
 
 
 def test_its_pages_say_what_it_counts_and_measures(store: Store) -> None:
-    Refresher(store, SETTINGS).refresh(intervals=True)
+    Refresher(store, SETTINGS).refresh()
     first, second = records(store)
     shouts = [GAMES["Tug"].play_statistics(recording_of(r, read_actions(store, r))) for r in (first, second)]
     with TestClient(make_app(store, arena=Arena(envs=("Tug",))), base_url="http://127.0.0.1") as client:

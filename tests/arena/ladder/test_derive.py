@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from palus.arena.ladder.discovery import Entry, Sweep
 from palus.arena.ladder.entries import decide, take_in
 from palus.arena.ladder.field_picture import Ledger, take_picture
 from palus.arena.ladder.log import LogRecord, StoredBytes, append
-from palus.arena.ladder.refresh import Refresher
+from palus.arena.ladder.refresh import INTERVALS_EVERY_S, Refresher
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.replay import encode_replay
 from palus.arena.referee.result import POINTS
@@ -292,7 +293,9 @@ def test_a_large_field_is_rated_without_its_intervals_which_follow_hourly_to_the
     for repo in FOUR:
         assert second[repo]["rating"] != first[repo]["rating"]
         assert second[repo]["half_width"] == first[repo]["half_width"], "not due"
-    assert refresher.refresh(intervals=True) == [ENV]
+    an_hour_later = time.monotonic() + INTERVALS_EVERY_S
+    monkeypatch.setattr(time, "monotonic", lambda: an_hour_later)
+    assert refresher.refresh() == [ENV]
     third, caught_up = by_repo(store), dump(store)
     assert all(third[repo]["half_width"] < first[repo]["half_width"] for repo in FOUR)
     Refresher(store, SETTINGS).recompute()

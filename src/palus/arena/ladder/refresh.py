@@ -64,10 +64,9 @@ class Refresher:
         self._memory: dict[str, _Memory] = {}
         self._stats_seq: int | None = None
 
-    def refresh(self, *, intervals: bool = False) -> list[str]:
-        """Take in what is new. Returns the envs whose published ratings changed. intervals: those of large fields, too,
-        although they are not due."""
-        changed = [env for env in self._settings.envs if self._refresh_env(env, intervals)]
+    def refresh(self) -> list[str]:
+        """Take in what is new. Returns the envs whose published ratings changed."""
+        changed = [env for env in self._settings.envs if self._refresh_env(env)]
         for _ in range(_STATS_PER_REFRESH // _STATS_PER_TRANSACTION):
             if not self._read_some_replays():
                 break
@@ -84,7 +83,7 @@ class Refresher:
         while self._read_some_replays():
             pass
 
-    def _refresh_env(self, env: str, intervals_now: bool) -> bool:
+    def _refresh_env(self, env: str) -> bool:
         """What is known is put back at the end: where something stops half-way it is read again, the store did not."""
         with self._store.read() as connection:
             memory = self._memory.pop(env, None) or _Memory(load(connection, env))
@@ -92,7 +91,7 @@ class Refresher:
             ranked = frozenset(board(connection, env, repos_per_owner=self._settings.repos_per_owner))
             known = memory.intake
             state = (known.games, known.rated_seq, frozenset(known.struck), ranked)
-            is_due = state != memory.exact and (intervals_now or time.monotonic() >= memory.exact_due_s)
+            is_due = state != memory.exact and time.monotonic() >= memory.exact_due_s
             if state == memory.seen and not is_due:
                 self._memory[env] = memory
                 return False
