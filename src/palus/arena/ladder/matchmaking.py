@@ -144,9 +144,10 @@ def ladder_pairings(
     somebody whose interval is still wider than the target are open; those at the season's limit of meetings wait until
     every open pairing had one, and those with a model of an owner beyond its share until no other is left.
     """
-    first, second = _candidates(picture, settings)
+    unsure = np.asarray(Z_95 * np.sqrt(picture.variance) >= settings.target_half_width)
+    first, second = _candidates(picture, settings, unsure)
     in_share = ~(picture.over[first] | picture.over[second])
-    barred, unsure = np.zeros(len(picture), np.bool_), _unsure(picture, settings)
+    barred = np.zeros(len(picture), np.bool_)
     if in_share.any():
         first, second, barred = first[in_share], second[in_share], picture.over
     gain = _gains(picture, first, second)
@@ -195,23 +196,18 @@ def draw_round(queue: Sequence[tuple[str, float]], neighbours: int, rng: np.rand
     return pairs
 
 
-def _candidates(picture: Picture, settings: ArenaSettings) -> tuple[I64, I64]:
+def _candidates(picture: Picture, settings: ArenaSettings, unsure: Bool) -> tuple[I64, I64]:
     """Open pairings of players that are near in the order of strength, each once."""
     order, n = np.argsort(picture.strength, kind="stable"), len(picture)
     reach = n - 1 if n <= 2 * NEIGHBOURS + 1 else NEIGHBOURS  # few: everybody
     first = np.concatenate([order[: n - d] for d in range(1, reach + 1)] or [order[:0]])
     second = np.concatenate([order[d:] for d in range(1, reach + 1)] or [order[:0]])
-    unsure = _unsure(picture, settings)
     wanted = (unsure[first] | unsure[second]) & picture.may_meet(first, second)
     first, second = first[wanted], second[wanted]
     met = picture.meetings.of(first, second)
     if (met == 0).any():
         first, second = first[met < settings.meetings], second[met < settings.meetings]
     return first, second
-
-
-def _unsure(picture: Picture, settings: ArenaSettings) -> Bool:
-    return np.asarray(Z_95 * np.sqrt(picture.variance) >= settings.target_half_width)
 
 
 def _gains(picture: Picture, first: I64, second: I64) -> F64:
