@@ -222,9 +222,8 @@ def _run(source: WorkSource, lease: Lease, limits: Limits | None) -> Report:
 def _validate(source: WorkSource, payload: dict[str, Any], limits: Limits | None) -> ValidationReport:
     entity = Entity.from_json(payload["contender"]).with_models(source.model)
     verdict = vet(entity, payload["env"], limits=limits)
-    if verdict.refusal is not None:
-        return ValidationReport(verdict.refusal, verdict.details, None)
-    return ValidationReport(None, verdict.details, play_order(source, Unit.trial(payload), limits))
+    trial = play_order(source, Unit.trial(payload), limits) if verdict.refusal is None else None
+    return ValidationReport(verdict.refusal, verdict.details, trial)
 
 
 def play_order(source: WorkSource, unit: Unit, limits: Limits | None) -> UnitReport:

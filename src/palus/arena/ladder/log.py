@@ -122,8 +122,8 @@ def append(
     records: Sequence[LogRecord],
     finished_ms: int,
     actions: Mapping[str, bytes] = MappingProxyType({}),
-) -> list[int]:
-    """Add records to the end of the log, all in the caller's transaction. Returns their numbers.
+) -> None:
+    """Add records to the end of the log, all in the caller's transaction.
 
     actions: of matches that repeat, by id. Blobs that the records name must be stored before. Raises
     sqlalchemy.exc.IntegrityError when a match with one of these ids is in the log already: nothing is ever logged
@@ -141,7 +141,6 @@ def append(
     if rows:
         connection.execute(insert(matches), rows)
         set_head(connection, "matches", seq, head)
-    return [row["seq"] for row in rows]
 
 
 def lock_log(connection: Connection) -> None:

@@ -25,7 +25,7 @@ from palus.arena.ladder.audit_jobs import settle
 from palus.arena.ladder.charge import Charge
 from palus.arena.ladder.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
 from palus.arena.ladder.entries import owners_here
-from palus.arena.ladder.rater import is_large
+from palus.arena.ladder.rater import PAUSE_S, is_large
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler, run_sweep
 from palus.arena.ladder.settings import SETTINGS_FILE, ArenaSettings
 from palus.arena.ladder.workers import instructions
@@ -41,8 +41,6 @@ logger = logging.getLogger(__name__)
 
 TICK_S = 0.25
 STOP_S = 20.0
-PAUSE_S = 5.0
-"""After something went wrong."""
 FIRST_COMPARISON_S = 600.0
 """Of workers, after the start: a laptop's arena rarely runs for a whole day."""
 SETTLE_EVERY_S = 5.0
