@@ -40,8 +40,6 @@ from palus.hub.target import HUGGING_FACE
 # Between its versions the library changes the package that speaks HTTP; its errors are reached through this one class.
 _TRANSPORT_ERRORS: tuple[type[BaseException], ...] = (HfHubHTTPError.__bases__[0], OSError)
 
-CONFLICT = 412
-
 _GIT = ".[gG][iI][tT]"
 _NEVER = (_GIT, f"*/{_GIT}", f"{_GIT}/*", f"*/{_GIT}/*", "/*", "..", "../*", "*/..", "*/../*")
 """Patterns of paths that `check_path` refuses on the way up, and that nobody wants on the way down."""
@@ -200,7 +198,7 @@ def _http_message(error: HfHubHTTPError, url: str, repo_id: str) -> str:
         return f"{repo_id}: {url} has no such repository{token}; check the spelling of owner/name"
     if status == 403:
         return f"{repo_id or url}: not allowed ({said}); push to an account of yours with a token that may write"
-    if status == CONFLICT:
+    if status == 412:
         return f"{repo_id}: somebody else pushed at the same moment; push again"
     proxy = f"; {_proxy_hint(url)}" if _proxy_hint(url) else ""
     return f"{repo_id or url}: the hub answered {status}: {said}{proxy}"

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 MAIN = "main"
 DAY_MS = 24 * 3600 * 1000
 _REVISION = re.compile(r"[0-9a-f]{40}\Z")
-_README = "README.md"
 
 
 @dataclass(frozen=True)
@@ -247,7 +246,7 @@ def write_commit(
 def _publish_card(connection: Connection, store: BlobStore, repo_id: int, files: dict[str, File]) -> None:
     """Make tags and card those of the new head."""
     card = Card()
-    if readme := files.get(_README):
+    if readme := files.get("README.md"):
         card = read_card(store.read_start(readme.sha256, MAX_CARD_BYTES + 1))
     tags = dict.fromkeys([*card.tags, *(["onnx"] if any(path.endswith(".onnx") for path in files) else [])])
     values: dict[str, Any] = {"card": dump_card(card.data), "library_name": card.library_name}

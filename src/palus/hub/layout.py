@@ -37,8 +37,6 @@ GITATTRIBUTES = "".join(
 Content: TypeAlias = bytes | Path
 """Bytes made for the repository, or a file on disk."""
 
-_SNAPSHOTS = "snapshots"
-
 
 @dataclass(frozen=True)
 class LocalRun:
@@ -177,7 +175,7 @@ def _files(folder: Path, snapshots: bool) -> Iterator[tuple[str, Path]]:
             continue
         if entry.is_file():
             yield entry.name, entry
-        elif entry.is_dir() and (snapshots or entry.name != _SNAPSHOTS):
+        elif entry.is_dir() and (snapshots or entry.name != "snapshots"):
             yield from ((f"{entry.name}/{path}", file) for path, file in _files(entry, snapshots))
 
 

@@ -24,7 +24,6 @@ from palus.arena.referee.games import game_of
 from palus.hub.uploads import pin
 from palus.store.tables import accounts, entries, jobs
 
-NOT_PLAYED = "not-played"
 HOUR_MS = 3_600_000
 _NAMES = ("id", "source", "repo", "owner", "revision", "files", "sha256", "state", "details")
 _COLUMNS = select(*(entries.c[name] for name in _NAMES))
@@ -228,7 +227,7 @@ def _missing(env: str, found: Entry) -> Refusal:
 
 def _not_played(env: str) -> Refusal:
     return Refusal(
-        NOT_PLAYED,
+        "not-played",
         f"waiting: this arena does not play {env}",
         f"whoever runs it can start it with --game {env}; the model is then checked and plays",
     )
