@@ -120,13 +120,10 @@ def collect_garbage(store: Store, older_than_ms: int = DAY_MS) -> int:
 
 
 def _find_orphans(connection: Connection, before_ms: int) -> list[str]:
-    def unused(column: Any, *more: Any) -> Any:
-        return ~exists().where(column == blobs.c.sha256, *more)
-
     query = select(blobs.c.sha256).where(
         blobs.c.created_ms < before_ms,
         blobs.c.pinned.is_(False),
-        unused(commit_files.c.sha256),
-        unused(blob_claims.c.sha256, blob_claims.c.created_ms >= before_ms),
+        ~exists().where(commit_files.c.sha256 == blobs.c.sha256),
+        ~exists().where(blob_claims.c.sha256 == blobs.c.sha256, blob_claims.c.created_ms >= before_ms),
     )
     return list(connection.execute(query.limit(SWEEP_BLOBS).with_for_update(skip_locked=True)).scalars())

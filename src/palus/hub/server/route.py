@@ -22,8 +22,6 @@ _NOT_IN_HEADERS = re.compile(r"[^\x20-\x7e]")  # messages repeat what strangers 
 _MAX_HEADER = 1000
 _log = logging.getLogger(__name__)
 
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-
 
 # Clients may call it application/x-ndjson; described as bytes, because that is how it is read.
 STREAMED_BODY = {
@@ -48,7 +46,7 @@ async def pieces(request: Request) -> AsyncIterator[bytes]:
 class HubRoute(APIRoute):
     """A route whose refusals carry the headers that clients show to their users."""
 
-    def get_route_handler(self) -> Handler:
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler of FastAPI, guarded."""
         serve = super().get_route_handler()
 
