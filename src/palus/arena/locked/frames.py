@@ -138,11 +138,6 @@ class Rows:
         """Of one row."""
         return sum(size for _, size in self._parts)
 
-    @property
-    def answer_numbers(self) -> int:
-        """Float32 numbers of one row."""
-        return sum(self.behavior.branches) + self.state_size
-
     @cached_property
     def _parts(self) -> list[tuple[str, int]]:
         sizes = [(o.name, o.size * np.dtype(o.dtype).itemsize) for o in self.behavior.observations]

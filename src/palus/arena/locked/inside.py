@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from onnx import TensorProto
+from onnx import ModelProto, TensorProto
 
 from palus.arena.locked.frames import OUT_OF_MEMORY, Kind, Rows, Task, read_frame, write_frame
 from palus.arena.locked.probe import probe, probe_rows
@@ -61,7 +61,8 @@ def open_model(data: bytes, behavior: BehaviorSpec) -> OpenedModel:
 
 def warm_up() -> None:
     """Open, examine and refuse harmless models, so that nothing is left to be imported or looked up afterwards."""
-    for data, behavior in ((_policy(), _POLICY), (_recurrent(), _RECURRENT)):
+    for model, behavior in ((_policy(), _POLICY), (_recurrent(), _RECURRENT)):
+        data = model.SerializeToString()
         _examine(open_model(data, behavior), len(data), np.inf)
         for broken in (b"", b"\x08\x04\x3a\xff"):
             with contextlib.suppress(RefusedError):
@@ -129,16 +130,15 @@ def _examine(model: OpenedModel, file_bytes: int, up_to_ms: float) -> dict[str, 
     return facts | asdict(report) | {"computation": computation_of(graph.model)}
 
 
-def _policy() -> bytes:
+def _policy() -> ModelProto:
     shapes = {"layer0": (4, 5), "branch0": (2, 4), "branch1": (2, 4)}
     arrays: dict[str, F32] = {}
     for name, shape in shapes.items():
         arrays[f"{name}_weight"], arrays[f"{name}_bias"] = np.ones(shape, np.float32), np.zeros(shape[0], np.float32)
-    data: bytes = mlp_policy(arrays, _POLICY).SerializeToString()
-    return data
+    return mlp_policy(arrays, _POLICY)
 
 
-def _recurrent() -> bytes:
+def _recurrent() -> ModelProto:
     """A convolution, a layer, a GRU and two softmaxes."""
     g, behavior = Graph(), _RECURRENT
     state = open_policy(g, behavior, _STATE)
@@ -158,6 +158,4 @@ def _recurrent() -> bytes:
         g.add("Gemm", [x, ones(f"head{k}", _STATE, n), ones(f"head{k}_bias", n)], f"logits{k}")
         for k, n in enumerate(behavior.branches)
     ]
-    model = close_policy(g, behavior, PolicyOutputs(tuple(heads), None, x), _STATE, {})
-    data: bytes = model.SerializeToString()
-    return data
+    return close_policy(g, behavior, PolicyOutputs(tuple(heads), None, x), _STATE, {})

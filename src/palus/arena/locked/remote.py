@@ -133,7 +133,7 @@ class RemotePlayer:
         return answer[:, : self._width], answer[:, self._width :]
 
     def _ask(self, questions: AnyArray) -> F32:
-        return self._contestant.ask(self._number, questions, self._rows.answer_numbers)
+        return self._contestant.ask(self._number, questions, self._width + self.state_size)
 
     def _checked(self, questions: AnyArray, answer: F32) -> F32:
         if len(self._earlier) and self._rng.random() < self._share:
