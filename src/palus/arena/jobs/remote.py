@@ -18,8 +18,6 @@ from palus.errors import ArenaError, LeaseError, UnreachableError
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 60.0
-PLAY_S = 30.0
-"""Of work that is taken at once: a question for work then costs the arena nothing beside what it hands out."""
 MAX_ANSWER_BYTES = 8 * MAX_BLOB_BYTES
 REPORT_BYTES = MAX_ANSWER_BYTES // 2
 """Reports that are longer together are sent one after another."""
@@ -33,7 +31,8 @@ class HttpSource:
     Connections are kept between requests, until `close`.
     """
 
-    play_s = PLAY_S
+    play_s = 30.0
+    """Of work that is taken at once: a question for work then costs the arena nothing beside what it hands out."""
 
     def __init__(self, url: str, token: str, worker: str, about: dict[str, Any]) -> None:
         """Raises ArenaError when the address is none, or the arena does not accept the token."""
