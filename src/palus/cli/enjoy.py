@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from palus.hub.score import AgentScore
     from palus.run.agents import Playable
     from palus.run.evaluate import Evaluation
-    from palus.run.talking_agent import TalkingAgent
 
 EPILOG = """
 RUN is a run's folder, an experiment that Sample Factory trained, or OWNER/NAME of a published agent, which is fetched
@@ -82,11 +81,11 @@ def enjoy(
     trusted = Trust.of(trust or [])
     folder = local_folder(run, hub)
     with Terminal(stderr=True).status("Loading PyTorch and the agent"):
-        from palus.run.talking_agent import NO_PICTURES, TalkingAgent, open_player
+        from palus.run.talking_agent import NO_PICTURES, open_player
 
         with told_where(folder):
             agent = open_player(folder, "best" if best else "latest", trusted, env)
-    if video is not None and isinstance(agent, TalkingAgent):
+    if video is not None and agent.source is None:
         raise EnvError(f"--video {video}: {NO_PICTURES}")
     if push_to_hub is not None:  # before the work: packages, token and rights
         if not agent.is_ours:
@@ -111,7 +110,7 @@ def enjoy(
 
 
 def _play(
-    agent: Playable | TalkingAgent,
+    agent: Playable,
     play: Callable[..., Evaluation],
     episodes: int,
     games: int,
@@ -135,7 +134,7 @@ def _play(
     return evaluation
 
 
-def _score(agent: Playable | TalkingAgent, evaluation: Evaluation, deterministic: bool) -> AgentScore | None:
+def _score(agent: Playable, evaluation: Evaluation, deterministic: bool) -> AgentScore | None:
     """What a model card is to say; None when no episode came to its end."""
     from palus.hub.score import AgentScore
 
@@ -162,16 +161,14 @@ def _keep(folder: Path, score: AgentScore) -> None:
     write_text(OwnFiles(folder).add(folder / EVALUATION), json.dumps(asdict(score), indent=2) + "\n")
 
 
-def _parts(agent: Playable | TalkingAgent, evaluation: Evaluation) -> dict[str, Evaluation]:
+def _parts(agent: Playable, evaluation: Evaluation) -> dict[str, Evaluation]:
     """What each behavior's agents did; {} where all are of one behavior."""
     spec = agent.spec
     named = spec.behaviors if len(spec.behaviors) > 1 else ()
     return {behavior.name: evaluation.by(spec.agents_of(behavior.name)) for behavior in named}
 
 
-def _print_json(
-    agent: Playable | TalkingAgent, evaluation: Evaluation, score: AgentScore | None, place: Path | None
-) -> None:
+def _print_json(agent: Playable, evaluation: Evaluation, score: AgentScore | None, place: Path | None) -> None:
     parts = {name: {"mean": part.mean, "std": part.std} for name, part in _parts(agent, evaluation).items()}
     print_json(
         {
@@ -186,9 +183,7 @@ def _print_json(
     )
 
 
-def _print(
-    agent: Playable | TalkingAgent, evaluation: Evaluation, score: AgentScore | None, place: Path | None
-) -> None:
+def _print(agent: Playable, evaluation: Evaluation, score: AgentScore | None, place: Path | None) -> None:
     name = f"[bold]{escape(agent.env_id)}[/]"
     rate = f"{evaluation.frames:,} {agent.unit} in {evaluation.seconds:.1f} s"
     if evaluation.lost:

@@ -81,4 +81,5 @@ def _trained(folder: Path, seed: int, deterministic: bool, trust: Trust) -> tupl
         raise EnvError(f"{folder}: a scripted player; say what it plays: --game {' or --game '.join(games)}")
     with told_where(folder):
         agent = open_agent(folder, "latest", trust)
-    return envs.GameSource(agent.env_id, agent.env_options, trust), agent.players(seed, deterministic)
+    assert agent.source is not None, "`open_agent` refuses games that talk"
+    return agent.source, agent.players(seed, deterministic)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import torch
 
 from palus.config import load_run
-from palus.envs import make_game
-from palus.envs.game import Game
+from palus.envs import GameSource
 from palus.errors import CheckpointError
 from palus.export.policy_file import PolicyFile, find_policies
 from palus.nn.distributions import mode, sample, told
@@ -28,51 +28,38 @@ Kind = Literal["latest", "best"]
 
 @dataclass(frozen=True)
 class Playable:
-    """What was trained and the game it plays. env_options: of the game's factory, as in training.
+    """What was trained and the game it plays.
 
-    policies: by the game's behaviors. steps: engine frames they were trained for, the fewest of all. kind: which of the
-    run's policies they are. is_ours: palus trained them. trust: modules that the game may come from. unit: of what
-    evaluations count.
+    spec: of the game; policies: by its behaviors. steps: engine frames they were trained for, the fewest of all. kind:
+    which of the run's policies they are. evaluate: `palus.run.evaluate.evaluate` in its game. source: of the game, None
+    of one that talks. is_ours: palus trained them.
     """
 
-    unit: ClassVar = "frames"
-
     env_id: str
-    env_options: Mapping[str, Any]
+    spec: GameSpec
     policies: Mapping[str, Network]
     steps: int
     kind: Kind
-    is_ours: bool
-    trust: Trust = NOBODY
+    evaluate: Callable[..., Evaluation]
+    source: GameSource | None = None
+    is_ours: bool = True
+
+    @property
+    def unit(self) -> str:
+        """Of what evaluations count."""
+        return "decisions" if self.source is None else "frames"
 
     @cached_property
-    def _game(self) -> Game:
-        """One that is only asked what it is."""
-        game = self.make_game()
-        game.close()
-        return game
-
-    @property
-    def spec(self) -> GameSpec:
-        """The constant facts of its game."""
-        return self._game.spec
-
-    @property
     def draws(self) -> bool:
         """Whether its game gives the picture of every engine frame."""
-        return hasattr(self._game, "recorder")
-
-    def make_game(self) -> Game:
-        """A new instance of its game."""
-        return make_game(self.env_id, self.trust, **self.env_options)
+        if self.source is None:
+            return False
+        with closing(self.source.single()) as game:  # only asked what it is
+            return hasattr(game, "recorder")
 
     def players(self, seed: int, deterministic: bool) -> dict[str, AgentPlayer]:
         """A player for every behavior."""
         return {name: AgentPlayer(policy, seed, deterministic) for name, policy in self.policies.items()}
-
-    def evaluate(self, players: Mapping[str, AgentPlayer], **how: Any) -> Evaluation:
-        """`palus.run.evaluate.evaluate` in its game. how: keywords of it."""
-        return evaluate(self.make_game, players, **how)
 
 
 class AgentPlayer:
@@ -110,9 +97,10 @@ def open_agent(folder: Path, kind: Kind = "latest", trust: Trust = NOBODY) -> Pl
     """
     if is_sf_experiment(folder):
         theirs = read_sf_agent(folder, kind)
-        (behavior,) = _spec_of(theirs.env_id, theirs.env_options, trust).behaviors
+        source = GameSource(theirs.env_id, theirs.env_options, trust)
+        (behavior,) = source.spec.behaviors
         policy = Network.acting(behavior, theirs.settings, theirs.arrays, trust=trust)
-        return Playable(theirs.env_id, theirs.env_options, {behavior.name: policy}, theirs.steps, kind, False, trust)
+        return _playable(source, {behavior.name: policy}, theirs.steps, kind, is_ours=False)
     configuration = folder / CONFIGURATION
     if not configuration.is_file():
         raise CheckpointError(
@@ -128,7 +116,8 @@ def open_agent(folder: Path, kind: Kind = "latest", trust: Trust = NOBODY) -> Pl
     if run.env_id is None:
         raise CheckpointError(f"{configuration}: names no game; set palus.env to the one it was trained in")
     ours, policies = find_policies(folder, kind), {}
-    for behavior in _spec_of(run.env_id, run.palus.env_options, trust).behaviors:
+    source = GameSource(run.env_id, run.palus.env_options, trust)
+    for behavior in source.spec.behaviors:
         name = behavior.name or next(iter(run.behaviors))
         if name not in ours:
             raise CheckpointError(f"{folder}: no {kind} policy of {name} in it; train on, or take the latest")
@@ -139,14 +128,14 @@ def open_agent(folder: Path, kind: Kind = "latest", trust: Trust = NOBODY) -> Pl
                 f"{run.palus.env_options}; restore {CONFIGURATION}"
             )
         policies[behavior.name] = Network.acting(behavior, file.settings, file.arrays, trust=trust)
-    steps = min(file.steps for file in ours.values())
-    return Playable(run.env_id, run.palus.env_options, policies, steps, kind, True, trust)
+    return _playable(source, policies, min(file.steps for file in ours.values()), kind, is_ours=True)
 
 
-def _spec_of(env_id: str, env_options: Mapping[str, Any], trust: Trust) -> GameSpec:
-    game = make_game(env_id, trust, **env_options)
-    game.close()
-    return game.spec
+def _playable(
+    source: GameSource, policies: Mapping[str, Network], steps: int, kind: Kind, *, is_ours: bool
+) -> Playable:
+    play = partial(evaluate, source.single)
+    return Playable(source.env_id, source.spec, policies, steps, kind, play, source, is_ours)
 
 
 def model_of(policy: PolicyFile, trust: Trust = NOBODY) -> bytes:

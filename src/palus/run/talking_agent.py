@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
@@ -34,52 +34,36 @@ from palus.unity.news import News, Steps, TalkingGame, behavior_of, game_of
 NO_PICTURES = "this game shows itself in a window of its own, or not at all; without --video it is only measured"
 
 
-@dataclass(frozen=True)
-class TalkingAgent:
-    """As `palus.run.agents.Playable`. run: as it is played here; spec: its behaviors, one agent for all of each."""
+def evaluate_talking(
+    run: RunFile,
+    spec: GameSpec,
+    trust: Trust,
+    players: Mapping[str, AgentPlayer],
+    *,
+    episodes: int,
+    seed: int = 0,
+    games: int = 1,
+    max_frames: int | None = None,
+    recorder: Recorder | None = None,
+    progress: Callable[[Episode], None] | None = None,
+) -> Evaluation:
+    """As `palus.run.evaluate.evaluate`, in one game. run: as it is played here; spec: its behaviors, one agent for all
+    of each. max_frames: decisions of agents.
 
-    unit: ClassVar = "decisions"
-    run: RunFile
-    env_id: str
-    spec: GameSpec
-    policies: Mapping[str, Network]
-    steps: int
-    kind: Kind
-    trust: Trust
-    is_ours: bool = True
-    draws: bool = False
-
-    def players(self, seed: int, deterministic: bool) -> dict[str, AgentPlayer]:
-        """A player for every behavior."""
-        return {name: AgentPlayer(policy, seed, deterministic) for name, policy in self.policies.items()}
-
-    def evaluate(
-        self,
-        players: Mapping[str, AgentPlayer],
-        *,
-        episodes: int,
-        seed: int = 0,
-        games: int = 1,
-        max_frames: int | None = None,
-        recorder: Recorder | None = None,
-        progress: Callable[[Episode], None] | None = None,
-    ) -> Evaluation:
-        """As `palus.run.evaluate.evaluate`, in one game. max_frames: decisions of agents.
-
-        Raises EnvError when it cannot be started or asks for nobody's decision, what it raises itself, and
-        CheckpointError where it is not the one that the policies know.
-        """
-        if recorder is not None:
-            raise EnvError(NO_PICTURES)
-        with tempfile.TemporaryDirectory() as logs:
-            place = self.run.checkpoint_settings.model_copy(update={"results_dir": logs, "run_id": "enjoy"})
-            env = self.run.env_settings.model_copy(update={"seed": seed, "num_envs": 1})
-            run = self.run.model_copy(update={"checkpoint_settings": place, "env_settings": env})
-            with closing(TalkingSource(run, self.trust)) as source:
-                return _Play(source.games[0], self.spec, players, seed).until(episodes, max_frames, progress)
+    Raises EnvError when it cannot be started or asks for nobody's decision, what it raises itself, and CheckpointError
+    where it is not the one that the policies know.
+    """
+    if recorder is not None:
+        raise EnvError(NO_PICTURES)
+    with tempfile.TemporaryDirectory() as logs:
+        place = run.checkpoint_settings.model_copy(update={"results_dir": logs, "run_id": "enjoy"})
+        env = run.env_settings.model_copy(update={"seed": seed, "num_envs": 1})
+        run = run.model_copy(update={"checkpoint_settings": place, "env_settings": env})
+        with closing(TalkingSource(run, trust)) as source:
+            return _Play(source.games[0], spec, players, seed).until(episodes, max_frames, progress)
 
 
-def open_player(folder: Path, kind: Kind, trust: Trust, env: str | None) -> Playable | TalkingAgent:
+def open_player(folder: Path, kind: Kind, trust: Trust, env: str | None) -> Playable:
     """`palus.run.agents.open_agent`, and runs whose game talks. env: their executable, where the game is one."""
     configuration = folder / CONFIGURATION
     run = load_run(configuration) if configuration.is_file() and not is_sf_experiment(folder) else None
@@ -90,7 +74,7 @@ def open_player(folder: Path, kind: Kind, trust: Trust, env: str | None) -> Play
     return open_agent(folder, kind, trust)
 
 
-def open_talking(run: RunFile, folder: Path, kind: Kind, trust: Trust, env: str | None) -> TalkingAgent:
+def open_talking(run: RunFile, folder: Path, kind: Kind, trust: Trust, env: str | None) -> Playable:
     """The agent in the folder of a run whose game talks. env: the executable, as the command line names it.
 
     Nobody's file starts a program here: neither its path nor its arguments are taken from the run. Raises EnvError
@@ -112,7 +96,8 @@ def open_talking(run: RunFile, folder: Path, kind: Kind, trust: Trust, env: str 
     env_id = Path(env).stem if env is not None else str(run.palus.env_options.get("factory")).rpartition(":")[2]
     spec = game_of(env_id, {name: file.spec for name, file in files.items()})
     steps = min(file.steps for file in files.values())
-    return TalkingAgent(run.model_copy(update={"env_settings": own}), env_id, spec, policies, steps, kind, trust)
+    play = partial(evaluate_talking, run.model_copy(update={"env_settings": own}), spec, trust)
+    return Playable(env_id, spec, policies, steps, kind, play)
 
 
 @dataclass
