@@ -21,14 +21,11 @@ from palus.config.trainer import AppoBehavior, Behavior
 from palus.errors import ConfigError
 from palus.learn.learner import Learner, means, numbers_of
 from palus.learn.losses import clipped_policy_loss
-from palus.learn.ranks import ALONE, Ranks
 from palus.learn.returns import kept_memory, usable_decisions
 from palus.nn.distributions import Distribution
-from palus.nn.place import CPU, Placement
 from palus.nn.running import CLIP, RunningMoments
 from palus.rollout.rollout import Rollout
-from palus.trust import NOBODY, Trust
-from palus.types import F32, I64, ActionSpec, BehaviorSpec, Bool
+from palus.types import F32, I64, ActionSpec, Bool
 
 RATIO_LIMIT = 20.0
 """Ratios are cut to [1 / 20, 20] before anything else."""
@@ -92,25 +89,14 @@ class APPO(Learner):
     behavior: AppoBehavior
     counts_frames: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        behavior: AppoBehavior,
-        spec: BehaviorSpec,
-        dtype: torch.dtype,
-        seed: int,
-        threads: int = 1,
-        *,
-        trust: Trust = NOBODY,
-        place: Placement = CPU,
-        ranks: Ranks = ALONE,
-    ) -> None:
-        h = behavior.hyperparameters
-        if h.exploration_loss == "symmetric_kl" and not spec.actions.is_discrete:
+    def complete(self) -> None:
+        """See `Learner.complete`."""
+        h = self.behavior.hyperparameters
+        if h.exploration_loss == "symmetric_kl" and not self.spec.actions.is_discrete:
             raise ConfigError(
                 "exploration_loss symmetric_kl: the game has continuous actions, which no uniform distribution covers; "
                 "use entropy"
             )
-        super().__init__(behavior, spec, dtype, seed, threads, trust=trust, place=place, ranks=ranks)
         self.network.returns = RunningMoments(1) if h.normalize_returns else None
         self.adapted_rate = h.learning_rate
 

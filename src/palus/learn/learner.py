@@ -96,6 +96,10 @@ class Learner:
         cloned = behavior.behavioral_cloning
         self.cloning = Cloning(cloned, self.network, seed) if cloned is not None else None
         self.updates = 0
+        self.complete()
+
+    def complete(self) -> None:
+        """What an algorithm has beside all that, made when the rest is there. Raises ConfigError."""
 
     def critic(self) -> Critic:
         """Which critic the network has."""

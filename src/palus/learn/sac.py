@@ -36,9 +36,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor
 
-from palus.config.trainer import Behavior, SacBehavior
+from palus.config.trainer import SacBehavior
 from palus.learn.learner import Learner, Part, means, numbers_of
-from palus.learn.ranks import ALONE, Ranks
 from palus.learn.replay_buffer import ReplayBuffer
 from palus.learn.returns import usable_decisions
 from palus.learn.signals import Experience
@@ -46,11 +45,9 @@ from palus.nn.distributions import Categorical, Distribution, told
 from palus.nn.graph import FORBIDDEN
 from palus.nn.network import Critic, Inputs
 from palus.nn.parameters import FlatParameters
-from palus.nn.place import CPU, Placement
 from palus.nn.twin_critic import TwinCritic
 from palus.rollout.rollout import Rollout
-from palus.trust import NOBODY, Trust
-from palus.types import F32, I64, ActionSpec, BehaviorSpec, Continuous, Discrete
+from palus.types import F32, I64, ActionSpec, Continuous, Discrete
 
 TARGET_SHARE = 0.2
 """Of the largest entropy of a branch, that of its target."""
@@ -151,19 +148,9 @@ class SAC(Learner):
 
     behavior: SacBehavior
 
-    def __init__(
-        self,
-        behavior: Behavior,
-        spec: BehaviorSpec,
-        dtype: torch.dtype,
-        seed: int,
-        threads: int = 1,
-        *,
-        trust: Trust = NOBODY,
-        place: Placement = CPU,
-        ranks: Ranks = ALONE,
-    ) -> None:
-        super().__init__(behavior, spec, dtype, seed, threads, trust=trust, place=place, ranks=ranks)
+    def complete(self) -> None:
+        """See `Learner.complete`."""
+        behavior, spec = self.behavior, self.spec
         memory, size = behavior.network_settings.memory, self.network.state_size
         length = (memory.sequence_length or behavior.time_horizon) if memory is not None else 1
         runs_on = any(signal.goes_on for signal in self.learned_signals.values())
@@ -171,7 +158,7 @@ class SAC(Learner):
         assert isinstance(self.network.critic, TwinCritic)
         self.twins = self.network.critic
         self.target_value = copy.deepcopy(self.twins.value).float()
-        self.target = FlatParameters(self.target_value, dtype)
+        self.target = FlatParameters(self.target_value, self.network.weights.dtype)
         self._trail(1.0)
         self.learned_until = self.taught_until = float(self.behavior.hyperparameters.buffer_init_steps)
         self.numbers = sum(part.size for part in spec.actions.parts if isinstance(part, Continuous))
