@@ -116,7 +116,10 @@ class POCA(OnPolicy):
             there = self.place.tensor(present[part])
             acted = self.place.tensor(actions[part]) if actions is not None else None
             inputs = self.network.inputs(observations, (steps[:, None] * G + np.arange(G)).ravel())
-            memory = () if states is None else self._one_step(states[part])
+            memory = tuple[Tensor, ...]()
+            if states is not None:  # of a step that begins with them
+                before = self.place.tensor(states[part])
+                memory = before, before.new_ones(1, *before.shape[:2])
             v, b = self.network.critic(inputs, acted, there, *memory)
             values[part] = v.float().cpu().numpy()
             if b is not None:
@@ -125,11 +128,6 @@ class POCA(OnPolicy):
         cut = [slice(first, first + at_once) for first in range(0, M, at_once)]
         self.parallel.map(evaluate, cut if pieces is None else pieces)
         return values, baselines
-
-    def _one_step(self, states: F32) -> tuple[Tensor, Tensor]:
-        """Memories and `keep` of a step that begins with them. states: [M, heads, floats]."""
-        before = self.place.tensor(states)
-        return before, before.new_ones(1, *before.shape[:2])
 
     def remembered(self, rollout: Rollout) -> GroupMemory | None:
         """The critic's memory in a rollout, with the present weights and from an empty one on; None without memory."""
@@ -167,7 +165,7 @@ class POCA(OnPolicy):
         seen = {name: flat(x[:-1]) for name, x in rollout.seen.items()}
         memory = self.remembered(rollout)
         before = memory.before(slice(T), 1 + G) if memory is not None else None
-        pieces = self._pieces(rollout, np.tile(np.arange(B // G), T))
+        pieces = self.strata(rollout).pieces(np.tile(np.arange(B // G), T), G)
         values, baselines = self.group_estimates(seen, actions, flat(active), before, pieces)
         next_values, ended = self._next_values(rollout, values.reshape(T, B // G, -1), memory)
         rewards = self.rewards(rollout, usable_decisions(rollout))
@@ -185,11 +183,6 @@ class POCA(OnPolicy):
         advantages = (returns[:, None] - baselines).mean(-1)
         paid = self.paid_tags(flat(rewards), np.asarray(present.any(1)))
         return GroupBatch(actions, present, values, baselines, advantages, returns, paid, memory)
-
-    def _pieces(self, rollout: Rollout, groups: I64) -> list[I64] | None:
-        """Group steps as passes without gradient take them. groups: whose they are."""
-        G = rollout.group_size
-        return self.strata(rollout).pieces(groups, G)
 
     def rewards(self, rollout: Rollout, usable: Bool) -> F32:
         """What the groups are paid, [T, groups, S]: by each signal what all members are, by the game also what the
@@ -223,7 +216,7 @@ class POCA(OnPolicy):
         following[:-1] = values[1:]
         last = {name: x[-1] for name, x in rollout.seen.items()}
         before = memory.before(slice(T, None), 1) if memory is not None else None
-        there, pieces = rollout.last_active.reshape(B // G, G), self._pieces(rollout, np.arange(B // G))
+        there, pieces = rollout.last_active.reshape(B // G, G), self.strata(rollout).pieces(np.arange(B // G), G)
         following[-1] = self.group_estimates(last, None, there, before, pieces)[0]
         following[ended] = self._next_episodes(rollout, following)[ended]
         bootstrapped = ended & cut_off.any(2)
@@ -236,7 +229,7 @@ class POCA(OnPolicy):
                 final[name][members.ravel()] = x[used]
             # What a group remembered that was cut off; `keep` is of its next episode.
             after = memory.states[1:, :, :1][bootstrapped] if memory is not None else None
-            pieces = self._pieces(rollout, np.nonzero(bootstrapped)[1])
+            pieces = self.strata(rollout).pieces(np.nonzero(bootstrapped)[1], G)
             following[bootstrapped] = self.group_estimates(final, None, members, after, pieces)[0]
         return following, ended
 

@@ -72,15 +72,12 @@ class ReplayBuffer:
         """Take in the usable decisions of a rollout, oldest first; with memory, the sequences that hold any.
 
         usable, rewards: [T, B]; states: [sequences, B, S], the actor's before every `length`-th decision.
-        After a decision that was cut off follows the episode's last observation.
         """
         sequences = Sequences(usable, self.length)
         numbers = sequences.numbers[-self.capacity // self.length :]
         index, counts = sequences.decisions(numbers)
         t, b = np.divmod(index.T.ravel(), usable.shape[1])
         places = (self._next + np.arange(len(t))) % self.capacity
-        cut = rollout.truncated[t, b]
-        number = np.cumsum(rollout.truncated).reshape(usable.shape)[t, b] - 1  # among the final observations
         if states is not None and self.memory.size:
             keep = kept_memory(rollout).ravel()[index]
             late = np.arange(self.length)[:, None] >= int(self.length * WARM_UP)
@@ -89,8 +86,8 @@ class ReplayBuffer:
             self.keep[places], self.counts[places] = keep.T.ravel(), (counts & warm).T.ravel()
         for name, seen in rollout.observations.items():
             self.observations[name][places] = seen[t, b]
-            self.following[name][places] = seen[t + 1, b]
-            self.following[name][places[cut]] = rollout.final_observations[name][number[cut]]
+        for name, seen in rollout.following(t, b).items():
+            self.following[name][places] = seen
         self.actions[places] = rollout.actions[t, b]
         self.rewards[places], self.terminated[places] = rewards[t, b], rollout.terminated[t, b]
         if self.renewed is not None:

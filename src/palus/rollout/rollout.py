@@ -93,6 +93,15 @@ class Rollout:
         """Decisions that the learner can use."""
         return int(self.active.sum())
 
+    def following(self, t: I64, b: I64) -> dict[str, AnyArray]:
+        """The observations [R, *shape] after some decisions: where an episode was cut off, its last ones."""
+        found = {name: seen[t + 1, b] for name, seen in self.observations.items()}
+        cut = self.truncated[t, b]
+        number = np.cumsum(self.truncated).reshape(self.truncated.shape)[t, b] - 1
+        for name, last in self.final_observations.items():
+            found[name][cut] = last[number[cut]]
+        return found
+
     def ended_after(self, episodes: int) -> I64:
         """Of so many episodes in the order in which they ended, after how many of its decisions each did: [episodes].
 

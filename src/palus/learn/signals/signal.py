@@ -21,7 +21,8 @@ from palus.nn.distributions import told
 from palus.nn.encoders import VECTORS
 from palus.nn.layers import Linear
 from palus.nn.parameters import FlatParameters
-from palus.nn.preprocessing import scaler_of
+from palus.nn.place import CPU
+from palus.nn.preprocessing import Preprocessor
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I64, ActionSpec, AnyArray, BehaviorSpec, Bool, Discrete
 
@@ -57,17 +58,12 @@ class Experience:
 def decisions_of(rollout: Rollout, index: I64, actions: ActionSpec, squash: bool) -> Experience:
     """Experience of a rollout by their numbers t B + b. squash: as in `palus.nn.distributions.told`."""
     t, b = np.divmod(index, rollout.active.shape[1])
-    cut = rollout.truncated[t, b]
-    number = np.cumsum(rollout.truncated).reshape(rollout.truncated.shape)[t, b] - 1  # among the final observations
-    following = {name: seen[t + 1, b] for name, seen in rollout.observations.items()}
-    for name, last in rollout.final_observations.items():
-        following[name][cut] = last[number[cut]]
     terminated = rollout.terminated[t, b]
     return Experience(
         {name: seen[t, b] for name, seen in rollout.observations.items()},
-        following,
+        rollout.following(t, b),
         told(rollout.actions[t, b], actions, squash),
-        terminated | cut,
+        terminated | rollout.truncated[t, b],
         ~terminated,
     )
 
@@ -100,8 +96,9 @@ class SignalInputs:
     """What a signal's networks read of observations: vectors joined, each normalised where the settings say so."""
 
     def __init__(self, spec: BehaviorSpec, settings: NetworkSettings) -> None:
-        self._vectors = [o.name for o in spec.observations if o.is_vector]
-        self._scalers = {o.name: scaler_of(o, settings) for o in spec.observations}
+        vectors = [o.name for o in spec.observations if o.is_vector]
+        self._inputs = Preprocessor(spec.observations, settings, vectors, torch.float32, CPU)
+        self._scalers = self._inputs.scalers
 
     def observe(self, observations: Mapping[str, AnyArray], rows: I64) -> None:
         """Take some rows into the running statistics. observations: name -> [N, *shape]."""
@@ -110,11 +107,10 @@ class SignalInputs:
 
     def __call__(self, observations: Mapping[str, AnyArray], acted: Tensor | None = None) -> dict[str, Tensor]:
         """Name -> [R, *shape] as an encoder reads them. acted: [R, C], what else it sees as a vector."""
-        everything = np.arange(len(next(iter(observations.values()))))
-        rows = {name: scale(observations[name], everything, torch.float32) for name, scale in self._scalers.items()}
-        vectors = [rows.pop(name) for name in self._vectors]
-        vectors += [] if acted is None else [acted]
-        return rows | ({VECTORS: torch.cat(vectors, 1)} if vectors else {})
+        inputs = self._inputs(observations)
+        if acted is not None:
+            inputs[VECTORS] = torch.cat([inputs[VECTORS], acted], 1) if VECTORS in inputs else acted
+        return inputs
 
     def arrays(self) -> dict[str, AnyArray]:
         """The statistics."""
