@@ -63,18 +63,20 @@ def place_of(setting: str | None) -> Placement:
         device = torch.device("meta")
     if device.type == "cpu" and not device.index:
         return CPU
-    missing = _MISSING.get(device.type, _unknown)(device)
+    missing = _missing(device)
     if missing:
         raise ConfigError(f"{KEY} {setting}: {missing}, or remove the key to train on the CPU")
     return Placement(device, compiled=False)
 
 
-def _unknown(device: torch.device) -> str:
-    return "no device that palus computes on; use cpu, cuda, cuda:1 (the second of several), or mps"
-
-
-def _without_cuda(device: torch.device) -> str:
-    """What is missing for a CUDA device, as a part of a sentence; empty where it is there."""
+def _missing(device: torch.device) -> str:
+    """What is missing for a device, as a part of a sentence; empty where it is there."""
+    if device.type == "mps":
+        if torch.backends.mps.is_available():
+            return ""
+        return f"torch {torch.__version__} finds no GPU of Apple's here; it takes an Apple chip and macOS"
+    if device.type != "cuda":
+        return "no device that palus computes on; use cpu, cuda, cuda:1 (the second of several), or mps"
     if torch.version.cuda is None:
         return f"the installed torch {torch.__version__} was built without CUDA; install a build with it"
     if not torch.cuda.is_available():
@@ -87,12 +89,3 @@ def _without_cuda(device: torch.device) -> str:
         there = "cuda:0 alone" if count == 1 else f"cuda:0 to cuda:{count - 1}"
         return f"torch finds {there}; name one of these"
     return ""
-
-
-def _without_mps(device: torch.device) -> str:
-    if torch.backends.mps.is_available():
-        return ""
-    return f"torch {torch.__version__} finds no GPU of Apple's here; it takes an Apple chip and macOS"
-
-
-_MISSING = {"cuda": _without_cuda, "mps": _without_mps}

@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 import torch
-import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from palus.config.network import NetworkSettings
@@ -51,8 +50,7 @@ class Estimate(nn.Module):
         x = self._encoded(inputs, acted)
         if states is not None and keep is not None:
             x, _ = self.core.forward(x, states, keep)
-        features = self.layers.forward(x).float()
-        return F.linear(features, self.head.weight.float(), self.head.bias.float())
+        return self.head.in_float32(self.layers.forward(x).float())
 
     @torch.no_grad()
     def states(self, inputs: Mapping[str, Tensor], acted: Tensor | None, keep: Tensor) -> Tensor:
