@@ -29,8 +29,7 @@ class NetworkBody:
         settings: NetworkSettings,
         acted: int = 0,
     ) -> None:
-        self.theirs, self.prefix, self.settings = theirs, prefix, settings
-        self.observations, self.acted = observations, acted
+        self.theirs, self.prefix, self.settings, self.observations = theirs, prefix, settings, observations
         self.lists = [o for o in observations if not (o.is_vector or o.is_image)]
         places, first = dict[str, range](), 0
         for o in observations:

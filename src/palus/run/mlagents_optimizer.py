@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,8 @@ _NO_PARAMETER = re.compile(r".*normalizer\.|(.*\.)?network_body\.processors\.")
 _COEFFICIENTS = "critic.log_coefficients"
 
 
-@dataclass(frozen=True)
-class _Moments:
-    """Of one tensor, in its shape."""
-
-    mean: AnyArray
-    square: AnyArray
+_Moments = tuple[AnyArray, AnyArray]
+"""Mean and square of one tensor, in its shape."""
 
 
 def optimizer_state(checkpoint: MlAgentsCheckpoint, learner: Learner, path: Path) -> dict[str, Any]:
@@ -53,7 +49,7 @@ def optimizer_state(checkpoint: MlAgentsCheckpoint, learner: Learner, path: Path
         own, made = _read(checkpoint.optimizers[optimizer], [modules[m][name].shape for m, name in names], path)
         for number, moments in own.items():
             module, name = names[number]
-            means[module][name], squares[module][name] = moments.mean, moments.square
+            means[module][name], squares[module][name] = moments
         steps = max(steps, made)
     if is_one:
         means["Optimizer:critic"], squares["Optimizer:critic"] = means["Policy"], squares["Policy"]
@@ -84,7 +80,7 @@ def _read(saved: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], path: Pat
             raise ValueError(f"moments of shape {mean.shape} and {square.shape}; expected {tuple(shapes[number])}")
         if not (np.isfinite(mean).all() and np.isfinite(square).all() and (square >= 0).all()):
             raise ValueError("moments that are no finite numbers")
-        found[number], steps = _Moments(mean, square), max(steps, int(state["step"]))
+        found[number], steps = (mean, square), max(steps, int(state["step"]))
     return found, steps
 
 
@@ -116,11 +112,11 @@ def _around_zero(actions: ActionSpec) -> ActionSpec:
     return replace(actions, parts=tuple(parts))
 
 
-def _of_coefficients(checkpoint: MlAgentsCheckpoint, learner: SAC, path: Path) -> tuple[AnyArray, AnyArray]:
+def _of_coefficients(checkpoint: MlAgentsCheckpoint, learner: SAC, path: Path) -> _Moments:
     """Of the entropy coefficients: those of choices, then one for numbers, which ML-Agents has in any case."""
     branches, own = len(learner.spec.branches), learner.network.weights.shapes[_COEFFICIENTS][0]
     found, _ = _read(checkpoint.optimizers["Optimizer:entropy_optimizer"], [(branches,), (1,)], path)
-    nothing = [_Moments(np.zeros(size), np.zeros(size)) for size in (branches, 1)]
-    both = [found.get(k, nothing[k]) for k in (0, 1)]
+    nothing = [(np.zeros(size), np.zeros(size)) for size in (branches, 1)]
+    means, squares = zip(*(found.get(k, nothing[k]) for k in (0, 1)), strict=True)
     part = slice(None) if own == branches + 1 else slice(own) if branches else slice(branches, None)
-    return np.concatenate([m.mean for m in both])[part], np.concatenate([m.square for m in both])[part]
+    return np.concatenate(means)[part], np.concatenate(squares)[part]

@@ -100,7 +100,8 @@ def foreign_names(pickled: bytes, records: Collection[str]) -> list[str]:
                 raise pickle.UnpicklingError(f"sets attributes of {stack[-1].name or 'something'}")
         elif name == "REDUCE":
             items, called = stack.pop().items, stack.pop()
-            if not foreign and (called.made or items is None or not _CALLS.get(called.name, _never)(items)):
+            fits = None if called.made else _CALLS.get(called.name)
+            if not foreign and (fits is None or items is None or not fits(items)):
                 raise pickle.UnpicklingError(f"calls {called.name or 'something'} with what no checkpoint gives")
             stack.append(_Value(called.name, made=True))
         elif name == "BINPERSID":
@@ -111,7 +112,3 @@ def foreign_names(pickled: bytes, records: Collection[str]) -> list[str]:
         else:
             raise pickle.UnpicklingError(f"an instruction {name}, which torch.save does not write")
     return foreign
-
-
-def _never(items: Items) -> bool:
-    return False

@@ -117,11 +117,10 @@ class Saving:
     @property
     def exported(self) -> list[Trainee]:
         """Of every behavior its best main learner: the first among equals, and where nobody has a score."""
-        best: dict[str, Trainee] = {}
+        learners: dict[str, list[Trainee]] = {}
         for trainee in self.trainees:
-            if trainee.name not in best or _score(trainee) > _score(best[trainee.name]):
-                best[trainee.name] = trainee
-        return list(best.values())
+            learners.setdefault(trainee.name, []).append(trainee)
+        return [max(own, key=_score) for own in learners.values()]
 
     def write_onnx(self, report: Report, kept: Collection[str]) -> dict[str, bytes | None]:
         """The model of every behavior; None for encoders that do not write themselves. kept: those of which

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,17 +57,6 @@ class _Agent:
     decisions: int = 0
 
 
-@dataclass
-class LegScore:
-    """Of one leg. first: points of the first team in each; decisions: of each match; entropies: by team, in
-    nats, the mean over decisions."""
-
-    first: list[float] = field(default_factory=list)
-    decisions: list[int] = field(default_factory=list)
-    entropies: dict[int, list[float]] = field(default_factory=dict)
-    unpaired: int = 0
-
-
 def play_leg(
     game: TalkingGame,
     sides: Mapping[int, ModelPlayer | Team],
@@ -77,38 +66,42 @@ def play_leg(
     mode: Mode = "stochastic",
     progress: Callable[[int], None] | None = None,
     stopped: Callable[[], bool] | None = None,
-) -> LegScore:
+) -> PlayedLeg:
     """Play so many matches. sides: by team, in order. stopped: asked before every message.
 
     Raises EnvError where no match ends, ModelError for answers that are no probabilities, and what the game raises.
     """
-    leg = _Playing(game, sides, mode, np.random.default_rng(seed))
+    leg = PlayedLeg(game, sides, mode, np.random.default_rng(seed))
     game.reset({}, seed % 2**31)
     idle, done = 0, 0
     while True:
         news = game.receive()
         leg.end(news)
-        fresh = min(len(leg.told.first), matches) - done
+        fresh = min(len(leg.first), matches) - done
         done, idle = done + fresh, 0 if fresh else idle + 1
         if fresh and progress is not None:
             progress(fresh)
         if done == matches or (stopped is not None and stopped()):
-            return leg.told
+            return leg
         if idle > PATIENCE:
             raise EnvError(
                 f"{PATIENCE} messages, and no match has ended: a group, or an agent without one, of both teams has to "
-                f"end in the same message ({leg.told.unpaired} ended without a rival)"
+                f"end in the same message ({leg.unpaired} ended without a rival)"
             )
         game.send({name: leg.decide(name, steps) for name, steps in news.decisions.items()})
 
 
-class _Playing:
+class PlayedLeg:
+    """One leg as it is played. first: points of the first team in each match; decisions: of each; entropies: by team,
+    in nats, the mean over decisions. unpaired: squads that ended without a rival."""
+
     def __init__(
         self, game: TalkingGame, sides: Mapping[int, ModelPlayer | Team], mode: Mode, random: np.random.Generator
     ) -> None:
         self.game, self.sides, self.mode, self.random = game, sides, mode, random
         self.waiting: dict[tuple[str, int], _Agent] = {}
-        self.told = LegScore(entropies={team: [] for team in sides})
+        self.first, self.decisions, self.unpaired = list[float](), list[int](), 0
+        self.entropies: dict[int, list[float]] = {team: [] for team in sides}
 
     def end(self, news: News) -> None:
         """Take in who ended, and which matches are over."""
@@ -122,10 +115,10 @@ class _Playing:
         there = {agent.squad for agent in self.waiting.values()}
         found = meetings(ended, there, list(self.sides))
         if found is None:
-            self.told.unpaired += len({one.squad for one in ended} - there)
+            self.unpaired += len({one.squad for one in ended} - there)
         for match in found or ():
-            self.told.first.append(match.points[0])
-            self.told.decisions.append(match.decisions)
+            self.first.append(match.points[0])
+            self.decisions.append(match.decisions)
 
     def decide(self, name: str, steps: Steps) -> F32:
         """[n, branches] for those of a behavior id that ask."""
@@ -142,7 +135,7 @@ class _Playing:
             raise ModelError(f"{player.name}: its answers to what {name} sees are no probabilities; play another file")
         for agent, state in zip(agents, after, strict=True):
             agent.state, agent.decisions = state.copy(), agent.decisions + 1
-        self.told.entropies[team].append(float(entropy(answers).mean()))
+        self.entropies[team].append(float(entropy(answers).mean()))
         if self.mode == "greedy":
             return best(answers, spec.branches).astype(np.float32)
         return draw(answers, self.random.random((len(steps), len(spec.branches))), spec.branches).astype(np.float32)
