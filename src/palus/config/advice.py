@@ -114,7 +114,11 @@ def _population_notes(name: str, behavior: Behavior, population: Population) -> 
 
 def unsupported(run: RunFile) -> list[str]:
     """Valid ML-Agents settings that palus does not train yet, one sentence each; empty when the run can start."""
-    lines = [line for name, behavior in run.behaviors.items() for line in _unsupported_in(name, behavior)]
+    lines = [
+        f"behaviors.{name}.reward_signals.extrinsic: appo learns from it alone; add extrinsic: {{}}"
+        for name, behavior in run.behaviors.items()
+        if isinstance(behavior, AppoBehavior) and behavior.reward_signals.extrinsic is None
+    ]
     lines += _unsupported_learners(run)
     if not run.behaviors and not run.talks:
         lines.append(
@@ -142,9 +146,3 @@ def _unsupported_learners(run: RunFile) -> Iterator[str]:
         if reference and (behavior.population is not None or roles != Roles()):
             section = "palus.league.roles" if behavior.population is None else f"behaviors.{name}.population"
             yield f"palus.league.counting reference: ML-Agents has one learner of a behavior; remove it or {section}"
-
-
-def _unsupported_in(name: str, behavior: Behavior) -> Iterator[str]:
-    at = f"behaviors.{name}"
-    if behavior.reward_signals.extrinsic is None and isinstance(behavior, AppoBehavior):
-        yield f"{at}.reward_signals.extrinsic: appo learns from it alone; add extrinsic: {{}}"

@@ -124,6 +124,10 @@ def _form(value: Any) -> str | None:
     return None if value is None or isinstance(value, list) else "number"
 
 
+def _by_form(expected: str) -> Discriminator:
+    return Discriminator(_form, custom_error_type="form", custom_error_message=f"expected {expected}")
+
+
 def _as_written(value: Any, number: ValidatorFunctionWrapHandler) -> float:
     """A whole number stays one, to be told as it stands in the file."""
     found: float = number(value)
@@ -136,11 +140,7 @@ Sampler = Annotated[
 ]
 NumberOrSampler = Annotated[
     Annotated[Number, Tag("number")] | Annotated[Sampler, Tag("sampler")],
-    Discriminator(
-        _form,
-        custom_error_type="form",
-        custom_error_message="expected a number or {sampler_type, sampler_parameters}",
-    ),
+    _by_form("a number or {sampler_type, sampler_parameters}"),
 ]
 
 
@@ -177,9 +177,5 @@ Value = float | ConstantSampler | UniformSampler | GaussianSampler | MultiRangeU
 """What a parameter is in a lesson."""
 EnvironmentParameter = Annotated[
     Annotated[Number, Tag("number")] | Annotated[Sampler, Tag("sampler")] | Annotated[Curriculum, Tag("curriculum")],
-    Discriminator(
-        _form,
-        custom_error_type="form",
-        custom_error_message="expected a number, {sampler_type, sampler_parameters} or {curriculum: [lessons]}",
-    ),
+    _by_form("a number, {sampler_type, sampler_parameters} or {curriculum: [lessons]}"),
 ]

@@ -67,19 +67,16 @@ class Migration:
     def _sections(self, tree: Tree) -> Tree:
         """`behaviors`, or `default_settings` where nothing but a default is there."""
         default = _map(tree.get("default", {}))
-        behaviors = self._behaviors(tree)
-        return {"behaviors": behaviors} if behaviors else {"default_settings": self._behavior("default", default, {})}
-
-    def _behaviors(self, tree: Tree) -> Tree:
-        default = _map(tree.get("default", {}))
         names = [name for name in tree if name != "default"]
-        if default and names:
+        if not names:
+            return {"default_settings": self._behavior("default", default, {})}
+        if default:
             self.tell("default", "written into every behavior; a behavior that is not listed has today's defaults")
         found = {name: self._behavior(name, default | self._section(tree, name), default) for name in names}
         unused = [key for key in default if key not in self._taken]
-        if unused and found:
+        if unused:
             self.tell(f"default.({', '.join(unused)})", "left out; no behavior has a use for them")
-        return found
+        return {"behaviors": found}
 
     def _section(self, tree: Tree, name: str) -> Tree:
         """A behavior's own keys; a text names the section that it has in common."""
