@@ -41,7 +41,7 @@ def test_an_environment_says_who_decides_and_who_ended() -> None:
     news = game.receive()
     steps = news.decisions["Line"]
     goals = [team.goal for team in env.playing["Line"]]
-    spec = game.discovery.behaviors["Line"]
+    spec = game.behaviors["Line"]
     assert [(o.shape, o.goal) for o in spec.observations] == [((1,), True), ((6, 3), False)] and spec.branches == (3,)
     assert steps.observations["obs_0"].ravel().tolist() == goals and not news.ends
     assert steps.observations[MASKS].tolist() == [[True, True, goal < 0] for goal in goals]

@@ -19,7 +19,7 @@ from palus.rollout.game_statistics import GameTold
 from palus.rollout.learner_stretches import Demand
 from palus.rollout.rollout import Collected, Rollout, Seat
 from palus.types import ActionSpec, AgentSpec, BehaviorSpec, Continuous, Discrete, GameSpec, ObservationSpec
-from palus.unity.news import Discovery, News, Steps
+from palus.unity.news import News, Steps
 from palus.unity.side_channels import AVERAGE, MOST_RECENT, SUM, Statistic
 
 KIND = BehaviorSpec("B", (ObservationSpec("obs_0", (1,)),), ActionSpec((Discrete(2),)))
@@ -58,7 +58,7 @@ class Story:
 
     def __init__(self, told: Sequence[News | Exception]) -> None:
         self.told, self.at, self.waits = list(told), 0, True
-        self.discovery = Discovery({"B?team=0": KIND, "B?team=1": KIND, "Late?team=0": LATE})
+        self.behaviors = {"B?team=0": KIND, "B?team=1": KIND, "Late?team=0": LATE}
         self.answers: list[dict[str, int]] = []
         self.sent: list[Mapping[str, Any]] = []
         self.resets = 0
@@ -234,7 +234,7 @@ def test_a_behavior_that_appears_in_mid_run_is_learned_from_its_first_decision_o
 
 def test_another_game_that_says_otherwise_of_a_behavior_is_refused() -> None:
     other = Story([news(steps((1, 0, 0)))])
-    other.discovery.behaviors["B?team=0"] = LATE
+    other.behaviors["B?team=0"] = LATE
     with pytest.raises(ProtocolError, match=r"game 1: B\?team=0 sees or does other things"):
         collector(Story([news(steps((1, 0, 0)))]), other, rows=3).collect()
 
@@ -414,7 +414,7 @@ def test_numbers_reach_the_game_as_the_policy_means_them(squash: bool, sent: flo
     kind = BehaviorSpec("B", KIND.observations, ActionSpec((Continuous(1, -1.0, 1.0),)))
     spec = GameSpec("Story", (kind,), SPEC.agents)
     story = Story([news(steps((1, 0, 0)))])
-    story.discovery.behaviors["B?team=0"] = kind
+    story.behaviors["B?team=0"] = kind
     rollout = one(collector(story, rows=1, spec=spec, policy=policy).collect())
     assert story.sent[0]["B?team=0"] == pytest.approx(sent, abs=1e-3)
     assert rollout.actions[0, 0] == pytest.approx(2.0, abs=1e-3)  # what was drawn is what is learned from

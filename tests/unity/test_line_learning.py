@@ -187,7 +187,7 @@ def expert(folder: Path, options: dict[str, Any]) -> None:
     game, episodes, steps = BaseEnvGame(env), list[ExpertEpisode](), list[tuple[Any, Any]]()
     game.reset({}, 0)
     game.receive()
-    spec = game.discovery.behaviors["Line"]
+    spec = game.behaviors["Line"]
     for deciding, ended, action in solved(env, 200):
         if len(ended):
             seen = {o.name: np.stack([step.obs[i][0] for step, _ in steps]) for i, o in enumerate(spec.observations)}

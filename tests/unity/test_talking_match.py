@@ -26,7 +26,7 @@ from palus.errors import EnvError, ModelError
 from palus.nn.network import Network
 from palus.run.talking_match import opened, play_leg, play_match
 from palus.types import F32, ActionSpec, BehaviorSpec, Discrete, ObservationSpec
-from palus.unity.news import Discovery, News, Steps
+from palus.unity.news import News, Steps
 
 KIND = BehaviorSpec("B", (ObservationSpec("obs_0", (1,)),), ActionSpec((Discrete(2),)))
 BLUE, RED = "B?team=0", "B?team=1"
@@ -129,7 +129,7 @@ class Story:
 
     def __init__(self, *told: News) -> None:
         self.told, self.at = told, 0
-        self.discovery = Discovery({BLUE: KIND, RED: KIND})
+        self.behaviors = {BLUE: KIND, RED: KIND}
 
     def reset(self, parameters: Any, seed: int) -> None:
         self.at = 0

@@ -124,7 +124,7 @@ def test_a_served_game_says_the_same_over_the_wire_as_here(served: Any) -> None:
             room = envs.protocol.room_for(behavior, rows.size)
             env.observe(behavior.name, rows, room)
             assert (told.observations[MASKS] == room[MASKS]).all()
-            for o, seen in zip(behavior.observations, game.discovery.behaviors[name].observations, strict=True):
+            for o, seen in zip(behavior.observations, game.behaviors[name].observations, strict=True):
                 assert (told.observations[seen.name] == room[o.name]).all()
             actions = envs.game.draw_actions(behavior.actions, rows.size, room[MASKS], generator)
             step = env.step([actions.reshape(3, -1, behavior.actions.columns)])

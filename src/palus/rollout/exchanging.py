@@ -280,7 +280,7 @@ class ExchangeCollector:
 
     def _greet(self, k: int, name: str) -> None:
         """A behavior id speaks in a game for the first time."""
-        spec = self._games[k].env.discovery.behaviors[name]
+        spec = self._games[k].env.behaviors[name]
         if name not in self._kinds and name not in self._strange:
             reason = self._meet(name, spec)
             if reason is not None:
@@ -365,7 +365,7 @@ class ExchangeCollector:
         """Random actions for a behavior that nobody learns."""
         generator = np.random.default_rng((self._seed, self.tick))
         self.tick += 1
-        spec = game.env.discovery.behaviors[name].actions
+        spec = game.env.behaviors[name].actions
         return draw_actions(spec, len(steps), steps.observations.get(MASKS), generator)
 
     def _act(self, policy: int, kind: str, batch: Sequence[tuple[int, str, Steps]]) -> F32:

@@ -27,7 +27,7 @@ from palus.run.agents import CONFIGURATION, AgentPlayer, Kind, Playable, open_ag
 from palus.run.evaluate import Evaluation, Recorder
 from palus.run.sf_checkpoint import is_sf_experiment
 from palus.trust import Trust
-from palus.types import F32, MASKS, BehaviorSpec, GameSpec
+from palus.types import F32, MASKS, GameSpec
 from palus.unity.discovery import SEARCH, TalkingSource
 from palus.unity.news import News, Steps, TalkingGame, behavior_of, game_of
 
@@ -117,7 +117,6 @@ class _Play:
         self.game, self.spec, self.players, self.seed = game, spec, players, seed
         self.waiting: dict[tuple[str, int], _Waiting] = {}
         self.begun, self.frames, self.episodes = 0, 0, list[Episode]()
-        self.known: dict[str, BehaviorSpec] = {behavior.name: behavior for behavior in spec.behaviors}
         self.places = {agent.name: place for place, agent in enumerate(spec.agents)}
         self.random = np.random.default_rng(seed)
 
@@ -135,7 +134,7 @@ class _Play:
             self.game.send({name: self._decide(name, steps) for name, steps in news.decisions.items()})
             idle = idle + 1 if self.frames == before else 0
             if idle > SEARCH:
-                there = " and ".join(sorted({behavior_of(name)[0] for name in self.game.discovery.behaviors}))
+                there = " and ".join(sorted({behavior_of(name)[0] for name in self.game.behaviors}))
                 raise EnvError(
                     f"{self.spec.env_id}: {SEARCH} messages, and nobody of {' or '.join(self.players)} asked for a "
                     f"decision; it has {there or 'no behavior'}. Give the executable that the run was trained in"
@@ -161,10 +160,10 @@ class _Play:
 
     def _decide(self, name: str, steps: Steps) -> F32:
         """[n, A] for those of a behavior id that ask."""
-        behavior, seen = behavior_of(name)[0], self.game.discovery.behaviors[name]
+        behavior, seen = behavior_of(name)[0], self.game.behaviors[name]
         if behavior not in self.players:
             return draw_actions(seen.actions, len(steps), steps.observations.get(MASKS), self.random)
-        known = self.known[behavior]
+        known = self.spec.behavior(behavior)
         if (known.observations, known.actions) != (seen.observations, seen.actions):
             raise CheckpointError(
                 f"{behavior} was trained on other observations or actions than {self.spec.env_id} has; give the "

@@ -123,7 +123,7 @@ class PlayedLeg:
     def decide(self, name: str, steps: Steps) -> F32:
         """[n, branches] for those of a behavior id that ask."""
         behavior, team = behavior_of(name)
-        spec, player = self.game.discovery.behaviors[name], member_for(self.sides[team], behavior)
+        spec, player = self.game.behaviors[name], member_for(self.sides[team], behavior)
         agents = []
         for number, group in zip(steps.agent.tolist(), steps.group.tolist(), strict=True):
             fresh = _Agent(squad_of(team, number, group), np.zeros(player.state_size, np.float32))

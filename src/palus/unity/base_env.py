@@ -20,7 +20,7 @@ from palus.errors import EnvError, LostGameError, PalusError, ProtocolError
 from palus.trust import Trust, load
 from palus.types import F32, MASKS, AnyArray, BehaviorSpec, ObservationSpec
 from palus.unity.messages import GOAL_SIGNAL
-from palus.unity.news import Discovery, News, Steps, actions_of, behavior_of, never
+from palus.unity.news import News, Steps, actions_of, behavior_of, enter, never
 from palus.unity.side_channels import PARAMETERS, STATISTICS, parameter_message, read_statistic
 
 LOST = {
@@ -52,7 +52,7 @@ class BaseEnvGame:
     ) -> None:
         self._env, self._name, self._parameters = env, name or type(env).__name__, parameters
         self._statistics = statistics or Channel(STATISTICS)
-        self.discovery = Discovery()
+        self.behaviors: dict[str, BehaviorSpec] = {}
         self.waits, self._open = True, True
 
     @contextmanager
@@ -104,11 +104,11 @@ class BaseEnvGame:
         with self._asked("get_steps"):
             for name, spec in dict(self._env.behavior_specs).items():
                 deciding, ended = self._env.get_steps(name)
-                if len(deciding) + len(ended) and name not in self.discovery.behaviors:
-                    self.discovery.learn(name, _behavior(name, spec))
+                if len(deciding) + len(ended) and name not in self.behaviors:
+                    enter(self.behaviors, name, _behavior(name, spec))
                 for found, steps in ((decisions, deciding), (ends, ended)):
                     if len(steps):
-                        found[name] = _steps(name, self.discovery.behaviors[name], steps)
+                        found[name] = _steps(name, self.behaviors[name], steps)
         heard, self._statistics.heard = self._statistics.heard, []
         self.waits = True
         return News(ends, decisions, tuple(map(read_statistic, heard)))

@@ -72,7 +72,7 @@ class TalkingSource:
         """
         self._games = self._games or [self.start(0)]
         game, generator = self._games[0], np.random.default_rng(self._seed)
-        wanted, behaviors = set(self._run.behaviors), game.discovery.behaviors
+        wanted, behaviors = set(self._run.behaviors), game.behaviors
         game.reset({}, self._seed)
         for _ in range(SEARCH):
             news = game.receive()

@@ -26,7 +26,7 @@ from palus.unity.messages import (
     message,
     packed,
 )
-from palus.unity.news import Discovery, News, Steps, behavior_of, never
+from palus.unity.news import News, Steps, behavior_of, enter, never
 from palus.unity.serving import EDITOR_PORT
 from palus.unity.translation import action_spec, observation_of, observation_specs
 from palus.unity.wire import Listener
@@ -59,7 +59,7 @@ class UnityEnv:
         """
         self._settings, self._engine, self._analytics = settings, engine, analytics
         self._introduced: set[str] = set()  # behaviors that analytics were told of
-        self.discovery = Discovery()
+        self.behaviors: dict[str, BehaviorSpec] = {}
         self._executable: Executable | None = None
         self._patience_s: float = settings.timeout_wait  # with an executable that is to end
         self._asked: dict[str, int] = {}  # behavior id -> decisions that wait
@@ -155,14 +155,14 @@ class UnityEnv:
 
     def send(self, actions: Mapping[str, F32], parameters: Mapping[str, Any] | None = None, seed: int = 0) -> None:
         """Answer the latest news. actions: behavior id -> [n, A] in the order of its decisions."""
-        known = self.discovery.behaviors
+        known = self.behaviors
         expected = {name: (count, known[name].actions.columns) for name, count in self._asked.items()}
         assert {name: own.shape for name, own in actions.items()} == expected, f"expected {expected}"
         self._send(STEP, actions, [*self._parameters(parameters or {}, seed), *self._introductions()])
 
     def _introductions(self) -> Iterator[tuple[Any, bytes]]:
         """Analytics of behaviors that have appeared."""
-        names = {behavior_of(name)[0] for name in self.discovery.behaviors} if self._analytics is not None else set()
+        names = {behavior_of(name)[0] for name in self.behaviors} if self._analytics is not None else set()
         for name in sorted(names - self._introduced):
             self._introduced.add(name)
             told = self._analytics.behavior(name) if self._analytics is not None else None
@@ -177,7 +177,7 @@ class UnityEnv:
         told = made.unity_input.rl_input
         told.command, told.side_channel = command, side_channels.join(messages)
         for name, own in actions.items():
-            spec = self.discovery.behaviors[name].actions
+            spec = self.behaviors[name].actions
             size = spec.columns - len(spec.branches)
             listed = told.agent_actions[name].value
             continuous = np.clip(own[:, :size], -1, 1)
@@ -213,13 +213,13 @@ class UnityEnv:
             infos = list(listed.value)
             if not infos:
                 continue
-            if name not in self.discovery.behaviors:
+            if name not in self.behaviors:
                 if name not in brains:
                     raise ProtocolError(f"agents of {name} before its brain_parameters")
-                self.discovery.learn(name, _spec(name, brains[name], infos[0]))
+                enter(self.behaviors, name, _spec(name, brains[name], infos[0]))
             if len(infos) > MAX_AGENTS:
                 raise ProtocolError(f"{len(infos)} agents of {name} in one message; expected {MAX_AGENTS} at most")
-            spec = self.discovery.behaviors[name]
+            spec = self.behaviors[name]
             for done, found in ((True, ends), (False, decisions)):
                 own = [info for info in infos if info.done == done]
                 if own:

@@ -72,11 +72,11 @@ def box(spec: ObservationSpec) -> spaces.Box:
     return spaces.Box(low, high, spec.shape, np.float32)
 
 
-def hear(game: TalkingGame, news: News | None = None) -> News:
-    """What a game says next that is about agents. news: the latest, if it was not answered."""
-    while news is None or not (news.decisions or news.ends):
-        if news is not None:
-            game.send({})
+def hear(game: TalkingGame) -> News:
+    """What a game says next that is about agents."""
+    news = game.receive()
+    while not (news.decisions or news.ends):
+        game.send({})
         news = game.receive()
     return news
 
@@ -108,7 +108,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         self._uint8, self._over = uint8_visual, True
         try:
             self._name, _ = self._begin()
-            self._spec: BehaviorSpec = self._game.discovery.behaviors[self._name]
+            self._spec: BehaviorSpec = self._game.behaviors[self._name]
             own = self._spec.observations
             self._parts = [[o] for o in own if o.is_image] + [[o] for o in own if len(o.shape) == 2]
             vectors = [o for o in own if o.is_vector]

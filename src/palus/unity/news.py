@@ -4,7 +4,7 @@ executable at the other end of a socket, or an object in this process."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -64,18 +64,12 @@ class News:
     strange: tuple[str, ...] = ()
 
 
-@dataclass
-class Discovery:
-    """Behavior id -> what its agents see and do; behavior ids of one behavior agree."""
-
-    behaviors: dict[str, BehaviorSpec] = field(default_factory=dict)
-
-    def learn(self, name: str, spec: BehaviorSpec) -> None:
-        """A behavior id speaks for the first time. Raises ProtocolError where another of its behavior disagrees."""
-        for other, known in self.behaviors.items():
-            if behavior_of(other)[0] == spec.name and known != spec:
-                raise ProtocolError(f"behavior ids {other} and {name} see or do different things; expected the same")
-        self.behaviors[name] = spec
+def enter(behaviors: dict[str, BehaviorSpec], name: str, spec: BehaviorSpec) -> None:
+    """A behavior id speaks for the first time. Raises ProtocolError where another of its behavior disagrees."""
+    for other, known in behaviors.items():
+        if behavior_of(other)[0] == spec.name and known != spec:
+            raise ProtocolError(f"behavior ids {other} and {name} see or do different things; expected the same")
+    behaviors[name] = spec
 
 
 def behavior_of(behavior_id: str) -> tuple[str, int]:
@@ -122,8 +116,8 @@ class TalkingGame(Protocol):
     waits: bool
 
     @property
-    def discovery(self) -> Discovery:
-        """What it has told of so far."""
+    def behaviors(self) -> Mapping[str, BehaviorSpec]:
+        """Behavior id -> what its agents see and do, of those that have spoken so far; ids of one behavior agree."""
 
     def reset(self, parameters: Mapping[str, Value], seed: int) -> None:
         """Let all episodes begin anew. parameters: name -> number or sampler; seed: of samplers without one."""

@@ -64,7 +64,7 @@ class UnityParallelEnv(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
 
     def _space_of(self, agent: str) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
         if agent not in self._spaces:
-            spec = self._game.discovery.behaviors[agent.rpartition("?agent_id=")[0]]
+            spec = self._game.behaviors[agent.rpartition("?agent_id=")[0]]
             boxes = [box(o) for o in spec.observations]
             seen: spaces.Space[Any] = boxes[0] if len(boxes) == 1 else spaces.Tuple(boxes)
             if spec.branches:
@@ -105,7 +105,7 @@ class UnityParallelEnv(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
     def _answer(self, actions: Mapping[str, Any]) -> None:
         made: dict[str, F32] = {}
         for behavior, steps in self._asked.items():
-            rows = np.zeros((len(steps), self._game.discovery.behaviors[behavior].actions.columns), np.float32)
+            rows = np.zeros((len(steps), self._game.behaviors[behavior].actions.columns), np.float32)
             for i, agent in enumerate(steps.agent.tolist()):
                 name = f"{behavior}?agent_id={agent}"
                 if name in self.agents and name in actions:
@@ -119,7 +119,7 @@ class UnityParallelEnv(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         self._asked = news.decisions
         for over, by_behavior in ((True, news.ends), (False, news.decisions)):
             for behavior, steps in by_behavior.items():
-                spec = self._game.discovery.behaviors[behavior]
+                spec = self._game.behaviors[behavior]
                 for i, agent in enumerate(steps.agent.tolist()):
                     name = f"{behavior}?agent_id={agent}"
                     if name in self._ended or (over and name not in self.agents):
