@@ -125,7 +125,7 @@ LESSONS = {
     "ppo memory discrete": Lesson(PPO, DISCRETE | RECALL, 8000, more=MEMORY, fast=True),
     "ppo memory continuous": Lesson(PPO, CONTINUOUS | RECALL, 16000, more=MEMORY),
     "ppo memory hybrid": Lesson(PPO, HYBRID | RECALL, 30000, more=MEMORY | WIDE),
-    "ppo memory picture": Lesson(PPO, DISCRETE | PICTURE | RECALL, 10000, more=MEMORY),
+    "ppo memory picture": Lesson(PPO, DISCRETE | PICTURE | RECALL, 12000, more=MEMORY | CALM),
     "ppo goal": Lesson(PPO, DISCRETE | GOAL, 5000, more=HYPER),
     "ppo goal hybrid": Lesson(PPO, HYBRID | GOAL, 8000, more=HYPER),
     "ppo goal beside": Lesson(
