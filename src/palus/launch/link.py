@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
 from dataclasses import dataclass
 
 import torch
 
 from palus.config import RunFile
-from palus.launch.pace import scratch
+from palus.launch.pace import trial
 from palus.learn.ranks import Ranks
 from palus.run.parts import Parts
-from palus.train import Run
 from palus.trust import Trust
 
 REPEATS = 5
@@ -61,17 +59,12 @@ def measure(run: RunFile, trust: Trust, ranks: Ranks) -> Link:
 
     Called by all ranks. Raises what a run raises.
     """
-    with tempfile.TemporaryDirectory(prefix="palus-check-") as folder:
-        parts = Run(scratch(run, folder), trust=trust, log=lambda level, text: None, ranks=ranks)
-        try:
-            parts.iterate()  # compiles
-            begun, waited, steps = time.perf_counter(), ranks.waited, _gradient_steps(parts)
-            parts.iterate()
-            alone = time.perf_counter() - begun - (ranks.waited - waited)
-            made = max(_gradient_steps(parts) - steps, 1)
-            floats = max(len(trainee.learner.network.weights.gradient) for trainee in parts.trainees)
-        finally:
-            parts.close()
+    with trial(run, trust, ranks) as parts:
+        begun, waited, steps = time.perf_counter(), ranks.waited, _gradient_steps(parts)
+        parts.iterate()
+        alone = time.perf_counter() - begun - (ranks.waited - waited)
+        made = max(_gradient_steps(parts) - steps, 1)
+        floats = max(len(trainee.learner.network.weights.gradient) for trainee in parts.trainees)
     exchange, latency = (_timed(ranks, torch.zeros(size)) for size in (floats, 1))
     return Link(ranks.size, max(ranks.gather(alone / made)), exchange, latency, floats)
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 from palus.config import RunFile
 from palus.config.trainer import AnyBehavior, SacHyperparameters
+from palus.learn.ranks import ALONE, Ranks
 from palus.train import Run
 from palus.trust import NOBODY, Trust
 
@@ -31,6 +34,17 @@ def scratch(run: RunFile, folder: str) -> RunFile:
     )
 
 
+@contextmanager
+def trial(run: RunFile, trust: Trust, ranks: Ranks = ALONE) -> Iterator[Run]:
+    """The run in such a folder, after a first iteration, which compiles and allocates. Raises what a run raises."""
+    with (
+        tempfile.TemporaryDirectory(prefix="palus-trial-") as folder,
+        closing(Run(scratch(run, folder), trust=trust, log=lambda level, text: None, ranks=ranks)) as parts,
+    ):
+        parts.iterate()
+        yield parts
+
+
 def _at_once(behavior: AnyBehavior) -> AnyBehavior:
     """Settings by which a learner does not wait for data."""
     h = behavior.hyperparameters
@@ -49,21 +63,16 @@ def fitted(run: RunFile, minutes: float, trust: Trust = NOBODY) -> RunFile:
 
     Plays and learns a little in a folder of its own. Raises what a run raises.
     """
-    with tempfile.TemporaryDirectory(prefix="palus-pace-") as folder:
-        parts = Run(scratch(run, folder), trust=trust, log=lambda level, text: None)
-        try:
-            parts.iterate()  # compiles and allocates
-            before, begun, seconds = sum(parts.steps.values()), time.perf_counter(), 0.0
-            for _ in range(MEASURED_ITERATIONS):
-                parts.iterate()
-                seconds = time.perf_counter() - begun
-                if seconds > MEASURED_S:
-                    break
-            rate = (sum(parts.steps.values()) - before) / seconds
-            own = {trainee.name: trainee.behavior.max_steps for trainee in parts.trainees}
-            wanted = sum(trainee.behavior.max_steps for trainee in parts.trainees)
-        finally:
-            parts.close()
+    with trial(run, trust) as parts:
+        before, begun, seconds = sum(parts.steps.values()), time.perf_counter(), 0.0
+        for _ in range(MEASURED_ITERATIONS):
+            parts.iterate()
+            seconds = time.perf_counter() - begun
+            if seconds > MEASURED_S:
+                break
+        rate = (sum(parts.steps.values()) - before) / seconds
+        own = {trainee.name: trainee.behavior.max_steps for trainee in parts.trainees}
+        wanted = sum(trainee.behavior.max_steps for trainee in parts.trainees)
     share = fitting_share(rate, minutes, wanted)
     complete = run.completed(own)
     behaviors = {
