@@ -15,8 +15,7 @@ from palus.config.run_file import EDITOR, RunFile
 from palus.config.section import Section
 from palus.config.trainer import TRAINERS
 
-APPO, SAC = frozenset({"appo"}), frozenset({"sac"})
-ALL = frozenset(TRAINERS)
+APPO, ALL = frozenset({"appo"}), frozenset(TRAINERS)
 IN_PROCESS, IN_WORKERS = frozenset(("in process",)), frozenset(("in workers",))
 """Kinds of games: those of palus, by where they are stepped."""
 EXECUTABLE, IN_EDITOR, BASE_ENV = frozenset(("executable",)), frozenset(("Editor",)), frozenset(("BaseEnv",))

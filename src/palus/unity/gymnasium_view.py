@@ -26,8 +26,6 @@ try:
 except ImportError as error:
     raise EnvError("views of Unity games need the package gymnasium; pip install 'palus[unity]' gymnasium") from error
 
-Env = str | Path | TalkingGame | None
-
 
 def open_game(env: Any, worker_id: int = 0, seed: int = 0, **settings: Any) -> TalkingGame:
     """env: an executable, None for the Editor, or an environment of ML-Agents' Python interface (`BaseEnvGame`).
@@ -149,9 +147,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
     def _seen(self, steps: Steps) -> Any:
         found: list[AnyArray] = []
         for part in self._parts:
-            values = np.concatenate([steps.observations[o.name][0] for o in part]) if len(part) > 1 else (
-                steps.observations[part[0].name][0]
-            )  # fmt: skip
+            values = np.concatenate([steps.observations[o.name][0] for o in part])
             as_bytes = part[0].is_image and self._uint8
             found.append((values * 255).round().astype(np.uint8) if as_bytes else values)
         return tuple(found) if isinstance(self.observation_space, spaces.Tuple) else found[0]

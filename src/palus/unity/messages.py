@@ -22,8 +22,8 @@ OK, CLOSING = 200, 400
 """`HeaderProto.status`."""
 STEP, RESET, QUIT = 0, 1, 2
 """`CommandProto`."""
-NOT_COMPRESSED, PNG = 0, 1
-"""`CompressionTypeProto`."""
+PNG = 1
+"""`CompressionTypeProto`, else 0."""
 GOAL_SIGNAL = 1
 """`ObservationTypeProto`, else 0."""
 VECTOR, ENTITIES, IMAGE = (1,), (4, 1), (1, 2, 2)
