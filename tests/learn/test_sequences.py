@@ -11,7 +11,7 @@ from toys import Play, Recall, behavior_of
 from palus.learn.losses import surrogate_formula
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
-from palus.learn.returns import kept_memory, normalize
+from palus.learn.returns import kept_memory, normalized
 from palus.learn.sequences import Sequences
 
 ONE_STEP = ("hyperparameters.num_epoch=1", "hyperparameters.batch_size=1024", "hyperparameters.beta=0.01")
@@ -77,7 +77,7 @@ def test_a_whole_sequence_follows_the_gradient_of_the_loss_as_printed(length, th
     advantages, targets = advantages_of(learner, rollout, 8)
     acted = (torch.from_numpy(x.reshape(96, -1))[used] for x in (rollout.actions, rollout.log_probs))
     found = surrogate_formula(
-        parameters[used], *acted, torch.from_numpy(normalize(advantages[active])), learner.spec.actions, 0.2
+        parameters[used], *acted, torch.from_numpy(normalized([advantages[active]], sum)[0]), learner.spec.actions, 0.2
     )
     critic = (torch.from_numpy(targets[active]) - values[used, 0]).square().mean()
     loss = found.loss + 0.5 * critic - 0.01 * found.entropy

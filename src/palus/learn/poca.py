@@ -196,8 +196,7 @@ class POCA(OnPolicy):
                 of_group = (rollout.group_rewards.reshape(shape) * active).sum(2) / np.maximum(active.sum(2), 1)
                 paid = (own + of_group) * self.behavior.extrinsic.strength
             else:
-                strength = getattr(self.behavior.reward_signals, name).strength
-                paid = self.pay(signal, rollout, usable).reshape(shape).sum(2) * strength
+                paid = self.pay(signal, rollout, usable).reshape(shape).sum(2) * self.strength(name)
             streams.append(paid.astype(np.float32))
         return np.stack(streams, -1)
 

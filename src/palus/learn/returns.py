@@ -135,13 +135,11 @@ def td_lambda(rewards: F32, next_values: F32, ended: Bool, gamma: float, lambd: 
     return returns
 
 
-def normalize(advantages: F32) -> F32:
-    """Zero mean, unit population deviation over everything given; constant input gives zeros."""
-    return normalized([advantages], sum)[0]
-
-
 def normalized(parts: Sequence[F32], total: Callable[[Sequence[float]], float]) -> list[F32]:
-    """The same of several arrays together. total: adds up one number for each of them, and those of other ranks."""
+    """Zero mean, unit population deviation over several arrays together; constant input gives zeros.
+
+    total: adds up one number for each of them, and those of other ranks.
+    """
     count = max(total([len(own) for own in parts]), 1)
 
     def centre(arrays: Sequence[AnyArray]) -> list[F64]:

@@ -85,12 +85,8 @@ class FlatParameters:
         self._master_views, self._grad_views = self._views(self.master), list(self._views(self.gradient).values())
 
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
-        views, offset = {}, 0
-        for name, shape in self.shapes.items():
-            size = math.prod(shape)
-            views[name] = flat[offset : offset + size].view(shape)
-            offset += size
-        return views
+        parts = torch.split(flat, [math.prod(shape) for shape in self.shapes.values()])
+        return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
 
     @property
     def dtype(self) -> torch.dtype:
