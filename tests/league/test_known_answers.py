@@ -113,5 +113,6 @@ def test_a_game_of_twenty_strategies_is_solved_by_the_league_and_not_by_self_pla
     larger = {"buffer_size": 2048, "learning_rate": 1e-2, "steps": 600000}
     prioritized = run(league={"opponents": "pfsp_hard"}, save_steps=1000, **larger)
     assert exploitability(payoffs, average(prioritized)) < SOLVED
-    oracles = run(league={"opponents": "psro_entropy", "evaluation_share": 0.5}, save_steps=5000, steps=250000)
+    larger = {"buffer_size": 1024, "steps": 300000}
+    oracles = run(league={"opponents": "psro_entropy", "evaluation_share": 0.5}, save_steps=10000, **larger)
     assert exploitability(payoffs, meta_mixture(oracles)) < SOLVED
