@@ -457,9 +457,10 @@ def _with_seed(run: RunFile, ranks: Ranks, resume: bool) -> RunFile:
     seed = run.env_settings.seed
     if seed < 0 and ranks.rank == 0:
         settings = run.checkpoint_settings
-        root = Path(settings.results_dir) / settings.run_id
-        kept = [path for path in sorted(root.glob("*/checkpoint.pt")) if not is_ml_agents(path)]
-        seed = int(read_checkpoint(kept[0])["seed"]) if resume and kept else secrets.randbelow(SEEDS)
+        root, kept = Path(settings.results_dir) / settings.run_id, list[Path]()
+        if resume and run.talks:  # others are started after the checkpoint is read, which may be large
+            kept = [path for path in sorted(root.glob("*/checkpoint.pt")) if not is_ml_agents(path)]
+        seed = int(read_checkpoint(kept[0])["seed"]) if kept else secrets.randbelow(SEEDS)
     return _seeded(run, ranks.first(seed))
 
 
