@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 import numpy as np
 
@@ -92,3 +92,19 @@ def read_arrays(data: bytes) -> dict[str, AnyArray]:
     except Exception as error:  # a damaged zip raises almost anything
         raise ValueError(f"{type(error).__name__}: {error}") from error
     return arrays
+
+
+def locked(file: IO[str] | int) -> bool:
+    """Take the lock of an open file or folder, which ends with it; False where another process has it.
+
+    Windows has no such locks: there it is always had. Raises OSError where the file system has none.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -152,7 +152,7 @@ def test_groups_meet_groups_and_a_member_that_left_early_decides_nothing() -> No
     out = News({BLUE: steps((1, 5, 9.0))}, {BLUE: steps((2, 5, 0)), RED: steps((3, 6, 0), (4, 6, 0))})  # 1 is out
     over = News({BLUE: steps((2, 5, 0), group_reward=-1.0), RED: steps((3, 6, 0), (4, 6, 0), group_reward=1.0)}, {})
     found = leg(Story(begin, out, over, begin, out, over), 2)
-    assert found.first == [0.0, 0.0] and found.decisions == [2, 2] and found.unpaired == 0
+    assert found.first == [0.0, 0.0] and found.decisions == [2, 2]
 
 
 def test_agents_without_groups_meet_in_the_order_of_their_ids() -> None:

@@ -3,7 +3,6 @@ and ends. Processes are forked from a server that has imported the training stac
 
 from __future__ import annotations
 
-import fcntl
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -16,10 +15,10 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import IO
 
 from palus.config import RunFile
 from palus.errors import DivergenceError, PalusError, SupersededError
+from palus.files import locked
 from palus.league.exchange import Berth
 from palus.run.mirror import restored
 from palus.trust import Trust
@@ -113,17 +112,9 @@ def claimed(folder: Path, patience_s: float = 0.0) -> Iterator[bool]:
     """Whether nobody trains in a folder, so long after at most; nobody begins to while the block runs."""
     with (folder / LOCK).open("a") as file:
         until = time.monotonic() + patience_s
-        while not (free := _locked(file)) and time.monotonic() < until:
+        while not (free := locked(file)) and time.monotonic() < until:
             time.sleep(0.1)
         yield free
-
-
-def _locked(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _train(run: RunFile, log: Path, resume: bool, trust: Trust, tell: Connection, berth: Berth | None) -> None:

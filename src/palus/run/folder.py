@@ -33,7 +33,7 @@ import torch
 
 from palus import __version__
 from palus.errors import CheckpointError, ExistingRunError, StorageError
-from palus.files import is_file_name, write_atomically, write_text
+from palus.files import is_file_name, locked, write_atomically, write_text
 from palus.run.tensors import array_of, read_tensors
 
 FORMAT = 2
@@ -163,19 +163,15 @@ class RunFolder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep other runs out of the folder, which is there, meanwhile. Raises CheckpointError when one is in it."""
-        try:
-            import fcntl
-        except ImportError:  # Windows has no such locks; training twice in one folder is then up to its user
+        if os.name == "nt":  # which opens no folders; training twice in one is then up to its user
             yield
             return
         folder = os.open(self.root, os.O_RDONLY)
         try:
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
+            if not locked(folder):
                 raise CheckpointError(
                     f"{self.root}: a run of this id is training just now; wait for its end, or choose another --run-id."
-                ) from error
+                )
             yield
         finally:
             os.close(folder)

@@ -11,14 +11,10 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from palus.config import RunFile, load_run
-from palus.envs.game import draw_actions
 from palus.errors import CheckpointError, EnvError
 from palus.export.policy_file import find_policies
 from palus.nn.network import Network
@@ -26,10 +22,11 @@ from palus.rollout.rollout import Episode
 from palus.run.agents import CONFIGURATION, AgentPlayer, Kind, Playable, open_agent
 from palus.run.evaluate import Evaluation, Recorder
 from palus.run.sf_checkpoint import is_sf_experiment
+from palus.run.talking import exchanges
 from palus.trust import Trust
-from palus.types import F32, MASKS, GameSpec
+from palus.types import BehaviorSpec, GameSpec
 from palus.unity.discovery import SEARCH, TalkingSource
-from palus.unity.news import News, Steps, TalkingGame, behavior_of, game_of
+from palus.unity.news import TalkingGame, behavior_of, game_of
 
 NO_PICTURES = "this game shows itself in a window of its own, or not at all; without --video it is only measured"
 
@@ -60,7 +57,7 @@ def evaluate_talking(
         env = run.env_settings.model_copy(update={"seed": seed, "num_envs": 1})
         run = run.model_copy(update={"checkpoint_settings": place, "env_settings": env})
         with closing(TalkingSource(run, trust)) as source:
-            return _Play(source.games[0], spec, players, seed).until(episodes, max_frames, progress)
+            return _play(source.games[0], spec, players, seed, episodes, max_frames, progress)
 
 
 def open_player(folder: Path, kind: Kind, trust: Trust, env: str | None) -> Playable:
@@ -100,86 +97,45 @@ def open_talking(run: RunFile, folder: Path, kind: Kind, trust: Trust, env: str 
     return Playable(env_id, spec, policies, steps, kind, play)
 
 
-@dataclass
-class _Waiting:
-    """An agent in its episode. number: of the episode; state: its memory."""
+def _play(
+    game: TalkingGame,
+    spec: GameSpec,
+    players: Mapping[str, AgentPlayer],
+    seed: int,
+    episodes: int,
+    max_frames: int | None,
+    progress: Callable[[Episode], None] | None,
+) -> Evaluation:
+    """Until so many episodes are over, or so many decisions taken."""
 
-    number: int
-    state: F32
-    length: int = 0
-    reward: float = 0.0
-
-
-class _Play:
-    """One game as it is played."""
-
-    def __init__(self, game: TalkingGame, spec: GameSpec, players: Mapping[str, AgentPlayer], seed: int) -> None:
-        self.game, self.spec, self.players, self.seed = game, spec, players, seed
-        self.waiting: dict[tuple[str, int], _Waiting] = {}
-        self.begun, self.frames, self.episodes = 0, 0, list[Episode]()
-        self.places = {agent.name: place for place, agent in enumerate(spec.agents)}
-        self.random = np.random.default_rng(seed)
-
-    def until(self, episodes: int, max_frames: int | None, progress: Callable[[Episode], None] | None) -> Evaluation:
-        """Play until so many episodes are over, or so many decisions taken."""
-        clock, idle = time.perf_counter(), 0
-        self.game.reset({}, self.seed)
-        while len(self.episodes) < episodes and (max_frames is None or self.frames < max_frames):
-            news, before = self.game.receive(), self.frames
-            for end in self._ended(news):
-                if len(self.episodes) < episodes:
-                    self.episodes.append(end)
-                    if progress is not None:
-                        progress(end)
-            self.game.send({name: self._decide(name, steps) for name, steps in news.decisions.items()})
-            idle = idle + 1 if self.frames == before else 0
-            if idle > SEARCH:
-                there = " and ".join(sorted({behavior_of(name)[0] for name in self.game.behaviors}))
-                raise EnvError(
-                    f"{self.spec.env_id}: {SEARCH} messages, and nobody of {' or '.join(self.players)} asked for a "
-                    f"decision; it has {there or 'no behavior'}. Give the executable that the run was trained in"
-                )
-        return Evaluation(tuple(self.episodes), self.frames, time.perf_counter() - clock)
-
-    def _ended(self, news: News) -> list[Episode]:
-        """Pay everybody; returns whose episodes are over."""
-        over = []
-        for told, ends in ((news.ends, True), (news.decisions, False)):
-            for name, steps in told.items():
-                paid = steps.reward + steps.group_reward
-                for agent, reward in zip(steps.agent.tolist(), paid.tolist(), strict=True):
-                    own = self.waiting.get((name, agent))
-                    if own is None:
-                        continue
-                    own.reward += reward
-                    if ends:
-                        del self.waiting[name, agent]
-                        place = self.places[behavior_of(name)[0]]
-                        over.append(Episode(0, place, 0, False, own.length, own.reward, 0.0))
-        return over
-
-    def _decide(self, name: str, steps: Steps) -> F32:
-        """[n, A] for those of a behavior id that ask."""
-        behavior, seen = behavior_of(name)[0], self.game.behaviors[name]
-        if behavior not in self.players:
-            return draw_actions(seen.actions, len(steps), steps.observations.get(MASKS), self.random)
-        known = self.spec.behavior(behavior)
+    def decides(name: str, seen: BehaviorSpec) -> AgentPlayer | None:
+        behavior = behavior_of(name)[0]
+        if behavior not in players:
+            return None
+        known = spec.behavior(behavior)
         if (known.observations, known.actions) != (seen.observations, seen.actions):
             raise CheckpointError(
-                f"{behavior} was trained on other observations or actions than {self.spec.env_id} has; give the "
-                "executable that it was trained in"
+                f"{behavior} was trained on other observations or actions than {spec.env_id} has; give the executable "
+                "that it was trained in"
             )
-        player = self.players[behavior]
-        deciding = []
-        for agent in steps.agent.tolist():
-            if (name, agent) not in self.waiting:
-                self.waiting[name, agent] = _Waiting(self.begun, np.zeros(player.state_size, np.float32))
-                self.begun += 1
-            deciding.append(self.waiting[name, agent])
-        numbers, lengths = (np.array([getattr(own, key) for own in deciding]) for key in ("number", "length"))
-        states = np.stack([own.state for own in deciding])
-        actions, after = player(steps.observations, states, numbers, lengths)
-        for own, state in zip(deciding, after, strict=True):
-            own.length, own.state = own.length + 1, state.copy()
-        self.frames += len(deciding)
-        return actions
+        return players[behavior]
+
+    places = {agent.name: place for place, agent in enumerate(spec.agents)}
+    clock, idle, frames, over = time.perf_counter(), 0, 0, list[Episode]()
+    for ended, _, asking in exchanges(game, seed, decides):
+        for own in ended[: episodes - len(over)]:
+            end = Episode(0, places[behavior_of(own.name)[0]], 0, False, own.decisions, own.reward, 0.0)
+            over.append(end)
+            if progress is not None:
+                progress(end)
+        if len(over) == episodes or (max_frames is not None and frames >= max_frames):
+            break
+        asked = sum(n for name, n in asking.items() if behavior_of(name)[0] in players)
+        frames, idle = frames + asked, 0 if asked else idle + 1
+        if idle > SEARCH:
+            there = " and ".join(sorted({behavior_of(name)[0] for name in game.behaviors}))
+            raise EnvError(
+                f"{spec.env_id}: {SEARCH} messages, and nobody of {' or '.join(players)} asked for a decision; it has "
+                f"{there or 'no behavior'}. Give the executable that the run was trained in"
+            )
+    return Evaluation(tuple(over), frames, time.perf_counter() - clock)

@@ -14,17 +14,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from palus.arena.models.players import Bot, ModelPlayer, Team, load_player, member_for
+from palus.arena.models.policies import Observations
 from palus.arena.referee.result import Mode, PairingSummary
 from palus.arena.referee.sampling import best, draw, entropy, is_distribution
 from palus.config import load_run
 from palus.config.source import Source
 from palus.errors import EnvError, ModelError
 from palus.ratings.interval import score_interval
+from palus.run.talking import exchanges
 from palus.trust import NOBODY
-from palus.types import F32, MASKS, GameSpec
+from palus.types import F32, I64, MASKS, BehaviorSpec, GameSpec
 from palus.unity.discovery import TalkingSource
-from palus.unity.news import News, Steps, TalkingGame, behavior_of
-from palus.unity.squads import Ended, Squad, meetings, squad_of
+from palus.unity.news import TalkingGame, behavior_of
+from palus.unity.squads import meetings
 
 PATIENCE = 50_000
 """Messages without the end of a match after which a game counts as one that has none."""
@@ -49,12 +51,42 @@ def players_of(words: Sequence[str], spec: GameSpec) -> list[ModelPlayer | Team]
 
 
 @dataclass
-class _Agent:
-    """One that waits. state: its memory."""
+class _Seat:
+    """A player in the place of a behavior id. entropies: of its team's answers."""
 
-    squad: Squad
-    state: F32
-    decisions: int = 0
+    player: ModelPlayer
+    name: str
+    spec: BehaviorSpec
+    mode: Mode
+    random: np.random.Generator
+    entropies: list[float]
+
+    @property
+    def state_size(self) -> int:
+        return self.player.state_size
+
+    def __call__(self, observations: Observations, states: F32, episodes: I64, decisions: I64) -> tuple[F32, F32]:
+        """As `palus.run.evaluate.Decide`."""
+        seen, branches = dict(observations), self.spec.branches
+        masks = seen.pop(MASKS, None)
+        answers, after = self.player.answer(seen, states, None if masks is None else masks.astype(np.bool_))
+        if not is_distribution(answers, branches).all():
+            raise ModelError(
+                f"{self.player.name}: its answers to what {self.name} sees are no probabilities; play another file"
+            )
+        self.entropies.append(float(entropy(answers).mean()))
+        if self.mode == "greedy":
+            return best(answers, branches).astype(np.float32), after
+        return draw(answers, self.random.random((len(states), len(branches))), branches).astype(np.float32), after
+
+
+@dataclass(frozen=True)
+class PlayedLeg:
+    """first: points of the first team in each match; decisions: of each; entropies: by team, in nats."""
+
+    first: list[float]
+    decisions: list[int]
+    entropies: Mapping[int, list[float]]
 
 
 def play_leg(
@@ -67,78 +99,36 @@ def play_leg(
     progress: Callable[[int], None] | None = None,
     stopped: Callable[[], bool] | None = None,
 ) -> PlayedLeg:
-    """Play so many matches. sides: by team, in order. stopped: asked before every message.
+    """Play so many matches, or some more that end with the last. sides: by team, in order. stopped: asked before every
+    message.
 
     Raises EnvError where no match ends, ModelError for answers that are no probabilities, and what the game raises.
     """
-    leg = PlayedLeg(game, sides, mode, np.random.default_rng(seed))
-    game.reset({}, seed % 2**31)
-    idle, done = 0, 0
-    while True:
-        news = game.receive()
-        leg.end(news)
+    leg, random = PlayedLeg([], [], {team: [] for team in sides}), np.random.default_rng(seed)
+
+    def decides(name: str, spec: BehaviorSpec) -> _Seat:
+        behavior, team = behavior_of(name)
+        return _Seat(member_for(sides[team], behavior), name, spec, mode, random, leg.entropies[team])
+
+    done, idle, unpaired = 0, 0, 0
+    for ended, there, _ in exchanges(game, seed, decides):
+        found = meetings(ended, there, list(sides))
+        if found is None:
+            unpaired += len({one.squad for one in ended} - there)
+        leg.first.extend(match.points[0] for match in found or ())
+        leg.decisions.extend(match.decisions for match in found or ())
         fresh = min(len(leg.first), matches) - done
         done, idle = done + fresh, 0 if fresh else idle + 1
         if fresh and progress is not None:
             progress(fresh)
         if done == matches or (stopped is not None and stopped()):
-            return leg
+            break
         if idle > PATIENCE:
             raise EnvError(
                 f"{PATIENCE} messages, and no match has ended: a group, or an agent without one, of both teams has to "
-                f"end in the same message ({leg.unpaired} ended without a rival)"
+                f"end in the same message ({unpaired} ended without a rival)"
             )
-        game.send({name: leg.decide(name, steps) for name, steps in news.decisions.items()})
-
-
-class PlayedLeg:
-    """One leg as it is played. first: points of the first team in each match; decisions: of each; entropies: by team,
-    in nats, the mean over decisions. unpaired: squads that ended without a rival."""
-
-    def __init__(
-        self, game: TalkingGame, sides: Mapping[int, ModelPlayer | Team], mode: Mode, random: np.random.Generator
-    ) -> None:
-        self.game, self.sides, self.mode, self.random = game, sides, mode, random
-        self.waiting: dict[tuple[str, int], _Agent] = {}
-        self.first, self.decisions, self.unpaired = list[float](), list[int](), 0
-        self.entropies: dict[int, list[float]] = {team: [] for team in sides}
-
-    def end(self, news: News) -> None:
-        """Take in who ended, and which matches are over."""
-        ended = list[Ended]()
-        for name, ends in news.ends.items():
-            for i, number in enumerate(ends.agent.tolist()):
-                agent = self.waiting.pop((name, number), None)
-                if agent is not None:
-                    paid = float(ends.reward[i] + ends.group_reward[i])
-                    ended.append(Ended(agent.squad, number, paid, agent.decisions))
-        there = {agent.squad for agent in self.waiting.values()}
-        found = meetings(ended, there, list(self.sides))
-        if found is None:
-            self.unpaired += len({one.squad for one in ended} - there)
-        for match in found or ():
-            self.first.append(match.points[0])
-            self.decisions.append(match.decisions)
-
-    def decide(self, name: str, steps: Steps) -> F32:
-        """[n, branches] for those of a behavior id that ask."""
-        behavior, team = behavior_of(name)
-        spec, player = self.game.behaviors[name], member_for(self.sides[team], behavior)
-        agents = []
-        for number, group in zip(steps.agent.tolist(), steps.group.tolist(), strict=True):
-            fresh = _Agent(squad_of(team, number, group), np.zeros(player.state_size, np.float32))
-            agents.append(self.waiting.setdefault((name, number), fresh))
-        seen, states = dict(steps.observations), np.stack([agent.state for agent in agents])
-        masks = seen.pop(MASKS, None)
-        answers, after = player.answer(seen, states, None if masks is None else masks.astype(np.bool_))
-        if not is_distribution(answers, spec.branches).all():
-            raise ModelError(f"{player.name}: its answers to what {name} sees are no probabilities; play another file")
-        for agent, state in zip(agents, after, strict=True):
-            agent.state, agent.decisions = state.copy(), agent.decisions + 1
-        self.entropies[team].append(float(entropy(answers).mean()))
-        if self.mode == "greedy":
-            return best(answers, spec.branches).astype(np.float32)
-        return draw(answers, self.random.random((len(steps), len(spec.branches))), spec.branches).astype(np.float32)
+    return leg
 
 
 def play_match(

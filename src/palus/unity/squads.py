@@ -24,15 +24,15 @@ def squad_of(team: int, agent: int, group: int) -> Squad:
     return team, group if group > 0 else -1 - agent
 
 
-@dataclass(frozen=True)
+@dataclass
 class Ended:
     """An agent whose episode is over. paid: with its last message; decisions: of the episode; fresh: it began with
     those who play now."""
 
     squad: Squad
     agent: int
-    paid: float
-    decisions: int
+    paid: float = 0.0
+    decisions: int = 0
     fresh: bool = True
 
 

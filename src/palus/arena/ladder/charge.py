@@ -8,6 +8,7 @@ from typing import IO
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from palus.files import locked
 from palus.store import Store
 
 LOCK_FILE = "arena.lock"
@@ -31,7 +32,7 @@ class Charge:
             return self._take_session()
         if self._file is None:
             file = (self._store.folder / LOCK_FILE).open("w")
-            if not _locked(file):
+            if not locked(file):
                 file.close()
                 return False
             self._file = file
@@ -63,15 +64,3 @@ class Charge:
         if self._file is not None:
             self._file.close()
         self._session = self._file = None
-
-
-def _locked(file: IO[str]) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # Windows has no such locks; opening twice is then up to its user
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
